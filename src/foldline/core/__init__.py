@@ -1,0 +1,1 @@
+"""The pure core: log → view → budget → edits → request. No IO, clock, randomness or async."""

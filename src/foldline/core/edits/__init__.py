@@ -1,0 +1,1 @@
+"""The edits, cheapest first: clip, fold; and undo, which takes them back."""

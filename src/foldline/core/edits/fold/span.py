@@ -1,0 +1,128 @@
+"""Which span to fold, and the event that folds it.
+
+Knows cut points and what is standing. Refuses to know what the handoff says.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from foldline.core import rules
+from foldline.core import spine as spines
+from foldline.core.edits.fold.handoff import Handoff
+from foldline.core.item import Item
+from foldline.core.log import Excluded, Folded, Masked, Stub
+from foldline.core.spine import Change, FoldAt, Range
+from foldline.core.tokens import MESSAGE, count
+from foldline.core.view import View
+from foldline.errors import BrokenView
+
+_MOST_FOLDS = 5  # older ones are merged before a sixth would stand
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What would be folded: the events, the items that show them, the folds among them."""
+
+    range: Range
+    items: tuple[Item, ...]
+    merges: tuple[int, ...]
+
+    @property
+    def tokens(self) -> int:
+        """What the items take now."""
+        return sum(item.tokens for item in self.items)
+
+
+def proposals(view: View, *, tail: int, folds: int) -> Iterator[Span]:
+    """Spans worth folding, gentlest first.
+
+    First what leaves at most `tail` tokens behind it: beside the standing folds as long as these
+    do not exceed `folds` tokens, else merged with them; then everything that was answered; then
+    everything but the newest message, so that no session is ever stuck.
+    """
+    cuts = rules.cut_points(view)
+    last_resort = rules.cut_points(view, unanswered=True)[-1:]
+    cuts = cuts or last_resort
+    if not cuts:
+        return
+    behind = _tokens_behind(view)
+    gentle = next((cut for cut in cuts if behind[cut.index] <= tail), cuts[-1])
+    standing = [item.tokens for item in view.items if item.role == "handoff"]
+    if len(standing) < _MOST_FOLDS and sum(standing) <= folds and standing:
+        yield from up_to(view, gentle, merge=False)
+    yield from up_to(view, gentle, merge=True)
+    for cut in (cuts[-1], *last_resort):
+        if cut.index > gentle.index:
+            yield from up_to(view, cut, merge=True)
+
+
+def up_to(view: View, cut: rules.Cut, *, merge: bool) -> Iterator[Span]:
+    """The span that ends at a cut: from the beginning, or only what no fold covers yet."""
+    last = view.spine.segments[-1]
+    assert isinstance(last, Range), "the newest events are never folded"  # noqa: S101
+    lo = _start(view) if merge else last.lo
+    span = _span(view, lo, cut)
+    if span.items:
+        yield span
+
+
+def fold(view: View, span: Span, handoff: Handoff) -> Folded:
+    """The event that installs a handoff, to be appended to `view` next."""
+    seq, lo, hi = view.head + 1, span.range.lo, span.range.hi
+    assert hi is not None, "an open span is never folded"  # noqa: S101
+    folds = {at: fold.change.span for at, fold in view.folds().items()}
+    gone = tuple(
+        at for at in view.spine.masks if all(lo <= stub.seq <= hi for stub in _stubs(view, at))
+    )
+    change = Change(
+        span=span.range,
+        took=spines.covering(view.spine, lo=lo, hi=hi, folds=folds),
+        put=(FoldAt(seq),),
+        masks_off=gone,
+        stood=view.spine.standing,
+    )
+    after = spines.swap(view.spine, change)
+    if after is None:
+        raise BrokenView(f"a fold over {span.range} takes {change.took}, which does not stand")
+    return Folded(
+        text=handoff.text,
+        change=change,
+        spine=msgspec.structs.replace(after, standing=view.standing()),
+        verbatim=handoff.verbatim,
+        facts=handoff.facts,
+        before=span.tokens,
+        after=count(handoff.text) + MESSAGE,
+    )
+
+
+def _span(view: View, lo: int, cut: rules.Cut) -> Span:
+    inside: list[Item] = []
+    merges: list[int] = []
+    for item in view.items[: cut.index]:
+        if item.role == "handoff":
+            if view.fold_at(item.seq).change.span.lo >= lo:
+                merges.append(item.seq)
+                inside.append(item)
+        elif item.seq >= lo:
+            inside.append(item)
+    return Span(Range(lo, cut.seq - 1), tuple(inside), tuple(merges))
+
+
+def _start(view: View) -> int:
+    first = view.spine.segments[0]
+    return first.lo if isinstance(first, Range) else view.fold_at(first.edit).change.span.lo
+
+
+def _tokens_behind(view: View) -> list[int]:
+    """For each index, the tokens from that item on."""
+    behind = [sum(item.tokens for item in view.waiting)]
+    for item in reversed(view.items):
+        behind.append(behind[-1] + item.tokens)
+    return behind[::-1]
+
+
+def _stubs(view: View, at: int) -> tuple[Stub, ...]:
+    mask = view.held[at]
+    return mask.stubs if isinstance(mask, Masked | Excluded) else ()

@@ -1,0 +1,130 @@
+"""One item: what a model is shown of one event.
+
+Knows clips, stubs and speakers' tags. Refuses to know the item's neighbours.
+"""
+
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from foldline.core.log import (
+    Gap,
+    Instructed,
+    Media,
+    Native,
+    Part,
+    Text,
+    ToolReturned,
+    UserSaid,
+    text_of,
+)
+from foldline.core.tokens import MESSAGE, count_parts
+
+Role: TypeAlias = Literal["system", "user", "model", "result", "handoff"]
+State: TypeAlias = Literal["whole", "clipped", "masked", "folded", "interrupted", "late"]
+LOST = "[interrupted: whether this call had an effect is not known]"
+_TAGS = ("[human", "[notice", "[heartbeat", "[cron")
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One thing in the model's sight; `seq` is the event it shows, `parts` what is shown of it."""
+
+    seq: int
+    role: Role
+    parts: tuple[Part, ...]
+    tokens: int
+    state: State = "whole"
+    call_id: str = ""
+    ok: bool = True
+    native: Native | None = None
+
+
+def make(  # noqa: PLR0913 - the fields of one item
+    seq: int,
+    role: Role,
+    parts: tuple[Part, ...],
+    *,
+    state: State = "whole",
+    call_id: str = "",
+    ok: bool = True,
+    native: Native | None = None,
+) -> Item:
+    """An item with its size."""
+    return Item(seq, role, parts, count_parts(parts) + MESSAGE, state, call_id, ok, native)
+
+
+def user(seq: int, event: UserSaid, stub: str | None) -> Item | None:
+    """A message, with a tag that says who spoke where that is not simply the user."""
+    parts, state = _shown(seq, event, stub)
+    if not any(isinstance(part, Media) or text_of((part,)).strip() for part in parts):
+        return None  # blank: no provider takes it
+    tag = _tag(event, text_of(parts))
+    native = event.native if state == "whole" and not tag else None
+    return make(
+        seq, "user", _joined((Text(tag), *parts)) if tag else parts, state=state, native=native
+    )
+
+
+def result(seq: int, event: ToolReturned, stub: str | None, *, call_id: str) -> Item:
+    """A call's result, under the id that the call is shown with."""
+    parts, state = _shown(seq, event, stub)
+    native = event.native if state == "whole" and call_id == event.call_id else None
+    return make(seq, "result", parts, state=state, call_id=call_id, ok=event.ok, native=native)
+
+
+def late(seq: int, event: ToolReturned, stub: str | None) -> Item:
+    """A result that no call waits for: told, never paired."""
+    parts, _ = _shown(seq, event, stub)
+    outcome = "ok" if event.ok else "error"
+    head = Text(f"[notice]\nLate result of call {event.call_id!r} ({outcome}):")
+    return make(seq, "user", _joined((head, *parts)), state="late")
+
+
+def lost(seq: int, call_id: str) -> Item:
+    """What stands for the result of a call that nobody answered."""
+    return make(seq, "result", (Text(LOST),), state="interrupted", call_id=call_id, ok=False)
+
+
+def note(seq: int, event: Instructed) -> Item | None:
+    """Instructions that changed in mid-talk."""
+    words = text_of(event.parts)
+    if not words.strip():
+        return None
+    return make(seq, "system", (Text(f"[new instructions, from here on]\n{words}"),))
+
+
+def _tag(event: UserSaid, words: str) -> str:
+    """Who speaks; words that only look like a tag get one too, so that nobody can pose as cron."""
+    author = " ".join(event.author.replace("[", "(").replace("]", ")").split())
+    if event.speaker == "human" and not author and not words.lstrip().startswith(_TAGS):
+        return ""
+    return f"[{event.speaker}: {author}]" if author else f"[{event.speaker}]"
+
+
+def _shown(
+    seq: int, event: UserSaid | ToolReturned, stub: str | None
+) -> tuple[tuple[Part, ...], State]:
+    if stub is not None:
+        return (Text(stub),), "masked"
+    if event.clip is None:
+        return event.parts, "whole"
+    outcome = "" if isinstance(event, UserSaid) else "; ok" if event.ok else "; error"
+    where = f"[whole: log:{seq}{outcome}]"
+    marked = (
+        Text(f"{part.text}\n{where}") if isinstance(part, Gap) else part
+        for part in event.clip.parts
+    )
+    return _joined(marked), "clipped"
+
+
+def _joined(parts: Iterable[Part]) -> tuple[Part, ...]:
+    """Neighbouring texts as one, by line ends."""
+    joined: list[Part] = []
+    for part in parts:
+        last = joined[-1] if joined else None
+        if isinstance(last, Text) and isinstance(part, Text):
+            joined[-1] = Text(f"{last.text}\n{part.text}")
+        else:
+            joined.append(part)
+    return tuple(joined)

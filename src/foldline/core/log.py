@@ -1,0 +1,357 @@
+"""What happened: the event types and their JSON.
+
+Knows the shape of every event and how it is written down. Refuses to know what a model is shown.
+
+Position is identity: an event is named by its place in the session's log and carries neither an
+id nor a time. The format is for keeps: fields may be added with a default that means "as before",
+and are never renamed, removed or given another default. JSON that others wrote (arguments, schemas,
+native messages) is kept as text, so its bytes survive whatever they are.
+"""
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from foldline.core.spine import Change, Spine
+from foldline.errors import FormatError
+
+FORMAT = 1
+
+
+class _Part(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"):
+    """A piece of a message, in the order the speaker gave it."""
+
+
+class Text(_Part, frozen=True, omit_defaults=True, tag="text"):
+    """Words."""
+
+    text: str
+
+
+class Gap(_Part, frozen=True, omit_defaults=True, tag="gap"):
+    """A place where a clip left something out; `text` is the marker's first line."""
+
+    text: str
+
+
+class Media(_Part, frozen=True, omit_defaults=True, tag="media"):
+    """An image, a sound or a file: by address, or by its base64 text."""
+
+    form: Literal["image", "audio", "file"]
+    mime: str = ""
+    url: str = ""
+    base64: str = ""
+    name: str = ""
+
+
+class Thought(_Part, frozen=True, omit_defaults=True, tag="thought"):
+    """A model's reasoning; `signature` binds it to its provider and must never be altered."""
+
+    text: str = ""
+    signature: str = ""
+
+
+class Call(_Part, frozen=True, omit_defaults=True, tag="call"):
+    """A model's request to run a tool; `arguments` is what it wrote, valid JSON or not."""
+
+    id: str
+    name: str
+    arguments: str = "{}"
+
+
+Part: TypeAlias = Text | Gap | Media | Thought | Call
+
+
+class Native(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A provider's own JSON of a message, kept where the neutral form cannot give it back."""
+
+    dialect: str
+    body: str
+
+
+class Clip(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is shown of an event that was too large, decided once when it arrived."""
+
+    parts: tuple[Part, ...]
+    how: str
+    whole: int
+    shown: int
+
+
+class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A tool the model may call; `schema` is the JSON Schema of its arguments, as text."""
+
+    name: str
+    description: str = ""
+    schema: str = "{}"
+    native: Native | None = None
+
+
+class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of a ledger: what is known, and the event it rests on."""
+
+    seq: int
+    text: str
+
+
+class Stub(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The text shown in place of one event."""
+
+    seq: int
+    text: str
+
+
+class _Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"):
+    """Something that happened."""
+
+
+Setting: TypeAlias = str | int | float | bool | None
+
+
+class Opened(_Event, frozen=True, omit_defaults=True, tag="opened"):
+    """A session began; `origin` names the session it carries on or was forked from."""
+
+    model: str
+    settings: dict[str, Setting] = {}
+    origin: str = ""
+    format: int = 1  # the first format, for ever: a writer of a later one says so
+
+
+class SettingsChanged(_Event, frozen=True, omit_defaults=True, tag="settings_changed"):
+    """From here on these settings hold."""
+
+    settings: dict[str, Setting]
+
+
+class Instructed(_Event, frozen=True, omit_defaults=True, tag="instructed"):
+    """The system's words and the tools, from here on."""
+
+    parts: tuple[Part, ...] = ()
+    tools: tuple[Tool, ...] = ()
+
+
+Speaker: TypeAlias = Literal["human", "notice", "heartbeat", "cron"]
+
+
+class UserSaid(_Event, frozen=True, omit_defaults=True, tag="user_said"):
+    """A message to the model: from a person, or from something that speaks beside them."""
+
+    parts: tuple[Part, ...]
+    speaker: Speaker = "human"
+    author: str = ""
+    clip: Clip | None = None
+    native: Native | None = None
+
+
+Stop: TypeAlias = Literal["done", "length", "refused", "cancelled", "cut"]
+
+
+class ModelSaid(_Event, frozen=True, omit_defaults=True, tag="model_said"):
+    """The model's words and calls; `saw` is the last event it was shown (None: all before)."""
+
+    parts: tuple[Part, ...]
+    saw: int | None = None
+    stop: Stop = "done"
+    native: Native | None = None
+
+
+class ToolReturned(_Event, frozen=True, omit_defaults=True, tag="tool_returned"):
+    """A call's result."""
+
+    call_id: str
+    parts: tuple[Part, ...]
+    ok: bool = True
+    clip: Clip | None = None
+    native: Native | None = None
+
+
+class Interrupted(_Event, frozen=True, omit_defaults=True, tag="interrupted"):
+    """A call whose outcome nobody knows: closed for good, a late result becomes a notice."""
+
+    call_id: str
+    reason: str = ""
+
+
+class Asked(_Event, frozen=True, omit_defaults=True, tag="asked"):
+    """A request was sent, showing the log up to and including `at`."""
+
+    at: int
+    dialect: str
+    sha256: str
+    encoder: int
+    parameters: str = "{}"
+    tokens: int = 0
+
+
+class UsageReported(_Event, frozen=True, omit_defaults=True, tag="usage_reported"):
+    """What the provider counted for the request at `asked`; what it did not state is None."""
+
+    asked: int | None = None
+    input: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+    output: int | None = None
+    reasoning: int | None = None
+
+
+class Masked(_Event, frozen=True, omit_defaults=True, tag="masked"):
+    """Results replaced by stubs, in one batch."""
+
+    stubs: tuple[Stub, ...]
+    change: Change
+    spine: Spine
+
+
+class Folded(_Event, frozen=True, omit_defaults=True, tag="folded"):
+    """A span replaced by one handoff; `verbatim` and `facts` are what the next merge needs."""
+
+    text: str
+    change: Change
+    spine: Spine
+    verbatim: tuple[int, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    before: int = 0
+    after: int = 0
+
+
+class Excluded(_Event, frozen=True, omit_defaults=True, tag="excluded"):
+    """Items that a person took out of the model's sight."""
+
+    stubs: tuple[Stub, ...]
+    change: Change
+    spine: Spine
+
+
+class Undone(_Event, frozen=True, omit_defaults=True, tag="undone"):
+    """The edit at `edit` taken back; undoing this one is the redo."""
+
+    edit: int
+    change: Change
+    spine: Spine
+
+
+class Pinned(_Event, frozen=True, omit_defaults=True, tag="pinned"):
+    """The event at `seq` is to survive every fold verbatim."""
+
+    seq: int
+
+
+class Unpinned(_Event, frozen=True, omit_defaults=True, tag="unpinned"):
+    """The pin on the event at `seq` is lifted."""
+
+    seq: int
+
+
+class Repaired(_Event, frozen=True, omit_defaults=True, tag="repaired"):
+    """Input was broken: which rule, and what the view does about it."""
+
+    rule: str
+    note: str
+
+
+class ServerTruncated(_Event, frozen=True, omit_defaults=True, tag="server_truncated"):
+    """The provider counted far less than was sent: it cut the prompt silently."""
+
+    estimated: int
+    reported: int
+
+
+class WindowLearned(_Event, frozen=True, omit_defaults=True, tag="window_learned"):
+    """A provider stated the model's window in an error."""
+
+    model: str
+    window: int
+    source: str = ""
+
+
+class ModelSwitched(_Event, frozen=True, omit_defaults=True, tag="model_switched"):
+    """From here on another model answers."""
+
+    model: str
+
+
+class Linked(_Event, frozen=True, omit_defaults=True, tag="linked"):
+    """A sub-agent's session belongs to this one."""
+
+    session: str
+    call_id: str = ""
+
+
+class Checkpointed(_Event, frozen=True, omit_defaults=True, tag="checkpointed"):
+    """A snapshot of the world outside, kept for the user and never sent."""
+
+    label: str
+    body: str = ""
+
+
+Edit: TypeAlias = Masked | Folded | Excluded | Undone
+Event: TypeAlias = (
+    Opened
+    | SettingsChanged
+    | Instructed
+    | UserSaid
+    | ModelSaid
+    | ToolReturned
+    | Interrupted
+    | Asked
+    | UsageReported
+    | Masked
+    | Folded
+    | Undone
+    | Pinned
+    | Unpinned
+    | Excluded
+    | Repaired
+    | ServerTruncated
+    | WindowLearned
+    | ModelSwitched
+    | Linked
+    | Checkpointed
+)
+
+
+class Logged(NamedTuple):
+    """An event at its place."""
+
+    seq: int
+    event: Event
+
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+
+
+def encode(event: Event) -> bytes:
+    """Write an event down: the bytes that every store keeps as they are."""
+    return _encoder.encode(event)
+
+
+def decode(body: bytes) -> Event:
+    """Read an event back; `encode(decode(body)) == body` for every body we wrote."""
+    try:
+        event = _decoder.decode(body)
+    except (msgspec.DecodeError, RecursionError) as fault:
+        raise FormatError(
+            f"not an event of format {FORMAT}: {fault}; a newer release may have written it"
+        ) from fault
+    if isinstance(event, Opened) and event.format > FORMAT:
+        raise FormatError(
+            f"the log is of format {event.format}, this release reads {FORMAT}: upgrade foldline"
+        )
+    return event
+
+
+def kind(event: Event) -> str:
+    """The event's name in its JSON."""
+    return str(event.__struct_config__.tag)
+
+
+def text_of(parts: Iterable[Part]) -> str:
+    """The words of some parts, joined by line ends; calls and media are not words."""
+    return "\n".join(part.text for part in parts if isinstance(part, Text | Gap | Thought))
+
+
+def calls_of(parts: Iterable[Part]) -> tuple[Call, ...]:
+    """The calls among some parts."""
+    return tuple(part for part in parts if isinstance(part, Call))

@@ -1,0 +1,121 @@
+"""What makes a view sendable, and where it may be cut.
+
+Knows pairs, groups and answers. Refuses to know sizes and dialects.
+"""
+
+from dataclasses import dataclass
+from itertools import accumulate
+
+from foldline.core.item import Item
+from foldline.core.log import Event, Interrupted, ModelSaid, Repaired, ToolReturned, calls_of
+from foldline.core.view import View
+from foldline.errors import BrokenView
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A place where a view may be cut: before `items[index]`, and before the event `seq`."""
+
+    index: int
+    seq: int
+
+
+def cut_points(view: View, *, unanswered: bool = False) -> list[Cut]:
+    """Where a fold may end, oldest first: the places that every rule below allows.
+
+    `unanswered` gives up the last rule, that only what was answered is folded: for a view that
+    nothing else makes fit. The newest message stays even then.
+    """
+    end = len(view.items) - 1 if unanswered and not view.open else newest(view)
+    places = [_place(view, item) for item in view.items]
+    behind = [*places, *(_place(view, item) for item in view.waiting), (view.head + 1, 0)]
+    newest_before = list(accumulate((hi for _, hi in places), max))
+    oldest_from = list(accumulate((lo for lo, _ in reversed(behind)), min))[::-1]
+    cuts: list[Cut] = []
+    for index in range(1, end + 1):
+        # Settled: no event on either side of the cut is shown on the other, now or later.
+        settled = newest_before[index - 1] < oldest_from[index]
+        # Whole groups: a result stays with its call.
+        inside = index < len(view.items) and view.items[index].role == "result"
+        if settled and not inside:
+            cuts.append(Cut(index, oldest_from[index]))
+    return cuts
+
+
+def newest(view: View) -> int:
+    """Where the part begins that no fold may take: the newest group, and whatever is unanswered."""
+    index = len(view.items)
+    if not view.open:
+        while index and view.items[index - 1].role in ("user", "system"):
+            index -= 1  # not answered yet
+        if index < len(view.items):
+            return index
+    while index and view.items[index - 1].role == "result":
+        index -= 1
+    return max(index - 1, 0)
+
+
+def closing(view: View) -> list[Interrupted]:
+    """The events that close what is open, so that the view can be sent."""
+    return [
+        Interrupted(came, "the conversation went on before the result")
+        for came in view.open.values()
+    ]
+
+
+def repairs(view: View, event: Event) -> list[Repaired]:
+    """What the view will have to mend when it takes in `event` next."""
+    match event:
+        case ToolReturned(call_id) if not view.waits_for(call_id):
+            return [Repaired("result without a call", f"{call_id!r} is shown as a notice")]
+        case ModelSaid():
+            notes = [
+                Repaired("call never answered", f"{came!r} is closed as interrupted")
+                for came in view.open.values()
+            ]
+            seen: set[str] = set()
+            for call in calls_of(event.parts):
+                if not call.id.strip() or call.id.strip() in seen:
+                    notes.append(
+                        Repaired("call id not unique", f"{call.id!r} is shown under another")
+                    )
+                seen.add(call.id.strip())
+            return notes
+        case _:
+            return []
+
+
+def check(view: View) -> None:
+    """Raise where a view breaks a rule that every provider has."""
+    if view.open:
+        raise BrokenView(f"calls {list(view.open)} at {view.head} are open; close them first")
+    awaited: set[str] = set()
+    for item in view.items:
+        if item.role == "result":
+            if item.call_id not in awaited:
+                raise BrokenView(
+                    f"result for call {item.call_id!r} at {item.seq} does not follow its call; "
+                    "cut only at rules.cut_points()"
+                )
+            awaited.discard(item.call_id)
+            continue
+        if awaited:
+            raise BrokenView(
+                f"calls {sorted(awaited)} before {item.seq} have no result behind them"
+            )
+        calls = [call.id for call in calls_of(item.parts)]
+        awaited = set(calls)
+        if len(awaited) < len(calls):
+            raise BrokenView(f"call ids {calls} at {item.seq} are not unique in their group")
+        if not item.parts:
+            raise BrokenView(f"the item at {item.seq} shows nothing")
+    if awaited:
+        raise BrokenView(f"calls {sorted(awaited)} at the end have no result behind them")
+
+
+def _place(view: View, item: Item) -> tuple[int, int]:
+    """The first and last event that an item stands for."""
+    if item.role == "handoff":
+        span = view.fold_at(item.seq).change.span
+        return span.lo, item.seq if span.hi is None else span.hi
+    return item.seq, item.seq

@@ -1,0 +1,163 @@
+"""Which events a view is made of, and the arithmetic of edits on that: out, in, and the way back.
+
+Knows segments and spans. Refuses to know events: whoever edits says which text stands where.
+
+A spine is kept canonical (neighbouring ranges are one), so that undoing an edit gives back exactly
+the spine before it, also when other edits were made and taken back in between.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+import msgspec
+
+
+class Range(msgspec.Struct, frozen=True, array_like=True, tag="r"):
+    """A segment of events shown as they are, from `lo` up to and including `hi`, or open."""
+
+    lo: int
+    hi: int | None = None
+
+
+class FoldAt(msgspec.Struct, frozen=True, array_like=True, tag="f"):
+    """A segment that shows the handoff of the fold at `edit` instead of the events it covers."""
+
+    edit: int
+
+
+Segment: TypeAlias = Range | FoldAt
+
+
+class Spine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which events a view is made of: enough to load it without reading the rest of the log.
+
+    `masks` are the edits that put stubs over single items; `standing` the events outside the
+    segments that are still in force (model, instructions, settings, pins); `unfolded` the spans
+    that a person took back, which automatic edits leave alone until pressure is hard.
+    """
+
+    segments: tuple[Segment, ...] = (Range(0),)
+    masks: tuple[int, ...] = ()
+    standing: tuple[int, ...] = ()
+    unfolded: tuple[Range, ...] = ()
+
+
+class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an edit did to the spine within `span`; its inverse is the undo."""
+
+    span: Range
+    took: tuple[Segment, ...] = ()
+    put: tuple[Segment, ...] = ()
+    masks_off: tuple[int, ...] = ()
+    masks_on: tuple[int, ...] = ()
+    stood: tuple[int, ...] | None = None
+    """`Spine.standing` before the edit; None: the edit did not touch it."""
+
+
+def needs(spine: Spine) -> list[int]:
+    """The single events, besides its ranges, without which a spine cannot be loaded."""
+    folds = (segment.edit for segment in spine.segments if isinstance(segment, FoldAt))
+    return sorted({*folds, *spine.masks, *spine.standing})
+
+
+def edits(spine: Spine) -> list[int]:
+    """The edits that stand in a spine, oldest first."""
+    folds = (segment.edit for segment in spine.segments if isinstance(segment, FoldAt))
+    return sorted({*folds, *spine.masks})
+
+
+def covering(spine: Spine, *, lo: int, hi: int, folds: Mapping[int, Range]) -> tuple[Segment, ...]:
+    """The segments that show the events `lo`…`hi`, ranges cut to them."""
+    found: list[Segment] = []
+    for segment in spine.segments:
+        match segment:
+            case FoldAt(edit):
+                if overlap(folds[edit], Range(lo, hi)):
+                    found.append(segment)
+            case Range(first, last):
+                start, stop = max(lo, first), hi if last is None else min(hi, last)
+                if start <= stop:
+                    found.append(Range(start, stop))
+    return tuple(found)
+
+
+def swap(spine: Spine, change: Change) -> Spine | None:
+    """Apply a change, or None where what it takes out does not stand.
+
+    What a person unfolded is forgotten where the change touches it.
+    """
+    segments = spine.segments
+    if change.took:
+        carved = _carve(segments, change.took)
+        if carved is None:
+            return None
+        before, after = carved
+        segments = _joined([*before, *change.put, *after])
+    masks, off, on = set(spine.masks), set(change.masks_off), set(change.masks_on)
+    if not off <= masks or on & masks:
+        return None
+    unfolded = without(spine.unfolded, change.span)
+    return msgspec.structs.replace(
+        spine, segments=segments, masks=tuple(sorted(masks - off | on)), unfolded=unfolded
+    )
+
+
+def without(spans: tuple[Range, ...], span: Range) -> tuple[Range, ...]:
+    """The spans that do not touch `span`."""
+    return tuple(other for other in spans if not overlap(other, span))
+
+
+def overlap(one: Range, two: Range) -> bool:
+    """Whether two spans share an event."""
+    return not (
+        (one.hi is not None and one.hi < two.lo) or (two.hi is not None and two.hi < one.lo)
+    )
+
+
+def _joined(segments: Iterable[Segment]) -> tuple[Segment, ...]:
+    joined: list[Segment] = []
+    for segment in segments:
+        last = joined[-1] if joined else None
+        if isinstance(last, Range) and isinstance(segment, Range) and last.hi == segment.lo - 1:
+            joined[-1] = Range(last.lo, segment.hi)
+        else:
+            joined.append(segment)
+    return tuple(joined)
+
+
+def _carve(
+    segments: tuple[Segment, ...], took: tuple[Segment, ...]
+) -> tuple[list[Segment], list[Segment]] | None:
+    """What stands before and behind `took`, or None where it does not stand as one run."""
+    for index, segment in enumerate(segments):
+        before, rest = list(segments[:index]), list(segments[index:])
+        first = took[0]
+        if isinstance(segment, Range) and isinstance(first, Range) and segment.lo < first.lo:
+            if segment.hi is not None and segment.hi < first.lo:
+                continue
+            before.append(Range(segment.lo, first.lo - 1))
+            rest[0] = Range(first.lo, segment.hi)
+        if _begins(rest, took):
+            return before, rest
+    return None
+
+
+def _begins(rest: list[Segment], took: tuple[Segment, ...]) -> bool:
+    """Cut `took` off the front of `rest`, in place; False where it does not begin so."""
+    for wanted in took:
+        if not rest:
+            return False
+        here = rest[0]
+        if here == wanted:
+            del rest[0]
+        elif (
+            isinstance(here, Range)
+            and isinstance(wanted, Range)
+            and wanted.hi is not None
+            and here.lo == wanted.lo
+            and (here.hi is None or wanted.hi < here.hi)
+        ):
+            rest[0] = Range(wanted.hi + 1, here.hi)
+        else:
+            return False
+    return True

@@ -1,0 +1,355 @@
+"""The log folded into the items that a model would see.
+
+Knows where each event is placed and what of it is shown. Refuses to know sizes that are allowed,
+prices and providers.
+
+Any log gives a view that can be sent once its open calls are closed, however broken the log is: a
+result without a call becomes a notice, a call that nobody answered is closed where the conversation
+went on, ids are made unique in their group. A view is made one way, by `load`; plain events are
+appended in O(1), and an edit lays the view anew from the events it holds.
+
+    arrives:   user 1 · user 2 · model (saw 1, calls c) · user 4 · result c
+    is shown:  user 1 · model (calls c) · result c · user 2 · user 4
+"""
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import assert_never, cast
+
+from foldline.core import item as items
+from foldline.core import spine as spines
+from foldline.core.item import Item
+from foldline.core.log import (
+    Asked,
+    Call,
+    Checkpointed,
+    Edit,
+    Event,
+    Excluded,
+    Folded,
+    Instructed,
+    Interrupted,
+    Linked,
+    Logged,
+    Masked,
+    ModelSaid,
+    ModelSwitched,
+    Opened,
+    Part,
+    Pinned,
+    Repaired,
+    ServerTruncated,
+    SettingsChanged,
+    Text,
+    Thought,
+    ToolReturned,
+    Undone,
+    Unpinned,
+    UsageReported,
+    UserSaid,
+    WindowLearned,
+    calls_of,
+    text_of,
+)
+from foldline.core.spine import FoldAt, Range, Spine
+from foldline.errors import BrokenView
+
+
+class View:
+    """The items in force at `head`, and the events they were made of."""
+
+    spine: Spine
+    head: int
+    held: dict[int, Event]
+    items: list[Item]
+    waiting: list[Item]
+    """What arrived during an open group: placed behind its results."""
+    open: dict[str, str]
+    """The calls of the newest group that have no result: the id shown → the id as it came."""
+    tokens: int
+    model: str
+    instructions: Instructed
+    """The fixed part; newer instructions are items until the next fold."""
+    newest: Instructed
+    pins: dict[int, int]
+    """Pinned event → the event that pinned it."""
+    windows: dict[str, int]
+    asked: int
+    """Where the newest request was recorded, or -1."""
+    shown: int
+    """The last event that any request has shown, or -1."""
+
+    def __init__(self, spine: Spine, events: Mapping[int, Event], head: int) -> None:
+        self._lay(spine, events, head)
+
+    def append(self, seq: int, event: Event) -> None:
+        """Take in the next event; for an edit, every event of its spine must be held."""
+        if seq != self.head + 1:
+            raise BrokenView(f"event {seq} was appended to a view that ends at {self.head}")
+        self.held[seq] = event
+        if isinstance(event, Edit):
+            self._lay(event.spine, self.held, seq)
+        else:
+            self._take(seq, event)
+            self.head = seq
+
+    def copy(self) -> "View":
+        """A view of its own over the same events."""
+        other = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, list | dict | set):
+                setattr(other, name, copy.copy(cast("object", value)))
+        return other
+
+    def lacks(self, spine: Spine) -> list[Range]:
+        """The events that `spine` needs and this view does not hold."""
+        wanted = [Range(seq, seq) for seq in spines.needs(spine) if seq not in self.held]
+        for segment in spine.segments:
+            if isinstance(segment, Range):
+                missing = [
+                    seq
+                    for seq in range(segment.lo, _last(segment, self.head) + 1)
+                    if seq not in self.held
+                ]
+                wanted += [Range(missing[0], missing[-1])] if missing else []
+        return wanted
+
+    def folds(self) -> dict[int, Folded]:
+        """The folds that stand, by their place."""
+        segments = (s.edit for s in self.spine.segments if isinstance(s, FoldAt))
+        return {at: self.fold_at(at) for at in segments}
+
+    def fold_at(self, edit: int) -> Folded:
+        """The fold at a place of the spine."""
+        event = self.held[edit]
+        if not isinstance(event, Folded):
+            raise BrokenView(f"the spine shows a fold at {edit}, where the log holds none")
+        return event
+
+    def waits_for(self, call_id: str) -> bool:
+        """Whether a result with this id would be paired."""
+        return self._match(call_id) is not None
+
+    def standing(self) -> tuple[int, ...]:
+        """The events that stay in force whatever is folded."""
+        return tuple(sorted({*self._state.values(), *self.pins.values()}))
+
+    # How a view is laid: standing events, then segment by segment, each event by `_take`.
+
+    def _lay(self, spine: Spine, events: Mapping[int, Event], head: int) -> None:
+        self.spine, self.head = spine, head
+        self.held, self.items, self.waiting, self.open = {}, [], [], {}
+        self.tokens, self.model, self.asked, self.shown = 0, "", -1, -1
+        self.instructions = self.newest = Instructed()
+        self.pins, self.windows = {}, {}
+        self._state: dict[str, int] = {}
+        # Before the first word of a model instructions are simply the newest ones.
+        self._spoken = any(isinstance(segment, FoldAt) for segment in spine.segments)
+        self._stubs: dict[int, str] = {}
+        try:
+            for seq in spine.masks:
+                mask = self.held[seq] = events[seq]
+                if isinstance(mask, Masked | Excluded):
+                    self._stubs.update((stub.seq, stub.text) for stub in mask.stubs)
+            for seq in spine.standing:
+                self.held[seq] = events[seq]
+                self._keep(seq, events[seq])
+                self.instructions = self.newest
+            for segment in spine.segments:
+                match segment:
+                    case FoldAt(edit):
+                        self.held[edit] = events[edit]
+                        text = (Text(self.fold_at(edit).text),)
+                        self._place(items.make(edit, "handoff", text, state="folded"))
+                    case Range(lo):
+                        for seq in range(lo, _last(segment, head) + 1):
+                            self.held[seq] = events[seq]
+                            self._take(seq, events[seq])
+        except KeyError as missing:
+            raise BrokenView(
+                f"the spine at {head} needs event {missing}, which is not here; read the tail again"
+            ) from missing
+
+    def _take(self, seq: int, event: Event) -> None:
+        match event:
+            case UserSaid():
+                self._arrive(items.user(seq, event, self._stubs.get(seq)))
+            case ModelSaid():
+                self._answer(seq, event)
+            case ToolReturned():
+                self._result(seq, event)
+            case Interrupted(call_id):
+                shown = self._match(call_id)
+                if shown is not None:
+                    self._close(seq, shown)
+            case Instructed():
+                self._instruct(seq, event)
+            case Asked(at):
+                self.asked, self.shown, self._spoken = seq, max(self.shown, at), True
+            case Opened() | SettingsChanged() | ModelSwitched() | WindowLearned():
+                self._keep(seq, event)
+            case Pinned() | Unpinned():
+                self._keep(seq, event)
+            case Masked() | Folded() | Excluded() | Undone():
+                pass  # an edit shows through the spine, not at its own place
+            case UsageReported() | Repaired() | ServerTruncated() | Linked() | Checkpointed():
+                pass  # recorded for people and plans, never sent
+            case _:
+                assert_never(event)
+
+    def _keep(self, seq: int, event: Event) -> None:
+        """Remember an event that is in force until a newer one of its kind."""
+        match event:
+            case Opened(model) | ModelSwitched(model) if self._newer("model", seq):
+                self.model = model
+            case SettingsChanged() if self._newer("settings", seq):
+                pass
+            case WindowLearned(model, window) if self._newer(f"window {model}", seq):
+                self.windows[model] = window
+            case Instructed() if self._newer("instructed", seq):
+                self.newest = event
+            case Pinned(pinned):
+                self.pins[pinned] = max(seq, self.pins.get(pinned, seq))
+            case Unpinned(pinned) if self.pins.get(pinned, seq) < seq:
+                del self.pins[pinned]
+            case _:
+                pass
+
+    def _newer(self, kind: str, seq: int) -> bool:
+        """Whether this is the newest of its kind: a range may hold older ones than what stands."""
+        if seq < self._state.get(kind, seq):
+            return False
+        self._state[kind] = seq
+        return True
+
+    def _instruct(self, seq: int, event: Instructed) -> None:
+        before = self.newest
+        if seq <= self._state.get("instructed", -1):
+            return  # the fixed part already says this, or something newer
+        self._keep(seq, event)
+        if not self._spoken:
+            self.instructions = event
+        elif event.parts != before.parts:
+            self._arrive(items.note(seq, event))
+
+    # Placement.
+
+    def _place(self, item: Item) -> None:
+        self.items.append(item)
+        self.tokens += item.tokens
+
+    def _arrive(self, item: Item | None) -> None:
+        if item is None:
+            return
+        if self.open:
+            self.waiting.append(item)
+        else:
+            self._place(item)
+
+    def _answer(self, seq: int, event: ModelSaid) -> None:
+        for shown in list(self.open):
+            self._close(seq, shown)  # the conversation went on without these results
+        self._spoken = True
+        parts, came_as = self._own_ids(seq, event)
+        if not parts:
+            return  # an empty answer: nothing that a provider would take back
+        # What the model was not shown it has not answered. What any request has shown stays put.
+        seen = max(seq if event.saw is None else event.saw, self.shown)
+        unseen: list[Item] = []
+        while (
+            self.items and self.items[-1].role in ("user", "system") and self.items[-1].seq > seen
+        ):
+            unseen.append(self.items.pop())
+            self.tokens -= unseen[-1].tokens
+        unseen.reverse()
+        native = event.native if parts == event.parts else None
+        self._place(items.make(seq, "model", parts, native=native))
+        self.open, self.waiting = came_as, unseen
+        self._settle()
+
+    def _own_ids(self, seq: int, event: ModelSaid) -> tuple[tuple[Part, ...], dict[str, str]]:
+        """The parts that can be shown, ids made unique in the group, and each id → as it came."""
+        parts: list[Part] = []
+        came_as: dict[str, str] = {}
+        stub = self._stubs.get(seq)
+        shown = event.parts if stub is None else (Text(stub), *calls_of(event.parts))
+        for index, part in enumerate(shown):
+            match part:
+                case Text(text) if not text.strip():
+                    continue
+                case Call(came, name, arguments):
+                    own = came.strip() or f"call_{seq}_{index}"
+                    while own in came_as:
+                        own = f"{own}_{index}"
+                    came_as[own] = came
+                    parts.append(part if own == came else Call(own, name, arguments))
+                case _:
+                    parts.append(part)
+        if all(isinstance(part, Thought) for part in parts):
+            return (), {}
+        return tuple(parts), came_as
+
+    def _match(self, call_id: str) -> str | None:
+        """The oldest open call that a result can belong to, by the id it is shown under."""
+        for shown, came in self.open.items():
+            if call_id == came:
+                return shown
+        for shown, came in self.open.items():
+            if call_id.strip() in (came.strip(), shown):
+                return shown
+        return None
+
+    def _result(self, seq: int, event: ToolReturned) -> None:
+        shown = self._match(event.call_id)
+        stub = self._stubs.get(seq)
+        if shown is None:
+            self._arrive(items.late(seq, event, stub))
+            return
+        del self.open[shown]
+        self._place(items.result(seq, event, stub, call_id=shown))
+        self._settle()
+
+    def _close(self, seq: int, shown: str) -> None:
+        del self.open[shown]
+        self._place(items.lost(seq, shown))
+        self._settle()
+
+    def _settle(self) -> None:
+        if not self.open:
+            for item in self.waiting:
+                self._place(item)
+            self.waiting = []
+
+
+def load(spine: Spine, events: Mapping[int, Event], *, head: int) -> View:
+    """Make a view of the events up to `head` that a spine names. There is no other way."""
+    return View(spine, events, head)
+
+
+def spine_at(events: Iterable[Logged], at: int) -> Spine:
+    """The spine in force at a place in the log: that of the newest edit up to there."""
+    spine = Spine()
+    for seq, event in events:
+        if seq <= at and isinstance(event, Edit):
+            spine = event.spine
+    return spine
+
+
+def shape(view: View) -> str:
+    """One line an item: place, role, first words, state."""
+    lines: list[str] = []
+    for item in (*view.items, *view.waiting):
+        words = " ".join(text_of(item.parts).split())[:40]
+        calls = " ".join(f"{call.name}({call.id})" for call in calls_of(item.parts))
+        state = "" if item.state == "whole" else item.state
+        place = str(item.seq)
+        if item.role == "handoff":
+            span = view.fold_at(item.seq).change.span
+            place, words = f"{span.lo}-{span.hi}", ""
+        fields = (place, item.role, item.call_id, words, calls, state)
+        lines.append(" ".join(field for field in fields if field))
+    return "\n".join(lines)
+
+
+def _last(segment: Range, head: int) -> int:
+    return head if segment.hi is None else min(segment.hi, head)

@@ -1,0 +1,72 @@
+"""Every error Foldline raises, in one tree.
+
+    FoldlineError
+    ├── Overflow        the request cannot fit, and each part is named with its size
+    ├── BrokenView      a view that no provider would take; a bug in an edit, not in your input
+    ├── BadHandle       recall was asked for something that is not a handle of this session
+    ├── NotAnEdit       undo was asked for an event that is not an edit
+    ├── UndoFirst       undo was asked for an edit that another edit covers
+    ├── BadInput        add() or open() was given something it cannot read
+    ├── Conflict        somebody else appended first; nothing was written
+    └── FormatError     stored bytes that this release cannot read
+
+An error names the thing, the place and the way out. Knows nothing of the rest of the house.
+"""
+
+
+class FoldlineError(Exception):
+    """The root: catch this to catch everything that is ours."""
+
+
+class Overflow(FoldlineError):  # noqa: N818 - named for what happened, as a caller would say it
+    """The fixed and newest parts alone exceed what the window leaves."""
+
+    def __init__(self, parts: dict[str, int], limit: int) -> None:
+        self.parts = parts
+        self.limit = limit
+        sizes = ", ".join(f"{name} {size:,}" for name, size in parts.items())
+        super().__init__(
+            f"the request cannot be made to fit {limit:,} tokens: {sizes}; "
+            "shorten the largest part, lower the reserve, or use a model with a larger window"
+        )
+
+
+class BrokenView(FoldlineError):  # noqa: N818
+    """A view that breaks a rule of every provider."""
+
+
+class BadHandle(FoldlineError):  # noqa: N818
+    """Not a handle, or one that this session's log does not hold."""
+
+
+class NotAnEdit(FoldlineError):  # noqa: N818
+    """There is no edit at this place."""
+
+
+class UndoFirst(FoldlineError):  # noqa: N818
+    """Another edit stands over this one."""
+
+    def __init__(self, edit: int, over: int) -> None:
+        self.edit = edit
+        self.over = over
+        super().__init__(f"the edit at {edit} no longer stands; undo the one at {over} first")
+
+
+class BadInput(FoldlineError):  # noqa: N818
+    """Something that no decoder of ours can read."""
+
+
+class Conflict(FoldlineError):  # noqa: N818
+    """The log moved on before this append."""
+
+    def __init__(self, session: str, expected: int, found: int) -> None:
+        self.expected = expected
+        self.found = found
+        super().__init__(
+            f"session {session!r} was expected to end at {expected} and ends at {found}; "
+            "another writer appended first: open the session again and repeat the call"
+        )
+
+
+class FormatError(FoldlineError):
+    """Stored bytes from a newer release, or bytes that were never an event."""

@@ -1,0 +1,52 @@
+"""The portal: one event loop in a thread of its own, and the sync face of anything async.
+
+Knows coroutines. Refuses to know what they do: a sync verb is `verb(Thing.its_async_method)`, with
+the same parameters and types, so nothing is written twice.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from functools import cache, wraps
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+P = ParamSpec("P")
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """The process's one background loop, started when the first sync verb is called."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="foldline", daemon=True).start()
+    return loop
+
+
+def wait(work: Coroutine[Any, Any, R]) -> R:
+    """Run a coroutine to its end; an interrupt in the caller cancels it."""
+    future = asyncio.run_coroutine_threadsafe(work, _loop())
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+class Face(Generic[T]):
+    """The sync face of an async thing."""
+
+    def __init__(self, aio: T) -> None:
+        self.aio = aio
+
+
+def verb(
+    method: Callable[Concatenate[T, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Face[T], P], R]:
+    """The sync form of an async method."""
+
+    @wraps(method)
+    def waiting(face: Face[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return wait(method(face.aio, *args, **kwargs))
+
+    return waiting

@@ -1,0 +1,1 @@
+"""Where logs are kept: one port, `base.Store`, and its backends."""

@@ -1,0 +1,153 @@
+"""The laws as functions over a conversation: each raises AssertionError where it is broken."""
+
+import asyncio
+import hashlib
+import re
+
+from foldline.core import recall, rules
+from foldline.core.log import (
+    Asked,
+    Edit,
+    Instructed,
+    Logged,
+    ModelSaid,
+    ModelSwitched,
+    Opened,
+    Pinned,
+    ToolReturned,
+    UserSaid,
+    text_of,
+)
+from foldline.core.request import render
+from foldline.core.view import View, load, spine_at
+from foldline.store.base import Name
+from foldline.store.sqlite import SqliteStore
+from foldline.testing.logs import Conversation, Sent
+from foldline.wire import openai_chat as wire
+
+HANDLE = re.compile(r"log:(\d+)(?:-(\d+))?")
+NAME = Name("tenant", "session")
+
+
+def nothing_lost(talk: Conversation) -> None:
+    """Law 3: what the model does not see whole has a handle in its sight, and comes back by it."""
+    items = (*talk.view.items, *talk.view.waiting)
+    whole = {item.seq: text_of(item.parts) for item in items if item.state in ("whole", "late")}
+    covered: set[int] = set()
+    for item in items:
+        for lo, hi in HANDLE.findall(text_of(item.parts)):
+            covered.update(range(int(lo), int(hi or lo) + 1))
+    for seq, event in talk.log:
+        if not isinstance(event, UserSaid | ModelSaid | ToolReturned):
+            continue
+        words = text_of(event.parts)
+        again = recall.show([Logged(seq, event)])
+        assert words in again, f"recall of {seq} is not the original"
+        if words.strip() and words not in whole.get(seq, ""):
+            assert seq in covered, f"event {seq} is not in sight and has no handle"
+
+
+def still(talk: Conversation) -> None:
+    """Law 4: with nothing edited or switched between, a request begins with the one before."""
+    for one, two in zip(talk.sent, talk.sent[1:], strict=False):
+        if one.changes == two.changes:
+            assert two.blocks[: len(one.blocks)] == one.blocks, f"{two.asked} rewrites {one.asked}"
+
+
+def same(talk: Conversation) -> None:
+    """Law 5: every request sent is rendered again from the log alone, and from a store's tail."""
+    for sent in talk.sent:
+        events = dict(talk.log[: sent.at + 1])
+        view = load(spine_at(talk.log, sent.at), events, head=sent.at)
+        assert _digest(view) == sent.sha256, f"the request at {sent.asked} differs"
+    for sent, view in asyncio.run(_from_store(talk)):
+        assert _digest(view) == sent.sha256, f"the tail of the request at {sent.asked} differs"
+
+
+def one_way(talk: Conversation) -> None:
+    """However a view came to be, it equals the one loaded from its spine."""
+    spine = spine_at(talk.log, talk.view.head)
+    fresh = load(spine, dict(talk.log), head=len(talk.events) - 1)
+    for name, value in vars(fresh).items():
+        assert getattr(talk.view, name) == value, f"{name} differs from a fresh load"
+    assert fresh.tokens == sum(item.tokens for item in fresh.items), "the sum of tokens is off"
+
+
+def in_force(talk: Conversation) -> None:
+    """Model, instructions, tools and pins are the newest in the log, whatever was folded."""
+    model, newest, pins = "", Instructed(), set[int]()
+    for event in talk.events:
+        match event:
+            case Opened() | ModelSwitched():
+                model = event.model
+            case Instructed():
+                newest = event
+            case Pinned(seq):
+                pins.add(seq)
+            case _:
+                pass
+    view = talk.view
+    assert (view.model, view.newest, {*view.pins}) == (model, newest, pins)
+    words = text_of(newest.parts)
+    items = (*view.items, *view.waiting)
+    told = [item for item in items if item.role == "system"]
+    last = text_of(told[-1].parts) if told else text_of(view.instructions.parts)
+    assert words in last, "the newest instructions are not in sight"
+
+
+def sendable(talk: Conversation) -> None:
+    """Closing what is open makes any view sendable, however broken its log."""
+    view = talk.view.copy()
+    for event in rules.closing(view):
+        view.append(view.head + 1, event)
+    rules.check(view)
+
+
+def not_taken_for_answered(talk: Conversation) -> None:
+    """A message that nobody has been shown stands behind every answer that did not see it."""
+    items = list(enumerate((*talk.view.items, *talk.view.waiting)))
+    answers = {item.seq: place for place, item in items if item.role == "model"}
+    messages = {item.seq: place for place, item in items if item.role == "user"}
+    seen = -1
+    for seq, event in talk.log:
+        match event:
+            case Asked(at):
+                seen = max(seen, at)
+            case ModelSaid():
+                seen = max(seen, seq if event.saw is None else event.saw)
+                for late in range(seen + 1, seq) if seq in answers else ():
+                    behind = messages.get(late, answers[seq] + 1) > answers[seq]
+                    assert behind, f"{late} stands before the answer {seq}, which did not see it"
+            case _:
+                pass
+
+
+def undo_restores(talk: Conversation) -> None:
+    """Taking the newest edit back gives the request that stood without it, byte for byte."""
+    edits = [(seq, event) for seq, event in talk.log if isinstance(event, Edit)]
+    if not edits:
+        return
+    seq, edit = edits[-1]
+    before = spine_at(talk.log, seq - 1)
+    without = load(before, dict(talk.log), head=talk.view.head)
+    if talk.undo(seq):
+        assert _digest(talk.view) == _digest(without), f"undoing {seq} does not restore"
+        redo = len(talk.events) - 1
+        with_edit = load(edit.spine, dict(talk.log), head=redo)
+        assert talk.undo(redo), "what was undone can be redone"
+        assert _digest(talk.view) == _digest(with_edit), f"redoing {seq} does not restore"
+
+
+def _digest(view: View) -> str:
+    return hashlib.sha256(wire.encode(render(view), {})).hexdigest()
+
+
+async def _from_store(talk: Conversation) -> list[tuple[Sent, View]]:
+    store = SqliteStore(":memory:")
+    await store.append(NAME, talk.events, after=-1)
+    found: list[tuple[Sent, View]] = []
+    for sent in talk.sent:
+        tail = await store.tail(NAME, at=sent.at)
+        found.append((sent, load(tail.spine, dict(tail.events), head=tail.head)))
+    await store.close()
+    return found

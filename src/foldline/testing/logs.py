@@ -1,0 +1,152 @@
+"""Logs by hand: short names for events, and a conversation that keeps its view and its requests.
+
+Everything here calls the real core; nothing is imitated.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from foldline.core import ledger, rules
+from foldline.core import spine as spines
+from foldline.core.edits import fold
+from foldline.core.edits.undo import undo
+from foldline.core.log import (
+    Asked,
+    Call,
+    Edit,
+    Event,
+    Excluded,
+    Logged,
+    Masked,
+    ModelSaid,
+    Opened,
+    Speaker,
+    Stub,
+    Text,
+    ToolReturned,
+    UserSaid,
+)
+from foldline.core.recall import handle
+from foldline.core.request import render
+from foldline.core.spine import Change, Range, Spine
+from foldline.core.view import View, load
+from foldline.errors import NotAnEdit, UndoFirst
+from foldline.wire import openai_chat as wire
+
+
+def user(text: str, *, speaker: Speaker = "human", author: str = "") -> UserSaid:
+    """A message."""
+    return UserSaid((Text(text),), speaker=speaker, author=author)
+
+
+def model(text: str, *, saw: int | None = None) -> ModelSaid:
+    """An answer."""
+    return ModelSaid((Text(text),), saw=saw)
+
+
+def calls(*ids: str, text: str = "", saw: int | None = None) -> ModelSaid:
+    """An answer that calls the tool `run` once for each id."""
+    words = (Text(text),) if text else ()
+    return ModelSaid((*words, *(Call(one, "run", f'{{"n":"{one}"}}') for one in ids)), saw=saw)
+
+
+def result(call_id: str, text: str = "done", *, ok: bool = True) -> ToolReturned:
+    """A call's result."""
+    return ToolReturned(call_id, (Text(text),), ok=ok)
+
+
+def view_of(events: Iterable[Event]) -> View:
+    """The view of a log, event by event."""
+    view = load(Spine(), {}, head=-1)
+    for event in events:
+        view.append(view.head + 1, event)
+    return view
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A request as it was sent, and how many edits and switches lay before it."""
+
+    asked: int
+    at: int
+    sha256: str
+    blocks: tuple[bytes, ...]
+    changes: int
+
+
+class Conversation:
+    """A log that grows, its view, and every request that was sent from it."""
+
+    def __init__(self, model: str = "test/model") -> None:
+        self.events: list[Event] = []
+        self.view = view_of(())
+        self.sent: list[Sent] = []
+        self.changes = 0
+        self.add(Opened(model))
+
+    @property
+    def log(self) -> list[Logged]:
+        """The whole log."""
+        return [Logged(seq, event) for seq, event in enumerate(self.events)]
+
+    def add(self, *events: Event) -> None:
+        """Append events; an edit that reaches behind the view loads it anew, as a session does."""
+        for event in events:
+            self.events.append(event)
+            if isinstance(event, Edit):
+                self.changes += 1
+                if self.view.lacks(event.spine):
+                    self.view = load(event.spine, dict(self.log), head=len(self.events) - 1)
+                    continue
+            self.view.append(len(self.events) - 1, event)
+
+    def ask(self) -> Sent:
+        """Close what is open, and record what is sent."""
+        self.add(*rules.closing(self.view))
+        rules.check(self.view)
+        request = render(self.view)
+        body = wire.encode(request, {})
+        digest = hashlib.sha256(body).hexdigest()
+        at = self.view.head
+        self.add(Asked(at, wire.DIALECT, digest, wire.ENCODER))
+        sent = Sent(at + 1, at, digest, tuple(wire.blocks(request)), self.changes)
+        self.sent.append(sent)
+        return sent
+
+    def fold(self, cut: rules.Cut, *, merge: bool = True, cap: int = 2_000) -> bool:
+        """Fold up to a cut point; False where there is nothing to fold."""
+        span = next(fold.up_to(self.view, cut, merge=merge), None)
+        if span is None:
+            return False
+        said = [
+            Logged(seq, event)
+            for seq, event in self.log[span.range.lo : cut.seq]
+            if isinstance(event, UserSaid)
+        ]
+        facts = ledger.facts(span.items)
+        handoff = fold.write(span.range, words=said, pins=(), facts=facts, cap=cap)
+        self.add(fold.fold(self.view, span, handoff))
+        return True
+
+    def mask(self, seqs: Sequence[int], *, exclude: bool = False) -> bool:
+        """Put stubs over results, or over anything; False where none of them is in sight."""
+        stubs = tuple(Stub(seq, f"[result masked]\n[whole: {handle(seq)}]") for seq in seqs)
+        if not stubs:
+            return False
+        change = Change(span=Range(min(seqs), max(seqs)), masks_on=(len(self.events),))
+        after = spines.swap(self.view.spine, change)
+        assert after is not None, "a mask takes nothing out"
+        self.add((Excluded if exclude else Masked)(stubs, change, after))
+        return True
+
+    def undo(self, seq: int) -> bool:
+        """Take back the edit at a place; False where it does not stand."""
+        event = self.events[seq]
+        if not isinstance(event, Edit):
+            return False
+        try:
+            self.add(undo(self.view, seq, event))
+        except (UndoFirst, NotAnEdit):
+            return False
+        return True

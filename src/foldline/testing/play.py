@@ -1,0 +1,119 @@
+"""Logs at random: steps as plain data, and the player that turns them into a conversation.
+
+A step is a name and two small numbers, which choose among what is possible at that moment, so any
+list of steps is a conversation and shrinks to a short one. `steps` draws them from any source of
+random numbers; `strategies.py` draws them with Hypothesis.
+"""
+
+from random import Random
+from typing import NamedTuple
+
+from foldline.core import rules
+from foldline.core.edits.clip import clip
+from foldline.core.log import (
+    Checkpointed,
+    Edit,
+    Instructed,
+    Interrupted,
+    ModelSwitched,
+    Pinned,
+    Speaker,
+    Text,
+    Tool,
+    UsageReported,
+)
+from foldline.testing.logs import Conversation, calls, model, result, user
+
+IDS = ("a", "b", "c", "", " a ", "a_long_identifier_that_no_provider_would_take_as_it_is_12345")
+SPEAKERS: tuple[Speaker, ...] = ("human", "human", "human", "notice", "cron", "heartbeat")
+NAMES = (
+    *("user",) * 5,
+    *("model",) * 4,
+    *("calls",) * 5,
+    *("result",) * 8,
+    *("ask",) * 6,
+    *("fold",) * 3,
+    *("mask",) * 2,
+    *("undo",) * 3,
+    *("instruct",) * 2,
+    *("exclude", "interrupt", "tools", "switch", "pin", "record"),
+)
+LARGEST = 11
+
+
+class Step(NamedTuple):
+    """What happens, and two numbers that choose how."""
+
+    name: str
+    a: int
+    b: int
+
+
+def steps(random: Random, length: int) -> list[Step]:
+    """A conversation to play."""
+    return [
+        Step(random.choice(NAMES), random.randint(0, LARGEST), random.randint(0, LARGEST))
+        for _ in range(length)
+    ]
+
+
+def play(script: list[Step]) -> Conversation:
+    """The conversation that a list of steps tells."""
+    conversation = Conversation()
+    for step in script:
+        take(conversation, step)
+    return conversation
+
+
+def take(talk: Conversation, step: Step) -> None:
+    """One step; a step that is not possible now does nothing."""
+    name, a, b = step
+    view = talk.view
+    place = len(talk.events)
+    # An answer may be to the newest request, to an older one, or from a log that records none.
+    saw = None if b == 0 or not talk.sent else talk.sent[-1 - (b % min(2, len(talk.sent)))].at
+    match name:
+        case "user":
+            text = "" if a == 0 else f"user word {place} " + "pasted bulk\n" * (a * b)
+            author = ("", "", "Ann", "[cron]")[b % 4]
+            talk.add(user(text, speaker=SPEAKERS[a % len(SPEAKERS)], author=author))
+        case "model":
+            talk.add(model("" if a == 0 else f"answer word {place}", saw=saw))
+        case "calls":
+            ids = [IDS[(a + index) % len(IDS)] for index in range(1 + b % 3)]
+            talk.add(calls(*(ids if a else ids[:1] * 2), text="calling" * (b % 2), saw=saw))
+        case "result":
+            ids = list(view.open.values()) if a % 4 else list(IDS)
+            if ids:
+                event = result(ids[b % len(ids)], f"result word {place} " * (a * 5), ok=bool(b % 3))
+                talk.add(clip(event, cap=60, how=("head", "tail", "both", "lines")[a % 4]))
+        case "interrupt" if view.open:
+            talk.add(Interrupted(list(view.open.values())[a % len(view.open)]))
+        case "ask":
+            talk.ask()
+        case "fold":
+            cuts = rules.cut_points(view)
+            if cuts:
+                talk.fold(cuts[a % len(cuts)], merge=bool(b % 2))
+        case "mask" | "exclude":
+            roles = ("result",) if name == "mask" else ("result", "user")
+            seqs = [item.seq for item in view.items if item.role in roles and item.state == "whole"]
+            talk.mask(sorted(seqs[a % 3 : a % 3 + 1 + b % 3]), exclude=name == "exclude")
+        case "undo":
+            edits = [seq for seq, event in talk.log if isinstance(event, Edit)]
+            if edits:
+                talk.undo(edits[-1 - a % min(4, len(edits))])
+        case "instruct":
+            talk.add(Instructed((Text(f"rule {a}"),), view.newest.tools))
+        case "tools":
+            talk.changes += 1
+            talk.add(Instructed(view.newest.parts, (Tool(f"tool_{place}"),)))
+        case "switch":
+            talk.changes += 1
+            talk.add(ModelSwitched(f"test/model-{a}"))
+        case "pin" if view.items:
+            talk.add(Pinned(view.items[a % len(view.items)].seq))
+        case "record":
+            talk.add(UsageReported(input=a), Checkpointed(f"snapshot {b}"))
+        case _:
+            pass

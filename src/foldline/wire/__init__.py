@@ -1,0 +1,1 @@
+"""Provider JSON ↔ events and requests, pure: one module a dialect, none knows another."""

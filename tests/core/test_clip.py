@@ -1,0 +1,76 @@
+"""Clips: A-10, A-11, R-54."""
+
+import pytest
+
+from foldline.core.edits.clip import clip
+from foldline.core.log import Media, Text, ToolReturned, text_of
+from foldline.core.tokens import count
+from foldline.testing import calls, result, view_of
+
+WORDS = " ".join(f"word{n}" for n in range(20_000))
+
+
+def shown(event):
+    return text_of(view_of([calls("c"), event]).items[1].parts)
+
+
+@pytest.mark.parametrize(
+    ("how", "marker", "place"),
+    [
+        ("head", "[truncated: kept first ~{keep} of ~{whole} tokens (head)]", -2),
+        ("tail", "[truncated: kept last ~{keep} of ~{whole} tokens (tail)]", 0),
+        ("both", "[truncated: kept first+last ~{keep} of ~{whole} tokens (both)]", 1),
+    ],
+)
+def test_marker_and_handle(how, marker, place):
+    """A-11: the literal text first, handle and outcome on the next line."""
+    event = clip(result("c", WORDS), cap=1_040, how=how)
+    lines = shown(event).splitlines()
+    assert lines[place] == marker.format(keep=1_000, whole=count(WORDS))
+    assert lines[place + 1] == "[whole: log:1; ok]"
+    assert 900 <= count(shown(event)) <= 1_040
+    assert text_of(event.parts) == WORDS  # the whole stays in the event
+
+
+def test_by_lines():
+    """A-10: over 256 lines, the first and last 128."""
+    event = clip(result("c", "\n".join(f"{n}" for n in range(756))), cap=8_000, how="lines")
+    lines = shown(event).splitlines()
+    assert lines[0] == "Total output lines: 756"
+    assert lines[1:3] == ["0", "1"]
+    assert lines[129:132] == ["[... omitted 500 of 756 lines ...]", "[whole: log:1; ok]", "628"]
+    assert lines[-1] == "755"
+
+
+def test_by_lines_and_bytes_at_once():
+    text = "\n".join(f"line {n} " + "x " * 100 for n in range(756))
+    event = clip(result("c", text, ok=False), cap=8_000, how="lines")
+    assert (
+        "[... omitted 500 of 756 lines ...]\n[... truncated for length ...]\n[whole: log:1; error]"
+        in shown(event)
+    )
+    assert len(shown(event).encode()) <= 10 * 1024 + 200
+    one_line = clip(result("c", "y " * 20_000), cap=8_000, how="lines")
+    assert "[... truncated for length ...]" in shown(one_line)
+    assert "omitted" not in shown(one_line)
+
+
+def test_what_fits_is_left_alone():
+    event = result("c", "short")
+    assert clip(event, cap=100, how="both") is event
+
+
+def test_pictures_are_not_text():
+    """R-40, R-57: a clip cuts words; a picture beside them stays."""
+    picture = Media("image", mime="image/png", base64="iVBO" * 100_000)
+    event = clip(ToolReturned("c", (Text(WORDS), picture)), cap=200, how="head")
+    assert event.clip.parts[-1] == picture
+    small = ToolReturned("c", (Text("ok"), picture))
+    assert clip(small, cap=200, how="head") is small
+
+
+@pytest.mark.parametrize("how", ["head", "tail", "both", "lines"])
+@pytest.mark.parametrize("cap", [1, 41, 45, 60])
+def test_tiny_caps(how, cap):
+    event = clip(result("c", "日本語のテキスト" * 500), cap=cap, how=how)
+    assert "log:1" in shown(event)

@@ -1,0 +1,60 @@
+"""What a fold leaves: the user's words first."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from inline_snapshot import snapshot
+
+from foldline.core import ledger
+from foldline.core.edits.fold import write
+from foldline.core.log import Fact, Logged
+from foldline.core.spine import Range
+from foldline.core.tokens import count
+from foldline.testing import calls, model, result, user, view_of
+
+
+def test_what_it_says():
+    log = [
+        user("Make the parser tests pass."),
+        calls("c", text="Looking. Then I fix."),
+        result("c", "E AssertionError: 3 != 4\n1 failed", ok=False),
+        user("Do not touch the lexer."),
+    ]
+    view = view_of([*log, model("Understood. Going on.")])
+    said = [Logged(0, log[0]), Logged(3, log[3])]
+    handoff = write(Range(0, 4), words=said, pins=(), facts=ledger.facts(view.items), cap=300)
+    assert handoff.text == snapshot("""\
+[handoff: log:0-4 was folded]
+This is a record of earlier work, not a request. The newest user message wins over anything here. Any part comes back whole by its handle: recall("log:N").
+# The user said
+log:0: Make the parser tests pass.
+log:3: Do not touch the lexer.
+# What happened
+log:1: said: Looking.
+log:2: run {"n":"c"} → error: E AssertionError: 3 != 4
+log:4: said: Understood.\
+""")
+    assert handoff.verbatim == (0, 3)
+
+
+@given(st.lists(st.integers(1, 400), min_size=1, max_size=40), st.sampled_from((150, 400, 5_000)))
+def test_within_its_cap_with_the_first_task_and_the_newest_words(sizes, cap):
+    """Law 8: the first task always, then newest first; what is cut has its handle."""
+    said = [Logged(n, user(f"say{n} " * size)) for n, size in enumerate(sizes)]
+    facts = [Fact(n, "said: something") for n in range(50)]
+    handoff = write(Range(0, 99), words=said, pins=(), facts=facts, cap=cap)
+    assert count(handoff.text) <= cap
+    assert handoff.verbatim[0] == 0
+    newest = handoff.verbatim[1:]
+    assert list(newest) == list(range(len(sizes)))[len(sizes) - len(newest) :]
+    for seq, event in said:
+        if seq in handoff.verbatim:
+            whole = event.parts[0].text.strip() in handoff.text
+            assert whole or f"[cut; whole: log:{seq}]" in handoff.text
+
+
+def test_pins_come_before_other_words():
+    """R-25: a pin is quoted even where the user's other words no longer fit."""
+    said = [Logged(n, user(f"say{n} " * 50)) for n in range(20)]
+    pin = Logged(30, result("c", "the port is 5432"))
+    handoff = write(Range(0, 99), words=said, pins=[pin], facts=(), cap=400)
+    assert "# Pinned\nlog:30: the port is 5432" in handoff.text

@@ -1,0 +1,76 @@
+"""A real model server for each test run: started here on a free port, ended by its process id."""
+
+import json
+import os
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PYTHON = ROOT / ".rig" / "model" / "bin" / "python"
+WINDOW = 2_048
+
+
+@dataclass(frozen=True)
+class ModelServer:
+    """Where the model listens, and what it says of itself."""
+
+    url: str
+    window: int
+
+    def post(self, path: str, body: dict) -> dict:
+        """Ask the server's own endpoints, beside the SDK."""
+        request = urllib.request.Request(  # noqa: S310
+            self.url + path, json.dumps(body).encode(), {"content-type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+            return json.load(answer)
+
+    def tokens(self, text: str) -> int:
+        """How many tokens a text is to this model."""
+        return len(self.post("/tokenize", {"content": text})["tokens"])
+
+
+@pytest.fixture(scope="session")
+def model_server(tmp_path_factory) -> Iterator[ModelServer]:
+    if not PYTHON.exists():
+        pytest.fail("the model's environment is missing; make it with: just model")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    log = tmp_path_factory.mktemp("model") / "server.log"
+    command = [
+        PYTHON,
+        Path(__file__).with_name("local_model.py"),
+        "--port",
+        str(port),
+        "--window",
+        str(WINDOW),
+    ]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, stdout=output, stderr=output, env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}
+        )
+    try:
+        server = ModelServer(f"http://127.0.0.1:{port}", WINDOW)
+        for _ in range(300):
+            if process.poll() is not None:
+                break
+            try:
+                urllib.request.urlopen(server.url + "/health", timeout=5).close()  # noqa: S310
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.2)
+            else:
+                yield server
+                return
+        pytest.fail(f"the model server did not start:\n{log.read_text(errors='replace')[-2000:]}")
+    finally:
+        process.terminate()
+        process.wait(timeout=20)

@@ -1,0 +1,96 @@
+"""The laws on the view over random conversations, and the broken variants that each must catch."""
+
+import pytest
+from hypothesis import Phase, given, settings
+from mutants import broken
+
+from foldline.errors import FoldlineError
+from foldline.testing import laws
+from foldline.testing.strategies import conversations
+
+LAWS = [
+    laws.nothing_lost,
+    laws.still,
+    laws.same,
+    laws.one_way,
+    laws.in_force,
+    laws.sendable,
+    laws.not_taken_for_answered,
+    laws.undo_restores,
+]
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
+def test_law(law):
+    """Laws 3, 4 and 5 (R-20, R-21, R-23, R-29, R-35, R-36, R-45), and what they rest on."""
+
+    @given(conversations())
+    def holds(talk):
+        law(talk)
+
+    holds()
+
+
+VIEW, ITEM, SPINE = "foldline.core.view", "foldline.core.item", "foldline.core.spine"
+RULES, RECALL, UNDO = "foldline.core.rules", "foldline.core.recall", "foldline.core.edits.undo"
+SPAN, HANDOFF = "foldline.core.edits.fold.span", "foldline.core.edits.fold.handoff"
+MUTANTS = [
+    # Law 3: a fold, a clip, and a recall that lose something.
+    (laws.nothing_lost, HANDOFF, "{handle(span.lo, span.hi)} was folded", "was folded"),
+    (laws.nothing_lost, ITEM, "{part.text}\\n{where}", "{part.text}"),
+    (laws.nothing_lost, RECALL, "case ToolReturned(_, parts):\n            return _words(parts)",
+     "case ToolReturned(_, _, _, clip) if clip:\n            return _words(clip.parts)"),
+    (laws.nothing_lost, VIEW, "            self._arrive(items.late(seq, event, stub))\n", ""),
+    # Law 4: answers, instructions and ids that rewrite what was sent.
+    (laws.still, VIEW, "seen = max(seq if event.saw is None else event.saw, self.shown)",
+     "seen = seq if event.saw is None else event.saw"),
+    (laws.still, VIEW, "if not self._spoken:", "if True:"),
+    (laws.still, VIEW, "        if self.open:\n            self.", "        if 0:\n            self."),
+    # Law 5: what a later log must not change, and what a spine must carry.
+    (laws.same, VIEW, "if seq <= at and isinstance", "if isinstance"),
+    (laws.same, SPINE, "*folds, *spine.masks, *spine.standing", "*spine.masks, *spine.standing"),
+    (laws.same, SPINE, "*folds, *spine.masks, *spine.standing", "*folds, *spine.masks"),
+    # In force: what a fold must not forget.
+    (laws.in_force, SPAN, "standing=view.standing()", "standing=()"),
+    (laws.in_force, VIEW, "*self._state.values(), *self.pins.values()", "*self._state.values()"),
+    (laws.in_force, VIEW, "        self._state[kind] = seq\n", ""),
+    (laws.in_force, VIEW, "if seq < self._state.get(kind, seq):", "if False:"),
+    # One way: the incremental view and a fresh load.
+    (laws.one_way, VIEW, "self._lay(event.spine, self.held, seq)", "self.head = seq"),
+    (laws.one_way, VIEW, "self.tokens -= unseen[-1].tokens", "pass"),
+    # Sendable: pairs, ids, whole groups.
+    (laws.sendable, VIEW, "while own in came_as:", "while False:"),
+    (laws.sendable, RULES, "if settled and not inside:", "if settled:"),
+    (laws.sendable, VIEW,
+     "            self._close(seq, shown)  # the conversation went on without these results\n",
+     "            pass\n"),
+    # A message during an answer.
+    (laws.not_taken_for_answered, VIEW, "            unseen.append(self.items.pop())\n",
+     "            break\n"),
+    (laws.not_taken_for_answered, RULES, "settled = newest_before[index - 1] < oldest_from[index]",
+     "settled = True"),
+    # Undo and redo.
+    (laws.undo_restores, UNDO, "masks_on=change.masks_off,", ""),
+    (laws.undo_restores, UNDO, "restored = change.stood if newest else None", "restored = None"),
+    (laws.undo_restores, SPINE, "segments = _joined([*before, *change.put, *after])",
+     "segments = _joined([*before, *after, *change.put])"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("law", "module", "line", "instead"),
+    MUTANTS,
+    ids=[f"{law.__name__}-{index}" for index, (law, *_) in enumerate(MUTANTS)],
+)
+def test_law_catches(law, module, line, instead):
+    """Every law fails on a variant that breaks it: a check that cannot fail is a defect."""
+
+    @settings(
+        max_examples=5_000, database=None, phases=[Phase.generate], report_multiple_bugs=False
+    )
+    @given(conversations())
+    def holds(talk):
+        law(talk)
+
+    with broken(module, line, instead), pytest.raises((AssertionError, FoldlineError)):
+        holds()

@@ -1,0 +1,192 @@
+"""A session as a developer uses it, on the real store."""
+
+import asyncio
+import json
+import threading
+
+import pytest
+from openai.types.chat import ChatCompletion
+
+import foldline
+from foldline.errors import BadHandle, BadInput, Conflict, NotAnEdit, Overflow
+
+TOOL = {"type": "function", "function": {"name": "run", "parameters": {"type": "object"}}}
+
+
+def completion(text, *, calls=()):
+    message = {"role": "assistant", "content": text}
+    if calls:
+        message["tool_calls"] = [
+            {"id": one, "type": "function", "function": {"name": "run", "arguments": "{}"}}
+            for one in calls
+        ]
+    return ChatCompletion.model_validate({
+        "id": "x", "object": "chat.completion", "created": 0, "model": "m",
+        "choices": [{"index": 0, "finish_reason": "stop", "message": message, "logprobs": None}],
+        "usage": {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12},
+    })  # fmt: skip
+
+
+def talk(s, turns, *, size=60):
+    for turn in range(turns):
+        s.add(f"turn {turn} " + "pasted text " * size)
+        s.request()
+        s.add(completion(f"answer {turn}"))
+
+
+def test_a_turn():
+    s = foldline.open(":memory:", model="m", system="Be brief.", tools=[TOOL])
+    s.add("Make the tests pass.")
+    request = s.request(temperature=0)
+    assert request == {
+        "model": "m",
+        "temperature": 0,
+        "tools": [TOOL],
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "Make the tests pass."},
+        ],
+    }
+    s.add(completion(None, calls=["c1"]))
+    s.add({"role": "tool", "tool_call_id": "c1", "content": "2 passed"})
+    again = s.request()["messages"]
+    assert again[:2] == request["messages"]
+    assert [message["role"] for message in again[2:]] == ["assistant", "tool"]
+
+
+def test_a_long_talk_folds_and_nothing_is_lost():
+    """Laws 1, 3 and 5 through the public face."""
+    s = foldline.open(":memory:", model="m", window=2_000, reserve=100)
+    asked = []
+    requests = []
+    for turn in range(40):
+        s.add(f"turn {turn}: " + "pasted text " * 40)
+        requests.append(s.request())
+        asked.append(s.asked)
+        assert s.report.total <= 2_000 - 100 - 200
+        s.add(completion(f"answer {turn}"))
+    assert s.edits
+    assert [s.sent(at) for at in asked] == requests
+    assert s.recall("log:1") == "turn 0: " + "pasted text " * 40
+    assert "turn 0" in json.dumps(requests[-1])  # the first task stays
+
+
+def test_undo_gives_the_request_before():
+    s = foldline.open(":memory:", model="m", window=8_000, reserve=100)
+    s.add("the first task")
+    talk(s, 12, size=100)
+    while not s.edits:
+        talk(s, 1, size=100)
+    before = s.sent(s.asked)
+    redo = s.undo()
+    assert s.edits == []
+    assert "the first task" in repr(s)
+    s.undo(redo)
+    assert s.sent(s.asked) == before
+    assert s.edits
+
+
+def test_a_session_goes_on_after_a_restart(tmp_path):
+    """Law 4 after a restart: the new process sends what the old one would have."""
+    path = str(tmp_path / "chat.db")
+    with foldline.open(path, model="m", system="Be brief.", window=2_000) as s:
+        talk(s, 20)
+        s.add("go on")
+        last = s.request()
+    with foldline.open(path, model="m", system="Be brief.", window=2_000) as s:
+        assert s.sent(s.asked) == last
+        s.add(completion("yes"))
+        assert s.request()["messages"][: len(last["messages"])] == last["messages"]
+        s.add("and now?")
+
+
+def test_two_writers_conflict_loudly(tmp_path):
+    """R-63, R-64: nobody reloads and goes on behind your back."""
+    path = str(tmp_path / "chat.db")
+    one = foldline.open(path, model="m")
+    two = foldline.open(path, model="m")
+    one.add("hello")
+    with pytest.raises(Conflict, match="open the session again"):
+        two.add("hello")
+
+
+def test_a_switched_model_is_recorded(tmp_path):
+    path = str(tmp_path / "chat.db")
+    foldline.open(path, model="m").close()
+    s = foldline.open(path, model="n")
+    s.add("hi")
+    assert s.request()["model"] == "n"
+
+
+def test_an_open_call_is_closed_before_the_next_request():
+    """R-22: the outcome is unknown, and said so; a late result is told as a notice."""
+    s = foldline.open(":memory:", model="m", tools=[TOOL])
+    s.add("go")
+    s.request()
+    s.add(completion("", calls=["c1", "c2"]))
+    s.add({"role": "tool", "tool_call_id": "c1", "content": "ok"})
+    s.add("never mind")
+    roles = [message["role"] for message in s.request()["messages"]]
+    assert roles == ["user", "assistant", "tool", "tool", "user"]
+    s.add({"role": "tool", "tool_call_id": "c2", "content": "at last"})
+    assert "Late result" in s.request()["messages"][-1]["content"]
+
+
+def test_overflow_names_the_parts():
+    s = foldline.open(":memory:", model="m", system="rule " * 3_000, window=2_000)
+    s.add("hi")
+    with pytest.raises(Overflow, match=r"system \d,\d\d\d, tools 0") as overflow:
+        s.request()
+    assert overflow.value.parts["system"] > 2_000
+
+
+def test_a_huge_result_is_clipped_and_comes_back():
+    """R-05, R-54: one item of many windows fits; its original is kept byte for byte."""
+    s = foldline.open(":memory:", model="m", tools=[TOOL], window=4_000)
+    s.add("go")
+    s.request()
+    s.add(completion(None, calls=["c1"]))
+    whole = "\n".join(f"line {n}" for n in range(20_000))
+    s.add({"role": "tool", "tool_call_id": "c1", "content": whole})
+    shown = s.request()["messages"][-1]["content"]
+    assert len(shown) < 8_000
+    handle = shown.split("[whole: ")[1].split(";")[0]
+    assert s.recall(handle) == whole
+
+
+def test_what_it_cannot_read_it_says():
+    s = foldline.open(":memory:", model="m")
+    with pytest.raises(BadInput, match="cannot read a int"):
+        s.add(5)
+    with pytest.raises(BadHandle, match="ends at"):
+        s.recall("log:99")
+    with pytest.raises(NotAnEdit, match="no edit"):
+        s.undo()
+    with pytest.raises(BadHandle, match="no request"):
+        s.sent(0)
+
+
+def test_the_same_verbs_awaited():
+    async def main():
+        async with foldline.aopen(":memory:", model="m") as s:
+            await s.add("hi", author="Ann")
+            return await s.request()
+
+    assert asyncio.run(main())["messages"][0]["content"] == "[human: Ann]\nhi"
+
+
+def test_from_many_threads():
+    """The portal serves any thread; verbs of one session come one after the other."""
+    s = foldline.open(":memory:", model="m")
+    threads = [threading.Thread(target=s.add, args=(f"from {n}",)) for n in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    said = [message["content"] for message in s.request()["messages"]]
+    assert sorted(said) == sorted(f"from {n}" for n in range(20))
+
+
+def test_the_public_names():
+    for name in foldline.__all__:
+        assert getattr(foldline, name).__doc__

@@ -1,0 +1,48 @@
+"""The house keeps its rules: sizes, names, headers, dependencies."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from foldline import AsyncSession
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "foldline"
+MODULES = sorted(SOURCE.rglob("*.py"))
+PURE = ("core", "wire")
+SMALLER = {"run/session.py": 350, "run/sync.py": 80}
+BANNED = {"utils", "helpers", "manager", "handler", "data", "info"}
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(SOURCE).as_posix()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_module_is_small_and_says_what_it_knows(path):
+    name = name_of(path)
+    text = path.read_text()
+    limit = SMALLER.get(name, 400 if name.startswith(PURE) else 500)
+    assert text.count("\n") <= limit
+    assert ast.get_docstring(ast.parse(text))
+    assert not BANNED & {*re.split(r"[/_.]", name)}
+
+
+def test_a_session_has_few_verbs():
+    verbs = [name for name in vars(AsyncSession) if not name.startswith("_")]
+    assert len([name for name in verbs if callable(getattr(AsyncSession, name))]) <= 10
+
+
+def test_no_machine_or_host_is_committed():
+    """No lock files, no download hosts, no paths of one machine."""
+    bad = re.compile(r"files\.pythonhosted|pypi\.org|registry\.npmjs|/work/(main|shared)|/root/")
+    for path in (
+        ROOT / "pyproject.toml",
+        ROOT / "justfile",
+        *ROOT.glob("requirements/*"),
+        *ROOT.glob(".ci/*"),
+    ):
+        assert not bad.search(path.read_text()), path.name
+    assert not list(ROOT.glob("*.lock"))

@@ -1,0 +1,123 @@
+"""The OpenAI chat dialect: there and back."""
+
+import gzip
+import json
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from foldline.core import rules
+from foldline.core.log import Media, ModelSaid, Text, ToolReturned, UsageReported, UserSaid
+from foldline.core.request import render
+from foldline.errors import BadInput
+from foldline.testing import calls, view_of
+from foldline.wire import openai_chat as wire
+
+PICTURE = "data:image/png;base64,iVBORw0KGgo="
+MESSAGES = [
+    {"role": "user", "content": "Weather in Oslo?"},
+    {
+        "role": "assistant",
+        "content": "Looking.",
+        "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "w", "arguments": '{"c": "Oslo"}'}},
+            {"id": "c2", "type": "function", "function": {"name": "w", "arguments": "not json"}},
+        ],
+    },
+    {"role": "tool", "tool_call_id": "c1", "content": "4°"},
+    {"role": "tool", "tool_call_id": "c2", "content": "Error: no such city"},
+    {"role": "assistant", "content": "Four degrees."},
+    {"role": "user", "content": [{"type": "text", "text": "And this?"},
+                                 {"type": "image_url", "image_url": {"url": PICTURE, "detail": "low"}}]},
+    {"role": "assistant", "content": "A cat.", "provider_specific": {"new": ["field", 1.0]}},
+]  # fmt: skip
+
+
+def there_and_back(messages):
+    view = view_of([wire.message(message) for message in messages])
+    rules.check(view)
+    return [json.loads(block) for block in wire.blocks(render(view))]
+
+
+def test_messages_come_back_as_they_were():
+    """Law 2: unknown fields, odd arguments and picture details included."""
+    assert there_and_back(MESSAGES) == MESSAGES
+
+
+def test_native_is_kept_only_where_it_is_needed():
+    natives = [wire.message(message).native is not None for message in MESSAGES]
+    assert natives == [False, False, False, False, False, True, True]
+
+
+def test_pictures_of_results_follow_all_results():
+    """A tool message holds text only: one user message behind the group carries the pictures."""
+    picture = Media("image", mime="image/png", base64="iVBO")
+    log = [
+        calls("a", "b"),
+        ToolReturned("a", (Text("see"), picture)),
+        ToolReturned("b", (Text("ok"),)),
+    ]
+    written = [json.loads(block) for block in wire.blocks(render(view_of(log)))]
+    assert [message["role"] for message in written] == ["assistant", "tool", "tool", "user"]
+    assert written[-1]["content"] == [
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBO"}}
+    ]
+
+
+def test_a_completion_is_an_answer_and_its_usage():
+    """A-40, R-43: cached tokens are inside the prompt's; what is not stated is unknown, not 0."""
+    given = {
+        "choices": [{"index": 0, "finish_reason": "length", "message": {"role": "assistant", "content": "Hi",
+                     "refusal": None, "annotations": []}}],
+        "usage": {"prompt_tokens": 925, "completion_tokens": 40,
+                  "prompt_tokens_details": {"cached_tokens": 900}},
+    }  # fmt: skip
+    assert wire.completion(given, saw=3, asked=4) == [
+        ModelSaid((Text("Hi"),), saw=3, stop="length"),
+        UsageReported(asked=4, input=925, cache_read=900, output=40),
+    ]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"role": "oracle"},
+        {"role": "user", "content": 5},
+        {"role": "assistant", "tool_calls": [{}]},
+    ],
+)
+def test_what_is_no_message_is_a_typed_error(given):
+    with pytest.raises(BadInput):
+        wire.message(given)
+
+
+def test_halves_of_surrogate_pairs_are_mended():
+    assert wire.said("a\ud800b") == UserSaid((Text("a\ufffdb"),))
+    event = wire.message({"role": "user", "content": "\udfff", "x\ud800": ["\ud800"]})
+    msgspec.json.encode(event)
+
+
+def test_tools_come_back_as_they_were():
+    plain = {
+        "type": "function",
+        "function": {"name": "w", "description": "d", "parameters": {"type": "object"}},
+    }
+    strict = {"type": "function", "function": {"name": "v", "parameters": {}, "strict": True}}
+    assert wire.tool(plain).native is None
+    request = replace(render(view_of([])), tools=(wire.tool(plain), wire.tool(strict)))
+    body = wire.encode(request, {"n": 1})
+    assert json.loads(body)["tools"] == [plain, strict]
+    assert body.endswith(b'"messages":[]}')
+
+
+def test_every_recorded_chat_is_valid_and_comes_back(shared):
+    """A-20: 200 tool-calling chats of tau-bench, decoded, viewed, encoded."""
+    with gzip.open(shared / "data" / "tau_bench_gpt4o_airline.json.gz", "rt") as file:
+        chats = [run["traj"] for run in json.load(file)]
+    assert len(chats) == 200
+    for chat in chats:
+        talk = [message for message in chat if message["role"] != "system"]
+        for given, written in zip(talk, there_and_back(talk), strict=True):
+            assert wire._plain(given) == wire._plain(written)
