@@ -25,7 +25,7 @@ check: setup
 
 # Fast tests: no network, no services, under a minute
 test *args: setup
-    {{python}} -m pytest -m "not real" -n 2 --quiet {{args}}
+    {{python}} -m pytest -m "not real" -n 2 --inline-snapshot=disable --quiet {{args}}
 
 # Tests against real parts: the model server, the built wheel
 test-all *args: setup model

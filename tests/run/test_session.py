@@ -86,6 +86,19 @@ def test_undo_gives_the_request_before():
     assert s.edits
 
 
+def test_a_fold_reads_nothing_back(monkeypatch):
+    """Law 6: installing a fold needs no event that the view does not hold already."""
+    s = foldline.open(":memory:", model="m", window=2_000)
+    tails = []
+    read = s.aio._store.tail
+    monkeypatch.setattr(
+        s.aio._store, "tail", lambda *args, **kw: tails.append(args) or read(*args, **kw)
+    )
+    talk(s, 20)
+    assert s.edits
+    assert tails == []
+
+
 def test_a_session_goes_on_after_a_restart(tmp_path):
     """Law 4 after a restart: the new process sends what the old one would have."""
     path = str(tmp_path / "chat.db")

@@ -14,6 +14,7 @@ appended in O(1), and an edit lays the view anew from the events it holds.
 
 import copy
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import assert_never, cast
 
 from foldline.core import item as items
@@ -101,18 +102,12 @@ class View:
                 setattr(other, name, copy.copy(cast("object", value)))
         return other
 
-    def lacks(self, spine: Spine) -> list[Range]:
-        """The events that `spine` needs and this view does not hold."""
-        wanted = [Range(seq, seq) for seq in spines.needs(spine) if seq not in self.held]
-        for segment in spine.segments:
-            if isinstance(segment, Range):
-                missing = [
-                    seq
-                    for seq in range(segment.lo, _last(segment, self.head) + 1)
-                    if seq not in self.held
-                ]
-                wanted += [Range(missing[0], missing[-1])] if missing else []
-        return wanted
+    def holds(self, spine: Spine) -> bool:
+        """Whether all that the next event's `spine` needs is here; else it is loaded from a tail."""
+        ranges = (segment for segment in spine.segments if isinstance(segment, Range))
+        live = (seq for one in ranges for seq in range(one.lo, _last(one, self.head) + 1))
+        coming = self.head + 1
+        return all(seq in self.held or seq == coming for seq in chain(live, spines.needs(spine)))
 
     def folds(self) -> dict[int, Folded]:
         """The folds that stand, by their place."""

@@ -175,7 +175,7 @@ class AsyncSession:
         await self._store.append(self._name, events, after=self._view.head)
         self._report = None
         for event in events:
-            if isinstance(event, log.Edit) and self._view.lacks(event.spine):
+            if isinstance(event, log.Edit) and not self._view.holds(event.spine):
                 tail = await self._store.tail(self._name)
                 self._view = load(tail.spine, dict(tail.events), head=tail.head)
                 return

@@ -96,7 +96,7 @@ class Conversation:
             self.events.append(event)
             if isinstance(event, Edit):
                 self.changes += 1
-                if self.view.lacks(event.spine):
+                if not self.view.holds(event.spine):
                     self.view = load(event.spine, dict(self.log), head=len(self.events) - 1)
                     continue
             self.view.append(len(self.events) - 1, event)
