@@ -48,10 +48,13 @@ MUTANTS = [
     (laws.still, VIEW, "        if self.open:\n            self.", "        if 0:\n            self."),
     # Law 5: what a later log must not change, and what a spine must carry.
     (laws.same, VIEW, "if seq <= at and isinstance", "if isinstance"),
-    (laws.same, SPINE, "*folds, *spine.masks, *spine.standing", "*spine.masks, *spine.standing"),
-    (laws.same, SPINE, "*folds, *spine.masks, *spine.standing", "*folds, *spine.masks"),
+    (laws.same, SPINE, "*folds, *base, *spine.masks", "*base, *spine.masks"),
+    (laws.same, SPINE, "*spine.masks, *spine.standing", "*spine.masks"),
     # In force: what a fold must not forget.
     (laws.in_force, SPAN, "standing=view.standing()", "standing=()"),
+    (laws.in_force, UNDO, "standing=view.standing()", "standing=()"),
+    (laws.in_force, SPAN, ", base=view.instructed", ""),
+    (laws.in_force, UNDO, "or shows(after, newest)", "or True"),
     (laws.in_force, VIEW, "*self._state.values(), *self.pins.values()", "*self._state.values()"),
     (laws.in_force, VIEW, "        self._state[kind] = seq\n", ""),
     (laws.in_force, VIEW, "if seq < self._state.get(kind, seq):", "if False:"),
@@ -71,7 +74,7 @@ MUTANTS = [
      "settled = True"),
     # Undo and redo.
     (laws.undo_restores, UNDO, "masks_on=change.masks_off,", ""),
-    (laws.undo_restores, UNDO, "restored = change.stood if newest else None", "restored = None"),
+    (laws.undo_restores, UNDO, "(change.base, spine.base) if change.put", "(spine.base,) if change.put"),
     (laws.undo_restores, SPINE, "segments = _joined([*before, *change.put, *after])",
      "segments = _joined([*before, *after, *change.put])"),
 ]  # fmt: skip

@@ -31,14 +31,16 @@ Segment: TypeAlias = Range | FoldAt
 class Spine(msgspec.Struct, frozen=True, omit_defaults=True):
     """Which events a view is made of: enough to load it without reading the rest of the log.
 
-    `masks` are the edits that put stubs over single items; `standing` the events outside the
-    segments that are still in force (model, instructions, settings, pins); `unfolded` the spans
-    that a person took back, which automatic edits leave alone until pressure is hard.
+    `masks` are the edits that put stubs over single items; `standing` the events that are in force
+    wherever they lie (model, settings, newest instructions, pins); `base` the instructions that
+    open every request, newer ones being items until the next fold; `unfolded` the spans that a
+    person took back, which automatic edits leave alone until pressure is hard.
     """
 
     segments: tuple[Segment, ...] = (Range(0),)
     masks: tuple[int, ...] = ()
     standing: tuple[int, ...] = ()
+    base: int | None = None
     unfolded: tuple[Range, ...] = ()
 
 
@@ -50,14 +52,15 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     put: tuple[Segment, ...] = ()
     masks_off: tuple[int, ...] = ()
     masks_on: tuple[int, ...] = ()
-    stood: tuple[int, ...] | None = None
-    """`Spine.standing` before the edit; None: the edit did not touch it."""
+    base: int | None = None
+    """`Spine.base` before the edit."""
 
 
 def needs(spine: Spine) -> list[int]:
     """The single events, besides its ranges, without which a spine cannot be loaded."""
     folds = (segment.edit for segment in spine.segments if isinstance(segment, FoldAt))
-    return sorted({*folds, *spine.masks, *spine.standing})
+    base = () if spine.base is None else (spine.base,)
+    return sorted({*folds, *base, *spine.masks, *spine.standing})
 
 
 def edits(spine: Spine) -> list[int]:
@@ -105,6 +108,12 @@ def swap(spine: Spine, change: Change) -> Spine | None:
 def without(spans: tuple[Range, ...], span: Range) -> tuple[Range, ...]:
     """The spans that do not touch `span`."""
     return tuple(other for other in spans if not overlap(other, span))
+
+
+def shows(spine: Spine, seq: int) -> bool:
+    """Whether an event stands in a range, to be shown as it is."""
+    here = Range(seq, seq)
+    return any(isinstance(one, Range) and overlap(one, here) for one in spine.segments)
 
 
 def overlap(one: Range, two: Range) -> bool:

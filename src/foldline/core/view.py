@@ -103,7 +103,7 @@ class View:
         return other
 
     def holds(self, spine: Spine) -> bool:
-        """Whether all that the next event's `spine` needs is here; else it is loaded from a tail."""
+        """Whether all that the next event's spine needs is here; else it comes from a tail."""
         ranges = (segment for segment in spine.segments if isinstance(segment, Range))
         live = (seq for one in ranges for seq in range(one.lo, _last(one, self.head) + 1))
         coming = self.head + 1
@@ -129,6 +129,11 @@ class View:
         """The events that stay in force whatever is folded."""
         return tuple(sorted({*self._state.values(), *self.pins.values()}))
 
+    @property
+    def instructed(self) -> int | None:
+        """Where the newest instructions are."""
+        return self._state.get("instructed")
+
     # How a view is laid: standing events, then segment by segment, each event by `_take`.
 
     def _lay(self, spine: Spine, events: Mapping[int, Event], head: int) -> None:
@@ -138,8 +143,8 @@ class View:
         self.instructions = self.newest = Instructed()
         self.pins, self.windows = {}, {}
         self._state: dict[str, int] = {}
-        # Before the first word of a model instructions are simply the newest ones.
-        self._spoken = any(isinstance(segment, FoldAt) for segment in spine.segments)
+        # Before the first word of a model the fixed part is simply the newest instructions.
+        self._spoken, self._told = False, Instructed().parts
         self._stubs: dict[int, str] = {}
         try:
             for seq in spine.masks:
@@ -149,11 +154,13 @@ class View:
             for seq in spine.standing:
                 self.held[seq] = events[seq]
                 self._keep(seq, events[seq])
-                self.instructions = self.newest
+            if spine.base is not None:
+                self.held[spine.base] = events[spine.base]
+                self._fix(events[spine.base])
             for segment in spine.segments:
                 match segment:
                     case FoldAt(edit):
-                        self.held[edit] = events[edit]
+                        self.held[edit], self._spoken = events[edit], True
                         text = (Text(self.fold_at(edit).text),)
                         self._place(items.make(edit, "handoff", text, state="folded"))
                     case Range(lo):
@@ -218,14 +225,18 @@ class View:
         return True
 
     def _instruct(self, seq: int, event: Instructed) -> None:
-        before = self.newest
-        if seq <= self._state.get("instructed", -1):
-            return  # the fixed part already says this, or something newer
         self._keep(seq, event)
+        if self.spine.base is not None and seq <= self.spine.base:
+            return  # the fixed part says this, or something newer
         if not self._spoken:
-            self.instructions = event
-        elif event.parts != before.parts:
+            self._fix(event)
+        elif event.parts != self._told:
+            self._told = event.parts
             self._arrive(items.note(seq, event))
+
+    def _fix(self, event: Event) -> None:
+        if isinstance(event, Instructed):
+            self.instructions, self._told = event, event.parts
 
     # Placement.
 

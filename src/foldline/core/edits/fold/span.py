@@ -81,7 +81,7 @@ def fold(view: View, span: Span, handoff: Handoff) -> Folded:
         took=spines.covering(view.spine, lo=lo, hi=hi, folds=folds),
         put=(FoldAt(seq),),
         masks_off=gone,
-        stood=view.spine.standing,
+        base=view.spine.base,
     )
     after = spines.swap(view.spine, change)
     if after is None:
@@ -89,7 +89,7 @@ def fold(view: View, span: Span, handoff: Handoff) -> Folded:
     return Folded(
         text=handoff.text,
         change=change,
-        spine=msgspec.structs.replace(after, standing=view.standing()),
+        spine=msgspec.structs.replace(after, standing=view.standing(), base=view.instructed),
         verbatim=handoff.verbatim,
         facts=handoff.facts,
         before=span.tokens,
