@@ -29,7 +29,7 @@ test *args: setup
 
 # Tests against real parts: the model server, the built wheel
 test-all *args: setup model
-    {{python}} -m pytest -m real --quiet {{args}}
+    {{python}} -m pytest -m real --inline-snapshot=disable --quiet {{args}}
 
 # The laws, deep: 10,000 examples each
 laws *args: setup

@@ -8,10 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TRY = """
-import sys, time
-start = time.perf_counter()
 import foldline
-took = time.perf_counter() - start
 s = foldline.open(":memory:", model="m", window=1_000)
 for turn in range(30):
     s.add(f"turn {turn} " + "words " * 40)
@@ -19,12 +16,12 @@ for turn in range(30):
     s.add({"role": "assistant", "content": "yes"})
 assert s.edits, "it folds"
 assert s.recall("log:1").startswith("turn 0")
-print(f"{took * 1000:.0f}")
 """
+CLOCK = "import time; start = time.perf_counter(); {}; print(1000 * (time.perf_counter() - start))"
 
 
 @pytest.mark.real
-def test_wheel(tmp_path):
+def test_wheel(tmp_path, capsys):
     def run(*command: str | Path) -> str:
         done = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
         return done.stdout
@@ -35,6 +32,14 @@ def test_wheel(tmp_path):
     python = tmp_path / "env" / "bin" / "python"
     run("uv", "pip", "install", "--quiet", "--python", python, wheel)
     packages = run("uv", "pip", "list", "--quiet", "--python", python, "--format", "freeze")
-    assert len(packages.splitlines()) < 8
-    fastest = min(int(run(python, "-c", TRY)) for _ in range(3))
-    assert fastest < 100, f"import took {fastest} ms"
+    assert len(packages.splitlines()) == 3, "foldline, msgspec and apsw"
+    run(python, "-c", TRY)
+
+    # As a ratio to what it is built on, because these machines are shared.
+    ours, parts = [], []
+    for _ in range(7):
+        parts.append(float(run(python, "-c", CLOCK.format("import msgspec, apsw"))))
+        ours.append(float(run(python, "-c", CLOCK.format("import foldline"))))
+    with capsys.disabled():
+        print(f"\nimport foldline {min(ours):.0f} ms, msgspec and apsw alone {min(parts):.0f} ms")
+    assert min(ours) < 4 * min(parts)

@@ -4,11 +4,12 @@ Knows coroutines. Refuses to know what they do: a sync verb is `verb(Thing.its_a
 the same parameters and types, so nothing is written twice.
 """
 
-import asyncio
-import threading
 from collections.abc import Callable, Coroutine
 from functools import cache, wraps
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -16,8 +17,11 @@ P = ParamSpec("P")
 
 
 @cache
-def _loop() -> asyncio.AbstractEventLoop:
+def _loop() -> "asyncio.AbstractEventLoop":
     """The process's one background loop, started when the first sync verb is called."""
+    import asyncio  # noqa: PLC0415 - half of the time that `import foldline` would take
+    import threading  # noqa: PLC0415
+
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="foldline", daemon=True).start()
     return loop
@@ -25,7 +29,9 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 def wait(work: Coroutine[Any, Any, R]) -> R:
     """Run a coroutine to its end; an interrupt in the caller cancels it."""
-    future = asyncio.run_coroutine_threadsafe(work, _loop())
+    from asyncio import run_coroutine_threadsafe  # noqa: PLC0415
+
+    future = run_coroutine_threadsafe(work, _loop())
     try:
         return future.result()
     except BaseException:
