@@ -13,7 +13,7 @@ from foldline.core.log import Asked, Instructed, Opened, Text, UserSaid
 from foldline.core.plan import Blocked, Facts, Need, Ready, admit, plan
 from foldline.core.policy import STEADY
 from foldline.core.view import View, load
-from foldline.testing import calls, model, result, user, view_of
+from foldline.testing import Conversation, calls, model, result, user, view_of
 
 SIZES = st.sampled_from((1, 1, 5, 5, 40, 200, 3_000))
 TALK = st.lists(
@@ -119,6 +119,19 @@ def test_blocked_names_each_part():
     assert isinstance(made, Blocked)
     assert made.parts["system"] > 2_048
     assert set(made.parts) >= {"system", "tools", "output reserve", "margin", "newest items"}
+
+
+def test_what_was_excluded_is_not_quoted_again():
+    """A message that a person took out of the model's sight stays out when it is folded."""
+    talk = Conversation()
+    talk.add(user("the password is hunter2"), model("noted"))
+    talk.mask([1], exclude=True)
+    for place in range(30):
+        talk.add(user(f"word{place} " * 20), model("yes"))
+    ready = plan(talk.view, Facts(limits(1_024, None), STEADY))
+    assert isinstance(ready, Ready)
+    assert "log:0-" in ready.events[-1].text
+    assert "hunter2" not in ready.events[-1].text
 
 
 def test_need_names_what_a_merge_lacks():

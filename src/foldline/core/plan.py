@@ -128,9 +128,8 @@ def _fold(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
 def _words(view: View, span: fold.Span) -> list[int]:
     """The user's messages that may be quoted: those in sight, and those that older folds quoted."""
     older = (seq for at in span.merges for seq in view.fold_at(at).verbatim)
-    said = (
-        i.seq for i in span.items if i.role == "user" and isinstance(view.held[i.seq], UserSaid)
-    )
+    shown = (item.seq for item in span.items if item.role == "user" and item.state != "masked")
+    said = (seq for seq in shown if isinstance(view.held[seq], UserSaid))
     return sorted({*older, *said})
 
 

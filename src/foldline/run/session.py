@@ -30,7 +30,7 @@ from foldline.core.plan import Blocked, Facts, Need, Ready, admit, plan
 from foldline.core.request import Report, render, report
 from foldline.core.spine import Range
 from foldline.core.view import View, load, shape
-from foldline.errors import BadHandle, BadInput, FormatError, NotAnEdit, Overflow
+from foldline.errors import BadHandle, BadInput, BrokenView, FormatError, NotAnEdit, Overflow
 from foldline.run.sync import Face, verb
 from foldline.store.base import Name, Store
 from foldline.wire import openai_chat as wire
@@ -168,6 +168,8 @@ class AsyncSession:
                     fetched = dict(facts.fetched)
                     for span in ranges:
                         fetched.update(await self._events(span))
+                    if len(fetched) == len(facts.fetched):
+                        raise BrokenView(f"the log no longer holds {ranges}, which a fold quotes")
                     facts = replace(facts, fetched=fetched)
 
     async def _append(self, events: Sequence[Event]) -> None:
