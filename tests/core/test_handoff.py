@@ -58,3 +58,16 @@ def test_pins_come_before_other_words():
     pin = Logged(30, result("c", "the port is 5432"))
     handoff = write(Range(0, 99), words=said, pins=[pin], facts=(), cap=400)
     assert "# Pinned\nlog:30: the port is 5432" in handoff.text
+
+
+def test_cron_never_speaks_as_the_user():
+    """R-82: speakers and authors are told apart in a handoff too; the first task is a person's."""
+    said = [
+        Logged(0, user("Rotate the backups.", speaker="cron")),
+        Logged(1, user("Please fix the parser.", author="Ann")),
+    ]
+    handoff = write(Range(0, 9), words=said, pins=(), facts=(), cap=400)
+    by_user, by_others = handoff.text.split("# Said by others")
+    assert "log:1: [human: Ann] Please fix the parser." in by_user
+    assert "Rotate" not in by_user
+    assert "log:0: [cron] Rotate the backups." in by_others

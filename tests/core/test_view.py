@@ -146,6 +146,14 @@ def test_a_group_is_never_cut():
     assert [(cut.index, cut.seq) for cut in cut_points(view)] == [(1, 1), (4, 4), (5, 5)]
 
 
+def test_no_cut_where_events_stand_across_each_other():
+    """What was said during an answer stands behind it: no cut by place in the log parts the two."""
+    log = [user("one"), asked(0), user("two"), model("to one", saw=0), model("to two"), user("on")]
+    view = view_of(log)
+    assert [item.seq for item in view.items] == [0, 3, 2, 4, 5]
+    assert [(cut.index, cut.seq) for cut in cut_points(view)] == [(1, 2), (3, 4), (4, 5)]
+
+
 def test_unicode_survives():
     odd = "NUL \x00, line sep \u2028, 😀, \u202e"
     assert words(UserSaid((Text(odd),))) == odd

@@ -33,7 +33,7 @@ def event(name, size, place):
         case "calls":
             return [calls(f"c{place}"), result(f"c{place}", words)]
         case _:
-            ids = [f"m{place}_{index}" for index in range(4)]
+            ids = [f"m{place}_{index}" for index in range(10 if name == "ten" else 4)]
             return [calls(*ids), *(result(one, words) for one in ids)]
 
 
@@ -72,19 +72,25 @@ def fits(script, window):
 
 @given(TALK, st.sampled_from((1_024, 2_048, 8_192, 32_768)))
 def test_every_request_fits(script, window):
-    """Law 1, R-01, R-05, R-09: histories of many windows, single items of many windows."""
+    """Law 1, R-06, R-01, R-05, R-09: histories of many windows, single items of many windows."""
     fits(script, window)
 
 
-def test_fits_catches():
-    """A plan that never folds, and an admission that lets everything in, both overflow."""
-    huge = [("user", 3_000), ("calls", 3_000)] * 5
-    for module, line, instead in (
-        ("foldline.core.plan", "if budget.used > limit:", "if False:"),
-        ("foldline.core.budget", "return max(free, _LEAST_CLIP)", "return 10**9"),
-    ):
-        with broken(module, line, instead), pytest.raises(AssertionError):
-            fits(huge, 2_048)
+@pytest.mark.parametrize(
+    ("module", "line", "instead", "script", "window"),
+    [
+        ("plan", "if budget.used <= budget.room * facts.policy.hard:", "if True:", [("user", 200)] * 9, 1_024),
+        ("budget", "return max(budget.estimated(budget.room) - _LEAST_HANDOFF, _LEAST_CLIP)",
+         "return 10**9", [("user", 3_000)], 1_024),
+        ("budget", "return max(free // max(len(view.open), 1), _LEAST_CLIP)", "return 10**9",
+         [("ten", 3_000)], 2_048),
+    ],
+)  # fmt: skip
+def test_fits_catches(module, line, instead, script, window):
+    """A plan that never folds, and admissions that let everything in, overflow."""
+    fits(script, window)
+    with broken(f"foldline.core.{module}", line, instead), pytest.raises(AssertionError):
+        fits(script, window)
 
 
 @given(TALK)

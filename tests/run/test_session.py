@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import multiprocessing
 import threading
 
 import pytest
@@ -71,19 +72,32 @@ def test_a_long_talk_folds_and_nothing_is_lost():
     assert "turn 0" in json.dumps(requests[-1])  # the first task stays
 
 
-def test_undo_gives_the_request_before():
-    s = foldline.open(":memory:", model="m", window=8_000, reserve=100)
-    s.add("the first task")
-    talk(s, 12, size=100)
+def test_undo_is_refused_with_sizes_where_it_would_not_fit():
+    s = foldline.open(":memory:", model="m", window=4_000)
     while not s.edits:
-        talk(s, 1, size=100)
-    before = s.sent(s.asked)
-    redo = s.undo()
-    assert s.edits == []
-    assert "the first task" in repr(s)
-    s.undo(redo)
-    assert s.sent(s.asked) == before
-    assert s.edits
+        talk(s, 1)
+    edits = s.edits
+    with pytest.raises(Overflow, match="what comes back"):
+        s.undo()
+    assert s.edits == edits
+
+
+def test_undo_holds_and_redo_takes_it_back(tmp_path):
+    """R-36: with room for it, what was folded is sent again, whole, in the next request."""
+    path = str(tmp_path / "chat.db")
+    with foldline.open(path, model="m", window=4_000) as s:
+        s.add("the first task")
+        while not s.edits:
+            talk(s, 1)
+        folded = s.sent(s.asked)["messages"]
+    with foldline.open(path, model="m", window=16_000) as s:
+        redo = s.undo()
+        assert s.edits == []
+        unfolded = s.request()["messages"]
+        assert unfolded[0] == {"role": "user", "content": "the first task"}
+        assert len(unfolded) > len(folded)
+        s.undo(redo)
+        assert s.request()["messages"][: len(folded)] == folded
 
 
 def test_a_fold_reads_nothing_back(monkeypatch):
@@ -167,13 +181,77 @@ def test_a_huge_result_is_clipped_and_comes_back():
     assert s.recall(handle) == whole
 
 
+def test_answers_stand_where_they_were_said():
+    """A transcript given after a request keeps its order: only the first answer is to the request."""
+    for give in (lambda s, talk: s.add(talk), lambda s, talk: [s.add(one) for one in talk]):
+        s = foldline.open(":memory:", model="m")
+        s.add("q1")
+        s.request()
+        talk = [("assistant", "a1"), ("user", "q2"), ("assistant", "a2"), ("user", "q3")]
+        give(s, [{"role": role, "content": words} for role, words in talk])
+        assert [m["content"] for m in s.request()["messages"]] == ["q1", "a1", "q2", "a2", "q3"]
+
+
+def test_system_messages_add_up_and_instruct_replaces():
+    s = foldline.open(":memory:", model="m", system="Be careful.")
+    s.add([{"role": "system", "content": "Never delete."}, {"role": "user", "content": "hi"}])
+    assert s.request()["messages"][0]["content"] == "Be careful.\nNever delete."
+    s.add(completion("hello"))
+    s.add({"role": "developer", "content": "Answer in French."})
+    note = s.request()["messages"][-1]
+    assert note == {
+        "role": "system",
+        "content": "[further instructions, from here on]\nAnswer in French.",
+    }
+    s.instruct(system="")
+    assert "no longer hold" in s.request()["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize("wrong", [{"speaker": "system"}, {"author": 7}, {"author": "\ud800"}])
+def test_nothing_enters_the_log_that_could_not_be_read_back(tmp_path, wrong):
+    path = str(tmp_path / "chat.db")
+    s = foldline.open(path, model="m")
+    with pytest.raises(BadInput):
+        s.add("hi", **wrong)
+    s.add("goes on")
+    s.close()
+    assert foldline.open(path, model="m").request()["messages"][0]["content"] == "goes on"
+
+
+def test_what_is_sent_is_what_is_counted():
+    """R-40, R-41: fields of a provider's own and files count too."""
+    s = foldline.open(":memory:", model="m", window=100_000)
+    s.add({"role": "user", "content": "hi", "x": "word " * 5_000})
+    assert s.report.total > 4_000
+    pdf = {"filename": "a.pdf", "file_data": "data:application/pdf;base64," + "QUJD" * 100_000}
+    s.add({"role": "user", "content": [{"type": "file", "file": pdf}]})
+    assert s.report.total > 20_000
+    assert s.request()["messages"][1]["content"] == [{"type": "file", "file": pdf}]
+    assert "QUJDQUJD" in s.recall("log:2")
+
+
+def test_after_a_fork():
+    """The portal's thread does not survive a fork; the child has its own."""
+    foldline.open(":memory:", model="m").add("x")
+    child = multiprocessing.get_context("fork").Process(target=use_it)
+    child.start()
+    child.join(20)
+    assert child.exitcode == 0
+
+
+def use_it():
+    foldline.open(":memory:", model="m").add("y")
+
+
 def test_what_it_cannot_read_it_says():
     s = foldline.open(":memory:", model="m")
+    with pytest.raises(BadInput, match="not JSON"):
+        s.request(timeout=object())
     with pytest.raises(BadInput, match="cannot read a int"):
         s.add(5)
     with pytest.raises(BadHandle, match="ends at"):
         s.recall("log:99")
-    with pytest.raises(NotAnEdit, match="no edit"):
+    with pytest.raises(NotAnEdit, match="no edit to undo"):
         s.undo()
     with pytest.raises(BadHandle, match="no request"):
         s.sent(0)

@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from foldline.core import log
-from foldline.errors import Conflict, FormatError
+from foldline.errors import BadInput, Conflict, FormatError
 from foldline.store.base import Name
 from foldline.store.sqlite import SqliteStore
 from foldline.testing import play, steps, user
@@ -66,6 +66,20 @@ async def test_a_tail_reads_the_live_part_only():
 @pytest.mark.anyio
 async def test_another_schema_is_refused(tmp_path):
     path = str(tmp_path / "later.db")
+    await SqliteStore(path).close()
     apsw.Connection(path).pragma("user_version", 99)
     with pytest.raises(FormatError, match="schema 99"):
         SqliteStore(path)
+
+
+def test_what_is_no_store_of_ours_is_refused_and_left_alone(tmp_path):
+    other = str(tmp_path / "other.db")
+    apsw.Connection(other).execute("create table users (name)")
+    text = tmp_path / "notes.txt"
+    text.write_text("not a database, but long enough to look at " * 50)
+    for address in (other, str(text), str(tmp_path / "no" / "where.db"), "postgresql://h/d"):
+        with pytest.raises(BadInput):
+            SqliteStore(address)
+    assert apsw.Connection(other).execute("select name from sqlite_master").fetchall() == [
+        ("users",)
+    ]

@@ -13,6 +13,7 @@ from foldline.core.request import render
 from foldline.errors import BadInput
 from foldline.testing import calls, view_of
 from foldline.wire import openai_chat as wire
+from foldline.wire.openai_chat.read import _plain
 
 PICTURE = "data:image/png;base64,iVBORw0KGgo="
 MESSAGES = [
@@ -120,4 +121,4 @@ def test_every_recorded_chat_is_valid_and_comes_back(shared):
     for chat in chats:
         talk = [message for message in chat if message["role"] != "system"]
         for given, written in zip(talk, there_and_back(talk), strict=True):
-            assert wire._plain(given) == wire._plain(written)
+            assert _plain(given) == _plain(written)

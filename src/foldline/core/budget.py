@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from foldline.core import rules
-from foldline.core.log import Instructed, Tool
-from foldline.core.tokens import MESSAGE, count, count_parts
+from foldline.core.tokens import MESSAGE, count_parts, count_tools
 from foldline.core.view import View
 
 Source: TypeAlias = Literal["user", "default"]
 UNKNOWN_WINDOW = 128_000
-_MARGIN = 0.10
-_LEAST_CLIP = 48  # a marker with its handle, and a few words
+_LEAST_CLIP = 64  # a marker with its handle, and a few words
+_LEAST_HANDOFF = 160  # a handoff that says little more than what it covers
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +28,15 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The window, part by part, in estimated tokens."""
+    """The window, part by part, in tokens as the model counts them, as far as that is known."""
 
     limits: Limits
     system: int
     tools: int
     margin: int
     used: int
+    ratio: float
+    """Tokens for each token of the estimate, once something is edited."""
 
     @property
     def room(self) -> int:
@@ -48,6 +49,10 @@ class Budget:
         """What would be sent now."""
         return self.system + self.tools + self.used
 
+    def estimated(self, tokens: float) -> int:
+        """So many tokens in the measure of the estimate, in which items are sized."""
+        return int(tokens / self.ratio)
+
 
 def limits(window: int | None, reserve: int | None) -> Limits:
     """Sane limits from what was set: unset, 0 or negative never switches the gate off."""
@@ -59,28 +64,36 @@ def limits(window: int | None, reserve: int | None) -> Limits:
 
 def measure(view: View, limits: Limits) -> Budget:
     """The budget of a view as it stands."""
+    ratio = view.learned.edited().ratio
+    system, tools = round(_system(view) * ratio), round(count_tools(view.newest.tools) * ratio)
     return Budget(
         limits=limits,
-        system=_system(view.instructions),
-        tools=_tools(view.newest.tools),
-        margin=int(limits.window * _MARGIN),
-        used=view.tokens + sum(item.tokens for item in view.waiting),
+        system=system,
+        tools=tools,
+        margin=int(limits.window * view.learned.margin),
+        used=max(view.learned.tokens(estimate(view)) - system - tools, 0),
+        ratio=ratio,
     )
+
+
+def estimate(view: View) -> int:
+    """The size of the request that a view stands for, before what reports have taught."""
+    waiting = sum(item.tokens for item in view.waiting)
+    return _system(view) + count_tools(view.newest.tools) + view.tokens + waiting
 
 
 def admission(view: View, budget: Budget, *, hard: float, handoff: float) -> int:
-    """The most that the next message may take, beside what no fold could remove."""
+    """The most that the next result may be estimated at, beside what no fold could remove."""
     fixed = sum(item.tokens for item in (*view.items[rules.newest(view) :], *view.waiting))
-    free = int(budget.room * hard) - int(budget.room * handoff / 2) - fixed
-    return max(free, _LEAST_CLIP)
+    free = budget.estimated(budget.room * (hard - handoff / 2)) - fixed
+    return max(free // max(len(view.open), 1), _LEAST_CLIP)  # a step's results share what is left
 
 
-def _system(instructions: Instructed) -> int:
-    return count_parts(instructions.parts) + MESSAGE if instructions.parts else 0
+def largest(budget: Budget) -> int:
+    """The most that one message may be estimated at: all of room, but for the smallest handoff."""
+    return max(budget.estimated(budget.room) - _LEAST_HANDOFF, _LEAST_CLIP)
 
 
-def _tools(tools: tuple[Tool, ...]) -> int:
-    return sum(
-        count(tool.name) + count(tool.description) + count(tool.schema) + 2 * MESSAGE
-        for tool in tools
-    )
+def _system(view: View) -> int:
+    parts = view.instructions.parts
+    return count_parts(parts) + MESSAGE if parts else 0

@@ -19,7 +19,7 @@ from foldline.core.log import (
     UserSaid,
     text_of,
 )
-from foldline.core.tokens import MESSAGE, count_parts
+from foldline.core.tokens import MESSAGE, count, count_parts
 
 Role: TypeAlias = Literal["system", "user", "model", "result", "handoff"]
 State: TypeAlias = Literal["whole", "clipped", "masked", "folded", "interrupted", "late"]
@@ -50,8 +50,11 @@ def make(  # noqa: PLR0913 - the fields of one item
     ok: bool = True,
     native: Native | None = None,
 ) -> Item:
-    """An item with its size."""
-    return Item(seq, role, parts, count_parts(parts) + MESSAGE, state, call_id, ok, native)
+    """An item with its size; a provider's own JSON may say more than the parts do."""
+    tokens = count_parts(parts)
+    if native is not None and not any(isinstance(part, Media) for part in parts):
+        tokens = max(tokens, count(native.body))
+    return Item(seq, role, parts, tokens + MESSAGE, state, call_id, ok, native)
 
 
 def user(seq: int, event: UserSaid, stub: str | None) -> Item | None:
@@ -59,10 +62,14 @@ def user(seq: int, event: UserSaid, stub: str | None) -> Item | None:
     parts, state = _shown(seq, event, stub)
     if not any(isinstance(part, Media) or text_of((part,)).strip() for part in parts):
         return None  # blank: no provider takes it
-    tag = _tag(event, text_of(parts))
-    native = event.native if state == "whole" and not tag else None
+    speaker = tag(event, text_of(parts))
+    native = event.native if state == "whole" and not speaker else None
     return make(
-        seq, "user", _joined((Text(tag), *parts)) if tag else parts, state=state, native=native
+        seq,
+        "user",
+        _joined((Text(speaker), *parts)) if speaker else parts,
+        state=state,
+        native=native,
     )
 
 
@@ -86,15 +93,18 @@ def lost(seq: int, call_id: str) -> Item:
     return make(seq, "result", (Text(LOST),), state="interrupted", call_id=call_id, ok=False)
 
 
-def note(seq: int, event: Instructed) -> Item | None:
-    """Instructions that changed in mid-talk."""
+def note(seq: int, event: Instructed, told: tuple[Part, ...]) -> Item:
+    """Instructions that changed in mid-talk, where `told` were the ones before."""
+    if not event.parts:
+        return make(seq, "system", (Text("[the earlier instructions no longer hold]"),))
+    if told and event.parts[: len(told)] == told:
+        added = text_of(event.parts[len(told) :])
+        return make(seq, "system", (Text(f"[further instructions, from here on]\n{added}"),))
     words = text_of(event.parts)
-    if not words.strip():
-        return None
     return make(seq, "system", (Text(f"[new instructions, from here on]\n{words}"),))
 
 
-def _tag(event: UserSaid, words: str) -> str:
+def tag(event: UserSaid, words: str) -> str:
     """Who speaks; words that only look like a tag get one too, so that nobody can pose as cron."""
     author = " ".join(event.author.replace("[", "(").replace("]", ")").split())
     if event.speaker == "human" and not author and not words.lstrip().startswith(_TAGS):

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from foldline.core.spine import Change, Spine
-from foldline.errors import FormatError
+from foldline.errors import BadInput, FormatError
 
 FORMAT = 1
 
@@ -174,7 +174,10 @@ class Interrupted(_Event, frozen=True, omit_defaults=True, tag="interrupted"):
 
 
 class Asked(_Event, frozen=True, omit_defaults=True, tag="asked"):
-    """A request was sent, showing the log up to and including `at`."""
+    """A request was sent, showing the log up to and including `at`.
+
+    `tokens` is what it was believed to take, `estimate` the same before what reports have taught.
+    """
 
     at: int
     dialect: str
@@ -182,6 +185,7 @@ class Asked(_Event, frozen=True, omit_defaults=True, tag="asked"):
     encoder: int
     parameters: str = "{}"
     tokens: int = 0
+    estimate: int = 0
 
 
 class UsageReported(_Event, frozen=True, omit_defaults=True, tag="usage_reported"):
@@ -213,6 +217,8 @@ class Folded(_Event, frozen=True, omit_defaults=True, tag="folded"):
     facts: tuple[Fact, ...] = ()
     before: int = 0
     after: int = 0
+    ratio: float = 1.0
+    """What reports had taught of the model when this was decided."""
 
 
 class Excluded(_Event, frozen=True, omit_defaults=True, tag="excluded"):
@@ -327,6 +333,14 @@ def encode(event: Event) -> bytes:
     return _encoder.encode(event)
 
 
+def check(event: Event) -> None:
+    """Raise where an event could not be read back: constructors do not look at their arguments."""
+    try:
+        _decoder.decode(_encoder.encode(event))
+    except (msgspec.ValidationError, TypeError, UnicodeEncodeError) as fault:
+        raise BadInput(f"a {kind(event)} event that could not be read back: {fault}") from fault
+
+
 def decode(body: bytes) -> Event:
     """Read an event back; `encode(decode(body)) == body` for every body we wrote."""
     try:
@@ -350,6 +364,11 @@ def kind(event: Event) -> str:
 def text_of(parts: Iterable[Part]) -> str:
     """The words of some parts, joined by line ends; calls and media are not words."""
     return "\n".join(part.text for part in parts if isinstance(part, Text | Gap | Thought))
+
+
+def sound(text: str) -> str:
+    """Text that can be written down: halves of surrogate pairs become the replacement mark."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def calls_of(parts: Iterable[Part]) -> tuple[Call, ...]:

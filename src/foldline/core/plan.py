@@ -8,21 +8,33 @@ Knows the order of decisions. Refuses to know stores, dialects and clocks: whate
 on is in `facts`, and every decision is an event.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from foldline.core import ledger, rules
-from foldline.core.budget import Budget, Limits, admission, measure
+from foldline.core.budget import Budget, Limits, admission, largest, measure
 from foldline.core.edits import fold
 from foldline.core.edits.clip import clip
-from foldline.core.log import Event, Fact, Folded, Logged, Repaired, ToolReturned, UserSaid
+from foldline.core.edits.undo import undo
+from foldline.core.item import Item
+from foldline.core.log import (
+    Asked,
+    Edit,
+    Event,
+    Fact,
+    Folded,
+    Logged,
+    ServerTruncated,
+    ToolReturned,
+    Undone,
+    UsageReported,
+    UserSaid,
+)
 from foldline.core.policy import Policy
 from foldline.core.request import Report, Request, render, report
 from foldline.core.spine import Range
 from foldline.core.view import View
-
-_SHRINK = (1.0, 0.5, 0.25)  # of the handoff's share, until the request fits
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,35 +78,56 @@ def plan(view: View, facts: Facts) -> Plan:
     events: list[Event] = [*rules.closing(view)]
     work = _after(view, events)
     budget = measure(work, facts.limits)
-    limit = int(budget.room * facts.policy.hard)
-    edits: tuple[int, ...] = ()
-    if budget.used > limit:
-        edit = _fold(work, budget, facts)
-        match edit:
-            case Need():
-                return edit
-            case None:
-                return _blocked(work, budget)
-            case _:
-                work = _after(work, [edit])
-                events.append(edit)
-                edits = (work.head,)
-                budget = measure(work, facts.limits)
-                rules.check(work)
-    return Ready(render(work), tuple(events), report(work, budget, edits=edits))
+    if budget.used <= budget.room * facts.policy.hard:
+        return Ready(render(work), tuple(events), report(work, budget))
+    edit = _fold(work, budget, facts)
+    if isinstance(edit, Need):
+        return edit
+    if edit is None:
+        if budget.used > budget.room:
+            return _blocked(work, budget)
+        return Ready(render(work), tuple(events), report(work, budget))
+    work = _after(work, [edit])
+    rules.check(work)
+    budget = measure(work, facts.limits)
+    return Ready(render(work), (*events, edit), report(work, budget, edits=(work.head,)))
 
 
 def admit(view: View, event: Event, facts: Facts) -> list[Event]:
     """What enters the log when `event` arrives: clipped where it is too large, repairs noted."""
-    notes: list[Repaired] = rules.repairs(view, event)
-    if isinstance(event, UserSaid | ToolReturned):
-        budget = measure(view, facts.limits)
-        policy = facts.policy
-        cap = admission(view, budget, hard=policy.hard, handoff=policy.handoff)
-        if isinstance(event, ToolReturned):
-            cap = min(cap, policy.clip_tokens, max(budget.room // 4, 1))
-        event = clip(event, cap=cap, how=policy.clip_how)
+    notes: list[Event] = [*rules.repairs(view, event), *_truncated(view, event)]
+    policy, budget = facts.policy, measure(view, facts.limits)
+    match event:
+        case UserSaid():
+            event = clip(event, cap=largest(budget), how=policy.clip_how)
+        case ToolReturned():
+            most = budget.estimated(min(policy.clip_tokens, max(budget.room // 4, 1)))
+            free = admission(view, budget, hard=policy.hard, handoff=policy.handoff)
+            event = clip(event, cap=min(free, most), how=policy.clip_how)
+        case _:
+            pass
     return [event, *notes]
+
+
+def take_back(view: View, seq: int, edit: Edit, facts: Facts) -> Undone | Blocked:
+    """The event that undoes an edit, unless what it gives back would not fit."""
+    undone = undo(view, seq, edit)
+    if isinstance(edit, Folded):
+        budget = measure(view, facts.limits)
+        more = round((edit.before - edit.after) * budget.ratio)
+        if budget.used + more > budget.room * facts.policy.hard:
+            return Blocked({"conversation": budget.used, "what comes back": more}, budget.room)
+    return undone
+
+
+def _truncated(view: View, event: Event) -> list[ServerTruncated]:
+    """A report far below what was sent: the server has cut the prompt and did not say so."""
+    if not isinstance(event, UsageReported) or event.input is None:
+        return []
+    asked = view.held.get(view.asked if event.asked is None else event.asked)
+    if not isinstance(asked, Asked) or not view.learned.truncated(asked.estimate, event.input):
+        return []
+    return [ServerTruncated(asked.tokens, event.input)]
 
 
 def _after(view: View, events: list[Event]) -> View:
@@ -107,22 +140,31 @@ def _after(view: View, events: list[Event]) -> View:
 
 
 def _fold(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
-    """The gentlest fold that makes the view fit, or None where no fold does."""
+    """The gentlest fold that brings the view below hard, or the deepest that fits, or None."""
     policy = facts.policy
     if not policy.folds:
         return None
-    limit, share = int(budget.room * policy.hard), int(budget.room * policy.handoff)
-    tail = int(budget.room * policy.rest) - share
-    for span in fold.proposals(view, tail=tail, folds=share // 2):
+    limit, share, rest = (
+        budget.estimated(budget.room * part) for part in (policy.hard, policy.handoff, policy.rest)
+    )
+    used = view.tokens + sum(item.tokens for item in view.waiting)
+    # Below hard if that can be had; else the deepest that is within room and shrinks anything.
+    best, deepest = min(used, budget.estimated(budget.room) + 1), None
+    for span in fold.proposals(view, tail=rest - share, folds=share // 2):
         missing = _missing(view, span, facts)
         if missing:
             return Need(missing)
-        for shrink in _SHRINK:
-            handoff = _write(view, span, facts, cap=int(share * shrink))
-            event = fold.fold(view, span, handoff)
-            if event.after < event.before and budget.used - event.before + event.after <= limit:
+        # From all that a handoff may take down to its mere frame, until the request fits.
+        caps = {share, share // 2, share // 4, min(share, span.tokens // 2), 0}
+        for cap in sorted(caps, reverse=True):
+            handoff = _write(view, span, facts, cap=cap)
+            event = fold.fold(view, span, handoff, ratio=budget.ratio)
+            after = used - event.before + event.after
+            if event.after < event.before and after <= limit:
                 return event
-    return None
+            if after < best:
+                best, deepest = after, event
+    return deepest
 
 
 def _words(view: View, span: fold.Span) -> list[int]:
@@ -166,8 +208,12 @@ def _blocked(view: View, budget: Budget) -> Blocked:
             "tools": budget.tools,
             "output reserve": budget.limits.reserve,
             "margin": budget.margin,
-            "earlier items": sum(item.tokens for item in view.items[:start]),
-            "newest items": sum(item.tokens for item in (*view.items[start:], *view.waiting)),
+            "earlier items": _tokens(view.items[:start], budget),
+            "newest items": _tokens((*view.items[start:], *view.waiting), budget),
         },
         budget.limits.window,
     )
+
+
+def _tokens(items: Sequence[Item], budget: Budget) -> int:
+    return round(sum(item.tokens for item in items) * budget.ratio)

@@ -49,9 +49,12 @@ def parse(text: str) -> Range:
 
 def show(events: Iterable[Logged]) -> str:
     """Originals, whole: one alone as it was, several each under a line with its handle."""
-    said = [(seq, event, words) for seq, event in events if (words := whole(event)) is not None]
+    found = list(events)
+    said = [(seq, event, words) for seq, event in found if (words := whole(event)) is not None]
     if len(said) == 1:
         return said[0][2]
+    if not said:
+        return "\n".join(f"[{handle(seq)} {kind(event)}: no words]" for seq, event in found)
     return "\n".join(f"[{handle(seq)} {kind(event)}]\n{words}" for seq, event, words in said)
 
 
@@ -77,5 +80,6 @@ def _words(parts: tuple[Part, ...]) -> str:
             case Call(_, name, arguments):
                 lines.append(f"{name} {arguments}")
             case Media():
-                lines.append(f"[{part.form} {part.name or part.url or part.mime}]")
+                data = part.url or f"data:{part.mime};base64,{part.base64}"
+                lines.append(f"[{part.form} {part.name} {data}]")
     return "\n".join(lines)

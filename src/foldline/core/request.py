@@ -4,11 +4,20 @@ Knows what a view would send. Refuses to know how a dialect writes it.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
-from foldline.core.budget import Budget
-from foldline.core.item import Item
+from foldline.core.budget import Budget, estimate
+from foldline.core.item import Item, Role
 from foldline.core.log import Part, Tool
 from foldline.core.view import View
+
+_NAMES: dict[Role, str] = {
+    "system": "user",
+    "user": "user",
+    "model": "model",
+    "result": "results",
+    "handoff": "handoffs",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +32,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Where the window goes, in estimated tokens; the parts sum to `total`."""
+    """Where the window goes, in tokens; the parts sum to `total`."""
 
     window: int
     window_source: str
@@ -33,6 +42,10 @@ class Report:
     parts: dict[str, int]
     edits: tuple[int, ...]
     """The edits made for this very request."""
+    estimate: int
+    """The same total before what reports have taught."""
+    source: Literal["reported", "estimated"]
+    """Whether the total rests on a provider's count of the request before."""
 
     @property
     def total(self) -> int:
@@ -42,7 +55,7 @@ class Report:
     def __str__(self) -> str:
         sizes = ", ".join(f"{name} {size:,}" for name, size in self.parts.items() if size)
         share = 100 * self.total / self.window
-        return f"{self.total:,} of {self.window:,} tokens ({share:.1f}%, estimated): {sizes}"
+        return f"{self.total:,} of {self.window:,} tokens ({share:.1f}%, {self.source}): {sizes}"
 
 
 def render(view: View) -> Request:
@@ -54,16 +67,29 @@ def render(view: View) -> Request:
 
 def report(view: View, budget: Budget, *, edits: tuple[int, ...] = ()) -> Report:
     """Every token of a request, by part."""
-    parts = {"system": budget.system, "tools": budget.tools}
+    sizes: dict[str, int] = {}
     for item in (*view.items, *view.waiting):
-        name = {"handoff": "handoffs", "model": "model", "result": "results"}.get(item.role, "user")
-        parts[name] = parts.get(name, 0) + item.tokens
+        name = _NAMES[item.role]
+        sizes[name] = sizes.get(name, 0) + item.tokens
     return Report(
         window=budget.limits.window,
         window_source=budget.limits.source,
         reserve=budget.limits.reserve,
         margin=budget.margin,
         room=budget.room,
-        parts=parts,
+        parts={"system": budget.system, "tools": budget.tools, **_shares(sizes, budget.used)},
         edits=edits,
+        estimate=estimate(view),
+        source="reported" if view.learned.reported else "estimated",
     )
+
+
+def _shares(sizes: dict[str, int], total: int) -> dict[str, int]:
+    """Sizes scaled so that they sum to `total` exactly; the last takes what rounding leaves."""
+    whole, given, past = sum(sizes.values()), 0, 0
+    scaled: dict[str, int] = {}
+    for name, size in sizes.items():
+        past += size
+        upto = total * past // whole
+        scaled[name], given = upto - given, upto
+    return scaled

@@ -1,43 +1,95 @@
-"""How many tokens a text is, estimated by the classes of its bytes.
+"""How many tokens something is: estimated by classes of bytes, corrected by what was reported.
 
-Knows text. Refuses to know models: what a provider reported is compared with this elsewhere.
+Knows text, and how an estimate is corrected. Refuses to know models and prices.
 
-Weights lean high, because an estimate that is too low overflows and one that is too high only folds
-a little early. Measured against o200k, cl100k and SmolLM2 in `tests/core/test_tokens.py`.
+The estimate is a weighted sum of byte classes and of places where two classes meet, fitted once on
+recorded sessions, code, data and 22 languages so that it comes out between 0.95 and 1.6 times the
+tokens of o200k: too low overflows, too high only folds a little early. No loop in Python runs over
+characters. A provider's own count of a request is the truth for that request; `Learned` carries the
+count, and the ratio by which the estimate of what came after is corrected.
 """
 
-import re
 from collections.abc import Iterable
+from statistics import median
 
-from foldline.core.log import Call, Gap, Media, Part, Text, Thought
+import msgspec
 
-MESSAGE = 6  # what a chat template puts around one message
-_MEDIA = 1_600  # one image at the resolution that providers scale down to
+from foldline.core.log import Call, Gap, Media, Part, Text, Thought, Tool
+from foldline.core.media import media_tokens
 
-# Base64, hashes and other unbroken runs split into two or three characters a token.
-_DENSE = re.compile(rb"[A-Za-z0-9+/=_\-]{25,}")
-_LETTERS = bytes(range(0x41, 0x5B)) + bytes(range(0x61, 0x7B))
-_DIGITS = b"0123456789"
-_BLANK = b" \t\r\n"
-_HIGH = bytes(range(0x80, 0x100))
+MESSAGE = 6
+"""What a chat template puts around one message."""
+
+# Thousandths of a token. Classes are bytes; a letter outside ASCII counts once, at its first byte.
+_WEIGHTS = {
+    b"A": 480,  # capitals
+    b"0": 535,  # digits
+    b" ": 355,
+    b"\n": 300,
+    b".": 1520,  # every other mark
+    b"..": -2860,  # marks come two and three to a token
+    b"  ": -350,  # indents too
+}
+_SCRIPTS = {
+    b"l": 1700,  # Latin with accents
+    b"g": 345,  # Greek, Cyrillic
+    b"h": 360,  # Hebrew, Arabic
+    b"t": 420,  # Thai, Devanagari and their neighbours
+    b"q": 700,  # the rest of U+1000 to U+1FFF
+    b"s": 320,  # symbols
+    b"j": 810,  # kana
+    b"z": 945,  # Han
+    b"k": 785,  # Hangul
+    b"e": 2450,  # emoji and everything beyond
+}
+_SMALL = 163  # a small letter
+_DENSE = 375  # more, where letters stand in runs that are no words
+_WORD = 9  # letters to a mark or blank, above which they are no words
+_SPLIT = 1100  # a letter before a digit
+
+
+_LAST = (  # the last byte of each run of bytes that are of one class
+    (0x08, "."), (0x09, " "), (0x0A, "\n"), (0x0C, "."), (0x0D, "\n"), (0x1F, "."), (0x20, " "),
+    (0x2F, "."), (0x39, "0"), (0x40, "."), (0x5A, "A"), (0x60, "."), (0x7A, "a"), (0x7F, "."),
+    (0xBF, "_"), (0xC7, "l"), (0xD3, "g"), (0xDF, "h"), (0xE0, "t"), (0xE1, "q"), (0xE2, "s"),
+    (0xE3, "j"), (0xE9, "z"), (0xED, "k"), (0xEF, "s"), (0xFF, "e"),
+)  # fmt: skip
+
+
+def _class(byte: int) -> int:
+    """The class of a byte, as the byte that stands for it."""
+    return ord(next(name for last, name in _LAST if byte <= last))
+
+
+_CLASSES = bytes(_class(byte) for byte in range(256))
+_CASELESS = _CLASSES.replace(b"A", b"a")
+_BLOCK, _STRIDE = 4_096, 16_384  # above some size every fourth block is counted for all
 
 
 def count(text: str) -> int:
     """Estimate one text."""
     body = text.encode("utf-8", "surrogatepass")
     size = len(body)
-    if not size:
-        return 0
-    dense = sum(len(run) for run in _DENSE.findall(body)) if size > 25 else 0  # noqa: PLR2004
-    letters = size - len(body.translate(None, _LETTERS))
-    digits = size - len(body.translate(None, _DIGITS))
-    blank = size - len(body.translate(None, _BLANK))
-    high = size - len(body.translate(None, _HIGH))
-    marks = size - letters - digits - blank - high
-    thousandths = (
-        245 * letters + 900 * digits + 130 * blank + 480 * high + 650 * marks + 480 * dense
-    )
-    return thousandths // 1000 + 1
+    if size <= 4 * _STRIDE:
+        return _thousandths(body) // 1000 + (1 if size else 0)
+    sample = b"".join(body[at : at + _BLOCK] for at in range(0, size, _STRIDE))
+    return _thousandths(sample) * size // (len(sample) * 1000) + 1
+
+
+def _thousandths(body: bytes) -> int:
+    classes = body.translate(_CLASSES)
+    counts = {name: classes.count(name) for name in _WEIGHTS}
+    total = sum(_WEIGHTS[name] * number for name, number in counts.items())
+    letters = len(body) - counts[b"0"] - counts[b" "] - counts[b"\n"] - counts[b"."]
+    if not body.isascii():
+        letters -= classes.count(b"_")
+        for name, weight in _SCRIPTS.items():
+            number = classes.count(name)
+            letters -= number
+            total += weight * number
+    breaks = counts[b" "] + counts[b"\n"] + counts[b"."]
+    total += _SMALL * (letters - counts[b"A"]) + _DENSE * max(0, letters - _WORD * breaks)
+    return total + _SPLIT * body.translate(_CASELESS).count(b"a0")
 
 
 def count_parts(parts: Iterable[Part]) -> int:
@@ -50,5 +102,81 @@ def count_parts(parts: Iterable[Part]) -> int:
             case Call(_, name, arguments):
                 total += count(name) + count(arguments) + MESSAGE
             case Media():
-                total += _MEDIA
+                total += media_tokens(part)
     return total
+
+
+def count_tools(tools: Iterable[Tool]) -> int:
+    """Estimate tools' definitions, which providers render in a form of their own."""
+    return sum(
+        count(tool.name) + count(tool.description) + count(tool.schema) + 2 * MESSAGE
+        for tool in tools
+    )
+
+
+_BOUNDS = 0.4, 3.0
+_SAMPLES = 9
+_LEAST = 64  # tokens that must have come between two reports for a ratio to say something
+_TRUNCATED = 0.6  # of what was expected: below that the server has cut the prompt
+_MARGIN = 0.10
+_LEAST_MARGIN = 0.02
+
+
+class Learned(msgspec.Struct, frozen=True):
+    """What reports have taught about one model: a bounded ratio, and the last count as an anchor.
+
+    `estimate` and `reported` belong to the newest request that was counted; both are 0 where an
+    edit lies between it and now. Ratios are taken between two counted requests with no edit
+    between, so a constant that a provider adds does not bend them; their median keeps one bogus
+    report from moving much.
+    """
+
+    ratio: float = 1.0
+    ratios: tuple[float, ...] = ()
+    errors: tuple[float, ...] = ()
+    estimate: int = 0
+    reported: int = 0
+
+    def tokens(self, estimate: int) -> int:
+        """What a request that is estimated at so much will be counted as."""
+        if self.reported:
+            return max(self.reported + round((estimate - self.estimate) * self.ratio), 1)
+        return round(estimate * self.ratio)
+
+    def truncated(self, estimate: int, reported: int) -> bool:
+        """Whether a count is so low that the server must have cut what it was sent."""
+        return reported < _TRUNCATED * self.tokens(estimate)
+
+    def report(self, estimate: int, reported: int) -> "Learned":
+        """Learn from a request's count, unless it is no count of what was sent."""
+        if reported <= 0 or estimate <= 0 or self.truncated(estimate, reported):
+            return self
+        error = abs(self.tokens(estimate) / reported - 1)
+        ratios = self.ratios
+        if self.reported and estimate - self.estimate >= _LEAST:
+            ratios = (*ratios, _within((reported - self.reported) / (estimate - self.estimate)))
+        elif not self.reported and estimate >= _LEAST:
+            ratios = (*ratios, _within(reported / estimate))
+        ratios = ratios[-_SAMPLES:]
+        return Learned(
+            ratio=median(ratios) if ratios else self.ratio,
+            ratios=ratios,
+            errors=(*self.errors, error)[-_SAMPLES:],
+            estimate=estimate,
+            reported=reported,
+        )
+
+    def edited(self) -> "Learned":
+        """The same after an edit: the count of the last request no longer holds, the ratio does."""
+        overall = _within(self.reported / self.estimate) if self.estimate else self.ratio
+        return msgspec.structs.replace(self, ratio=overall, estimate=0, reported=0)
+
+    @property
+    def margin(self) -> float:
+        """The share of the window to keep free: 10 % at first, then what the last errors want."""
+        known = len(self.errors) >= 3  # noqa: PLR2004 - one report may be a coincidence
+        return min(max(1.5 * max(self.errors), _LEAST_MARGIN), _MARGIN) if known else _MARGIN
+
+
+def _within(ratio: float) -> float:
+    return min(max(ratio, _BOUNDS[0]), _BOUNDS[1])

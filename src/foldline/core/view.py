@@ -53,6 +53,7 @@ from foldline.core.log import (
     text_of,
 )
 from foldline.core.spine import FoldAt, Range, Spine
+from foldline.core.tokens import Learned
 from foldline.errors import BrokenView
 
 
@@ -68,6 +69,8 @@ class View:
     open: dict[str, str]
     """The calls of the newest group that have no result: the id shown → the id as it came."""
     tokens: int
+    """The estimate of all items, before what reports have taught."""
+    learned: Learned
     model: str
     instructions: Instructed
     """The fixed part; newer instructions are items until the next fold."""
@@ -77,6 +80,8 @@ class View:
     windows: dict[str, int]
     asked: int
     """Where the newest request was recorded, or -1."""
+    awaited: bool
+    """Whether that request is still to be answered."""
     shown: int
     """The last event that any request has shown, or -1."""
 
@@ -127,7 +132,7 @@ class View:
 
     def standing(self) -> tuple[int, ...]:
         """The events that stay in force whatever is folded."""
-        return tuple(sorted({*self._state.values(), *self.pins.values()}))
+        return tuple(sorted(self._state.values()))
 
     @property
     def instructed(self) -> int | None:
@@ -140,6 +145,8 @@ class View:
         self.spine, self.head = spine, head
         self.held, self.items, self.waiting, self.open = {}, [], [], {}
         self.tokens, self.model, self.asked, self.shown = 0, "", -1, -1
+        self.awaited = False
+        self.learned = Learned()
         self.instructions = self.newest = Instructed()
         self.pins, self.windows = {}, {}
         self._state: dict[str, int] = {}
@@ -161,8 +168,9 @@ class View:
                 match segment:
                     case FoldAt(edit):
                         self.held[edit], self._spoken = events[edit], True
-                        text = (Text(self.fold_at(edit).text),)
-                        self._place(items.make(edit, "handoff", text, state="folded"))
+                        fold = self.fold_at(edit)
+                        self.learned = Learned(ratio=fold.ratio)
+                        self._place(items.make(edit, "handoff", (Text(fold.text),), state="folded"))
                     case Range(lo):
                         for seq in range(lo, _last(segment, head) + 1):
                             self.held[seq] = events[seq]
@@ -187,14 +195,17 @@ class View:
             case Instructed():
                 self._instruct(seq, event)
             case Asked(at):
-                self.asked, self.shown, self._spoken = seq, max(self.shown, at), True
+                self.asked, self.shown = seq, max(self.shown, at)
+                self.awaited = self._spoken = True
             case Opened() | SettingsChanged() | ModelSwitched() | WindowLearned():
                 self._keep(seq, event)
             case Pinned() | Unpinned():
                 self._keep(seq, event)
             case Masked() | Folded() | Excluded() | Undone():
-                pass  # an edit shows through the spine, not at its own place
-            case UsageReported() | Repaired() | ServerTruncated() | Linked() | Checkpointed():
+                self.learned = self.learned.edited()  # it shows through the spine, not here
+            case UsageReported():
+                self._learn(event)
+            case Repaired() | ServerTruncated() | Linked() | Checkpointed():
                 pass  # recorded for people and plans, never sent
             case _:
                 assert_never(event)
@@ -203,19 +214,25 @@ class View:
         """Remember an event that is in force until a newer one of its kind."""
         match event:
             case Opened(model) | ModelSwitched(model) if self._newer("model", seq):
-                self.model = model
+                if model != self.model:
+                    self.model, self.learned = model, Learned()
             case SettingsChanged() if self._newer("settings", seq):
                 pass
             case WindowLearned(model, window) if self._newer(f"window {model}", seq):
                 self.windows[model] = window
             case Instructed() if self._newer("instructed", seq):
                 self.newest = event
-            case Pinned(pinned):
-                self.pins[pinned] = max(seq, self.pins.get(pinned, seq))
-            case Unpinned(pinned) if self.pins.get(pinned, seq) < seq:
-                del self.pins[pinned]
+            case Pinned(pinned) if self._newer(f"pin {pinned}", seq):
+                self.pins[pinned] = seq
+            case Unpinned(pinned) if self._newer(f"pin {pinned}", seq):
+                self.pins.pop(pinned, None)
             case _:
                 pass
+
+    def _learn(self, event: UsageReported) -> None:
+        asked = self.held.get(self.asked if event.asked is None else event.asked)
+        if isinstance(asked, Asked) and event.input is not None:
+            self.learned = self.learned.report(asked.estimate, event.input)
 
     def _newer(self, kind: str, seq: int) -> bool:
         """Whether this is the newest of its kind: a range may hold older ones than what stands."""
@@ -231,8 +248,8 @@ class View:
         if not self._spoken:
             self._fix(event)
         elif event.parts != self._told:
+            self._arrive(items.note(seq, event, self._told))
             self._told = event.parts
-            self._arrive(items.note(seq, event))
 
     def _fix(self, event: Event) -> None:
         if isinstance(event, Instructed):
@@ -255,7 +272,7 @@ class View:
     def _answer(self, seq: int, event: ModelSaid) -> None:
         for shown in list(self.open):
             self._close(seq, shown)  # the conversation went on without these results
-        self._spoken = True
+        self._spoken, self.awaited = True, False
         parts, came_as = self._own_ids(seq, event)
         if not parts:
             return  # an empty answer: nothing that a provider would take back

@@ -14,7 +14,6 @@ import msgspec
 from foldline.core import log, recall
 from foldline.core import spine as spines
 from foldline.core.budget import measure
-from foldline.core.edits.undo import undo
 from foldline.core.log import (
     Asked,
     Event,
@@ -26,7 +25,7 @@ from foldline.core.log import (
     Text,
     UserSaid,
 )
-from foldline.core.plan import Blocked, Facts, Need, Ready, admit, plan
+from foldline.core.plan import Blocked, Facts, Need, Ready, admit, plan, take_back
 from foldline.core.request import Report, render, report
 from foldline.core.spine import Range
 from foldline.core.view import View, load, shape
@@ -61,19 +60,27 @@ class AsyncSession:
 
     async def add(self, given: Given, *, speaker: Speaker = "human", author: str = "") -> None:
         """Take in what happened: the user's words, the model's answer, a tool's result."""
+        if isinstance(given, list | tuple):
+            for one in cast("Sequence[Given]", given):
+                await self.add(one, speaker=speaker, author=author)
+            return
         for event in self._read(given):
-            if isinstance(event, UserSaid) and (speaker != "human" or author):
-                event = msgspec.structs.replace(event, speaker=speaker, author=author)  # noqa: PLW2901
-            if isinstance(event, Instructed) and not event.tools:
-                event = msgspec.structs.replace(event, tools=self._view.newest.tools)  # noqa: PLW2901
-            await self._append(admit(self._view, event, self._facts))
+            match event:
+                case UserSaid() if speaker != "human" or author:
+                    said = msgspec.structs.replace(event, speaker=speaker, author=author)
+                    await self._append(admit(self._view, said, self._facts))
+                case Instructed():  # what a system message says is added to what holds
+                    now = self._view.newest
+                    await self._append([Instructed((*now.parts, *event.parts), now.tools)])
+                case _:
+                    await self._append(admit(self._view, event, self._facts))
 
     async def instruct(
         self, *, system: str | None = None, tools: Sequence[Mapping[str, Any]] | None = None
     ) -> None:
         """Change the system's words or the tools from here on; what is not given stays."""
         now = self._view.newest
-        parts = now.parts if system is None else (Text(system),) if system else ()
+        parts = now.parts if system is None else (Text(log.sound(system)),) if system else ()
         known = now.tools if tools is None else tuple(wire.tool(tool) for tool in tools)
         if (parts, known) != (now.parts, now.tools):
             await self._append([Instructed(parts, known)])
@@ -82,14 +89,15 @@ class AsyncSession:
         """What to send now, as keyword arguments for the provider's SDK; recorded as sent."""
         ready = await self._plan()
         at = self._view.head + len(ready.events)
-        body = wire.encode(ready.request, parameters)
+        body = wire.encode(ready.request, msgspec.json.decode(_json(parameters)))
         asked = Asked(
             at=at,
             dialect=wire.DIALECT,
             sha256=_sha256(body),
             encoder=wire.ENCODER,
-            parameters=msgspec.json.encode(parameters).decode(),
+            parameters=_json(parameters),
             tokens=ready.report.total,
+            estimate=ready.report.estimate,
         )
         await self._append([*ready.events, asked])
         self._report = ready.report
@@ -98,11 +106,15 @@ class AsyncSession:
     async def undo(self, edit: int | None = None) -> int:
         """Take back an edit, or the newest one; gives the place to undo if you want it back."""
         if edit is None:
-            edit = max(spines.edits(self._view.spine), default=-1)
+            if not self.edits:
+                raise NotAnEdit("there is no edit to undo: the model sees everything as it came")
+            edit = self.edits[-1]
         found = await self._events(Range(edit, edit))
         if not found or not isinstance(found[0].event, log.Edit):
             raise NotAnEdit(f"there is no edit at {edit}; the edits are {self.edits}")
-        undone = undo(self._view, edit, found[0].event)
+        undone = take_back(self._view, edit, found[0].event, self._facts)
+        if isinstance(undone, Blocked):
+            raise Overflow(undone.parts, undone.limit)
         await self._append([undone])
         return self._view.head
 
@@ -174,6 +186,8 @@ class AsyncSession:
 
     async def _append(self, events: Sequence[Event]) -> None:
         """Write first, then show: a view never holds what the log does not."""
+        for event in events:
+            log.check(event)
         await self._store.append(self._name, events, after=self._view.head)
         self._report = None
         for event in events:
@@ -187,7 +201,8 @@ class AsyncSession:
         return await self._store.read(self._name, span.lo, span.lo if span.hi is None else span.hi)
 
     def _read(self, given: Given) -> list[Event]:
-        saw = self._view.shown if self._view.asked >= 0 else None
+        # The first answer after a request is to that request; any other is taken as it stands.
+        saw = self._view.shown if self._view.awaited else None
         match given:
             case str():
                 return [wire.said(given)]
@@ -198,8 +213,6 @@ class AsyncSession:
                 if "choices" in body:
                     return wire.completion(body, saw=saw, asked=self._view.asked)
                 return [wire.message(body, saw=saw)]
-            case list() | tuple():
-                return [event for one in cast("list[Given]", given) for event in self._read(one)]
             case _ if hasattr(given, "model_dump"):
                 return self._read(cast("Any", given).model_dump(mode="json", exclude_unset=True))
             case _:
@@ -243,6 +256,15 @@ class Session(Face[AsyncSession]):
 
     def __repr__(self) -> str:
         return repr(self.aio)
+
+
+def _json(parameters: Mapping[str, Any]) -> str:
+    try:
+        return msgspec.json.encode(parameters).decode()
+    except (TypeError, UnicodeEncodeError) as fault:
+        raise BadInput(
+            f"a parameter that is not JSON: {fault}; give it to the client itself, not to request()"
+        ) from fault
 
 
 def _sha256(body: bytes) -> str:

@@ -4,6 +4,7 @@ Knows coroutines. Refuses to know what they do: a sync verb is `verb(Thing.its_a
 the same parameters and types, so nothing is written twice.
 """
 
+import os
 from collections.abc import Callable, Coroutine
 from functools import cache, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -37,6 +38,10 @@ def wait(work: Coroutine[Any, Any, R]) -> R:
     except BaseException:
         future.cancel()
         raise
+
+
+# A thread does not survive a fork: the child starts a loop of its own.
+os.register_at_fork(after_in_child=_loop.cache_clear)
 
 
 class Face(Generic[T]):

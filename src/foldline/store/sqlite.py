@@ -13,10 +13,11 @@ from foldline.core import log
 from foldline.core import spine as spines
 from foldline.core.log import Edit, Event, Logged
 from foldline.core.spine import Range, Spine
-from foldline.errors import Conflict, FormatError
+from foldline.errors import BadInput, Conflict, FormatError
 from foldline.store.base import Name, Tail
 
 _SCHEMA = 1
+_APPLICATION = 0x464F4C44  # "FOLD"
 _TABLES = """
     create table events (
         tenant  text not null,
@@ -46,19 +47,32 @@ class SqliteStore:
     """Logs in one SQLite database."""
 
     def __init__(self, path: str) -> None:
-        self._db = apsw.Connection(path)
+        if "://" in path:
+            raise BadInput(f"no store for the address {path!r}; give a file's path or ':memory:'")
+        try:
+            self._db = apsw.Connection(path)
+            self._prepare(path)
+        except apsw.Error as fault:
+            raise BadInput(f"{path!r} cannot be opened as a store: {fault}") from fault
+
+    def _prepare(self, path: str) -> None:
+        """Make the tables in an empty file; refuse one that is another program's."""
         self._db.set_busy_timeout(10_000)
-        self._sql("pragma journal_mode = wal")
-        self._sql("pragma synchronous = full")
         with self._transaction("immediate"):
+            ours = self._sql("pragma application_id")[0][0] == _APPLICATION
             found = self._sql("pragma user_version")[0][0]
-            if found == 0:
+            if not ours and self._sql("select count(*) from sqlite_master")[0][0]:
+                raise BadInput(f"{path!r} is a database of another program; name another file")
+            if not ours:
                 self._sql(_TABLES)
+                self._sql(f"pragma application_id = {_APPLICATION}")
                 self._sql(f"pragma user_version = {_SCHEMA}")
             elif found != _SCHEMA:
                 raise FormatError(
                     f"{path} has schema {found}, this release reads {_SCHEMA}: upgrade foldline"
                 )
+        self._sql("pragma journal_mode = wal")
+        self._sql("pragma synchronous = full")
 
     async def append(self, name: Name, events: Sequence[Event], *, after: int) -> int:
         """Add events behind `after`, all or nothing."""
@@ -119,4 +133,7 @@ class SqliteStore:
 
     def _sql(self, statement: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         run = cast("Any", self._db).execute  # its stubs name a buffer type that no checker knows
-        return run(statement, bindings).fetchall()
+        try:
+            return run(statement, bindings).fetchall()
+        except apsw.ConnectionClosedError as fault:
+            raise BadInput("the session is closed; open it again") from fault

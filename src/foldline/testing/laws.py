@@ -13,8 +13,10 @@ from foldline.core.log import (
     ModelSaid,
     ModelSwitched,
     Opened,
+    Part,
     Pinned,
     ToolReturned,
+    Unpinned,
     UserSaid,
     text_of,
 )
@@ -84,15 +86,18 @@ def in_force(talk: Conversation) -> None:
                 newest = event
             case Pinned(seq):
                 pins.add(seq)
+            case Unpinned(seq):
+                pins.discard(seq)
             case _:
                 pass
     view = talk.view
     assert (view.model, view.newest, {*view.pins}) == (model, newest, pins)
-    words = text_of(newest.parts)
-    items = (*view.items, *view.waiting)
-    told = [item for item in items if item.role == "system"]
-    last = text_of(told[-1].parts) if told else text_of(view.instructions.parts)
-    assert words in last, "the newest instructions are not in sight"
+    told = [view.instructions.parts, *_notes(view)]
+    sight = "\n".join(text_of(parts) for parts in told)
+    for part in newest.parts:
+        assert text_of((part,)) in sight, "the newest instructions are not in sight"
+    if not newest.parts:
+        assert not told[-1] or "no longer hold" in sight, "withdrawn instructions still stand"
 
 
 def sendable(talk: Conversation) -> None:
@@ -136,6 +141,10 @@ def undo_restores(talk: Conversation) -> None:
         with_edit = load(edit.spine, dict(talk.log), head=redo)
         assert talk.undo(redo), "what was undone can be redone"
         assert _digest(talk.view) == _digest(with_edit), f"redoing {seq} does not restore"
+
+
+def _notes(view: View) -> list[tuple[Part, ...]]:
+    return [item.parts for item in (*view.items, *view.waiting) if item.role == "system"]
 
 
 def _digest(view: View) -> str:

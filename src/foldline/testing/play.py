@@ -20,6 +20,7 @@ from foldline.core.log import (
     Speaker,
     Text,
     Tool,
+    Unpinned,
     UsageReported,
 )
 from foldline.testing.logs import Conversation, calls, model, result, user
@@ -36,7 +37,8 @@ NAMES = (
     *("mask",) * 2,
     *("undo",) * 3,
     *("instruct",) * 2,
-    *("exclude", "interrupt", "tools", "switch", "pin", "record"),
+    *("pin",) * 2,
+    *("exclude", "interrupt", "tools", "switch", "unpin", "record"),
 )
 LARGEST = 11
 
@@ -65,7 +67,7 @@ def play(script: list[Step]) -> Conversation:
     return conversation
 
 
-def take(talk: Conversation, step: Step) -> None:
+def take(talk: Conversation, step: Step) -> None:  # noqa: PLR0915 - one case a kind of step
     """One step; a step that is not possible now does nothing."""
     name, a, b = step
     view = talk.view
@@ -104,7 +106,8 @@ def take(talk: Conversation, step: Step) -> None:
             if edits:
                 talk.undo(edits[-1 - a % min(4, len(edits))])
         case "instruct":
-            talk.add(Instructed((Text(f"rule {a}"),), view.newest.tools))
+            parts = (Text(f"rule {a}"),) if a else ()
+            talk.add(Instructed((*view.newest.parts * (b % 2), *parts), view.newest.tools))
         case "tools":
             talk.changes += 1
             talk.add(Instructed(view.newest.parts, (Tool(f"tool_{place}"),)))
@@ -113,6 +116,8 @@ def take(talk: Conversation, step: Step) -> None:
             talk.add(ModelSwitched(f"test/model-{a}"))
         case "pin" if view.items:
             talk.add(Pinned(view.items[a % len(view.items)].seq))
+        case "unpin" if view.pins:
+            talk.add(Unpinned(sorted(view.pins)[a % len(view.pins)]))
         case "record":
             talk.add(UsageReported(input=a), Checkpointed(f"snapshot {b}"))
         case _:

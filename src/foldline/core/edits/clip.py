@@ -13,7 +13,7 @@ from foldline.core.tokens import count
 
 _LINES = 128
 _LINE_BYTES = 10 * 1024
-_MARKER = 40  # tokens that the marker, its handle and line ends take
+_MARKER = 56  # tokens that the marker, its handle and line ends take
 
 
 def clip(event: UserSaid | ToolReturned, *, cap: int, how: How) -> UserSaid | ToolReturned:

@@ -8,8 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from foldline.core import cut
-from foldline.core.log import Fact, Logged
-from foldline.core.recall import handle, whole
+from foldline.core.item import tag
+from foldline.core.log import (
+    Event,
+    Fact,
+    Logged,
+    Media,
+    ModelSaid,
+    ToolReturned,
+    UserSaid,
+    text_of,
+)
+from foldline.core.recall import handle
 from foldline.core.spine import Range
 from foldline.core.tokens import count
 
@@ -36,12 +46,24 @@ def write(
     assert span.hi is not None, "an open span is never folded"  # noqa: S101
     head = f"[handoff: {handle(span.lo, span.hi)} was folded]\n{_RECORD}"
     left = max(cap - count(head), 0)
+    handoff = _draft(head, words=words, pins=pins, facts=facts, left=left)
+    while count(handoff.text) > cap and left > 0:  # sizes of lines do not quite add up
+        left = left * 9 // 10
+        handoff = _draft(head, words=words, pins=pins, facts=facts, left=left)
+    return handoff
+
+
+def _draft(
+    head: str, *, words: Sequence[Logged], pins: Sequence[Logged], facts: Sequence[Fact], left: int
+) -> Handoff:
     quoted, used = _quote(words, pins, cap=int(left * _WORDS_SHARE))
     kept_facts = _newest(facts, cap=left - used)
     pinned = {seq for seq, _ in pins}
+    others = {seq for seq, event in words if not _human(event)}
     sections = (
-        ("The user said", [f"{handle(s)}: {t}" for s, t in quoted.items() if s not in pinned]),
-        ("Pinned", [f"{handle(s)}: {t}" for s, t in quoted.items() if s in pinned]),
+        ("The user said", _lines(quoted, {*quoted} - pinned - others)),
+        ("Said by others", _lines(quoted, others - pinned)),
+        ("Pinned", _lines(quoted, pinned)),
         ("What happened", [f"{handle(fact.seq)}: {fact.text}" for fact in kept_facts]),
     )
     blocks = ["\n".join((f"# {title}", *lines)) for title, lines in sections if lines]
@@ -52,19 +74,22 @@ def _quote(
     words: Sequence[Logged], pins: Sequence[Logged], *, cap: int
 ) -> tuple[dict[int, str], int]:
     """Which messages are quoted, in log order: the first, pins, then newest first."""
-    order = [*words[:1], *reversed(pins), *reversed(words[1:])]
+    first = next((one for one in words if _human(one.event)), None)
+    order = [*((first,) if first else ()), *reversed(pins), *reversed(words)]
     quoted: dict[int, str] = {}
     used = 0
     for seq, event in order:
-        text = whole(event) or ""
+        text = _words(event)
         if seq in quoted or not text.strip():
             continue
         free = cap - used
-        # One message takes at most a third: pasted bulk must not crowd out what else was said.
+        # One message takes at most a third, the first task two: pasted bulk must not crowd out
+        # what else was said.
+        most = min(free, cap * 2 // 3 if first and seq == first.seq else cap // 3)
         size = count(text) + 5
-        if size > min(free, max(cap // 3, 1)):
+        if size > most:
             note = f"\n[cut; whole: {handle(seq)}]"
-            text = cut.head(text, min(free, cap // 3) - count(note) - 5)
+            text = cut.head(text, most - count(note) - 5)
             if not text.strip():
                 break
             text += note
@@ -72,6 +97,23 @@ def _quote(
         quoted[seq] = text
         used += size
     return dict(sorted(quoted.items())), used
+
+
+def _human(event: Event) -> bool:
+    return isinstance(event, UserSaid) and event.speaker == "human"
+
+
+def _words(event: Event) -> str:
+    """What an event said, and who, where that is not simply the user; a picture is named."""
+    if not isinstance(event, UserSaid | ModelSaid | ToolReturned):
+        return ""
+    words = "\n".join(f"[{p.form}]" if isinstance(p, Media) else text_of((p,)) for p in event.parts)
+    speaker = tag(event, words) if isinstance(event, UserSaid) else ""
+    return f"{speaker} {words}" if speaker else words
+
+
+def _lines(quoted: dict[int, str], seqs: set[int]) -> list[str]:
+    return [f"{handle(seq)}: {text}" for seq, text in quoted.items() if seq in seqs]
 
 
 def _newest(facts: Sequence[Fact], *, cap: int) -> list[Fact]:

@@ -68,7 +68,7 @@ def up_to(view: View, cut: rules.Cut, *, merge: bool) -> Iterator[Span]:
         yield span
 
 
-def fold(view: View, span: Span, handoff: Handoff) -> Folded:
+def fold(view: View, span: Span, handoff: Handoff, *, ratio: float = 1.0) -> Folded:
     """The event that installs a handoff, to be appended to `view` next."""
     seq, lo, hi = view.head + 1, span.range.lo, span.range.hi
     assert hi is not None, "an open span is never folded"  # noqa: S101
@@ -94,6 +94,7 @@ def fold(view: View, span: Span, handoff: Handoff) -> Folded:
         facts=handoff.facts,
         before=span.tokens,
         after=count(handoff.text) + MESSAGE,
+        ratio=ratio,
     )
 
 

@@ -1,0 +1,10 @@
+"""OpenAI chat completions, also as llama.cpp, vLLM and Ollama speak them.
+
+A message goes back as it came: where the neutral form would not give it back, its own JSON is kept
+beside the event and sent again unless the event is shown shortened.
+"""
+
+from foldline.wire.openai_chat.read import completion, message, said, tool
+from foldline.wire.openai_chat.write import DIALECT, ENCODER, blocks, encode
+
+__all__ = ["DIALECT", "ENCODER", "blocks", "completion", "encode", "message", "said", "tool"]
