@@ -3,8 +3,18 @@
 import pytest
 
 from foldline.core.budget import UNKNOWN_WINDOW, limits, measure
-from foldline.core.log import Instructed, Opened, Text, Tool
-from foldline.core.policy import named
+from foldline.core.log import (
+    Asked,
+    Instructed,
+    Opened,
+    ServerTruncated,
+    Text,
+    Tool,
+    UsageReported,
+    WindowLearned,
+)
+from foldline.core.plan import Facts, admit
+from foldline.core.policy import STEADY, named
 from foldline.core.request import report
 from foldline.errors import BadInput
 from foldline.testing import user, view_of
@@ -36,6 +46,75 @@ def test_room_is_what_the_fixed_parts_leave_and_the_report_sums_up():
     made = report(view, budget)
     assert made.total == budget.request == budget.system + budget.tools + view.tokens
     assert str(made).startswith(f"{made.total:,} of 10,000 tokens")
+
+
+def a_budget(**kw):
+    known = {"source": "catalogue", **kw}
+    view = view_of([Opened("m"), Instructed((Text("Be brief."),)), user("hello")])
+    return measure(view, limits(400_000, 20_000, **known))
+
+
+def test_three_limits():
+    """gpt-5 takes 272,000 of a window of 400,000: the smaller one bounds room."""
+    wide, narrow = a_budget(), a_budget(max_input=272_000)
+    assert wide.room - narrow.room == 400_000 - 20_000 - 272_000
+
+
+@pytest.mark.parametrize(
+    ("share", "tokens", "step", "trigger"),
+    [(0.5, None, None, "share"), (0.5, 50_000, None, "tokens"), (0.9, 200_000, 150_000, "step")],
+)
+def test_a_trigger_is_the_smallest_of_share_number_and_price_step(share, tokens, step, trigger):
+    """R-10."""
+    budget = a_budget(step=step)
+    expected = {
+        "share": int(budget.room * share),
+        "tokens": tokens,
+        "step": (step or 0) - budget.system - budget.tools - budget.margin,
+    }
+    assert budget.tier(share, tokens=tokens) == expected[trigger]
+
+
+def test_a_step_that_the_fixed_parts_pass_is_no_trigger():
+    budget = a_budget(step=5)
+    assert budget.tier(0.5) == int(budget.room * 0.5)
+
+
+@pytest.mark.parametrize(
+    ("stated", "window", "source"), [(100_000, 100_000, "learned"), (900_000, 400_000, "catalogue")]
+)
+def test_a_stated_window_lowers_what_was_believed_for_good(stated, window, source):
+    """R-08: also after a fold, because it stands."""
+    view = view_of([Opened("m"), WindowLearned("m", stated), user("hello")])
+    found = measure(view, limits(400_000, None, source="catalogue")).limits
+    assert (found.window, found.source) == (window, source)
+    assert 1 in view.standing()
+
+
+def test_another_models_window_is_another_models():
+    view = view_of([Opened("m"), WindowLearned("n", 1_000), user("hello")])
+    assert measure(view, limits(400_000, None)).limits.window == 400_000
+
+
+def test_warnings_say_what_to_do():
+    """R-04, R-07, R-58."""
+    tools = tuple(Tool(f"tool_{n}", "does something useful " * 40) for n in range(40))
+    view = view_of([Opened("m"), Instructed((), tools), user("hello")])
+    found = measure(view, limits(None, 10**9)).warnings
+    assert [words.split()[0:2] for words in found] == [["the", "model's"], ["the", "output"]]
+    small = measure(view, limits(10_000, None)).warnings
+    assert len(small) == 1
+    assert "before anything is said" in small[0]
+
+
+def test_a_count_far_below_what_was_sent_is_an_alarm():
+    """R-11: the server has cut the prompt and did not say so."""
+    view = view_of([Opened("m"), user("word " * 5_000)])
+    view.append(2, Asked(1, "d", "", 1, tokens=6_000, estimate=6_000))
+    facts = Facts(limits(100_000, None), STEADY)
+    reported = UsageReported(asked=2, input=2_048)
+    assert admit(view, reported, facts) == [reported, ServerTruncated(6_000, 2_048)]
+    assert admit(view, UsageReported(asked=2, input=5_000), facts)[1:] == []
 
 
 def test_an_unknown_policy_names_the_known_ones():

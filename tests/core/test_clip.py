@@ -1,9 +1,14 @@
 """Clips: A-10, A-11, R-54."""
 
+import time
+
 import pytest
 
+from foldline.core.budget import limits
 from foldline.core.edits.clip import clip
-from foldline.core.log import Media, Text, ToolReturned, text_of
+from foldline.core.log import Call, Media, ModelSaid, Opened, Text, ToolReturned, text_of
+from foldline.core.plan import Facts, admit
+from foldline.core.policy import STEADY
 from foldline.core.tokens import count
 from foldline.testing import calls, result, view_of
 
@@ -55,6 +60,51 @@ def test_by_lines_and_bytes_at_once():
     assert "omitted" not in shown(one_line)
 
 
+def test_ends_keep_errors_status_and_names():
+    """R-54, R-56: what is looked for later survives the cut, and error is told from ok."""
+    noise = [f"compiled module number {n} without anything to say about it" for n in range(4_000)]
+    noise[2_000] = "E   ValueError: unexpected token ']' at 41"
+    noise[2_001] = "src/parser/lexer.py:88 in next_token"
+    noise[2_500] = "process exited with code 2"
+    event = clip(result("c", "\n".join(noise), ok=False), cap=2_500, how="ends")
+    text = shown(event)
+    assert (
+        "[errors in the cut]\nE   ValueError: unexpected token ']' at 41\nprocess exited with code 2"
+        in text
+    )
+    assert "src/parser/lexer.py" in text.split("[names in the cut]")[1].splitlines()[0]
+    assert "[whole: log:1; error]" in text
+    assert text.startswith("compiled module number 0")
+    assert text.endswith("compiled module number 3999 without anything to say about it")
+    assert 2_000 <= count(text) <= 2_500
+
+
+def test_clipping_is_fast_and_safe_on_hostile_text():
+    """A clip of 1 MB is never seen: far below the asked 5 ms a typical result takes."""
+    hostile = [
+        "a" * 1_000_000,
+        "a/" * 500_000,
+        "_" * 1_000_000,
+        "error " * 170_000,
+        "\n" * 1_000_000,
+    ]
+    for text in hostile:
+        start = time.perf_counter()
+        clip(result("c", text), cap=2_500, how="ends")
+        assert time.perf_counter() - start < 2.0
+
+
+def test_each_tool_has_its_own_cap():
+    """A-12: what was read in full is shown longer."""
+    log = [Opened("m"), ModelSaid((Call("a", "read"), Call("b", "bash")))]
+    view = view_of(log)
+    assert (view.tool_of("a"), view.tool_of("b"), view.tool_of("z")) == ("read", "bash", "")
+    facts = Facts(limits(200_000, None), STEADY)
+    sizes = {id_: admit(view, result(id_, WORDS), facts)[0].clip.shown for id_ in "ab"}
+    assert 6_500 < sizes["a"] <= 8_000
+    assert 1_900 < sizes["b"] <= 2_500
+
+
 def test_what_fits_is_left_alone():
     event = result("c", "short")
     assert clip(event, cap=100, how="both") is event
@@ -69,7 +119,7 @@ def test_pictures_are_not_text():
     assert clip(small, cap=200, how="head") is small
 
 
-@pytest.mark.parametrize("how", ["head", "tail", "both", "lines"])
+@pytest.mark.parametrize("how", ["head", "tail", "both", "lines", "ends"])
 @pytest.mark.parametrize("cap", [1, 57, 60, 80])
 def test_tiny_caps(how, cap):
     event = clip(result("c", "日本語のテキスト" * 500), cap=cap, how=how)

@@ -1,29 +1,37 @@
 """How much of the window a conversation may fill, and how much it does.
 
-Knows the one formula: room = window - system - tools - reserve - margin. Refuses to know what is
-done about pressure.
+Knows the one formula, room = window - system - tools - reserve - margin, and the three limits of
+a model: its window, the most it takes, the most it gives. Refuses to know what is done about it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from foldline.core import rules
 from foldline.core.tokens import MESSAGE, count_parts, count_tools
 from foldline.core.view import View
 
-Source: TypeAlias = Literal["user", "default"]
+Source: TypeAlias = Literal["user", "provider", "learned", "catalogue", "default"]
 UNKNOWN_WINDOW = 128_000
 _LEAST_CLIP = 64  # a marker with its handle, and a few words
 _LEAST_HANDOFF = 160  # a handoff that says little more than what it covers
+_LARGE_TOOLS = 0.20  # of the window: tools above that are worth a word
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a model takes and gives: the window and where its number is from, the output reserve."""
+    """What a model takes and gives, and where the window's number is from."""
 
     window: int
     source: Source
     reserve: int
+    """Kept free for the answer."""
+    max_input: int | None = None
+    """The most that may be sent, where that is less than window less reserve."""
+    step: int | None = None
+    """Above this many tokens sent, every one of them costs more."""
+    clamped: bool = False
+    """Whether the reserve that was asked for was too large to keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +49,34 @@ class Budget:
     @property
     def room(self) -> int:
         """What is left for the conversation itself; never below 0."""
-        fixed = self.system + self.tools + self.limits.reserve + self.margin
-        return max(self.limits.window - fixed, 0)
+        most = self.limits.window - self.limits.reserve
+        if self.limits.max_input is not None:
+            most = min(most, self.limits.max_input)
+        return max(most - self.system - self.tools - self.margin, 0)
+
+    def tier(self, share: float, *, tokens: int | None = None, stepped: bool = True) -> int:
+        """A trigger: the smallest of a share of room, an absolute number, and the price step."""
+        limit = self.room * share
+        if tokens is not None and tokens > 0:
+            limit = min(limit, tokens)
+        if stepped and self.limits.step is not None:
+            before_step = self.limits.step - self.system - self.tools - self.margin
+            # A step that the fixed parts alone pass cannot be kept below: it is no trigger then.
+            limit = min(limit, before_step) if before_step > 0 else limit
+        return int(limit)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a person should know and may change."""
+        found: list[str] = []
+        window = self.limits.window
+        if self.limits.source == "default":
+            found.append(f"the model's window is not known: {window:,} is assumed; give window=")
+        if self.limits.clamped:
+            found.append(f"the output reserve was clamped to {self.limits.reserve:,}")
+        if self.tools > _LARGE_TOOLS * window:
+            found.append(f"tools take {self.tools:,} of {window:,} tokens before anything is said")
+        return tuple(found)
 
     @property
     def request(self) -> int:
@@ -54,16 +88,40 @@ class Budget:
         return int(tokens / self.ratio)
 
 
-def limits(window: int | None, reserve: int | None) -> Limits:
-    """Sane limits from what was set: unset, 0 or negative never switches the gate off."""
+def limits(
+    window: int | None,
+    reserve: int | None,
+    *,
+    source: Source = "user",
+    max_input: int | None = None,
+    step: int | None = None,
+) -> Limits:
+    """Sane limits from what is known: unset, 0 or negative never switches the gate off."""
     known = window is not None and window > 0
     size = window if known and window is not None else UNKNOWN_WINDOW
     wanted = reserve if reserve is not None and reserve > 0 else size // 10
-    return Limits(size, "user" if known else "default", min(wanted, size // 2))
+    kept = min(wanted, size // 2)
+    return Limits(
+        window=size,
+        source=source if known else "default",
+        reserve=kept,
+        max_input=max_input if max_input and max_input < size - kept else None,
+        step=step if step and step > 0 else None,
+        clamped=kept < wanted,
+    )
+
+
+def learned(limits: Limits, window: int | None) -> Limits:
+    """The same, unless a provider has stated a smaller window: then that one, for good."""
+    if window is None or window <= 0 or window >= limits.window:
+        return limits
+    reserve = min(limits.reserve, window // 2)
+    return replace(limits, window=window, source="learned", reserve=reserve, max_input=None)
 
 
 def measure(view: View, limits: Limits) -> Budget:
     """The budget of a view as it stands."""
+    limits = learned(limits, view.windows.get(view.model))
     ratio = view.learned.edited().ratio
     system, tools = round(_system(view) * ratio), round(count_tools(view.newest.tools) * ratio)
     return Budget(

@@ -78,7 +78,7 @@ def plan(view: View, facts: Facts) -> Plan:
     events: list[Event] = [*rules.closing(view)]
     work = _after(view, events)
     budget = measure(work, facts.limits)
-    if budget.used <= budget.room * facts.policy.hard:
+    if budget.used <= budget.tier(facts.policy.hard):
         return Ready(render(work), tuple(events), report(work, budget))
     edit = _fold(work, budget, facts)
     if isinstance(edit, Need):
@@ -99,11 +99,12 @@ def admit(view: View, event: Event, facts: Facts) -> list[Event]:
     policy, budget = facts.policy, measure(view, facts.limits)
     match event:
         case UserSaid():
-            event = clip(event, cap=largest(budget), how=policy.clip_how)
-        case ToolReturned():
-            most = budget.estimated(min(policy.clip_tokens, max(budget.room // 4, 1)))
+            event = clip(event, cap=largest(budget), how=policy.clip.how)
+        case ToolReturned(call_id):
+            wanted = policy.clipping(view.tool_of(call_id))
+            most = budget.estimated(min(wanted.tokens, max(budget.room // 4, 1)))
             free = admission(view, budget, hard=policy.hard, handoff=policy.handoff)
-            event = clip(event, cap=min(free, most), how=policy.clip_how)
+            event = clip(event, cap=min(free, most), how=wanted.how)
         case _:
             pass
     return [event, *notes]
@@ -115,7 +116,7 @@ def take_back(view: View, seq: int, edit: Edit, facts: Facts) -> Undone | Blocke
     if isinstance(edit, Folded):
         budget = measure(view, facts.limits)
         more = round((edit.before - edit.after) * budget.ratio)
-        if budget.used + more > budget.room * facts.policy.hard:
+        if budget.used + more > budget.tier(facts.policy.hard):
             return Blocked({"conversation": budget.used, "what comes back": more}, budget.room)
     return undone
 
@@ -144,9 +145,9 @@ def _fold(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
     policy = facts.policy
     if not policy.folds:
         return None
-    limit, share, rest = (
-        budget.estimated(budget.room * part) for part in (policy.hard, policy.handoff, policy.rest)
-    )
+    limit = budget.estimated(budget.tier(policy.hard))
+    share = budget.estimated(budget.room * policy.handoff)
+    rest = min(budget.estimated(budget.room * policy.rest), limit // 2)
     used = view.tokens + sum(item.tokens for item in view.waiting)
     # Below hard if that can be had; else the deepest that is within room and shrinks anything.
     best, deepest = min(used, budget.estimated(budget.room) + 1), None

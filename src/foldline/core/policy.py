@@ -6,12 +6,22 @@ The numbers are provisional: the lab earns them on recorded sessions, and changi
 breaking change before 1.0.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from foldline.errors import BadInput
 
-How: TypeAlias = Literal["head", "tail", "both", "lines"]
+How: TypeAlias = Literal["head", "tail", "both", "lines", "ends"]
+"""How a text is cut: `ends` keeps head and tail, and of the rest the error lines and the names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clipping:
+    """The most that one result may take when it arrives, and how it is cut."""
+
+    tokens: int
+    how: How
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,28 +31,34 @@ class Policy:
     name: str
     folds: bool
     hard: float
-    """A request must not be larger than this."""
+    """Above this something is edited; also above a price step."""
     rest: float
     """What an edit brings it down to: far below hard, so that cuts are deep and rare."""
     handoff: float
     """The most that all handoffs together may take."""
-    clip_tokens: int
-    """The most that one result may take when it arrives; also a quarter of room."""
-    clip_how: How
+    clip: Clipping
+    """For every tool; a quarter of room is never exceeded."""
+    clips: Mapping[str, Clipping] = field(default_factory=dict[str, Clipping])
+    """For single tools, by name."""
+
+    def clipping(self, tool: str) -> Clipping:
+        """How a result of that tool is cut."""
+        return self.clips.get(tool, self.clip)
 
 
+# What a person asks to be read in full is what they talk about next: 17 such results held half of
+# all result tokens of a recorded session.
+_READERS = ("cat", "open_file", "read", "read_file", "view", "view_file")
 STEADY = Policy(
     name="steady",
     folds=True,
     hard=0.92,
     rest=0.45,
     handoff=0.25,
-    clip_tokens=2_500,
-    clip_how="both",
+    clip=Clipping(2_500, "ends"),
+    clips={name: Clipping(8_000, "ends") for name in _READERS},
 )
-OFF = Policy(
-    name="off", folds=False, hard=1.0, rest=1.0, handoff=0.0, clip_tokens=2_500, clip_how="both"
-)
+OFF = Policy(name="off", folds=False, hard=1.0, rest=1.0, handoff=0.0, clip=Clipping(2_500, "ends"))
 PRESETS = {preset.name: preset for preset in (STEADY, OFF)}
 
 

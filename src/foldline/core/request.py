@@ -46,6 +46,7 @@ class Report:
     """The same total before what reports have taught."""
     source: Literal["reported", "estimated"]
     """Whether the total rests on a provider's count of the request before."""
+    warnings: tuple[str, ...] = ()
 
     @property
     def total(self) -> int:
@@ -81,6 +82,7 @@ def report(view: View, budget: Budget, *, edits: tuple[int, ...] = ()) -> Report
         edits=edits,
         estimate=estimate(view),
         source="reported" if view.learned.reported else "estimated",
+        warnings=budget.warnings,
     )
 
 

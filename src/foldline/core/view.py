@@ -130,6 +130,14 @@ class View:
         """Whether a result with this id would be paired."""
         return self._match(call_id) is not None
 
+    def tool_of(self, call_id: str) -> str:
+        """The name of the open call that a result with this id would answer."""
+        shown = self._match(call_id)
+        for item in reversed(self.items):
+            if item.role == "model":
+                return next((c.name for c in calls_of(item.parts) if c.id == shown), "")
+        return ""
+
     def standing(self) -> tuple[int, ...]:
         """The events that stay in force whatever is folded."""
         return tuple(sorted(self._state.values()))

@@ -8,10 +8,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import wraps
 from typing import Any, ParamSpec
 
-from foldline.core.budget import limits
+from foldline.core.budget import Limits, limits
 from foldline.core.plan import Facts
 from foldline.core.policy import named
 from foldline.core.view import load
+from foldline.models.catalog import find
 from foldline.run.session import AsyncSession, Session
 from foldline.run.sync import wait
 from foldline.store.base import Name
@@ -35,8 +36,9 @@ async def _start(  # noqa: PLR0913 - one keyword for each thing that a session h
     """Open a session at `":memory:"` or a file's path.
 
     `window` and `reserve` are in tokens: what the model takes in all, and what its answer may take.
+    Without them the catalogue is asked; where it does not know, 128,000 and a tenth are assumed.
     """
-    facts = Facts(limits(window, reserve), named(policy))
+    facts = Facts(_limits(model, window, reserve), named(policy))
     store = SqliteStore(address)
     name = Name(tenant, session)
     tail = await store.tail(name)
@@ -44,6 +46,18 @@ async def _start(  # noqa: PLR0913 - one keyword for each thing that a session h
     opened = AsyncSession(store, name, view=view, facts=facts)
     await opened.begin(model=model, system=system, tools=tools)
     return opened
+
+
+def _limits(model: str, window: int | None, reserve: int | None) -> Limits:
+    known = find(model)
+    given = window is not None and window > 0
+    return limits(
+        window if given else known.window,
+        reserve,
+        source="user" if given else known.source,
+        max_input=None if given else known.max_input,
+        step=known.prices.step,
+    )
 
 
 def _sync(start: Callable[P, Coroutine[Any, Any, AsyncSession]]) -> Callable[P, Session]:

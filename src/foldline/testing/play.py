@@ -88,7 +88,7 @@ def take(talk: Conversation, step: Step) -> None:  # noqa: PLR0915 - one case a 
             ids = list(view.open.values()) if a % 4 else list(IDS)
             if ids:
                 event = result(ids[b % len(ids)], f"result word {place} " * (a * 5), ok=bool(b % 3))
-                talk.add(clip(event, cap=60, how=("head", "tail", "both", "lines")[a % 4]))
+                talk.add(clip(event, cap=60, how=("head", "ends", "both", "lines")[a % 4]))
         case "interrupt" if view.open:
             talk.add(Interrupted(list(view.open.values())[a % len(view.open)]))
         case "ask":

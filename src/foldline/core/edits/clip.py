@@ -4,6 +4,9 @@ Knows the ways to cut and the words of their markers. Refuses to know the log: t
 outcome are added by the view, which knows the message's place.
 """
 
+import re
+from collections import Counter
+
 import msgspec
 
 from foldline.core import cut
@@ -13,6 +16,15 @@ from foldline.core.tokens import count
 
 _LINES = 128
 _LINE_BYTES = 10 * 1024
+_LINE = 200  # characters of one error line
+_LOOK = 131_072  # characters of the cut that are searched: what is longer is searched by recall
+# Both patterns are linear on any text: this runs on whatever a tool prints.
+_FAULT = re.compile(
+    r"\b[Ee]rror\b|[a-z]Error\b|Exception\b|\bFAILED\b|\bFATAL\b|\bERROR\b|\bTraceback\b|\bpanic\b"
+    r"|\bexit(?:ed)? (?:with |code |status |with code |with status )?\d"
+)
+_SIGNS = ("rror", "xception", "FAIL", "FATAL", "ERR", "raceback", "panic", "exit")
+_WORD = re.compile(r"[\w./-]{4,80}")
 _MARKER = 56  # tokens that the marker, its handle and line ends take
 
 
@@ -34,6 +46,8 @@ def _ends(words: str, keep: int, *, whole: int, how: How) -> tuple[Part, ...]:
         return Gap(f"[truncated: kept {which} ~{keep} of ~{whole} tokens ({how})]")
 
     match how:
+        case "ends":
+            return _with_errors(words, keep, gap("first+last"))
         case "tail":
             return (gap("last"), Text(cut.tail(words, keep)))
         case "both":
@@ -41,6 +55,54 @@ def _ends(words: str, keep: int, *, whole: int, how: How) -> tuple[Part, ...]:
             return (Text(first), gap("first+last"), Text(last))
         case _:
             return (Text(cut.head(words, keep)), gap("first"))
+
+
+def _with_errors(words: str, keep: int, gap: Gap) -> tuple[Part, ...]:
+    """Head and tail, and between them what is looked for later: error lines, names."""
+    first = cut.head(words, keep * 60 // 100)
+    last = cut.tail(words[len(first) :], keep * 25 // 100)
+    between = words[len(first) : len(words) - len(last)]
+    errors, names = (
+        _errors(between, keep * 11 // 100),
+        _names(between, first + last, keep * 4 // 100),
+    )
+    found = [Text(f"[errors in the cut]\n{errors}")] if errors else []
+    found += [Text(f"[names in the cut] {names}")] if names else []
+    return (Text(first), gap, *found, Text(last))
+
+
+def _errors(text: str, tokens: int) -> str:
+    """The newest distinct lines that tell of a failure or an exit status, as they came."""
+    lines = dict.fromkeys(line.strip()[:_LINE] for line in text[-_LOOK:].splitlines())
+    likely = [line for line in lines if any(sign in line for sign in _SIGNS)]
+    kept: list[str] = []
+    for line in reversed([line for line in likely if _FAULT.search(line)]):
+        tokens -= count(line) + 1
+        if tokens < 0:
+            break
+        kept.append(line)
+    return "\n".join(reversed(kept))
+
+
+def _names(text: str, shown: str, tokens: int) -> str:
+    """Paths and code-like names that only the cut part has: most repeated first, then shortest."""
+    counted = Counter(_WORD.findall(text[:_LOOK]))
+    kept: list[str] = []
+    for word in sorted(counted, key=lambda word: (-counted[word], len(word), word)):
+        name = word.strip("./-")
+        if not _code_like(name) or name in shown or name in kept:
+            continue
+        tokens -= count(name) + 1
+        if tokens < 0:
+            break
+        kept.append(name)
+    return " ".join(kept)
+
+
+def _code_like(name: str) -> bool:
+    """A path, a dotted or underscored name, or one with a capital inside; never a mere number."""
+    marked = any(mark in name for mark in "/_.") or any(c.isupper() for c in name[1:])
+    return marked and any(c.islower() for c in name)
 
 
 def _long(words: str) -> bool:

@@ -1,0 +1,132 @@
+"""Windows and prices by a model's name.
+
+Knows the file that ships with us and the families' usual windows. Refuses to ask anybody.
+"""
+
+import re
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+
+from foldline.core.budget import Source
+from foldline.core.prices import Prices, known
+
+# The fallback where a name is in no catalogue, the most specific first; matched on the part after
+# the last slash, because "ollama/mistral" is no llama.
+_WHOLE = (
+    ("gemini-1.5-pro", 2_000_000),
+    ("llama3.2:1b", 8_000),
+    ("llama-2", 4_000),
+    ("llama2", 4_000),
+)
+_FAMILIES = (
+    ("claude", 200_000),
+    ("gpt-5", 400_000),
+    ("gpt-4.1", 1_000_000),
+    ("gpt-4", 128_000),
+    ("gemini", 1_000_000),
+    ("grok-4", 2_000_000),
+    ("grok", 131_072),
+    ("deepseek-chat-v3", 163_840),
+    ("deepseek-v3", 163_840),
+    ("deepseek", 128_000),
+    ("qwen3", 131_072),
+    ("qwen", 128_000),
+    ("llama-4", 327_680),
+    ("llama", 128_000),
+    ("mistral-large", 262_144),
+    ("mistral", 128_000),
+    ("mixtral", 128_000),
+)
+_OLLAMA = (("mistral", 32_000),)
+_DATE = re.compile(r"[-@](\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
+
+
+class Model(msgspec.Struct, frozen=True):
+    """What is known of one model; None is unknown."""
+
+    name: str
+    window: int | None
+    source: Source
+    max_input: int | None
+    max_output: int | None
+    prices: Prices
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    id: str
+    maker: str
+    input: float
+    output: float
+    window: int | None = None
+    max_input: int | None = None
+    max_output: int | None = None
+    read: float | None = None
+    write: float | None = None
+    step: int | None = None
+    above: float | None = None
+
+
+class _File(msgspec.Struct, frozen=True):
+    source: str
+    date: str
+    models: list[_Entry]
+
+
+@cache
+def _entries() -> dict[str, _Entry]:
+    body = (files("foldline.models") / "catalog.json").read_bytes()
+    found: dict[str, _Entry] = {}
+    for entry in msgspec.json.decode(body, type=_File).models:
+        found.setdefault(_plain(entry.id), entry)  # a maker's own entry before a reseller's
+    return found
+
+
+def find(name: str) -> Model:
+    """What is known of a model, by the name that a client would send."""
+    entry = _entry(name)
+    guess = _family(name)
+    if entry is None:
+        return Model(
+            name, guess, "catalogue" if guess else "default", None, None, known(input=None)
+        )
+    return Model(
+        name=name,
+        window=entry.window or guess,
+        source="catalogue",
+        max_input=entry.max_input,
+        max_output=entry.max_output,
+        prices=known(
+            input=entry.input,
+            read=entry.read,
+            write=entry.write,
+            output=entry.output,
+            step=entry.step,
+        ),
+    )
+
+
+def _entry(name: str) -> _Entry | None:
+    """The entry of that very name, or of the longest name that it begins with."""
+    plain = _plain(name.rpartition("/")[2])
+    exact = _entries().get(plain)
+    if exact is not None:
+        return exact
+    found = [one for one in _entries() if plain.startswith((f"{one}-", f"{one}:", f"{one}@"))]
+    return _entries()[max(found, key=len)] if found else None
+
+
+def _plain(name: str) -> str:
+    return _DATE.sub("", name.lower()).replace(".", "-")
+
+
+def _family(name: str) -> int | None:
+    lower = name.lower()
+    last = lower.rpartition("/")[2]
+    tables = (_OLLAMA, _WHOLE, _FAMILIES) if lower.startswith("ollama/") else (_WHOLE, _FAMILIES)
+    for table in tables:
+        for family, window in table:
+            if family in last:
+                return window
+    return None
