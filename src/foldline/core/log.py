@@ -219,6 +219,9 @@ class Folded(_Event, frozen=True, omit_defaults=True, tag="folded"):
     after: int = 0
     ratio: float = 1.0
     """What reports had taught of the model when this was decided."""
+    why: Literal["", "forced", "pays", "cold"] = ""
+    pays_after: float | None = None
+    """The calls after which it has paid for the cache it broke."""
 
 
 class Excluded(_Event, frozen=True, omit_defaults=True, tag="excluded"):

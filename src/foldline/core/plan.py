@@ -32,9 +32,12 @@ from foldline.core.log import (
     UserSaid,
 )
 from foldline.core.policy import Policy
+from foldline.core.prices import UNKNOWN, Prices
 from foldline.core.request import Report, Request, render, report
 from foldline.core.spine import Range
 from foldline.core.view import View
+
+_LEAST_GAIN = 0.05  # of room: what a fold must gain that is not needed to fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,9 @@ class Facts:
 
     limits: Limits
     policy: Policy
+    prices: Prices = UNKNOWN
+    cache: fold.Cache = "unknown"
+    """Whether the provider still holds the last request's prefix, as far as the shell can tell."""
     fetched: Mapping[int, Event] = field(default_factory=dict[int, Event])
 
 
@@ -78,19 +84,20 @@ def plan(view: View, facts: Facts) -> Plan:
     events: list[Event] = [*rules.closing(view)]
     work = _after(view, events)
     budget = measure(work, facts.limits)
-    if budget.used <= budget.tier(facts.policy.hard):
-        return Ready(render(work), tuple(events), report(work, budget))
-    edit = _fold(work, budget, facts)
-    if isinstance(edit, Need):
-        return edit
-    if edit is None:
-        if budget.used > budget.room:
+    forced = budget.used > budget.tier(facts.policy.hard)
+    edit = _fold(work, budget, facts) if forced else _pays(work, budget, facts)
+    match edit:
+        case Need():
+            return edit
+        case Folded():
+            work = _after(work, [edit])
+            rules.check(work)
+            budget = measure(work, facts.limits)
+            return Ready(render(work), (*events, edit), report(work, budget, edits=(work.head,)))
+        case None if budget.used > budget.room:
             return _blocked(work, budget)
-        return Ready(render(work), tuple(events), report(work, budget))
-    work = _after(work, [edit])
-    rules.check(work)
-    budget = measure(work, facts.limits)
-    return Ready(render(work), (*events, edit), report(work, budget, edits=(work.head,)))
+        case None:
+            return Ready(render(work), tuple(events), report(work, budget))
 
 
 def admit(view: View, event: Event, facts: Facts) -> list[Event]:
@@ -151,6 +158,8 @@ def _fold(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
     used = view.tokens + sum(item.tokens for item in view.waiting)
     # Below hard if that can be had; else the deepest that is within room and shrinks anything.
     best, deepest = min(used, budget.estimated(budget.room) + 1), None
+    # What gains next to nothing is not worth a rewritten prefix while all of it still fits.
+    least = budget.estimated(budget.room * _LEAST_GAIN) if budget.used <= budget.room else 1
     for span in fold.proposals(view, tail=rest - share, folds=share // 2):
         missing = _missing(view, span, facts)
         if missing:
@@ -159,13 +168,40 @@ def _fold(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
         caps = {share, share // 2, share // 4, min(share, span.tokens // 2), 0}
         for cap in sorted(caps, reverse=True):
             handoff = _write(view, span, facts, cap=cap)
-            event = fold.fold(view, span, handoff, ratio=budget.ratio)
+            event = fold.fold(view, span, handoff, ratio=budget.ratio, prices=facts.prices)
             after = used - event.before + event.after
-            if event.after < event.before and after <= limit:
+            if event.before - event.after < least:
+                continue
+            if after <= limit:
                 return event
             if after < best:
                 best, deepest = after, event
     return deepest
+
+
+def _pays(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
+    """A fold that nothing forces but that pays, for the presets that look for one."""
+    rule = facts.policy.priced
+    if rule is None:
+        return None
+    share = budget.estimated(budget.room * facts.policy.handoff)
+    moment = fold.worthwhile(
+        view,
+        rule,
+        prices=facts.prices,
+        cache=facts.cache,
+        request=budget.estimated(budget.request),
+        most=share,
+    )
+    if moment is None:
+        return None
+    missing = _missing(view, moment.span, facts)
+    if missing:
+        return Need(missing)
+    handoff = _write(view, moment.span, facts, cap=moment.cap)
+    return fold.fold(
+        view, moment.span, handoff, ratio=budget.ratio, why=moment.why, prices=facts.prices
+    )
 
 
 def _words(view: View, span: fold.Span) -> list[int]:

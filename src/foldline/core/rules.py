@@ -55,6 +55,11 @@ def newest(view: View) -> int:
     return max(index - 1, 0)
 
 
+def turn_end(view: View) -> bool:
+    """Whether the next call opens a turn: the newest item is a message, all before answered."""
+    return not view.open and bool(view.items) and view.items[-1].role == "user"
+
+
 def closing(view: View) -> list[Interrupted]:
     """The events that close what is open, so that the view can be sent."""
     return [

@@ -5,6 +5,8 @@ Knows cut points and what is standing. Refuses to know what the handoff says.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
+from typing import Literal
 
 import msgspec
 
@@ -13,12 +15,13 @@ from foldline.core import spine as spines
 from foldline.core.edits.fold.handoff import Handoff
 from foldline.core.item import Item
 from foldline.core.log import Excluded, Folded, Masked, Stub
+from foldline.core.prices import UNKNOWN, Prices, pays_back_after
 from foldline.core.spine import Change, FoldAt, Range
 from foldline.core.tokens import MESSAGE, count
 from foldline.core.view import View
 from foldline.errors import BrokenView
 
-_MOST_FOLDS = 5  # older ones are merged before a sixth would stand
+MOST_FOLDS = 5  # older ones are merged before a sixth would stand
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ def proposals(view: View, *, tail: int, folds: int) -> Iterator[Span]:
     behind = _tokens_behind(view)
     gentle = next((cut for cut in cuts if behind[cut.index] <= tail), cuts[-1])
     standing = [item.tokens for item in view.items if item.role == "handoff"]
-    if len(standing) < _MOST_FOLDS and sum(standing) <= folds and standing:
+    if len(standing) < MOST_FOLDS and sum(standing) <= folds and standing:
         yield from up_to(view, gentle, merge=False)
     yield from up_to(view, gentle, merge=True)
     for cut in (cuts[-1], *last_resort):
@@ -68,7 +71,15 @@ def up_to(view: View, cut: rules.Cut, *, merge: bool) -> Iterator[Span]:
         yield span
 
 
-def fold(view: View, span: Span, handoff: Handoff, *, ratio: float = 1.0) -> Folded:
+def fold(  # noqa: PLR0913 - what the event records
+    view: View,
+    span: Span,
+    handoff: Handoff,
+    *,
+    ratio: float = 1.0,
+    why: Literal["forced", "pays", "cold"] = "forced",
+    prices: Prices = UNKNOWN,
+) -> Folded:
     """The event that installs a handoff, to be appended to `view` next."""
     seq, lo, hi = view.head + 1, span.range.lo, span.range.hi
     assert hi is not None, "an open span is never folded"  # noqa: S101
@@ -86,6 +97,9 @@ def fold(view: View, span: Span, handoff: Handoff, *, ratio: float = 1.0) -> Fol
     after = spines.swap(view.spine, change)
     if after is None:
         raise BrokenView(f"a fold over {span.range} takes {change.took}, which does not stand")
+    size = count(handoff.text) + MESSAGE
+    behind = view.tokens - span.tokens
+    after_calls = pays_back_after(prices, gone=span.tokens, left=size, behind=behind)
     return Folded(
         text=handoff.text,
         change=change,
@@ -93,8 +107,10 @@ def fold(view: View, span: Span, handoff: Handoff, *, ratio: float = 1.0) -> Fol
         verbatim=handoff.verbatim,
         facts=handoff.facts,
         before=span.tokens,
-        after=count(handoff.text) + MESSAGE,
+        after=size,
         ratio=ratio,
+        why=why,
+        pays_after=None if after_calls == inf else round(after_calls, 1),
     )
 
 

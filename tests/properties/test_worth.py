@@ -1,0 +1,181 @@
+"""Law 7: an edit is forced, or pays, or comes when the cache is cold; and the bill is the lower for it."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mutants import broken
+
+from foldline.core.budget import limits, measure
+from foldline.core.log import Asked, Folded, Opened, UsageReported
+from foldline.core.plan import Facts, Need, Ready, admit, plan
+from foldline.core.policy import STEADY, THRIFTY
+from foldline.core.prices import Prices
+from foldline.testing import calls, model, result, user, view_of
+
+EAGER = replace(THRIFTY, priced=replace(THRIFTY.priced, gain=200))
+PRICES = st.builds(
+    lambda r, w: Prices(3.0, 3.0 * r, 3.0 * w, 15.0),
+    st.sampled_from((0.10, 0.05, 0.025)),
+    st.sampled_from((1.0, 1.25)),
+)
+TURNS = st.lists(
+    st.tuples(st.integers(1, 6), st.sampled_from((20, 200, 600))), min_size=1, max_size=30
+)
+
+
+class Talk:
+    """A conversation through admission and plan, billed as a provider with a prefix cache would."""
+
+    def __init__(self, facts, *, cold_every=0):
+        self.facts, self.cold_every = facts, cold_every
+        self.events = [Opened("m")]
+        self.view = view_of(self.events)
+        self.bill = 0.0
+        self.cached = 0
+        self.folds = []
+        self.requests = 0
+
+    def add(self, event):
+        """Something happened."""
+        for one in admit(self.view, event, self.facts):
+            self._append(one)
+
+    def _append(self, *events):
+        for one in events:
+            self.events.append(one)
+            self.view.append(self.view.head + 1, one)
+
+    def ask(self):
+        """Plan, send, pay."""
+        self.requests += 1
+        cold = bool(self.cold_every) and self.requests % self.cold_every == 0
+        facts = replace(self.facts, cache="cold" if cold else "warm")
+        before = measure(self.view, facts.limits)
+        made = plan(self.view, facts)
+        while isinstance(made, Need):
+            fetched = {r.lo: self.events[r.lo] for r in made.ranges}
+            made = plan(self.view, replace(facts, fetched=fetched))
+        assert isinstance(made, Ready)
+        total, prices = made.report.total, facts.prices
+        cached = 0 if cold else self.cached
+        for event in made.events:
+            if isinstance(event, Folded):
+                self.folds.append((event, before, made.report, facts))
+                # What stands behind the fold, and the handoff itself, are written anew.
+                cached = min(cached, total - event.after - self._behind(event))
+        self.bill += prices.read * cached + prices.write * (total - cached)
+        self.cached = total
+        self._append(
+            *made.events,
+            Asked(
+                self.view.head + len(made.events),
+                "",
+                "",
+                0,
+                tokens=total,
+                estimate=made.report.estimate,
+            ),
+        )
+        self._append(UsageReported(input=total))
+
+    def _behind(self, fold):
+        return sum(item.tokens for item in self.view.items if item.role != "handoff") - fold.before
+
+    def turns(self, turns):
+        """Whole turns: a task, so many calls with results of that size, an answer."""
+        for turn, (steps, size) in enumerate(turns):
+            self.add(user(f"Task {turn}: do the next thing and tell me."))
+            for step in range(steps):
+                self.ask()
+                self.add(calls(f"c{turn}_{step}", text="Looking at it."))
+                self.add(result(f"c{turn}_{step}", f"line{turn} of the output\n" * size))
+            self.ask()
+            self.add(model(f"Done with {turn}."))
+        return self
+
+
+def worth_it(turns, prices, *, cold_every=0, policy=EAGER):
+    talk = Talk(Facts(limits(60_000, None), policy, prices), cold_every=cold_every).turns(turns)
+    for event, before, report, facts in talk.folds:
+        gain = event.before - event.after
+        assert gain > 0, "a fold that does not shrink"
+        assert event.why, "an edit without a reason"
+        if event.why == "forced":
+            assert before.used > before.tier(policy.hard), "called forced, and nothing forced it"
+            continue
+        assert gain >= 0.9 * policy.priced.gain, "gains too little"
+        assert gain >= 0.9 * policy.priced.gain_share * before.estimated(before.request)
+        if event.why == "cold":
+            assert facts.cache == "cold", "called cold, and it was not"
+            continue
+        # It must pay back within the calls until the same growth makes the next one due.
+        growth = max(report.estimate / max(talk.requests, 1), 1)
+        assert event.pays_after is not None
+        assert event.pays_after <= 3 * gain / growth + 20, "does not pay back"
+
+
+@given(TURNS, PRICES, st.sampled_from((0, 0, 7)), st.sampled_from((EAGER, THRIFTY)))
+def test_law_7(turns, prices, cold_every, policy):
+    """R-15, R-46, R-47."""
+    worth_it(turns, prices, cold_every=cold_every, policy=policy)
+
+
+MOMENT = "foldline.core.edits.fold.moment"
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "instead"),
+    [
+        (MOMENT, 'return Moment(span, cap, "pays") if request >= size else None',
+         'return Moment(span, cap, "pays")'),
+        (MOMENT, "if gain < max(rule.gain, rule.gain_share * request):", "if False:"),
+        (MOMENT, 'if cache == "cold":', "if True:"),
+        ("foldline.core.plan", "forced = budget.used > budget.tier(facts.policy.hard)",
+         "forced = True"),
+    ],
+)  # fmt: skip
+def test_law_7_catches(module, line, instead):
+    prices = Prices(3.0, 0.075, 3.75, 15.0)
+    scripts = [{"policy": EAGER}, {"policy": THRIFTY, "cold_every": 3}]
+
+    def every():
+        for script in scripts:
+            worth_it([(6, 20)] * 25, prices, **script)
+
+    every()
+    with broken(module, line, instead), pytest.raises(AssertionError):
+        every()
+
+
+MOST = {"thrifty": (0.40, 0.50, 0.62), "steady": (0.46, 0.57, 0.69)}
+
+
+@pytest.mark.parametrize("policy", [STEADY, THRIFTY], ids=lambda policy: policy.name)
+def test_the_bill_is_lower(policy):
+    """~200 calls and ~120k tokens beside sending everything, at three prices of a cached read."""
+    for r, most in zip((0.10, 0.05, 0.025), MOST[policy.name], strict=True):
+        prices = Prices(3.0, 3.0 * r, 3.75, 15.0)
+        plain = Talk(Facts(limits(1_000_000, None), replace(policy, priced=None), prices)).turns(
+            [(4, 110)] * 40
+        )
+        folded = Talk(Facts(limits(1_000_000, None), policy, prices)).turns([(4, 110)] * 40)
+        share = folded.bill / plain.bill
+        print(
+            f"{policy.name} r={r}: {share:.0%} of sending everything, {len(folded.folds)} folds, "
+            f"{plain.requests} calls, {plain.cached:,} tokens"
+        )
+        assert not plain.folds
+        assert share <= most
+
+
+@given(st.integers(2_000, 60_000), st.floats(0.5, 0.98), st.integers(1, 40))
+def test_no_loops(window, hard, size):
+    """R-17: whatever the settings, folds are bounded by what came in, never one a call."""
+    policy = replace(STEADY, hard=hard, rest=hard / 2, priced=None)
+    talk = Talk(Facts(limits(window, None), policy)).turns([(3, size)] * 12)
+    came_in = sum(e.clip.shown if getattr(e, "clip", None) else 30 for e in talk.events)
+    least = 0.05 * measure(talk.view, talk.facts.limits).room
+    assert len(talk.folds) <= 2 + 3 * came_in / max(least, 20)
+    assert len(talk.folds) <= talk.requests * 0.7
