@@ -118,5 +118,5 @@ def test_a_count_far_below_what_was_sent_is_an_alarm():
 
 
 def test_an_unknown_policy_names_the_known_ones():
-    with pytest.raises(BadInput, match="off, steady"):
+    with pytest.raises(BadInput, match="classic, confirm, off, sliding, steady"):
         named("stedy")

@@ -34,6 +34,12 @@ def test_a_conversation_outlives_its_window(model_server, monkeypatch, capsys):
 
     # Every request was within the window by the server's own count, with room for the answer.
     assert max(usage.input + usage.output for usage in counted) <= model_server.window
+    # Learned from the server's own counts, the estimate is right.
+    believed = [event.tokens for _, event in asked]
+    errors = [abs(b / usage.input - 1) for b, usage in zip(believed, counted, strict=True)]
+    late = sorted(errors[3:])
+    p95 = late[int(len(late) * 0.95)]
+    assert p95 <= 0.05
     # Far more was said than the window holds, and folds made it fit.
     assert sum(usage.input - usage.cache_read for usage in counted) > 4 * model_server.window
     assert s.edits
@@ -51,5 +57,5 @@ def test_a_conversation_outlives_its_window(model_server, monkeypatch, capsys):
     with capsys.disabled():
         worst = max(usage.input for usage in counted)
         print(
-            f"\n60 turns at {model_server.window} tokens: largest request {worst}, cache hits {hits:.0%}\n{said}"
+            f"\n60 turns at {model_server.window} tokens: largest request {worst}, cache hits {hits:.0%}, p95 error of the estimate {p95:.1%}\n{said}"
         )

@@ -79,7 +79,7 @@ def test_every_request_fits(script, window):
 @pytest.mark.parametrize(
     ("module", "line", "instead", "script", "window"),
     [
-        ("plan", "edit = _fold(work, budget, facts) if forced else _pays(work, budget, facts)", "edit = None", [("user", 200)] * 9, 1_024),
+        ("plan", "        edit = _fold(work, budget, facts)\n", "        edit = None\n", [("user", 200)] * 9, 1_024),
         ("budget", "return max(budget.estimated(budget.room) - _LEAST_HANDOFF, _LEAST_CLIP)",
          "return 10**9", [("user", 3_000)], 1_024),
         ("budget", "return max(free // max(len(view.open), 1), _LEAST_CLIP)", "return 10**9",

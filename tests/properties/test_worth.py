@@ -132,8 +132,7 @@ MOMENT = "foldline.core.edits.fold.moment"
          'return Moment(span, cap, "pays")'),
         (MOMENT, "if gain < max(rule.gain, rule.gain_share * request):", "if False:"),
         (MOMENT, 'if cache == "cold":', "if True:"),
-        ("foldline.core.plan", "forced = budget.used > budget.tier(facts.policy.hard)",
-         "forced = True"),
+        ("foldline.core.plan", 'if pressure == "hard" or len', "if True or len"),
     ],
 )  # fmt: skip
 def test_law_7_catches(module, line, instead):

@@ -33,6 +33,14 @@ class Limits:
     clamped: bool = False
     """Whether the reserve that was asked for was too large to keep."""
 
+    @property
+    def messages(self) -> int:
+        """How many live messages call for an edit, whatever their size: a bound for memory."""
+        if self.source == "default":
+            return 1_000
+        most = self.max_input or self.window - self.reserve
+        return min(max(2 * (most // 200), 100), 2_000)
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:
@@ -54,12 +62,23 @@ class Budget:
             most = min(most, self.limits.max_input)
         return max(most - self.system - self.tools - self.margin, 0)
 
-    def tier(self, share: float, *, tokens: int | None = None, stepped: bool = True) -> int:
-        """A trigger: the smallest of a share of room, an absolute number, and the price step."""
+    def tier(
+        self,
+        share: float,
+        *,
+        of: Literal["room", "window"] = "room",
+        tokens: int | None = None,
+    ) -> int:
+        """A trigger: the smallest of a share, an absolute number and, for shares of room, the step.
+
+        A share of the window counts all that is sent; what triggers is never above room.
+        """
         limit = self.room * share
+        if of == "window":
+            limit = min(self.limits.window * share - self.system - self.tools, self.room)
         if tokens is not None and tokens > 0:
             limit = min(limit, tokens)
-        if stepped and self.limits.step is not None:
+        if of == "room" and self.limits.step is not None:
             before_step = self.limits.step - self.system - self.tools - self.margin
             # A step that the fixed parts alone pass cannot be kept below: it is no trigger then.
             limit = min(limit, before_step) if before_step > 0 else limit

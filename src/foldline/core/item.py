@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from foldline.core.log import (
+    Folded,
     Gap,
     Instructed,
     Media,
@@ -38,6 +39,8 @@ class Item(msgspec.Struct, frozen=True):
     call_id: str = ""
     ok: bool = True
     native: Native | None = None
+    in_system: bool = False
+    """Whether a handoff is said in the system's role."""
 
 
 def make(  # noqa: PLR0913 - the fields of one item
@@ -55,6 +58,15 @@ def make(  # noqa: PLR0913 - the fields of one item
     if native is not None and not any(isinstance(part, Media) for part in parts):
         tokens = max(tokens, count(native.body))
     return Item(seq, role, parts, tokens + MESSAGE, state, call_id, ok, native)
+
+
+def handoff(seq: int, event: Folded) -> list[Item]:
+    """What stands for a fold: its text, and the answer that a preset may want behind it."""
+    said = make(seq, "handoff", (Text(event.text),), state="folded")
+    found = [msgspec.structs.replace(said, in_system=event.system)]
+    if event.reply:
+        found.append(make(seq, "model", (Text(event.reply),), state="folded"))
+    return found
 
 
 def user(seq: int, event: UserSaid, stub: str | None) -> Item | None:

@@ -219,7 +219,13 @@ class Folded(_Event, frozen=True, omit_defaults=True, tag="folded"):
     after: int = 0
     ratio: float = 1.0
     """What reports had taught of the model when this was decided."""
-    why: Literal["", "forced", "pays", "cold"] = ""
+    messages: int = 0
+    """How many messages it stands for."""
+    system: bool = False
+    """Whether the text is said in the system's role."""
+    reply: str = ""
+    """What the model is made to have answered to it, if anything."""
+    why: Literal["", "forced", "pays", "cold", "due"] = ""
     pays_after: float | None = None
     """The calls after which it has paid for the cache it broke."""
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from foldline.core import ledger, rules
 from foldline.core.budget import Budget, Limits, admission, largest, measure
-from foldline.core.edits import fold
+from foldline.core.edits import fold, mask
 from foldline.core.edits.clip import clip
 from foldline.core.edits.undo import undo
 from foldline.core.item import Item
@@ -25,6 +25,7 @@ from foldline.core.log import (
     Fact,
     Folded,
     Logged,
+    Masked,
     ServerTruncated,
     ToolReturned,
     Undone,
@@ -33,7 +34,7 @@ from foldline.core.log import (
 )
 from foldline.core.policy import Policy
 from foldline.core.prices import UNKNOWN, Prices
-from foldline.core.request import Report, Request, render, report
+from foldline.core.request import Pressure, Report, Request, render, report
 from foldline.core.spine import Range
 from foldline.core.view import View
 
@@ -49,6 +50,8 @@ class Facts:
     prices: Prices = UNKNOWN
     cache: fold.Cache = "unknown"
     """Whether the provider still holds the last request's prefix, as far as the shell can tell."""
+    now: bool = False
+    """Whether a person asked for a fold now."""
     fetched: Mapping[int, Event] = field(default_factory=dict[int, Event])
 
 
@@ -81,23 +84,91 @@ Plan: TypeAlias = Ready | Need | Blocked
 
 def plan(view: View, facts: Facts) -> Plan:
     """Decide what to send; the view given is left as it is."""
+    policy = facts.policy
     events: list[Event] = [*rules.closing(view)]
     work = _after(view, events)
+    if masked := _mask(work, policy):
+        events.append(masked)
+        work = _after(work, [masked])
     budget = measure(work, facts.limits)
-    forced = budget.used > budget.tier(facts.policy.hard)
-    edit = _fold(work, budget, facts) if forced else _pays(work, budget, facts)
+    pressure = _pressure(budget, policy)
+    due = _is_due(work, budget, policy)
+    if pressure == "hard" or len(work.items) > budget.limits.messages:
+        edit = _fold(work, budget, facts)
+    elif facts.now or (due and policy.start == "auto"):
+        edit = _due(work, budget, facts)
+    else:
+        edit = _pays(work, budget, facts)
     match edit:
         case Need():
             return edit
         case Folded():
+            events.append(edit)
             work = _after(work, [edit])
             rules.check(work)
             budget = measure(work, facts.limits)
-            return Ready(render(work), (*events, edit), report(work, budget, edits=(work.head,)))
+            pressure, due = _pressure(budget, policy), False
         case None if budget.used > budget.room:
             return _blocked(work, budget)
         case None:
-            return Ready(render(work), tuple(events), report(work, budget))
+            pass
+    edits = tuple(view.head + 1 + n for n, event in enumerate(events) if isinstance(event, Edit))
+    seen = report(work, budget, edits=edits, pressure=pressure, due=due and policy.start == "ask")
+    return Ready(render(work), tuple(events), seen)
+
+
+def _pressure(budget: Budget, policy: Policy) -> Pressure:
+    if budget.used > budget.tier(policy.hard, of=policy.of):
+        return "hard"
+    if policy.soft is not None and budget.used > budget.tier(policy.soft, of=policy.of):
+        return "soft"
+    return "warn" if budget.used > budget.tier(policy.warn, of=policy.of) else "calm"
+
+
+def _is_due(view: View, budget: Budget, policy: Policy) -> bool:
+    """Whether a preset's own rule asks for a fold at a turn's end: by turns, number or share."""
+    if not policy.folds or not rules.turn_end(view):
+        return False
+    return (
+        (policy.turns is not None and rules.turns(view) >= policy.turns)
+        or (policy.fill is not None and budget.used > policy.fill)
+        or _pressure(budget, policy) == "soft"
+    )
+
+
+def _mask(view: View, policy: Policy) -> Masked | None:
+    if policy.mask is None:
+        return None
+    found = mask.results(view, turn_only=True)
+    return mask.mask(view, mask.between(found, first=policy.mask.first, last=policy.mask.last))
+
+
+def _due(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
+    """The fold that a preset's own rule asks for, in the form that its paper gives it."""
+    policy = facts.policy
+    cuts = rules.cut_points(view)
+    if not cuts:
+        return None
+    if policy.fill is not None:
+        cut = fold.within(view, cuts, budget.estimated(policy.fill))
+    else:
+        cut = fold.keeping(view, policy.tail)
+    merge = policy.turns is None or len(view.folds()) >= fold.MOST_FOLDS
+    span = None if cut is None else next(fold.up_to(view, cut, merge=merge), None)
+    if span is None:
+        return None
+    missing = _missing(view, span, facts)
+    if missing:
+        return Need(missing)
+    most = min(budget.room * policy.handoff, policy.words or budget.room)
+    if policy.form == "omitted":
+        handoff = fold.omitted(span.range, fold.messages(view, span))
+    else:
+        handoff = _write(view, span, facts, cap=budget.estimated(most))
+    if policy.form == "acknowledged":
+        handoff = fold.acknowledged(handoff)
+    event = fold.fold(view, span, handoff, ratio=budget.ratio, why="due", prices=facts.prices)
+    return event if event.after < event.before else None
 
 
 def admit(view: View, event: Event, facts: Facts) -> list[Event]:
@@ -123,7 +194,7 @@ def take_back(view: View, seq: int, edit: Edit, facts: Facts) -> Undone | Blocke
     if isinstance(edit, Folded):
         budget = measure(view, facts.limits)
         more = round((edit.before - edit.after) * budget.ratio)
-        if budget.used + more > budget.tier(facts.policy.hard):
+        if budget.used + more > budget.tier(facts.policy.hard, of=facts.policy.of):
             return Blocked({"conversation": budget.used, "what comes back": more}, budget.room)
     return undone
 
@@ -152,7 +223,7 @@ def _fold(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
     policy = facts.policy
     if not policy.folds:
         return None
-    limit = budget.estimated(budget.tier(policy.hard))
+    limit = budget.estimated(budget.tier(policy.hard, of=policy.of))
     share = budget.estimated(budget.room * policy.handoff)
     rest = min(budget.estimated(budget.room * policy.rest), limit // 2)
     used = view.tokens + sum(item.tokens for item in view.waiting)

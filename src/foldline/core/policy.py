@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 from foldline.errors import BadInput
 
+Start: TypeAlias = Literal["auto", "ask", "manual", "off"]
 How: TypeAlias = Literal["head", "tail", "both", "lines", "ends"]
 """How a text is cut: `ends` keeps head and tail, and of the rest the error lines and the names."""
 
@@ -25,15 +26,32 @@ class Clipping:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tail:
+    """What stays verbatim behind a fold: whole groups until any of these is reached.
+
+    With none of them set, only what is unanswered and the newest group.
+    """
+
+    groups: int | None = None
+    messages: int | None = None
+    tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Masking:
+    """Results of the current turn that stay: the first and the last; the others become stubs."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Priced:
     """When a fold pays although nothing forces it."""
 
     alpha: float
     """How much later than the cheapest moment: 1 is the cheapest, more is roomier."""
-    groups: int
-    """What stays verbatim: so many groups,"""
-    tail: int
-    """or whole groups until they exceed so many tokens."""
+    tail: Tail
     floor: int
     """No fold below so many tokens, unless the cache is cold."""
     inside_turn: float = 1.5
@@ -49,16 +67,35 @@ class Priced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """One preset. Shares are of room, the part of the window that a conversation may fill."""
+    """One preset. Shares are of room, the part that a conversation may fill, or of the window."""
 
     name: str
-    folds: bool
+    folds: bool = True
+    of: Literal["room", "window"] = "room"
+    warn: float = 0.70
+    soft: float | None = None
+    """From here on a fold is due at the end of a turn."""
     hard: float
-    """Above this something is edited; also above a price step."""
-    rest: float
-    """What an edit brings it down to: far below hard, so that cuts are deep and rare."""
-    handoff: float
+    """Above this something is edited at once; for shares of room also above a price step."""
+    turns: int | None = None
+    """A fold is due after so many turns."""
+    fill: int | None = None
+    """A fold is due at a turn's end above so many tokens, and leaves that many."""
+    start: Start = "auto"
+    """Who starts a fold that is due; what is forced is never asked for."""
+    rest: float = 0.45
+    """What a forced edit brings it down to: far below hard, so that cuts are deep and rare."""
+    tail: Tail = Tail()
+    """What stays verbatim when a fold was due."""
+    form: Literal["handoff", "omitted", "acknowledged"] = "handoff"
+    handoff: float = 0.25
     """The most that all handoffs together may take."""
+    words: int | None = None
+    """The most that one handoff may take, in tokens."""
+    reserve: int | None = None
+    """Kept free for the answer, where nobody says otherwise."""
+    mask: Masking | None = None
+    """Before every call."""
     clip: Clipping
     """For every tool; a quarter of room is never exceeded."""
     clips: Mapping[str, Clipping] = field(default_factory=dict[str, Clipping])
@@ -73,28 +110,66 @@ class Policy:
 
 # What a person asks to be read in full is what they talk about next: 17 such results held half of
 # all result tokens of a recorded session.
+_UNCLIPPED = Clipping(1_000_000_000, "ends")  # by the preset: a quarter of room still holds
 _READERS = ("cat", "open_file", "read", "read_file", "view", "view_file")
 STEADY = Policy(
     name="steady",
-    folds=True,
     hard=0.92,
-    rest=0.45,
-    handoff=0.25,
     clip=Clipping(2_500, "ends"),
     clips={name: Clipping(8_000, "ends") for name in _READERS},
-    priced=Priced(alpha=1.5, groups=10, tail=8_000, floor=32_000),
+    priced=Priced(alpha=1.5, tail=Tail(groups=10, tokens=8_000), floor=32_000),
 )
 THRIFTY = Policy(
     name="thrifty",
-    folds=True,
     hard=0.92,
-    rest=0.45,
-    handoff=0.25,
     clip=Clipping(2_500, "ends"),
-    priced=Priced(alpha=1.0, groups=6, tail=4_000, floor=0),
+    priced=Priced(alpha=1.0, tail=Tail(groups=6, tokens=4_000), floor=0),
 )
-OFF = Policy(name="off", folds=False, hard=1.0, rest=1.0, handoff=0.0, clip=Clipping(2_500, "ends"))
-PRESETS = {preset.name: preset for preset in (STEADY, THRIFTY, OFF)}
+# The papers' own numbers: they edit as their papers say, and cost what that costs.
+THREE_LAYER = Policy(
+    name="three-layer",
+    hard=1.0,
+    fill=20_000,
+    form="omitted",
+    tail=Tail(tokens=20_000),
+    clip=Clipping(8_000, "head"),
+    mask=Masking(first=2, last=5),
+)
+CLASSIC = Policy(
+    name="classic",
+    of="window",
+    warn=0.60,
+    soft=0.70,
+    hard=0.90,
+    words=20_500,
+    clip=Clipping(8_000, "lines"),
+)
+SLIDING = Policy(
+    name="sliding", of="window", soft=0.70, hard=0.90, turns=5, words=500, clip=_UNCLIPPED
+)
+WINDOW = Policy(
+    name="window",
+    of="window",
+    soft=0.80,
+    hard=0.95,
+    tail=Tail(messages=20),
+    reserve=4_000,
+    clip=_UNCLIPPED,
+)
+CONFIRM = Policy(
+    name="confirm",
+    of="window",
+    soft=0.90,
+    hard=0.98,
+    start="ask",
+    form="acknowledged",
+    clip=_UNCLIPPED,
+)
+OFF = Policy(name="off", folds=False, of="window", warn=0.90, hard=1.0, clip=_UNCLIPPED)
+PRESETS = {
+    preset.name: preset
+    for preset in (STEADY, THRIFTY, THREE_LAYER, CLASSIC, SLIDING, WINDOW, CONFIRM, OFF)
+}
 
 
 def named(name: str) -> Policy:

@@ -4,13 +4,14 @@ Knows what a view would send. Refuses to know how a dialect writes it.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from foldline.core.budget import Budget, estimate
 from foldline.core.item import Item, Role
 from foldline.core.log import Part, Tool
 from foldline.core.view import View
 
+Pressure: TypeAlias = Literal["calm", "warn", "soft", "hard"]
 _NAMES: dict[Role, str] = {
     "system": "user",
     "user": "user",
@@ -46,6 +47,9 @@ class Report:
     """The same total before what reports have taught."""
     source: Literal["reported", "estimated"]
     """Whether the total rests on a provider's count of the request before."""
+    pressure: Pressure = "calm"
+    due: bool = False
+    """Whether a fold is due and waits for a person to start it."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -66,7 +70,14 @@ def render(view: View) -> Request:
     )
 
 
-def report(view: View, budget: Budget, *, edits: tuple[int, ...] = ()) -> Report:
+def report(
+    view: View,
+    budget: Budget,
+    *,
+    edits: tuple[int, ...] = (),
+    pressure: Pressure = "calm",
+    due: bool = False,
+) -> Report:
     """Every token of a request, by part."""
     sizes: dict[str, int] = {}
     for item in (*view.items, *view.waiting):
@@ -82,6 +93,8 @@ def report(view: View, budget: Budget, *, edits: tuple[int, ...] = ()) -> Report
         edits=edits,
         estimate=estimate(view),
         source="reported" if view.learned.reported else "estimated",
+        pressure=pressure,
+        due=due,
         warnings=budget.warnings,
     )
 

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from foldline.core.item import Item
-from foldline.core.log import Event, Interrupted, ModelSaid, Repaired, ToolReturned, calls_of
+from foldline.core.log import (
+    Event,
+    Interrupted,
+    ModelSaid,
+    Repaired,
+    ToolReturned,
+    UserSaid,
+    calls_of,
+)
 from foldline.core.view import View
 from foldline.errors import BrokenView
 
@@ -58,6 +66,15 @@ def newest(view: View) -> int:
 def turn_end(view: View) -> bool:
     """Whether the next call opens a turn: the newest item is a message, all before answered."""
     return not view.open and bool(view.items) and view.items[-1].role == "user"
+
+
+def turns(view: View) -> int:
+    """The turns in sight that are over: messages that something in sight has answered."""
+    end = newest(view)
+    return sum(
+        item.role == "user" and isinstance(view.held[item.seq], UserSaid)
+        for item in view.items[:end]
+    )
 
 
 def closing(view: View) -> list[Interrupted]:
@@ -120,7 +137,7 @@ def check(view: View) -> None:
 
 def _place(view: View, item: Item) -> tuple[int, int]:
     """The first and last event that an item stands for."""
-    if item.role == "handoff":
+    if item.state == "folded":
         span = view.fold_at(item.seq).change.span
         return span.lo, item.seq if span.hi is None else span.hi
     return item.seq, item.seq

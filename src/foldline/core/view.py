@@ -178,7 +178,8 @@ class View:
                         self.held[edit], self._spoken = events[edit], True
                         fold = self.fold_at(edit)
                         self.learned = Learned(ratio=fold.ratio)
-                        self._place(items.make(edit, "handoff", (Text(fold.text),), state="folded"))
+                        for item in items.handoff(edit, fold):
+                            self._place(item)
                     case Range(lo):
                         for seq in range(lo, _last(segment, head) + 1):
                             self.held[seq] = events[seq]
@@ -374,7 +375,7 @@ def shape(view: View) -> str:
         calls = " ".join(f"{call.name}({call.id})" for call in calls_of(item.parts))
         state = "" if item.state == "whole" else item.state
         place = str(item.seq)
-        if item.role == "handoff":
+        if item.state == "folded":
             span = view.fold_at(item.seq).change.span
             place, words = f"{span.lo}-{span.hi}", ""
         fields = (place, item.role, item.call_id, words, calls, state)

@@ -38,7 +38,8 @@ async def _start(  # noqa: PLR0913 - one keyword for each thing that a session h
     `window` and `reserve` are in tokens: what the model takes in all, and what its answer may take.
     Without them the catalogue is asked; where it does not know, 128,000 and a tenth are assumed.
     """
-    facts = Facts(_limits(model, window, reserve), named(policy), find(model).prices)
+    preset = named(policy)
+    facts = Facts(_limits(model, window, reserve or preset.reserve), preset, find(model).prices)
     store = SqliteStore(address)
     name = Name(tenant, session)
     tail = await store.tail(name)

@@ -57,6 +57,8 @@ def write_message(item: Item) -> Json:
     match item.role:
         case "system":
             return {"role": "system", "content": text_of(item.parts)}
+        case "handoff" if item.in_system:
+            return {"role": "system", "content": text_of(item.parts)}
         case "user" | "handoff":
             return {"role": "user", "content": _contents(item.parts)}
         case "result":

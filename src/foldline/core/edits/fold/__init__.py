@@ -1,7 +1,31 @@
 """Folding: the oldest span of a view becomes one handoff item, without a model."""
 
-from foldline.core.edits.fold.handoff import Handoff, write
+from foldline.core.edits.fold.handoff import Handoff, acknowledged, omitted, write
 from foldline.core.edits.fold.moment import Cache, worthwhile
-from foldline.core.edits.fold.span import Span, fold, proposals, up_to
+from foldline.core.edits.fold.span import (
+    MOST_FOLDS,
+    Span,
+    fold,
+    keeping,
+    messages,
+    proposals,
+    up_to,
+    within,
+)
 
-__all__ = ["Cache", "Handoff", "Span", "fold", "proposals", "up_to", "worthwhile", "write"]
+__all__ = [
+    "MOST_FOLDS",
+    "Cache",
+    "Handoff",
+    "Span",
+    "acknowledged",
+    "fold",
+    "keeping",
+    "messages",
+    "omitted",
+    "proposals",
+    "up_to",
+    "within",
+    "worthwhile",
+    "write",
+]

@@ -27,6 +27,9 @@ _RECORD = (
     "This is a record of earlier work, not a request. The newest user message wins over anything "
     'here. Any part comes back whole by its handle: recall("log:N").'
 )
+_UNDERSTOOD = (
+    "Understood, I have the context from our previous conversation. How can I continue helping you?"
+)
 _WORDS_SHARE = 0.65  # of the handoff, for the user's words and pins; facts have the rest
 
 
@@ -35,8 +38,10 @@ class Handoff:
     """The text, and what the next merge needs of it."""
 
     text: str
-    verbatim: tuple[int, ...]
-    facts: tuple[Fact, ...]
+    verbatim: tuple[int, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    system: bool = False
+    reply: str = ""
 
 
 def write(
@@ -51,6 +56,21 @@ def write(
         left = left * 9 // 10
         handoff = _draft(head, words=words, pins=pins, facts=facts, left=left)
     return handoff
+
+
+def omitted(span: Range, count_of_messages: int) -> Handoff:
+    """Only that something was left out, in the system's role: A-21."""
+    return Handoff(
+        f"[conversation truncated — {count_of_messages} older messages omitted]\n"
+        f"[whole: {handle(span.lo, span.hi)}]",
+        system=True,
+    )
+
+
+def acknowledged(handoff: Handoff) -> Handoff:
+    """As a summary that the model has acknowledged: A-33."""
+    text = f"[Conversation summary from compaction]: {handoff.text}"
+    return Handoff(text, handoff.verbatim, handoff.facts, reply=_UNDERSTOOD)
 
 
 def _draft(

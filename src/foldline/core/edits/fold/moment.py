@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from foldline.core import rules
-from foldline.core.edits.fold.span import MOST_FOLDS, Span, up_to
+from foldline.core.edits.fold.span import MOST_FOLDS, Span, keeping, up_to
 from foldline.core.policy import Priced
 from foldline.core.prices import Prices, cheapest_size, fold_cost
 from foldline.core.spine import overlap
@@ -64,15 +64,9 @@ def growth(view: View) -> float:
 
 def _span(view: View, rule: Priced) -> Span | None:
     """Everything before the tail; merged with the standing folds only where they are too many."""
-    behind = groups = 0
-    cuts = {cut.index: cut for cut in rules.cut_points(view)}
-    for index in range(len(view.items) - 1, 0, -1):
-        behind += view.items[index].tokens
-        groups += view.items[index].role == "model"
-        if index in cuts and (groups >= rule.groups or behind > rule.tail):
-            merge = sum(item.role == "handoff" for item in view.items) >= MOST_FOLDS
-            return next(up_to(view, cuts[index], merge=merge), None)
-    return None
+    cut = keeping(view, rule.tail)
+    merge = sum(item.role == "handoff" for item in view.items) >= MOST_FOLDS
+    return None if cut is None else next(up_to(view, cut, merge=merge), None)
 
 
 def _kept(view: View, span: Span) -> int:

@@ -15,6 +15,7 @@ from foldline.core import spine as spines
 from foldline.core.edits.fold.handoff import Handoff
 from foldline.core.item import Item
 from foldline.core.log import Excluded, Folded, Masked, Stub
+from foldline.core.policy import Tail
 from foldline.core.prices import UNKNOWN, Prices, pays_back_after
 from foldline.core.spine import Change, FoldAt, Range
 from foldline.core.tokens import MESSAGE, count
@@ -50,8 +51,7 @@ def proposals(view: View, *, tail: int, folds: int) -> Iterator[Span]:
     cuts = cuts or last_resort
     if not cuts:
         return
-    behind = _tokens_behind(view)
-    gentle = next((cut for cut in cuts if behind[cut.index] <= tail), cuts[-1])
+    gentle = within(view, cuts, tail)
     standing = [item.tokens for item in view.items if item.role == "handoff"]
     if len(standing) < MOST_FOLDS and sum(standing) <= folds and standing:
         yield from up_to(view, gentle, merge=False)
@@ -59,6 +59,30 @@ def proposals(view: View, *, tail: int, folds: int) -> Iterator[Span]:
     for cut in (cuts[-1], *last_resort):
         if cut.index > gentle.index:
             yield from up_to(view, cut, merge=True)
+
+
+def within(view: View, cuts: list[rules.Cut], tokens: int) -> rules.Cut:
+    """The oldest of some cuts that leaves at most so many tokens behind it, else the newest."""
+    behind = _tokens_behind(view)
+    return next((cut for cut in cuts if behind[cut.index] <= tokens), cuts[-1])
+
+
+def keeping(view: View, tail: Tail) -> rules.Cut | None:
+    """The newest cut that leaves the tail whole: until groups, messages or tokens are enough."""
+    cuts = {cut.index: cut for cut in rules.cut_points(view)}
+    tokens = groups = seen = 0
+    for index in range(len(view.items), 0, -1):
+        reached = (
+            (tail.groups is not None and groups >= tail.groups)
+            or (tail.messages is not None and seen >= tail.messages)
+            or (tail.tokens is not None and tokens > tail.tokens)
+            or tail == Tail()
+        )
+        if reached and index in cuts:
+            return cuts[index]
+        item = view.items[index - 1]
+        tokens, groups, seen = tokens + item.tokens, groups + (item.role == "model"), seen + 1
+    return None
 
 
 def up_to(view: View, cut: rules.Cut, *, merge: bool) -> Iterator[Span]:
@@ -77,7 +101,7 @@ def fold(  # noqa: PLR0913 - what the event records
     handoff: Handoff,
     *,
     ratio: float = 1.0,
-    why: Literal["forced", "pays", "cold"] = "forced",
+    why: Literal["forced", "pays", "cold", "due"] = "forced",
     prices: Prices = UNKNOWN,
 ) -> Folded:
     """The event that installs a handoff, to be appended to `view` next."""
@@ -98,6 +122,7 @@ def fold(  # noqa: PLR0913 - what the event records
     if after is None:
         raise BrokenView(f"a fold over {span.range} takes {change.took}, which does not stand")
     size = count(handoff.text) + MESSAGE
+    size += count(handoff.reply) + MESSAGE if handoff.reply else 0
     behind = view.tokens - span.tokens
     after_calls = pays_back_after(prices, gone=span.tokens, left=size, behind=behind)
     return Folded(
@@ -109,18 +134,27 @@ def fold(  # noqa: PLR0913 - what the event records
         before=span.tokens,
         after=size,
         ratio=ratio,
+        messages=messages(view, span),
+        system=handoff.system,
+        reply=handoff.reply,
         why=why,
         pays_after=None if after_calls == inf else round(after_calls, 1),
     )
+
+
+def messages(view: View, span: Span) -> int:
+    """How many messages a span stands for, those of merged folds included."""
+    own = sum(item.state != "folded" for item in span.items)
+    return own + sum(view.fold_at(at).messages for at in span.merges)
 
 
 def _span(view: View, lo: int, cut: rules.Cut) -> Span:
     inside: list[Item] = []
     merges: list[int] = []
     for item in view.items[: cut.index]:
-        if item.role == "handoff":
+        if item.state == "folded":
             if view.fold_at(item.seq).change.span.lo >= lo:
-                merges.append(item.seq)
+                merges += [item.seq] if item.role == "handoff" else []
                 inside.append(item)
         elif item.seq >= lo:
             inside.append(item)

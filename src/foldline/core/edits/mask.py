@@ -1,0 +1,57 @@
+"""Masking: old results become stubs, in one batch that stays.
+
+Knows which results a rule lets go and the words of their stubs. Refuses to know when: a mask breaks
+the cache from its first stub on, so whoever asks for one has counted the cost.
+"""
+
+from foldline.core.item import Item
+from foldline.core.log import Masked, Stub, text_of
+from foldline.core.recall import handle
+from foldline.core.spine import Change, Range, swap
+from foldline.core.tokens import MESSAGE, count
+from foldline.core.view import View
+from foldline.errors import BrokenView
+
+_SKELETON = 60  # characters of the first words that a stub keeps
+
+
+def results(view: View, *, turn_only: bool) -> list[Item]:
+    """The results in sight, oldest first; of the current turn only, where that is asked."""
+    start = 0
+    if turn_only:
+        users = [index for index, item in enumerate(view.items) if item.role == "user"]
+        start = users[-1] if users else 0
+    return [item for item in view.items[start:] if item.role == "result"]
+
+
+def between(found: list[Item], *, first: int, last: int) -> list[Item]:
+    """The results that are neither among the first nor the last; none where both are 0."""
+    if first <= 0 and last <= 0:
+        return []
+    return found[max(first, 0) : len(found) - max(last, 0)]
+
+
+def mask(view: View, found: list[Item], *, least: int = 1) -> Masked | None:
+    """Stubs over some results, to be appended next; None where that gains less than `least`."""
+    whole = [item for item in found if item.state in ("whole", "clipped")]
+    stubs = {item.seq: stub(item) for item in whole}
+    gains = {item.seq: item.tokens - count(stubs[item.seq]) - MESSAGE for item in whole}
+    worth = sorted(seq for seq, gain in gains.items() if gain > 0)
+    if not worth or sum(gains[seq] for seq in worth) < least:
+        return None
+    change = Change(span=Range(worth[0], worth[-1]), masks_on=(view.head + 1,))
+    after = swap(view.spine, change)
+    if after is None:
+        raise BrokenView(f"a mask at {view.head + 1} stands already")
+    return Masked(tuple(Stub(seq, stubs[seq]) for seq in worth), change, after)
+
+
+def stub(item: Item) -> str:
+    """What stands for a result: that it is gone, how it ended, how it began, and its handle."""
+    outcome = "ok" if item.ok else "error"
+    words = " ".join(text_of(item.parts).split())[:_SKELETON]
+    skeleton = f"\n[it began: {words}]" if words else ""
+    return (
+        f"[result masked — ~{item.tokens} tokens removed]\n[whole: {handle(item.seq)}; {outcome}]"
+        f"{skeleton}"
+    )

@@ -1,0 +1,246 @@
+"""Every preset on its paper's own worked examples."""
+
+from dataclasses import replace
+
+import pytest
+
+from foldline.core.budget import estimate, limits, measure
+from foldline.core.log import Asked, Folded, Masked, Opened, UsageReported, text_of
+from foldline.core.plan import Facts, Need, Ready, admit, plan
+from foldline.core.policy import (
+    CLASSIC,
+    CONFIRM,
+    OFF,
+    PRESETS,
+    SLIDING,
+    STEADY,
+    THREE_LAYER,
+    THRIFTY,
+    WINDOW,
+)
+from foldline.core.request import render
+from foldline.testing import calls, model, result, user, view_of
+from foldline.wire import openai_chat as wire
+
+
+class Talk:
+    """A conversation under one preset."""
+
+    def __init__(self, policy, window=128_000, **facts):
+        self.facts = Facts(limits(window, policy.reserve), policy, **facts)
+        self.events = [Opened("m")]
+        self.view = view_of(self.events)
+
+    def append(self, *events):
+        """Into the log and the view."""
+        for one in events:
+            self.events.append(one)
+            self.view.append(self.view.head + 1, one)
+
+    def add(self, *events):
+        """As a session would: admitted first."""
+        for one in events:
+            self.append(*admit(self.view, one, self.facts))
+
+    def plan(self):
+        """What would be sent now."""
+        made = plan(self.view, self.facts)
+        if isinstance(made, Need):
+            fetched = {r.lo: self.events[r.lo] for r in made.ranges}
+            made = plan(self.view, replace(self.facts, fetched=fetched))
+        return made
+
+    def ask(self):
+        """Send it."""
+        made = self.plan()
+        assert isinstance(made, Ready)
+        self.append(*made.events, Asked(self.view.head + len(made.events), "", "", 0))
+        return made
+
+    def folds(self):
+        """Every fold so far."""
+        return [event for event in self.events if isinstance(event, Folded)]
+
+    def calibrate(self):
+        """Reports that agree with the estimate: the margin shrinks from 10 % to 2 %."""
+        for _ in range(4):
+            self.append(user("word " * 40), model("ok"))
+            size = estimate(self.view)
+            self.append(Asked(self.view.head, "", "", 0, estimate=size), UsageReported(input=size))
+        return self
+
+    def fill_to(self, share):
+        """Answered messages until that share of the window is used."""
+        budget = measure(self.view, self.facts.limits)
+        while budget.request < share * budget.limits.window:
+            size = int(share * budget.limits.window - budget.request)
+            self.append(user("word " * max(min(size // 3, 1_500), 1)), model("ok"))
+            budget = measure(self.view, self.facts.limits)
+
+
+@pytest.mark.parametrize(("turns", "folds"), [(3, 0), (5, 1), (12, 2)])
+def test_sliding_folds_every_five_turns(turns, folds):
+    """A-31: theta = 5; what is due is done when the next turn begins."""
+    talk = Talk(SLIDING)
+    for turn in range(turns):
+        talk.add(user(f"question {turn} " * 30))
+        talk.ask()
+        talk.add(model(f"answer {turn} " * 30))
+    talk.add(user("and now?"))
+    talk.ask()
+    assert len(talk.folds()) == folds
+    assert all(fold.why == "due" and fold.after <= 520 for fold in talk.folds())
+
+
+def test_three_layer_masks_the_middle_results():
+    """A-13: before each call, of the current turn, the first 2 and the last 5 stay."""
+    talk = Talk(THREE_LAYER)
+    talk.add(user("go"))
+    for n in range(9):
+        talk.ask()
+        talk.add(calls(f"c{n}"), result(f"c{n}", f"output {n} " * 80))
+    talk.ask()
+    states = [item.state for item in talk.view.items if item.role == "result"]
+    assert states == ["whole"] * 2 + ["masked"] * 2 + ["whole"] * 5
+    assert sum(isinstance(event, Masked) for event in talk.events) == 2  # sticky: each result once
+
+
+def test_three_layer_says_how_many_messages_it_left_out():
+    """A-21, A-04: newest first up to the cap, once a turn, a notice in the system's role."""
+    policy = replace(THREE_LAYER, fill=600)
+    talk = Talk(policy)
+    for n in range(24):
+        talk.add(user(f"question {n} " * 20), model(f"answer {n} " * 20))
+    talk.add(user("and now?"))
+    made = talk.ask()
+    budget = measure(talk.view, talk.facts.limits)
+    assert budget.used <= 600 + talk.view.items[0].tokens
+    kept = len(talk.view.items) - 1
+    omitted = 49 - kept
+    first = render(talk.view).items[0]
+    assert text_of(first.parts).splitlines()[0] == (
+        f"[conversation truncated — {omitted} older messages omitted]"
+    )
+    assert b'"role":"system"' in wire.blocks(made.request)[0]
+
+
+def test_three_layer_counts_on_over_merges():
+    """47 older messages, left out in two folds, are still 47."""
+    talk = Talk(replace(THREE_LAYER, fill=400))
+    total = 0
+    for n in range(30):
+        talk.add(user(f"question {n} " * 15))
+        talk.ask()
+        talk.add(model(f"answer {n} " * 15))
+        total += 2
+    assert len(talk.folds()) > 2
+    newest = talk.folds()[-1]
+    live = sum(item.state != "folded" for item in talk.view.items)
+    assert newest.messages + live == total
+
+
+@pytest.mark.parametrize(
+    ("policy", "below", "above"),
+    [(CLASSIC, 0.68, 0.72), (WINDOW, 0.78, 0.82), (SLIDING, 0.68, 0.72)],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_thresholds(policy, below, above):
+    """A-05: fold at 70 %, summarise at 80 %, each of the whole window, at a turn's end."""
+    policy = replace(policy, turns=None)
+    for share, folds in ((below, 0), (above, 1)):
+        talk = Talk(policy, window=128_000).calibrate()
+        talk.fill_to(share)
+        talk.append(user("and now?"))
+        talk.ask()
+        assert len(talk.folds()) == folds, share
+
+
+def test_window_keeps_the_last_twenty_messages():
+    """A-33, A-03: verbatim, and a reserve of 4,000."""
+    talk = Talk(WINDOW, window=128_000).calibrate()
+    talk.fill_to(0.82)
+    talk.append(*(one for n in range(10) for one in (user(f"q{n}"), model(f"a{n}"))), user("now?"))
+    talk.ask()
+    roles = [item.role for item in talk.view.items]
+    assert roles[0] == "handoff"
+    assert len(roles) == 21
+    assert talk.facts.limits.reserve == 4_000
+
+
+def test_confirm_asks_first_and_then_is_understood():
+    """A-36, A-33: nothing is folded at 92 % until somebody says so; then the literal texts."""
+    talk = Talk(CONFIRM, window=128_000)
+    talk.facts = replace(talk.facts, limits=limits(128_000, 1_000))
+    talk.calibrate().fill_to(0.80)
+    talk.append(user("hello"))
+    assert not talk.plan().report.due
+    talk.append(model("yes"))
+    talk.fill_to(0.92)
+    talk.append(user("and now?"))
+    made = talk.plan()
+    assert (made.report.pressure, made.report.due, made.events) == ("soft", True, ())
+    talk.facts = replace(talk.facts, now=True)
+    made = talk.ask()
+    said = [text_of(item.parts) for item in made.request.items]
+    assert said[0].startswith("[Conversation summary from compaction]: ")
+    assert said[1] == (
+        "Understood, I have the context from our previous conversation. "
+        "How can I continue helping you?"
+    )
+    assert made.request.items[1].role == "model"
+    assert said[-1] == "and now?"
+    talk.add(model("here you are"), user("more"))
+    talk.facts = replace(talk.facts, now=True)
+    again = talk.ask()  # folds over an acknowledged fold, and stays valid
+    assert [item.role for item in again.request.items] == ["handoff", "model", "user"]
+
+
+def test_off_counts_and_warns_and_ends_in_a_typed_error():
+    talk = Talk(OFF, window=8_000)
+    talk.fill_to(0.60)
+    assert talk.plan().report.pressure == "calm"
+    assert talk.plan().events == ()
+    talk.fill_to(0.95)
+    assert not isinstance(talk.plan(), Ready)
+
+
+def test_only_the_priced_presets_are_priced():
+    priced = {name for name, preset in PRESETS.items() if preset.priced}
+    assert priced == {"steady", "thrifty"}
+    assert (STEADY.hard, THRIFTY.hard) == (0.92, 0.92)
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+@pytest.mark.parametrize("window", [4_000, 32_000])
+def test_every_preset_fits_and_stays_valid(name, window):
+    """Laws 1 and 2 for all of them: 60 turns with calls, results of all sizes."""
+    talk = Talk(PRESETS[name], window=window)
+    for turn in range(60):
+        talk.add(user(f"task {turn} " * (1 + turn % 20)))
+        for step in range(turn % 4):
+            talk.add(
+                calls(f"c{turn}_{step}"), result(f"c{turn}_{step}", "line of output\n" * (turn * 7))
+            )
+            made = talk.plan()
+            if name == "off" and not isinstance(made, Ready):
+                return
+            talk.ask()
+        made = talk.plan()
+        if name == "off" and not isinstance(made, Ready):
+            return
+        made = talk.ask()
+        assert made.report.total <= window - made.report.reserve - made.report.margin
+        assert sum(made.report.parts.values()) == made.report.total
+        talk.add(model(f"done {turn}"))
+
+
+def test_a_crowd_of_small_messages_calls_for_an_edit():
+    """A-07: reaching the derived limit triggers a fold; no live item is ever evicted."""
+    talk = Talk(STEADY, window=20_000)
+    assert talk.facts.limits.messages == 180
+    for n in range(95):
+        talk.append(user(f"q{n}"), model(f"a{n}"))
+    talk.append(user("now?"))
+    talk.ask()
+    assert len(talk.folds()) == 1
+    assert len(talk.view.items) < 180
