@@ -5,9 +5,11 @@ a model: its window, the most it takes, the most it gives. Refuses to know what 
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from foldline.core import rules
+from foldline.core.log import Part, Tool
 from foldline.core.tokens import MESSAGE, count_parts, count_tools
 from foldline.core.view import View
 
@@ -142,7 +144,7 @@ def measure(view: View, limits: Limits) -> Budget:
     """The budget of a view as it stands."""
     limits = learned(limits, view.windows.get(view.model))
     ratio = view.learned.edited().ratio
-    system, tools = round(_system(view) * ratio), round(count_tools(view.newest.tools) * ratio)
+    system, tools = (round(size * ratio) for size in _fixed(view))
     return Budget(
         limits=limits,
         system=system,
@@ -156,7 +158,7 @@ def measure(view: View, limits: Limits) -> Budget:
 def estimate(view: View) -> int:
     """The size of the request that a view stands for, before what reports have taught."""
     waiting = sum(item.tokens for item in view.waiting)
-    return _system(view) + count_tools(view.newest.tools) + view.tokens + waiting
+    return sum(_fixed(view)) + view.tokens + waiting
 
 
 def admission(view: View, budget: Budget, *, hard: float, handoff: float) -> int:
@@ -171,6 +173,16 @@ def largest(budget: Budget) -> int:
     return max(budget.estimated(budget.room) - _LEAST_HANDOFF, _LEAST_CLIP)
 
 
-def _system(view: View) -> int:
-    parts = view.instructions.parts
+def _fixed(view: View) -> tuple[int, int]:
+    """The sizes of what opens every request: the system's words, the tools."""
+    return _system(view.instructions.parts), _tools(view.newest.tools)
+
+
+@lru_cache(maxsize=256)  # asked before every call, and the same for a whole conversation
+def _system(parts: tuple[Part, ...]) -> int:
     return count_parts(parts) + MESSAGE if parts else 0
+
+
+@lru_cache(maxsize=256)
+def _tools(tools: tuple[Tool, ...]) -> int:
+    return count_tools(tools)

@@ -120,8 +120,10 @@ def plan(view: View, facts: Facts) -> Plan:
 def _pressure(budget: Budget, policy: Policy) -> Pressure:
     if budget.used > budget.tier(policy.hard, of=policy.of):
         return "hard"
-    if policy.soft is not None and budget.used > budget.tier(policy.soft, of=policy.of):
-        return "soft"
+    if policy.soft is not None:
+        soft = budget.tier(policy.soft, of=policy.of, tokens=policy.soft_tokens)
+        if budget.used > soft:
+            return "soft"
     return "warn" if budget.used > budget.tier(policy.warn, of=policy.of) else "calm"
 
 

@@ -75,6 +75,8 @@ class Policy:
     warn: float = 0.70
     soft: float | None = None
     """From here on a fold is due at the end of a turn."""
+    soft_tokens: int | None = None
+    """The same as an absolute number; the smaller one counts."""
     hard: float
     """Above this something is edited at once; for shares of room also above a price step."""
     turns: int | None = None

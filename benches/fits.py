@@ -1,0 +1,164 @@
+"""Generated sessions with random settings against a model whose tokenizer nobody knows.
+
+    just bench fits --sessions 100000
+
+Each session has a hidden tokenizer (a ratio to the estimate, noise for every message, a constant that
+the provider adds) and reports its counts back. Counted: requests above the true window, refusals to
+plan, folds, and folds that gained nothing. Exits 1 on any request above the window, on a refusal, or
+where folds are not bounded by what came in.
+"""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from random import Random
+
+from foldline.core.budget import limits
+from foldline.core.item import Item
+from foldline.core.log import Asked, Event, Folded, Instructed, Opened, Text, UsageReported
+from foldline.core.plan import Blocked, Facts, Need, Ready, admit, plan
+from foldline.core.policy import PRESETS
+from foldline.core.prices import Prices
+from foldline.testing import calls, model, result, user, view_of
+
+NAMES = sorted(set(PRESETS) - {"off"})
+WORDS = ("parser", "module_7", "the", "failed", "src/a/b.py", "{'id': 12}", "and", "0x1f", "über")
+SOUP = " ".join(Random(0).choices(WORDS, k=60_000))
+
+
+class Hidden:
+    """A tokenizer that nobody knows, and what it makes of a request."""
+
+    def __init__(self, random: Random) -> None:
+        self.ratio = random.uniform(0.62, 1.02)
+        self.constant = random.choice((0, 0, 20, 60))
+        self.noise = random.uniform(0.0, 0.06)
+        self.seed = random.randrange(1 << 30)
+
+    def count(self, items: tuple[Item, ...], fixed: int) -> int:
+        """The true size."""
+        total = fixed * self.ratio + self.constant
+        for item in items:
+            wobble = ((item.seq * 2_654_435_761 + self.seed) % 2_001 - 1_000) / 1_000 * self.noise
+            total += item.tokens * self.ratio * (1 + wobble)
+        return int(total)
+
+
+def session(seed: int) -> Counter[str]:
+    """One session: what happened in it."""
+    random = Random(seed)
+    window = int(1_500 * 2 ** random.uniform(0, 4))
+    policy = PRESETS[random.choice(NAMES)]
+    policy = replace(policy, hard=random.uniform(0.6, policy.hard), start="auto")
+    reserve = random.choice((None, 0, window // 20, window // 4))
+    prices = Prices(3.0, 3.0 * random.choice((0.1, 0.05, 0.025)), 3.75, 15.0)
+    facts = Facts(
+        limits(window, reserve), policy, prices, random.choice(("warm", "cold", "unknown"))
+    )
+    hidden = Hidden(random)
+    events: list[Event] = [Opened("m"), Instructed((Text("Be careful. " * random.randint(0, 20)),))]
+    view = view_of(events)
+    seen: Counter[str] = Counter(sessions=1)
+
+    def append(*new: Event) -> None:
+        for one in new:
+            events.append(one)
+            view.append(view.head + 1, one)
+
+    def words(most: int) -> str:
+        start = random.randrange(len(SOUP) // 2)
+        return SOUP[start : start + 4 * random.randint(1, max(most, 2))]
+
+    def ask() -> None:
+        made = plan(view, facts)
+        while isinstance(made, Need):
+            fetched = {span.lo: events[span.lo] for span in made.ranges}
+            made = plan(view, replace(facts, fetched={**facts.fetched, **fetched}))
+        if isinstance(made, Blocked):
+            seen["refused"] += 1
+            return
+        assert isinstance(made, Ready)
+        folds = [event for event in made.events if isinstance(event, Folded)]
+        seen["folds"] += len(folds)
+        seen["idle folds"] += sum(fold.after >= fold.before for fold in folds)
+        fixed = made.report.estimate - sum(item.tokens for item in made.request.items)
+        true = hidden.count(made.request.items, fixed)
+        seen["requests"] += 1
+        seen["above"] += true > window
+        seen["above with answer"] += true + facts.limits.reserve // 2 > window
+        at = view.head + len(made.events)
+        size = made.report.estimate
+        append(*made.events, Asked(at, "", "", 0, tokens=made.report.total, estimate=size))
+        append(UsageReported(input=true))
+
+    for turn in range(random.randint(2, 8)):
+        for one in admit(
+            view, user(words(random.choice((10, 60, window // 8, window // 2)))), facts
+        ):
+            append(one)
+        for step in range(random.randint(0, 4)):
+            ask()
+            ids = [f"{turn}.{step}.{n}" for n in range(random.choice((1, 1, 2, 4)))]
+            append(*admit(view, calls(*ids, text=words(10)), facts))
+            for one_id in ids:
+                text = words(random.choice((5, 80, window // 6, window)))
+                append(*admit(view, result(one_id, text, ok=random.random() < 0.8), facts))
+        ask()
+        append(*admit(view, model(words(40)), facts))
+    seen["most folds a request, %"] = max(100 * seen["folds"] // max(seen["requests"], 1), 0)
+    return seen
+
+
+def many(seeds: range) -> Counter[str]:
+    """Some sessions, summed; the largest share of folds kept apart."""
+    total: Counter[str] = Counter()
+    most = 0
+    for seed in seeds:
+        seen = session(seed)
+        most = max(most, seen.pop("most folds a request, %", 0))
+        total += seen
+    total["most folds a request, %"] = most
+    return total
+
+
+def main() -> int:
+    """Print the figures; 1 where a target is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sessions", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--short", action="store_true", help="1,000 sessions")
+    args = parser.parse_args()
+    count = 1_000 if args.short else args.sessions
+    start = time.perf_counter()
+    chunks = [
+        range(at, min(at + 250, args.seed + count))
+        for at in range(args.seed, args.seed + count, 250)
+    ]
+    total: Counter[str] = Counter()
+    most = 0
+    with ProcessPoolExecutor(2) as pool:
+        for seen in pool.map(many, chunks):
+            most = max(most, seen.pop("most folds a request, %", 0))
+            total += seen
+    for name in (
+        "sessions",
+        "requests",
+        "folds",
+        "idle folds",
+        "refused",
+        "above",
+        "above with answer",
+    ):
+        print(f"{name:20}{total[name]:12,}")
+    print(
+        f"{'folds a request':20}{total['folds'] / max(total['requests'], 1):12.3f}   most in one session {most} %"
+    )
+    print(f"{time.perf_counter() - start:.0f} s")
+    return 1 if total["above"] or total["refused"] or total["idle folds"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
