@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from foldline.core.budget import estimate, limits, measure
-from foldline.core.log import Asked, Folded, Masked, Opened, UsageReported, text_of
-from foldline.core.plan import Facts, Need, Ready, admit, plan
+from foldline.core.log import Asked, Masked, UsageReported, text_of
+from foldline.core.plan import Facts, Ready
 from foldline.core.policy import (
     CLASSIC,
     CONFIRM,
@@ -18,48 +18,22 @@ from foldline.core.policy import (
     THRIFTY,
     WINDOW,
 )
-from foldline.core.request import render
-from foldline.testing import calls, model, result, user, view_of
+from foldline.testing import Planned, calls, model, result, user
 from foldline.wire import openai_chat as wire
 
 
-class Talk:
+class Talk(Planned):
     """A conversation under one preset."""
 
-    def __init__(self, policy, window=128_000, **facts):
-        self.facts = Facts(limits(window, policy.reserve), policy, **facts)
-        self.events = [Opened("m")]
-        self.view = view_of(self.events)
+    def __init__(self, policy, window=128_000):
+        super().__init__(Facts(limits(window, policy.reserve), policy))
 
-    def append(self, *events):
-        """Into the log and the view."""
-        for one in events:
-            self.events.append(one)
-            self.view.append(self.view.head + 1, one)
-
-    def add(self, *events):
-        """As a session would: admitted first."""
-        for one in events:
-            self.append(*admit(self.view, one, self.facts))
-
-    def plan(self):
-        """What would be sent now."""
-        made = plan(self.view, self.facts)
-        if isinstance(made, Need):
-            fetched = {r.lo: self.events[r.lo] for r in made.ranges}
-            made = plan(self.view, replace(self.facts, fetched=fetched))
-        return made
-
-    def ask(self):
-        """Send it."""
+    def send(self):
+        """Plan and send."""
         made = self.plan()
         assert isinstance(made, Ready)
-        self.append(*made.events, Asked(self.view.head + len(made.events), "", "", 0))
+        self.ask(made)
         return made
-
-    def folds(self):
-        """Every fold so far."""
-        return [event for event in self.events if isinstance(event, Folded)]
 
     def calibrate(self):
         """Reports that agree with the estimate: the margin shrinks from 10 % to 2 %."""
@@ -84,10 +58,10 @@ def test_sliding_folds_every_five_turns(turns, folds):
     talk = Talk(SLIDING)
     for turn in range(turns):
         talk.add(user(f"question {turn} " * 30))
-        talk.ask()
+        talk.send()
         talk.add(model(f"answer {turn} " * 30))
     talk.add(user("and now?"))
-    talk.ask()
+    talk.send()
     assert len(talk.folds()) == folds
     assert all(fold.why == "due" and fold.after <= 520 for fold in talk.folds())
 
@@ -97,9 +71,9 @@ def test_three_layer_masks_the_middle_results():
     talk = Talk(THREE_LAYER)
     talk.add(user("go"))
     for n in range(9):
-        talk.ask()
+        talk.send()
         talk.add(calls(f"c{n}"), result(f"c{n}", f"output {n} " * 80))
-    talk.ask()
+    talk.send()
     states = [item.state for item in talk.view.items if item.role == "result"]
     assert states == ["whole"] * 2 + ["masked"] * 2 + ["whole"] * 5
     assert sum(isinstance(event, Masked) for event in talk.events) == 2  # sticky: each result once
@@ -107,20 +81,22 @@ def test_three_layer_masks_the_middle_results():
 
 def test_three_layer_says_how_many_messages_it_left_out():
     """A-21, A-04: newest first up to the cap, once a turn, a notice in the system's role."""
-    policy = replace(THREE_LAYER, fill=600)
-    talk = Talk(policy)
+    talk = Talk(replace(THREE_LAYER, fill=60))
     for n in range(24):
-        talk.add(user(f"question {n} " * 20), model(f"answer {n} " * 20))
-    talk.add(user("and now?"))
-    made = talk.ask()
-    budget = measure(talk.view, talk.facts.limits)
-    assert budget.used <= 600 + talk.view.items[0].tokens
-    kept = len(talk.view.items) - 1
-    omitted = 49 - kept
-    first = render(talk.view).items[0]
-    assert text_of(first.parts).splitlines()[0] == (
-        f"[conversation truncated — {omitted} older messages omitted]"
-    )
+        talk.append(user(f"question {n} " * 20), model(f"answer {n} " * 20))
+    talk.append(user("and now?"))
+    assert len(talk.view.items) == 49
+    made = talk.send()
+    said = [text_of(item.parts) for item in made.request.items]
+    assert said[0].splitlines()[0] == "[conversation truncated — 48 older messages omitted]"
+    talk = Talk(replace(THREE_LAYER, fill=120))
+    for n in range(24):
+        talk.append(user(f"question {n} " * 20), model(f"answer {n} " * 20))
+    talk.append(user("and now?"))
+    made = talk.send()
+    said = [text_of(item.parts) for item in made.request.items]
+    assert said[0].splitlines()[0] == "[conversation truncated — 47 older messages omitted]"
+    assert said[1:] == ["answer 23 " * 20, "and now?"]
     assert b'"role":"system"' in wire.blocks(made.request)[0]
 
 
@@ -130,7 +106,7 @@ def test_three_layer_counts_on_over_merges():
     total = 0
     for n in range(30):
         talk.add(user(f"question {n} " * 15))
-        talk.ask()
+        talk.send()
         talk.add(model(f"answer {n} " * 15))
         total += 2
     assert len(talk.folds()) > 2
@@ -151,7 +127,7 @@ def test_thresholds(policy, below, above):
         talk = Talk(policy, window=128_000).calibrate()
         talk.fill_to(share)
         talk.append(user("and now?"))
-        talk.ask()
+        talk.send()
         assert len(talk.folds()) == folds, share
 
 
@@ -160,7 +136,7 @@ def test_window_keeps_the_last_twenty_messages():
     talk = Talk(WINDOW, window=128_000).calibrate()
     talk.fill_to(0.82)
     talk.append(*(one for n in range(10) for one in (user(f"q{n}"), model(f"a{n}"))), user("now?"))
-    talk.ask()
+    talk.send()
     roles = [item.role for item in talk.view.items]
     assert roles[0] == "handoff"
     assert len(roles) == 21
@@ -180,7 +156,7 @@ def test_confirm_asks_first_and_then_is_understood():
     made = talk.plan()
     assert (made.report.pressure, made.report.due, made.events) == ("soft", True, ())
     talk.facts = replace(talk.facts, now=True)
-    made = talk.ask()
+    made = talk.send()
     said = [text_of(item.parts) for item in made.request.items]
     assert said[0].startswith("[Conversation summary from compaction]: ")
     assert said[1] == (
@@ -191,7 +167,7 @@ def test_confirm_asks_first_and_then_is_understood():
     assert said[-1] == "and now?"
     talk.add(model("here you are"), user("more"))
     talk.facts = replace(talk.facts, now=True)
-    again = talk.ask()  # folds over an acknowledged fold, and stays valid
+    again = talk.send()  # folds over an acknowledged fold, and stays valid
     assert [item.role for item in again.request.items] == ["handoff", "model", "user"]
 
 
@@ -224,11 +200,11 @@ def test_every_preset_fits_and_stays_valid(name, window):
             made = talk.plan()
             if name == "off" and not isinstance(made, Ready):
                 return
-            talk.ask()
+            talk.send()
         made = talk.plan()
         if name == "off" and not isinstance(made, Ready):
             return
-        made = talk.ask()
+        made = talk.send()
         assert made.report.total <= window - made.report.reserve - made.report.margin
         assert sum(made.report.parts.values()) == made.report.total
         talk.add(model(f"done {turn}"))
@@ -241,6 +217,6 @@ def test_a_crowd_of_small_messages_calls_for_an_edit():
     for n in range(95):
         talk.append(user(f"q{n}"), model(f"a{n}"))
     talk.append(user("now?"))
-    talk.ask()
+    talk.send()
     assert len(talk.folds()) == 1
     assert len(talk.view.items) < 180

@@ -9,11 +9,12 @@ from mutants import broken
 
 from foldline.core import rules
 from foldline.core.budget import limits, measure
-from foldline.core.log import Asked, Instructed, Opened, Text, UserSaid
-from foldline.core.plan import Blocked, Facts, Need, Ready, admit, plan
-from foldline.core.policy import STEADY
-from foldline.core.view import View, load
-from foldline.testing import Conversation, calls, model, result, user, view_of
+from foldline.core.log import Edit, Instructed, Opened, Text, UserSaid
+from foldline.core.plan import Blocked, Facts, Need, Ready, plan
+from foldline.core.policy import PRESETS, STEADY
+from foldline.core.view import load
+from foldline.testing import Conversation, Planned, calls, model, result, user, view_of
+from foldline.wire import openai_chat as wire
 
 SIZES = st.sampled_from((1, 1, 5, 5, 40, 200, 3_000))
 TALK = st.lists(
@@ -37,33 +38,20 @@ def event(name, size, place):
             return [calls(*ids), *(result(one, words) for one in ids)]
 
 
-def converse(script, window) -> tuple[View, Facts, list]:
-    """Run a script through admission and plan, as a session does; every plan that was made."""
-    facts = Facts(limits(window, None), STEADY)
-    events = [Opened("m"), Instructed((Text("You are careful."),))]
-    view = view_of(events)
-
-    def append(*new):
-        for one in new:
-            events.append(one)
-            view.append(view.head + 1, one)
-
+def converse(script, window) -> tuple[Planned, list]:
+    """Run a script through admission and plan; every plan that was made."""
+    talk = Planned(Facts(limits(window, None), STEADY), Instructed((Text("You are careful."),)))
     plans = []
     for place, (name, size) in enumerate(script):
-        for one in event(name, size, place):
-            append(*admit(view, one, facts))
-        made = plan(view, facts)
-        if isinstance(made, Need):
-            fetched = {r.lo: events[r.lo] for r in made.ranges}
-            made = plan(view, replace(facts, fetched=fetched))
-        plans.append(made)
-        if isinstance(made, Ready):
-            append(*made.events, Asked(view.head + len(made.events), "", "", 0))
-    return view, facts, plans
+        talk.add(*event(name, size, place))
+        plans.append(talk.plan())
+        if isinstance(plans[-1], Ready):
+            talk.ask(plans[-1])
+    return talk, plans
 
 
 def fits(script, window):
-    _, _, plans = converse(script, window)
+    _, plans = converse(script, window)
     for made in plans:
         assert isinstance(made, Ready), f"{made} is not ready"
         limit = made.report.window - made.report.reserve - made.report.margin
@@ -93,10 +81,64 @@ def test_fits_catches(module, line, instead, script, window):
         fits(script, window)
 
 
+@pytest.mark.parametrize("windows", [0.5, 1, 1.2, 3, 10])
+def test_a_history_of_many_windows_fits(windows):
+    """R-01: no model's help, no exception."""
+    turns = int(windows * 8_192 / 130)
+    fits([("user", 40), ("model", 5)] * turns, 8_192)
+
+
+def test_one_turn_of_two_hundred_calls():
+    """R-03: 200 results of 5,000 tokens on a window of 128,000, no call over budget."""
+    talk = Planned(Facts(limits(128_000, None), STEADY), user("do everything"))
+    for n in range(200):
+        talk.add(calls(f"c{n}"), result(f"c{n}", f"line {n} of the output, checked\n" * 550))
+        made = talk.plan()
+        assert isinstance(made, Ready)
+        assert made.report.total <= 128_000 - made.report.reserve - made.report.margin
+        talk.ask(made)
+    assert talk.folds()
+
+
+@given(TALK, st.sampled_from(("steady", "thrifty", "three-layer", "classic")))
+def test_still_between_edits(script, preset):
+    """Law 4 across batches: a request begins with the one before, unless an edit lies between."""
+    talk = Planned(Facts(limits(8_192, None), PRESETS[preset]))
+    before: list[bytes] = []
+    for place, (name, size) in enumerate(script):
+        talk.add(*event(name, size, place))
+        made = talk.plan()
+        assert isinstance(made, Ready)
+        blocks = wire.blocks(made.request)
+        if not any(isinstance(one, Edit) for one in made.events):
+            assert blocks[: len(before)] == before
+        talk.ask(made)
+        before = blocks
+
+
+def test_folds_without_an_answer_stop():
+    """R-19: heartbeats that nobody answers are folded three times, then it stops and says so."""
+    talk = Planned(Facts(limits(2_048, None), STEADY))
+    refused = None
+    for place in range(200):
+        talk.add(user(f"word{place} " * 40, speaker="heartbeat"))
+        made = talk.plan()
+        if isinstance(made, Blocked):
+            refused = made
+            break
+        talk.ask(made)
+    assert refused is not None
+    assert len(talk.folds()) == 3
+    assert "folds that led to no answer" in refused.parts
+    talk.append(model("sorry, I was away"))
+    assert isinstance(talk.plan(), Ready)
+
+
 @given(TALK)
 def test_plan_is_pure(script):
     """The same view and facts give the same plan, and the view is left as it was."""
-    view, facts, _ = converse(script, 2_048)
+    talk, _ = converse(script, 2_048)
+    view, facts = talk.view, talk.facts
     before = {name: repr(value) for name, value in vars(view).items()}
     assert plan(view, facts) == plan(view.copy(), facts)
     assert {name: repr(value) for name, value in vars(view).items()} == before
@@ -105,17 +147,17 @@ def test_plan_is_pure(script):
 @given(TALK)
 def test_unanswered_words_stay(script):
     """R-28: what the user said last is in the next request, verbatim unless it alone is too large."""
-    view, _, _ = converse([*script, ("user", 5)], 2_048)
+    view = converse([*script, ("user", 5)], 2_048)[0].view
     last = max(seq for seq, one in view.held.items() if isinstance(one, UserSaid))
     shown = next(item for item in view.items if item.seq == last)
     assert shown.state == "whole"
 
 
 def test_never_stuck():
-    """Forty messages that nobody answered still fit: the oldest are folded, the newest stays whole."""
-    view, _, plans = converse([("user", 40)] * 40, 1_024)
+    """Messages that nobody answered still fit: the oldest are folded, the newest stays whole."""
+    talk, plans = converse([("user", 40)] * 40, 1_024)
     assert all(isinstance(made, Ready) for made in plans)
-    assert view.items[-1].state == "whole"
+    assert talk.view.items[-1].state == "whole"
 
 
 def test_blocked_names_each_part():
@@ -142,10 +184,10 @@ def test_what_was_excluded_is_not_quoted_again():
 
 def test_need_names_what_a_merge_lacks():
     """A merge quotes the user's first task again: the plan asks for the event, then is ready."""
-    view, facts, plans = converse([("user", 40), ("model", 5)] * 20, 1_024)
+    talk, plans = converse([("user", 40), ("model", 5)] * 20, 1_024)
     assert any(made.events for made in plans)
-    assert 2 not in view.held  # the first task, folded away
-    view = view.copy()
+    assert 2 not in talk.view.held  # the first task, folded away
+    view, facts = talk.view.copy(), talk.facts
     for place in range(40):
         view.append(view.head + 1, user(f"more {place} " * 10))
         view.append(view.head + 1, model("yes"))

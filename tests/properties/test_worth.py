@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from mutants import broken
 
 from foldline.core.budget import limits, measure
-from foldline.core.log import Asked, Folded, Opened, UsageReported
-from foldline.core.plan import Facts, Need, Ready, admit, plan
+from foldline.core.log import Folded
+from foldline.core.plan import Facts, Ready
 from foldline.core.policy import STEADY, THRIFTY
 from foldline.core.prices import Prices
-from foldline.testing import calls, model, result, user, view_of
+from foldline.testing import Planned, calls, model, result, user
 
 EAGER = replace(THRIFTY, priced=replace(THRIFTY.priced, gain=200))
 PRICES = st.builds(
@@ -25,60 +25,35 @@ TURNS = st.lists(
 )
 
 
-class Talk:
-    """A conversation through admission and plan, billed as a provider with a prefix cache would."""
+class Billed(Planned):
+    """A conversation billed as a provider with a prefix cache would."""
 
     def __init__(self, facts, *, cold_every=0):
-        self.facts, self.cold_every = facts, cold_every
-        self.events = [Opened("m")]
-        self.view = view_of(self.events)
+        super().__init__(facts)
+        self.cold_every = cold_every
         self.bill = 0.0
         self.cached = 0
-        self.folds = []
+        self.made = []
         self.requests = 0
 
-    def add(self, event):
-        """Something happened."""
-        for one in admit(self.view, event, self.facts):
-            self._append(one)
-
-    def _append(self, *events):
-        for one in events:
-            self.events.append(one)
-            self.view.append(self.view.head + 1, one)
-
-    def ask(self):
+    def call(self):
         """Plan, send, pay."""
         self.requests += 1
         cold = bool(self.cold_every) and self.requests % self.cold_every == 0
         facts = replace(self.facts, cache="cold" if cold else "warm")
         before = measure(self.view, facts.limits)
-        made = plan(self.view, facts)
-        while isinstance(made, Need):
-            fetched = {r.lo: self.events[r.lo] for r in made.ranges}
-            made = plan(self.view, replace(facts, fetched=fetched))
-        assert isinstance(made, Ready)
-        total, prices = made.report.total, facts.prices
+        ready = self.plan(facts)
+        assert isinstance(ready, Ready)
+        total, prices = ready.report.total, facts.prices
         cached = 0 if cold else self.cached
-        for event in made.events:
+        for event in ready.events:
             if isinstance(event, Folded):
-                self.folds.append((event, before, made.report, facts))
+                self.made.append((event, before, ready.report, facts))
                 # What stands behind the fold, and the handoff itself, are written anew.
                 cached = min(cached, total - event.after - self._behind(event))
         self.bill += prices.read * cached + prices.write * (total - cached)
         self.cached = total
-        self._append(
-            *made.events,
-            Asked(
-                self.view.head + len(made.events),
-                "",
-                "",
-                0,
-                tokens=total,
-                estimate=made.report.estimate,
-            ),
-        )
-        self._append(UsageReported(input=total))
+        self.ask(ready, counted=lambda made: made.report.total)
 
     def _behind(self, fold):
         return sum(item.tokens for item in self.view.items if item.role != "handoff") - fold.before
@@ -88,17 +63,17 @@ class Talk:
         for turn, (steps, size) in enumerate(turns):
             self.add(user(f"Task {turn}: do the next thing and tell me."))
             for step in range(steps):
-                self.ask()
+                self.call()
                 self.add(calls(f"c{turn}_{step}", text="Looking at it."))
                 self.add(result(f"c{turn}_{step}", f"line{turn} of the output\n" * size))
-            self.ask()
+            self.call()
             self.add(model(f"Done with {turn}."))
         return self
 
 
 def worth_it(turns, prices, *, cold_every=0, policy=EAGER):
-    talk = Talk(Facts(limits(60_000, None), policy, prices), cold_every=cold_every).turns(turns)
-    for event, before, report, facts in talk.folds:
+    talk = Billed(Facts(limits(60_000, None), policy, prices), cold_every=cold_every).turns(turns)
+    for event, before, report, facts in talk.made:
         gain = event.before - event.after
         assert gain > 0, "a fold that does not shrink"
         assert event.why, "an edit without a reason"
@@ -156,16 +131,16 @@ def test_the_bill_is_lower(policy):
     """~200 calls and ~120k tokens beside sending everything, at three prices of a cached read."""
     for r, most in zip((0.10, 0.05, 0.025), MOST[policy.name], strict=True):
         prices = Prices(3.0, 3.0 * r, 3.75, 15.0)
-        plain = Talk(Facts(limits(1_000_000, None), replace(policy, priced=None), prices)).turns(
+        plain = Billed(Facts(limits(1_000_000, None), replace(policy, priced=None), prices)).turns(
             [(4, 110)] * 40
         )
-        folded = Talk(Facts(limits(1_000_000, None), policy, prices)).turns([(4, 110)] * 40)
+        folded = Billed(Facts(limits(1_000_000, None), policy, prices)).turns([(4, 110)] * 40)
         share = folded.bill / plain.bill
         print(
-            f"{policy.name} r={r}: {share:.0%} of sending everything, {len(folded.folds)} folds, "
+            f"{policy.name} r={r}: {share:.0%} of sending everything, {len(folded.made)} folds, "
             f"{plain.requests} calls, {plain.cached:,} tokens"
         )
-        assert not plain.folds
+        assert not plain.made
         assert share <= most
 
 
@@ -173,8 +148,8 @@ def test_the_bill_is_lower(policy):
 def test_no_loops(window, hard, size):
     """R-17: whatever the settings, folds are bounded by what came in, never one a call."""
     policy = replace(STEADY, hard=hard, rest=hard / 2, priced=None)
-    talk = Talk(Facts(limits(window, None), policy)).turns([(3, size)] * 12)
+    talk = Billed(Facts(limits(window, None), policy)).turns([(3, size)] * 12)
     came_in = sum(e.clip.shown if getattr(e, "clip", None) else 30 for e in talk.events)
     least = 0.05 * measure(talk.view, talk.facts.limits).room
-    assert len(talk.folds) <= 2 + 3 * came_in / max(least, 20)
-    assert len(talk.folds) <= talk.requests * 0.7
+    assert len(talk.made) <= 2 + 3 * came_in / max(least, 20)
+    assert len(talk.made) <= talk.requests * 0.7

@@ -221,6 +221,8 @@ class Folded(_Event, frozen=True, omit_defaults=True, tag="folded"):
     """What reports had taught of the model when this was decided."""
     messages: int = 0
     """How many messages it stands for."""
+    idle: int = 0
+    """Which it is in a row of folds with no person's word, answer or result between them."""
     system: bool = False
     """Whether the text is said in the system's role."""
     reply: str = ""

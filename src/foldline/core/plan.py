@@ -38,6 +38,7 @@ from foldline.core.request import Pressure, Report, Request, render, report
 from foldline.core.spine import Range
 from foldline.core.view import View
 
+_MOST_IDLE = 3  # folds without a person's word, an answer or a result between them
 _LEAST_GAIN = 0.05  # of room: what a fold must gain that is not needed to fit
 
 
@@ -93,7 +94,9 @@ def plan(view: View, facts: Facts) -> Plan:
     budget = measure(work, facts.limits)
     pressure = _pressure(budget, policy)
     due = _is_due(work, budget, policy)
-    if pressure == "hard" or len(work.items) > budget.limits.messages:
+    if work.idle_folds >= _MOST_IDLE and not facts.now:
+        edit = None  # folding again would lead to nothing again
+    elif pressure == "hard" or len(work.items) > budget.limits.messages:
         edit = _fold(work, budget, facts)
     elif facts.now or (due and policy.start == "auto"):
         edit = _due(work, budget, facts)
@@ -320,6 +323,7 @@ def _blocked(view: View, budget: Budget) -> Blocked:
             "margin": budget.margin,
             "earlier items": _tokens(view.items[:start], budget),
             "newest items": _tokens((*view.items[start:], *view.waiting), budget),
+            **({"folds that led to no answer": idle} if (idle := view.idle_folds) else {}),
         },
         budget.limits.window,
     )

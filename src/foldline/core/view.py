@@ -82,6 +82,8 @@ class View:
     """Where the newest request was recorded, or -1."""
     awaited: bool
     """Whether that request is still to be answered."""
+    idle_folds: int
+    """The folds since a person spoke, or anything was answered or returned."""
     shown: int
     """The last event that any request has shown, or -1."""
 
@@ -153,7 +155,7 @@ class View:
         self.spine, self.head = spine, head
         self.held, self.items, self.waiting, self.open = {}, [], [], {}
         self.tokens, self.model, self.asked, self.shown = 0, "", -1, -1
-        self.awaited = False
+        self.awaited, self.idle_folds = False, 0
         self.learned = Learned()
         self.instructions = self.newest = Instructed()
         self.pins, self.windows = {}, {}
@@ -177,7 +179,7 @@ class View:
                     case FoldAt(edit):
                         self.held[edit], self._spoken = events[edit], True
                         fold = self.fold_at(edit)
-                        self.learned = Learned(ratio=fold.ratio)
+                        self.learned, self.idle_folds = Learned(ratio=fold.ratio), fold.idle
                         for item in items.handoff(edit, fold):
                             self._place(item)
                     case Range(lo):
@@ -192,6 +194,7 @@ class View:
     def _take(self, seq: int, event: Event) -> None:
         match event:
             case UserSaid():
+                self.idle_folds = 0 if event.speaker == "human" else self.idle_folds
                 self._arrive(items.user(seq, event, self._stubs.get(seq)))
             case ModelSaid():
                 self._answer(seq, event)
@@ -212,6 +215,7 @@ class View:
                 self._keep(seq, event)
             case Masked() | Folded() | Excluded() | Undone():
                 self.learned = self.learned.edited()  # it shows through the spine, not here
+                self.idle_folds = event.idle if isinstance(event, Folded) else self.idle_folds
             case UsageReported():
                 self._learn(event)
             case Repaired() | ServerTruncated() | Linked() | Checkpointed():
@@ -281,7 +285,7 @@ class View:
     def _answer(self, seq: int, event: ModelSaid) -> None:
         for shown in list(self.open):
             self._close(seq, shown)  # the conversation went on without these results
-        self._spoken, self.awaited = True, False
+        self._spoken, self.awaited, self.idle_folds = True, False, 0
         parts, came_as = self._own_ids(seq, event)
         if not parts:
             return  # an empty answer: nothing that a provider would take back
@@ -332,6 +336,7 @@ class View:
         return None
 
     def _result(self, seq: int, event: ToolReturned) -> None:
+        self.idle_folds = 0
         shown = self._match(event.call_id)
         stub = self._stubs.get(seq)
         if shown is None:

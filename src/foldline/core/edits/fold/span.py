@@ -135,6 +135,7 @@ def fold(  # noqa: PLR0913 - what the event records
         after=size,
         ratio=ratio,
         messages=messages(view, span),
+        idle=view.idle_folds + 1,
         system=handoff.system,
         reply=handoff.reply,
         why=why,
