@@ -18,11 +18,11 @@ from random import Random
 
 from foldline.core.budget import limits
 from foldline.core.item import Item
-from foldline.core.log import Asked, Event, Folded, Instructed, Opened, Text, UsageReported
-from foldline.core.plan import Blocked, Facts, Need, Ready, admit, plan
+from foldline.core.log import Instructed, Text
+from foldline.core.plan import Facts, Ready
 from foldline.core.policy import PRESETS
 from foldline.core.prices import Prices
-from foldline.testing import calls, model, result, user, view_of
+from foldline.testing import Planned, calls, model, result, user
 
 NAMES = sorted(set(PRESETS) - {"off"})
 WORDS = ("parser", "module_7", "the", "failed", "src/a/b.py", "{'id': 12}", "and", "0x1f", "über")
@@ -59,55 +59,41 @@ def session(seed: int) -> Counter[str]:
         limits(window, reserve), policy, prices, random.choice(("warm", "cold", "unknown"))
     )
     hidden = Hidden(random)
-    events: list[Event] = [Opened("m"), Instructed((Text("Be careful. " * random.randint(0, 20)),))]
-    view = view_of(events)
+    talk = Planned(facts, Instructed((Text("Be careful. " * random.randint(0, 20)),)))
     seen: Counter[str] = Counter(sessions=1)
-
-    def append(*new: Event) -> None:
-        for one in new:
-            events.append(one)
-            view.append(view.head + 1, one)
 
     def words(most: int) -> str:
         start = random.randrange(len(SOUP) // 2)
         return SOUP[start : start + 4 * random.randint(1, max(most, 2))]
 
+    def counted(made: Ready) -> int:
+        fixed = made.report.estimate - sum(item.tokens for item in made.request.items)
+        return hidden.count(made.request.items, fixed)
+
     def ask() -> None:
-        made = plan(view, facts)
-        while isinstance(made, Need):
-            fetched = {span.lo: events[span.lo] for span in made.ranges}
-            made = plan(view, replace(facts, fetched={**facts.fetched, **fetched}))
-        if isinstance(made, Blocked):
+        made = talk.plan()
+        if not isinstance(made, Ready):
             seen["refused"] += 1
             return
-        assert isinstance(made, Ready)
-        folds = [event for event in made.events if isinstance(event, Folded)]
-        seen["folds"] += len(folds)
-        seen["idle folds"] += sum(fold.after >= fold.before for fold in folds)
-        fixed = made.report.estimate - sum(item.tokens for item in made.request.items)
-        true = hidden.count(made.request.items, fixed)
+        true = counted(made)
         seen["requests"] += 1
         seen["above"] += true > window
         seen["above with answer"] += true + facts.limits.reserve // 2 > window
-        at = view.head + len(made.events)
-        size = made.report.estimate
-        append(*made.events, Asked(at, "", "", 0, tokens=made.report.total, estimate=size))
-        append(UsageReported(input=true))
+        talk.ask(made, counted=counted)
 
     for turn in range(random.randint(2, 8)):
-        for one in admit(
-            view, user(words(random.choice((10, 60, window // 8, window // 2)))), facts
-        ):
-            append(one)
+        talk.add(user(words(random.choice((10, 60, window // 8, window // 2)))))
         for step in range(random.randint(0, 4)):
             ask()
             ids = [f"{turn}.{step}.{n}" for n in range(random.choice((1, 1, 2, 4)))]
-            append(*admit(view, calls(*ids, text=words(10)), facts))
+            talk.add(calls(*ids, text=words(10)))
             for one_id in ids:
                 text = words(random.choice((5, 80, window // 6, window)))
-                append(*admit(view, result(one_id, text, ok=random.random() < 0.8), facts))
+                talk.add(result(one_id, text, ok=random.random() < 0.8))
         ask()
-        append(*admit(view, model(words(40)), facts))
+        talk.add(model(words(40)))
+    seen["folds"] = len(talk.folds())
+    seen["idle folds"] = sum(fold.after >= fold.before for fold in talk.folds())
     seen["most folds a request, %"] = max(100 * seen["folds"] // max(seen["requests"], 1), 0)
     return seen
 
