@@ -2,11 +2,11 @@
 
 Knows text, and how an estimate is corrected. Refuses to know models and prices.
 
-The estimate is a weighted sum of byte classes and of places where two classes meet, fitted once on
-recorded sessions, code, data and 19 languages to lean high: too low overflows, too high only folds a
-little early. On every kind of content that the tests name it is between 0.95 and 1.6 times the tokens
-of o200k. No loop in Python runs over characters. A provider's own count of a request is the truth for
-that request; `Learned` carries the count, and the ratio by which what came after is corrected.
+The estimate is a weighted sum of byte classes and of places where two classes meet, fitted once
+on recorded sessions, code, data and 19 languages to lean high: too low overflows, too high only
+folds a little early. On every kind of content that the tests name it is between 0.95 and 1.6 times
+the tokens of o200k. No loop in Python runs over characters. A provider's own count of a request is
+the truth for that request; `Learned` carries it, and the ratio that corrects what came after.
 """
 
 from collections.abc import Iterable
