@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from foldline.core import ledger, rules
+from foldline.core import rules
 from foldline.core.budget import Budget, Limits, admission, largest, measure
 from foldline.core.edits import fold, mask
 from foldline.core.edits.clip import clip
@@ -22,9 +22,7 @@ from foldline.core.log import (
     Asked,
     Edit,
     Event,
-    Fact,
     Folded,
-    Logged,
     Masked,
     ServerTruncated,
     ToolReturned,
@@ -160,16 +158,16 @@ def _due(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
         cut = fold.keeping(view, policy.tail)
     merge = policy.turns is None or len(view.folds()) >= fold.MOST_FOLDS
     span = None if cut is None else next(fold.up_to(view, cut, merge=merge), None)
-    if span is None:
+    if span is None or (fold.taken_back(view, span) and not facts.now):
         return None
-    missing = _missing(view, span, facts)
+    missing = fold.lacking(view, span, facts.fetched)
     if missing:
         return Need(missing)
     most = min(budget.room * policy.handoff, policy.words or budget.room)
     if policy.form == "omitted":
         handoff = fold.omitted(span.range, fold.messages(view, span))
     else:
-        handoff = _write(view, span, facts, cap=budget.estimated(most))
+        handoff = fold.draft(view, span, facts.fetched, cap=budget.estimated(most))
     if policy.form == "acknowledged":
         handoff = fold.acknowledged(handoff)
     event = fold.fold(view, span, handoff, ratio=budget.ratio, why="due", prices=facts.prices)
@@ -237,13 +235,13 @@ def _fold(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
     # What gains next to nothing is not worth a rewritten prefix while all of it still fits.
     least = budget.estimated(budget.room * _LEAST_GAIN) if budget.used <= budget.room else 1
     for span in fold.proposals(view, tail=rest - share, folds=share // 2):
-        missing = _missing(view, span, facts)
+        missing = fold.lacking(view, span, facts.fetched)
         if missing:
             return Need(missing)
         # From all that a handoff may take down to its mere frame, until the request fits.
         caps = {share, share // 2, share // 4, min(share, span.tokens // 2), 0}
         for cap in sorted(caps, reverse=True):
-            handoff = _write(view, span, facts, cap=cap)
+            handoff = fold.draft(view, span, facts.fetched, cap=cap)
             event = fold.fold(view, span, handoff, ratio=budget.ratio, prices=facts.prices)
             after = used - event.before + event.after
             if event.before - event.after < least:
@@ -271,46 +269,14 @@ def _pays(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
     )
     if moment is None:
         return None
-    missing = _missing(view, moment.span, facts)
+    missing = fold.lacking(view, moment.span, facts.fetched)
     if missing:
         return Need(missing)
-    handoff = _write(view, moment.span, facts, cap=moment.cap)
-    return fold.fold(
+    handoff = fold.draft(view, moment.span, facts.fetched, cap=moment.cap)
+    event = fold.fold(
         view, moment.span, handoff, ratio=budget.ratio, why=moment.why, prices=facts.prices
     )
-
-
-def _words(view: View, span: fold.Span) -> list[int]:
-    """The user's messages that may be quoted: those in sight, and those that older folds quoted."""
-    older = (seq for at in span.merges for seq in view.fold_at(at).verbatim)
-    shown = (item.seq for item in span.items if item.role == "user" and item.state != "masked")
-    said = (seq for seq in shown if isinstance(view.held[seq], UserSaid))
-    return sorted({*older, *said})
-
-
-def _pins(view: View, span: fold.Span) -> list[int]:
-    hi = span.range.hi
-    return [seq for seq in sorted(view.pins) if hi is not None and span.range.lo <= seq <= hi]
-
-
-def _missing(view: View, span: fold.Span, facts: Facts) -> tuple[Range, ...]:
-    wanted = {*_words(view, span), *_pins(view, span)}
-    return tuple(
-        Range(seq, seq)
-        for seq in sorted(wanted)
-        if seq not in view.held and seq not in facts.fetched
-    )
-
-
-def _write(view: View, span: fold.Span, facts: Facts, *, cap: int) -> fold.Handoff:
-    def logged(seqs: list[int]) -> list[Logged]:
-        return [Logged(seq, view.held.get(seq) or facts.fetched[seq]) for seq in seqs]
-
-    pins = _pins(view, span)
-    words = [seq for seq in _words(view, span) if seq not in pins]
-    older: list[Fact] = [fact for at in span.merges for fact in view.fold_at(at).facts]
-    facts_now = [*older, *ledger.facts(span.items)]
-    return fold.write(span.range, words=logged(words), pins=logged(pins), facts=facts_now, cap=cap)
+    return event if event.after < event.before else None
 
 
 def _blocked(view: View, budget: Budget) -> Blocked:

@@ -2,6 +2,7 @@
 
 from foldline.core.edits.fold.handoff import Handoff, acknowledged, omitted, write
 from foldline.core.edits.fold.moment import Cache, worthwhile
+from foldline.core.edits.fold.source import draft, lacking
 from foldline.core.edits.fold.span import (
     MOST_FOLDS,
     Span,
@@ -9,6 +10,7 @@ from foldline.core.edits.fold.span import (
     keeping,
     messages,
     proposals,
+    taken_back,
     up_to,
     within,
 )
@@ -19,11 +21,14 @@ __all__ = [
     "Handoff",
     "Span",
     "acknowledged",
+    "draft",
     "fold",
     "keeping",
+    "lacking",
     "messages",
     "omitted",
     "proposals",
+    "taken_back",
     "up_to",
     "within",
     "worthwhile",

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from foldline.core import rules
-from foldline.core.edits.fold.span import MOST_FOLDS, Span, keeping, up_to
+from foldline.core.edits.fold.span import MOST_FOLDS, Span, keeping, taken_back, up_to
 from foldline.core.policy import Priced
 from foldline.core.prices import Prices, cheapest_size, fold_cost
-from foldline.core.spine import overlap
 from foldline.core.view import View
 
 Cache: TypeAlias = Literal["warm", "cold", "unknown"]
@@ -37,7 +36,7 @@ def worthwhile(  # noqa: PLR0913 - everything that the decision rests on
     if cache != "cold" and request < rule.floor:
         return None
     span = _span(view, rule)
-    if span is None or any(overlap(kept, span.range) for kept in view.spine.unfolded):
+    if span is None or taken_back(view, span):
         return None
     words = sum(item.tokens for item in span.items if item.role in ("user", "handoff"))
     cap = min(most, words + int(span.tokens * rule.ledger) + _FRAME)

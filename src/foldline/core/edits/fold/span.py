@@ -143,6 +143,11 @@ def fold(  # noqa: PLR0913 - what the event records
     )
 
 
+def taken_back(view: View, span: Span) -> bool:
+    """Whether a person unfolded part of it: automatic edits leave that alone until they must."""
+    return any(spines.overlap(kept, span.range) for kept in view.spine.unfolded)
+
+
 def messages(view: View, span: Span) -> int:
     """How many messages a span stands for, those of merged folds included."""
     own = sum(item.state != "folded" for item in span.items)
