@@ -111,7 +111,7 @@ class AsyncSession:
             edit = self.edits[-1]
         found = await self._events(Range(edit, edit))
         if not found or not isinstance(found[0].event, log.Edit):
-            raise NotAnEdit(f"there is no edit at {edit}; the edits are {self.edits}")
+            raise NotAnEdit(f"there is no edit at {edit}; those that stand: {self.edits or 'none'}")
         undone = take_back(self._view, edit, found[0].event, self._facts)
         if isinstance(undone, Blocked):
             raise Overflow(undone.parts, undone.limit)
