@@ -91,6 +91,15 @@ def test_a_stated_window_lowers_what_was_believed_for_good(stated, window, sourc
     assert 1 in view.standing()
 
 
+def test_a_smaller_window_does_not_raise_what_may_be_sent():
+    view = view_of([Opened("m"), WindowLearned("m", 350_000), user("hello")])
+    before = measure(
+        view_of([Opened("m"), user("hello")]), limits(400_000, 20_000, max_input=272_000)
+    )
+    after = measure(view, limits(400_000, 20_000, max_input=272_000))
+    assert after.room <= before.room + before.margin
+
+
 def test_another_models_window_is_another_models():
     view = view_of([Opened("m"), WindowLearned("n", 1_000), user("hello")])
     assert measure(view, limits(400_000, None)).limits.window == 400_000

@@ -36,6 +36,15 @@ def test_first_and_last_stay(first, last, visible):
     assert seen == visible
 
 
+@pytest.mark.parametrize("count", range(9))
+def test_up_to_first_and_last_nothing_is_masked(count):
+    """A-13: at most N + M results, nothing masked; never from the wrong end."""
+    for first, last in ((2, 5), (0, 4), (3, 0)):
+        found = list(range(count))
+        kept = [n for n in found if n not in between(found, first=first, last=last)]
+        assert kept == [n for n in found if n < first or n >= count - last]
+
+
 def test_a_stub_says_what_how_and_where():
     """A-13, R-56: the literal text; the call and its arguments stay."""
     view = eight()

@@ -165,7 +165,7 @@ def test_confirm_asks_first_and_then_is_understood():
     )
     assert made.request.items[1].role == "model"
     assert said[-1] == "and now?"
-    talk.add(model("here you are"), user("more"))
+    talk.add(model("here you are " * 500), user("more"))
     talk.facts = replace(talk.facts, now=True)
     again = talk.send()  # folds over an acknowledged fold, and stays valid
     assert [item.role for item in again.request.items] == ["handoff", "model", "user"]
@@ -178,6 +178,58 @@ def test_off_counts_and_warns_and_ends_in_a_typed_error():
     assert talk.plan().events == ()
     talk.fill_to(0.95)
     assert not isinstance(talk.plan(), Ready)
+
+
+@pytest.mark.parametrize("reports", [False, True])
+def test_a_person_is_asked_or_warned_before_it_is_full(reports):
+    """A-36: with the limits that a session really gets, calm, warn and soft come before hard."""
+    for policy, expected in ((CONFIRM, "soft"), (OFF, "warn")):
+        talk = Talk(policy, window=64_000)
+        if reports:
+            talk.calibrate()
+        seen = []
+        for _ in range(600):
+            talk.append(user("word " * 300))
+            made = talk.plan()
+            if not isinstance(made, Ready) or made.events:
+                break
+            seen.append(made.report.pressure)
+            talk.append(model("ok"))
+        assert expected in seen
+
+
+def test_heartbeats_are_no_turns():
+    talk = Talk(SLIDING)
+    for n in range(5):
+        talk.add(user(f"beat {n}", speaker="heartbeat"))
+    talk.add(model("fine"), user("hello"))
+    talk.send()
+    assert not talk.folds()
+
+
+def test_the_users_words_stay_whole_where_they_fit():
+    """A-33: 20,000 tokens of them in `classic`; in `steady` the task that the cap was sized for."""
+    talk = Talk(CLASSIC, window=400_000)
+    for n in range(50):
+        talk.append(user(f"rule {n}: " + "never forget this " * 60), model("yes " * 300))
+    talk.facts = replace(talk.facts, now=True)
+    talk.append(user("go"))
+    talk.send()
+    assert len(talk.folds()[0].verbatim) == 50
+    assert "[cut;" not in talk.folds()[0].text
+    talk = Talk(STEADY, window=200_000)
+    talk.add(user("task: " + "do exactly this " * 1_000))
+    for n in range(90):
+        talk.send()
+        talk.add(calls(f"c{n}"), result(f"c{n}", "line of output, checked\n" * 300))
+    assert talk.folds()
+    assert "[cut;" not in talk.folds()[0].text
+
+
+def test_user_messages_are_not_clipped_by_a_rule_for_results():
+    talk = Talk(CLASSIC)
+    talk.add(user("\n".join(f"rule {n}" for n in range(300))))
+    assert talk.events[-1].clip is None
 
 
 def test_only_the_priced_presets_are_priced():

@@ -54,7 +54,13 @@ def test_a_whole_file():
     assert (policy.clip.tokens, policy.clip.how) == (8_000, "both")
     assert (policy.clipping("bash").tokens, policy.clipping("bash").how) == (3_000, "tail")
     assert policy.clipping("other") == policy.clip
-    assert (policy.turns, policy.soft, policy.soft_tokens, policy.of) == (5, 0.7, 700_000, "window")
+    assert (policy.turns, policy.soft, policy.soft_tokens, policy.soft_of) == (
+        5,
+        0.7,
+        700_000,
+        "window",
+    )
+    assert policy.of == "room"  # the other tiers keep what they are shares of
     assert (found.overlap, found.prompt_template) == (2, "file://summary.txt")
     assert (found.max_tool_iterations, found.on_disconnect) == (25, "pause")
 
@@ -67,6 +73,14 @@ def test_dots_and_tables_are_the_same():
     assert read({"model.name": "m", "model.provider": "p"}) == read(
         {"model": {"provider": "p", "name": "m"}}
     )
+
+
+def test_a_name_with_a_slash_keeps_it():
+    for given in (
+        {"name": "meta/llama-4", "provider": "router"},
+        {"provider": "router", "name": "meta/llama-4"},
+    ):
+        assert read({"model": given}).model == "router/meta/llama-4"
 
 
 def test_zero_means_none_where_it_may():

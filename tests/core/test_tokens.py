@@ -58,6 +58,29 @@ SAMPLES = {
 }  # fmt: skip
 
 
+# What tools print besides: here the estimate may be rougher, but never far too low.
+ODD = {
+    "regex": r"^(?:[\w.+-]+@(?:[a-z0-9-]+\.)+[a-z]{2,}|\b\d{1,3}(?:\.\d{1,3}){3}\b)$" "\n" * 10,
+    "colours": "".join(f"\x1b[1;3{n % 8}mPASS\x1b[0m tests/test_parser.py::test_{n}\n" for n in range(40)),
+    "coloured dots": "\x1b[1;31m.\x1b[0m" * 100,
+    "spinner": "\r⠋⠙⠹⠸⠼⠴⠦⠧ installing" * 60,
+    "art": "\n".join("".join(R.choice("/\\|_-()<>.'`^~*#@%&+= ") for _ in range(60)) for _ in range(20)),
+    "tree": "\n".join(R.choice(("├── ", "│   ├── ", "└── ")) + R.choice(("src", "parser.py", "a.json")) for _ in range(80)),
+    "mathematics": "".join(R.choice("∀∃∈∉∑∏√∞≈≠≤≥⊂⊃∪∩→⇒⇔∂∇") for _ in range(300)),
+    "full width": "ＦＵＬＬＷＩＤＴＨ" * 30,
+    "am": "ሰላም ለዓለም እንዴት ነህ ዛሬ አየሩ ጥሩ ነው " * 10,
+    "bo": "བོད་སྐད་ནི་བོད་མིའི་སྐད་ཡིག་ཡིན། " * 10,
+    "letters": "".join(R.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(1_000)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_content_is_never_far_too_low(encodings, name):
+    """Law 1: a margin of 10 % and folds must be able to bear the first guess."""
+    true = len(encodings["o200k_base"].encode(ODD[name]))
+    assert 0.8 <= count(ODD[name]) / true <= 2.2
+
+
 @pytest.fixture
 def encodings(shared, monkeypatch):
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(shared / "data" / "tiktoken"))

@@ -160,6 +160,21 @@ def test_never_stuck():
     assert talk.view.items[-1].state == "whole"
 
 
+def test_a_fold_does_not_put_the_margin_back():
+    """What reports have taught of the error outlives a fold; a request is within its own limit."""
+    talk = Planned(Facts(limits(10_000, None), STEADY))
+    for _ in range(5):
+        talk.add(user("word " * 100))
+        made = talk.plan()
+        talk.ask(made, counted=lambda made: made.report.estimate)
+        talk.add(model("ok"))
+    talk.add(user("word " * 6_000))
+    made = talk.plan()
+    assert isinstance(made, Ready)
+    assert made.report.margin == 200
+    assert made.report.total <= 10_000 - made.report.reserve - made.report.margin
+
+
 def test_blocked_names_each_part():
     """R-16: fixed parts that leave no room are named with their sizes."""
     view = view_of([Opened("m"), Instructed((Text("rule " * 5_000),)), user("hello")])

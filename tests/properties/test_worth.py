@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from mutants import broken
 
 from foldline.core.budget import limits, measure
+from foldline.core.edits.fold.moment import growth
 from foldline.core.log import Folded
 from foldline.core.plan import Facts, Ready
 from foldline.core.policy import STEADY, THRIFTY
@@ -48,7 +49,8 @@ class Billed(Planned):
         cached = 0 if cold else self.cached
         for event in ready.events:
             if isinstance(event, Folded):
-                self.made.append((event, before, ready.report, facts))
+                size = growth(self.view), self._behind(event)
+                self.made.append((event, before, facts, size))
                 # What stands behind the fold, and the handoff itself, are written anew.
                 cached = min(cached, total - event.after - self._behind(event))
         self.bill += prices.read * cached + prices.write * (total - cached)
@@ -73,7 +75,7 @@ class Billed(Planned):
 
 def worth_it(turns, prices, *, cold_every=0, policy=EAGER):
     talk = Billed(Facts(limits(60_000, None), policy, prices), cold_every=cold_every).turns(turns)
-    for event, before, report, facts in talk.made:
+    for event, before, facts, (grows, behind) in talk.made:
         gain = event.before - event.after
         assert gain > 0, "a fold that does not shrink"
         assert event.why, "an edit without a reason"
@@ -85,10 +87,12 @@ def worth_it(turns, prices, *, cold_every=0, policy=EAGER):
         if event.why == "cold":
             assert facts.cache == "cold", "called cold, and it was not"
             continue
-        # It must pay back within the calls until the same growth makes the next one due.
-        growth = max(report.estimate / max(talk.requests, 1), 1)
+        # Not before the size at which a cycle of growing and folding costs least (DESIGN 5).
+        request = before.estimated(before.request)
+        cost = (prices.w - prices.r) * (event.after + behind)
+        cheapest = request - gain + (2 * grows * cost / prices.r) ** 0.5
+        assert request >= 0.93 * cheapest, "folded too early to pay"
         assert event.pays_after is not None
-        assert event.pays_after <= 3 * gain / growth + 20, "does not pay back"
 
 
 @given(TURNS, PRICES, st.sampled_from((0, 0, 7)), st.sampled_from((EAGER, THRIFTY)))

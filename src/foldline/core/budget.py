@@ -73,11 +73,13 @@ class Budget:
     ) -> int:
         """A trigger: the smallest of a share, an absolute number and, for shares of room, the step.
 
-        A share of the window counts all that is sent; what triggers is never above room.
+        A share of the window counts all that is sent. Where reserve and margin leave less than
+        that, shares keep their order below room, so that a person is warned before it is full.
         """
         limit = self.room * share
         if of == "window":
-            limit = min(self.limits.window * share - self.system - self.tools, self.room)
+            whole = self.limits.window * share - self.system - self.tools
+            limit = min(whole, self.room * (0.7 + 0.3 * share))
         if tokens is not None and tokens > 0:
             limit = min(limit, tokens)
         if of == "room" and self.limits.step is not None:
@@ -137,7 +139,9 @@ def learned(limits: Limits, window: int | None) -> Limits:
     if window is None or window <= 0 or window >= limits.window:
         return limits
     reserve = min(limits.reserve, window // 2)
-    return replace(limits, window=window, source="learned", reserve=reserve, max_input=None)
+    most = limits.max_input
+    kept = most if most is not None and most < window - reserve else None
+    return replace(limits, window=window, source="learned", reserve=reserve, max_input=kept)
 
 
 def measure(view: View, limits: Limits) -> Budget:

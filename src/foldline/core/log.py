@@ -227,6 +227,8 @@ class Folded(_Event, frozen=True, omit_defaults=True, tag="folded"):
     """Whether the text is said in the system's role."""
     reply: str = ""
     """What the model is made to have answered to it, if anything."""
+    errors: tuple[float, ...] = ()
+    """How far the last estimates were off, as shares: what the margin is made of."""
     why: Literal["", "forced", "pays", "cold", "due"] = ""
     pays_after: float | None = None
     """The calls after which it has paid for the cache it broke."""

@@ -9,7 +9,7 @@ on is in `facts`, and every decision is an event.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from foldline.core import rules
@@ -33,7 +33,7 @@ from foldline.core.log import (
 from foldline.core.policy import Policy
 from foldline.core.prices import UNKNOWN, Prices
 from foldline.core.request import Pressure, Report, Request, render, report
-from foldline.core.spine import Range
+from foldline.core.spine import Range, overlap
 from foldline.core.view import View
 
 _MOST_IDLE = 3  # folds without a person's word, an answer or a result between them
@@ -96,7 +96,7 @@ def plan(view: View, facts: Facts) -> Plan:
         edit = None  # folding again would lead to nothing again
     elif pressure == "hard" or len(work.items) > budget.limits.messages:
         edit = _fold(work, budget, facts)
-    elif facts.now or (due and policy.start == "auto"):
+    elif facts.now or (due and (policy.start == "auto" or policy.fill is not None)):
         edit = _due(work, budget, facts)
     else:
         edit = _pays(work, budget, facts)
@@ -109,10 +109,10 @@ def plan(view: View, facts: Facts) -> Plan:
             rules.check(work)
             budget = measure(work, facts.limits)
             pressure, due = _pressure(budget, policy), False
-        case None if budget.used > budget.room:
-            return _blocked(work, budget)
         case None:
             pass
+    if budget.used > budget.room:
+        return _blocked(work, budget)
     edits = tuple(view.head + 1 + n for n, event in enumerate(events) if isinstance(event, Edit))
     seen = report(work, budget, edits=edits, pressure=pressure, due=due and policy.start == "ask")
     return Ready(render(work), tuple(events), seen)
@@ -122,7 +122,8 @@ def _pressure(budget: Budget, policy: Policy) -> Pressure:
     if budget.used > budget.tier(policy.hard, of=policy.of):
         return "hard"
     if policy.soft is not None:
-        soft = budget.tier(policy.soft, of=policy.of, tokens=policy.soft_tokens)
+        of = policy.soft_of or policy.of
+        soft = budget.tier(policy.soft, of=of, tokens=policy.soft_tokens)
         if budget.used > soft:
             return "soft"
     return "warn" if budget.used > budget.tier(policy.warn, of=policy.of) else "calm"
@@ -143,7 +144,10 @@ def _mask(view: View, policy: Policy) -> Masked | None:
     if policy.mask is None:
         return None
     found = mask.results(view, turn_only=True)
-    return mask.mask(view, mask.between(found, first=policy.mask.first, last=policy.mask.last))
+    old = mask.between(found, first=policy.mask.first, last=policy.mask.last)
+    kept = view.spine.unfolded  # what a person took back is left alone
+    free = [i for i in old if not any(overlap(span, Range(i.seq, i.seq)) for span in kept)]
+    return mask.mask(view, free)
 
 
 def _due(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
@@ -180,7 +184,7 @@ def admit(view: View, event: Event, facts: Facts) -> list[Event]:
     policy, budget = facts.policy, measure(view, facts.limits)
     match event:
         case UserSaid():
-            event = clip(event, cap=largest(budget), how=policy.clip.how)
+            event = clip(event, cap=largest(budget), how="both")  # only what alone is too large
         case ToolReturned(call_id):
             wanted = policy.clipping(view.tool_of(call_id))
             most = budget.estimated(min(wanted.tokens, max(budget.room // 4, 1)))
@@ -233,7 +237,9 @@ def _fold(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
     # Below hard if that can be had; else the deepest that is within room and shrinks anything.
     best, deepest = min(used, budget.estimated(budget.room) + 1), None
     # What gains next to nothing is not worth a rewritten prefix while all of it still fits.
-    least = budget.estimated(budget.room * _LEAST_GAIN) if budget.used <= budget.room else 1
+    crowded = len(view.items) > budget.limits.messages
+    spare = budget.used <= budget.room and not crowded
+    least = budget.estimated(budget.room * _LEAST_GAIN) if spare else 1
     for span in fold.proposals(view, tail=rest - share, folds=share // 2):
         missing = fold.lacking(view, span, facts.fetched)
         if missing:
@@ -242,6 +248,8 @@ def _fold(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
         caps = {share, share // 2, share // 4, min(share, span.tokens // 2), 0}
         for cap in sorted(caps, reverse=True):
             handoff = fold.draft(view, span, facts.fetched, cap=cap)
+            if policy.form == "acknowledged":
+                handoff = fold.acknowledged(handoff)
             event = fold.fold(view, span, handoff, ratio=budget.ratio, prices=facts.prices)
             after = used - event.before + event.after
             if event.before - event.after < least:
@@ -261,7 +269,7 @@ def _pays(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
     share = budget.estimated(budget.room * facts.policy.handoff)
     moment = fold.worthwhile(
         view,
-        rule,
+        replace(rule, floor=budget.estimated(rule.floor), gain=budget.estimated(rule.gain)),
         prices=facts.prices,
         cache=facts.cache,
         request=budget.estimated(budget.request),

@@ -75,6 +75,8 @@ class Policy:
     warn: float = 0.70
     soft: float | None = None
     """From here on a fold is due at the end of a turn."""
+    soft_of: Literal["room", "window"] | None = None
+    """What that is a share of, where it is not what the others are of."""
     soft_tokens: int | None = None
     """The same as an absolute number; the smaller one counts."""
     hard: float

@@ -69,12 +69,15 @@ def turn_end(view: View) -> bool:
 
 
 def turns(view: View) -> int:
-    """The turns in sight that are over: messages that something in sight has answered."""
-    end = newest(view)
-    return sum(
-        item.role == "user" and isinstance(view.held[item.seq], UserSaid)
-        for item in view.items[:end]
-    )
+    """The turns in sight that a person began and the model answered; others' words are no turns."""
+    over, spoke = 0, False
+    for item in view.items:
+        said = view.held.get(item.seq)
+        if item.role == "user":
+            spoke |= isinstance(said, UserSaid) and said.speaker == "human"
+        elif item.role == "model" and item.state != "folded":
+            over, spoke = over + spoke, False
+    return over
 
 
 def closing(view: View) -> list[Interrupted]:

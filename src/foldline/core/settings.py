@@ -38,7 +38,11 @@ Change: TypeAlias = Callable[[Settings, Any], Settings]
 def read(given: Mapping[str, Any]) -> Settings:
     """Settings from a file's content; tables may be nested or written with dots."""
     flat = _flat(given)
-    settings = Settings(policy=named(_text("policy", flat.pop("policy", "steady"))))
+    names = [_text(key, flat.pop(key, "")) for key in ("model.provider", "model.name")]
+    settings = Settings(
+        policy=named(_text("policy", flat.pop("policy", "steady"))),
+        model="/".join(name for name in names if name) or None,
+    )
     for name, value in flat.items():
         settings = _change(name)(settings, value)
     return settings
@@ -88,14 +92,6 @@ def _keep(settings: Settings, **changes: int) -> Settings:
     return _policy(settings, mask=kept)
 
 
-def _model(settings: Settings, name: str, value: Any) -> Settings:
-    """`model.provider` and `model.name` together are the model's name, in whatever order."""
-    maker, _, own = (settings.model or "/").rpartition("/")
-    part = _text(f"model.{name}", value)
-    maker, own = (part, own) if name == "provider" else (maker, part)
-    return replace(settings, model=f"{maker}/{own}".strip("/") if own else f"{maker}/")
-
-
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise BadInput(f"{name} = {value!r}: write it in quotes")
@@ -140,13 +136,13 @@ def _disconnect(settings: Settings, value: Any) -> Settings:
 
 
 def _threshold(name: str) -> Change:
-    return lambda s, v: _policy(s, soft=_share(name, v), of="window")
+    return lambda s, v: _policy(s, soft=_share(name, v), soft_of="window")
 
 
 _CONTEXT = "session.context."
 _NAMES: dict[str, Change] = {
-    "model.provider": lambda s, v: _model(s, "provider", v),
-    "model.name": lambda s, v: _model(s, "name", v),
+    "model.provider": lambda s, _: s,  # read together with the name
+    "model.name": lambda s, _: s,
     "model.max_input_tokens": lambda s, v: replace(
         s, window=_positive("model.max_input_tokens", v)
     ),

@@ -22,37 +22,45 @@ MESSAGE = 6
 
 # Thousandths of a token. Classes are bytes; a letter outside ASCII counts once, at its first byte.
 _WEIGHTS = {
-    b"A": 480,  # capitals
-    b"0": 535,  # digits
-    b" ": 355,
-    b"\n": 300,
-    b".": 1520,  # every other mark
-    b"..": -2860,  # marks come two and three to a token
-    b"  ": -350,  # indents too
+    b"A": 500,  # capitals
+    b"0": 600,  # digits
+    b" ": 300,
+    b"\n": 800,
+    b".": 1210,  # every other mark
+    b"..": -1170,  # marks come two to a token, more only when they repeat
+    b"  ": -420,  # indents come many to a token
+    b"c": 1500,  # control characters: colours, spinners
 }
 _SCRIPTS = {
-    b"l": 1700,  # Latin with accents
-    b"g": 345,  # Greek, Cyrillic
-    b"h": 360,  # Hebrew, Arabic
-    b"t": 420,  # Thai, Devanagari and their neighbours
-    b"q": 700,  # the rest of U+1000 to U+1FFF
-    b"s": 320,  # symbols
-    b"j": 810,  # kana
-    b"z": 945,  # Han
-    b"k": 785,  # Hangul
-    b"e": 2450,  # emoji and everything beyond
+    b"l": 1350,  # Latin with accents
+    b"g": 370,  # Greek, Cyrillic
+    b"h": 385,  # Hebrew, Arabic
+    b"t": 460,  # Thai, Devanagari and their neighbours
+    b"q": 2200,  # U+1000 to U+1FFF
+    b"s": 2800,  # symbols: U+2000 to U+2FFF
+    b"f": 1700,  # full width and private forms
+    b"j": 825,  # kana
+    b"z": 900,  # Han
+    b"k": 835,  # Hangul
+    b"e": 1800,  # emoji and everything beyond
 }
-_SMALL = 163  # a small letter
-_DENSE = 375  # more, where letters stand in runs that are no words
+_BLOCKS = {  # where a block differs much from its class
+    b"\xe0\xbc": 1500,  # Tibetan
+    b"\xe0\xbd": 1500,
+    b"\xe1\x83": -1760,  # Georgian
+    b"\xe2\x80": -1900,  # dashes and quotation marks
+    b"\xe2\x94": -2100,  # lines and boxes
+    b"\xe2\x95": -2100,
+}
+_SMALL = 167  # a small letter
+_DENSE = 415  # more, where letters stand in runs that are no words
 _WORD = 9  # letters to a mark or blank, above which they are no words
-_SPLIT = 1100  # a letter before a digit
-
-
+_SPLIT = 1000  # a letter before a digit
 _LAST = (  # the last byte of each run of bytes that are of one class
-    (0x08, "."), (0x09, " "), (0x0A, "\n"), (0x0C, "."), (0x0D, "\n"), (0x1F, "."), (0x20, " "),
-    (0x2F, "."), (0x39, "0"), (0x40, "."), (0x5A, "A"), (0x60, "."), (0x7A, "a"), (0x7F, "."),
-    (0xBF, "_"), (0xC7, "l"), (0xD3, "g"), (0xDF, "h"), (0xE0, "t"), (0xE1, "q"), (0xE2, "s"),
-    (0xE3, "j"), (0xE9, "z"), (0xED, "k"), (0xEF, "s"), (0xFF, "e"),
+    (0x08, "c"), (0x09, " "), (0x0A, "\n"), (0x0C, "c"), (0x0D, "\n"), (0x1F, "c"), (0x20, " "),
+    (0x2F, "."), (0x39, "0"), (0x40, "."), (0x5A, "A"), (0x60, "."), (0x7A, "a"), (0x7E, "."),
+    (0x7F, "c"), (0xBF, "_"), (0xC7, "l"), (0xD3, "g"), (0xDF, "h"), (0xE0, "t"), (0xE1, "q"),
+    (0xE2, "s"), (0xE3, "j"), (0xE9, "z"), (0xED, "k"), (0xEF, "f"), (0xFF, "e"),
 )  # fmt: skip
 
 
@@ -80,14 +88,15 @@ def _thousandths(body: bytes) -> int:
     classes = body.translate(_CLASSES)
     counts = {name: classes.count(name) for name in _WEIGHTS}
     total = sum(_WEIGHTS[name] * number for name, number in counts.items())
-    letters = len(body) - counts[b"0"] - counts[b" "] - counts[b"\n"] - counts[b"."]
+    breaks = counts[b" "] + counts[b"\n"] + counts[b"."] + counts[b"c"]
+    letters = len(body) - counts[b"0"] - breaks
     if not body.isascii():
         letters -= classes.count(b"_")
         for name, weight in _SCRIPTS.items():
             number = classes.count(name)
             letters -= number
             total += weight * number
-    breaks = counts[b" "] + counts[b"\n"] + counts[b"."]
+        total += sum(weight * body.count(start) for start, weight in _BLOCKS.items())
     total += _SMALL * (letters - counts[b"A"]) + _DENSE * max(0, letters - _WORD * breaks)
     return total + _SPLIT * body.translate(_CASELESS).count(b"a0")
 

@@ -179,7 +179,8 @@ class View:
                     case FoldAt(edit):
                         self.held[edit], self._spoken = events[edit], True
                         fold = self.fold_at(edit)
-                        self.learned, self.idle_folds = Learned(ratio=fold.ratio), fold.idle
+                        self.learned = Learned(ratio=fold.ratio, errors=fold.errors)
+                        self.idle_folds = fold.idle
                         for item in items.handoff(edit, fold):
                             self._place(item)
                     case Range(lo):

@@ -35,15 +35,15 @@ def clip(event: UserSaid | ToolReturned, *, cap: int, how: How) -> UserSaid | To
     if whole <= cap and not (how == "lines" and _long(words)):
         return event
     keep = max(cap - _MARKER, 1)
-    texts = _lines(words, keep) if how == "lines" else _ends(words, keep, whole=whole, how=how)
+    texts = _lines(words, keep) if how == "lines" else _ends(words, keep, of=(cap, whole), how=how)
     others = (part for part in event.parts if not isinstance(part, Text | Gap))
     shown = Clip((*texts, *others), how, whole, sum(count(text_of((part,))) for part in texts))
     return msgspec.structs.replace(event, clip=shown)
 
 
-def _ends(words: str, keep: int, *, whole: int, how: How) -> tuple[Part, ...]:
+def _ends(words: str, keep: int, *, of: tuple[int, int], how: How) -> tuple[Part, ...]:
     def gap(which: str) -> Gap:
-        return Gap(f"[truncated: kept {which} ~{keep} of ~{whole} tokens ({how})]")
+        return Gap(f"[truncated: kept {which} ~{of[0]} of ~{of[1]} tokens ({how})]")
 
     match how:
         case "ends":
@@ -106,7 +106,7 @@ def _code_like(name: str) -> bool:
 
 
 def _long(words: str) -> bool:
-    return _bytes(words) > _LINE_BYTES or words.count("\n") >= 2 * _LINES
+    return _bytes(words) > _LINE_BYTES or len(words.splitlines()) > 2 * _LINES
 
 
 def _lines(words: str, keep: int) -> tuple[Part, ...]:

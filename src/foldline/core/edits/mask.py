@@ -28,7 +28,7 @@ def between(found: list[Item], *, first: int, last: int) -> list[Item]:
     """The results that are neither among the first nor the last; none where both are 0."""
     if first <= 0 and last <= 0:
         return []
-    return found[max(first, 0) : len(found) - max(last, 0)]
+    return found[max(first, 0) : max(len(found) - max(last, 0), 0)]
 
 
 def mask(view: View, found: list[Item], *, least: int = 1) -> Masked | None:

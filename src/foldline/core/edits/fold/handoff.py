@@ -76,7 +76,10 @@ def acknowledged(handoff: Handoff) -> Handoff:
 def _draft(
     head: str, *, words: Sequence[Logged], pins: Sequence[Logged], facts: Sequence[Fact], left: int
 ) -> Handoff:
-    quoted, used = _quote(words, pins, cap=int(left * _WORDS_SHARE))
+    # All words whole where they fit; only where they do not, each gives way to the others.
+    whole = sum(count(_words(event)) + 8 for _, event in (*words, *pins))
+    share = left if whole <= left * 9 // 10 else int(left * _WORDS_SHARE)
+    quoted, used = _quote(words, pins, cap=share, bounded=share < left)
     kept_facts = _newest(facts, cap=left - used)
     pinned = {seq for seq, _ in pins}
     others = {seq for seq, event in words if not _human(event)}
@@ -91,7 +94,7 @@ def _draft(
 
 
 def _quote(
-    words: Sequence[Logged], pins: Sequence[Logged], *, cap: int
+    words: Sequence[Logged], pins: Sequence[Logged], *, cap: int, bounded: bool
 ) -> tuple[dict[int, str], int]:
     """Which messages are quoted, in log order: the first, pins, then newest first."""
     first = next((one for one in words if _human(one.event)), None)
@@ -106,6 +109,7 @@ def _quote(
         # One message takes at most a third, the first task two: pasted bulk must not crowd out
         # what else was said.
         most = min(free, cap * 2 // 3 if first and seq == first.seq else cap // 3)
+        most = most if bounded else free
         size = count(text) + 5
         if size > most:
             note = f"\n[cut; whole: {handle(seq)}]"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from foldline.core import rules
-from foldline.core.edits.fold.span import MOST_FOLDS, Span, keeping, taken_back, up_to
+from foldline.core.edits.fold.span import MOST_FOLDS, Span, before, keeping, taken_back, up_to
 from foldline.core.policy import Priced
 from foldline.core.prices import Prices, cheapest_size, fold_cost
 from foldline.core.view import View
@@ -35,7 +35,7 @@ def worthwhile(  # noqa: PLR0913 - everything that the decision rests on
     """The fold that pays now, if any; sizes as estimated, `request` all that would be sent."""
     if cache != "cold" and request < rule.floor:
         return None
-    span = _span(view, rule)
+    span = _span(view, rule, most=most)
     if span is None or taken_back(view, span):
         return None
     words = sum(item.tokens for item in span.items if item.role in ("user", "handoff"))
@@ -46,7 +46,7 @@ def worthwhile(  # noqa: PLR0913 - everything that the decision rests on
     left = request - gain
     if cache == "cold":
         return Moment(span, cap, "cold") if request >= rule.when_cold * left else None
-    tail = view.tokens - span.tokens - _kept(view, span)
+    tail = view.tokens - span.tokens - before(view, span)
     cost = fold_cost(prices, rewritten=cap + tail)
     size = cheapest_size(prices, left=left, growth=growth(view), cost=rule.alpha * cost)
     if not rules.turn_end(view):
@@ -61,14 +61,9 @@ def growth(view: View) -> float:
     return sum(item.tokens for item in live) / max(calls, 1)
 
 
-def _span(view: View, rule: Priced) -> Span | None:
-    """Everything before the tail; merged with the standing folds only where they are too many."""
+def _span(view: View, rule: Priced, *, most: int) -> Span | None:
+    """Everything before the tail; merged with the standing folds where these are too much."""
     cut = keeping(view, rule.tail)
-    merge = sum(item.role == "handoff" for item in view.items) >= MOST_FOLDS
+    standing = [item.tokens for item in view.items if item.role == "handoff"]
+    merge = len(standing) >= MOST_FOLDS or sum(standing) > most // 2
     return None if cut is None else next(up_to(view, cut, merge=merge), None)
-
-
-def _kept(view: View, span: Span) -> int:
-    """What stands before the span and is not written anew."""
-    inside = {item.seq for item in span.items}
-    return sum(i.tokens for i in view.items if i.role == "handoff" and i.seq not in inside)

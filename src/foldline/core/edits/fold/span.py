@@ -123,7 +123,7 @@ def fold(  # noqa: PLR0913 - what the event records
         raise BrokenView(f"a fold over {span.range} takes {change.took}, which does not stand")
     size = count(handoff.text) + MESSAGE
     size += count(handoff.reply) + MESSAGE if handoff.reply else 0
-    behind = view.tokens - span.tokens
+    behind = view.tokens - span.tokens - before(view, span)
     after_calls = pays_back_after(prices, gone=span.tokens, left=size, behind=behind)
     return Folded(
         text=handoff.text,
@@ -134,6 +134,7 @@ def fold(  # noqa: PLR0913 - what the event records
         before=span.tokens,
         after=size,
         ratio=ratio,
+        errors=view.learned.errors,
         messages=messages(view, span),
         idle=view.idle_folds + 1,
         system=handoff.system,
@@ -141,6 +142,12 @@ def fold(  # noqa: PLR0913 - what the event records
         why=why,
         pays_after=None if after_calls == inf else round(after_calls, 1),
     )
+
+
+def before(view: View, span: Span) -> int:
+    """What stands before the span and is not written anew by folding it."""
+    inside = {item.seq for item in span.items}
+    return sum(i.tokens for i in view.items if i.state == "folded" and i.seq not in inside)
 
 
 def taken_back(view: View, span: Span) -> bool:
