@@ -1,7 +1,8 @@
 """The estimate beside tiktoken and bytes/4: megabytes a second, and error, on the same texts.
 
-Needs the package tiktoken and FOLDLINE_SHARED (its ranks and recorded sessions). Exits 1 below
-100 MB/s on a result of 1 MB, or where a kind of content falls outside 0.95-1.6 of o200k.
+Needs the package tiktoken and FOLDLINE_SHARED (its ranks and recorded sessions). Exits 1 where a kind
+of content falls outside 0.95-1.6 of o200k, or below 100 MB/s on a result of 1 MB, unless the machine is
+so busy that tiktoken beside it is slow too: then below 6 times its rate.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from foldline.core.tokens import count
 
-RATE, LOW, HIGH = 100, 0.95, 1.6
+RATE, TIMES, LOW, HIGH = 100, 6, 0.95, 1.6
 
 
 def texts(shared: Path) -> dict[str, str]:
@@ -80,8 +81,9 @@ def main() -> int:
     }
     for name, speed in rates.items():
         print(f"{name:18}{speed:10.0f} MB/s on 1 MB of tool results")
-    print(f"ours / tiktoken: {rates['ours'] / list(rates.values())[1]:.0f} times")
-    return 1 if missed or rates["ours"] < RATE else 0
+    times = rates["ours"] / list(rates.values())[1]
+    print(f"ours / tiktoken: {times:.0f} times")
+    return 1 if missed or (rates["ours"] < RATE and times < TIMES) else 0
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import resource
 import statistics
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from foldline.core.budget import limits
 from foldline.core.log import Asked, Event, Opened, UsageReported
@@ -69,10 +69,11 @@ class Growing:
     def fold(self) -> None:
         """Plan, and do what the plan says."""
         made = plan(self.view, FACTS)
-        if isinstance(made, Need):
-            again = {span.lo: event_at(self.made[span.lo]) for span in made.ranges}
-            made = plan(self.view, Facts(FACTS.limits, STEADY, again))
-        assert isinstance(made, Ready)
+        again: dict[int, Event] = {}
+        while isinstance(made, Need):
+            again |= {span.lo: event_at(self.made[span.lo]) for span in made.ranges}
+            made = plan(self.view, replace(FACTS, fetched=again))
+        assert isinstance(made, Ready), made
         for event in made.events:
             self.view.append(self.view.head + 1, event)
             self.folds += 1

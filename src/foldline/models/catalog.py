@@ -5,7 +5,6 @@ Knows the file that ships with us and the families' usual windows. Refuses to as
 
 import re
 from functools import cache
-from importlib.resources import files
 
 import msgspec
 
@@ -76,6 +75,8 @@ class _File(msgspec.Struct, frozen=True):
 
 @cache
 def _entries() -> dict[str, _Entry]:
+    from importlib.resources import files  # noqa: PLC0415 - slow to import, needed once
+
     body = (files("foldline.models") / "catalog.json").read_bytes()
     found: dict[str, _Entry] = {}
     for entry in msgspec.json.decode(body, type=_File).models:
