@@ -35,9 +35,9 @@ def test_a_session_has_few_verbs():
     assert len([name for name in verbs if callable(getattr(AsyncSession, name))]) <= 10
 
 
-def test_no_machine_or_host_is_committed():
-    """No lock files, no download hosts, no paths of one machine."""
-    bad = re.compile(r"files\.pythonhosted|pypi\.org|registry\.npmjs|/work/(main|shared)|/root/")
+def test_no_download_host_is_committed():
+    """No lock files, and no addresses in what installs things."""
+    bad = re.compile(r"https?://")
     for path in (
         ROOT / "pyproject.toml",
         ROOT / "justfile",
