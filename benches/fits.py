@@ -51,7 +51,7 @@ class Hidden:
 def session(seed: int) -> Counter[str]:
     """One session: what happened in it."""
     random = Random(seed)
-    window = int(1_500 * 2 ** random.uniform(0, 4))
+    window = int(1_500 * 2 ** random.triangular(0, 4, 0))
     policy = PRESETS[random.choice(NAMES)]
     policy = replace(policy, hard=random.uniform(0.6, policy.hard), start="auto")
     reserve = random.choice((None, 0, window // 20, window // 4))
@@ -82,9 +82,9 @@ def session(seed: int) -> Counter[str]:
         seen["above with answer"] += true + facts.limits.reserve // 2 > window
         talk.ask(made, counted=counted)
 
-    for turn in range(random.randint(2, 8)):
+    for turn in range(random.randint(2, 5)):
         talk.add(user(words(random.choice((10, 60, window // 8, window // 2)))))
-        for step in range(random.randint(0, 4)):
+        for step in range(random.randint(0, 3)):
             ask()
             ids = [f"{turn}.{step}.{n}" for n in range(random.choice((1, 1, 2, 4)))]
             talk.add(calls(*ids, text=words(10)))

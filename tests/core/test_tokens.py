@@ -211,6 +211,11 @@ def test_after_an_edit_the_ratio_stays_and_the_anchor_goes():
     assert learned.edited().tokens(1_000) == 1_500
 
 
+def test_a_tiny_request_teaches_no_ratio():
+    """40 tokens counted where 60 were estimated say nothing of the results that come next."""
+    assert Learned().report(60, 40).edited().ratio == 1.0
+
+
 PNG = "iVBORw0KGgoAAAANSUhEUgAAB4AAAAQ4CAIAAABnsVYUAAAA"  # 1920 x 1080
 
 

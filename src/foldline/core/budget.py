@@ -147,7 +147,8 @@ def learned(limits: Limits, window: int | None) -> Limits:
 def measure(view: View, limits: Limits) -> Budget:
     """The budget of a view as it stands."""
     limits = learned(limits, view.windows.get(view.model))
-    ratio = view.learned.edited().ratio
+    # What may be estimated at most is the less the more tokens an estimate turns out to be.
+    ratio = max(view.learned.edited().ratio, view.learned.ratio)
     system, tools = (round(size * ratio) for size in _fixed(view))
     return Budget(
         limits=limits,

@@ -176,8 +176,9 @@ class Learned(msgspec.Struct, frozen=True):
         )
 
     def edited(self) -> "Learned":
-        """The same after an edit: the count of the last request no longer holds, the ratio does."""
-        overall = _within(self.reported / self.estimate) if self.estimate else self.ratio
+        """The same after an edit: the count of the last request no longer holds, its ratio does."""
+        telling = self.estimate >= _LEAST * 8  # a small request is mostly what the provider adds
+        overall = _within(self.reported / self.estimate) if telling else self.ratio
         return msgspec.structs.replace(self, ratio=overall, estimate=0, reported=0)
 
     @property
