@@ -19,7 +19,6 @@ from foldline.core.edits.clip import clip
 from foldline.core.edits.undo import undo
 from foldline.core.item import Item
 from foldline.core.log import (
-    Asked,
     Edit,
     Event,
     Folded,
@@ -91,7 +90,7 @@ def plan(view: View, facts: Facts) -> Plan:
         work = _after(work, [masked])
     budget = measure(work, facts.limits)
     pressure = _pressure(budget, policy)
-    due = _is_due(work, budget, policy)
+    due = _is_due(work, budget, policy, pressure)
     if work.idle_folds >= _MOST_IDLE and not facts.now:
         edit = None  # folding again would lead to nothing again
     elif pressure == "hard" or len(work.items) > budget.limits.messages:
@@ -129,14 +128,14 @@ def _pressure(budget: Budget, policy: Policy) -> Pressure:
     return "warn" if budget.used > budget.tier(policy.warn, of=policy.of) else "calm"
 
 
-def _is_due(view: View, budget: Budget, policy: Policy) -> bool:
+def _is_due(view: View, budget: Budget, policy: Policy, pressure: Pressure) -> bool:
     """Whether a preset's own rule asks for a fold at a turn's end: by turns, number or share."""
     if not policy.folds or not rules.turn_end(view):
         return False
     return (
         (policy.turns is not None and rules.turns(view) >= policy.turns)
         or (policy.fill is not None and budget.used > policy.fill)
-        or _pressure(budget, policy) == "soft"
+        or pressure == "soft"
     )
 
 
@@ -210,8 +209,8 @@ def _truncated(view: View, event: Event) -> list[ServerTruncated]:
     """A report far below what was sent: the server has cut the prompt and did not say so."""
     if not isinstance(event, UsageReported) or event.input is None:
         return []
-    asked = view.held.get(view.asked if event.asked is None else event.asked)
-    if not isinstance(asked, Asked) or not view.learned.truncated(asked.estimate, event.input):
+    asked = view.counted(event)
+    if asked is None or not view.learned.truncated(asked.estimate, event.input):
         return []
     return [ServerTruncated(asked.tokens, event.input)]
 

@@ -140,6 +140,11 @@ class View:
                 return next((c.name for c in calls_of(item.parts) if c.id == shown), "")
         return ""
 
+    def counted(self, event: UsageReported) -> Asked | None:
+        """The request that a report is of, where it is in sight."""
+        asked = self.held.get(self.asked if event.asked is None else event.asked)
+        return asked if isinstance(asked, Asked) else None
+
     def standing(self) -> tuple[int, ...]:
         """The events that stay in force whatever is folded."""
         return tuple(sorted(self._state.values()))
@@ -244,8 +249,8 @@ class View:
                 pass
 
     def _learn(self, event: UsageReported) -> None:
-        asked = self.held.get(self.asked if event.asked is None else event.asked)
-        if isinstance(asked, Asked) and event.input is not None:
+        asked = self.counted(event)
+        if asked is not None and event.input is not None:
             self.learned = self.learned.report(asked.estimate, event.input)
 
     def _newer(self, kind: str, seq: int) -> bool:
