@@ -31,7 +31,8 @@ def test_law(law):
     holds()
 
 
-VIEW, ITEM, SPINE = "foldline.core.view", "foldline.core.item", "foldline.core.spine"
+VIEW, ROW = "foldline.core.view", "foldline.core.row"
+ITEM, SPINE = "foldline.core.item", "foldline.core.spine"
 RULES, RECALL, UNDO = "foldline.core.rules", "foldline.core.recall", "foldline.core.edits.undo"
 SPAN, HANDOFF = "foldline.core.edits.fold.span", "foldline.core.edits.fold.handoff"
 MUTANTS = [
@@ -40,9 +41,9 @@ MUTANTS = [
     (laws.nothing_lost, ITEM, "{part.text}\\n{where}", "{part.text}"),
     (laws.nothing_lost, RECALL, "case ToolReturned(_, parts):\n            return _words(parts)",
      "case ToolReturned(_, _, _, clip) if clip:\n            return _words(clip.parts)"),
-    (laws.nothing_lost, VIEW, "            self._arrive(items.late(seq, event, stub))\n", ""),
+    (laws.nothing_lost, ROW, "            self._arrive(items.late(seq, event, stub))\n", ""),
     # Law 4: answers, instructions and ids that rewrite what was sent.
-    (laws.still, VIEW, "seen = max(seq if event.saw is None else event.saw, self.shown)",
+    (laws.still, ROW, "seen = max(seq if event.saw is None else event.saw, self.shown)",
      "seen = seq if event.saw is None else event.saw"),
     (laws.still, VIEW, "if not self._spoken:", "if True:"),
     # Law 5: what a later log must not change, and what a spine must carry.
@@ -61,16 +62,16 @@ MUTANTS = [
     (laws.in_force, VIEW, "if seq < self._state.get(kind, seq):", "if False:"),
     # One way: the incremental view and a fresh load.
     (laws.one_way, VIEW, "self._lay(event.spine, self.held, seq)", "self.head = seq"),
-    (laws.one_way, VIEW, "self.tokens -= unseen[-1].tokens", "pass"),
+    (laws.one_way, ROW, "self.tokens -= unseen[-1].tokens", "pass"),
     # Sendable: pairs, ids, whole groups.
-    (laws.sendable, VIEW, "        if self.open:\n            self.", "        if 0:\n            self."),
-    (laws.sendable, VIEW, "while own in came_as:", "while False:"),
+    (laws.sendable, ROW, "        if self.open:\n            self.", "        if 0:\n            self."),
+    (laws.sendable, ROW, "while own in came_as:", "while False:"),
     (laws.sendable, RULES, "if settled and not inside:", "if settled:"),
-    (laws.sendable, VIEW,
+    (laws.sendable, ROW,
      "            self._close(seq, shown)  # the conversation went on without these results\n",
      "            pass\n"),
     # A message during an answer.
-    (laws.not_taken_for_answered, VIEW, "            unseen.append(self.items.pop())\n",
+    (laws.not_taken_for_answered, ROW, "            unseen.append(self.items.pop())\n",
      "            break\n"),
     # Undo and redo.
     (laws.undo_restores, UNDO, "masks_on=change.masks_off,", ""),

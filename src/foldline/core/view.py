@@ -19,10 +19,8 @@ from typing import assert_never, cast
 
 from foldline.core import item as items
 from foldline.core import spine as spines
-from foldline.core.item import Item
 from foldline.core.log import (
     Asked,
-    Call,
     Checkpointed,
     Edit,
     Event,
@@ -36,13 +34,10 @@ from foldline.core.log import (
     ModelSaid,
     ModelSwitched,
     Opened,
-    Part,
     Pinned,
     Repaired,
     ServerTruncated,
     SettingsChanged,
-    Text,
-    Thought,
     ToolReturned,
     Undone,
     Unpinned,
@@ -52,24 +47,18 @@ from foldline.core.log import (
     calls_of,
     text_of,
 )
+from foldline.core.row import Row
 from foldline.core.spine import FoldAt, Range, Spine
 from foldline.core.tokens import Learned
 from foldline.errors import BrokenView
 
 
-class View:
+class View(Row):
     """The items in force at `head`, and the events they were made of."""
 
     spine: Spine
     head: int
     held: dict[int, Event]
-    items: list[Item]
-    waiting: list[Item]
-    """What arrived during an open group: placed behind its results."""
-    open: dict[str, str]
-    """The calls of the newest group that have no result: the id shown → the id as it came."""
-    tokens: int
-    """The estimate of all items, before what reports have taught."""
     learned: Learned
     model: str
     instructions: Instructed
@@ -84,8 +73,6 @@ class View:
     """Whether that request is still to be answered."""
     idle_folds: int
     """The folds since a person spoke, or anything was answered or returned."""
-    shown: int
-    """The last event that any request has shown, or -1."""
 
     def __init__(self, spine: Spine, events: Mapping[int, Event], head: int) -> None:
         self._lay(spine, events, head)
@@ -128,18 +115,6 @@ class View:
             raise BrokenView(f"the spine shows a fold at {edit}, where the log holds none")
         return event
 
-    def waits_for(self, call_id: str) -> bool:
-        """Whether a result with this id would be paired."""
-        return self._match(call_id) is not None
-
-    def tool_of(self, call_id: str) -> str:
-        """The name of the open call that a result with this id would answer."""
-        shown = self._match(call_id)
-        for item in reversed(self.items):
-            if item.role == "model":
-                return next((c.name for c in calls_of(item.parts) if c.id == shown), "")
-        return ""
-
     def counted(self, event: UsageReported) -> Asked | None:
         """The request that a report is of, where it is in sight."""
         asked = self.held.get(self.asked if event.asked is None else event.asked)
@@ -158,16 +133,15 @@ class View:
 
     def _lay(self, spine: Spine, events: Mapping[int, Event], head: int) -> None:
         self.spine, self.head = spine, head
-        self.held, self.items, self.waiting, self.open = {}, [], [], {}
-        self.tokens, self.model, self.asked, self.shown = 0, "", -1, -1
-        self.awaited, self.idle_folds = False, 0
+        self._clear()
+        self.held, self.model = {}, ""
+        self.asked, self.awaited, self.idle_folds = -1, False, 0
         self.learned = Learned()
         self.instructions = self.newest = Instructed()
         self.pins, self.windows = {}, {}
         self._state: dict[str, int] = {}
         # Before the first word of a model the fixed part is simply the newest instructions.
         self._spoken, self._told = False, Instructed().parts
-        self._stubs: dict[int, str] = {}
         try:
             for seq in spine.masks:
                 mask = self.held[seq] = events[seq]
@@ -203,13 +177,13 @@ class View:
                 self.idle_folds = 0 if event.speaker == "human" else self.idle_folds
                 self._arrive(items.user(seq, event, self._stubs.get(seq)))
             case ModelSaid():
+                self._spoken, self.awaited, self.idle_folds = True, False, 0
                 self._answer(seq, event)
             case ToolReturned():
+                self.idle_folds = 0
                 self._result(seq, event)
             case Interrupted(call_id):
-                shown = self._match(call_id)
-                if shown is not None:
-                    self._close(seq, shown)
+                self._interrupt(seq, call_id)
             case Instructed():
                 self._instruct(seq, event)
             case Asked(at):
@@ -273,95 +247,6 @@ class View:
     def _fix(self, event: Event) -> None:
         if isinstance(event, Instructed):
             self.instructions, self._told = event, event.parts
-
-    # Placement.
-
-    def _place(self, item: Item) -> None:
-        self.items.append(item)
-        self.tokens += item.tokens
-
-    def _arrive(self, item: Item | None) -> None:
-        if item is None:
-            return
-        if self.open:
-            self.waiting.append(item)
-        else:
-            self._place(item)
-
-    def _answer(self, seq: int, event: ModelSaid) -> None:
-        for shown in list(self.open):
-            self._close(seq, shown)  # the conversation went on without these results
-        self._spoken, self.awaited, self.idle_folds = True, False, 0
-        parts, came_as = self._own_ids(seq, event)
-        if not parts:
-            return  # an empty answer: nothing that a provider would take back
-        # What the model was not shown it has not answered. What any request has shown stays put.
-        seen = max(seq if event.saw is None else event.saw, self.shown)
-        unseen: list[Item] = []
-        while (
-            self.items and self.items[-1].role in ("user", "system") and self.items[-1].seq > seen
-        ):
-            unseen.append(self.items.pop())
-            self.tokens -= unseen[-1].tokens
-        unseen.reverse()
-        native = event.native if parts == event.parts else None
-        self._place(items.make(seq, "model", parts, native=native))
-        self.open, self.waiting = came_as, unseen
-        self._settle()
-
-    def _own_ids(self, seq: int, event: ModelSaid) -> tuple[tuple[Part, ...], dict[str, str]]:
-        """The parts that can be shown, ids made unique in the group, and each id → as it came."""
-        parts: list[Part] = []
-        came_as: dict[str, str] = {}
-        stub = self._stubs.get(seq)
-        shown = event.parts if stub is None else (Text(stub), *calls_of(event.parts))
-        for index, part in enumerate(shown):
-            match part:
-                case Text(text) if not text.strip():
-                    continue
-                case Call(came, name, arguments):
-                    own = came.strip() or f"call_{seq}_{index}"
-                    while own in came_as:
-                        own = f"{own}_{index}"
-                    came_as[own] = came
-                    parts.append(part if own == came else Call(own, name, arguments))
-                case _:
-                    parts.append(part)
-        if all(isinstance(part, Thought) for part in parts):
-            return (), {}
-        return tuple(parts), came_as
-
-    def _match(self, call_id: str) -> str | None:
-        """The oldest open call that a result can belong to, by the id it is shown under."""
-        for shown, came in self.open.items():
-            if call_id == came:
-                return shown
-        for shown, came in self.open.items():
-            if call_id.strip() in (came.strip(), shown):
-                return shown
-        return None
-
-    def _result(self, seq: int, event: ToolReturned) -> None:
-        self.idle_folds = 0
-        shown = self._match(event.call_id)
-        stub = self._stubs.get(seq)
-        if shown is None:
-            self._arrive(items.late(seq, event, stub))
-            return
-        del self.open[shown]
-        self._place(items.result(seq, event, stub, call_id=shown))
-        self._settle()
-
-    def _close(self, seq: int, shown: str) -> None:
-        del self.open[shown]
-        self._place(items.lost(seq, shown))
-        self._settle()
-
-    def _settle(self) -> None:
-        if not self.open:
-            for item in self.waiting:
-                self._place(item)
-            self.waiting = []
 
 
 def load(spine: Spine, events: Mapping[int, Event], *, head: int) -> View:
