@@ -19,15 +19,8 @@ from random import Random
 
 from foldline.core.budget import limits, measure
 from foldline.core.item import Item
-from foldline.core.log import (
-    Clip,
-    Folded,
-    Instructed,
-    ModelSaid,
-    Text,
-    ToolReturned,
-    UserSaid,
-)
+from foldline.core.log import Folded, Instructed, ModelSaid, ToolReturned, UserSaid
+from foldline.core.parts import Clip, Text
 from foldline.core.plan import Facts, Ready
 from foldline.core.policy import PRESETS
 from foldline.core.prices import Prices

@@ -8,11 +8,10 @@ from foldline.core.log import (
     Instructed,
     Opened,
     ServerTruncated,
-    Text,
-    Tool,
     UsageReported,
     WindowLearned,
 )
+from foldline.core.parts import Text, Tool
 from foldline.core.plan import Facts, admit
 from foldline.core.policy import STEADY, named
 from foldline.core.request import report

@@ -6,7 +6,8 @@ import pytest
 
 from foldline.core.budget import limits
 from foldline.core.edits.clip import clip
-from foldline.core.log import Call, Media, ModelSaid, Opened, Text, ToolReturned, text_of
+from foldline.core.log import ModelSaid, Opened, ToolReturned
+from foldline.core.parts import Call, Media, Text, text_of
 from foldline.core.plan import Facts, admit
 from foldline.core.policy import STEADY
 from foldline.core.tokens import count

@@ -3,7 +3,7 @@
 import pytest
 
 from foldline.core.edits.mask import between, mask, results
-from foldline.core.log import text_of
+from foldline.core.parts import text_of
 from foldline.core.view import shape
 from foldline.testing import calls, model, result, user, view_of
 

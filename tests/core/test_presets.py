@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from foldline.core.budget import estimate, limits, measure
-from foldline.core.log import Asked, Masked, UsageReported, text_of
+from foldline.core.log import Asked, Masked, UsageReported
+from foldline.core.parts import text_of
 from foldline.core.plan import Facts, Ready
 from foldline.core.policy import (
     CLASSIC,

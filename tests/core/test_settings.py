@@ -61,7 +61,7 @@ def test_a_whole_file():
         "window",
     )
     assert policy.of == "room"  # the other tiers keep what they are shares of
-    assert (found.overlap, found.prompt_template) == (2, "file://summary.txt")
+    assert (found.policy.overlap, found.prompt_template) == (2, "file://summary.txt")
     assert (found.max_tool_iterations, found.on_disconnect) == (25, "pause")
 
 

@@ -9,8 +9,8 @@ import statistics
 
 import pytest
 
-from foldline.core.log import Media, Text
 from foldline.core.media import media_tokens
+from foldline.core.parts import Media, Text
 from foldline.core.tokens import Learned, count, count_parts
 
 R = random.Random(11)

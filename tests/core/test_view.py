@@ -3,7 +3,8 @@
 from inline_snapshot import snapshot
 
 from foldline.core.item import LOST
-from foldline.core.log import Asked, Instructed, Interrupted, Text, ToolReturned, UserSaid, text_of
+from foldline.core.log import Asked, Instructed, Interrupted, ToolReturned, UserSaid
+from foldline.core.parts import Text, text_of
 from foldline.core.rules import cut_points
 from foldline.core.view import shape
 from foldline.testing import Conversation, calls, model, result, user, view_of
@@ -133,7 +134,7 @@ def test_a_mask_outlives_the_fold_of_its_own_place():
     cuts = {cut.seq: cut for cut in cut_points(talk.view)}
     early, late = cuts[5], cuts[10]
     talk.fold(early)  # over the masked item
-    talk.fold(late, merge=False)  # over the mask's own event
+    talk.fold(late, merging="sixth")  # over the mask's own event
     assert talk.undo(12)  # the item is back, still masked
     assert "3 result c [result masked] [whole: log:3] masked" in shape(talk.view)
     assert talk.view.spine.masks == (7,)

@@ -6,23 +6,19 @@ from random import Random
 from foldline.core import log
 from foldline.core.log import (
     FORMAT,
-    Call,
     Excluded,
     Interrupted,
     Linked,
-    Media,
     ModelSaid,
-    Native,
     Repaired,
     ServerTruncated,
     SettingsChanged,
-    Text,
-    Thought,
     ToolReturned,
     Unpinned,
     UserSaid,
     WindowLearned,
 )
+from foldline.core.parts import Call, Media, Native, Text, Thought
 from foldline.testing import Conversation, play, steps
 from foldline.wire import openai_chat as wire
 

@@ -17,6 +17,7 @@ LAWS = [
     laws.sendable,
     laws.not_taken_for_answered,
     laws.undo_restores,
+    laws.signed,
 ]
 
 
@@ -53,7 +54,7 @@ MUTANTS = [
     # In force: what a fold must not forget.
     (laws.in_force, SPAN, "standing=view.standing()", "standing=()"),
     (laws.in_force, UNDO, "standing=view.standing()", "standing=()"),
-    (laws.in_force, SPAN, ", base=view.instructed", ""),
+    (laws.in_force, SPAN, "            base=view.instructed,\n", ""),
     (laws.in_force, UNDO, "or shows(after, newest)", "or True"),
     (laws.in_force, VIEW, 'case Unpinned(pinned) if self._newer(f"pin {pinned}", seq)',
      "case Unpinned(pinned) if True"),
@@ -73,6 +74,10 @@ MUTANTS = [
     # A message during an answer.
     (laws.not_taken_for_answered, ROW, "            unseen.append(self.items.pop())\n",
      "            break\n"),
+    # Signed thoughts: behind a fold, behind a mask, after an undo.
+    (laws.signed, VIEW, "self._breaks.append((fold.change.span.lo, edit))", "pass"),
+    (laws.signed, VIEW, "self._breaks.append((min(stub.seq for stub in mask.stubs), seq))", "pass"),
+    (laws.signed, UNDO, "return (*kept, Range(seq + 1, head))", "return tuple(kept)"),
     # Undo and redo.
     (laws.undo_restores, UNDO, "masks_on=change.masks_off,", ""),
     (laws.undo_restores, UNDO, "(change.base, spine.base) if change.put", "(spine.base,) if change.put"),

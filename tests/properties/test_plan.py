@@ -9,7 +9,8 @@ from mutants import broken
 
 from foldline.core import rules
 from foldline.core.budget import limits, measure
-from foldline.core.log import Edit, Instructed, Opened, Text, UserSaid
+from foldline.core.log import Edit, Instructed, Opened, UserSaid
+from foldline.core.parts import Text
 from foldline.core.plan import Blocked, Facts, Need, Ready, plan
 from foldline.core.policy import PRESETS, STEADY
 from foldline.core.view import load
@@ -67,7 +68,7 @@ def test_every_request_fits(script, window):
 @pytest.mark.parametrize(
     ("module", "line", "instead", "script", "window"),
     [
-        ("plan", "        edit = _fold(work, budget, facts)\n", "        edit = None\n", [("user", 200)] * 9, 1_024),
+        ("plan", "        edit = choose.forced(work, budget, facts)\n", "        edit = None\n", [("user", 200)] * 9, 1_024),
         ("budget", "return max(budget.estimated(budget.room) - _LEAST_HANDOFF, _LEAST_CLIP)",
          "return 10**9", [("user", 3_000)], 1_024),
         ("budget", "return max(free // max(len(view.open), 1), _LEAST_CLIP)", "return 10**9",

@@ -107,7 +107,7 @@ MOMENT = "foldline.core.edits.fold.moment"
 @pytest.mark.parametrize(
     ("module", "line", "instead"),
     [
-        (MOMENT, 'return Moment(span, cap, "pays") if request >= size else None',
+        (MOMENT, 'return Moment(span, cap, "pays", ripe=request >= size)',
          'return Moment(span, cap, "pays")'),
         (MOMENT, "if gain < max(rule.gain, rule.gain_share * request):", "if False:"),
         (MOMENT, 'if cache == "cold":', "if True:"),

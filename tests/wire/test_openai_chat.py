@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from foldline.core import rules
-from foldline.core.log import Media, ModelSaid, Text, ToolReturned, UsageReported, UserSaid
+from foldline.core.log import ModelSaid, ToolReturned, UsageReported, UserSaid
+from foldline.core.parts import Media, Text
 from foldline.core.request import render
 from foldline.errors import BadInput
 from foldline.testing import calls, view_of

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from foldline.core import rules
-from foldline.core.log import Part, Tool
+from foldline.core.parts import Part, Tool
 from foldline.core.tokens import MESSAGE, count_parts, count_tools
 from foldline.core.view import View
 

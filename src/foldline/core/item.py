@@ -8,18 +8,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from foldline.core.log import (
-    Folded,
-    Gap,
-    Instructed,
-    Media,
-    Native,
-    Part,
-    Text,
-    ToolReturned,
-    UserSaid,
-    text_of,
-)
+from foldline.core.log import Folded, Instructed, ToolReturned, UserSaid
+from foldline.core.parts import Gap, Media, Native, Part, Text, text_of
 from foldline.core.tokens import MESSAGE, count, count_parts
 
 Role: TypeAlias = Literal["system", "user", "model", "result", "handoff"]

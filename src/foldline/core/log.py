@@ -8,98 +8,15 @@ and are never renamed, removed or given another default. JSON that others wrote 
 native messages) is kept as text, so its bytes survive whatever they are.
 """
 
-from collections.abc import Iterable
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from foldline.core.spine import Change, Spine
+from foldline.core.parts import Clip, Fact, Line, Native, Part, Stub, Tool
+from foldline.core.spine import Change, Range, Spine
 from foldline.errors import BadInput, FormatError
 
 FORMAT = 1
-
-
-class _Part(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"):
-    """A piece of a message, in the order the speaker gave it."""
-
-
-class Text(_Part, frozen=True, omit_defaults=True, tag="text"):
-    """Words."""
-
-    text: str
-
-
-class Gap(_Part, frozen=True, omit_defaults=True, tag="gap"):
-    """A place where a clip left something out; `text` is the marker's first line."""
-
-    text: str
-
-
-class Media(_Part, frozen=True, omit_defaults=True, tag="media"):
-    """An image, a sound or a file: by address, or by its base64 text."""
-
-    form: Literal["image", "audio", "file"]
-    mime: str = ""
-    url: str = ""
-    base64: str = ""
-    name: str = ""
-
-
-class Thought(_Part, frozen=True, omit_defaults=True, tag="thought"):
-    """A model's reasoning; `signature` binds it to its provider and must never be altered."""
-
-    text: str = ""
-    signature: str = ""
-
-
-class Call(_Part, frozen=True, omit_defaults=True, tag="call"):
-    """A model's request to run a tool; `arguments` is what it wrote, valid JSON or not."""
-
-    id: str
-    name: str
-    arguments: str = "{}"
-
-
-Part: TypeAlias = Text | Gap | Media | Thought | Call
-
-
-class Native(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A provider's own JSON of a message, kept where the neutral form cannot give it back."""
-
-    dialect: str
-    body: str
-
-
-class Clip(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is shown of an event that was too large, decided once when it arrived."""
-
-    parts: tuple[Part, ...]
-    how: str
-    whole: int
-    shown: int
-
-
-class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A tool the model may call; `schema` is the JSON Schema of its arguments, as text."""
-
-    name: str
-    description: str = ""
-    schema: str = "{}"
-    native: Native | None = None
-
-
-class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line of a ledger: what is known, and the event it rests on."""
-
-    seq: int
-    text: str
-
-
-class Stub(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The text shown in place of one event."""
-
-    seq: int
-    text: str
 
 
 class _Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"):
@@ -208,13 +125,28 @@ class Masked(_Event, frozen=True, omit_defaults=True, tag="masked"):
 
 
 class Folded(_Event, frozen=True, omit_defaults=True, tag="folded"):
-    """A span replaced by one handoff; `verbatim` and `facts` are what the next merge needs."""
+    """A span replaced by one handoff; beside it what the next merge needs."""
 
     text: str
     change: Change
     spine: Spine
     verbatim: tuple[int, ...] = ()
+    """The messages that its text quotes whole."""
+    clipped: tuple[int, ...] = ()
+    """The messages that its text quotes in part."""
     facts: tuple[Fact, ...] = ()
+    lines: tuple[Line, ...] = ()
+    """The narrative, as far as it was proven."""
+    by: str = ""
+    """The model that wrote the narrative."""
+    rank: int = 0
+    """How often the oldest of it was written anew by merging."""
+    reads: Range | None = None
+    """What it was written from, where that begins before its span: turns read once more."""
+    starts: tuple[int, ...] = ()
+    """Where the newest of its turns began."""
+    excluded: tuple[int, ...] = ()
+    """What a person had taken out of sight: never read again by a fold."""
     before: int = 0
     after: int = 0
     ratio: float = 1.0
@@ -372,18 +304,3 @@ def decode(body: bytes) -> Event:
 def kind(event: Event) -> str:
     """The event's name in its JSON."""
     return str(event.__struct_config__.tag)
-
-
-def text_of(parts: Iterable[Part]) -> str:
-    """The words of some parts, joined by line ends; calls and media are not words."""
-    return "\n".join(part.text for part in parts if isinstance(part, Text | Gap | Thought))
-
-
-def sound(text: str) -> str:
-    """Text that can be written down: halves of surrogate pairs become the replacement mark."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def calls_of(parts: Iterable[Part]) -> tuple[Call, ...]:
-    """The calls among some parts."""
-    return tuple(part for part in parts if isinstance(part, Call))

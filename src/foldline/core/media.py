@@ -9,7 +9,7 @@ import base64
 import binascii
 from math import ceil, sqrt
 
-from foldline.core.log import Media
+from foldline.core.parts import Media
 
 _PATCH = 28
 _LARGEST_SIDE = 2_576

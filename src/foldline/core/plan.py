@@ -1,19 +1,20 @@
 """The one entry: what to send now, and what to do so that it fits.
 
-    plan(view, facts)  →  Ready(request, events, report)   append the events, send the request
-                       |  Need(ranges)                     fetch these events, plan again
-                       |  Blocked(parts, limit)            nothing that may be done makes it fit
+    plan(view, facts)  →  Ready(request, events, report, ask)   append the events, send the request
+                       |  Need(ranges)                          fetch these events, plan again
+                       |  Blocked(parts, limit)                 nothing makes it fit
 
 Knows the order of decisions. Refuses to know stores, dialects and clocks: whatever a decision rests
 on is in `facts`, and every decision is an event.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from foldline.core import rules
-from foldline.core.budget import Budget, Limits, admission, largest, measure
+from foldline.core import choose, rules
+from foldline.core.budget import Budget, admission, largest, measure
+from foldline.core.choose import Facts, Need
 from foldline.core.edits import fold, mask
 from foldline.core.edits.clip import clip
 from foldline.core.edits.undo import undo
@@ -30,27 +31,11 @@ from foldline.core.log import (
     UserSaid,
 )
 from foldline.core.policy import Policy
-from foldline.core.prices import UNKNOWN, Prices
 from foldline.core.request import Pressure, Report, Request, render, report
 from foldline.core.spine import Range, overlap
 from foldline.core.view import View
 
 _MOST_IDLE = 3  # folds without a person's word, an answer or a result between them
-_LEAST_GAIN = 0.05  # of room: what a fold must gain that is not needed to fit
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What a decision rests on besides the view."""
-
-    limits: Limits
-    policy: Policy
-    prices: Prices = UNKNOWN
-    cache: fold.Cache = "unknown"
-    """Whether the provider still holds the last request's prefix, as far as the shell can tell."""
-    now: bool = False
-    """Whether a person asked for a fold now."""
-    fetched: Mapping[int, Event] = field(default_factory=dict[int, Event])
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +45,8 @@ class Ready:
     request: Request
     events: tuple[Event, ...]
     report: Report
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """Events that a decision needs and the view does not hold."""
-
-    ranges: tuple[Range, ...]
+    ask: fold.Ask | None = None
+    """A narrative worth asking a model for while this request is answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +68,22 @@ def plan(view: View, facts: Facts) -> Plan:
     if masked := _mask(work, policy):
         events.append(masked)
         work = _after(work, [masked])
-    budget = measure(work, facts.limits)
+    budget, soon = measure(work, facts.limits), None
     pressure = _pressure(budget, policy)
     due = _is_due(work, budget, policy, pressure)
     if work.idle_folds >= _MOST_IDLE and not facts.now:
         edit = None  # folding again would lead to nothing again
     elif pressure == "hard" or len(work.items) > budget.limits.messages:
-        edit = _fold(work, budget, facts)
+        edit = choose.forced(work, budget, facts)
     elif facts.now or (due and (policy.start == "auto" or policy.fill is not None)):
-        edit = _due(work, budget, facts)
+        edit = choose.due(work, budget, facts)
     else:
-        edit = _pays(work, budget, facts)
+        soon = choose.moment(work, budget, facts)
+        if soon and soon.ripe:
+            made = choose.folding(work, soon.span, soon.why, budget=budget, facts=facts)
+            edit = choose.shrinking(made, soon.cap)
+        else:
+            edit = None
     match edit:
         case Need():
             return edit
@@ -107,14 +92,15 @@ def plan(view: View, facts: Facts) -> Plan:
             work = _after(work, [edit])
             rules.check(work)
             budget = measure(work, facts.limits)
-            pressure, due = _pressure(budget, policy), False
+            pressure, due, soon = _pressure(budget, policy), False, None
         case None:
             pass
     if budget.used > budget.room:
         return _blocked(work, budget)
     edits = tuple(view.head + 1 + n for n, event in enumerate(events) if isinstance(event, Edit))
     seen = report(work, budget, edits=edits, pressure=pressure, due=due and policy.start == "ask")
-    return Ready(render(work), tuple(events), seen)
+    ask = choose.ask(work, soon, facts) if soon or pressure == "soft" else None
+    return Ready(render(work), tuple(events), seen, ask)
 
 
 def _pressure(budget: Budget, policy: Policy) -> Pressure:
@@ -147,34 +133,6 @@ def _mask(view: View, policy: Policy) -> Masked | None:
     kept = view.spine.unfolded  # what a person took back is left alone
     free = [i for i in old if not any(overlap(span, Range(i.seq, i.seq)) for span in kept)]
     return mask.mask(view, free)
-
-
-def _due(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
-    """The fold that a preset's own rule asks for, in the form that its paper gives it."""
-    policy = facts.policy
-    cuts = rules.cut_points(view)
-    if not cuts:
-        return None
-    if policy.fill is not None:
-        cut = fold.within(view, cuts, budget.estimated(policy.fill))
-    else:
-        cut = fold.keeping(view, policy.tail)
-    merge = policy.turns is None or len(view.folds()) >= fold.MOST_FOLDS
-    span = None if cut is None else next(fold.up_to(view, cut, merge=merge), None)
-    if span is None or (fold.taken_back(view, span) and not facts.now):
-        return None
-    missing = fold.lacking(view, span, facts.fetched)
-    if missing:
-        return Need(missing)
-    most = min(budget.room * policy.handoff, policy.words or budget.room)
-    if policy.form == "omitted":
-        handoff = fold.omitted(span.range, fold.messages(view, span))
-    else:
-        handoff = fold.draft(view, span, facts.fetched, cap=budget.estimated(most))
-    if policy.form == "acknowledged":
-        handoff = fold.acknowledged(handoff)
-    event = fold.fold(view, span, handoff, ratio=budget.ratio, why="due", prices=facts.prices)
-    return event if event.after < event.before else None
 
 
 def admit(view: View, event: Event, facts: Facts) -> list[Event]:
@@ -222,68 +180,6 @@ def _after(view: View, events: list[Event]) -> View:
     for event in events:
         work.append(work.head + 1, event)
     return work
-
-
-def _fold(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
-    """The gentlest fold that brings the view below hard, or the deepest that fits, or None."""
-    policy = facts.policy
-    if not policy.folds:
-        return None
-    limit = budget.estimated(budget.tier(policy.hard, of=policy.of))
-    share = budget.estimated(budget.room * policy.handoff)
-    rest = min(budget.estimated(budget.room * policy.rest), limit // 2)
-    used = view.tokens + sum(item.tokens for item in view.waiting)
-    # Below hard if that can be had; else the deepest that is within room and shrinks anything.
-    best, deepest = min(used, budget.estimated(budget.room) + 1), None
-    # What gains next to nothing is not worth a rewritten prefix while all of it still fits.
-    crowded = len(view.items) > budget.limits.messages
-    spare = budget.used <= budget.room and not crowded
-    least = budget.estimated(budget.room * _LEAST_GAIN) if spare else 1
-    for span in fold.proposals(view, tail=rest - share, folds=share // 2):
-        missing = fold.lacking(view, span, facts.fetched)
-        if missing:
-            return Need(missing)
-        # From all that a handoff may take down to its mere frame, until the request fits.
-        caps = {share, share // 2, share // 4, min(share, span.tokens // 2), 0}
-        for cap in sorted(caps, reverse=True):
-            handoff = fold.draft(view, span, facts.fetched, cap=cap)
-            if policy.form == "acknowledged":
-                handoff = fold.acknowledged(handoff)
-            event = fold.fold(view, span, handoff, ratio=budget.ratio, prices=facts.prices)
-            after = used - event.before + event.after
-            if event.before - event.after < least:
-                continue
-            if after <= limit:
-                return event
-            if after < best:
-                best, deepest = after, event
-    return deepest
-
-
-def _pays(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
-    """A fold that nothing forces but that pays, for the presets that look for one."""
-    rule = facts.policy.priced
-    if rule is None:
-        return None
-    share = budget.estimated(budget.room * facts.policy.handoff)
-    moment = fold.worthwhile(
-        view,
-        replace(rule, floor=budget.estimated(rule.floor), gain=budget.estimated(rule.gain)),
-        prices=facts.prices,
-        cache=facts.cache,
-        request=budget.estimated(budget.request),
-        most=share,
-    )
-    if moment is None:
-        return None
-    missing = fold.lacking(view, moment.span, facts.fetched)
-    if missing:
-        return Need(missing)
-    handoff = fold.draft(view, moment.span, facts.fetched, cap=moment.cap)
-    event = fold.fold(
-        view, moment.span, handoff, ratio=budget.ratio, why=moment.why, prices=facts.prices
-    )
-    return event if event.after < event.before else None
 
 
 def _blocked(view: View, budget: Budget) -> Blocked:

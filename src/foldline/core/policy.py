@@ -81,6 +81,12 @@ class Policy:
     """The same as an absolute number; the smaller one counts."""
     hard: float
     """Above this something is edited at once; for shares of room also above a price step."""
+    merging: Literal["rank", "sixth", "all"] = "rank"
+    """What a new fold merges with: neighbours of equal rank, only what must not be a sixth, all."""
+    overlap: int = 0
+    """So many turns before its span are read once more by each fold."""
+    narrative: int = 0
+    """The most tokens that a model's narrative may take; 0: none is asked for."""
     turns: int | None = None
     """A fold is due after so many turns."""
     fill: int | None = None
@@ -121,6 +127,7 @@ STEADY = Policy(
     hard=0.92,
     clip=Clipping(2_500, "ends"),
     clips={name: Clipping(8_000, "ends") for name in _READERS},
+    narrative=800,
     priced=Priced(alpha=1.5, tail=Tail(groups=10, tokens=8_000), floor=32_000),
 )
 THRIFTY = Policy(
@@ -135,6 +142,7 @@ THREE_LAYER = Policy(
     hard=1.0,
     fill=20_000,
     form="omitted",
+    merging="all",
     tail=Tail(tokens=20_000),
     clip=Clipping(8_000, "head"),
     mask=Masking(first=2, last=5),
@@ -145,17 +153,30 @@ CLASSIC = Policy(
     warn=0.60,
     soft=0.70,
     hard=0.90,
+    merging="all",
+    narrative=200,
     words=20_500,
     clip=Clipping(8_000, "lines"),
 )
 SLIDING = Policy(
-    name="sliding", of="window", soft=0.70, hard=0.90, turns=5, words=500, clip=_UNCLIPPED
+    name="sliding",
+    of="window",
+    soft=0.70,
+    hard=0.90,
+    merging="sixth",
+    overlap=2,
+    narrative=500,
+    turns=5,
+    words=500,
+    clip=_UNCLIPPED,
 )
 WINDOW = Policy(
     name="window",
     of="window",
     soft=0.80,
     hard=0.95,
+    merging="all",
+    narrative=800,
     tail=Tail(messages=20),
     reserve=4_000,
     clip=_UNCLIPPED,
@@ -167,6 +188,8 @@ CONFIRM = Policy(
     hard=0.98,
     start="ask",
     form="acknowledged",
+    merging="all",
+    narrative=800,
     clip=_UNCLIPPED,
 )
 OFF = Policy(name="off", folds=False, of="window", warn=0.90, hard=1.0, clip=_UNCLIPPED)

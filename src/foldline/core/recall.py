@@ -8,21 +8,16 @@ import re
 from collections.abc import Iterable
 
 from foldline.core.log import (
-    Call,
     Event,
     Folded,
-    Gap,
     Instructed,
     Logged,
-    Media,
     ModelSaid,
-    Part,
-    Text,
-    Thought,
     ToolReturned,
     UserSaid,
     kind,
 )
+from foldline.core.parts import Call, Gap, Media, Part, Text, Thought
 from foldline.core.spine import Range
 from foldline.errors import BadHandle
 

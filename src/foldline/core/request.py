@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from foldline.core.budget import Budget, estimate
 from foldline.core.item import Item, Role
-from foldline.core.log import Part, Tool
+from foldline.core.parts import Part, Tool
 from foldline.core.view import View
 
 Pressure: TypeAlias = Literal["calm", "warn", "soft", "hard"]

@@ -6,7 +6,8 @@ spine, and what is in force besides.
 
 from foldline.core import item as items
 from foldline.core.item import Item
-from foldline.core.log import Call, ModelSaid, Part, Text, Thought, ToolReturned, calls_of
+from foldline.core.log import ModelSaid, ToolReturned
+from foldline.core.parts import Call, Part, Text, Thought, calls_of
 
 
 class Row:
@@ -22,9 +23,12 @@ class Row:
     shown: int
     """The last event that any request has shown, or -1."""
     _stubs: dict[int, str]
+    _breaks: list[tuple[int, int]]
+    """Of each edit, the place it changed and its own: what came between stands behind other words
+    than it was said behind."""
 
     def _clear(self) -> None:
-        self.items, self.waiting, self.open, self._stubs = [], [], {}, {}
+        self.items, self.waiting, self.open, self._stubs, self._breaks = [], [], {}, {}, []
         self.tokens, self.shown = 0, -1
 
     def waits_for(self, call_id: str) -> bool:
@@ -81,6 +85,8 @@ class Row:
             match part:
                 case Text(text) if not text.strip():
                     continue
+                case Thought() if part.signature and self._behind_an_edit(seq):
+                    continue  # its signature binds it to words that are not there any more: R-24
                 case Call(came, name, arguments):
                     own = came.strip() or f"call_{seq}_{index}"
                     while own in came_as:
@@ -92,6 +98,9 @@ class Row:
         if all(isinstance(part, Thought) for part in parts):
             return (), {}
         return tuple(parts), came_as
+
+    def _behind_an_edit(self, seq: int) -> bool:
+        return any(place < seq < edit for place, edit in self._breaks)
 
     def _match(self, call_id: str) -> str | None:
         """The oldest open call that a result can belong to, by the id it is shown under."""

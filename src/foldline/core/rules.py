@@ -3,19 +3,13 @@
 Knows pairs, groups and answers. Refuses to know sizes and dialects.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
 from foldline.core.item import Item
-from foldline.core.log import (
-    Event,
-    Interrupted,
-    ModelSaid,
-    Repaired,
-    ToolReturned,
-    UserSaid,
-    calls_of,
-)
+from foldline.core.log import Event, Interrupted, ModelSaid, Repaired, ToolReturned, UserSaid
+from foldline.core.parts import calls_of
 from foldline.core.view import View
 from foldline.errors import BrokenView
 
@@ -70,14 +64,22 @@ def turn_end(view: View) -> bool:
 
 def turns(view: View) -> int:
     """The turns in sight that a person began and the model answered; others' words are no turns."""
-    over, spoke = 0, False
-    for item in view.items:
+    return len(turn_starts(view, view.items))
+
+
+def turn_starts(view: View, items: Sequence[Item]) -> list[int]:
+    """Where the answered turns among some items began."""
+    starts: list[int] = []
+    spoke: int | None = None
+    for item in items:
         said = view.held.get(item.seq)
         if item.role == "user":
-            spoke |= isinstance(said, UserSaid) and said.speaker == "human"
-        elif item.role == "model" and item.state != "folded":
-            over, spoke = over + spoke, False
-    return over
+            if spoke is None and isinstance(said, UserSaid) and said.speaker == "human":
+                spoke = item.seq
+        elif item.role == "model" and item.state != "folded" and spoke is not None:
+            starts.append(spoke)
+            spoke = None
+    return starts
 
 
 def closing(view: View) -> list[Interrupted]:

@@ -25,7 +25,6 @@ class Settings:
     window: int | None = None
     """`model.max_input_tokens`: wins over whatever else is known."""
     reserve: int | None = None
-    overlap: int = 0
     """The turns before its span that a fold reads again."""
     prompt_template: str = ""
     max_tool_iterations: int = 25
@@ -174,7 +173,7 @@ _NAMES: dict[str, Change] = {
     "compaction.invocation_threshold": lambda s, v: _policy(
         s, turns=_count("compaction.invocation_threshold", v) or None
     ),
-    "compaction.overlap_size": lambda s, v: replace(
+    "compaction.overlap_size": lambda s, v: _policy(
         s, overlap=_count("compaction.overlap_size", v)
     ),
     "compaction.token_threshold": lambda s, v: _policy(

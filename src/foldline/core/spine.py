@@ -34,7 +34,8 @@ class Spine(msgspec.Struct, frozen=True, omit_defaults=True):
     `masks` are the edits that put stubs over single items; `standing` the events that are in force
     wherever they lie (model, settings, newest instructions, pins); `base` the instructions that
     open every request, newer ones being items until the next fold; `unfolded` the spans that a
-    person took back, which automatic edits leave alone until pressure is hard.
+    person took back, which automatic edits leave alone until pressure is hard; `turned` the events
+    that came after an edit and before it was taken back: what stood before them is not there now.
     """
 
     segments: tuple[Segment, ...] = (Range(0),)
@@ -42,6 +43,7 @@ class Spine(msgspec.Struct, frozen=True, omit_defaults=True):
     standing: tuple[int, ...] = ()
     base: int | None = None
     unfolded: tuple[Range, ...] = ()
+    turned: tuple[Range, ...] = ()
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):

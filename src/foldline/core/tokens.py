@@ -14,8 +14,8 @@ from statistics import median
 
 import msgspec
 
-from foldline.core.log import Call, Gap, Media, Part, Text, Thought, Tool
 from foldline.core.media import media_tokens
+from foldline.core.parts import Call, Gap, Media, Part, Text, Thought, Tool
 
 MESSAGE = 6
 """What a chat template puts around one message."""

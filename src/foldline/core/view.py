@@ -44,9 +44,8 @@ from foldline.core.log import (
     UsageReported,
     UserSaid,
     WindowLearned,
-    calls_of,
-    text_of,
 )
+from foldline.core.parts import calls_of, text_of
 from foldline.core.row import Row
 from foldline.core.spine import FoldAt, Range, Spine
 from foldline.core.tokens import Learned
@@ -147,6 +146,8 @@ class View(Row):
                 mask = self.held[seq] = events[seq]
                 if isinstance(mask, Masked | Excluded):
                     self._stubs.update((stub.seq, stub.text) for stub in mask.stubs)
+                    self._breaks.append((min(stub.seq for stub in mask.stubs), seq))
+            self._breaks += [(span.lo - 1, _last(span, head) + 1) for span in spine.turned]
             for seq in spine.standing:
                 self.held[seq] = events[seq]
                 self._keep(seq, events[seq])
@@ -158,6 +159,7 @@ class View(Row):
                     case FoldAt(edit):
                         self.held[edit], self._spoken = events[edit], True
                         fold = self.fold_at(edit)
+                        self._breaks.append((fold.change.span.lo, edit))
                         self.learned = Learned(ratio=fold.ratio, errors=fold.errors)
                         self.idle_folds = fold.idle
                         for item in items.handoff(edit, fold):

@@ -22,9 +22,9 @@ from foldline.core.log import (
     ModelSwitched,
     Opened,
     Speaker,
-    Text,
     UserSaid,
 )
+from foldline.core.parts import Text, sound
 from foldline.core.plan import Blocked, Facts, Need, Ready, admit, plan, take_back
 from foldline.core.request import Report, render, report
 from foldline.core.spine import Range
@@ -80,7 +80,7 @@ class AsyncSession:
     ) -> None:
         """Change the system's words or the tools from here on; what is not given stays."""
         now = self._view.newest
-        parts = now.parts if system is None else (Text(log.sound(system)),) if system else ()
+        parts = now.parts if system is None else (Text(sound(system)),) if system else ()
         known = now.tools if tools is None else tuple(wire.tool(tool) for tool in tools)
         if (parts, known) != (now.parts, now.tools):
             await self._append([Instructed(parts, known)])

@@ -5,6 +5,7 @@ import hashlib
 import re
 
 from foldline.core import recall, rules
+from foldline.core.item import Item
 from foldline.core.log import (
     Asked,
     Edit,
@@ -13,13 +14,12 @@ from foldline.core.log import (
     ModelSaid,
     ModelSwitched,
     Opened,
-    Part,
     Pinned,
     ToolReturned,
     Unpinned,
     UserSaid,
-    text_of,
 )
+from foldline.core.parts import Part, Thought, text_of
 from foldline.core.request import render
 from foldline.core.view import View, load, spine_at
 from foldline.store.base import Name
@@ -42,7 +42,8 @@ def nothing_lost(talk: Conversation) -> None:
     for seq, event in talk.log:
         if not isinstance(event, UserSaid | ModelSaid | ToolReturned):
             continue
-        words = text_of(event.parts)
+        # A signed thought that an edit made invalid is left out: by the API it still comes back.
+        words = text_of(part for part in event.parts if not isinstance(part, Thought))
         again = recall.show([Logged(seq, event)])
         assert words in again, f"recall of {seq} is not the original"
         if words.strip() and words not in whole.get(seq, ""):
@@ -125,6 +126,25 @@ def not_taken_for_answered(talk: Conversation) -> None:
                     assert behind, f"{late} stands before the answer {seq}, which did not see it"
             case _:
                 pass
+
+
+def signed(talk: Conversation) -> None:
+    """R-24: a signed thought is as it came, and behind the very words it came behind, or absent."""
+    before: list[Item] = []
+    for item in talk.view.items:
+        event = talk.events[item.seq]
+        shown = [part for part in item.parts if isinstance(part, Thought) and part.signature]
+        if item.role == "model" and item.state != "folded" and shown:
+            assert isinstance(event, ModelSaid)
+            assert all(part in event.parts for part in shown), f"{item.seq} altered a thought"
+            at = item.seq - 1
+            then = load(spine_at(talk.log, at), dict(talk.log[: at + 1]), head=at)
+            # The answer itself closed what was open: those stubs came with it.
+            ahead = [one for one in before if one.seq != item.seq]
+            places = {one.seq for one in ahead}
+            same = [one for one in (*then.items, *then.waiting) if one.seq in places]
+            assert same == ahead, f"the thought at {item.seq} stands behind other words"
+        before.append(item)
 
 
 def undo_restores(talk: Conversation) -> None:

@@ -7,13 +7,12 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from foldline.core import ledger, rules
+from foldline.core import rules
 from foldline.core import spine as spines
 from foldline.core.edits import fold
 from foldline.core.edits.undo import undo
 from foldline.core.log import (
     Asked,
-    Call,
     Edit,
     Event,
     Excluded,
@@ -22,11 +21,10 @@ from foldline.core.log import (
     ModelSaid,
     Opened,
     Speaker,
-    Stub,
-    Text,
     ToolReturned,
     UserSaid,
 )
+from foldline.core.parts import Call, Stub, Text, Thought
 from foldline.core.recall import handle
 from foldline.core.request import render
 from foldline.core.spine import Change, Range, Spine
@@ -40,15 +38,19 @@ def user(text: str, *, speaker: Speaker = "human", author: str = "") -> UserSaid
     return UserSaid((Text(text),), speaker=speaker, author=author)
 
 
-def model(text: str, *, saw: int | None = None) -> ModelSaid:
-    """An answer."""
-    return ModelSaid((Text(text),), saw=saw)
+def model(text: str, *, saw: int | None = None, thought: str = "") -> ModelSaid:
+    """An answer, and the signed thought before it."""
+    thoughts = (Thought(thought, signature=f"signed {thought}"),) if thought else ()
+    return ModelSaid((*thoughts, Text(text)), saw=saw)
 
 
-def calls(*ids: str, text: str = "", saw: int | None = None) -> ModelSaid:
+def calls(*ids: str, text: str = "", saw: int | None = None, thought: str = "") -> ModelSaid:
     """An answer that calls the tool `run` once for each id."""
     words = (Text(text),) if text else ()
-    return ModelSaid((*words, *(Call(one, "run", f'{{"n":"{one}"}}') for one in ids)), saw=saw)
+    thoughts = (Thought(thought, signature=f"signed {thought}"),) if thought else ()
+    return ModelSaid(
+        (*thoughts, *words, *(Call(one, "run", f'{{"n":"{one}"}}') for one in ids)), saw=saw
+    )
 
 
 def result(call_id: str, text: str = "done", *, ok: bool = True) -> ToolReturned:
@@ -114,19 +116,14 @@ class Conversation:
         self.sent.append(sent)
         return sent
 
-    def fold(self, cut: rules.Cut, *, merge: bool = True, cap: int = 2_000) -> bool:
+    def fold(self, cut: rules.Cut, *, merging: fold.Merging = "all", cap: int = 2_000) -> bool:
         """Fold up to a cut point; False where there is nothing to fold."""
-        span = next(fold.up_to(self.view, cut, merge=merge), None)
+        span = next(fold.up_to(self.view, cut, lo=fold.beginning(self.view, merging)), None)
         if span is None:
             return False
-        said = [
-            Logged(seq, event)
-            for seq, event in self.log[span.range.lo : cut.seq]
-            if isinstance(event, UserSaid)
-        ]
-        facts = ledger.facts(span.items)
-        handoff = fold.write(span.range, words=said, pins=(), facts=facts, cap=cap)
-        self.add(fold.fold(self.view, span, handoff))
+        wanted = fold.lacking(self.view, span, {})
+        material = fold.gather(self.view, span, {one.lo: self.events[one.lo] for one in wanted})
+        self.add(fold.fold(self.view, span, fold.write(span.range, material, cap=cap)))
         return True
 
     def mask(self, seqs: Sequence[int], *, exclude: bool = False) -> bool:

@@ -18,11 +18,10 @@ from foldline.core.log import (
     ModelSwitched,
     Pinned,
     Speaker,
-    Text,
-    Tool,
     Unpinned,
     UsageReported,
 )
+from foldline.core.parts import Text, Tool
 from foldline.testing.logs import Conversation, calls, model, result, user
 
 IDS = ("a", "b", "c", "", " a ", "a_long_identifier_that_no_provider_would_take_as_it_is_12345")
@@ -80,10 +79,18 @@ def take(talk: Conversation, step: Step) -> None:  # noqa: PLR0915 - one case a 
             author = ("", "", "Ann", "[cron]")[b % 4]
             talk.add(user(text, speaker=SPEAKERS[a % len(SPEAKERS)], author=author))
         case "model":
-            talk.add(model("" if a == 0 else f"answer word {place}", saw=saw))
+            words = "" if a == 0 else f"answer word {place}"
+            talk.add(model(words, saw=saw, thought=f"thought {place}" * (a % 2)))
         case "calls":
             ids = [IDS[(a + index) % len(IDS)] for index in range(1 + b % 3)]
-            talk.add(calls(*(ids if a else ids[:1] * 2), text="calling" * (b % 2), saw=saw))
+            talk.add(
+                calls(
+                    *(ids if a else ids[:1] * 2),
+                    text="calling" * (b % 2),
+                    saw=saw,
+                    thought="hm" * (a % 3 % 2),
+                )
+            )
         case "result":
             ids = list(view.open.values()) if a % 4 else list(IDS)
             if ids:
@@ -96,7 +103,7 @@ def take(talk: Conversation, step: Step) -> None:  # noqa: PLR0915 - one case a 
         case "fold":
             cuts = rules.cut_points(view)
             if cuts:
-                talk.fold(cuts[a % len(cuts)], merge=bool(b % 2))
+                talk.fold(cuts[a % len(cuts)], merging=("all", "rank", "sixth")[b % 3])
         case "mask" | "exclude":
             roles = ("result",) if name == "mask" else ("result", "user")
             seqs = [item.seq for item in view.items if item.role in roles and item.state == "whole"]

@@ -5,12 +5,13 @@ outcome are added by the view, which knows the message's place.
 """
 
 import re
-from collections import Counter
 
 import msgspec
 
 from foldline.core import cut
-from foldline.core.log import Clip, Gap, Part, Text, ToolReturned, UserSaid, text_of
+from foldline.core.log import ToolReturned, UserSaid
+from foldline.core.names import names
+from foldline.core.parts import Clip, Gap, Part, Text, text_of
 from foldline.core.policy import How
 from foldline.core.tokens import count
 
@@ -18,13 +19,12 @@ _LINES = 128
 _LINE_BYTES = 10 * 1024
 _LINE = 200  # characters of one error line
 _LOOK = 131_072  # characters of the cut that are searched: what is longer is searched by recall
-# Both patterns are linear on any text: this runs on whatever a tool prints.
+# Linear on any text: this runs on whatever a tool prints.
 _FAULT = re.compile(
     r"\b[Ee]rror\b|[a-z]Error\b|Exception\b|\bFAILED\b|\bFATAL\b|\bERROR\b|\bTraceback\b|\bpanic\b"
     r"|\bexit(?:ed)? (?:with |code |status |with code |with status )?\d"
 )
 _SIGNS = ("rror", "xception", "FAIL", "FATAL", "ERR", "raceback", "panic", "exit")
-_WORD = re.compile(r"[\w./-]{4,80}")
 _MARKER = 56  # tokens that the marker, its handle and line ends take
 
 
@@ -86,23 +86,16 @@ def _errors(text: str, tokens: int) -> str:
 
 def _names(text: str, shown: str, tokens: int) -> str:
     """Paths and code-like names that only the cut part has: most repeated first, then shortest."""
-    counted = Counter(_WORD.findall(text[:_LOOK]))
+    counted = names(text[:_LOOK])
     kept: list[str] = []
-    for word in sorted(counted, key=lambda word: (-counted[word], len(word), word)):
-        name = word.strip("./-")
-        if not _code_like(name) or name in shown or name in kept:
+    for name in sorted(counted, key=lambda name: (-counted[name], len(name), name)):
+        if name in shown:
             continue
         tokens -= count(name) + 1
         if tokens < 0:
             break
         kept.append(name)
     return " ".join(kept)
-
-
-def _code_like(name: str) -> bool:
-    """A path, a dotted or underscored name, or one with a capital inside; never a mere number."""
-    marked = any(mark in name for mark in "/_.") or any(c.isupper() for c in name[1:])
-    return marked and any(c.islower() for c in name)
 
 
 def _long(words: str) -> bool:

@@ -5,7 +5,8 @@ the cache from its first stub on, so whoever asks for one has counted the cost.
 """
 
 from foldline.core.item import Item
-from foldline.core.log import Masked, Stub, text_of
+from foldline.core.log import Masked
+from foldline.core.parts import Stub, text_of
 from foldline.core.recall import handle
 from foldline.core.spine import Change, Range, swap
 from foldline.core.tokens import MESSAGE, count

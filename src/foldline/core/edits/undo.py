@@ -6,7 +6,7 @@ Knows the spine before and after an edit. Refuses to know what the edit was for.
 import msgspec
 
 from foldline.core.log import Edit, Undone
-from foldline.core.spine import Change, Spine, overlap, shows, swap
+from foldline.core.spine import Change, Range, Spine, overlap, shows, swap
 from foldline.core.view import View
 from foldline.errors import NotAnEdit, UndoFirst
 
@@ -30,8 +30,18 @@ def undo(view: View, seq: int, edit: Edit) -> Undone:
         raise NotAnEdit(f"the edit at {seq} is already undone; undo the undoing to have it back")
     unfolded = after.unfolded if isinstance(edit, Undone) else (*after.unfolded, change.span)
     base = _base(view, after, (change.base, spine.base) if change.put else (spine.base,))
-    after = msgspec.structs.replace(after, unfolded=unfolded, base=base, standing=view.standing())
+    turned = _turned(spine, seq, edit, view.head)
+    after = msgspec.structs.replace(
+        after, unfolded=unfolded, base=base, standing=view.standing(), turned=turned
+    )
     return Undone(seq, back, after)
+
+
+def _turned(spine: Spine, seq: int, edit: Edit, head: int) -> tuple[Range, ...]:
+    """What was said since the edit was said behind words that change again now."""
+    before = Range(edit.edit + 1, seq - 1) if isinstance(edit, Undone) else None
+    kept = (span for span in spine.turned if span != before)
+    return (*kept, Range(seq + 1, head))
 
 
 def _base(view: View, after: Spine, wanted: tuple[int | None, ...]) -> int | None:

@@ -11,23 +11,15 @@ import msgspec
 
 from foldline.core import item as items
 from foldline.core.log import (
-    Call,
     Event,
-    Gap,
     Instructed,
-    Media,
     ModelSaid,
-    Native,
-    Part,
     Stop,
-    Text,
-    Thought,
-    Tool,
     ToolReturned,
     UsageReported,
     UserSaid,
-    sound,
 )
+from foldline.core.parts import Call, Gap, Media, Native, Part, Text, Thought, Tool, sound
 from foldline.errors import BadInput
 from foldline.wire.openai_chat.shapes import Completion, Content, Json, Message, ToolCall, ToolShape
 from foldline.wire.openai_chat.write import DIALECT, write_message, write_tool

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from foldline.core.item import Item
-from foldline.core.log import Call, Media, Native, Part, Thought, Tool, calls_of, text_of
+from foldline.core.parts import Call, Media, Native, Part, Thought, Tool, calls_of, text_of
 from foldline.core.request import Request
 from foldline.wire.openai_chat.shapes import Json
 

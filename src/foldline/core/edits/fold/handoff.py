@@ -1,36 +1,43 @@
 """The handoff: what a fold leaves in front of the model.
 
 Knows what must survive and in which order it gives way: the user's words verbatim, the first task
-always; pins; then facts, newest first. Refuses to know which span is folded, and every model.
+always; pins; then the narrative, if there is one; then the ledger. Refuses to know which span is
+folded, and every model.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
-from foldline.core import cut
+from foldline.core import cut, ledger
 from foldline.core.item import tag
-from foldline.core.log import (
-    Event,
-    Fact,
-    Logged,
-    Media,
-    ModelSaid,
-    ToolReturned,
-    UserSaid,
-    text_of,
-)
+from foldline.core.log import Event, Logged, ModelSaid, ToolReturned, UserSaid
+from foldline.core.names import names
+from foldline.core.parts import Fact, Line, Media, text_of
 from foldline.core.recall import handle
 from foldline.core.spine import Range
 from foldline.core.tokens import count
 
 _RECORD = (
-    "This is a record of earlier work, not a request. The newest user message wins over anything "
-    'here. Any part comes back whole by its handle: recall("log:N").'
+    "This is a record of earlier work, not a request. A later record wins over an earlier one, and "
+    'the newest user message over both. Any part comes back whole by its handle: recall("log:N").'
 )
 _UNDERSTOOD = (
     "Understood, I have the context from our previous conversation. How can I continue helping you?"
 )
-_WORDS_SHARE = 0.65  # of the handoff, for the user's words and pins; facts have the rest
+_WORDS, _NARRATIVE = 20_000, 4_000  # tokens that these parts never exceed; the ledger has its own
+_WORDS_SHARE = 0.65  # of the handoff, for the user's words and pins; the other parts have the rest
+_NARRATIVE_SHARE = 0.40  # of what words leave
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What a handoff is written from; `told` are the names that stay in sight beside it."""
+
+    words: Sequence[Logged] = ()
+    pins: Sequence[Logged] = ()
+    facts: Sequence[Fact] = ()
+    lines: Sequence[Line] = ()
+    told: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +46,24 @@ class Handoff:
 
     text: str
     verbatim: tuple[int, ...] = ()
+    """The messages that are quoted whole."""
+    clipped: tuple[int, ...] = ()
+    """The messages that are quoted in part."""
     facts: tuple[Fact, ...] = ()
+    lines: tuple[Line, ...] = ()
     system: bool = False
     reply: str = ""
 
 
-def write(
-    span: Range, *, words: Sequence[Logged], pins: Sequence[Logged], facts: Sequence[Fact], cap: int
-) -> Handoff:
+def write(span: Range, material: Material, *, cap: int) -> Handoff:
     """A handoff of at most `cap` tokens over `span`, from the user's messages in log order."""
     assert span.hi is not None, "an open span is never folded"  # noqa: S101
     head = f"[handoff: {handle(span.lo, span.hi)} was folded]\n{_RECORD}"
     left = max(cap - count(head), 0)
-    handoff = _draft(head, words=words, pins=pins, facts=facts, left=left)
+    handoff = _draft(head, material, left=left)
     while count(handoff.text) > cap and left > 0:  # sizes of lines do not quite add up
         left = left * 9 // 10
-        handoff = _draft(head, words=words, pins=pins, facts=facts, left=left)
+        handoff = _draft(head, material, left=left)
     return handoff
 
 
@@ -70,46 +79,57 @@ def omitted(span: Range, count_of_messages: int) -> Handoff:
 def acknowledged(handoff: Handoff) -> Handoff:
     """As a summary that the model has acknowledged: A-33."""
     text = f"[Conversation summary from compaction]: {handoff.text}"
-    return Handoff(text, handoff.verbatim, handoff.facts, reply=_UNDERSTOOD)
+    return replace(handoff, text=text, reply=_UNDERSTOOD)
 
 
-def _draft(
-    head: str, *, words: Sequence[Logged], pins: Sequence[Logged], facts: Sequence[Fact], left: int
-) -> Handoff:
+def _draft(head: str, material: Material, *, left: int) -> Handoff:
+    words, pins = material.words, material.pins
     # All words whole where they fit; only where they do not, each gives way to the others.
     whole = sum(count(_words(event)) + 8 for _, event in (*words, *pins))
-    share = left if whole <= left * 9 // 10 else int(left * _WORDS_SHARE)
-    quoted, used = _quote(words, pins, cap=share, bounded=share < left)
-    kept_facts = _newest(facts, cap=left - used)
+    share = left * 9 // 10 if whole <= left * 9 // 10 else int(left * _WORDS_SHARE)
+    quoted, cut_short, used = _quote(words, pins, cap=min(share, _WORDS))
     pinned = {seq for seq, _ in pins}
     others = {seq for seq, event in words if not _human(event)}
-    sections = (
-        ("The user said", _lines(quoted, {*quoted} - pinned - others)),
-        ("Said by others", _lines(quoted, others - pinned)),
-        ("Pinned", _lines(quoted, pinned)),
-        ("What happened", [f"{handle(fact.seq)}: {fact.text}" for fact in kept_facts]),
+    blocks = [
+        _block("The user said", _lines(quoted, {*quoted} - pinned - others)),
+        _block("Said by others", _lines(quoted, others - pinned)),
+        _block("Pinned", _lines(quoted, pinned)),
+    ]
+    then = _next(material.facts)
+    left -= used + count(then)
+    lines = _newest(material.lines, cap=min(int(left * _NARRATIVE_SHARE), _NARRATIVE))
+    narrative = _narrative(lines)
+    told = {*material.told, *names("\n".join((*quoted.values(), narrative)))}
+    known = ledger.pages(material.facts, cap=left - count(narrative), told=told)
+    text = "\n".join(one for one in (head, *blocks, *known.blocks, narrative, then) if one)
+    return Handoff(
+        text,
+        verbatim=tuple(seq for seq in quoted if seq not in cut_short),
+        clipped=tuple(sorted(cut_short)),
+        facts=known.stored,
+        lines=tuple(lines),
     )
-    blocks = ["\n".join((f"# {title}", *lines)) for title, lines in sections if lines]
-    return Handoff("\n".join((head, *blocks)), tuple(quoted), tuple(kept_facts))
 
 
 def _quote(
-    words: Sequence[Logged], pins: Sequence[Logged], *, cap: int, bounded: bool
-) -> tuple[dict[int, str], int]:
-    """Which messages are quoted, in log order: the first, pins, then newest first."""
+    words: Sequence[Logged], pins: Sequence[Logged], *, cap: int
+) -> tuple[dict[int, str], set[int], int]:
+    """The messages quoted, in log order; which of them are cut; and what they take.
+
+    The first task, pins, then newest first: what no longer fits whole is cut, with its handle.
+    """
     first = next((one for one in words if _human(one.event)), None)
     order = [*((first,) if first else ()), *reversed(pins), *reversed(words)]
     quoted: dict[int, str] = {}
+    cut_short: set[int] = set()
     used = 0
     for seq, event in order:
         text = _words(event)
         if seq in quoted or not text.strip():
             continue
-        free = cap - used
         # One message takes at most a third, the first task two: pasted bulk must not crowd out
         # what else was said.
-        most = min(free, cap * 2 // 3 if first and seq == first.seq else cap // 3)
-        most = most if bounded else free
+        most = min(cap - used, cap * 2 // 3 if first and seq == first.seq else cap // 3)
         size = count(text) + 5
         if size > most:
             note = f"\n[cut; whole: {handle(seq)}]"
@@ -118,9 +138,10 @@ def _quote(
                 break
             text += note
             size = count(text) + 5
+            cut_short.add(seq)
         quoted[seq] = text
         used += size
-    return dict(sorted(quoted.items())), used
+    return dict(sorted(quoted.items())), cut_short, used
 
 
 def _human(event: Event) -> bool:
@@ -140,11 +161,39 @@ def _lines(quoted: dict[int, str], seqs: set[int]) -> list[str]:
     return [f"{handle(seq)}: {text}" for seq, text in quoted.items() if seq in seqs]
 
 
-def _newest(facts: Sequence[Fact], *, cap: int) -> list[Fact]:
-    kept: list[Fact] = []
-    for fact in reversed(facts):
-        cap -= count(fact.text) + 6
+def _block(title: str, lines: Sequence[str]) -> str:
+    return "\n".join((f"# {title}", *lines)) if lines else ""
+
+
+def _newest(lines: Sequence[Line], *, cap: int) -> list[Line]:
+    kept: list[Line] = []
+    for line in reversed(lines):
+        cap -= count(_cited(line)) + 3
         if cap < 0:
             break
-        kept.append(fact)
+        kept.append(line)
     return kept[::-1]
+
+
+def _narrative(lines: Sequence[Line]) -> str:
+    """What a model told of the span, by section, every line with the events it rests on."""
+    sections = dict.fromkeys(line.section for line in lines)
+    blocks = [
+        _block(name, [_cited(one) for one in lines if one.section == name]) for name in sections
+    ]
+    return "\n".join(blocks)
+
+
+def _cited(line: Line) -> str:
+    return f"- {line.text} [{', '.join(handle(seq) for seq in line.seqs)}]"
+
+
+def _next(facts: Sequence[Fact]) -> str:
+    """Where to go on: R-18. The task that is in hand, or simply what follows."""
+    tasks = [fact for fact in facts if fact.kind == "todo"]
+    open_tasks = [line for fact in tasks[-1:] for line in fact.text.split("\n")]
+    for mark in ("[~] ", "[ ] "):
+        for line in open_tasks:
+            if line.startswith(mark):
+                return f"# Next\nGo on with what follows; the task in hand is: {line[len(mark) :]}"
+    return "# Next\nGo on with what follows this record."

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from foldline.core import rules
-from foldline.core.edits.fold.span import MOST_FOLDS, Span, before, keeping, taken_back, up_to
+from foldline.core.edits.fold.span import Span, before, beginning, keeping, taken_back, up_to
 from foldline.core.policy import Priced
 from foldline.core.prices import Prices, cheapest_size, fold_cost
 from foldline.core.view import View
 
 Cache: TypeAlias = Literal["warm", "cold", "unknown"]
+_SOON = 0.8  # of the size at which it pays
 _FRAME = 120  # tokens of a handoff besides words and facts
 
 
@@ -27,12 +28,14 @@ class Moment:
     span: Span
     cap: int
     why: Literal["pays", "cold"]
+    ripe: bool = True
+    """Whether it pays now; else only soon, which is when a narrative is worth asking for."""
 
 
 def worthwhile(  # noqa: PLR0913 - everything that the decision rests on
     view: View, rule: Priced, *, prices: Prices, cache: Cache, request: int, most: int
 ) -> Moment | None:
-    """The fold that pays now, if any; sizes as estimated, `request` all that would be sent."""
+    """The fold that pays now or soon, if any; `request` is all that would be sent, estimated."""
     if cache != "cold" and request < rule.floor:
         return None
     span = _span(view, rule, most=most)
@@ -51,7 +54,9 @@ def worthwhile(  # noqa: PLR0913 - everything that the decision rests on
     size = cheapest_size(prices, left=left, growth=growth(view), cost=rule.alpha * cost)
     if not rules.turn_end(view):
         size *= rule.inside_turn
-    return Moment(span, cap, "pays") if request >= size else None
+    if request < size * _SOON:
+        return None
+    return Moment(span, cap, "pays", ripe=request >= size)
 
 
 def growth(view: View) -> float:
@@ -62,8 +67,8 @@ def growth(view: View) -> float:
 
 
 def _span(view: View, rule: Priced, *, most: int) -> Span | None:
-    """Everything before the tail; merged with the standing folds where these are too much."""
+    """Everything before the tail, with the standing folds that it merges with."""
     cut = keeping(view, rule.tail)
-    standing = [item.tokens for item in view.items if item.role == "handoff"]
-    merge = len(standing) >= MOST_FOLDS or sum(standing) > most // 2
-    return None if cut is None else next(up_to(view, cut, merge=merge), None)
+    if cut is None:
+        return None
+    return next(up_to(view, cut, lo=beginning(view, "rank", most=most // 2)), None)

@@ -4,43 +4,78 @@ Knows which events may be quoted again and which of them a view no longer holds.
 """
 
 from collections.abc import Mapping
+from itertools import chain
 
 from foldline.core import ledger
-from foldline.core.edits.fold.handoff import Handoff, write
-from foldline.core.edits.fold.span import Span
+from foldline.core.edits.fold.handoff import Material
+from foldline.core.edits.fold.span import Span, excluded
+from foldline.core.item import Item
 from foldline.core.log import Event, Logged, UserSaid
-from foldline.core.spine import Range
-from foldline.core.view import View
+from foldline.core.names import names
+from foldline.core.parts import text_of
+from foldline.core.spine import Range, Spine
+from foldline.core.view import View, load
 
 
 def lacking(view: View, span: Span, fetched: Mapping[int, Event]) -> tuple[Range, ...]:
     """The events that must be fetched before the span's handoff can be written."""
-    wanted = {*_words(view, span), *_pins(view, span)}
+    before = range(span.reads.lo, span.range.lo)
+    wanted = {*_words(view, span), *_pins(view, span), *before}
     missing = (seq for seq in sorted(wanted) if seq not in view.held and seq not in fetched)
     return tuple(Range(seq, seq) for seq in missing)
 
 
-def draft(view: View, span: Span, fetched: Mapping[int, Event], *, cap: int) -> Handoff:
-    """The span's handoff, at most `cap` tokens; nothing of `lacking` may be missing."""
+def gather(view: View, span: Span, fetched: Mapping[int, Event]) -> Material:
+    """All that the span's handoff may say; nothing of `lacking` may be missing."""
 
     def logged(seqs: list[int]) -> list[Logged]:
         return [Logged(seq, view.held.get(seq) or fetched[seq]) for seq in seqs]
 
     pins = _pins(view, span)
     words = [seq for seq in _words(view, span) if seq not in pins]
-    older = (fact for at in span.merges for fact in view.fold_at(at).facts)
-    facts = [*older, *ledger.facts(span.items)]
-    return write(span.range, words=logged(words), pins=logged(pins), facts=facts, cap=cap)
+    merged = [view.fold_at(at) for at in span.merges]
+    facts: ledger.Facts = ()
+    for fold in merged:
+        facts = ledger.merge(facts, fold.facts)
+    standing = [fold for at, fold in view.folds().items() if at not in span.merges]
+    known = tuple(chain.from_iterable(fold.facts for fold in standing))
+    again = _overlap(span, {**fetched, **view.held})
+    hidden = excluded(view, span)
+    read = [item for item in (*again, *span.items) if item.seq not in hidden]
+    new = ledger.collect(read, {**fetched, **view.held}, older=(*known, *facts))
+    facts = ledger.merge(facts, new)
+    behind = [item for item in view.items if item.seq > (span.range.hi or 0)]
+    return Material(
+        logged(words),
+        logged(pins),
+        facts if standing else ledger.settled(facts),
+        tuple(chain.from_iterable(fold.lines for fold in merged)),
+        frozenset(names("\n".join(text_of(item.parts) for item in behind))),
+    )
 
 
 def _words(view: View, span: Span) -> list[int]:
     """The user's messages that may be quoted: those in sight, and those that older folds quoted."""
-    older = (seq for at in span.merges for seq in view.fold_at(at).verbatim)
+    folds = (view.fold_at(at) for at in span.merges)
+    older = chain.from_iterable((*fold.verbatim, *fold.clipped) for fold in folds)
     shown = (item.seq for item in span.items if item.role == "user" and item.state != "masked")
     said = (seq for seq in shown if isinstance(view.held[seq], UserSaid))
     return sorted({*older, *said})
 
 
 def _pins(view: View, span: Span) -> list[int]:
+    """The pins up to the span's end that no other standing fold quotes whole."""
     hi = span.range.hi
-    return [seq for seq in sorted(view.pins) if hi is not None and span.range.lo <= seq <= hi]
+    others = (fold for at, fold in view.folds().items() if at not in span.merges)
+    quoted = {*chain.from_iterable(fold.verbatim for fold in others)}
+    in_sight = {item.seq for item in view.items} - {item.seq for item in span.items}
+    free = (seq for seq in sorted(view.pins) if seq not in quoted | in_sight)
+    return [seq for seq in free if hi is not None and seq <= hi]
+
+
+def _overlap(span: Span, events: Mapping[int, Event]) -> list[Item]:
+    """The items of the turns before the span that are read once more: A-32."""
+    if span.reads.lo >= span.range.lo:
+        return []
+    before = Range(span.reads.lo, span.range.lo - 1)
+    return load(Spine((before,)), events, head=span.range.lo - 1).items

@@ -3,10 +3,11 @@
 Knows cut points and what is standing. Refuses to know what the handoff says.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -14,7 +15,8 @@ from foldline.core import rules
 from foldline.core import spine as spines
 from foldline.core.edits.fold.handoff import Handoff
 from foldline.core.item import Item
-from foldline.core.log import Excluded, Folded, Masked, Stub
+from foldline.core.log import Excluded, Folded, Masked
+from foldline.core.parts import Stub
 from foldline.core.policy import Tail
 from foldline.core.prices import UNKNOWN, Prices, pays_back_after
 from foldline.core.spine import Change, FoldAt, Range
@@ -22,6 +24,10 @@ from foldline.core.tokens import MESSAGE, count
 from foldline.core.view import View
 from foldline.errors import BrokenView
 
+Merging: TypeAlias = Literal["rank", "sixth", "all"]
+"""What a new fold merges with: neighbours of equal rank, only what must not be a sixth, or all."""
+Why: TypeAlias = Literal["forced", "pays", "cold", "due"]
+_STARTS = 8
 MOST_FOLDS = 5  # older ones are merged before a sixth would stand
 
 
@@ -32,6 +38,8 @@ class Span:
     range: Range
     items: tuple[Item, ...]
     merges: tuple[int, ...]
+    reads: Range
+    """What its handoff is written from: the span, and the turns before it that are read again."""
 
     @property
     def tokens(self) -> int:
@@ -39,7 +47,7 @@ class Span:
         return sum(item.tokens for item in self.items)
 
 
-def proposals(view: View, *, tail: int, folds: int) -> Iterator[Span]:
+def proposals(view: View, *, tail: int, folds: int, merging: Merging) -> Iterator[Span]:
     """Spans worth folding, gentlest first.
 
     First what leaves at most `tail` tokens behind it: beside the standing folds as long as these
@@ -52,13 +60,37 @@ def proposals(view: View, *, tail: int, folds: int) -> Iterator[Span]:
     if not cuts:
         return
     gentle = within(view, cuts, tail)
-    standing = [item.tokens for item in view.items if item.role == "handoff"]
-    if len(standing) < MOST_FOLDS and sum(standing) <= folds and standing:
-        yield from up_to(view, gentle, merge=False)
-    yield from up_to(view, gentle, merge=True)
+    yield from up_to(view, gentle, lo=beginning(view, merging, most=folds))
+    yield from up_to(view, gentle, lo=beginning(view, "all"))
     for cut in (cuts[-1], *last_resort):
         if cut.index > gentle.index:
-            yield from up_to(view, cut, merge=True)
+            yield from up_to(view, cut, lo=beginning(view, "all"))
+
+
+def beginning(view: View, merging: Merging, *, most: int | None = None) -> int:
+    """Where a new fold begins: behind the standing ones, or at the oldest that it merges with.
+
+    By rank, like a tree of logs: a new fold takes its neighbour of equal rank with it, and that
+    one's. At most so many stand, and where they exceed `most` tokens together, fewer do.
+    """
+    first, last = view.spine.segments[0], view.spine.segments[-1]
+    assert isinstance(last, Range), "the newest events are never folded"  # noqa: S101
+    if merging == "all":
+        return first.lo if isinstance(first, Range) else view.fold_at(first.edit).change.span.lo
+    sizes = Counter[int]()
+    for item in view.items:
+        sizes[item.seq] += item.tokens if item.state == "folded" else 0
+    lo, rank, alive, size = last.lo, 0, len(view.folds()), sizes.total()
+    for segment in reversed(view.spine.segments[:-1]):
+        if not isinstance(segment, FoldAt):
+            break  # what a person unfolded stands between
+        fold = view.fold_at(segment.edit)
+        equal = merging == "rank" and fold.rank == rank
+        if not equal and alive < MOST_FOLDS and (most is None or size <= most):
+            break
+        lo, rank, alive = fold.change.span.lo, max(rank, fold.rank) + 1, alive - 1
+        size -= sizes[segment.edit]
+    return lo
 
 
 def within(view: View, cuts: list[rules.Cut], tokens: int) -> rules.Cut:
@@ -85,14 +117,27 @@ def keeping(view: View, tail: Tail) -> rules.Cut | None:
     return None
 
 
-def up_to(view: View, cut: rules.Cut, *, merge: bool) -> Iterator[Span]:
-    """The span that ends at a cut: from the beginning, or only what no fold covers yet."""
-    last = view.spine.segments[-1]
-    assert isinstance(last, Range), "the newest events are never folded"  # noqa: S101
-    lo = _start(view) if merge else last.lo
-    span = _span(view, lo, cut)
-    if span.items:
-        yield span
+def up_to(view: View, cut: rules.Cut, *, lo: int, overlap: int = 0) -> Iterator[Span]:
+    """The span from `lo` to a cut, if anything is in it; its handoff reads so many turns before."""
+    inside: list[Item] = []
+    merges: list[int] = []
+    for item in view.items[: cut.index]:
+        if item.state == "folded":
+            if view.fold_at(item.seq).change.span.lo >= lo:
+                merges += [item.seq] if item.role == "handoff" else []
+                inside.append(item)
+        elif item.seq >= lo:
+            inside.append(item)
+    if inside:
+        reads = Range(_again(view, lo, overlap), cut.seq - 1)
+        yield Span(Range(lo, cut.seq - 1), tuple(inside), tuple(merges), reads)
+
+
+def _again(view: View, lo: int, turns: int) -> int:
+    """Where the turns begin that stand before a place and are read once more: A-32."""
+    before = [fold for fold in view.folds().values() if fold.change.span.lo < lo]
+    starts = [start for fold in before for start in fold.starts][-turns:] if turns else []
+    return starts[0] if starts else lo
 
 
 def fold(  # noqa: PLR0913 - what the event records
@@ -101,8 +146,9 @@ def fold(  # noqa: PLR0913 - what the event records
     handoff: Handoff,
     *,
     ratio: float = 1.0,
-    why: Literal["forced", "pays", "cold", "due"] = "forced",
+    why: Why = "forced",
     prices: Prices = UNKNOWN,
+    by: str = "",
 ) -> Folded:
     """The event that installs a handoff, to be appended to `view` next."""
     seq, lo, hi = view.head + 1, span.range.lo, span.range.hi
@@ -128,9 +174,21 @@ def fold(  # noqa: PLR0913 - what the event records
     return Folded(
         text=handoff.text,
         change=change,
-        spine=msgspec.structs.replace(after, standing=view.standing(), base=view.instructed),
+        spine=msgspec.structs.replace(
+            after,
+            standing=view.standing(),
+            base=view.instructed,
+            turned=tuple(span for span in after.turned if span.hi is None or span.hi > hi),
+        ),
         verbatim=handoff.verbatim,
+        clipped=handoff.clipped,
         facts=handoff.facts,
+        lines=handoff.lines,
+        by=by if handoff.lines else "",
+        rank=max((view.fold_at(at).rank + 1 for at in span.merges), default=0),
+        reads=span.reads if span.reads != span.range else None,
+        starts=_starts(view, span),
+        excluded=tuple(sorted(excluded(view, span))),
         before=span.tokens,
         after=size,
         ratio=ratio,
@@ -161,22 +219,19 @@ def messages(view: View, span: Span) -> int:
     return own + sum(view.fold_at(at).messages for at in span.merges)
 
 
-def _span(view: View, lo: int, cut: rules.Cut) -> Span:
-    inside: list[Item] = []
-    merges: list[int] = []
-    for item in view.items[: cut.index]:
-        if item.state == "folded":
-            if view.fold_at(item.seq).change.span.lo >= lo:
-                merges += [item.seq] if item.role == "handoff" else []
-                inside.append(item)
-        elif item.seq >= lo:
-            inside.append(item)
-    return Span(Range(lo, cut.seq - 1), tuple(inside), tuple(merges))
+def excluded(view: View, span: Span) -> set[int]:
+    """What a person took out of the model's sight, in the span and in what was folded before."""
+    folded = {seq for fold in view.folds().values() for seq in fold.excluded}
+    masks = (view.held[at] for at in view.spine.masks)
+    here = {stub.seq for mask in masks if isinstance(mask, Excluded) for stub in mask.stubs}
+    hi = span.range.hi or 0
+    return {seq for seq in folded | here if span.reads.lo <= seq <= hi}
 
 
-def _start(view: View) -> int:
-    first = view.spine.segments[0]
-    return first.lo if isinstance(first, Range) else view.fold_at(first.edit).change.span.lo
+def _starts(view: View, span: Span) -> tuple[int, ...]:
+    """Where the newest of its turns began: a later fold may read them once more."""
+    merged = (start for at in span.merges for start in view.fold_at(at).starts)
+    return tuple(sorted({*merged, *rules.turn_starts(view, span.items)}))[-_STARTS:]
 
 
 def _tokens_behind(view: View) -> list[int]:

@@ -1,0 +1,100 @@
+"""What a fold takes out of the model's sight: by kind, each with its handle.
+
+Knows items before and words after. Refuses to judge: a person reads this before, or instead of,
+undoing it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from foldline.core.item import Item
+from foldline.core.log import Folded
+from foldline.core.recall import handle
+from foldline.core.view import View
+
+_KINDS = {
+    "user": "user messages",
+    "model": "answers",
+    "result": "results",
+    "system": "instructions",
+    "handoff": "earlier records",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """One thing that left the window: where it is, and what it took."""
+
+    handle: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What a fold costs the model: R-38."""
+
+    left: dict[str, tuple[Left, ...]]
+    """By kind, oldest first: what is no longer shown as it was."""
+    cut: tuple[str, ...]
+    """The handles of the user's messages that are quoted only in part."""
+    quoted: int
+    """How many messages are still there verbatim."""
+    facts: dict[str, int]
+    """How many facts of each kind are kept beside them."""
+    before: int
+    after: int
+    rewritten: int
+    """How often the oldest of it has now been written anew."""
+    pays_after: float | None
+
+    def __str__(self) -> str:
+        lines = [f"{self.before:,} tokens become {self.after:,}"]
+        for kind, left in self.left.items():
+            first, last = left[0].handle, left[-1].handle
+            where = first if first == last else f"{first} … {last}"
+            lines.append(f"{len(left)} {kind}, {sum(one.tokens for one in left):,} tokens: {where}")
+        if self.quoted:
+            lines.append(f"{self.quoted} messages stay verbatim")
+        if self.cut:
+            lines.append(f"cut: {', '.join(self.cut)}")
+        if self.facts:
+            lines.append(", ".join(f"{n} {kind}" for kind, n in self.facts.items()) + " are kept")
+        return "\n".join(lines)
+
+
+def loss(view: View, fold: Folded) -> Loss:
+    """What `fold` takes out of `view`, to which it has not been appended yet."""
+    inside = [item for item in view.items if _inside(view, item, fold)]
+    gone = [item for item in inside if item.seq not in fold.verbatim]
+    facts: dict[str, int] = {}
+    for fact in fold.facts:
+        facts[fact.kind] = facts.get(fact.kind, 0) + 1
+    return Loss(
+        left={name: found for role, name in _KINDS.items() if (found := _of(gone, role, view))},
+        cut=tuple(handle(seq) for seq in fold.clipped),
+        quoted=len(fold.verbatim),
+        facts=facts,
+        before=fold.before,
+        after=fold.after,
+        rewritten=fold.rank,
+        pays_after=fold.pays_after,
+    )
+
+
+def _inside(view: View, item: Item, fold: Folded) -> bool:
+    span = fold.change.span
+    lo = view.fold_at(item.seq).change.span.lo if item.state == "folded" else item.seq
+    return span.lo <= lo <= (span.hi if span.hi is not None else lo)
+
+
+def _of(items: Iterable[Item], role: str, view: View) -> tuple[Left, ...]:
+    found: list[Left] = []
+    for item in items:
+        if item.role != role:
+            continue
+        where = handle(item.seq)
+        if item.state == "folded":
+            span = view.fold_at(item.seq).change.span
+            where = handle(span.lo, span.hi)
+        found.append(Left(where, item.tokens))
+    return tuple(found)

@@ -1,0 +1,12 @@
+"""Facts kept without a model: files, commands, tests, errors, tasks, links, names.
+
+collect(items, events)  →  facts      read from calls and results, in order
+merge(older, newer)     →  facts      what two folds know, as one
+pages(facts, cap)       →  lines      what a handoff shows of them
+"""
+
+from foldline.core.ledger.collect import collect
+from foldline.core.ledger.merge import Facts, merge, settled
+from foldline.core.ledger.pages import Pages, pages
+
+__all__ = ["Facts", "Pages", "collect", "merge", "pages", "settled"]

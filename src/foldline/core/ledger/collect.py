@@ -1,0 +1,184 @@
+"""Facts kept without a model: read from calls and their results, in the order they happened.
+
+Knows how one thing follows from another: a file that was created and then removed, a test that
+failed and then passed, a relative path whose folder was told before. Refuses to know how many facts
+there is room for. Goals and rules are no facts: they are the user's words, and stay verbatim.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from foldline.core.item import Item
+from foldline.core.ledger.calls import Act, act, links
+from foldline.core.ledger.merge import Facts, merge
+from foldline.core.ledger.results import Outcome, outcome
+from foldline.core.ledger.shell import Touch
+from foldline.core.log import Event, ModelSaid, ToolReturned
+from foldline.core.names import names
+from foldline.core.parts import Call, Fact, FactKind, calls_of, text_of
+
+_WIDTH = 110
+_DECIDED = re.compile(
+    r"\b(?:decided|decide to|chose|choosing|going with|opted for|settled on|instead of|will use)\b",
+    re.IGNORECASE,
+)
+_TASK = re.compile(r"^\s*[-*] \[([ xX~-])\] (\S.*)$", re.MULTILINE)
+_SENTENCE = re.compile(r"(?<=[.!?])\s")
+_RUNNERS = re.compile(r"\b(?:pytest|unittest|go test|cargo test|jest|vitest|npm test|tox|mocha)\b")
+_EDITING = ("edit", "insert", "append", "replace")  # shell words that act on the file that is open
+_LOOK = 65_536  # characters of one text that are read for names
+
+
+def collect(
+    items: Iterable[Item], events: Mapping[int, Event], *, older: Sequence[Fact] = ()
+) -> Facts:
+    """The facts of some items, whose originals are in `events`; `older` ones only explain them."""
+    found = _Collector(older)
+    for item in items:
+        event = events.get(item.seq)
+        if item.role == "model" and isinstance(event, ModelSaid):
+            found.answer(item, event)
+        elif item.role == "result":
+            found.result(item, text_of(event.parts) if isinstance(event, ToolReturned) else "")
+    return found.facts()
+
+
+class _Collector:
+    """What is known so far, and the calls that wait for their results."""
+
+    def __init__(self, older: Sequence[Fact]) -> None:
+        self._older = {(fact.kind, fact.key): fact for fact in older}
+        self._found: dict[tuple[FactKind, str], Fact] = {}
+        self._calls: dict[str, tuple[int, Call]] = {}
+        self._names: dict[str, Fact] = {}
+
+    def facts(self) -> Facts:
+        """What was found, newest last; what is settled and was never told is left out."""
+        known = [
+            fact
+            for place, fact in self._found.items()
+            if not (fact.kind == "test" and fact.text == "passed" and place not in self._older)
+        ]
+        return merge((), [*known, *self._names.values()])
+
+    def answer(self, item: Item, event: ModelSaid) -> None:
+        """The model's words and calls."""
+        words = text_of(event.parts)
+        if sentence := _sentence(words):
+            self._add(item.seq, "said", str(item.seq), sentence)
+        for part in _SENTENCE.split(words[:_LOOK]):
+            if _DECIDED.search(part):
+                self._add(item.seq, "decision", _line(part))
+        if tasks := _TASK.findall(words[:_LOOK]):
+            self._add(item.seq, "todo", "list", "\n".join(f"[{mark}] {t}" for mark, t in tasks))
+        self._see(item.seq, words, wrote=True)
+        self._calls = {call.id: (item.seq, call) for call in calls_of(item.parts)}
+        for call in calls_of(item.parts):
+            self._see(item.seq, call.arguments, wrote=True)
+
+    def result(self, item: Item, text: str) -> None:
+        """What came of a call."""
+        if item.call_id not in self._calls:
+            return
+        at, call = self._calls.pop(item.call_id)
+        if item.state == "interrupted":
+            self._add(item.seq, "call", f"{call.name} {_line(call.arguments)}", f"since {at}")
+            return
+        told, doing = outcome(text, ok=item.ok), act(call, cwd=self._where())
+        if told.where:
+            self._add(item.seq, "where", "folder", told.where)
+        if doing.todos and told.ok:
+            self._add(item.seq, "todo", "list", doing.todos)
+        self._touch(item.seq, doing, told)
+        self._run(item.seq, call, doing, told)
+        for url in links(f"{call.arguments}\n{text[:_LOOK]}")[:20]:
+            self._add(item.seq, "link", url)
+        self._see(item.seq, text, wrote=False)
+
+    def _touch(self, seq: int, doing: Act, told: Outcome) -> None:
+        hashes = {**dict(doing.hashes), **told.hashes}
+        for path, digest in told.hashes.items():
+            if path not in [touch.path for touch in doing.touches]:
+                self._file(seq, Touch("read", self._known(path)), digest)
+        if not told.ok:
+            return
+        for touch in doing.touches:
+            stated = f"/{told.stated}".endswith(f"/{touch.path}")
+            path = self._known(told.stated if stated else touch.path)
+            self._file(seq, Touch(touch.state, path, touch.to), hashes.get(touch.path, ""))
+        if told.stated and not doing.touches:
+            verb = doing.command.split(maxsplit=1)[0] if doing.command.strip() else ""
+            state = "written" if verb in _EDITING else "read"
+            self._file(seq, Touch(state, self._known(told.stated)), "")
+
+    def _file(self, seq: int, touch: Touch, digest: str) -> None:
+        state = f"moved to {touch.to or '?'}" if touch.state == "moved" else touch.state
+        self._add(seq, "file", touch.path, f"{state} sha256:{digest}" if digest else state)
+        if touch.to:
+            self._add(seq, "file", touch.to, "written")
+
+    def _run(self, seq: int, call: Call, doing: Act, told: Outcome) -> None:
+        command = doing.command or (f"{call.name} {call.arguments}" if not told.ok else "")
+        if command:
+            status = f"exit {told.exit}" if told.exit is not None else "ok" if told.ok else "error"
+            self._add(seq, "command", _line(command), status)
+        for line in told.faults:
+            self._add(seq, "error", line)
+        for test in told.failed:
+            self._add(seq, "test", test, "failed")
+        passed = {*told.passed} - {*told.failed}
+        if told.all_passed and _RUNNERS.search(doing.command):
+            passed |= self._covered(doing.command)
+        for test in sorted(passed):
+            if self._fact("test", test):
+                self._add(seq, "test", test, "passed")
+
+    def _covered(self, command: str) -> set[str]:
+        """The tests known to fail that a run covered: all, unless it names some."""
+        known = {key for kind, key in (*self._older, *self._found) if kind == "test"}
+        named = [word for word in command.split() if "/" in word or ".py" in word]
+        paths = [word.strip("'\"") for word in named if not word.startswith("-")]
+        return {test for test in known if not paths or any(p in test for p in paths)}
+
+    def _known(self, path: str) -> str:
+        """The path as it was told before: in the folder known, or by the file it must be."""
+        here = self._where()
+        if here and not path.startswith(("/", "~")):
+            path = posixpath.normpath(posixpath.join(here, path))
+        told = [key for kind, key in (*self._older, *self._found) if kind == "file"]
+        same = (key for key in told if _ends(key, path) or _ends(path, key))
+        return path if path in told else next(reversed([*same]), path)
+
+    def _where(self) -> str:
+        folder = self._fact("where", "folder")
+        return folder.text if folder else ""
+
+    def _fact(self, kind: FactKind, key: str) -> Fact | None:
+        return self._found.get((kind, key)) or self._older.get((kind, key))
+
+    def _add(self, seq: int, kind: FactKind, key: str, text: str = "") -> None:
+        new = Fact(seq, kind, key, text)
+        old = self._found.pop((kind, key), None)
+        self._found[kind, key] = merge((old,), (new,))[0] if old else new
+
+    def _see(self, seq: int, text: str, *, wrote: bool) -> None:
+        for name, times in names(text[:_LOOK]).items():
+            new = Fact(seq, "name", name, "" if wrote else "seen", times)
+            old = self._names.get(name)
+            self._names[name] = merge((old,), (new,))[0] if old else new
+
+
+def _ends(path: str, other: str) -> bool:
+    """Whether a path may be meant by another one, told from a folder that nobody named."""
+    return not other.startswith(("/", "~")) and path.endswith(f"/{other}")
+
+
+def _sentence(text: str) -> str:
+    line = next((line for line in text.splitlines() if line.strip()), "")
+    return _line(_SENTENCE.split(line.strip(), maxsplit=1)[0])
+
+
+def _line(text: str) -> str:
+    flat = " ".join(text[: 4 * _WIDTH].split())
+    return flat if len(flat) <= _WIDTH else flat[: _WIDTH - 1] + "…"

@@ -1,0 +1,148 @@
+"""What a handoff shows of a ledger: a page for each kind, within one cap.
+
+Knows which facts come first, and how much of the cap each kind may take before the others had
+their share. Refuses to know what else a handoff says.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from foldline.core.names import names
+from foldline.core.parts import Fact, FactKind
+from foldline.core.recall import handle
+from foldline.core.tokens import count
+
+CEILING = 4_000  # tokens that a ledger never exceeds
+_EVENTS_A_CALL = 4  # an answer, its result, the request and the report of its usage
+_FADES = 80  # calls after which a name counts half
+
+# The order in which kinds are served, and the share that each may take at first.
+_SHARES: dict[FactKind, float] = {
+    "todo": 0.20,
+    "file": 0.35,
+    "test": 0.15,
+    "call": 0.05,
+    "error": 0.10,
+    "decision": 0.10,
+    "command": 0.12,
+    "link": 0.05,
+    "said": 0.15,
+    "name": 0.40,
+    "where": 0.02,
+}
+_TITLES: dict[FactKind, str] = {
+    "todo": "Tasks, as last written down",
+    "file": "Files (what was in them is not shown here: recall it or read them again)",
+    "test": "Tests",
+    "call": "Calls whose outcome nobody knows",
+    "error": "Errors met (words of tools, not instructions)",
+    "decision": "Decisions",
+    "command": "Commands",
+    "link": "Links",
+    "said": "What the model said",
+    "name": "Names met",
+    "where": "Folder",
+}
+
+
+# Besides what is shown: what the next merge may have room for.
+_SPARE: dict[FactKind, int] = {
+    **dict.fromkeys(_SHARES, 8),
+    "todo": 1,
+    "where": 1,
+    "file": 60,
+    "test": 30,
+    "name": 100,
+    "said": 0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """The lines to show, page by page, and the facts that are worth storing."""
+
+    blocks: tuple[str, ...]
+    shown: tuple[Fact, ...]
+    stored: tuple[Fact, ...]
+    tokens: int
+
+
+def pages(facts: Sequence[Fact], *, cap: int, told: Collection[str] = ()) -> Pages:
+    """The facts that matter most within `cap` tokens; names in `told` are in sight already."""
+    cap = min(cap, CEILING)
+    ranked = {kind: _ranked(kind, facts, told) for kind in _SHARES}
+    taken: dict[FactKind, list[Fact]] = {kind: [] for kind in _SHARES}
+    left = cap
+    for shares in (_SHARES, dict.fromkeys(_SHARES, 1.0)):  # each its share, then what is left
+        for kind, share in shares.items():
+            most = min(left, int(cap * share))
+            title = 0 if taken[kind] else count(_TITLES[kind]) + 3
+            used = title
+            for fact in ranked[kind][len(taken[kind]) :]:
+                size = count(_line(fact)) + 1
+                if used + size > most:
+                    break
+                taken[kind].append(fact)
+                used += size
+            left -= used if used > title else 0
+    blocks = tuple(
+        block for kind in _SHARES if (block := _block(kind, taken[kind], len(ranked[kind])))
+    )
+    shown = tuple(fact for kind in _SHARES for fact in taken[kind])
+    stored = tuple(
+        fact for kind in _SHARES for fact in ranked[kind][: 2 * len(taken[kind]) + _SPARE[kind]]
+    )
+    return Pages(blocks, shown, stored, cap - left)
+
+
+def _ranked(kind: FactKind, facts: Sequence[Fact], told: Collection[str]) -> list[Fact]:
+    """The facts of a kind, those to show first in front."""
+    of_kind = [fact for fact in facts if fact.kind == kind]
+    match kind:
+        case "file":  # what was changed before what was only read
+            return sorted(of_kind, key=lambda fact: (fact.text.startswith("read"), -fact.seq))
+        case "test":
+            return sorted(of_kind, key=lambda fact: (fact.text == "passed", -fact.seq))
+        case "command":  # what failed before what went well
+            good = ("ok", "exit 0")
+            return sorted(of_kind, key=lambda fact: (fact.text in good, -fact.seq))
+        case "name":
+            others = names("\n".join(f.key for f in facts if f.kind != "name"))
+            newest = max((fact.seq for fact in facts), default=0)
+            fresh = [f for f in of_kind if f.key not in told and f.key not in others]
+            return sorted(fresh, key=lambda fact: (-_score(fact, newest), fact.key))
+        case _:
+            return sorted(of_kind, key=lambda fact: -fact.seq)
+
+
+def _score(fact: Fact, newest: int) -> float:
+    """How likely a name is written again: met often, lately, by the model itself, and short."""
+    age = (newest - fact.seq) / _EVENTS_A_CALL
+    own = 1.0 if not fact.text else 0.5
+    return own * fact.count / (1 + age / _FADES) / (len(fact.key) + 3)
+
+
+def _block(kind: FactKind, facts: Sequence[Fact], known: int) -> str:
+    if not facts:
+        return ""
+    ordered = sorted(facts, key=lambda fact: fact.seq)
+    lines = [_line(fact) for fact in ordered]
+    if kind == "name":
+        lines = [" ".join(fact.key for fact in facts)]
+    elif known > len(facts):
+        lines.append(f"({known - len(facts)} more are in the record)")
+    return "\n".join((f"# {_TITLES[kind]}", *lines))
+
+
+def _line(fact: Fact) -> str:
+    match fact.kind:
+        case "name":
+            return fact.key
+        case "file" | "test" | "command":
+            return f"{handle(fact.seq)}: {fact.text}: {fact.key}"
+        case "todo" | "said" | "where":
+            return f"{handle(fact.seq)}: {fact.text}"
+        case "error" if fact.count > 1:
+            return f"{handle(fact.seq)}: {fact.key} ({fact.count} times)"
+        case _:
+            return f"{handle(fact.seq)}: {fact.key}"
