@@ -3,7 +3,7 @@
     FoldlineError
     ├── Overflow        the request cannot fit, and each part is named with its size
     ├── BrokenView      a view that no provider would take; a bug in an edit, not in your input
-    ├── BadHandle       recall was asked for something that is not a handle of this session
+    ├── BadHandle       recall was asked for what is no handle of this session, or in no way it has
     ├── NotAnEdit       undo was asked for an event that is not an edit
     ├── UndoFirst       undo was asked for an edit that another edit covers
     ├── BadInput        add() or open() was given something it cannot read
@@ -36,7 +36,7 @@ class BrokenView(FoldlineError):  # noqa: N818
 
 
 class BadHandle(FoldlineError):  # noqa: N818
-    """Not a handle, or one that this session's log does not hold."""
+    """Not a handle, one that this session's log does not hold, or no way to look at it."""
 
 
 class NotAnEdit(FoldlineError):  # noqa: N818

@@ -16,6 +16,7 @@ for turn in range(30):
     s.add({"role": "assistant", "content": "yes"})
 assert s.edits, "it folds"
 assert s.recall("log:1").startswith("turn 0")
+assert "1: turn 0" in s.recall('recall("log:1", grep="^turn .")')
 """
 CLOCK = "import time; start = time.perf_counter(); {}; print(1000 * (time.perf_counter() - start))"
 
@@ -32,7 +33,7 @@ def test_wheel(tmp_path, capsys):
     python = tmp_path / "env" / "bin" / "python"
     run("uv", "pip", "install", "--quiet", "--python", python, wheel)
     packages = run("uv", "pip", "list", "--quiet", "--python", python, "--format", "freeze")
-    assert len(packages.splitlines()) == 3, "foldline, msgspec and apsw"
+    assert len(packages.splitlines()) == 4, "foldline, msgspec, apsw and google-re2"
     run(python, "-c", TRY)
 
     # As a ratio to what it is built on, because these machines are shared.

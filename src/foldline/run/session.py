@@ -120,13 +120,11 @@ class AsyncSession:
 
     async def recall(self, handle: str) -> str:
         """The original, whole, of anything in the log, by the handle that stands in its place."""
-        span = recall.parse(handle)
-        found = await self._events(span)
+        asked = recall.parse(handle)
+        found = await self._events(asked.span)
         if not found:
-            raise BadHandle(
-                f"{handle!r} is beyond this session's log, which ends at {self._view.head}"
-            )
-        return recall.show(found)
+            raise recall.gone(asked.span, end=self._view.head)
+        return recall.show(found, asked)
 
     async def sent(self, at: int) -> dict[str, Any]:
         """A past request again, byte for byte: `at` is the place where it was recorded."""
