@@ -223,12 +223,41 @@ class Prepared(Viewed):
         return len(self.prepare(self.view))
 
 
+class Condensed(Prepared):
+    """The same of a log that was condensed as it grew, as its default condenser would: 240 to 120."""
+
+    def made(self, messages: Messages) -> list[Any]:
+        """Its own objects; for a whole history with the condensations that it would have."""
+        from openhands.sdk.context.view import View  # noqa: PLC0415
+        from openhands.sdk.event import Condensation  # noqa: PLC0415
+
+        view, events = View(), []
+        for message in messages:
+            events.append(self.one(**message))
+            view.append_event(events[-1])
+            if len(view) > 240:
+                end = view.manipulation_indices.find_next(len(view) - 117)
+                start = view.manipulation_indices.find_next(2)
+                gone = {event.id for event in view.events[start:end]}
+                events.append(
+                    Condensation(
+                        forgotten_event_ids=gone,
+                        summary="What happened so far. " * 200,
+                        summary_offset=start,
+                        llm_response_id=f"summary {len(events)}",
+                    )
+                )
+                view.append_event(events[-1])
+        return events
+
+
 PEERS = {
     "langchain trim, estimated": Trimmed,
     "langchain trim, exact": Exact,
     "adk contents": Contents,
     "openhands view": Viewed,
     "openhands view + messages": Prepared,
+    "openhands condensed": Condensed,
 }
 
 
