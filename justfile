@@ -18,7 +18,7 @@ model:
 
 # The libraries that `bench core` is measured beside, in .rig; one of them wants Python 3.12
 peers version="3.12":
-    @test -x .rig/peers/bin/python || uv venv --quiet --python {{version}} .rig/peers || uv venv --quiet .rig/peers
+    @test -x .rig/peers/bin/python || uv venv --quiet --no-python-downloads --python {{version}} .rig/peers 2>/dev/null || uv venv --quiet .rig/peers
     @uv pip sync --quiet --python .rig/peers/bin/python --require-hashes requirements/peers.txt
 
 # Format, lint, types, and the contracts between rooms
