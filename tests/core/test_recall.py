@@ -170,7 +170,7 @@ def test_the_hints_of_handoffs_return_what_was_folded():
     """R-37: the notice of a fold, a cut message in it, a fact, and the summary's first line."""
     log = enumerated([user("go"), calls("c"), result("c", "out"), user("long " * 900)])
     span = Range(0, 3)
-    written = handoff.write(span, words=[log[3]], pins=(), facts=(), cap=300)
+    written = handoff.write(span, handoff.Material([log[3]]), cap=300)
     all_of_it = recall.show(log)
     first = written.text.splitlines()[0]
     cut = next(line for line in written.text.splitlines() if line.startswith("[cut; "))

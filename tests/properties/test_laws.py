@@ -32,32 +32,21 @@ def test_law(law):
     holds()
 
 
-<<<<<<< HEAD
 VIEW, ROW = "foldline.core.view", "foldline.core.row"
 ITEM, SPINE = "foldline.core.item", "foldline.core.spine"
-RULES, RECALL, UNDO = "foldline.core.rules", "foldline.core.recall", "foldline.core.edits.undo"
-=======
-VIEW, ITEM, SPINE = "foldline.core.view", "foldline.core.item", "foldline.core.spine"
 RULES, RECALL, UNDO = (
     "foldline.core.rules",
     "foldline.core.recall.words",
     "foldline.core.edits.undo",
 )
->>>>>>> 8f4f260 (Look at what a handle names by head, tail, lines or grep)
 SPAN, HANDOFF = "foldline.core.edits.fold.span", "foldline.core.edits.fold.handoff"
 MUTANTS = [
     # Law 3: a fold, a clip, and a recall that lose something.
     (laws.nothing_lost, HANDOFF, "{handle(span.lo, span.hi)} was folded", "was folded"),
     (laws.nothing_lost, ITEM, "{part.text}\\n{where}", "{part.text}"),
-<<<<<<< HEAD
-    (laws.nothing_lost, RECALL, "case ToolReturned(_, parts):\n            return _words(parts)",
-     "case ToolReturned(_, _, _, clip) if clip:\n            return _words(clip.parts)"),
-    (laws.nothing_lost, ROW, "            self._arrive(items.late(seq, event, stub))\n", ""),
-=======
     (laws.nothing_lost, RECALL, "case ToolReturned(_, parts):\n            return _words(parts, bulk=bulk)",
      "case ToolReturned(_, _, _, clip) if clip:\n            return _words(clip.parts, bulk=bulk)"),
-    (laws.nothing_lost, VIEW, "            self._arrive(items.late(seq, event, stub))\n", ""),
->>>>>>> 8f4f260 (Look at what a handle names by head, tail, lines or grep)
+    (laws.nothing_lost, ROW, "            self._arrive(items.late(seq, event, stub))\n", ""),
     # Law 4: answers, instructions and ids that rewrite what was sent.
     (laws.still, ROW, "seen = max(seq if event.saw is None else event.saw, self.shown)",
      "seen = seq if event.saw is None else event.saw"),
