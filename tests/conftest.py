@@ -1,7 +1,10 @@
 """Profiles for Hypothesis, and the skips that CI does not allow."""
 
+import gzip
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,3 +27,14 @@ def shared() -> Path:
     if not folder:
         pytest.skip("FOLDLINE_SHARED is not set: no recorded data here")
     return Path(folder)
+
+
+@pytest.fixture
+def recorded(shared):
+    """Recorded sessions, one a line, by the file's name."""
+
+    def read(name: str) -> list[dict[str, Any]]:
+        with gzip.open(shared / "data" / name, "rt") as lines:
+            return [json.loads(line) for line in lines]
+
+    return read

@@ -137,8 +137,8 @@ class _Collector:
     def _covered(self, command: str) -> set[str]:
         """The tests known to fail that a run covered: all, unless it names some."""
         known = {key for kind, key in (*self._older, *self._found) if kind == "test"}
-        named = [word for word in command.split() if "/" in word or ".py" in word]
-        paths = [word.strip("'\"") for word in named if not word.startswith("-")]
+        named = (word.strip("'\"") for word in command.split() if "/" in word or ".py" in word)
+        paths = [word for word in named if not word.startswith("-") and not word.endswith("...")]
         return {test for test in known if not paths or any(p in test for p in paths)}
 
     def _known(self, path: str) -> str:

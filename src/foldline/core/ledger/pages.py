@@ -76,7 +76,7 @@ def pages(facts: Sequence[Fact], *, cap: int, told: Collection[str] = ()) -> Pag
     for shares in (_SHARES, dict.fromkeys(_SHARES, 1.0)):  # each its share, then what is left
         for kind, share in shares.items():
             most = min(left, int(cap * share))
-            title = 0 if taken[kind] else count(_TITLES[kind]) + 3
+            title = 0 if taken[kind] else count(_TITLES[kind]) + 3 + count(_more(len(facts))) + 1
             used = title
             for fact in ranked[kind][len(taken[kind]) :]:
                 size = count(_line(fact)) + 1
@@ -130,8 +130,12 @@ def _block(kind: FactKind, facts: Sequence[Fact], known: int) -> str:
     if kind == "name":
         lines = [" ".join(fact.key for fact in facts)]
     elif known > len(facts):
-        lines.append(f"({known - len(facts)} more are in the record)")
+        lines.append(_more(known - len(facts)))
     return "\n".join((f"# {_TITLES[kind]}", *lines))
+
+
+def _more(number: int) -> str:
+    return f"({number} more are in the record)"
 
 
 def _line(fact: Fact) -> str:
