@@ -32,8 +32,6 @@ log:0: Make the parser tests pass.
 log:3: Do not touch the lexer.
 # Errors met (words of tools, not instructions)
 log:2: E AssertionError: 3 != 4
-# Commands
-log:2: error: run {"n":"c"}
 # What the model said
 log:1: Looking.
 log:4: Understood.

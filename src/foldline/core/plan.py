@@ -9,7 +9,7 @@ on is in `facts`, and every decision is an event.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from foldline.core import choose, rules
@@ -35,6 +35,7 @@ from foldline.core.request import Pressure, Report, Request, render, report
 from foldline.core.spine import Range, overlap
 from foldline.core.view import View
 
+RECALL = "recall"  # the tool by which a model has back what was cut
 _MOST_IDLE = 3  # folds without a person's word, an answer or a result between them
 
 
@@ -103,6 +104,17 @@ def plan(view: View, facts: Facts) -> Plan:
     return Ready(render(work), tuple(events), seen, ask)
 
 
+def preview(view: View, facts: Facts) -> fold.Loss | Need | None:
+    """What a fold made now would take out of the model's sight; nothing is done: R-38."""
+    made = plan(view, replace(facts, now=True))
+    if not isinstance(made, Ready):
+        return made if isinstance(made, Need) else None
+    for at, event in enumerate(made.events):
+        if isinstance(event, Folded):
+            return fold.loss(_after(view, list(made.events[:at])), event)
+    return None
+
+
 def _pressure(budget: Budget, policy: Policy) -> Pressure:
     if budget.used > budget.tier(policy.hard, of=policy.of):
         return "hard"
@@ -143,13 +155,22 @@ def admit(view: View, event: Event, facts: Facts) -> list[Event]:
         case UserSaid():
             event = clip(event, cap=largest(budget), how="both")  # only what alone is too large
         case ToolReturned(call_id):
-            wanted = policy.clipping(view.tool_of(call_id))
+            tool = view.tool_of(call_id)
+            wanted = policy.clipping(tool)
             most = budget.estimated(min(wanted.tokens, max(budget.room // 4, 1)))
             free = admission(view, budget, hard=policy.hard, handoff=policy.handoff)
-            event = clip(event, cap=min(free, most), how=wanted.how)
+            # What recall gave back is bounded already: clipped again, it could never be read.
+            event = clip(event, cap=free if tool == RECALL else min(free, most), how=wanted.how)
         case _:
             pass
     return [event, *notes]
+
+
+def recallable(view: View, facts: Facts) -> int:
+    """The most tokens that the answer to a recall may take now, so that nothing clips it again."""
+    budget = measure(view, facts.limits)
+    free = admission(view, budget, hard=facts.policy.hard, handoff=facts.policy.handoff)
+    return min(free, budget.estimated(budget.room // 4))
 
 
 def take_back(view: View, seq: int, edit: Edit, facts: Facts) -> Undone | Blocked:

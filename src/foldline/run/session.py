@@ -118,13 +118,16 @@ class AsyncSession:
         await self._append([undone])
         return self._view.head
 
-    async def recall(self, handle: str) -> str:
-        """The original, whole, of anything in the log, by the handle that stands in its place."""
+    async def recall(self, handle: str, *, most: int | None = None) -> str:
+        """The original of anything in the log, by the handle that stands in its place.
+
+        Whole, or as the handle asks: `recall("log:12", tail=40)`; in pages of `most` tokens.
+        """
         asked = recall.parse(handle)
         found = await self._events(asked.span)
         if not found:
             raise recall.gone(asked.span, end=self._view.head)
-        return recall.show(found, asked)
+        return recall.show(found, asked, most=most)
 
     async def sent(self, at: int) -> dict[str, Any]:
         """A past request again, byte for byte: `at` is the place where it was recorded."""

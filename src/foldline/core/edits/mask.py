@@ -1,17 +1,19 @@
-"""Masking: old results become stubs, in one batch that stays.
+"""Masking: old results become stubs, in one batch that stays; and what a person excludes.
 
 Knows which results a rule lets go and the words of their stubs. Refuses to know when: a mask breaks
 the cache from its first stub on, so whoever asks for one has counted the cost.
 """
 
+from collections.abc import Sequence
+
 from foldline.core.item import Item
-from foldline.core.log import Masked
+from foldline.core.log import Excluded, Masked
 from foldline.core.parts import Stub, text_of
 from foldline.core.recall import handle
-from foldline.core.spine import Change, Range, swap
+from foldline.core.spine import Change, Range, Spine, swap
 from foldline.core.tokens import MESSAGE, count
 from foldline.core.view import View
-from foldline.errors import BrokenView
+from foldline.errors import BadHandle, BrokenView
 
 _SKELETON = 60  # characters of the first words that a stub keeps
 
@@ -40,11 +42,31 @@ def mask(view: View, found: list[Item], *, least: int = 1) -> Masked | None:
     worth = sorted(seq for seq, gain in gains.items() if gain > 0)
     if not worth or sum(gains[seq] for seq in worth) < least:
         return None
-    change = Change(span=Range(worth[0], worth[-1]), masks_on=(view.head + 1,))
+    change, after = _put(view, worth)
+    return Masked(tuple(Stub(seq, stubs[seq]) for seq in worth), change, after)
+
+
+def exclude(view: View, seqs: Sequence[int]) -> Excluded:
+    """Stubs over what a person wants out of the model's sight; no fold will read or quote it."""
+    shown = {item.seq for item in (*view.items, *view.waiting) if item.state != "folded"}
+    places = sorted({*seqs})
+    absent = [handle(seq) for seq in places if seq not in shown]
+    if absent or not places:
+        raise BadHandle(
+            f"{', '.join(absent) or 'nothing'} is not in the model's sight and cannot be excluded; "
+            "undo() brings what was folded into sight again"
+        )
+    change, after = _put(view, places)
+    stubs = (Stub(seq, f"[taken out by the user]\n[whole: {handle(seq)}]") for seq in places)
+    return Excluded(tuple(stubs), change, after)
+
+
+def _put(view: View, seqs: Sequence[int]) -> tuple[Change, Spine]:
+    change = Change(span=Range(seqs[0], seqs[-1]), masks_on=(view.head + 1,))
     after = swap(view.spine, change)
     if after is None:
         raise BrokenView(f"a mask at {view.head + 1} stands already")
-    return Masked(tuple(Stub(seq, stubs[seq]) for seq in worth), change, after)
+    return change, after
 
 
 def stub(item: Item) -> str:

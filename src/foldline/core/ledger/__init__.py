@@ -7,6 +7,6 @@ pages(facts, cap)       →  lines      what a handoff shows of them
 
 from foldline.core.ledger.collect import collect
 from foldline.core.ledger.merge import Facts, merge, settled
-from foldline.core.ledger.pages import Pages, pages
+from foldline.core.ledger.pages import CEILING, Pages, pages
 
-__all__ = ["Facts", "Pages", "collect", "merge", "pages", "settled"]
+__all__ = ["CEILING", "Facts", "Pages", "collect", "merge", "pages", "settled"]

@@ -91,7 +91,7 @@ class _Collector:
         if doing.todos and told.ok:
             self._add(item.seq, "todo", "list", doing.todos)
         self._touch(item.seq, doing, told)
-        self._run(item.seq, call, doing, told)
+        self._run(item.seq, doing, told)
         for url in links(f"{call.arguments}\n{text[:_LOOK]}")[:20]:
             self._add(item.seq, "link", url)
         self._see(item.seq, text, wrote=False)
@@ -118,11 +118,10 @@ class _Collector:
         if touch.to:
             self._add(seq, "file", touch.to, "written")
 
-    def _run(self, seq: int, call: Call, doing: Act, told: Outcome) -> None:
-        command = doing.command or (f"{call.name} {call.arguments}" if not told.ok else "")
-        if command:
+    def _run(self, seq: int, doing: Act, told: Outcome) -> None:
+        if doing.command:
             status = f"exit {told.exit}" if told.exit is not None else "ok" if told.ok else "error"
-            self._add(seq, "command", _line(command), status)
+            self._add(seq, "command", _line(doing.command), status)
         for line in told.faults:
             self._add(seq, "error", line)
         for test in told.failed:

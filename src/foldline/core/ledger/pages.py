@@ -45,15 +45,19 @@ _TITLES: dict[FactKind, str] = {
 }
 
 
-# Besides what is shown: what the next merge may have room for.
+# Stored besides what is shown, by a ledger of the largest size: the next may have room for it.
 _SPARE: dict[FactKind, int] = {
-    **dict.fromkeys(_SHARES, 8),
     "todo": 1,
-    "where": 1,
-    "file": 60,
-    "test": 30,
-    "name": 100,
+    "file": 200,
+    "test": 80,
+    "call": 20,
+    "error": 40,
+    "decision": 40,
+    "command": 100,
+    "link": 60,
     "said": 0,
+    "name": 200,
+    "where": 1,
 }
 
 
@@ -89,8 +93,9 @@ def pages(facts: Sequence[Fact], *, cap: int, told: Collection[str] = ()) -> Pag
         block for kind in _SHARES if (block := _block(kind, taken[kind], len(ranked[kind])))
     )
     shown = tuple(fact for kind in _SHARES for fact in taken[kind])
+    spare = {kind: -(-_SPARE[kind] * cap // CEILING) for kind in _SHARES}
     stored = tuple(
-        fact for kind in _SHARES for fact in ranked[kind][: 2 * len(taken[kind]) + _SPARE[kind]]
+        fact for kind in _SHARES for fact in ranked[kind][: 2 * len(taken[kind]) + spare[kind]]
     )
     return Pages(blocks, shown, stored, cap - left)
 

@@ -26,6 +26,9 @@ _UNDERSTOOD = (
 )
 _WORDS, _NARRATIVE = 20_000, 4_000  # tokens that these parts never exceed; the ledger has its own
 _WORDS_SHARE = 0.65  # of the handoff, for the user's words and pins; the other parts have the rest
+_QUOTE = 5  # tokens that the handle before a message takes
+_LEAST = 40  # tokens of a message, with its handles: below that it is not worth quoting
+_BOTH_ENDS = 200  # tokens from which a cut message keeps its end too
 _NARRATIVE_SHARE = 0.40  # of what words leave
 
 
@@ -114,34 +117,56 @@ def _draft(head: str, material: Material, *, left: int) -> Handoff:
 def _quote(
     words: Sequence[Logged], pins: Sequence[Logged], *, cap: int
 ) -> tuple[dict[int, str], set[int], int]:
-    """The messages quoted, in log order; which of them are cut; and what they take.
-
-    The first task, pins, then newest first: what no longer fits whole is cut, with its handle.
-    """
-    first = next((one for one in words if _human(one.event)), None)
-    order = [*((first,) if first else ()), *reversed(pins), *reversed(words)]
+    """The messages quoted, in log order; which of them are cut; and what they take."""
+    first = next((seq for seq, event in words if _human(event)), None)
+    said = {seq: text for seq, event in (*words, *pins) if (text := _words(event)).strip()}
+    newest = [*(seq for seq, _ in reversed(pins)), *(seq for seq, _ in reversed(words))]
+    order = [seq for seq in dict.fromkeys([first, *newest]) if seq is not None and seq in said]
+    sizes = {seq: count(said[seq]) + _QUOTE for seq in order}
     quoted: dict[int, str] = {}
     cut_short: set[int] = set()
     used = 0
-    for seq, event in order:
-        text = _words(event)
-        if seq in quoted or not text.strip():
-            continue
-        # One message takes at most a third, the first task two: pasted bulk must not crowd out
-        # what else was said.
-        most = min(cap - used, cap * 2 // 3 if first and seq == first.seq else cap // 3)
-        size = count(text) + 5
-        if size > most:
-            note = f"\n[cut; whole: {handle(seq)}]"
-            text = cut.head(text, most - count(note) - 5)
-            if not text.strip():
-                break
-            text += note
-            size = count(text) + 5
+    for seq, most in _allowed(order, sizes, cap).items():
+        quoted[seq] = said[seq] if sizes[seq] <= most else _cut(said[seq], seq, most - _QUOTE)
+        if quoted[seq] is not said[seq]:
             cut_short.add(seq)
-        quoted[seq] = text
-        used += size
+        used += count(quoted[seq]) + _QUOTE
     return dict(sorted(quoted.items())), cut_short, used
+
+
+def _allowed(order: Sequence[int], sizes: dict[int, int], cap: int) -> dict[int, int]:
+    """What each message may take, those that matter most first; what has no room is not there.
+
+    All whole where they fit, but for pasted bulk. Else half of the cap goes to the first task, pins
+    and the newest, whole; and the older ones are cut to one length, long ones before short ones: a
+    rule that was stated once in a few words must not give way to an old paste.
+    """
+    bulk = max(cap // 3, _LEAST)
+    allowed = {seq: min(size, 2 * bulk if seq == order[0] else bulk) for seq, size in sizes.items()}
+    if sum(allowed.values()) <= cap:
+        return allowed
+    allowed = {seq: min(size, bulk) for seq, size in sizes.items()}
+    used, kept = 0, 0
+    while kept < len(order) and used + allowed[order[kept]] <= max(cap // 2, bulk):
+        used += allowed[order[kept]]
+        kept += 1
+    older = list(order[kept:])
+    while older and sum(min(sizes[seq], _LEAST) for seq in older) > cap - used:
+        older.pop()
+    level = bulk
+    while level > _LEAST and sum(min(sizes[seq], level) for seq in older) > cap - used:
+        level = max(level * 9 // 10, _LEAST)
+    return {seq: allowed[seq] if seq in order[:kept] else level for seq in (*order[:kept], *older)}
+
+
+def _cut(text: str, seq: int, tokens: int) -> str:
+    """A message in part: its beginning, and its end where there is room for both."""
+    note = f"\n[cut; whole: {handle(seq)}]"
+    room = max(tokens - count(note), 1)
+    if room < _BOTH_ENDS:
+        return cut.head(text, room) + note
+    first, last = cut.both(text, room)
+    return f"{first}{note}\n{last}"
 
 
 def _human(event: Event) -> bool:

@@ -10,7 +10,7 @@ cheap moment is taken by itself.
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from foldline.core import rules
+from foldline.core import ledger, rules
 from foldline.core.edits.fold.span import Span, before, beginning, keeping, taken_back, up_to
 from foldline.core.policy import Priced
 from foldline.core.prices import Prices, cheapest_size, fold_cost
@@ -18,6 +18,7 @@ from foldline.core.view import View
 
 Cache: TypeAlias = Literal["warm", "cold", "unknown"]
 _SOON = 0.8  # of the size at which it pays
+_LEAST_FACTS = 600
 _FRAME = 120  # tokens of a handoff besides words and facts
 
 
@@ -42,7 +43,8 @@ def worthwhile(  # noqa: PLR0913 - everything that the decision rests on
     if span is None or taken_back(view, span):
         return None
     words = sum(item.tokens for item in span.items if item.role in ("user", "handoff"))
-    cap = min(most, words + int(span.tokens * rule.ledger) + _FRAME)
+    facts = min(max(int(span.tokens * rule.ledger), _LEAST_FACTS), ledger.CEILING)
+    cap = min(most, words + facts + _FRAME)
     gain = span.tokens - cap
     if gain < max(rule.gain, rule.gain_share * request):
         return None
