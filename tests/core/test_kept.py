@@ -263,9 +263,7 @@ def corrected(talk):
 
 
 @pytest.mark.parametrize("teller", ["lossy", "silent"])
-@pytest.mark.parametrize(
-    ("policy", "window"), [("steady", 128_000)]
-)
+@pytest.mark.parametrize(("policy", "window"), [("steady", 128_000)])
 def test_planted_facts_after_ten_folds(shared, teller, policy, window):
     """R-26, R-33: 20 facts of every kind and pins, ten folds by a lossy teller: all in sight."""
     talk, work = planted(policy, window, teller), list(chats(shared))

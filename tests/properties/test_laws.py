@@ -9,6 +9,7 @@ from foldline.testing import laws, play
 from foldline.testing.strategies import conversations, scripts
 
 LAWS = [
+    laws.valid,
     laws.nothing_lost,
     laws.still,
     laws.same,
@@ -18,12 +19,14 @@ LAWS = [
     laws.not_taken_for_answered,
     laws.undo_restores,
     laws.signed,
+    laws.flat,
+    laws.words_survive,
 ]
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 def test_law(law):
-    """Laws 3, 4 and 5 (R-20, R-21, R-23, R-29, R-35, R-36, R-45), and what they rest on."""
+    """Laws 2, 3, 4, 5, 6 and 8 (R-20, R-21, R-23, R-29, R-35, R-36, R-45), and what they rest on."""
 
     @given(conversations())
     def holds(talk):
@@ -39,8 +42,15 @@ RULES, RECALL, UNDO = (
     "foldline.core.recall.words",
     "foldline.core.edits.undo",
 )
+SQLITE = "foldline.store.sqlite"
+WRITE = "foldline.wire.openai_chat.write"
 SPAN, HANDOFF = "foldline.core.edits.fold.span", "foldline.core.edits.fold.handoff"
 MUTANTS = [
+    # Law 2: ids that a provider refuses, results without a call, messages that say nothing.
+    (laws.valid, WRITE, "if len(call_id) <= LONGEST_ID:", "if True:"),
+    (laws.valid, ROW, "if shown is None:\n            self._arrive(items.late(seq, event, stub))",
+     "if shown is None:\n            self._place(items.result(seq, event, stub, call_id=event.call_id))"),
+    (laws.valid, ITEM, "        return None  # blank: no provider takes it\n", "        pass\n"),
     # Law 3: a fold, a clip, and a recall that lose something.
     (laws.nothing_lost, HANDOFF, "{handle(span.lo, span.hi)} was folded", "was folded"),
     (laws.nothing_lost, ITEM, "{part.text}\\n{where}", "{part.text}"),
@@ -58,7 +68,7 @@ MUTANTS = [
     # In force: what a fold must not forget.
     (laws.in_force, SPAN, "standing=view.standing()", "standing=()"),
     (laws.in_force, UNDO, "standing=view.standing()", "standing=()"),
-    (laws.in_force, SPAN, "            base=view.instructed,\n", ""),
+    (laws.in_force, SPAN, ", base=view.instructed", ""),
     (laws.in_force, UNDO, "or shows(after, newest)", "or True"),
     (laws.in_force, VIEW, 'case Unpinned(pinned) if self._newer(f"pin {pinned}", seq)',
      "case Unpinned(pinned) if True"),
@@ -78,10 +88,20 @@ MUTANTS = [
     # A message during an answer.
     (laws.not_taken_for_answered, ROW, "            unseen.append(self.items.pop())\n",
      "            break\n"),
+    # Law 6: a view that keeps what was folded, a tail that reads it.
+    (laws.flat, VIEW, "        self.held, self.model = {}, \"\"\n",
+     "        self.held, self.model = dict(events), \"\"\n"),
+    (laws.flat, SQLITE, "events.update(self._read(name, segment.lo, last))",
+     "events.update(self._read(name, 0, last))"),
+    # Law 8: words rewritten, quoted without a handle, told as whole where they are cut.
+    (laws.words_survive, HANDOFF, "quoted[seq] = said[seq] if", "quoted[seq] = said[seq].title() if"),
+    (laws.words_survive, HANDOFF, "            cut_short.add(seq)\n", "            pass\n"),
+    (laws.words_survive, HANDOFF, "return cut.head(text, room) + note", "return cut.head(text, room)"),
     # Signed thoughts: behind a fold, behind a mask, after an undo.
     (laws.signed, VIEW, "self._breaks.append((fold.change.span.lo, edit))", "pass"),
     (laws.signed, VIEW, "self._breaks.append((min(stub.seq for stub in mask.stubs), seq))", "pass"),
-    (laws.signed, UNDO, "return (*kept, Range(seq + 1, head))", "return tuple(kept)"),
+    (laws.signed, UNDO, "turned_on=(*change.turned_off, *since),", "turned_on=change.turned_off,"),
+    (laws.signed, UNDO, "turned_on=(*change.turned_off, *since),", "turned_on=since,"),
     # Undo and redo.
     (laws.undo_restores, UNDO, "masks_on=change.masks_off,", ""),
     (laws.undo_restores, UNDO, "(change.base, spine.base) if change.put", "(spine.base,) if change.put"),

@@ -56,6 +56,9 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     masks_on: tuple[int, ...] = ()
     base: int | None = None
     """`Spine.base` before the edit."""
+    turned_off: tuple[Range, ...] = ()
+    turned_on: tuple[Range, ...] = ()
+    """What the edit took out of `Spine.turned`, and what it put in."""
 
 
 def needs(spine: Spine) -> list[int]:
@@ -101,9 +104,13 @@ def swap(spine: Spine, change: Change) -> Spine | None:
     masks, off, on = set(spine.masks), set(change.masks_off), set(change.masks_on)
     if not off <= masks or on & masks:
         return None
-    unfolded = without(spine.unfolded, change.span)
+    kept = (span for span in spine.turned if span not in change.turned_off)
     return msgspec.structs.replace(
-        spine, segments=segments, masks=tuple(sorted(masks - off | on)), unfolded=unfolded
+        spine,
+        segments=segments,
+        masks=tuple(sorted(masks - off | on)),
+        unfolded=without(spine.unfolded, change.span),
+        turned=(*kept, *change.turned_on),
     )
 
 

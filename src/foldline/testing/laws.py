@@ -4,7 +4,10 @@ import asyncio
 import hashlib
 import re
 
+import msgspec
+
 from foldline.core import recall, rules
+from foldline.core import spine as spines
 from foldline.core.item import Item
 from foldline.core.log import (
     Asked,
@@ -21,6 +24,7 @@ from foldline.core.log import (
 )
 from foldline.core.parts import Part, Thought, text_of
 from foldline.core.request import render
+from foldline.core.spine import Range
 from foldline.core.view import View, load, spine_at
 from foldline.store.base import Name
 from foldline.store.sqlite import SqliteStore
@@ -48,6 +52,42 @@ def nothing_lost(talk: Conversation) -> None:
         assert words in again, f"recall of {seq} is not the original"
         if words.strip() and words not in whole.get(seq, ""):
             assert seq in covered, f"event {seq} is not in sight and has no handle"
+
+
+def valid(talk: Conversation) -> None:
+    """Law 2: whatever was edited, the dialect's own rules find nothing wrong with the request."""
+    view = talk.view.copy()
+    for event in rules.closing(view):
+        view.append(view.head + 1, event)
+    body = msgspec.json.decode(wire.encode(render(view), {}))
+    assert not wire.faults(body["messages"]), wire.faults(body["messages"])
+
+
+def flat(talk: Conversation) -> None:
+    """Law 6: a view and a store's tail hold what is live and what stands, never the rest."""
+    view, spine = talk.view, talk.view.spine
+    ranges = (one for one in spine.segments if isinstance(one, Range))
+    live = {seq for one in ranges for seq in range(one.lo, min(one.hi or view.head, view.head) + 1)}
+    wanted = live | {*spines.needs(spine)}
+    # The edit that laid the view is held too, though it is shown through the spine only.
+    assert {*view.held} <= wanted | {view.head}, "the view holds more than is live"
+    assert len(asyncio.run(_tail(talk))) <= len(wanted), "a tail reads more than is live"
+
+
+def words_survive(talk: Conversation) -> None:
+    """Law 8: what folds quote of the user is verbatim; cut words have their handle behind them."""
+    for fold in talk.view.folds().values():
+        for seq in (*fold.verbatim, *fold.clipped):
+            event = talk.events[seq]
+            assert isinstance(event, UserSaid | ModelSaid | ToolReturned)
+            words = text_of(event.parts)
+            if seq in fold.verbatim:
+                assert words in fold.text, f"{seq} is not quoted as it was said"
+            else:
+                quoted = fold.text.split(f"log:{seq}: ", 1)[1].split(f"\n[cut; whole: log:{seq}]")
+                head = quoted[0].rsplit("] ", 1)[-1] if quoted[0].startswith("[") else quoted[0]
+                assert len(quoted) > 1, f"{seq} is cut without a handle"
+                assert words.startswith(head), f"{seq} is rewritten"
 
 
 def still(talk: Conversation) -> None:
@@ -169,6 +209,14 @@ def _notes(view: View) -> list[tuple[Part, ...]]:
 
 def _digest(view: View) -> str:
     return hashlib.sha256(wire.encode(render(view), {})).hexdigest()
+
+
+async def _tail(talk: Conversation) -> list[Logged]:
+    store = SqliteStore(":memory:")
+    await store.append(NAME, talk.events, after=-1)
+    tail = await store.tail(NAME)
+    await store.close()
+    return list(tail.events)
 
 
 async def _from_store(talk: Conversation) -> list[tuple[Sent, View]]:

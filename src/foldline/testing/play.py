@@ -103,7 +103,11 @@ def take(talk: Conversation, step: Step) -> None:  # noqa: PLR0915 - one case a 
         case "fold":
             cuts = rules.cut_points(view)
             if cuts:
-                talk.fold(cuts[a % len(cuts)], merging=("all", "rank", "sixth")[b % 3])
+                talk.fold(
+                    cuts[a % len(cuts)],
+                    merging=("all", "rank", "sixth")[b % 3],
+                    cap=(2_000, 400, 150)[a % 3],
+                )
         case "mask" | "exclude":
             roles = ("result",) if name == "mask" else ("result", "user")
             seqs = [item.seq for item in view.items if item.role in roles and item.state == "whole"]

@@ -14,6 +14,8 @@ from foldline.errors import NotAnEdit, UndoFirst
 def undo(view: View, seq: int, edit: Edit) -> Undone:
     """Take back the edit at `seq`; undoing an `Undone` is the redo."""
     spine, change = view.spine, edit.change
+    # What was said since the edit was said behind words that change again now.
+    since = (Range(seq + 1, view.head),) if seq < view.head else ()
     back = Change(
         span=change.span,
         took=change.put,
@@ -21,6 +23,8 @@ def undo(view: View, seq: int, edit: Edit) -> Undone:
         masks_off=change.masks_on,
         masks_on=change.masks_off,
         base=spine.base,
+        turned_off=change.turned_on,
+        turned_on=(*change.turned_off, *since),
     )
     after = swap(spine, back)
     if after is None:
@@ -30,18 +34,8 @@ def undo(view: View, seq: int, edit: Edit) -> Undone:
         raise NotAnEdit(f"the edit at {seq} is already undone; undo the undoing to have it back")
     unfolded = after.unfolded if isinstance(edit, Undone) else (*after.unfolded, change.span)
     base = _base(view, after, (change.base, spine.base) if change.put else (spine.base,))
-    turned = _turned(spine, seq, edit, view.head)
-    after = msgspec.structs.replace(
-        after, unfolded=unfolded, base=base, standing=view.standing(), turned=turned
-    )
+    after = msgspec.structs.replace(after, unfolded=unfolded, base=base, standing=view.standing())
     return Undone(seq, back, after)
-
-
-def _turned(spine: Spine, seq: int, edit: Edit, head: int) -> tuple[Range, ...]:
-    """What was said since the edit was said behind words that change again now."""
-    before = Range(edit.edit + 1, seq - 1) if isinstance(edit, Undone) else None
-    kept = (span for span in spine.turned if span != before)
-    return (*kept, Range(seq + 1, head))
 
 
 def _base(view: View, after: Spine, wanted: tuple[int | None, ...]) -> int | None:

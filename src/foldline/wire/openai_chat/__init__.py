@@ -4,7 +4,18 @@ A message goes back as it came: where the neutral form would not give it back, i
 beside the event and sent again unless the event is shown shortened.
 """
 
+from foldline.wire.openai_chat.check import faults
 from foldline.wire.openai_chat.read import completion, message, said, tool
 from foldline.wire.openai_chat.write import DIALECT, ENCODER, blocks, encode
 
-__all__ = ["DIALECT", "ENCODER", "blocks", "completion", "encode", "message", "said", "tool"]
+__all__ = [
+    "DIALECT",
+    "ENCODER",
+    "blocks",
+    "completion",
+    "encode",
+    "faults",
+    "message",
+    "said",
+    "tool",
+]

@@ -3,6 +3,7 @@
 Knows how this dialect writes each item. Refuses to know where the items came from.
 """
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ import msgspec
 from foldline.core.item import Item
 from foldline.core.parts import Call, Media, Native, Part, Thought, Tool, calls_of, text_of
 from foldline.core.request import Request
+from foldline.wire.openai_chat.check import LONGEST_ID
 from foldline.wire.openai_chat.shapes import Json
 
 DIALECT = "openai-chat"
@@ -65,12 +67,12 @@ def write_message(item: Item) -> Json:
             words = text_of(item.parts)
             if not item.ok and item.state == "whole" and not words.lower().startswith("error"):
                 words = f"Error: {words}"
-            return {"role": "tool", "tool_call_id": item.call_id, "content": words}
+            return {"role": "tool", "tool_call_id": own_id(item.call_id), "content": words}
         case "model":
             words = text_of(part for part in item.parts if not isinstance(part, Thought))
             calls = [
                 {
-                    "id": call.id,
+                    "id": own_id(call.id),
                     "type": "function",
                     "function": {"name": call.name, "arguments": call.arguments or "{}"},
                 }
@@ -101,6 +103,13 @@ def _media(part: Media) -> Json:
         case "file":
             data = f"data:{part.mime};base64,{part.base64}"
             return {"type": "file", "file": {"filename": part.name, "file_data": data}}
+
+
+def own_id(call_id: str) -> str:
+    """A call's id as this dialect takes it: one that is too long is shortened, always the same."""
+    if len(call_id) <= LONGEST_ID:
+        return call_id
+    return f"{call_id[:23]}_{hashlib.sha256(call_id.encode()).hexdigest()[:16]}"
 
 
 def write_tool(tool: Tool) -> Json:

@@ -163,6 +163,9 @@ def fold(  # noqa: PLR0913 - what the event records
         put=(FoldAt(seq),),
         masks_off=gone,
         base=view.spine.base,
+        turned_off=tuple(
+            one for one in view.spine.turned if lo <= one.lo and one.hi is not None and one.hi <= hi
+        ),
     )
     after = spines.swap(view.spine, change)
     if after is None:
@@ -174,12 +177,7 @@ def fold(  # noqa: PLR0913 - what the event records
     return Folded(
         text=handoff.text,
         change=change,
-        spine=msgspec.structs.replace(
-            after,
-            standing=view.standing(),
-            base=view.instructed,
-            turned=tuple(span for span in after.turned if span.hi is None or span.hi > hi),
-        ),
+        spine=msgspec.structs.replace(after, standing=view.standing(), base=view.instructed),
         verbatim=handoff.verbatim,
         clipped=handoff.clipped,
         facts=handoff.facts,

@@ -1,0 +1,68 @@
+"""What a provider of this dialect refuses, by its documented rules.
+
+Knows roles, pairs and ids. Refuses to know where a request came from: it reads only what is sent.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from foldline.wire.openai_chat.shapes import Json
+
+LONGEST_ID = 40
+_ROLES = {"system", "developer", "user", "assistant", "tool"}
+
+
+def faults(messages: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Everything that is wrong with the messages of a request; nothing, if it may be sent."""
+    found: list[str] = []
+    awaited: list[str] = []
+    for place, message in enumerate(messages):
+        role = message.get("role")
+        if role not in _ROLES:
+            found.append(f"messages[{place}] has the role {role!r}")
+        if role == "tool":
+            found += _result(place, message, awaited)
+            continue
+        if awaited:
+            found.append(f"messages[{place}] stands before the results of {awaited}")
+        awaited = []
+        if role == "assistant":
+            awaited = _calls(place, message, found)
+        if not _says_something(message):
+            found.append(f"messages[{place}] says nothing")
+    if awaited:
+        found.append(f"the calls {awaited} have no result")
+    return found
+
+
+def _result(place: int, message: Mapping[str, Any], awaited: list[str]) -> list[str]:
+    call_id = message.get("tool_call_id")
+    if call_id not in awaited:
+        return [f"messages[{place}] answers {call_id!r}, which the message before did not call"]
+    awaited.remove(call_id)
+    if not isinstance(message.get("content"), str | list):
+        return [f"messages[{place}] has no content"]
+    return []
+
+
+def _calls(place: int, message: Mapping[str, Any], found: list[str]) -> list[str]:
+    calls = cast("list[Json]", message.get("tool_calls") or [])
+    ids: list[str] = []
+    for call in calls:
+        one = call.get("id")
+        if not isinstance(one, str) or not one or len(one) > LONGEST_ID:
+            found.append(f"messages[{place}] has a call id {one!r} that is not 1-{LONGEST_ID} long")
+        elif one in ids:
+            found.append(f"messages[{place}] has the call id {one!r} twice")
+        function = cast("Json", call.get("function") or {})
+        if not function.get("name") or not isinstance(function.get("arguments"), str):
+            found.append(f"messages[{place}] has a call without a name or arguments")
+        ids.append(str(one))
+    return ids
+
+
+def _says_something(message: Mapping[str, Any]) -> bool:
+    content = message.get("content")
+    if isinstance(content, str):
+        return bool(content.strip()) or bool(message.get("tool_calls"))
+    return bool(content) or bool(message.get("tool_calls"))
