@@ -9,7 +9,8 @@ the tokens of o200k. No loop in Python runs over characters. A provider's own co
 the truth for that request; `Learned` carries it, and the ratio that corrects what came after.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 from statistics import median
 
 import msgspec
@@ -21,41 +22,40 @@ MESSAGE = 6
 """What a chat template puts around one message."""
 
 # Thousandths of a token. Classes are bytes; a letter outside ASCII counts once, at its first byte.
-_WEIGHTS = {
-    b"A": 500,  # capitals
-    b"0": 600,  # digits
-    b" ": 300,
-    b"\n": 800,
-    b".": 1210,  # every other mark
-    b"..": -1170,  # marks come two to a token, more only when they repeat
-    b"  ": -420,  # indents come many to a token
-    b"c": 1500,  # control characters: colours, spinners
-}
-_SCRIPTS = {
+_SMALL = 167  # a small letter
+_CAPITAL = 500
+_DIGIT = 600
+_BLANK = 300
+_END = 800  # of a line
+_MARK = 1210  # every other mark
+_CONTROL = 1500  # control characters: colours, spinners
+_MARKS = -1170  # marks come two to a token, more only when they repeat
+_BLANKS = -420  # indents come many to a token
+_SPLIT = 1000  # a letter before a digit
+_DENSE = 415  # more, where letters stand in runs that are no words
+_WORD = 9  # letters to a mark or blank, above which they are no words
+_SCRIPTS = {  # the most usual first: the search ends where every letter has found its class
+    b"s": 2800,  # symbols: U+2000 to U+2FFF
     b"l": 1350,  # Latin with accents
+    b"z": 900,  # Han
+    b"j": 825,  # kana
     b"g": 370,  # Greek, Cyrillic
+    b"k": 835,  # Hangul
+    b"e": 1800,  # emoji and everything beyond
+    b"f": 1700,  # full width and private forms
     b"h": 385,  # Hebrew, Arabic
     b"t": 460,  # Thai, Devanagari and their neighbours
     b"q": 2200,  # U+1000 to U+1FFF
-    b"s": 2800,  # symbols: U+2000 to U+2FFF
-    b"f": 1700,  # full width and private forms
-    b"j": 825,  # kana
-    b"z": 900,  # Han
-    b"k": 835,  # Hangul
-    b"e": 1800,  # emoji and everything beyond
 }
 _BLOCKS = {  # where a block differs much from its class
-    b"\xe0\xbc": 1500,  # Tibetan
-    b"\xe0\xbd": 1500,
-    b"\xe1\x83": -1760,  # Georgian
-    b"\xe2\x80": -1900,  # dashes and quotation marks
-    b"\xe2\x94": -2100,  # lines and boxes
-    b"\xe2\x95": -2100,
+    b"t": {b"\xe0\xbc": 1500, b"\xe0\xbd": 1500},  # Tibetan
+    b"q": {b"\xe1\x83": -1760},  # Georgian
+    b"s": {
+        b"\xe2\x80": -1900,  # dashes and quotation marks
+        b"\xe2\x94": -2100,  # lines and boxes
+        b"\xe2\x95": -2100,
+    },
 }
-_SMALL = 167  # a small letter
-_DENSE = 415  # more, where letters stand in runs that are no words
-_WORD = 9  # letters to a mark or blank, above which they are no words
-_SPLIT = 1000  # a letter before a digit
 _LAST = (  # the last byte of each run of bytes that are of one class
     (0x08, "c"), (0x09, " "), (0x0A, "\n"), (0x0C, "c"), (0x0D, "\n"), (0x1F, "c"), (0x20, " "),
     (0x2F, "."), (0x39, "0"), (0x40, "."), (0x5A, "A"), (0x60, "."), (0x7A, "a"), (0x7E, "."),
@@ -70,35 +70,62 @@ def _class(byte: int) -> int:
 
 
 _CLASSES = bytes(_class(byte) for byte in range(256))
-_CASELESS = _CLASSES.replace(b"A", b"a")
 _BLOCK, _STRIDE = 4_096, 16_384  # above some size every fourth block is counted for all
+_SHORT = 64  # characters: names of tools, empty arguments, stubs, said again and again
 
 
 def count(text: str) -> int:
     """Estimate one text."""
+    if len(text) <= _SHORT:
+        return _short(text)
     body = text.encode("utf-8", "surrogatepass")
     size = len(body)
     if size <= 4 * _STRIDE:
-        return _thousandths(body) // 1000 + (1 if size else 0)
-    sample = b"".join(body[at : at + _BLOCK] for at in range(0, size, _STRIDE))
+        return _thousandths(body) // 1000 + 1
+    sample = b"".join([body[at : at + _BLOCK] for at in range(0, size, _STRIDE)])
     return _thousandths(sample) * size // (len(sample) * 1000) + 1
 
 
+@lru_cache(maxsize=1_024)
+def _short(text: str) -> int:
+    body = text.encode("utf-8", "surrogatepass")
+    return _thousandths(body) // 1000 + 1 if body else 0
+
+
 def _thousandths(body: bytes) -> int:
-    classes = body.translate(_CLASSES)
-    counts = {name: classes.count(name) for name in _WEIGHTS}
-    total = sum(_WEIGHTS[name] * number for name, number in counts.items())
-    breaks = counts[b" "] + counts[b"\n"] + counts[b"."] + counts[b"c"]
-    letters = len(body) - counts[b"0"] - breaks
+    # Flat, and no count that must be nothing: most texts are short, and there each call tells.
+    number = body.translate(_CLASSES).count
+    capitals, digits, marks = number(b"A"), number(b"0"), number(b".")
+    blanks, ends, controls = number(b" "), number(b"\n"), number(b"c")
+    total = _CAPITAL * capitals + _DIGIT * digits + _MARK * marks
+    total += _BLANK * blanks + _END * ends + _CONTROL * controls
+    if marks > 1:
+        total += _MARKS * number(b"..")
+    if blanks > 1:
+        total += _BLANKS * number(b"  ")
+    if digits:
+        total += _SPLIT * (number(b"a0") + number(b"A0"))
+    breaks = blanks + ends + marks + controls
+    letters = len(body) - digits - breaks
     if not body.isascii():
-        letters -= classes.count(b"_")
-        for name, weight in _SCRIPTS.items():
-            number = classes.count(name)
-            letters -= number
-            total += weight * number
-        total += sum(weight * body.count(start) for start, weight in _BLOCKS.items())
-    total += _SMALL * (letters - counts[b"A"]) + _DENSE * max(0, letters - _WORD * breaks)
-    return total + _SPLIT * body.translate(_CASELESS).count(b"a0")
+        ascii_letters = capitals + number(b"a")
+        total += _foreign(body, number, letters - ascii_letters - number(b"_"))
+        letters = ascii_letters
+    return total + _SMALL * (letters - capitals) + _DENSE * max(0, letters - _WORD * breaks)
+
+
+def _foreign(body: bytes, number: Callable[[bytes], int], letters: int) -> int:
+    """What so many letters outside ASCII weigh."""
+    total = 0
+    for name, weight in _SCRIPTS.items():
+        if found := number(name):
+            total += weight * found
+            for start, more in _BLOCKS.get(name, {}).items():
+                total += more * body.count(start)
+            letters -= found
+            if not letters:
+                break
+    return total
 
 
 def count_parts(parts: Iterable[Part]) -> int:
