@@ -11,7 +11,13 @@ _WORD = re.compile(r"[\w./-]{4,80}")  # linear on any text: this runs on whateve
 
 def names(text: str) -> Counter[str]:
     """The names in a text, and how often each occurs."""
-    words = Counter(_WORD.findall(text))
+    # A pattern is slow and logs repeat themselves: what stands between blanks is searched once.
+    pieces = Counter(text.split())
+    words = Counter(_WORD.findall(" ".join(pieces)))
+    for piece, times in pieces.items():
+        if times > 1:
+            for word in _WORD.findall(piece):
+                words[word] += times - 1
     found: Counter[str] = Counter()
     for word, times in words.items():
         name = word.strip("./-")
@@ -24,6 +30,8 @@ def names(text: str) -> Counter[str]:
 
 def code_like(name: str) -> bool:
     """A path, a dotted or underscored name, one with a capital inside, or letters with digits."""
+    if name.isalpha() and name[1:].islower():
+        return False  # a plain word: the most usual, so asked first
     if not any(c.isalpha() for c in name):
         return False  # a mere number
     if any(c.isdigit() for c in name):
