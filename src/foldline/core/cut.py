@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from foldline.core.tokens import count
 
-_MOST = 2  # tokens: no class of text takes more a character
+_MOST = 3  # tokens: no class of text takes more a character
 _USUAL = 4  # characters: most texts have fewer to a token, so that the first piece is too long
 
 
@@ -17,7 +17,7 @@ def head(text: str, tokens: int) -> str:
     if size >= len(text):
         return text
     line_end = text.rfind("\n", size // 2, size)
-    return text[: line_end if line_end > 0 else size]
+    return _lined(text[:line_end] if line_end > 0 else "", text[:size], tokens)
 
 
 def tail(text: str, tokens: int, *, start: int = 0) -> str:
@@ -30,7 +30,7 @@ def tail(text: str, tokens: int, *, start: int = 0) -> str:
         return text[start:]
     first = len(text) - size
     line_end = text.find("\n", first, first + size // 2)
-    return text[line_end + 1 if line_end >= 0 else first :]
+    return _lined(text[line_end + 1 :] if line_end >= 0 else "", text[first:], tokens)
 
 
 def both(text: str, tokens: int) -> tuple[str, str]:
@@ -45,6 +45,11 @@ def lines(text: str, keep: int) -> tuple[str, int, str]:
     if len(every) <= 2 * keep:
         return text, 0, ""
     return "".join(every[:keep]), len(every) - 2 * keep, "".join(every[len(every) - keep :])
+
+
+def _lined(lines: str, piece: str, tokens: int) -> str:
+    """Whole lines, unless they weigh more than the piece: blanks make letters words."""
+    return lines if lines and count(lines) <= tokens else piece
 
 
 def _fitting(length: int, tokens: int, piece: Callable[[int], str]) -> int:
