@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from foldline.core.media import media_tokens
 from foldline.core.parts import Media, Text
-from foldline.core.tokens import Learned, count, count_parts
+from foldline.core.tokens import Learned, count, count_parts, roughly
 
 R = random.Random(11)
 BYTES = bytes(R.randrange(256) for _ in range(3_000))
@@ -311,3 +311,16 @@ def test_sampling_a_large_text_is_close():
     text = "\n".join(f"line {n}: {SAMPLES['en'][n % 200 : n % 200 + 60]}" for n in range(20_000))
     pieces = sum(count(text[at : at + 50_000]) for at in range(0, len(text), 50_000))
     assert count(text) == pytest.approx(pieces, rel=0.03)
+
+
+def test_a_rough_count_is_within_two_per_cent():
+    """Of texts without a period and of rows of one length; exact near what it is compared with."""
+    row = "2026-11-15 " + "x" * 100 + " " * 100 + "1a2B" * 11 + "\n"
+    lines = (f"line {n}: {SAMPLES['en'][n % 200 : n % 200 + 60]}" for n in range(20_000))
+    names = ("code", "json", "log", "zh", "ru", "en")
+    mixed = "".join(SAMPLES[R.choice(names)][: R.randrange(40, 300)] for _ in range(6_000))
+    for text in (row * 4_096, "\n".join(lines), mixed):
+        pieces = sum(count(text[at : at + 50_000]) for at in range(0, len(text), 50_000))
+        assert roughly(text, above=2_500) == pytest.approx(pieces, rel=0.02)
+        assert roughly(text, above=count(text)) == count(text)
+    assert roughly("short", above=0) == count("short")

@@ -5,6 +5,7 @@ outcome are added by the view, which knows the message's place.
 """
 
 import re
+from collections.abc import Iterator
 
 import msgspec
 
@@ -13,12 +14,13 @@ from foldline.core.log import ToolReturned, UserSaid
 from foldline.core.names import names
 from foldline.core.parts import Clip, Gap, Part, Text, text_of
 from foldline.core.policy import How
-from foldline.core.tokens import count
+from foldline.core.tokens import count, roughly
 
 _LINES = 128
 _LINE_BYTES = 10 * 1024
 _LINE = 200  # characters of one error line
 _LOOK = 131_072  # characters of the cut that are searched: what is longer is searched by recall
+_PIECE = 16_384  # characters of it that are searched at a time
 # Linear on any text: this runs on whatever a tool prints.
 _FAULT = re.compile(
     r"\b[Ee]rror\b|[a-z]Error\b|Exception\b|\bFAILED\b|\bFATAL\b|\bERROR\b|\bTraceback\b|\bpanic\b"
@@ -31,7 +33,7 @@ _MARKER = 56  # tokens that the marker, its handle and line ends take
 def clip(event: UserSaid | ToolReturned, *, cap: int, how: How) -> UserSaid | ToolReturned:
     """The event with a clip, where its words exceed `cap` tokens; the whole stays in the event."""
     words = text_of(event.parts)
-    whole = count(words)
+    whole = roughly(words, above=cap)  # far above the cap it is only told
     if whole <= cap and not (how == "lines" and _long(words)):
         return event
     keep = max(cap - _MARKER, 1)
@@ -60,12 +62,10 @@ def _ends(words: str, keep: int, *, of: tuple[int, int], how: How) -> tuple[Part
 def _with_errors(words: str, keep: int, gap: Gap) -> tuple[Part, ...]:
     """Head and tail, and between them what is looked for later: error lines, names."""
     first = cut.head(words, keep * 60 // 100)
-    last = cut.tail(words[len(first) :], keep * 25 // 100)
-    between = words[len(first) : len(words) - len(last)]
-    errors, names = (
-        _errors(between, keep * 11 // 100),
-        _names(between, first + last, keep * 4 // 100),
-    )
+    last = cut.tail(words, keep * 25 // 100, start=len(first))
+    start, end = len(first), len(words) - len(last)
+    errors = _errors(words[max(start, end - _LOOK) : end], keep * 11 // 100)
+    names = _names(words[start : min(start + _LOOK, end)], first + last, keep * 4 // 100)
     found = [Text(f"[errors in the cut]\n{errors}")] if errors else []
     found += [Text(f"[names in the cut] {names}")] if names else []
     return (Text(first), gap, *found, Text(last))
@@ -73,10 +73,8 @@ def _with_errors(words: str, keep: int, gap: Gap) -> tuple[Part, ...]:
 
 def _errors(text: str, tokens: int) -> str:
     """The newest distinct lines that tell of a failure or an exit status, as they came."""
-    lines = dict.fromkeys(line.strip()[:_LINE] for line in text[-_LOOK:].splitlines())
-    likely = [line for line in lines if any(sign in line for sign in _SIGNS)]
     kept: list[str] = []
-    for line in reversed([line for line in likely if _FAULT.search(line)]):
+    for line in _faults(text):
         tokens -= count(line) + 1
         if tokens < 0:
             break
@@ -84,9 +82,26 @@ def _errors(text: str, tokens: int) -> str:
     return "\n".join(reversed(kept))
 
 
+def _faults(text: str) -> Iterator[str]:
+    """Those lines, newest first; by pieces from the end: where there are many, one is enough."""
+    seen: set[str] = set()
+    end = len(text)
+    while end > 0:
+        start = text.rfind("\n", 0, max(end - _PIECE, 0)) + 1
+        piece = text[start:end]
+        end = start
+        signs = [sign for sign in _SIGNS if sign in piece]
+        for whole in reversed(piece.splitlines() if signs else ()):
+            line = whole.strip()[:_LINE]
+            if line not in seen and any(sign in line for sign in signs):
+                seen.add(line)
+                if _FAULT.search(line):
+                    yield line
+
+
 def _names(text: str, shown: str, tokens: int) -> str:
     """Paths and code-like names that only the cut part has: most repeated first, then shortest."""
-    counted = names(text[:_LOOK])
+    counted = names(text)
     kept: list[str] = []
     for name in sorted(counted, key=lambda name: (-counted[name], len(name), name)):
         if name in shown:
@@ -103,8 +118,8 @@ def _long(words: str) -> bool:
 
 
 def _lines(words: str, keep: int) -> tuple[Part, ...]:
-    total = len(words.splitlines())
     first, omitted, last = cut.lines(words, _LINES)
+    total = omitted + 2 * _LINES if omitted else len(words.splitlines())
     title = Text(f"Total output lines: {total}")
     markers = [f"[... omitted {omitted} of {total} lines ...]"] if omitted else []
     if count(first) + count(last) > keep or _bytes(first) + _bytes(last) > _LINE_BYTES:
