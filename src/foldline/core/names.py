@@ -5,33 +5,43 @@ Knows what looks like a name. Refuses to know which of them matter.
 
 import re
 from collections import Counter
+from functools import lru_cache
 
 _WORD = re.compile(r"[\w./-]{4,80}")  # linear on any text: this runs on whatever a tool prints
+_DIGITS = frozenset("0123456789")
+_LONGEST = 80  # characters of a piece that is remembered
 
 
 def names(text: str) -> Counter[str]:
     """The names in a text, and how often each occurs."""
-    # A pattern is slow and logs repeat themselves: what stands between blanks is searched once.
-    pieces = Counter(text.split())
-    words = Counter(_WORD.findall(" ".join(pieces)))
-    for piece, times in pieces.items():
-        if times > 1:
-            for word in _WORD.findall(piece):
-                words[word] += times - 1
     found: Counter[str] = Counter()
-    for word, times in words.items():
+    # A pattern is slow and work repeats itself: what stands between blanks is searched once.
+    for piece, times in Counter(text.split()).items():
+        for name in _known(piece) if len(piece) <= _LONGEST else _within(piece):
+            found[name] += times
+    return found
+
+
+def _within(piece: str) -> tuple[str, ...]:
+    found: list[str] = []
+    for word in _WORD.findall(piece):
         name = word.strip("./-")
         if name != word and word.startswith("/"):
             name = "/" + name
         if len(name) > 2 and code_like(name):  # noqa: PLR2004 - shorter ones are found anywhere
-            found[name] += times
-    return found
+            found.append(name)
+    return tuple(found)
+
+
+_known = lru_cache(maxsize=4_096)(_within)
 
 
 def code_like(name: str) -> bool:
     """A path, a dotted or underscored name, one with a capital inside, or letters with digits."""
     if name.isalpha() and name[1:].islower():
         return False  # a plain word: the most usual, so asked first
+    if name.isascii() and not _DIGITS.isdisjoint(name):
+        return name.lower() != name.upper()  # as below, without a loop: ids and numbers
     if not any(c.isalpha() for c in name):
         return False  # a mere number
     if any(c.isdigit() for c in name):
