@@ -1,6 +1,6 @@
 """Cuts: what is kept fits, and little that would fit is left out."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foldline.core import cut
@@ -18,6 +18,8 @@ TEXTS = st.builds(
 
 
 @given(TEXTS, st.integers(0, 400))
+@example("word ", 1)
+@example("☃" * 100, 200)
 def test_what_is_kept_fits(text, tokens):
     """At most so many tokens, of every kind of text: also where a line's end is chosen."""
     first, last = cut.head(text, tokens), cut.tail(text, tokens)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from foldline.core.tokens import count
 
 _MOST = 3  # tokens: no class of text takes more a character
+_FEWEST = 12  # characters: not even of blanks do more go to a token
 _USUAL = 4  # characters: most texts have fewer to a token, so that the first piece is too long
 
 
@@ -55,12 +56,16 @@ def _lined(lines: str, piece: str, tokens: int) -> str:
 def _fitting(length: int, tokens: int, piece: Callable[[int], str]) -> int:
     """How many of so many characters fit, within a few per cent, in a few counts of a piece.
 
-    The whole is never counted: it may be a thousand times of what is kept.
+    A whole that cannot fit is not counted: it may be a thousand times of what is kept.
     """
     if tokens <= 0:
         return 0
     if length <= tokens // _MOST:
         return length
+    if length <= tokens * _FEWEST and count(piece(length)) <= tokens:
+        return (
+            length  # asked first: a part may weigh more than the whole, as a word without its blank
+        )
     low, high = 0, min(length, tokens * _USUAL)
     while (taken := count(piece(high))) <= tokens:
         if high == length:
