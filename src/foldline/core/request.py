@@ -80,9 +80,12 @@ def report(
 ) -> Report:
     """Every token of a request, by part."""
     sizes: dict[str, int] = {}
-    for item in (*view.items, *view.waiting):
-        name = _NAMES[item.role]
-        sizes[name] = sizes.get(name, 0) + item.tokens
+    by_role = view.sizes.copy()
+    for item in view.waiting:
+        by_role[item.role] += item.tokens
+    for role, tokens in by_role.items():
+        if tokens:
+            sizes[_NAMES[role]] = sizes.get(_NAMES[role], 0) + tokens
     return Report(
         window=budget.limits.window,
         window_source=budget.limits.source,

@@ -4,8 +4,10 @@ Knows pairs, ids, and where an item goes that came in the middle of an answer. R
 spine, and what is in force besides.
 """
 
+from collections import Counter
+
 from foldline.core import item as items
-from foldline.core.item import Item
+from foldline.core.item import Item, Role
 from foldline.core.log import ModelSaid, ToolReturned
 from foldline.core.parts import Call, Part, Text, Thought, calls_of
 
@@ -22,6 +24,12 @@ class Row:
     """The estimate of all items, before what reports have taught."""
     shown: int
     """The last event that any request has shown, or -1."""
+    sizes: Counter[Role]
+    """The same by role."""
+    answers: int
+    """How many of the items are answers."""
+    tops: list[int]
+    """For each item, the last event that it and all before it stand for."""
     _stubs: dict[int, str]
     _breaks: list[tuple[int, int]]
     """Of each edit, the place it changed and its own: what came between stands behind other words
@@ -29,7 +37,8 @@ class Row:
 
     def _clear(self) -> None:
         self.items, self.waiting, self.open, self._stubs, self._breaks = [], [], {}, {}, []
-        self.tokens, self.shown = 0, -1
+        self.tokens, self.shown, self.answers = 0, -1, 0
+        self.sizes, self.tops = Counter(), []
 
     def waits_for(self, call_id: str) -> bool:
         """Whether a result with this id would be paired."""
@@ -43,9 +52,23 @@ class Row:
                 return next((c.name for c in calls_of(item.parts) if c.id == shown), "")
         return ""
 
-    def _place(self, item: Item) -> None:
+    def _place(self, item: Item, *, last: int | None = None) -> None:
+        """At the end; `last` is the last event it stands for, where that is not its own."""
+        top = item.seq if last is None else last
+        self.tops.append(max(top, self.tops[-1]) if self.tops else top)
         self.items.append(item)
-        self.tokens += item.tokens
+        self._count(item, 1)
+
+    def _take_off(self) -> Item:
+        item = self.items.pop()
+        self.tops.pop()
+        self._count(item, -1)
+        return item
+
+    def _count(self, item: Item, sign: int) -> None:
+        self.tokens += sign * item.tokens
+        self.sizes[item.role] += sign * item.tokens
+        self.answers += sign * (item.role == "model")
 
     def _arrive(self, item: Item | None) -> None:
         if item is None:
@@ -67,8 +90,7 @@ class Row:
         while (
             self.items and self.items[-1].role in ("user", "system") and self.items[-1].seq > seen
         ):
-            unseen.append(self.items.pop())
-            self.tokens -= unseen[-1].tokens
+            unseen.append(self._take_off())
         unseen.reverse()
         native = event.native if parts == event.parts else None
         self._place(items.make(seq, "model", parts, native=native))

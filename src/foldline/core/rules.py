@@ -3,9 +3,8 @@
 Knows pairs, groups and answers. Refuses to know sizes and dialects.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 from foldline.core.item import Item
 from foldline.core.log import Event, Interrupted, ModelSaid, Repaired, ToolReturned, UserSaid
@@ -28,20 +27,23 @@ def cut_points(view: View, *, unanswered: bool = False) -> list[Cut]:
     `unanswered` gives up the last rule, that only what was answered is folded: for a view that
     nothing else makes fit. The newest message stays even then.
     """
-    end = len(view.items) - 1 if unanswered and not view.open else newest(view)
-    places = [_place(view, item) for item in view.items]
-    behind = [*places, *(_place(view, item) for item in view.waiting), (view.head + 1, 0)]
-    newest_before = list(accumulate((hi for _, hi in places), max))
-    oldest_from = list(accumulate((lo for lo, _ in reversed(behind)), min))[::-1]
-    cuts: list[Cut] = []
-    for index in range(1, end + 1):
+    return [*cuts_back(view, unanswered=unanswered)][::-1]
+
+
+def cuts_back(view: View, *, unanswered: bool = False) -> Iterator[Cut]:
+    """The same, newest first, as far as one asks."""
+    items = view.items
+    end = len(items) - 1 if unanswered and not view.open else newest(view)
+    oldest = min((_first(view, item) for item in view.waiting), default=view.head + 1)
+    for index in range(len(items), 0, -1):
+        if index < len(items):
+            oldest = min(oldest, _first(view, items[index]))
         # Settled: no event on either side of the cut is shown on the other, now or later.
-        settled = newest_before[index - 1] < oldest_from[index]
+        settled = view.tops[index - 1] < oldest
         # Whole groups: a result stays with its call.
-        inside = index < len(view.items) and view.items[index].role == "result"
-        if settled and not inside:
-            cuts.append(Cut(index, oldest_from[index]))
-    return cuts
+        inside = index < len(items) and items[index].role == "result"
+        if index <= end and settled and not inside:
+            yield Cut(index, oldest)
 
 
 def newest(view: View) -> int:
@@ -140,9 +142,6 @@ def check(view: View) -> None:
         raise BrokenView(f"calls {sorted(awaited)} at the end have no result behind them")
 
 
-def _place(view: View, item: Item) -> tuple[int, int]:
-    """The first and last event that an item stands for."""
-    if item.state == "folded":
-        span = view.fold_at(item.seq).change.span
-        return span.lo, item.seq if span.hi is None else span.hi
-    return item.seq, item.seq
+def _first(view: View, item: Item) -> int:
+    """The first event that an item stands for."""
+    return view.fold_at(item.seq).change.span.lo if item.state == "folded" else item.seq

@@ -163,7 +163,7 @@ class View(Row):
                         self.learned = Learned(ratio=fold.ratio, errors=fold.errors)
                         self.idle_folds = fold.idle
                         for item in items.handoff(edit, fold):
-                            self._place(item)
+                            self._place(item, last=fold.change.span.hi)
                     case Range(lo):
                         for seq in range(lo, _last(segment, head) + 1):
                             self.held[seq] = events[seq]

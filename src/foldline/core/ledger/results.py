@@ -16,6 +16,7 @@ _EXIT = re.compile(
     r"|PROCESS-DONE:(-?\d{1,4}):",
     re.IGNORECASE,
 )
+_SIGNS = ("xit", "XIT", "eturn", "PROCESS-DONE")  # looked for first: most answers have none
 _REFUSED = re.compile(
     r"\s*(?:<tool_use_error>|\{\"error\"|\{\"success\": ?false|error\b|failed\b|cannot |can't "
     r"|could not |no such file|file not found|not found|permission denied|enoent|invalid |no match"
@@ -99,6 +100,8 @@ def outcome(text: str, *, ok: bool) -> Outcome:
 def _status(text: str) -> int | None:
     """The exit status, where one is stated near an end."""
     for part in (text[-400:], text[:400]):
+        if not any(sign in part for sign in _SIGNS):
+            continue
         found = list(_EXIT.finditer(part))
         if found:
             return int(found[-1][1] or found[-1][2])

@@ -7,6 +7,7 @@ folded, and every model.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from foldline.core import cut, ledger
 from foldline.core.item import tag
@@ -150,13 +151,16 @@ def _allowed(order: Sequence[int], sizes: dict[int, int], cap: int) -> dict[int,
     while kept < len(order) and used + allowed[order[kept]] <= max(cap // 2, bulk):
         used += allowed[order[kept]]
         kept += 1
-    older = list(order[kept:])
-    while older and sum(min(sizes[seq], _LEAST) for seq in older) > cap - used:
-        older.pop()
-    level = bulk
-    while level > _LEAST and sum(min(sizes[seq], level) for seq in older) > cap - used:
-        level = max(level * 9 // 10, _LEAST)
-    return {seq: allowed[seq] if seq in order[:kept] else level for seq in (*order[:kept], *older)}
+    left, least = cap - used, [*accumulate(min(sizes[seq], _LEAST) for seq in order[kept:])]
+    older = order[kept : kept + sum(size <= left for size in least)]
+    level, most = _LEAST, bulk
+    while level < most:  # the longest length to which all of them can be cut
+        middle = (level + most + 1) // 2
+        if sum(min(sizes[seq], middle) for seq in older) <= left:
+            level = middle
+        else:
+            most = middle - 1
+    return {**{seq: allowed[seq] for seq in order[:kept]}, **dict.fromkeys(older, level)}
 
 
 def _cut(text: str, seq: int, tokens: int) -> str:

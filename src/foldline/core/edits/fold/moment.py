@@ -63,9 +63,7 @@ def worthwhile(  # noqa: PLR0913 - everything that the decision rests on
 
 def growth(view: View) -> float:
     """What a call adds, on average, over what is live."""
-    live = [item for item in view.items if item.role != "handoff"]
-    calls = sum(item.role == "model" for item in live)
-    return sum(item.tokens for item in live) / max(calls, 1)
+    return (view.tokens - view.sizes["handoff"]) / max(view.answers, 1)
 
 
 def _span(view: View, rule: Priced, *, most: int) -> Span | None:

@@ -40,11 +40,8 @@ class Span:
     merges: tuple[int, ...]
     reads: Range
     """What its handoff is written from: the span, and the turns before it that are read again."""
-
-    @property
-    def tokens(self) -> int:
-        """What the items take now."""
-        return sum(item.tokens for item in self.items)
+    tokens: int
+    """What the items take now."""
 
 
 def proposals(view: View, *, tail: int, folds: int, merging: Merging) -> Iterator[Span]:
@@ -77,14 +74,15 @@ def beginning(view: View, merging: Merging, *, most: int | None = None) -> int:
     assert isinstance(last, Range), "the newest events are never folded"  # noqa: S101
     if merging == "all":
         return first.lo if isinstance(first, Range) else view.fold_at(first.edit).change.span.lo
+    folds = view.folds()
     sizes = Counter[int]()
-    for item in view.items:
-        sizes[item.seq] += item.tokens if item.state == "folded" else 0
-    lo, rank, alive, size = last.lo, 0, len(view.folds()), sizes.total()
+    for item in (item for item in view.items if item.state == "folded") if folds else ():
+        sizes[item.seq] += item.tokens
+    lo, rank, alive, size = last.lo, 0, len(folds), sizes.total()
     for segment in reversed(view.spine.segments[:-1]):
         if not isinstance(segment, FoldAt):
             break  # what a person unfolded stands between
-        fold = view.fold_at(segment.edit)
+        fold = folds[segment.edit]
         equal = merging == "rank" and fold.rank == rank
         if not equal and alive < MOST_FOLDS and (most is None or size <= most):
             break
@@ -101,20 +99,25 @@ def within(view: View, cuts: list[rules.Cut], tokens: int) -> rules.Cut:
 
 def keeping(view: View, tail: Tail) -> rules.Cut | None:
     """The newest cut that leaves the tail whole: until groups, messages or tokens are enough."""
-    cuts = {cut.index: cut for cut in rules.cut_points(view)}
     tokens = groups = seen = 0
-    for index in range(len(view.items), 0, -1):
-        reached = (
-            (tail.groups is not None and groups >= tail.groups)
-            or (tail.messages is not None and seen >= tail.messages)
-            or (tail.tokens is not None and tokens > tail.tokens)
-            or tail == Tail()
-        )
-        if reached and index in cuts:
-            return cuts[index]
-        item = view.items[index - 1]
-        tokens, groups, seen = tokens + item.tokens, groups + (item.role == "model"), seen + 1
+    index = len(view.items)
+    for cut in rules.cuts_back(view):
+        while index > cut.index and not _reached(tail, groups, seen, tokens):
+            index -= 1
+            item = view.items[index]
+            tokens, groups, seen = tokens + item.tokens, groups + (item.role == "model"), seen + 1
+        if _reached(tail, groups, seen, tokens):
+            return cut
     return None
+
+
+def _reached(tail: Tail, groups: int, messages: int, tokens: int) -> bool:
+    return (
+        (tail.groups is not None and groups >= tail.groups)
+        or (tail.messages is not None and messages >= tail.messages)
+        or (tail.tokens is not None and tokens > tail.tokens)
+        or tail == Tail()
+    )
 
 
 def up_to(view: View, cut: rules.Cut, *, lo: int, overlap: int = 0) -> Iterator[Span]:
@@ -130,7 +133,8 @@ def up_to(view: View, cut: rules.Cut, *, lo: int, overlap: int = 0) -> Iterator[
             inside.append(item)
     if inside:
         reads = Range(_again(view, lo, overlap), cut.seq - 1)
-        yield Span(Range(lo, cut.seq - 1), tuple(inside), tuple(merges), reads)
+        tokens = sum(item.tokens for item in inside)
+        yield Span(Range(lo, cut.seq - 1), tuple(inside), tuple(merges), reads, tokens)
 
 
 def _again(view: View, lo: int, turns: int) -> int:
@@ -202,8 +206,8 @@ def fold(  # noqa: PLR0913 - what the event records
 
 def before(view: View, span: Span) -> int:
     """What stands before the span and is not written anew by folding it."""
-    inside = {item.seq for item in span.items}
-    return sum(i.tokens for i in view.items if i.state == "folded" and i.seq not in inside)
+    others = (item for item in view.items if item.state == "folded")
+    return sum(item.tokens for item in others if item.seq not in span.merges)
 
 
 def taken_back(view: View, span: Span) -> bool:
