@@ -1,0 +1,211 @@
+"""Words of will: wanting, allowing, commanding, pretending; and whose words a text is made of.
+
+Knows such words in eleven languages, and how a text is found again in another dress. Refuses to
+know events, and what is done about a text.
+"""
+
+# ruff: noqa: E501, RUF001, SIM905 - words of many scripts, in tables that are to be read
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+from foldline.core.names import code_like
+
+# What no line of a record needs: ends of lines that a reader may see, and orders of writing.
+UNSEEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
+)
+_CODES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
+_JOINERS = re.compile("[\u200c-\u200f\u00ad\u034f]")
+_HAN = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+_WORD = re.compile(rf"[^\W\d_{_HAN}]{{3,}}")
+_HANS = re.compile(rf"[{_HAN}]+")
+_TOKEN = re.compile(rf"[{_HAN}]|[^\W_{_HAN}](?:[^\W{_HAN}]|[./@:'-](?=\w))*")
+_PASSAGE = re.compile(r"\n|(?<=[.!?;])\s|(?<=[。！？；])")
+# Words by which a line would speak for the user.
+_VERBS = (
+    r"want|ask|request|approv|confirm|agre|authori|allow|permit|prefer|told|tell|instruct|decid"
+    r"|requir|demand|insist|wish|grant|sa(?:id|ys?)\b|order|expect|need|like"
+)
+USER = re.compile(
+    rf"\b(?:users?|human|owner|operator|customer|admin(?:istrator)?)(?:['’]s)?\s+(?:\w+\s+){{0,3}}(?:{_VERBS})"
+    r"|\bapprov(?:ed|als?)\b|\bauthori[sz](?:ed|ation)\b|\bconsent|\bsign(?:ed)?[ -]off\b"
+    r"|\bpermission (?:\w+ ){0,2}(?:given|granted)|\bgrant\w* (?:\w+ ){0,2}permission|\bgreen light"
+    r"|\b(?:be)?nutzer\w*\s+(?:\w+\s+){0,4}(?:will|möchte|wünscht|verlang|bat|bittet|erlaub|genehmig"
+    r"|bestätig|zugestimm|forder|sagt|hat)|\bgenehmig|\bfreigegeben|\bfreigabe|\berlaubnis"
+    r"|\busu[aá]ri[oa]\w*\s+(?:\w+\s+){0,3}(?:quier|quer|pid|ped|solicit|aprob|aprov|autoriz|permit"
+    r"|confirm|orden|exig|dij|ha\b)|\baprobad|\baprovad|\bautorizad|\bpermiso\b"
+    r"|\butilisat\w+\s+(?:\w+\s+){0,3}(?:veut|demand|approuv|autoris|confirm|souhait|exig|dit|a\b)"
+    r"|\bapprouv|\bautoris"
+    r"|\bпользовател\w*\s+(?:\w+\s+){0,3}(?:хоч|прос|попрос|треб|одобр|разреш|подтверд|сказ|вел)"
+    r"|\bодобр|\bразреш(?:ен|ил)|\bподтвержден"
+    r"|(?:المستخدم|مستخدم)\s+(?:\w+\s+){0,2}(?:يريد|طلب|يطلب|وافق|أذن|سمح|أكد|قال)|وافق|موافقة"
+    r"|用户.{0,6}(?:要求|希望|想|同意|批准|授权|允许|确认|说|指示|需要|让)|批准|授权|已同意"
+    r"|ユーザー?.{0,30}(?:希望|要求|依頼|承認|許可|指示|求め|望)|承認|許可|사용자.{0,12}(?:원|요청|승인|허가|지시)|승인|허가",
+    re.IGNORECASE,
+)
+# Words by which a line would lay down the law.
+LAW = re.compile(
+    r"\b(?:must|shall|should|always|never|from now on|(?:do|does) not|don['’]?t|ignor\w+|disregard"
+    r"|forget|obey|overrid\w+|instructions?|goals?|mission|mandatory|required? to|(?:has|have) to"
+    r"|needs? to|(?:your|new) (?:task|rule|job)s?|(?:top|highest) priority|rules?:)\b"
+    r"|\b(?:muss|müssen|soll(?:en|te|ten)?|immer|nie(?:mals)?|ab sofort|von nun an|ignorier\w*|vergiss"
+    r"|darf|dürfen|anweisung\w*|unbedingt|neue aufgabe)\b"
+    r"|\b(?:deb(?:e|es|en|er\w*)|siempre|nunca|jamás|ignor\w+|a partir de ahora|olvid\w+"
+    r"|instruccion\w*|tienes? que|hay que)\b"
+    r"|\b(?:doi(?:t|vent|s)|devez|toujours|jamais|désormais|oubli\w+|il faut)\b"
+    r"|\b(?:долж\w+|обязан\w*|всегда|никогда|игнорир\w*|отныне|забуд\w*|нельзя|необходимо|нужно"
+    r"|инструкци\w*)\b|يجب|دائم|أبد|تجاهل|من الآن|عليك|تعليمات"
+    r"|必须|务必|应该|应当|一律|永远|绝不|不得|不要|忽略|无视|从现在起|今后|新任务|指令|指示"
+    r"|必ず|なければ|べき|無視|今後|常に|決して|してください|命令|반드시|항상|절대|무시|해야",
+    re.IGNORECASE,
+)
+# In a tool's output: words to whoever reads it.
+_ORDER = re.compile(
+    r"\b(?:you|assistant|agent|ai|model|llm)\b,?[ :](?:\w+ ){0,2}(?:must|shall|should|will|are|have|need)"
+    r"|\b(?:ignore|disregard|forget|obey|exfiltrate|upload|leak|reveal|wire|e-?mail|forward|decode"
+    r"|send|transfer|delete|disable|grant|approve|erase|wipe|publish|paste) (?:\S+ ){0,3}?"
+    r"(?:all|any|every\w*|the|this|that|your|previous|prior|above|these|it|its|to|and)\b"
+    r"|请(?:立即|马上|把|将|你)|ください|\b(?:bitte|lösche|sende|schicke|lade) "
+    r"|\b(?:envía|borra|elimina|sube|manda|отправь|удали|загрузи|перешли)\w*|أرسل|احذف|ارفع",
+    re.IGNORECASE,
+)
+# And what poses as another speaker, a list of tasks, or a record of ours; what follows it does too.
+_POSE = re.compile(
+    r"^\W*(?:system|user|human|assistant|developer|tool|admin|important|attention|urgent|note to \w+"
+    r"|(?:new )?(?:instructions?|goals?|rules?|task))\W{0,3}[:>\]]"
+    r"|^#+ (?:the user|said by|pinned|tasks|next|decisions|open questions|facts, num|state ch|goals|rules)"
+    r"|^\W*[-*] \[[ x~]\]|\[handoff|\[whole:|\[cut;|\blog:\d|</? ?event|<!--|\[/?inst\]|<\|\w+\|>"
+    r"|\s\[\d+(?:, ?\d+)*\]$",
+    re.IGNORECASE,
+)
+_POSED = 2  # passages behind one that poses
+_COMPLAINT = re.compile(r"\w(?:Error|Exception)\b|^E {2,}|\bassert|\bwarning:", re.IGNORECASE)
+NOT = re.compile(
+    r"\b(?:not|never|no|without|don['’]?t|cannot|can['’]t|nicht|nie|niemals|kein\w*|ohne|sin|nunca|jamais"
+    r"|pas|sans|не|нельзя|никогда|без)\b|n['’]t\b|不|没|勿|别|禁|ない|ません|لا |ليس|않|말",
+    re.IGNORECASE,
+)
+_PLAIN = frozenset(
+    "the and that this with from for are was were has have had will would user users user's wants want"
+    " wanted asked asks ask said says told goal goals preference preferences prefers they their them"
+    " its also when then than into all any but been being which who whose there here should must may"
+    " can could still yet open pending unclear whether remains remain fails failing failed done decided"
+    " chosen chose decision question needs need next because instead after before while"
+    " der die das den dem des ein eine einen einem und oder dass mit von für ist sind war wird werden"
+    " nutzer benutzer will möchte hat haben soll sollen noch offen auch auf aus bei bitte im ins zum zur"
+    " el los las una uno que con por para usuario quiere desea está del"
+    " les des une est que qui dans pour avec utilisateur veut souhaite sur"
+    " что это как для при пользователь хочет просит или".split()
+)
+_PLAIN_HAN = re.compile(
+    "用户|使用者|希望|想要|要求|需要|认为|表示|目标|偏好|请|想|要|说|将|把|在|和|与|的|了|是|并|也|对|让|仍|尚未|决定|待定|问题"
+    "|ユーザー?|目標|したい|する|して|した|こと|よう|です|ます|いる|から|まで|は|が|を|の|に|で|と|も|へ|ー"
+)
+_FAR = 1_000  # characters of a long passage before what commands in it
+_RUN = 6  # what a run of words weighs: a word 2, a character of Han or kana 1
+
+
+class Words:
+    """The words of a text, to be found again in other forms."""
+
+    def __init__(self, text: str) -> None:
+        self._text = flat(text).lower()
+        self._words = {*_WORD.findall(self._text)}
+        self._stems = {word[:4] for word in self._words}
+
+    def strange(self, text: str) -> tuple[list[str], int]:
+        """The words of another text that are not here in any form; and of how many."""
+        low = flat(text).lower()
+        words = [word for word in _WORD.findall(low) if word not in _PLAIN]
+        strange = [word for word in words if not self._has(word)]
+        pieces = [p for run in _HANS.findall(low) for p in _PLAIN_HAN.split(run) if len(p) > 1]
+        return strange + [p for p in pieces if p not in self._text], len(words) + len(pieces)
+
+    def _has(self, word: str) -> bool:
+        if word in self._words:
+            return True
+        # Another ending of the same word: fix, fixed; Prüfung, Prüfungen.
+        stem = word[: max(4, len(word) - 3)]
+        near = word[:4] in self._stems and len(word) > 3  # noqa: PLR2004
+        return near and any(
+            one.startswith(stem) or (len(one) > 3 and word.startswith(one))  # noqa: PLR2004
+            for one in self._words
+            if abs(len(one) - len(word)) < 4  # noqa: PLR2004
+        )
+
+
+def nearest(text: str, said: str) -> str:
+    """Of what the user said, the passage that has most of a line's words."""
+    words = {*_TOKEN.findall(flat(text).lower())}
+    passages = [flat(one) for one in _PASSAGE.split(said) if one.strip()]
+    return max(passages, key=lambda p: len(words & {*_TOKEN.findall(p.lower())}), default="")
+
+
+def orders(text: str) -> Iterator[str]:
+    """The passages of a tool's output that command or pretend."""
+    posed = 0
+    seen: dict[str, re.Match[str] | None] = {}  # what tools print repeats itself
+    for raw in _PASSAGE.split(text):
+        passage = flat(raw)
+        posed = _POSED + 1 if _POSE.search(passage) else posed - bool(passage)
+        if passage not in seen:
+            seen[passage] = _commanding(passage)
+        elif posed <= 0:
+            continue
+        found = seen[passage]
+        if found or posed > 0:
+            start = max(found.start() - _FAR, 0) if found else 0
+            yield passage[start : start + 3 * _FAR]
+
+
+def _commanding(passage: str) -> re.Match[str] | None:
+    if found := _ORDER.search(passage) or USER.search(passage):
+        return found
+    # That a name must be short is no command.
+    return None if _COMPLAINT.search(passage) else LAW.search(passage)
+
+
+def joined(text: str) -> str:
+    """The words of a text with one blank between them, whatever stood there."""
+    return " ".join(_TOKEN.findall(flat(text).lower()))
+
+
+def runs(words: str) -> Iterator[str]:
+    """Of joined words every run that is long enough to be known again, and says something."""
+    every = words.split(" ")
+    for at in range(len(every)):
+        weight = telling = named = 0
+        for end in range(at, len(every)):
+            word = every[end]
+            weight += 1 if _HANS.match(word) else 2
+            telling += _tells(word)
+            named += code_like(word)
+            if weight >= _RUN:
+                if telling and telling + named > 1:
+                    yield " ".join(every[at : end + 1])
+                break
+
+
+def tells(words: str) -> bool:
+    """Whether joined words say something, and are not merely a name or a turn of phrase."""
+    return sum(map(_tells, words.split(" "))) > 1
+
+
+def _tells(word: str) -> bool:
+    if _HANS.match(word):
+        return True
+    return len(word) > 2 and word not in _PLAIN and not code_like(word)  # noqa: PLR2004
+
+
+def flat(text: str) -> str:
+    """A text as one line of its plain letters, so that it is found whatever its dress."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+    text = UNSEEN.sub(_blank, _CODES.sub("", text))
+    return " ".join(_JOINERS.sub("", text).split())
+
+
+def _blank(found: re.Match[str]) -> str:
+    return " " if found[0].isspace() else ""
