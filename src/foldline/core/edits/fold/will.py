@@ -104,6 +104,7 @@ _PLAIN_HAN = re.compile(
     "|ユーザー?|目標|したい|する|して|した|こと|よう|です|ます|いる|から|まで|は|が|を|の|に|で|と|も|へ|ー"
 )
 _FAR = 1_000  # characters of a long passage before what commands in it
+_ENDING = 3  # letters by which two forms of a word may differ
 _RUN = 6  # what a run of words weighs: a word 2, a character of Han or kana 1
 
 
@@ -113,7 +114,7 @@ class Words:
     def __init__(self, text: str) -> None:
         self._text = flat(text).lower()
         self._words = {*_WORD.findall(self._text)}
-        self._stems = {word[:4] for word in self._words}
+        self._known = self._words - _PLAIN
 
     def strange(self, text: str) -> tuple[list[str], int]:
         """The words of another text that are not here in any form; and of how many."""
@@ -128,11 +129,11 @@ class Words:
             return True
         # Another ending of the same word: fix, fixed; Prüfung, Prüfungen.
         stem = word[: max(4, len(word) - 3)]
-        near = word[:4] in self._stems and len(word) > 3  # noqa: PLR2004
-        return near and any(
-            one.startswith(stem) or (len(one) > 3 and word.startswith(one))  # noqa: PLR2004
-            for one in self._words
-            if abs(len(one) - len(word)) < 4  # noqa: PLR2004
+        near = (one for one in self._known if one[:3] == word[:3])
+        return any(
+            one.startswith(stem) or word.startswith(one)
+            for one in near
+            if abs(len(one) - len(word)) <= _ENDING
         )
 
 
