@@ -130,7 +130,7 @@ def steps(payload, numbers):
 
 
 @pytest.mark.parametrize("policy", [STEADY, THRIFTY], ids=lambda policy: policy.name)
-@pytest.mark.parametrize("payloads", groups())
+@pytest.mark.parametrize("payloads", [*groups()])
 def test_ten_folds_without_a_model(payloads, policy):
     """R-72: through admission and plan, at a small window."""
     talk = Planned(Facts(limits(3_000, 300), policy))
