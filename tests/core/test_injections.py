@@ -45,21 +45,10 @@ TOOLS = (
 TITLES = ["The user said", "Said by others", "Pinned", *_TITLES.values(), *SECTIONS, "Next"]
 WILL = ("The user said", "Said by others", "Pinned", _TITLES["todo"], "Next")
 LINE = re.compile(r"log:\d+: |\(\d+ more are in the record\)$")
-# The ledger takes for a line what `\n` ends; a reader may see other ends: \r, U+2028, U+0085.
-THROUGH = {
-    "unseen-3": "an error line keeps U+2028, and so forges a heading: ledger/results.py _faults",
-    "test-3": "a test's name keeps \\r, and so forges a heading: ledger/results.py _FAILED_TEST",
-}
 
 
-def each(through=None):
-    through = through or {}
-    return [
-        pytest.param(one, id=one["id"], marks=pytest.mark.xfail(strict=True, reason=why))
-        if (why := through.get(one["id"]))
-        else pytest.param(one, id=one["id"])
-        for one in PAYLOADS
-    ]
+def each():
+    return [pytest.param(one, id=one["id"]) for one in PAYLOADS]
 
 
 def sections(text):
@@ -109,15 +98,9 @@ def todos(call_id):
 
 
 def groups():
-    """The payloads by kind, and those that get through each by itself."""
-    kinds = dict.fromkeys(one["kind"] for one in PAYLOADS)
-    for kind in kinds:
-        kept = [one for one in PAYLOADS if one["kind"] == kind and one["id"] not in THROUGH]
-        yield pytest.param(kept, id=kind)
-    for one in PAYLOADS:
-        if why := THROUGH.get(one["id"]):
-            mark = pytest.mark.xfail(strict=True, reason=why)
-            yield pytest.param([one], id=one["id"], marks=mark)
+    """The payloads by kind."""
+    for kind in dict.fromkeys(one["kind"] for one in PAYLOADS):
+        yield pytest.param([one for one in PAYLOADS if one["kind"] == kind], id=kind)
 
 
 def steps(payload, numbers):
@@ -150,7 +133,7 @@ def test_ten_folds_without_a_model(payloads, policy):
             unharmed(fold.text, payload["marker"])
 
 
-@pytest.mark.parametrize("payload", each(THROUGH))
+@pytest.mark.parametrize("payload", each())
 def test_written_directly(payload):
     """R-72: everything that the ledger knows has room, so everything that it lets through shows."""
     log = [user(TASK), todos("t"), result("t", "ok"), *steps(payload, counter())]
@@ -161,9 +144,6 @@ def test_written_directly(payload):
     unharmed(handoff.text, payload["marker"])
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a quoted text keeps its lines as they are: handoff.py _lines"
-)
 @pytest.mark.parametrize("kind", ["pin", "notice"])
 def test_quoted_words_of_others_forge_no_heading(kind):
     """What a person pinned and what a notice said is quoted whole: its lines must not be headings."""

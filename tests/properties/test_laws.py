@@ -77,20 +77,20 @@ MUTANTS = [
     (laws.in_force, VIEW, "if seq < self._state.get(kind, seq):", "if False:"),
     # One way: the incremental view and a fresh load.
     (laws.one_way, VIEW, "self._lay(event.spine, self.held, seq)", "self.head = seq"),
-    (laws.one_way, ROW, "self.tokens -= unseen[-1].tokens", "pass"),
+    (laws.one_way, ROW, "self._count(item, -1)", "pass"),
     # Sendable: pairs, ids, whole groups.
     (laws.sendable, ROW, "        if self.open:\n            self.", "        if 0:\n            self."),
     (laws.sendable, ROW, "while own in came_as:", "while False:"),
-    (laws.sendable, RULES, "if settled and not inside:", "if settled:"),
+    (laws.sendable, RULES, "settled and not inside:", "settled:"),
     (laws.sendable, ROW,
      "            self._close(seq, shown)  # the conversation went on without these results\n",
      "            pass\n"),
     # A message during an answer.
-    (laws.not_taken_for_answered, ROW, "            unseen.append(self.items.pop())\n",
+    (laws.not_taken_for_answered, ROW, "            unseen.append(self._take_off())\n",
      "            break\n"),
     # Law 6: a view that keeps what was folded, a tail that reads it.
-    (laws.flat, VIEW, "        self.held, self.model = {}, \"\"\n",
-     "        self.held, self.model = dict(events), \"\"\n"),
+    (laws.flat, VIEW, '        self.held, self.model = {}, ""\n',
+     '        self.held, self.model = dict(events), ""\n'),
     (laws.flat, SQLITE, "events.update(self._read(name, segment.lo, last))",
      "events.update(self._read(name, 0, last))"),
     # Law 8: words rewritten, quoted without a handle, told as whole where they are cut.

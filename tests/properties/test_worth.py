@@ -107,8 +107,7 @@ MOMENT = "foldline.core.edits.fold.moment"
 @pytest.mark.parametrize(
     ("module", "line", "instead"),
     [
-        (MOMENT, 'return Moment(span, cap, "pays", ripe=request >= size)',
-         'return Moment(span, cap, "pays")'),
+        (MOMENT, "cost=rule.alpha * cost", "cost=0.0"),
         (MOMENT, "if gain < max(rule.gain, rule.gain_share * request):", "if False:"),
         (MOMENT, 'if cache == "cold":', "if True:"),
         ("foldline.core.plan", 'if pressure == "hard" or len', "if True or len"),

@@ -56,9 +56,9 @@ class Folding:
     def within(self, cap: int) -> Folded:
         """The fold whose handoff takes at most so many tokens."""
         form, span, told = self.facts.policy.form, self.span, self.facts.prepared
-        material, by = self.material, ""
-        if told is not None and told.fits(self.view.spine, span.range):
-            material, by = replace(material, lines=(*material.lines, *told.lines)), told.by
+        lines = told.of(self.view.spine, span.range) if told else ()
+        material = replace(self.material, lines=(*self.material.lines, *lines))
+        by = told.by if told and lines else ""
         if form == "omitted" and self.why == "due":
             handoff = fold.omitted(span.range, fold.messages(self.view, span))
         else:

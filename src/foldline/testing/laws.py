@@ -82,7 +82,8 @@ def words_survive(talk: Conversation) -> None:
             assert isinstance(event, UserSaid | ModelSaid | ToolReturned)
             words = text_of(event.parts)
             if seq in fold.verbatim:
-                assert words in fold.text, f"{seq} is not quoted as it was said"
+                plain = "\n".join(words.splitlines()) in fold.text.replace("\n> ", "\n")
+                assert words in fold.text or plain, f"{seq} is not quoted as it was said"
             else:
                 quoted = fold.text.split(f"log:{seq}: ", 1)[1].split(f"\n[cut; whole: log:{seq}]")
                 head = quoted[0].rsplit("] ", 1)[-1] if quoted[0].startswith("[") else quoted[0]

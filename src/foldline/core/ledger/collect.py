@@ -27,6 +27,7 @@ _TASK = re.compile(r"^\s*[-*] \[([ xX~-])\] (\S.*)$", re.MULTILINE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s")
 _RUNNERS = re.compile(r"\b(?:pytest|unittest|go test|cargo test|jest|vitest|npm test|tox|mocha)\b")
 _EDITING = ("edit", "insert", "append", "replace")  # shell words that act on the file that is open
+_NAMED = 1_200  # items, the newest, whose names are collected: older ones would fade anyway
 _LOOK = 65_536  # characters of one text that are read for names
 
 
@@ -35,7 +36,9 @@ def collect(
 ) -> Facts:
     """The facts of some items, whose originals are in `events`; `older` ones only explain them."""
     found = _Collector(older)
-    for item in items:
+    read = list(items)
+    for place, item in enumerate(read):
+        found.naming = place >= len(read) - _NAMED
         event = events.get(item.seq)
         if item.role == "model" and isinstance(event, ModelSaid):
             found.answer(item, event)
@@ -52,6 +55,8 @@ class _Collector:
         self._found: dict[tuple[FactKind, str], Fact] = {}
         self._calls: dict[str, tuple[int, Call]] = {}
         self._names: dict[str, Fact] = {}
+        self.naming = True
+        """Whether names are collected now."""
 
     def facts(self) -> Facts:
         """What was found, newest last; what is settled and was never told is left out."""
@@ -157,12 +162,15 @@ class _Collector:
         return self._found.get((kind, key)) or self._older.get((kind, key))
 
     def _add(self, seq: int, kind: FactKind, key: str, text: str = "") -> None:
-        new = Fact(seq, kind, key, text)
+        # One line each, whatever a reader takes for a line's end: a tool's words forge no heading.
+        key = " ".join(key.split())
+        text = "\n".join(" ".join(line.split()) for line in text.split("\n"))
+        new = Fact(seq, kind, key, text if kind == "todo" else " ".join(text.split()))
         old = self._found.pop((kind, key), None)
         self._found[kind, key] = merge((old,), (new,))[0] if old else new
 
     def _see(self, seq: int, text: str, *, wrote: bool) -> None:
-        for name, times in names(text[:_LOOK]).items():
+        for name, times in names(text[:_LOOK]).items() if self.naming else ():
             new = Fact(seq, "name", name, "" if wrote else "seen", times)
             old = self._names.get(name)
             self._names[name] = merge((old,), (new,))[0] if old else new

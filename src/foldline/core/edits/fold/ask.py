@@ -75,11 +75,12 @@ class Prepared:
     lines: tuple[Line, ...]
     by: str = ""
 
-    def fits(self, spine: Spine, span: Range) -> bool:
-        """Whether nothing was edited since, and the span holds all that it tells of."""
-        same = (self.base.segments, self.base.masks) == (spine.segments, spine.masks)
-        lo, hi = self.range.lo, self.range.hi
-        return same and span.lo <= lo and hi is not None and hi <= (span.hi or -1)
+    def of(self, spine: Spine, span: Range) -> tuple[Line, ...]:
+        """What it tells of a span; nothing, where something was edited since."""
+        if (self.base.segments, self.base.masks) != (spine.segments, spine.masks):
+            return ()
+        hi = -1 if span.hi is None else span.hi
+        return tuple(one for one in self.lines if all(span.lo <= seq <= hi for seq in one.seqs))
 
 
 @dataclass(frozen=True, slots=True)

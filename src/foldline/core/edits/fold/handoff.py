@@ -27,6 +27,7 @@ _UNDERSTOOD = (
 )
 _WORDS, _NARRATIVE = 20_000, 4_000  # tokens that these parts never exceed; the ledger has its own
 _WORDS_SHARE = 0.65  # of the handoff, for the user's words and pins; the other parts have the rest
+_OWN = ("#", "[handoff", "log:", "> ")  # how the record's own lines begin
 _QUOTE = 5  # tokens that the handle before a message takes
 _LEAST = 40  # tokens of a message, with its handles: below that it is not worth quoting
 _BOTH_ENDS = 200  # tokens from which a cut message keeps its end too
@@ -120,7 +121,7 @@ def _quote(
 ) -> tuple[dict[int, str], set[int], int]:
     """The messages quoted, in log order; which of them are cut; and what they take."""
     first = next((seq for seq, event in words if _human(event)), None)
-    said = {seq: text for seq, event in (*words, *pins) if (text := _words(event)).strip()}
+    said = {seq: text for seq, event in (*words, *pins) if (text := _quotable(event)).strip()}
     newest = [*(seq for seq, _ in reversed(pins)), *(seq for seq, _ in reversed(words))]
     order = [seq for seq in dict.fromkeys([first, *newest]) if seq is not None and seq in said]
     sizes = {seq: count(said[seq]) + _QUOTE for seq in order}
@@ -175,6 +176,15 @@ def _cut(text: str, seq: int, tokens: int) -> str:
 
 def _human(event: Event) -> bool:
     return isinstance(event, UserSaid) and event.speaker == "human"
+
+
+def _quotable(event: Event) -> str:
+    """What an event said; of others than the user, no line can pass for one of the record's own."""
+    words = _words(event)
+    lines = words.splitlines()
+    if _human(event) or not any(line.lstrip().startswith(_OWN) for line in lines):
+        return words
+    return "\n".join(f"> {line}" if line.lstrip().startswith(_OWN) else line for line in lines)
 
 
 def _words(event: Event) -> str:
