@@ -17,6 +17,7 @@ _EXIT = re.compile(
     re.IGNORECASE,
 )
 _SIGNS = ("xit", "XIT", "eturn", "PROCESS-DONE")  # looked for first: most answers have none
+_TESTS = ("FAIL", "ERROR", "PASS", "... ok", "✕", "✗", "✓", "√")
 _REFUSED = re.compile(
     r"\s*(?:<tool_use_error>|\{\"error\"|\{\"success\": ?false|error\b|failed\b|cannot |can't "
     r"|could not |no such file|file not found|not found|permission denied|enoent|invalid |no match"
@@ -82,7 +83,8 @@ def outcome(text: str, *, ok: bool) -> Outcome:
     status = _status(text)
     refused = bool(_REFUSED.match(text)) or bool(_SHELL_REFUSED.search(text[:300]))
     failed = _tests(_FAILED_TEST, text)
-    stated, where = _STATED.search(text), _WHERE.search(text)
+    stated = _STATED.search(text) if "[File: " in text else None
+    where = _WHERE.search(text) if "(Current directory: " in text else None
     good = ok and status in (None, 0) and not (refused and status is None)
     return Outcome(
         ok=good,
@@ -109,6 +111,8 @@ def _status(text: str) -> int | None:
 
 
 def _tests(pattern: re.Pattern[str], text: str) -> tuple[str, ...]:
+    if not any(sign in text for sign in _TESTS):
+        return ()
     return tuple(dict.fromkeys(_id(found) for found in pattern.finditer(text)))
 
 
