@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
-from foldline.core import ledger
 from foldline.core.edits.fold import Material, write
+from foldline.core.ledger.collect import collect
 from foldline.core.log import Logged
 from foldline.core.parts import Fact
 from foldline.core.spine import Range
@@ -22,7 +22,7 @@ def test_what_it_says():
     ]
     view = view_of([*log, model("Understood. Going on.")])
     said = [Logged(0, log[0]), Logged(3, log[3])]
-    facts = ledger.collect(view.items, view.held)
+    facts = collect(view.items, view.held)
     handoff = write(Range(0, 4), Material(said, facts=facts), cap=400)
     assert handoff.text == snapshot("""\
 [handoff: log:0-4 was folded]

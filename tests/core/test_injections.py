@@ -8,20 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from foldline.core import ledger
 from foldline.core.budget import limits
-from foldline.core.edits.fold import (
-    Accepted,
-    Ask,
-    Material,
-    Rejected,
-    Repair,
-    judge,
-    prompts,
-    write,
-)
+from foldline.core.edits.fold import Ask, Material, prompts, write
 from foldline.core.edits.fold.ask import DECISIONS, GOALS, OPEN, SECTIONS
+from foldline.core.edits.fold.verify import Accepted, Rejected, Repair, judge
 from foldline.core.edits.fold.will import flat
+from foldline.core.ledger.collect import collect
 from foldline.core.ledger.pages import _TITLES
 from foldline.core.log import Logged, ModelSaid, ToolReturned
 from foldline.core.parts import Call, Text
@@ -139,7 +131,7 @@ def test_written_directly(payload):
     log = [user(TASK), todos("t"), result("t", "ok"), *steps(payload, counter())]
     log += [*steps(payload, counter(4)), *steps(payload, counter(9))]
     view = view_of(log)
-    facts = ledger.collect(view.items, view.held)
+    facts = collect(view.items, view.held)
     handoff = write(Range(0, view.head), Material([Logged(0, log[0])], facts=facts), cap=20_000)
     unharmed(handoff.text, payload["marker"])
 

@@ -15,6 +15,7 @@ import foldline
 from foldline.core import ledger, log, recall
 from foldline.core.budget import limits
 from foldline.core.edits import fold
+from foldline.core.edits.fold.verify import Accepted, Rejected, Repair, judge
 from foldline.core.edits.mask import exclude
 from foldline.core.log import (
     Folded,
@@ -63,12 +64,12 @@ class Told(Planned):
         events = fold.sources(dict(enumerate(self.events)), ask.range, ())
         lines = []
         for prompt in fold.prompts(ask, events, window=32_000, reserve=2_000):
-            verdict = fold.judge(prompt, self.teller(prompt), events)
-            if isinstance(verdict, fold.Repair):
+            verdict = judge(prompt, self.teller(prompt), events)
+            if isinstance(verdict, Repair):
                 again = self.teller(verdict.prompt)
-                verdict = fold.judge(verdict.prompt, again, events, again=True)
+                verdict = judge(verdict.prompt, again, events, again=True)
             self.verdicts.append(verdict)
-            lines += verdict.lines if isinstance(verdict, fold.Accepted) else ()
+            lines += verdict.lines if isinstance(verdict, Accepted) else ()
         return fold.Prepared(ask.base, ask.range, tuple(lines), "scripted") if lines else None
 
     def sight(self):
@@ -139,7 +140,7 @@ def test_constraints_after_ten_folds(shared, recorded, policy):
     kept = [one for one in said if one in talk.sight()]
     print(f"{policy}: {len(kept)} of {len(said)} verbatim after {len(talk.folds())} folds")
     assert kept == said
-    assert all(isinstance(one, fold.Rejected) for one in talk.verdicts)
+    assert all(isinstance(one, Rejected) for one in talk.verdicts)
 
 
 @pytest.mark.parametrize("window", [2_048, 4_096, 8_192, 16_384, 32_768])

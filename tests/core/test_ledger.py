@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from foldline.core import ledger
 from foldline.core.budget import limits
+from foldline.core.ledger.collect import collect
 from foldline.core.log import ModelSaid, Opened, ToolReturned
 from foldline.core.parts import Call, Fact, Text
 from foldline.core.plan import Facts, Ready
@@ -29,7 +30,7 @@ def call(name, given, text="done", *, ok=True, at=0):
 def facts_of(*groups):
     events = [Opened("m"), *(event for group in groups for event in group)]
     view = view_of(events)
-    return ledger.collect(view.items, view.held)
+    return collect(view.items, view.held)
 
 
 def known(facts, kind):
@@ -251,7 +252,7 @@ def test_failing_tests(command):
     assert known(facts_of(run, again), "test") == {}
     # Where an earlier fold says that they failed, the later one says that they passed.
     view = view_of([Opened("m"), *again])
-    later = ledger.collect(view.items, view.held, older=facts_of(run))
+    later = collect(view.items, view.held, older=facts_of(run))
     assert known(later, "test") == dict.fromkeys(failing, "passed")
 
 
@@ -297,7 +298,7 @@ def test_a_call_that_nobody_answered():
     """R-22, R-26: its outcome is unknown, and that is said."""
     events = [Opened("m"), ModelSaid((Call("c", "deploy", '{"to":"prod"}'),)), model("and then")]
     view = view_of(events)
-    facts = ledger.collect(view.items, view.held)
+    facts = collect(view.items, view.held)
     assert list(known(facts, "call")) == ['deploy {"to":"prod"}']
 
 

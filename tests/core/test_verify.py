@@ -11,17 +11,9 @@ from hypothesis import strategies as st
 from mutants import broken
 
 from foldline.core.budget import limits, measure
-from foldline.core.edits.fold import (
-    Accepted,
-    Ask,
-    Prepared,
-    Rejected,
-    Repair,
-    judge,
-    prompts,
-    sources,
-)
+from foldline.core.edits.fold import Ask, Prepared, prompts, sources
 from foldline.core.edits.fold.ask import DECISIONS, GOALS, OPEN, SECTIONS, fence, repaired
+from foldline.core.edits.fold.verify import Accepted, Rejected, Repair, judge
 from foldline.core.log import Asked, Logged, ModelSaid, ToolReturned
 from foldline.core.parts import Call, Line, Media, Text
 from foldline.core.plan import Facts, Ready

@@ -5,8 +5,7 @@ merge(older, newer)     →  facts      what two folds know, as one
 pages(facts, cap)       →  lines      what a handoff shows of them
 """
 
-from foldline.core.ledger.collect import collect
 from foldline.core.ledger.merge import Facts, merge, settled
 from foldline.core.ledger.pages import CEILING, Pages, pages
 
-__all__ = ["CEILING", "Facts", "Pages", "collect", "merge", "pages", "settled"]
+__all__ = ["CEILING", "Facts", "Pages", "merge", "pages", "settled"]

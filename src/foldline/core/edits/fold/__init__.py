@@ -1,4 +1,7 @@
-"""Folding: the oldest span of a view becomes one handoff item, without a model or with one."""
+"""Folding: the oldest span of a view becomes one handoff item, without a model or with one.
+
+`verify`, which judges what a model told, is imported by whoever asks one: few sessions do.
+"""
 
 from foldline.core.edits.fold.ask import Ask, Prepared, Prompt, prompts, sources
 from foldline.core.edits.fold.handoff import Handoff, Material, acknowledged, omitted, write
@@ -20,11 +23,9 @@ from foldline.core.edits.fold.span import (
     up_to,
     within,
 )
-from foldline.core.edits.fold.verify import Accepted, Rejected, Repair, Verdict, judge
 
 __all__ = [
     "MOST_FOLDS",
-    "Accepted",
     "Ask",
     "Cache",
     "Handoff",
@@ -34,17 +35,13 @@ __all__ = [
     "Moment",
     "Prepared",
     "Prompt",
-    "Rejected",
-    "Repair",
     "Span",
-    "Verdict",
     "Why",
     "acknowledged",
     "beginning",
     "excluded",
     "fold",
     "gather",
-    "judge",
     "keeping",
     "lacking",
     "loss",

@@ -27,6 +27,7 @@ def lacking(view: View, span: Span, fetched: Mapping[int, Event]) -> tuple[Range
 
 def gather(view: View, span: Span, fetched: Mapping[int, Event]) -> Material:
     """All that the span's handoff may say; nothing of `lacking` may be missing."""
+    from foldline.core.ledger.collect import collect  # noqa: PLC0415 - 40 ms, for folds only
 
     def logged(seqs: list[int]) -> list[Logged]:
         return [Logged(seq, view.held.get(seq) or fetched[seq]) for seq in seqs]
@@ -42,7 +43,7 @@ def gather(view: View, span: Span, fetched: Mapping[int, Event]) -> Material:
     again = _overlap(span, {**fetched, **view.held})
     hidden = excluded(view, span)
     read = [item for item in (*again, *span.items) if item.seq not in hidden]
-    new = ledger.collect(read, {**fetched, **view.held}, older=(*known, *facts))
+    new = collect(read, {**fetched, **view.held}, older=(*known, *facts))
     facts = ledger.merge(facts, new)
     behind = [item for item in view.items if item.seq > (span.range.hi or 0)]
     return Material(
