@@ -7,6 +7,7 @@
     ├── NotAnEdit       undo was asked for an event that is not an edit
     ├── UndoFirst       undo was asked for an edit that another edit covers
     ├── BadInput        add() or open() was given something it cannot read
+    │   └── WireError   JSON that its dialect does not allow, with the place in it
     ├── Conflict        somebody else appended first; nothing was written
     └── FormatError     stored bytes that this release cannot read
 
@@ -54,6 +55,14 @@ class UndoFirst(FoldlineError):  # noqa: N818
 
 class BadInput(FoldlineError):  # noqa: N818
     """Something that no decoder of ours can read."""
+
+
+class WireError(BadInput):
+    """JSON of a client or a provider that its dialect does not allow; `path` says where in it."""
+
+    def __init__(self, message: str, *, path: str = "$") -> None:
+        super().__init__(message)
+        self.path = path
 
 
 class Conflict(FoldlineError):  # noqa: N818

@@ -4,8 +4,8 @@ Knows what servers and clients of this dialect write. Refuses to know sessions. 
 form would not be written as it came, the message's own JSON is kept beside it.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -23,10 +23,10 @@ from foldline.core.parts import Call, Gap, Media, Native, Part, Text, Thought, T
 from foldline.errors import BadInput
 from foldline.wire.openai_chat.shapes import Completion, Content, Json, Message, ToolCall, ToolShape
 from foldline.wire.openai_chat.write import DIALECT, write_message, write_tool
+from foldline.wire.reading import plain, shaped
 
 _STOPS: dict[str, Stop] = {"length": "length", "content_filter": "refused"}
 _NOT_SENT_BACK = ("annotations", "reasoning", "reasoning_content")
-T = TypeVar("T")
 
 
 def said(text: str) -> UserSaid:
@@ -36,8 +36,8 @@ def said(text: str) -> UserSaid:
 
 def message(given: Mapping[str, Any], *, saw: int | None = None) -> Event:
     """One message dict as an event."""
-    body = _json(given)
-    came = _read(body, Message, "message")
+    body = plain(given)
+    came = shaped(body, Message, "an OpenAI message")
     parts = _parts(came)
     event: Event
     match came.role:
@@ -62,7 +62,7 @@ def message(given: Mapping[str, Any], *, saw: int | None = None) -> Event:
 
 def completion(given: Mapping[str, Any], *, saw: int | None, asked: int | None) -> list[Event]:
     """A completion as the events it tells of: the answer, then what it cost."""
-    came = _read(_json(given), Completion, "completion")
+    came = shaped(plain(given), Completion, "an OpenAI completion")
     if not came.choices:
         raise BadInput("a completion without choices; nothing was answered")
     events: list[Event] = []
@@ -92,12 +92,12 @@ def completion(given: Mapping[str, Any], *, saw: int | None, asked: int | None) 
 
 def tool(given: Mapping[str, Any]) -> Tool:
     """One tool dict."""
-    body = _json(given)
-    schema = _read(body, ToolShape, "tool").function
+    body = plain(given)
+    schema = shaped(body, ToolShape, "an OpenAI tool").function
     neutral = Tool(
         schema.name, schema.description or "", msgspec.json.encode(schema.parameters).decode()
     )
-    if _plain(body) == _plain(_json(write_tool(neutral))):
+    if _plain(body) == _plain(plain(write_tool(neutral))):
         return neutral
     native = Native(DIALECT, msgspec.json.encode(body).decode())
     return msgspec.structs.replace(neutral, native=native)
@@ -165,31 +165,3 @@ def _image(url: str) -> Media:
     if comma and head.startswith("data:"):
         return Media("image", mime=head.removeprefix("data:"), base64=body)
     return Media("image", url=url)
-
-
-def _json(given: Mapping[str, Any]) -> Json:
-    """What was given as plain JSON that can be written down, whatever Python values it was."""
-    try:
-        return msgspec.json.decode(msgspec.json.encode(given))
-    except UnicodeEncodeError:
-        return cast("Json", _mended(given))
-    except (TypeError, RecursionError, msgspec.DecodeError) as fault:
-        raise BadInput(f"what was given is not JSON: {fault}") from fault
-
-
-def _mended(given: Any) -> Any:
-    if isinstance(given, str):
-        return sound(given)
-    if isinstance(given, Mapping):
-        pairs = cast("Mapping[str, Any]", given).items()
-        return {sound(key): _mended(value) for key, value in pairs}
-    if isinstance(given, list | tuple):
-        return [_mended(value) for value in cast("Sequence[Any]", given)]
-    return given
-
-
-def _read(given: Json, shape: type[T], what: str) -> T:
-    try:
-        return msgspec.convert(given, shape)
-    except msgspec.ValidationError as fault:
-        raise BadInput(f"not an OpenAI {what}: {fault}") from fault

@@ -1,10 +1,8 @@
 """What servers and clients of this dialect write, as far as we read it; the rest passes by."""
 
-from typing import Any
-
 import msgspec
 
-Json = dict[str, Any]
+from foldline.wire.reading import Json
 
 
 class Url(msgspec.Struct):
