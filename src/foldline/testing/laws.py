@@ -29,6 +29,7 @@ from foldline.core.view import View, load, spine_at
 from foldline.store.base import Name
 from foldline.store.sqlite import SqliteStore
 from foldline.testing.logs import Conversation, Sent
+from foldline.wire import anthropic
 from foldline.wire import openai_chat as wire
 
 HANDLE = re.compile(r"log:(\d+)(?:-(\d+))?")
@@ -60,7 +61,10 @@ def valid(talk: Conversation) -> None:
     for event in rules.closing(view):
         view.append(view.head + 1, event)
     body = msgspec.json.decode(wire.encode(render(view), {}))
-    assert not wire.faults(body["messages"]), wire.faults(body["messages"])
+    assert not (found := wire.faults(body["messages"])), found
+    body = msgspec.json.decode(anthropic.encode(render(view), {}))
+    fixed = [*body.get("tools", ()), *body.get("system", ())]
+    assert not (found := anthropic.faults(body["messages"], fixed=fixed)), found
 
 
 def flat(talk: Conversation) -> None:
@@ -95,7 +99,8 @@ def still(talk: Conversation) -> None:
     """Law 4: with nothing edited or switched between, a request begins with the one before."""
     for one, two in zip(talk.sent, talk.sent[1:], strict=False):
         if one.changes == two.changes:
-            assert two.blocks[: len(one.blocks)] == one.blocks, f"{two.asked} rewrites {one.asked}"
+            for before, after in zip(one.blocks, two.blocks, strict=True):
+                assert after[: len(before)] == before, f"{two.asked} rewrites {one.asked}"
 
 
 def same(talk: Conversation) -> None:

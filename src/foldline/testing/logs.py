@@ -30,6 +30,7 @@ from foldline.core.request import render
 from foldline.core.spine import Change, Range, Spine
 from foldline.core.view import View, load
 from foldline.errors import NotAnEdit, UndoFirst
+from foldline.wire import anthropic
 from foldline.wire import openai_chat as wire
 
 
@@ -73,7 +74,8 @@ class Sent:
     asked: int
     at: int
     sha256: str
-    blocks: tuple[bytes, ...]
+    blocks: tuple[tuple[bytes, ...], ...]
+    """What was said, block by block, in each dialect."""
     changes: int
 
 
@@ -112,7 +114,8 @@ class Conversation:
         digest = hashlib.sha256(body).hexdigest()
         at = self.view.head
         self.add(Asked(at, wire.DIALECT, digest, wire.ENCODER))
-        sent = Sent(at + 1, at, digest, tuple(wire.blocks(request)), self.changes)
+        blocks = (tuple(wire.blocks(request)), tuple(anthropic.blocks(request)))
+        sent = Sent(at + 1, at, digest, blocks, self.changes)
         self.sent.append(sent)
         return sent
 

@@ -1,0 +1,119 @@
+"""Content blocks ↔ parts: what one block means, and how a part is written as one.
+
+Knows text, media, calls, results and thoughts. Refuses to know messages: who says a block, and what
+stands beside it. A block that has no neutral form is named by a gap; its own JSON goes back.
+"""
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+import msgspec
+
+from foldline.core.parts import Call, Gap, Media, Part, Text, Thought, text_of
+from foldline.wire.reading import Json
+
+REDACTED = "[redacted thinking]"
+_RAW = "_raw"  # the one key of arguments that are no object
+
+
+def part(block: Json) -> Part:
+    """What a block says."""
+    match block.get("type"):
+        case "text":
+            return Text(str(block.get("text", "")))
+        case "thinking":
+            return Thought(str(block.get("thinking", "")), str(block.get("signature") or ""))
+        case "redacted_thinking":
+            return Thought(REDACTED, str(block.get("data", "")))
+        case "tool_use":
+            given: Any = block.get("input")
+            raw = cast("Json", given).get(_RAW) if isinstance(given, dict) else None
+            alone = isinstance(raw, str) and len(cast("Json", given)) == 1
+            arguments = raw if alone else msgspec.json.encode(given).decode()
+            return Call(str(block.get("id", "")), str(block.get("name", "")), str(arguments))
+        case "image" | "document":
+            return _media(block)
+        case kind:
+            return Gap(f"[{kind}]")
+
+
+def parts(content: Any) -> tuple[Part, ...]:
+    """What a content says: a text, or a list of blocks."""
+    if isinstance(content, str):
+        return (Text(content),)
+    return tuple(part(block) for block in blocks_of(content))
+
+
+def blocks_of(content: Any) -> list[Json]:
+    """A content as a list of blocks."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    found = cast("list[Any]", content) if isinstance(content, list) else []
+    return [cast("Json", block) for block in found if isinstance(block, dict)]
+
+
+def written(some: Iterable[Part]) -> list[Json]:
+    """Parts as blocks, without blank words, and without thoughts: those go back as they came."""
+    found: list[Json] = []
+    for one in some:
+        match one:
+            case Text(text) | Gap(text):
+                found += [{"type": "text", "text": text}] if text.strip() else []
+            case Media():
+                found.append(_written_media(one))
+            case Call(call_id, name, arguments):
+                call = {"type": "tool_use", "id": call_id, "name": name, "input": _input(arguments)}
+                found.append(call)
+            case Thought():
+                pass
+    return found
+
+
+def result(call_id: str, some: tuple[Part, ...], *, ok: bool) -> Json:
+    """A call's result as a block."""
+    media = any(isinstance(one, Media) for one in some)
+    content: str | list[Json] = written(some) if media else text_of(some)
+    block: Json = {"type": "tool_result", "tool_use_id": call_id}
+    if content:
+        block["content"] = content
+    return block if ok else {**block, "is_error": True}
+
+
+def _input(arguments: str) -> Json:
+    """Arguments as the object that this dialect wants."""
+    try:
+        given = msgspec.json.decode(arguments or "{}")
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        given = None
+    return cast("Json", given) if isinstance(given, dict) else {_RAW: arguments}
+
+
+def _media(block: Json) -> Part:
+    source = block.get("source")
+    given = cast("Json", source) if isinstance(source, dict) else {}
+    form = "image" if block["type"] == "image" else "file"
+    name = str(block.get("title") or "")
+    match given.get("type"):
+        case "base64":
+            mime, body = str(given.get("media_type", "")), str(given.get("data", ""))
+            return Media(form, mime=mime, base64=body, name=name)
+        case "url":
+            return Media(form, url=str(given.get("url", "")), name=name)
+        case "text":
+            return Text(str(given.get("data", "")))
+        case _:
+            return Gap(f"[{block['type']}]")
+
+
+def _written_media(media: Media) -> Json:
+    source: Json = {"type": "url", "url": media.url}
+    if not media.url:
+        source = {"type": "base64", "media_type": media.mime, "data": media.base64}
+    match media.form:
+        case "image":
+            return {"type": "image", "source": source}
+        case "file":
+            title = {"title": media.name} if media.name else {}
+            return {"type": "document", "source": source, **title}
+        case "audio":
+            return {"type": "text", "text": f"[audio {media.mime}: this model takes none]"}
