@@ -29,6 +29,7 @@ LAWS = (
     laws.signed,
     laws.flat,
     laws.words_survive,
+    laws.kept_out,
     laws.undo_restores,  # the last: it goes on with the conversation
 )
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import foldline
-from foldline.core import ledger, log, recall
+from foldline.core import ledger, log, recall, rules
 from foldline.core.budget import limits
 from foldline.core.edits import fold
 from foldline.core.edits.fold.verify import Accepted, Rejected, Repair, judge
@@ -26,11 +26,12 @@ from foldline.core.log import (
     Pinned,
     ToolReturned,
 )
-from foldline.core.parts import Call, Text, text_of
+from foldline.core.parts import Call, Text, calls_of, text_of
 from foldline.core.plan import Facts, Ready, preview
 from foldline.core.policy import PRESETS, SLIDING, STEADY, THRIFTY
 from foldline.core.spine import Range
-from foldline.testing import Planned, calls, model, result, user
+from foldline.errors import BadHandle
+from foldline.testing import Conversation, Planned, calls, model, result, user
 from foldline.testing.laws import HANDLE
 from foldline.wire import openai_chat as wire
 
@@ -486,3 +487,76 @@ def test_overlap_reads_the_turns_before():
     assert two.change.span.lo == one.change.span.hi + 1
     assert two.reads.lo == starts[3]
     assert (two.messages, one.messages) == (10, 10)
+
+
+def hidden_talk():
+    talk = Conversation()
+    talk.add(user("task"), user("my SECRET is 42"), model("ok"), Pinned(2), user("go"), model("x"))
+    return talk
+
+
+def in_sight(talk):
+    items = (*talk.view.items, *talk.view.waiting)
+    calls = (call.arguments for item in items for call in calls_of(item.parts))
+    return "\n".join((*(text_of(item.parts) for item in items), *calls))
+
+
+def test_excluded_words_stay_out():
+    """Pinned too, redone folds, and an answer's arguments; what cannot be excluded says so."""
+    talk = hidden_talk()
+    talk.add(exclude(talk.view, [2]))
+    talk.fold(rules.cut_points(talk.view)[-1])
+    assert "SECRET" not in in_sight(talk)
+    talk = hidden_talk()
+    talk.fold(rules.cut_points(talk.view)[-1])
+    assert talk.undo(len(talk.events) - 1)
+    redo = len(talk.events) - 1
+    talk.add(exclude(talk.view, [2]))
+    assert not talk.undo(redo)
+    assert "SECRET" not in in_sight(talk)
+    talk = Conversation()
+    talk.add(user("a"), ModelSaid((Call("c", "run", '{"cmd":"SECRET"}'),)), result("c"), model("b"))
+    talk.add(exclude(talk.view, [2]))
+    assert "SECRET" not in in_sight(talk)
+    talk.add(Instructed((Text("new rule"),)))
+    with pytest.raises(BadHandle):
+        exclude(talk.view, [talk.view.head])
+
+
+def test_a_pin_that_is_nowhere_does_not_stop_a_session():
+    """Traps: nothing that is in the log may switch folding off for ever."""
+    with foldline.open(":memory:", model="test/model", window=2_048) as s:
+        s.add(Pinned(-1))
+        for n in range(60):
+            s.add(f"say {n} " * 30)
+            s.request()
+            s.add({"role": "assistant", "content": "yes"})
+        assert s.edits
+
+
+def test_three_layer_keeps_pins():
+    """R-25."""
+    talk = Planned(Facts(limits(128_000, None), PRESETS["three-layer"]), user("keep me: heron"))
+    talk.append(Pinned(1), model("ok"))
+    for n in range(60):
+        talk.add(user(f"word{n} " * 600), model("yes"))
+        talk.ask(talk.plan())
+    assert talk.folds()
+    assert "keep me: heron" in "\n".join(text_of(item.parts) for item in talk.view.items)
+
+
+def test_the_loss_report_names_words_no_longer_quoted():
+    """R-38: also where a merge lets go what an older record still quoted."""
+    talk = Conversation()
+    for n in range(30):
+        talk.add(user(f"rule {n}: " + "never " * 8), model("ok"))
+    talk.fold(rules.cut_points(talk.view)[-1], cap=4_000)
+    first = talk.events[-1]
+    before = talk.view.copy()
+    talk.add(user("x"), model("y"))
+    before = talk.view.copy()
+    talk.fold(rules.cut_points(talk.view)[-1], cap=300)
+    found = fold.loss(before, talk.events[-1])
+    gone = {*first.verbatim} - {*talk.events[-1].verbatim, *talk.events[-1].clipped}
+    assert gone
+    assert {f"log:{seq}" for seq in gone} == {*found.unquoted}

@@ -1,6 +1,7 @@
 """Facts read without a model: against an oracle on recorded runs, and by kind on small examples."""
 
 import re
+import time
 
 import msgspec
 import pytest
@@ -11,7 +12,7 @@ from foldline.core import ledger
 from foldline.core.budget import limits
 from foldline.core.ledger.collect import collect
 from foldline.core.log import ModelSaid, Opened, ToolReturned
-from foldline.core.parts import Call, Fact, Text
+from foldline.core.parts import Call, Fact, Text, Thought
 from foldline.core.plan import Facts, Ready
 from foldline.core.policy import STEADY, THRIFTY
 from foldline.core.tokens import count
@@ -336,3 +337,87 @@ def test_pages_stay_within_their_cap(many, cap):
     made = ledger.pages(facts, cap=cap)
     assert sum(count(block) + 1 for block in made.blocks) <= cap
     assert {*made.shown} <= {*made.stored} <= {*facts}
+
+
+# What a second reader found.
+
+
+@pytest.mark.parametrize(
+    ("groups", "kind", "found"),
+    [
+        # Prose is no exit status, and code that returns is no failure.
+        ([("Read", {"file_path": "/r/a.py"}, "def f():\n    return 1\n")], "file", {"/r/a.py": "read"}),
+        ([("Edit", {"file_path": "/r/a.py"}, "updated\n  11\treturn -1\n")], "file", {"/r/a.py": "written"}),
+        ([("Bash", {"command": "cat notes.md"}, "Take exit 5 on the highway")], "command", {"cat notes.md": "ok"}),
+        ([("bash", {"command": "cat app.log"}, "Error rate is 0\nfine")], "command", {"cat app.log": "ok"}),
+        # A status at the head is sure; what stands at the end may be anything.
+        ([("shell", {"command": "./check.sh"}, "Exit code: 1\nOutput:\ndef f():\n    return 0\n")], "command", {"./check.sh": "exit 1"}),
+        # Files of the same name are not one file.
+        ([("Write", {"file_path": "package.json"}), ("Write", {"file_path": "packages/web/package.json"})], "file", {"package.json": "written", "packages/web/package.json": "written"}),
+        ([("Write", {"file_path": "config.py"}), ("bash", {"command": "rm src/config.py"})], "file", {"config.py": "written", "src/config.py": "removed"}),
+        # What was done before a step that failed is done.
+        ([("bash", {"command": "cat > /r/a.py <<'EOF'\nx\nEOF\npython /r/a.py"}, "boom\nexit code: 1")], "file", {"/r/a.py": "written"}),
+        # Tools of common agents.
+        ([("search_replace", {"file_path": "a.py", "old_string": "x"})], "file", {"a.py": "written"}),
+        ([("edit", {"filePath": "a.py"})], "file", {"a.py": "written"}),
+        ([("shell", {"command": ["apply_patch", PATCH]})], "file", {"src/a.py": "written", "src/new.py": "written", "src/old.py": "removed", "src/b.py": "moved to src/c.py", "src/c.py": "written"}),
+        ([("shell", {"command": ["cat", "my file.txt"]})], "file", {"my file.txt": "read"}),
+        ([("run_shell_command", {"command": "rm a/b.txt", "directory": "sub"})], "file", {"sub/a/b.txt": "removed"}),
+        ([("read_many_files", {"paths": ["a/*.py"]})], "file", {}),
+        ([("create_directory", {"path": "a"}), ("get_file_info", {"path": "b"})], "file", {}),
+        ([("execute_bash", {"command": "cat a.py"}, "x\n[Current working directory: /w]"), ("execute_bash", {"command": "rm a.py"})], "file", {"/w/a.py": "removed"}),
+        # Envelopes.
+        ([("shell", {"command": "pytest"}, '{"output":"FAILED tests/t.py::test_a - boom","metadata":{"exit_code":1}}')], "test", {"tests/t.py::test_a": "failed"}),
+        ([("read_file", {"path": "a"}, '{"error": null, "content": "x"}')], "file", {"a": "read"}),
+        # Hashes by their own names.
+        ([("bash", {"command": "md5sum a.bin"}, "d41d8cd98f00b204e9800998ecf8427e  a.bin")], "file", {"a.bin": "read md5:d41d8cd98f00"}),
+        # Lists.
+        ([("todowrite", {"todos": [{"content": "fix a\nand b", "status": "in_progress"}]})], "todo", {"list": "[~] fix a and b"}),
+        ([("TodoWrite", {"todos": [{"content": "x"}]}), ("TodoWrite", {"todos": []})], "todo", {"list": ""}),
+    ],
+)  # fmt: skip
+def test_as_agents_write(groups, kind, found):
+    made = [call(*group, at=at) for at, group in enumerate(groups)]
+    assert known(facts_of(*made), kind) == found
+
+
+@pytest.mark.parametrize(
+    "command", ["pytest -k test_a", "pytest tests/test_b.py", "cargo test a::x", "pytest --lf"]
+)
+def test_a_chosen_run_settles_only_what_it_names(command):
+    failed = "FAILED tests/test_a.py::test_a\nFAILED tests/test_a.py::test_b\n2 failed"
+    run = call("bash", {"command": "cd /repo && pytest"}, failed, ok=False, at=1)
+    again = call("bash", {"command": command}, "1 passed, 5 deselected", at=2)
+    assert len(known(facts_of(run, again), "test")) == 2
+    whole = call("bash", {"command": "cd /repo && pytest"}, "6 passed in 1s", at=3)
+    assert known(facts_of(run, again, whole), "test") == {}
+
+
+def test_thoughts_are_no_facts():
+    """R-24: what a model only thought is told by nobody."""
+    facts = facts_of([ModelSaid((Thought("I decided THOUGHT.", signature="s"), Text("Done it.")))])
+    assert "THOUGHT" not in str(facts)
+    assert [fact.text for fact in facts if fact.kind == "said"] == ["Done it."]
+
+
+def test_a_long_list_and_a_long_name_hide_nothing():
+    """Of a list too long the open tasks stay; one long path does not push out the others."""
+    tasks = [{"content": f"task {n} " + "x" * 90, "status": "completed"} for n in range(29)]
+    tasks.append({"content": "the one in hand", "status": "in_progress"})
+    facts = facts_of(call("TodoWrite", {"todos": tasks}))
+    for cap in (300, 600, 2_000):
+        assert "[~] the one in hand" in "\n".join(ledger.pages(facts, cap=cap).blocks)
+    paths = [f"src/file_{n}.py" for n in range(5)] + ["deep/" * 190 + "x.py"]
+    many = facts_of(*(call("Write", {"file_path": path}, at=n) for n, path in enumerate(paths)))
+    shown = "\n".join(ledger.pages(many, cap=400).blocks)
+    assert all(path in shown for path in paths[:5])
+
+
+def test_blank_lines_and_many_files_are_read_in_linear_time():
+    """R-44: no text of a tool stops a plan."""
+    start = time.process_time()
+    facts_of(
+        call("bash", {"command": "x"}, "\n" * 60_000 + "FAIL"), [model("a" + "\n" * 60_000 + "b")]
+    )
+    facts_of(*(call("Write", {"file_path": f"f{n}.py"}, at=n) for n in range(1_500)))
+    assert time.process_time() - start < 5

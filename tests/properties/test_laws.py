@@ -21,6 +21,7 @@ LAWS = [
     laws.signed,
     laws.flat,
     laws.words_survive,
+    laws.kept_out,
 ]
 
 
@@ -42,6 +43,7 @@ RULES, RECALL, UNDO = (
     "foldline.core.recall.words",
     "foldline.core.edits.undo",
 )
+SOURCE = "foldline.core.edits.fold.source"
 SQLITE = "foldline.store.sqlite"
 WRITE = "foldline.wire.openai_chat.write"
 SPAN, HANDOFF = "foldline.core.edits.fold.span", "foldline.core.edits.fold.handoff"
@@ -97,6 +99,8 @@ MUTANTS = [
     (laws.words_survive, HANDOFF, "quoted[seq] = said[seq] if", "quoted[seq] = said[seq].title() if"),
     (laws.words_survive, HANDOFF, "            cut_short.add(seq)\n", "            pass\n"),
     (laws.words_survive, HANDOFF, "return cut.head(text, room) + note", "return cut.head(text, room)"),
+    # Excluded, and quoted because it is pinned.
+    (laws.kept_out, SOURCE, "kept_out = quoted | in_sight | hidden(view)", "kept_out = quoted | in_sight"),
     # Signed thoughts: behind a fold, behind a mask, after an undo.
     (laws.signed, VIEW, "self._breaks.append((fold.change.span.lo, edit))", "pass"),
     (laws.signed, VIEW, "self._breaks.append((min(stub.seq for stub in mask.stubs), seq))", "pass"),

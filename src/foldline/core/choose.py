@@ -60,7 +60,8 @@ class Folding:
         material = replace(self.material, lines=(*self.material.lines, *lines))
         by = told.by if told and lines else ""
         if form == "omitted" and self.why == "due":
-            handoff = fold.omitted(span.range, fold.messages(self.view, span))
+            left_out = fold.messages(self.view, span)
+            handoff = fold.omitted(span.range, left_out, material.pins)
         else:
             handoff = fold.write(span.range, material, cap=cap)
         if form == "acknowledged":

@@ -114,6 +114,11 @@ def text_of(parts: Iterable[Part]) -> str:
     return "\n".join(part.text for part in parts if isinstance(part, Text | Gap | Thought))
 
 
+def spoken(parts: Iterable[Part]) -> str:
+    """The same without thoughts: what was said to somebody."""
+    return text_of(part for part in parts if not isinstance(part, Thought))
+
+
 def sound(text: str) -> str:
     """Text that can be written down: halves of surrogate pairs become the replacement mark."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -176,11 +176,16 @@ def recallable(view: View, facts: Facts) -> int:
 def take_back(view: View, seq: int, edit: Edit, facts: Facts) -> Undone | Blocked:
     """The event that undoes an edit, unless what it gives back would not fit."""
     undone = undo(view, seq, edit)
-    if isinstance(edit, Folded):
-        budget = measure(view, facts.limits)
-        more = round((edit.before - edit.after) * budget.ratio)
-        if budget.used + more > budget.tier(facts.policy.hard, of=facts.policy.of):
-            return Blocked({"conversation": budget.used, "what comes back": more}, budget.room)
+    budget = measure(view, facts.limits)
+    if view.holds(undone.spine):
+        used = measure(_after(view, [undone]), facts.limits).used
+    elif isinstance(edit, Folded):
+        used = budget.used + round((edit.before - edit.after) * budget.ratio)
+    else:
+        used = budget.used
+    if used > max(budget.tier(facts.policy.hard, of=facts.policy.of), budget.used):
+        more = used - budget.used
+        return Blocked({"conversation": budget.used, "what comes back": more}, budget.room)
     return undone
 
 

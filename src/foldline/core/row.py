@@ -102,7 +102,8 @@ class Row:
         parts: list[Part] = []
         came_as: dict[str, str] = {}
         stub = self._stubs.get(seq)
-        shown = event.parts if stub is None else (Text(stub), *calls_of(event.parts))
+        bare = (Call(call.id, call.name) for call in calls_of(event.parts))
+        shown = event.parts if stub is None else (Text(stub), *bare)
         for index, part in enumerate(shown):
             match part:
                 case Text(text) if not text.strip():

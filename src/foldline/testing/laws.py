@@ -12,6 +12,7 @@ from foldline.core.item import Item
 from foldline.core.log import (
     Asked,
     Edit,
+    Excluded,
     Instructed,
     Logged,
     ModelSaid,
@@ -22,7 +23,7 @@ from foldline.core.log import (
     Unpinned,
     UserSaid,
 )
-from foldline.core.parts import Part, Thought, text_of
+from foldline.core.parts import Part, Thought, spoken, text_of
 from foldline.core.request import render
 from foldline.core.spine import Range
 from foldline.core.view import View, load, spine_at
@@ -84,7 +85,7 @@ def words_survive(talk: Conversation) -> None:
         for seq in (*fold.verbatim, *fold.clipped):
             event = talk.events[seq]
             assert isinstance(event, UserSaid | ModelSaid | ToolReturned)
-            words = text_of(event.parts)
+            words = spoken(event.parts)
             if seq in fold.verbatim:
                 plain = "\n".join(words.splitlines()) in fold.text.replace("\n> ", "\n")
                 assert words in fold.text or plain, f"{seq} is not quoted as it was said"
@@ -193,6 +194,20 @@ def signed(talk: Conversation) -> None:
         before.append(item)
 
 
+def kept_out(talk: Conversation) -> None:
+    """What a person excluded is in nobody's sight: not as it was, quoted, told or named."""
+    view = talk.view
+    masks = (view.held[at] for at in view.spine.masks)
+    hidden = {stub.seq for mask in masks if isinstance(mask, Excluded) for stub in mask.stubs}
+    hidden |= {seq for fold in view.folds().values() for seq in fold.excluded}
+    sight = "\n".join(text_of(item.parts) for item in (*view.items, *view.waiting))
+    for seq in hidden:
+        event = talk.events[seq]
+        if isinstance(event, UserSaid | ModelSaid | ToolReturned):
+            words = " ".join(spoken(event.parts).split()[:3])
+            assert not words or f"{words} " not in f"{sight} ", f"{seq} was excluded, is in sight"
+
+
 def undo_restores(talk: Conversation) -> None:
     """Taking the newest edit back gives the request that stood without it, byte for byte."""
     edits = [(seq, event) for seq, event in talk.log if isinstance(event, Edit)]
@@ -205,7 +220,9 @@ def undo_restores(talk: Conversation) -> None:
         assert _digest(talk.view) == _digest(without), f"undoing {seq} does not restore"
         redo = len(talk.events) - 1
         with_edit = load(edit.spine, dict(talk.log), head=redo)
-        assert talk.undo(redo), "what was undone can be redone"
+        if not talk.undo(redo):  # refused where it would bring excluded words into sight again
+            assert any(isinstance(event, Excluded) for event in talk.events), f"{seq}: no redo"
+            return
         assert _digest(talk.view) == _digest(with_edit), f"redoing {seq} does not restore"
 
 

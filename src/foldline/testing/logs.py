@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from foldline.core import rules
 from foldline.core import spine as spines
 from foldline.core.edits import fold
+from foldline.core.edits.mask import exclude as excluded
 from foldline.core.edits.undo import undo
 from foldline.core.log import (
     Asked,
     Edit,
     Event,
-    Excluded,
     Logged,
     Masked,
     ModelSaid,
@@ -29,7 +29,7 @@ from foldline.core.recall import handle
 from foldline.core.request import render
 from foldline.core.spine import Change, Range, Spine
 from foldline.core.view import View, load
-from foldline.errors import NotAnEdit, UndoFirst
+from foldline.errors import BadHandle, NotAnEdit, UndoFirst
 from foldline.wire import anthropic
 from foldline.wire import openai_chat as wire
 
@@ -131,13 +131,19 @@ class Conversation:
 
     def mask(self, seqs: Sequence[int], *, exclude: bool = False) -> bool:
         """Put stubs over results, or over anything; False where none of them is in sight."""
-        stubs = tuple(Stub(seq, f"[result masked]\n[whole: {handle(seq)}]") for seq in seqs)
-        if not stubs:
+        if not seqs:
             return False
+        if exclude:
+            try:
+                self.add(excluded(self.view, seqs))
+            except (BadHandle, UndoFirst):
+                return False
+            return True
+        stubs = tuple(Stub(seq, f"[result masked]\n[whole: {handle(seq)}]") for seq in seqs)
         change = Change(span=Range(min(seqs), max(seqs)), masks_on=(len(self.events),))
         after = spines.swap(self.view.spine, change)
         assert after is not None, "a mask takes nothing out"
-        self.add((Excluded if exclude else Masked)(stubs, change, after))
+        self.add(Masked(stubs, change, after))
         return True
 
     def undo(self, seq: int) -> bool:

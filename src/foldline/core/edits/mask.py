@@ -13,7 +13,7 @@ from foldline.core.recall import handle
 from foldline.core.spine import Change, Range, Spine, swap
 from foldline.core.tokens import MESSAGE, count
 from foldline.core.view import View
-from foldline.errors import BadHandle, BrokenView
+from foldline.errors import BadHandle, BrokenView, UndoFirst
 
 _SKELETON = 60  # characters of the first words that a stub keeps
 
@@ -48,7 +48,8 @@ def mask(view: View, found: list[Item], *, least: int = 1) -> Masked | None:
 
 def exclude(view: View, seqs: Sequence[int]) -> Excluded:
     """Stubs over what a person wants out of the model's sight; no fold will read or quote it."""
-    shown = {item.seq for item in (*view.items, *view.waiting) if item.state != "folded"}
+    items = (*view.items, *view.waiting)
+    shown = {item.seq for item in items if item.state != "folded" and item.role != "system"}
     places = sorted({*seqs})
     absent = [handle(seq) for seq in places if seq not in shown]
     if absent or not places:
@@ -56,6 +57,9 @@ def exclude(view: View, seqs: Sequence[int]) -> Excluded:
             f"{', '.join(absent) or 'nothing'} is not in the model's sight and cannot be excluded; "
             "undo() brings what was folded into sight again"
         )
+    for at, fold in view.folds().items():
+        if fold.reads is not None and any(fold.reads.lo <= seq for seq in places):
+            raise UndoFirst(places[0], at)  # its words may have gone into that fold's
     change, after = _put(view, places)
     stubs = (Stub(seq, f"[taken out by the user]\n[whole: {handle(seq)}]") for seq in places)
     return Excluded(tuple(stubs), change, after)

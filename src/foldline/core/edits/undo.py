@@ -5,8 +5,8 @@ Knows the spine before and after an edit. Refuses to know what the edit was for.
 
 import msgspec
 
-from foldline.core.log import Edit, Undone
-from foldline.core.spine import Change, Range, Spine, overlap, shows, swap
+from foldline.core.log import Edit, Event, Excluded, Undone
+from foldline.core.spine import Change, FoldAt, Range, Spine, overlap, shows, swap
 from foldline.core.view import View
 from foldline.errors import NotAnEdit, UndoFirst
 
@@ -32,10 +32,25 @@ def undo(view: View, seq: int, edit: Edit) -> Undone:
         if over and max(over) != seq:
             raise UndoFirst(seq, max(over))
         raise NotAnEdit(f"the edit at {seq} is already undone; undo the undoing to have it back")
+    if isinstance(edit, Undone) and back.masks_on and not back.put:
+        for at, fold in view.folds().items():  # what is to be hidden again has gone into a fold
+            if overlap(fold.change.span, change.span):
+                raise UndoFirst(seq, at)
+    if isinstance(edit, Undone) and any(isinstance(one, FoldAt) for one in back.put):
+        for at in {*spine.masks} - {*back.masks_off}:
+            if _hides(view.held[at], change.span):  # the fold may tell what was excluded since
+                raise UndoFirst(seq, at)
     unfolded = after.unfolded if isinstance(edit, Undone) else (*after.unfolded, change.span)
     base = _base(view, after, (change.base, spine.base) if change.put else (spine.base,))
     after = msgspec.structs.replace(after, unfolded=unfolded, base=base, standing=view.standing())
     return Undone(seq, back, after)
+
+
+def _hides(event: Event, span: Range) -> bool:
+    """Whether a person took something in a span out of sight."""
+    if not isinstance(event, Excluded):
+        return False
+    return any(overlap(span, Range(stub.seq, stub.seq)) for stub in event.stubs)
 
 
 def _base(view: View, after: Spine, wanted: tuple[int | None, ...]) -> int | None:

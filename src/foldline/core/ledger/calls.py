@@ -6,6 +6,7 @@ servers, editors, shells. Refuses to know whether it worked.
 
 import hashlib
 import re
+import shlex
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -16,14 +17,14 @@ from foldline.core.ledger.shell import State, Touch
 from foldline.core.parts import Call
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_PATHS = (
-    *("path", "file_path", "filepath", "filename", "file_name", "file", "notebook_path"),
-    *("target_file", "target_path", "absolute_path", "relative_path", "abs_path", "uri"),
+_PATHS = (  # argument names are looked up without regard to capitals and underscores
+    *("path", "filepath", "filename", "file", "notebookpath", "targetfile", "targetpath"),
+    *("absolutepath", "relativepath", "abspath", "uri"),
 )
-_MANY = ("paths", "files", "file_paths", "edits", "changes")
-_FROM = ("source", "src", "from", "old_path", "source_path", "from_path")
-_TO = ("destination", "dest", "dst", "to", "new_path", "destination_path", "to_path", "target")
-_CONTENT = ("content", "contents", "file_text", "text", "code_edit")
+_MANY = ("paths", "files", "filepaths", "edits", "changes")
+_FROM = ("source", "src", "from", "oldpath", "sourcepath", "frompath")
+_TO = ("destination", "dest", "dst", "to", "newpath", "destinationpath", "topath", "target")
+_CONTENT = ("content", "contents", "filetext", "text")
 _COMMANDS = ("command", "cmd", "script", "commands", "input", "code")
 _SHELLS = {"bash", "shell", "sh", "zsh", "exec", "execute", "terminal", "cmd", "powershell", "run"}
 _EDITORS: dict[str, State] = {
@@ -31,7 +32,11 @@ _EDITORS: dict[str, State] = {
     "delete": "removed",
     **dict.fromkeys(("create", "str_replace", "insert", "undo_edit", "write"), "written"),
 }
-_LOOKS = {"list", "ls", "dir", "glob", "grep", "search", "find", "tree", "stat", "exists"}
+_LOOKS = {
+    *("list", "ls", "dir", "glob", "grep", "search", "find", "tree", "stat", "exists", "info"),
+    *("metadata", "directory", "folder", "directories"),
+}
+_WHERE = ("cwd", "workdir", "workingdirectory", "dir", "directory")
 _REMOVES = {"delete", "remove", "rm", "unlink"}
 _MOVES = {"move", "rename", "mv"}
 _WRITES = {
@@ -40,11 +45,9 @@ _WRITES = {
 }
 _WHOLE = {"write", "create", "save", "put"}
 _READS = {"read", "view", "cat", "open", "get", "load", "show"}
-_LISTS = {"todo", "todos", "plan", "tasks", "task"}
+_LISTS = ("todo", "plan", "task")
+_TASKS = ("content", "step", "title", "description", "text", "task")
 _STATUS = {"completed": "x", "done": "x", "in_progress": "~", "cancelled": "-"}
-_PATCHED = re.compile(
-    r"^\*\*\* (Add|Update|Delete) File: (.+)$|^\*\*\* Move to: (.+)$", re.MULTILINE
-)
 _DIFFED = re.compile(r"^--- (?:a/)?([^\t\n]+)[^\n]*\n\+\+\+ (?:b/)?([^\t\n]+)", re.MULTILINE)
 _URL = re.compile(r"https?://[^\s\"'<>()\[\]{}\\]{3,300}")
 
@@ -55,7 +58,10 @@ class Act:
 
     touches: tuple[Touch, ...] = ()
     command: str = ""
-    todos: str = ""
+    todos: str | None = None
+    """A whole list of tasks, which may be empty; None where it is none."""
+    before: tuple[Touch, ...] = ()
+    """Of a command of several steps: what was touched before the last one."""
     hashes: tuple[tuple[str, str], ...] = ()
     """Files written whole, each with a hash of what was written."""
 
@@ -64,7 +70,8 @@ def act(call: Call, *, cwd: str = "") -> Act:
     """Read a call; unknown tools do nothing that is known."""
     name, given = call.name.rsplit("__", 1)[-1].rsplit(".", 1)[-1], _arguments(call)
     words = set(_CAMEL.sub("_", name).lower().replace("-", "_").split("_"))
-    if todos := _todos(words, given):
+    todos = _todos(name.lower(), given)
+    if todos is not None:
         return Act(todos=todos)
     verb = given.get("command")
     if isinstance(verb, str) and verb in _EDITORS and _first(given, _PATHS):
@@ -74,8 +81,10 @@ def act(call: Call, *, cwd: str = "") -> Act:
         return Act(patch)
     command = _command(given) if words & _SHELLS else ""
     if command:
-        here = _first(given, ("cwd", "workdir", "working_directory", "dir")) or cwd
-        return Act(tuple(shell.touches(command, cwd=here)), command)
+        steps = shell.steps(command, cwd=_first(given, _WHERE) or cwd)
+        every = tuple(touch for step in steps for touch in step)
+        before = tuple(touch for step in steps[:-1] for touch in step)
+        return Act(every, command, before=before)
     return Act(_by_name(words, given), hashes=_hashes(given) if words & _WHOLE else ())
 
 
@@ -90,7 +99,8 @@ def _arguments(call: Call) -> dict[str, Any]:
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         given = None
     if isinstance(given, dict):
-        return cast("dict[str, Any]", given)
+        found = cast("dict[str, Any]", given)
+        return {**{key.lower().replace("_", ""): value for key, value in found.items()}, **found}
     # A tool that takes one text: what came is that text.
     return {"input": given if isinstance(given, str) else call.arguments}
 
@@ -101,8 +111,8 @@ def _by_name(words: set[str], given: dict[str, Any]) -> tuple[Touch, ...]:
         return (Touch("moved", source, target),)
     if "copy" in words and source and target:
         return (Touch("read", source), Touch("written", target))
-    paths = _all_paths(given)
-    if words & _LOOKS:
+    paths = [path for path in _all_paths(given) if not any(sign in path for sign in "*?[{")]
+    if words & _LOOKS and not words & {"replace", "edit", "write"}:
         return ()
     if words & _REMOVES:
         return tuple(Touch("removed", path) for path in paths)
@@ -143,46 +153,38 @@ def _command(given: dict[str, Any]) -> str:
             words = [str(word) for word in cast("list[Any]", value)]
             # ["bash", "-lc", "the command"]: what is run is the last word.
             wrapped = len(words) > 2 and words[1].startswith("-") and words[1].endswith("c")  # noqa: PLR2004
-            return words[-1] if wrapped else " ".join(words)
+            return words[-1] if wrapped else shlex.join(words)
     return ""
 
 
 def _patch(given: dict[str, Any]) -> tuple[Touch, ...]:
     """The files of a patch, in the form of Codex or as a unified diff."""
-    for key in ("patch", "input", "diff", "patch_text"):
+    for key in ("patch", "input", "diff", "patchtext"):
         text = given.get(key)
         if not isinstance(text, str):
             continue
         if "*** Begin Patch" in text:
-            return _patched(text)
+            return tuple(shell.patched(text))
         if found := _DIFFED.findall(text):
             return tuple(_diffed(old.strip(), new.strip()) for old, new in found)
     return ()
-
-
-def _patched(text: str) -> tuple[Touch, ...]:
-    found: list[Touch] = []
-    for verb, path, target in _PATCHED.findall(text):
-        if target and found:
-            found[-1] = Touch("moved", found[-1].path, target.strip())
-        elif path:
-            found.append(Touch("removed" if verb == "Delete" else "written", path.strip()))
-    return tuple(found)
 
 
 def _diffed(old: str, new: str) -> Touch:
     return Touch("removed", old) if new == "/dev/null" else Touch("written", new)
 
 
-def _todos(words: set[str], given: dict[str, Any]) -> str:
-    """A whole list of tasks, one line each with its state; empty where this is none."""
-    many = given.get("todos") or given.get("plan") or given.get("tasks")
-    if not words & _LISTS or not isinstance(many, list):
-        return ""
+def _todos(name: str, given: dict[str, Any]) -> str | None:
+    """A whole list of tasks, one line each with its state; None where this is none."""
+    keys = (key for key in ("todos", "plan", "tasks") if isinstance(given.get(key), list))
+    key = next(keys, None)
+    if key is None or not any(word in name for word in _LISTS):
+        return None
     lines: list[str] = []
-    for one in cast("list[Any]", many):
+    for one in cast("list[Any]", given[key]):
         task = cast("dict[str, Any]", one) if isinstance(one, dict) else {"content": str(one)}
-        text = _first(task, ("content", "step", "title", "description", "text", "task"))
+        texts = (task.get(name) for name in _TASKS)
+        text = next((" ".join(text.split()) for text in texts if isinstance(text, str)), "")
         mark = _STATUS.get(str(task.get("status", "")), " ")
         lines += [f"[{mark}] {text[:160]}"] if text else []
     return "\n".join(lines[:40])
@@ -193,4 +195,6 @@ def _hashes(given: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     content = next((given[key] for key in _CONTENT if isinstance(given.get(key), str)), None)
     if not path or content is None:
         return ()
-    return ((path, hashlib.sha256(content.encode("utf-8", "replace")).hexdigest()[:12]),)
+    return (
+        (path, "sha256:" + hashlib.sha256(content.encode("utf-8", "replace")).hexdigest()[:12]),
+    )

@@ -9,23 +9,31 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+
 from foldline.core.item import Item
+from foldline.core.ledger import shell
 from foldline.core.ledger.calls import Act, act, links
 from foldline.core.ledger.merge import Facts, merge
 from foldline.core.ledger.results import Outcome, outcome
 from foldline.core.ledger.shell import Touch
 from foldline.core.log import Event, ModelSaid, ToolReturned
 from foldline.core.names import names
-from foldline.core.parts import Call, Fact, FactKind, calls_of, text_of
+from foldline.core.parts import Call, Fact, FactKind, calls_of, spoken, text_of
 
 _WIDTH = 110
 _DECIDED = re.compile(
     r"\b(?:decided|decide to|chose|choosing|going with|opted for|settled on|instead of|will use)\b",
     re.IGNORECASE,
 )
-_TASK = re.compile(r"^\s*[-*] \[([ xX~-])\] (\S.*)$", re.MULTILINE)
+_TASK = re.compile(r"^[ \t]*[-*] \[([ xX~-])\] (\S.*)$", re.MULTILINE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s")
 _RUNNERS = re.compile(r"\b(?:pytest|unittest|go test|cargo test|jest|vitest|npm test|tox|mocha)\b")
+_CHOOSES = re.compile(r"-(?:k|m|t|run|-lf|-last-failed|-only|-grep|-testNamePattern)(?:=|$)")
+_OTHER = re.compile(
+    r"(?!pytest|python|unittest|test|cargo|go|jest|vitest|npx|npm|run|tox|mocha)\w{2,}"
+)
+_MOVING = re.compile(r"(?:^|[;&|\n]\s?)(?:cd|pushd|popd)\b")
 _EDITING = ("edit", "insert", "append", "replace")  # shell words that act on the file that is open
 _NAMED = 1_200  # items, the newest, whose names are collected: older ones would fade anyway
 _LOOK = 65_536  # characters of one text that are read for names
@@ -55,6 +63,7 @@ class _Collector:
         self._found: dict[tuple[FactKind, str], Fact] = {}
         self._calls: dict[str, tuple[int, Call]] = {}
         self._names: dict[str, Fact] = {}
+        self._opened: set[str] = set()
         self.naming = True
         """Whether names are collected now."""
 
@@ -69,7 +78,7 @@ class _Collector:
 
     def answer(self, item: Item, event: ModelSaid) -> None:
         """The model's words and calls."""
-        words = text_of(event.parts)
+        words = spoken(event.parts)
         if sentence := _sentence(words):
             self._add(item.seq, "said", str(item.seq), sentence)
         for part in _SENTENCE.split(words[:_LOOK]):
@@ -90,10 +99,13 @@ class _Collector:
         if item.state == "interrupted":
             self._add(item.seq, "call", f"{call.name} {_line(call.arguments)}", f"since {at}")
             return
-        told, doing = outcome(text, ok=item.ok), act(call, cwd=self._where())
+        doing = act(call, cwd=self._where())
+        told = outcome(text, ok=item.ok, shell=bool(doing.command))
         if told.where:
             self._add(item.seq, "where", "folder", told.where)
-        if doing.todos and told.ok:
+        elif _MOVING.search(doing.command):
+            self._add(item.seq, "where", "folder", "")  # it may have gone elsewhere
+        if doing.todos is not None and told.ok:
             self._add(item.seq, "todo", "list", doing.todos)
         self._touch(item.seq, doing, told)
         self._run(item.seq, doing, told)
@@ -106,20 +118,40 @@ class _Collector:
         for path, digest in told.hashes.items():
             if path not in [touch.path for touch in doing.touches]:
                 self._file(seq, Touch("read", self._known(path)), digest)
-        if not told.ok:
-            return
-        for touch in doing.touches:
-            stated = f"/{told.stated}".endswith(f"/{touch.path}")
-            path = self._known(told.stated if stated else touch.path)
+        # What a command did before its last step is done, although that one failed.
+        done = doing.touches if told.ok else () if told.missed else doing.before
+        for touch in done:
+            stated = told.stated.endswith(f"/{touch.path}") and not touch.path.startswith("/")
+            if stated and told.stated.startswith("/"):
+                folder = told.stated.removesuffix(touch.path).rstrip("/") or "/"
+                self._add(seq, "where", "folder", folder)
+            path = told.stated if stated else self._known(touch.path)
             self._file(seq, Touch(touch.state, path, touch.to), hashes.get(touch.path, ""))
-        if told.stated and not doing.touches:
+        if told.ok and told.stated and not doing.touches:
             verb = doing.command.split(maxsplit=1)[0] if doing.command.strip() else ""
             state = "written" if verb in _EDITING else "read"
-            self._file(seq, Touch(state, self._known(told.stated)), "")
+            self._file(seq, Touch(state, self._edited(seq, told.stated)), "")
+
+    def _edited(self, seq: int, stated: str) -> str:
+        """The file that an editor shows; told by its name alone before, it is the same file."""
+        short = next((key for key in self._opened if stated.endswith(f"/{key}")), None)
+        if stated.startswith("/") and short is not None:
+            self._opened.clear()
+            self._add(seq, "where", "folder", stated.removesuffix(short).rstrip("/"))
+            old = self._found.pop(("file", short), None)
+            if old is not None:
+                self._found["file", stated] = msgspec.structs.replace(old, key=stated)
+            return stated
+        path = self._known(stated)
+        if not path.startswith("/"):
+            self._opened = {path}
+        return path
 
     def _file(self, seq: int, touch: Touch, digest: str) -> None:
         state = f"moved to {touch.to or '?'}" if touch.state == "moved" else touch.state
-        self._add(seq, "file", touch.path, f"{state} sha256:{digest}" if digest else state)
+        self._add(seq, "file", touch.path, f"{state} {digest}" if digest else state)
+        if not touch.path.startswith("/"):
+            self._opened = {touch.path}
         if touch.to:
             self._add(seq, "file", touch.to, "written")
 
@@ -132,27 +164,29 @@ class _Collector:
         for test in told.failed:
             self._add(seq, "test", test, "failed")
         passed = {*told.passed} - {*told.failed}
-        if told.all_passed and _RUNNERS.search(doing.command):
+        if told.all_passed and not told.selected and _RUNNERS.search(doing.command):
             passed |= self._covered(doing.command)
         for test in sorted(passed):
             if self._fact("test", test):
                 self._add(seq, "test", test, "passed")
 
     def _covered(self, command: str) -> set[str]:
-        """The tests known to fail that a run covered: all, unless it names some."""
+        """The tests known to fail that a run covered: all, unless it chose some."""
         known = {key for kind, key in (*self._older, *self._found) if kind == "test"}
-        named = (word.strip("'\"") for word in command.split() if "/" in word or ".py" in word)
-        paths = [word for word in named if not word.startswith("-") and not word.endswith("...")]
-        return {test for test in known if not paths or any(p in test for p in paths)}
+        texts = (" ".join(one.words) for one in shell.commands(command))
+        runs = [text[run.end() :].split() for text in texts if (run := _RUNNERS.search(text))]
+        words = [word for run in runs for word in run if word not in (".", "./...")]
+        paths = [word.removeprefix("./") for word in words if "/" in word or ".py" in word]
+        if any(_CHOOSES.match(word) or _OTHER.fullmatch(word) for word in {*words} - {*paths}):
+            return set()
+        return {test for test in known if not paths or any(test.startswith(p) for p in paths)}
 
     def _known(self, path: str) -> str:
-        """The path as it was told before: in the folder known, or by the file it must be."""
+        """The path in the folder that was told; else as it is."""
         here = self._where()
-        if here and not path.startswith(("/", "~")):
-            path = posixpath.normpath(posixpath.join(here, path))
-        told = [key for kind, key in (*self._older, *self._found) if kind == "file"]
-        same = (key for key in told if _ends(key, path) or _ends(path, key))
-        return path if path in told else next(reversed([*same]), path)
+        if not path or path.startswith(("/", "~")) or not here:
+            return path
+        return posixpath.normpath(posixpath.join(here, path))
 
     def _where(self) -> str:
         folder = self._fact("where", "folder")
@@ -174,11 +208,6 @@ class _Collector:
             new = Fact(seq, "name", name, "" if wrote else "seen", times)
             old = self._names.get(name)
             self._names[name] = merge((old,), (new,))[0] if old else new
-
-
-def _ends(path: str, other: str) -> bool:
-    """Whether a path may be meant by another one, told from a folder that nobody named."""
-    return not other.startswith(("/", "~")) and path.endswith(f"/{other}")
 
 
 def _sentence(text: str) -> str:

@@ -7,6 +7,8 @@ their share. Refuses to know what else a handoff says.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from foldline.core.names import names
 from foldline.core.parts import Fact, FactKind
 from foldline.core.recall import handle
@@ -14,11 +16,12 @@ from foldline.core.tokens import count
 
 CEILING = 4_000  # tokens that a ledger never exceeds
 _EVENTS_A_CALL = 4  # an answer, its result, the request and the report of its usage
+_WIDEST = 240  # characters of one name
 _FADES = 80  # calls after which a name counts half
 
 # The order in which kinds are served, and the share that each may take at first.
 _SHARES: dict[FactKind, float] = {
-    "todo": 0.20,
+    "todo": 0.30,
     "file": 0.35,
     "test": 0.15,
     "call": 0.05,
@@ -75,6 +78,8 @@ def pages(facts: Sequence[Fact], *, cap: int, told: Collection[str] = ()) -> Pag
     """The facts that matter most within `cap` tokens; names in `told` are in sight already."""
     cap = min(cap, CEILING)
     ranked = {kind: _ranked(kind, facts, told) for kind in _SHARES}
+    whole = ranked["todo"]
+    ranked["todo"] = _fitting(whole, int(cap * _SHARES["todo"]))
     taken: dict[FactKind, list[Fact]] = {kind: [] for kind in _SHARES}
     left = cap
     for shares in (_SHARES, dict.fromkeys(_SHARES, 1.0)):  # each its share, then what is left
@@ -82,10 +87,10 @@ def pages(facts: Sequence[Fact], *, cap: int, told: Collection[str] = ()) -> Pag
             most = min(left, int(cap * share))
             title = 0 if taken[kind] else count(_TITLES[kind]) + 3 + count(_more(len(facts))) + 1
             used = title
-            for fact in ranked[kind][len(taken[kind]) :]:
+            for fact in [one for one in ranked[kind] if one not in taken[kind]]:
                 size = count(_line(fact)) + 1
                 if used + size > most:
-                    break
+                    continue
                 taken[kind].append(fact)
                 used += size
             left -= used if used > title else 0
@@ -93,9 +98,13 @@ def pages(facts: Sequence[Fact], *, cap: int, told: Collection[str] = ()) -> Pag
         block for kind in _SHARES if (block := _block(kind, taken[kind], len(ranked[kind])))
     )
     shown = tuple(fact for kind in _SHARES for fact in taken[kind])
+    ranked["todo"] = whole
     spare = {kind: -(-_SPARE[kind] * cap // CEILING) for kind in _SHARES}
     stored = tuple(
-        fact for kind in _SHARES for fact in ranked[kind][: 2 * len(taken[kind]) + spare[kind]]
+        fact
+        for kind in _SHARES
+        for at, fact in enumerate(ranked[kind])
+        if at < 2 * len(taken[kind]) + spare[kind] or fact in taken[kind]
     )
     return Pages(blocks, shown, stored, cap - left)
 
@@ -118,6 +127,25 @@ def _ranked(kind: FactKind, facts: Sequence[Fact], told: Collection[str]) -> lis
             return sorted(fresh, key=lambda fact: (-_score(fact, newest), fact.key))
         case _:
             return sorted(of_kind, key=lambda fact: -fact.seq)
+
+
+def _fitting(lists: Sequence[Fact], cap: int) -> list[Fact]:
+    """A list of tasks as far as it fits: what is in hand, what is open, then the rest."""
+    found: list[Fact] = []
+    for fact in lists:
+        lines = fact.text.split("\n") if fact.text else []
+        kept: set[int] = set()
+        used = count(_TITLES["todo"]) + count(_more(len(lines))) + 12
+        for at in sorted(range(len(lines)), key=lambda at: "~ x-".find(lines[at][1:2]) % 5):
+            used += count(lines[at]) + 1
+            if used > cap:
+                break
+            kept.add(at)
+        text = "\n".join(lines[at] for at in sorted(kept))
+        if len(kept) < len(lines) and kept:
+            text += f"\n{_more(len(lines) - len(kept))}"
+        found += [msgspec.structs.replace(fact, text=text)] if text else []
+    return found
 
 
 def _score(fact: Fact, newest: int) -> float:
@@ -148,10 +176,15 @@ def _line(fact: Fact) -> str:
         case "name":
             return fact.key
         case "file" | "test" | "command":
-            return f"{handle(fact.seq)}: {fact.text}: {fact.key}"
+            return f"{handle(fact.seq)}: {fact.text}: {_short(fact.key)}"
         case "todo" | "said" | "where":
             return f"{handle(fact.seq)}: {fact.text}"
         case "error" if fact.count > 1:
-            return f"{handle(fact.seq)}: {fact.key} ({fact.count} times)"
+            return f"{handle(fact.seq)}: {_short(fact.key)} ({fact.count} times)"
         case _:
-            return f"{handle(fact.seq)}: {fact.key}"
+            return f"{handle(fact.seq)}: {_short(fact.key)}"
+
+
+def _short(key: str) -> str:
+    """A thing's name; of a very long one both ends."""
+    return key if len(key) <= _WIDEST else f"{key[: _WIDEST // 2]}…{key[-_WIDEST // 2 :]}"

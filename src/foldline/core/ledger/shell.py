@@ -34,6 +34,11 @@ def commands(text: str) -> list[Command]:
     return _run(text, "", 4)
 
 
+def steps(text: str, *, cwd: str = "") -> list[tuple[Touch, ...]]:
+    """The same command by command, also of those that touch nothing."""
+    return [command.touches for command in _run(text, cwd, 4)]
+
+
 def touches(text: str, *, cwd: str = "") -> list[Touch]:
     """What a text touches, in order; paths are normalised and joined to where it stands."""
     return [touch for command in _run(text, cwd, 4) for touch in command.touches]
@@ -260,7 +265,7 @@ def _acts(name: str, args: list[Word], body: str) -> list[Touch]:
             found = [path.partition("=") for word in words for path in word.paths]
             return [Touch(keys[key], path) for key, _, path in found if key in keys]
         case "apply":
-            return _patched("\n".join([*(word.text for word in args), body]))
+            return patched("\n".join([*(word.text for word in args), body]))
         case _:
             return []
 
@@ -331,7 +336,7 @@ def _git(args: list[Word]) -> list[Touch]:
     return _placed(found, before["C"].paths[0] or None) if "C" in before else found
 
 
-def _patched(text: str) -> list[Touch]:
+def patched(text: str) -> list[Touch]:
     """Files of a patch in the Codex form."""
     found: list[Touch] = []
     for action, path, to in _PATCHED.findall(text):

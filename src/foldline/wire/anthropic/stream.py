@@ -3,7 +3,7 @@
 Knows the events of a stream and what is left of one that was cut. Refuses to know bytes and lines:
 those are `wire.sse`'s.
 
-The result is the answer as a server that does not stream would have given it, so `answer` reads both.
+The result is the answer as a server that does not stream would have given it: `answer` reads both.
 """
 
 from typing import Any, cast

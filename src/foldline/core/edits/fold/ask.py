@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from foldline.core import cut
 from foldline.core.log import Event, Logged, ModelSaid, ToolReturned, UserSaid
-from foldline.core.parts import Line, Media, Part, calls_of, text_of
+from foldline.core.parts import Line, Media, Part, Thought, calls_of, text_of
 from foldline.core.spine import Range, Spine
 from foldline.core.tokens import count
 
@@ -179,7 +179,8 @@ def _clipped(text: str, room: int) -> str:
 
 def _words(parts: Iterable[Part]) -> str:
     """What was said; a picture is named, so that it is not untold."""
-    return "\n".join(f"[{p.form}]" if isinstance(p, Media) else text_of((p,)) for p in parts)
+    said = (part for part in parts if not isinstance(part, Thought))
+    return "\n".join(f"[{p.form}]" if isinstance(p, Media) else text_of((p,)) for p in said)
 
 
 def _opening(ask: Ask, tokens: int) -> str:

@@ -13,7 +13,7 @@ from foldline.core import cut, ledger
 from foldline.core.item import tag
 from foldline.core.log import Event, Logged, ModelSaid, ToolReturned, UserSaid
 from foldline.core.names import names
-from foldline.core.parts import Fact, Line, Media, text_of
+from foldline.core.parts import Fact, Line, Media, Thought, text_of
 from foldline.core.recall import handle
 from foldline.core.spine import Range
 from foldline.core.tokens import count
@@ -72,13 +72,15 @@ def write(span: Range, material: Material, *, cap: int) -> Handoff:
     return handoff
 
 
-def omitted(span: Range, count_of_messages: int) -> Handoff:
-    """Only that something was left out, in the system's role: A-21."""
-    return Handoff(
+def omitted(span: Range, count_of_messages: int, pins: Sequence[Logged] = ()) -> Handoff:
+    """Only that something was left out, in the system's role: A-21; and pins, which stay."""
+    notice = (
         f"[conversation truncated — {count_of_messages} older messages omitted]\n"
-        f"[whole: {handle(span.lo, span.hi)}]",
-        system=True,
+        f"[whole: {handle(span.lo, span.hi)}]"
     )
+    quoted = {seq: text for seq, event in pins if (text := _quotable(event)).strip()}
+    text = "\n".join(one for one in (notice, _block("Pinned", _lines(quoted, {*quoted}))) if one)
+    return Handoff(text, verbatim=tuple(quoted), system=True)
 
 
 def acknowledged(handoff: Handoff) -> Handoff:
@@ -191,7 +193,11 @@ def _words(event: Event) -> str:
     """What an event said, and who, where that is not simply the user; a picture is named."""
     if not isinstance(event, UserSaid | ModelSaid | ToolReturned):
         return ""
-    words = "\n".join(f"[{p.form}]" if isinstance(p, Media) else text_of((p,)) for p in event.parts)
+    words = "\n".join(
+        f"[{part.form}]" if isinstance(part, Media) else text_of((part,))
+        for part in event.parts
+        if not isinstance(part, Thought)
+    )
     speaker = tag(event, words) if isinstance(event, UserSaid) else ""
     return f"{speaker} {words}" if speaker else words
 

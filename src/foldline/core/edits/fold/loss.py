@@ -18,7 +18,9 @@ _KINDS = {
     "result": "results",
     "system": "instructions",
     "handoff": "earlier records",
+    "late": "late results",
 }
+_LATE = "late"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,9 @@ class Loss:
     left: dict[str, tuple[Left, ...]]
     """By kind, oldest first: what is no longer shown as it was."""
     cut: tuple[str, ...]
-    """The handles of the user's messages that are quoted only in part."""
+    """The handles of messages that are quoted only in part."""
+    unquoted: tuple[str, ...]
+    """The handles of messages that a merged record quoted and this one does not."""
     quoted: int
     """How many messages are still there verbatim."""
     facts: dict[str, int]
@@ -55,6 +59,8 @@ class Loss:
             lines.append(f"{len(left)} {kind}, {sum(one.tokens for one in left):,} tokens: {where}")
         if self.quoted:
             lines.append(f"{self.quoted} messages stay verbatim")
+        if self.unquoted:
+            lines.append(f"no longer quoted: {', '.join(self.unquoted)}")
         if self.cut:
             lines.append(f"cut: {', '.join(self.cut)}")
         if self.facts:
@@ -66,12 +72,15 @@ def loss(view: View, fold: Folded) -> Loss:
     """What `fold` takes out of `view`, to which it has not been appended yet."""
     inside = [item for item in view.items if _inside(view, item, fold)]
     gone = [item for item in inside if item.seq not in fold.verbatim]
+    merged = (view.fold_at(item.seq) for item in inside if item.role == "handoff")
+    quoted = {seq for one in merged for seq in (*one.verbatim, *one.clipped)}
     facts: dict[str, int] = {}
     for fact in fold.facts:
         facts[fact.kind] = facts.get(fact.kind, 0) + 1
     return Loss(
         left={name: found for role, name in _KINDS.items() if (found := _of(gone, role, view))},
         cut=tuple(handle(seq) for seq in fold.clipped),
+        unquoted=tuple(handle(s) for s in sorted(quoted - {*fold.verbatim, *fold.clipped})),
         quoted=len(fold.verbatim),
         facts=facts,
         before=fold.before,
@@ -90,7 +99,7 @@ def _inside(view: View, item: Item, fold: Folded) -> bool:
 def _of(items: Iterable[Item], role: str, view: View) -> tuple[Left, ...]:
     found: list[Left] = []
     for item in items:
-        if item.role != role:
+        if (_LATE if item.state == "late" else item.role) != role:
             continue
         where = handle(item.seq)
         if item.state == "folded":

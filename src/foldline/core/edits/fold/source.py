@@ -8,7 +8,7 @@ from itertools import chain
 
 from foldline.core import ledger
 from foldline.core.edits.fold.handoff import Material
-from foldline.core.edits.fold.span import Span, excluded
+from foldline.core.edits.fold.span import Span, excluded, hidden
 from foldline.core.item import Item
 from foldline.core.log import Event, Logged, UserSaid
 from foldline.core.names import names
@@ -61,7 +61,7 @@ def _words(view: View, span: Span) -> list[int]:
     older = chain.from_iterable((*fold.verbatim, *fold.clipped) for fold in folds)
     shown = (item.seq for item in span.items if item.role == "user" and item.state != "masked")
     said = (seq for seq in shown if isinstance(view.held[seq], UserSaid))
-    return sorted({*older, *said})
+    return sorted({*older, *said} - excluded(view, span))
 
 
 def _pins(view: View, span: Span) -> list[int]:
@@ -70,8 +70,9 @@ def _pins(view: View, span: Span) -> list[int]:
     others = (fold for at, fold in view.folds().items() if at not in span.merges)
     quoted = {*chain.from_iterable(fold.verbatim for fold in others)}
     in_sight = {item.seq for item in view.items} - {item.seq for item in span.items}
-    free = (seq for seq in sorted(view.pins) if seq not in quoted | in_sight)
-    return [seq for seq in free if hi is not None and seq <= hi]
+    kept_out = quoted | in_sight | hidden(view)
+    free = (seq for seq in sorted(view.pins) if seq not in kept_out)
+    return [seq for seq in free if hi is not None and 0 <= seq <= hi]
 
 
 def _overlap(span: Span, events: Mapping[int, Event]) -> list[Item]:

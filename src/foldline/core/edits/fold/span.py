@@ -81,7 +81,10 @@ def beginning(view: View, merging: Merging, *, most: int | None = None) -> int:
     lo, rank, alive, size = last.lo, 0, len(folds), sizes.total()
     for segment in reversed(view.spine.segments[:-1]):
         if not isinstance(segment, FoldAt):
-            break  # what a person unfolded stands between
+            if alive < MOST_FOLDS:
+                break  # what a person unfolded stands between
+            lo = segment.lo
+            continue
         fold = folds[segment.edit]
         equal = merging == "rank" and fold.rank == rank
         if not equal and alive < MOST_FOLDS and (most is None or size <= most):
@@ -223,11 +226,15 @@ def messages(view: View, span: Span) -> int:
 
 def excluded(view: View, span: Span) -> set[int]:
     """What a person took out of the model's sight, in the span and in what was folded before."""
+    hi = span.range.hi or 0
+    return {seq for seq in hidden(view) if span.reads.lo <= seq <= hi}
+
+
+def hidden(view: View) -> set[int]:
+    """All that a person took out of the model's sight."""
     folded = {seq for fold in view.folds().values() for seq in fold.excluded}
     masks = (view.held[at] for at in view.spine.masks)
-    here = {stub.seq for mask in masks if isinstance(mask, Excluded) for stub in mask.stubs}
-    hi = span.range.hi or 0
-    return {seq for seq in folded | here if span.reads.lo <= seq <= hi}
+    return folded | {s.seq for mask in masks if isinstance(mask, Excluded) for s in mask.stubs}
 
 
 def _starts(view: View, span: Span) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ mere fact, is beyond rules: it stands as a cited line of a record, under no head
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TypeAlias
 
 from foldline.core.edits.fold.ask import DECISIONS, FORM, GOALS, OPEN, SECTIONS, Prompt, repaired
@@ -37,7 +37,7 @@ from foldline.core.edits.fold.will import (
 )
 from foldline.core.log import Event, Logged, ModelSaid, Stop, ToolReturned, UserSaid
 from foldline.core.names import names
-from foldline.core.parts import Line, calls_of, text_of
+from foldline.core.parts import Line, calls_of, sound, spoken
 from foldline.core.tokens import count
 
 _CITED = r"[\[【［]((?:events?|log:|[\d,，、;\s–-]){1,200})[\]】］]"  # noqa: RUF001
@@ -92,6 +92,7 @@ def judge(
     again: bool = False,
 ) -> Verdict:
     """What becomes of an answer; `again` says that this is the second one."""
+    answer = sound(answer)
     faults = _unusable(prompt, answer, stop)
     lines: list[Line] = []
     if not faults:
@@ -197,7 +198,7 @@ def _not_the_users(text: str, cited: Sequence[Event]) -> list[str]:
     if not all(map(_human, cited)):
         return [f"{text[:60]!r} speaks for the user and rests on other words than theirs"]
     said = "\n".join(map(_said, cited))
-    strange, of = Words(said).strange(text)
+    strange, of = _words_of(said).strange(text)
     strange += [one for one in _QUOTE.findall(text) if flat(one) not in flat(said)]
     strange += [text] if not of and joined(text) not in joined(said) else []
     faults = [f"the user did not say {word[:60]!r}" for word in strange[:3]]
@@ -210,7 +211,7 @@ def _not_theirs(text: str, cited: Sequence[Event]) -> list[str]:
     """What must be or never be is for the user and the assistant to say, not for a tool."""
     if not all(_human(event) or isinstance(event, ModelSaid) for event in cited):
         return [f"{text[:60]!r} lays down a rule and rests on a tool's words"]
-    strange, _ = Words("\n".join(map(_said, cited))).strange(text)
+    strange, _ = _words_of("\n".join(map(_said, cited))).strange(text)
     return [f"neither the user nor the assistant said {word!r} there" for word in strange[:3]]
 
 
@@ -247,11 +248,16 @@ def _human(event: Event) -> bool:
     return isinstance(event, UserSaid) and event.speaker == "human"
 
 
+@lru_cache(maxsize=16)  # many lines of an answer cite the same few messages
+def _words_of(text: str) -> Words:
+    return Words(text)
+
+
 def _said(event: Event) -> str:
     if not isinstance(event, UserSaid | ModelSaid | ToolReturned):
         return ""
     calls = (f"{call.name} {call.arguments}" for call in calls_of(event.parts))
-    return "\n".join((text_of(event.parts), *calls))
+    return "\n".join((spoken(event.parts), *calls))
 
 
 def _stands(number: str, whole: str) -> bool:

@@ -114,7 +114,9 @@ class Words:
     def __init__(self, text: str) -> None:
         self._text = flat(text).lower()
         self._words = {*_WORD.findall(self._text)}
-        self._known = self._words - _PLAIN
+        self._near: dict[str, list[str]] = {}
+        for word in self._words - _PLAIN:
+            self._near.setdefault(word[:3], []).append(word)
 
     def strange(self, text: str) -> tuple[list[str], int]:
         """The words of another text that are not here in any form; and of how many."""
@@ -129,7 +131,7 @@ class Words:
             return True
         # Another ending of the same word: fix, fixed; Prüfung, Prüfungen.
         stem = word[: max(4, len(word) - 3)]
-        near = (one for one in self._known if one[:3] == word[:3])
+        near = self._near.get(word[:3], ())
         return any(
             one.startswith(stem) or word.startswith(one)
             for one in near
