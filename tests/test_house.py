@@ -11,7 +11,7 @@ from foldline import AsyncSession
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "foldline"
 MODULES = sorted(SOURCE.rglob("*.py"))
-PURE = ("core", "wire")
+PURE = ("core", "imports", "wire")
 SMALLER = {"run/session.py": 350, "run/sync.py": 80}
 BANNED = {"utils", "helpers", "manager", "handler", "data", "info"}
 

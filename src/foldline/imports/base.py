@@ -16,7 +16,7 @@ LARGEST = 2**53  # what JSON can count to: a larger count is a broken one
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """One session of another agent: its events, and what they could not carry."""
+    """One session of another agent: its events, what they could not carry, who answered last."""
 
     name: str
     model: str

@@ -52,7 +52,7 @@ _CLIENT = (
 
 def claims(body: Json) -> bool:
     """Whether a record is one of Codex's, also of the time before records had payloads."""
-    kind = body.get("type")
+    kind = words(body.get("type"))
     return (kind in _RECORDS and isinstance(body.get("payload"), dict)) or (
         kind in _ITEMS and "payload" not in body
     )
@@ -162,13 +162,13 @@ class _Session:
         self.taking.add(ToolReturned(call_id, parts, ok=ok, native=native), place)
 
     def _event(self, payload: Json, place: str) -> None:
-        match payload.get("type"):
+        match words(payload.get("type")):
             case "token_count":
                 self._counted(table(payload.get("info")))
             case "turn_aborted":
                 self._close(aborted=True)
             case kind if kind not in _COPIES:
-                self.notes.take(f"event_msg {words(kind) or 'without a type'}", place)
+                self.notes.take(f"event_msg {kind or 'without a type'}", place)
             case _:
                 pass
 

@@ -42,7 +42,7 @@ _APART = {"label", "custom"}
 
 def claims(body: Json) -> bool:
     """Whether a record is one of pi's."""
-    match body.get("type"):
+    match words(body.get("type")):
         case "session":
             return "cwd" in body
         case "message":
@@ -56,7 +56,7 @@ def read(records: Sequence[Record], name: str, notes: Notes) -> list[Imported]:
     taking = Taking(KIND, notes)
     title = ""
     for place, body in _branch(records, notes):
-        match body.get("type"):
+        match words(body.get("type")):
             case "session":
                 title = title or words(body.get("id"))
                 taking.answered_by(_model(body.get("provider"), body.get("modelId")))
@@ -80,7 +80,7 @@ def read(records: Sequence[Record], name: str, notes: Notes) -> list[Imported]:
                 taking.add(Checkpointed("title", words(body.get("name"))), place)
             case kind:
                 own = "record for the screen" if kind in _APART else "record"
-                notes.take(f"{own} {words(kind) or 'without a type'}", place)
+                notes.take(f"{own} {kind or 'without a type'}", place)
     return [taking.done(title or stem(name) or KIND)]
 
 

@@ -37,6 +37,7 @@ class Taking:
         self.model = ""
         self._origin = f"import:{kind}"
         self._view = load(Spine(), {}, head=-1)
+        self._told = self._view.newest
         self._take(Opened(UNKNOWN, origin=self._origin))
 
     def answered_by(self, model: str) -> None:
@@ -50,8 +51,8 @@ class Taking:
         self.model = model
 
     def instruct(self, parts: Iterable[Part], tools: Iterable[Tool] | None = None) -> None:
-        """Further instructions: a file's come piece by piece, and all of them hold."""
-        told = self._view.newest
+        """Further instructions: a file's come piece by piece, all hold, and are written at once."""
+        told = self._told
         added = tuple(
             part
             for part in parts
@@ -59,7 +60,7 @@ class Taking:
         )
         standing = told.tools if tools is None else tuple(tools)
         if added or standing != told.tools:
-            self._take(Instructed((*told.parts, *added), standing))
+            self._told = Instructed((*told.parts, *added), standing)
 
     def add(self, event: Event, place: str = "") -> None:
         """One event, with what a session adds to it."""
@@ -97,9 +98,18 @@ class Taking:
 
     def done(self, name: str) -> Imported:
         """The session as far as the file goes; calls that are open at its end stay open."""
+        self._write_instructions()
         return Imported(name, self.model or UNKNOWN, self.events, self.notes.told())
 
+    def _write_instructions(self) -> None:
+        if self._told != self._view.newest:
+            self._append(self._told)
+
     def _take(self, event: Event) -> None:
+        self._write_instructions()
+        self._append(event)
+
+    def _append(self, event: Event) -> None:
         self.events.append(event)
         self._view.append(self._view.head + 1, event)
 
