@@ -24,10 +24,10 @@ def sidechains(records: Sequence[Record]) -> dict[str, list[Record]]:
         if record.body.get("isSidechain") is not True:
             continue
         root = words(record.body.get("uuid"))
-        seen = [root]
+        seen = {root: root}
         while root not in roots and parents.get(root) in parents and parents[root] not in seen:
             root = parents[root]
-            seen.append(root)
+            seen[root] = root
         root = roots.get(root, root)
         roots.update(dict.fromkeys(seen, root))
         chains[words(record.body.get("agentId")) or root].append(record)

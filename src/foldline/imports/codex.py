@@ -227,7 +227,7 @@ class _Session:
                     self.notes.take("phase of an answer", place)
                 return [*_contents(item.get("content"), self.notes, place)[0]]
             case "reasoning":
-                told = (table(one) for one in rows(item.get("summary")))
+                told = map(table, rows(item.get("summary")) or rows(item.get("content")))
                 text = "\n".join(words(one.get("text")) for one in told)
                 return [Thought(text, words(item.get("encrypted_content")))]
             case "function_call":
