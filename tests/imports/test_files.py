@@ -47,7 +47,7 @@ EXPECTED = {
                         Tool(
                             "web_search",
                             native=Native(
-                                "anthropic", '{"type":"web_search_20250305","name":"web_search"}'
+                                "anthropic", '[{"type":"web_search_20250305","name":"web_search"}]'
                             ),
                         ),
                     ),
@@ -61,14 +61,14 @@ EXPECTED = {
                 ModelSaid(
                     (
                         Thought("I look.", "sig-1"),
-                        Thought(signature="opaque"),
+                        Thought("[redacted thinking]", "opaque"),
                         Text("Looking."),
                         Call("t1", "look", '{"path":"a.txt"}'),
                         Call("t2", "look", '{"path":"b.txt"}'),
                     ),
                     native=Native(
                         "anthropic",
-                        '{"role":"assistant","content":[{"type":"thinking","thinking":"I look.","signature":"sig-1"},{"type":"redacted_thinking","data":"opaque"},{"type":"text","text":"Looking."},{"type":"tool_use","id":"t1","name":"look","input":{"path":"a.txt"}},{"type":"tool_use","id":"t2","name":"look","input":{"path":"b.txt"}}]}',
+                        '[{"type":"thinking","thinking":"I look.","signature":"sig-1"},{"type":"redacted_thinking","data":"opaque"},{"type":"text","text":"Looking."},{"type":"tool_use","id":"t1","name":"look","input":{"path":"a.txt"}},{"type":"tool_use","id":"t2","name":"look","input":{"path":"b.txt"}}]',
                     ),
                 ),
                 ToolReturned("t1", (Text("one line"),)),
@@ -84,7 +84,7 @@ EXPECTED = {
                     stop="length",
                     native=Native(
                         "anthropic",
-                        '{"role":"assistant","content":[{"type":"server_tool_use","id":"s1","name":"web_search","input":{"query":"x"}},{"type":"web_search_tool_result","tool_use_id":"s1","content":[]},{"type":"text","text":"A gr"}]}',
+                        '[{"type":"server_tool_use","id":"s1","name":"web_search","input":{"query":"x"}},{"type":"web_search_tool_result","tool_use_id":"s1","content":[]},{"type":"text","text":"A gr"}]',
                     ),
                 ),
                 UsageReported(input=240, cache_read=200, cache_write=30, output=5),
@@ -109,7 +109,11 @@ EXPECTED = {
                         Thought(signature="s1"),
                         Call("k1", "Bash", '{"command":"ls"}'),
                         Call("k2", "Task", '{"prompt":"Read a.py"}'),
-                    )
+                    ),
+                    native=Native(
+                        "anthropic",
+                        '[{"type":"thinking","thinking":"","signature":"s1"},{"type":"tool_use","id":"k1","name":"Bash","input":{"command":"ls"},"caller":{"type":"direct"}},{"type":"tool_use","id":"k2","name":"Task","input":{"prompt":"Read a.py"}}]',
+                    ),
                 ),
                 UsageReported(input=112, cache_read=100, cache_write=10, output=30),
                 Linked("cc-1/ag", "k2"),

@@ -19,8 +19,9 @@ from foldline.core.log import (
 )
 from foldline.core.parts import Call, Gap, Media, Native, Part, Text, Thought, Tool
 from foldline.imports.base import Json, Notes, brief, count, rows, table, total, words
+from foldline.wire.anthropic import DIALECT
+from foldline.wire.anthropic.forms import REDACTED
 
-DIALECT = "anthropic"
 _STOPS: dict[str, Stop] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
@@ -30,7 +31,6 @@ _FIELDS = {
     "text": {"text"},
     "image": {"source"},
     "document": {"source", "title"},
-    "thinking": {"thinking", "signature"},
     "tool_use": {"id", "name", "input"},
     "tool_result": {"tool_use_id", "content", "is_error"},
 }
@@ -51,7 +51,7 @@ def said(
     if message.get("role") == "assistant":
         content = message.get("content")
         read = parts(content, notes, place)
-        native = None if read.whole else _native("assistant", content)
+        native = None if read.whole else _native(_blocks(content))
         stop = _STOPS.get(words(message.get("stop_reason")), "done")
         return [ModelSaid(read.parts, stop=stop, native=native)]
     events: list[Event] = []
@@ -90,7 +90,7 @@ def tool(given: Json) -> Tool | None:
         return None
     schema = msgspec.json.encode(table(given.get("input_schema"))).decode()
     known = {"name", "description", "input_schema", "cache_control"}
-    native = Native(DIALECT, msgspec.json.encode(given).decode()) if given.keys() - known else None
+    native = _native([given]) if given.keys() - known else None
     return Tool(name, words(given.get("description")), schema, native)
 
 
@@ -117,7 +117,7 @@ def _user(blocks: list[Any], notes: Notes, place: str, speaker: Speaker) -> list
     if not blocks:
         return []
     read = parts(blocks, notes, place)
-    native = None if read.whole else _native("user", blocks)
+    native = None if read.whole else _native(blocks)
     return [UserSaid(read.parts, speaker=speaker, native=native)]
 
 
@@ -128,7 +128,7 @@ def _result(block: Json, notes: Notes, place: str) -> ToolReturned:
         words(block.get("tool_use_id")),
         read.parts,
         ok=block.get("is_error") is not True,
-        native=None if whole else _native("user", [block]),
+        native=None if whole else _native([block]),
     )
 
 
@@ -140,7 +140,7 @@ def _part(kind: str, block: Json) -> Part | None:
         case "thinking":
             return Thought(words(block.get("thinking")), words(block.get("signature")))
         case "redacted_thinking":
-            return Thought("", words(block.get("data")))  # beside its own JSON, see _FIELDS
+            return Thought(REDACTED, words(block.get("data")))
         case "tool_use":
             return Call(
                 words(block.get("id")),
@@ -175,5 +175,5 @@ def _says_all(kind: str, block: Json) -> bool:
     return all(block[key] in _SAYS_NOTHING for key in extra)
 
 
-def _native(role: str, content: Any) -> Native:
-    return Native(DIALECT, msgspec.json.encode({"role": role, "content": content}).decode())
+def _native(blocks: list[Any]) -> Native:
+    return Native(DIALECT, msgspec.json.encode(blocks).decode())
