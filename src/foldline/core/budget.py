@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from foldline.core import rules
-from foldline.core.parts import Part, Tool
-from foldline.core.tokens import MESSAGE, count_parts, count_tools
+from foldline.core.parts import Native, Part, Tool
+from foldline.core.tokens import MESSAGE, count, count_parts, count_tools
 from foldline.core.view import View
 
 Source: TypeAlias = Literal["user", "provider", "learned", "catalogue", "default"]
@@ -180,12 +180,13 @@ def largest(budget: Budget) -> int:
 
 def _fixed(view: View) -> tuple[int, int]:
     """The sizes of what opens every request: the system's words, the tools."""
-    return _system(view.instructions.parts), _tools(view.newest.tools)
+    return _system(view.instructions.parts, view.instructions.native), _tools(view.newest.tools)
 
 
 @lru_cache(maxsize=256)  # asked before every call, and the same for a whole conversation
-def _system(parts: tuple[Part, ...]) -> int:
-    return count_parts(parts) + MESSAGE if parts else 0
+def _system(parts: tuple[Part, ...], native: tuple[Native, ...]) -> int:
+    words = count_parts(parts) + MESSAGE if parts else 0
+    return max(words, sum(count(one.body) + MESSAGE for one in native))
 
 
 @lru_cache(maxsize=256)

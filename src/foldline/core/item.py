@@ -65,7 +65,9 @@ def user(seq: int, event: UserSaid, stub: str | None) -> Item | None:
     if not any(isinstance(part, Media) or text_of((part,)).strip() for part in parts):
         return None  # blank: no provider takes it
     speaker = tag(event, text_of(parts))
-    native = event.native if state == "whole" and not speaker else None
+    # A message in its own JSON names its author there; who else speaks, only a tag can say.
+    tagged = tag(msgspec.structs.replace(event, author=""), text_of(parts)) if event.native else ""
+    native = event.native if state == "whole" and not tagged else None
     return make(
         seq,
         "user",
@@ -98,12 +100,13 @@ def lost(seq: int, call_id: str) -> Item:
 def note(seq: int, event: Instructed, told: tuple[Part, ...]) -> Item:
     """Instructions that changed in mid-talk, where `told` were the ones before."""
     if not event.parts:
-        return make(seq, "system", (Text("[the earlier instructions no longer hold]"),))
-    if told and event.parts[: len(told)] == told:
-        added = text_of(event.parts[len(told) :])
-        return make(seq, "system", (Text(f"[further instructions, from here on]\n{added}"),))
-    words = text_of(event.parts)
-    return make(seq, "system", (Text(f"[new instructions, from here on]\n{words}"),))
+        words = "[the earlier instructions no longer hold]"
+    elif told and event.parts[: len(told)] == told:
+        words = f"[further instructions, from here on]\n{text_of(event.parts[len(told) :])}"
+    else:
+        words = f"[new instructions, from here on]\n{text_of(event.parts)}"
+    native = event.native[-1] if event.native else None
+    return make(seq, "system", (Text(words),), native=native)
 
 
 def tag(event: UserSaid, words: str) -> str:

@@ -46,6 +46,8 @@ class Instructed(_Event, frozen=True, omit_defaults=True, tag="instructed"):
 
     parts: tuple[Part, ...] = ()
     tools: tuple[Tool, ...] = ()
+    native: tuple[Native, ...] = ()
+    """The messages that say all this, oldest first, where they are to go back as they came."""
 
 
 Speaker: TypeAlias = Literal["human", "notice", "heartbeat", "cron"]

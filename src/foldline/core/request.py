@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from foldline.core.budget import Budget, estimate
 from foldline.core.item import Item, Role
-from foldline.core.parts import Part, Tool
+from foldline.core.parts import Native, Part, Tool
 from foldline.core.view import View
 
 Pressure: TypeAlias = Literal["calm", "warn", "soft", "hard"]
@@ -29,6 +29,8 @@ class Request:
     system: tuple[Part, ...]
     tools: tuple[Tool, ...]
     items: tuple[Item, ...]
+    native: tuple[Native, ...] = ()
+    """What `system` came in, where it is to go back as it came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +67,9 @@ class Report:
 
 def render(view: View) -> Request:
     """The request that a view stands for."""
-    return Request(
-        view.model, view.instructions.parts, view.newest.tools, (*view.items, *view.waiting)
-    )
+    fixed = view.instructions
+    shown = (*view.items, *view.waiting)
+    return Request(view.model, fixed.parts, view.newest.tools, shown, fixed.native)
 
 
 def report(

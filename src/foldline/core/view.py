@@ -140,7 +140,7 @@ class View(Row):
         self.pins, self.windows = {}, {}
         self._state: dict[str, int] = {}
         # Before the first word of a model the fixed part is simply the newest instructions.
-        self._spoken, self._told = False, Instructed().parts
+        self._spoken, self._told = False, Instructed()
         try:
             for seq in spine.masks:
                 mask = self.held[seq] = events[seq]
@@ -240,15 +240,17 @@ class View(Row):
         self._keep(seq, event)
         if self.spine.base is not None and seq <= self.spine.base:
             return  # the fixed part says this, or something newer
-        if not self._spoken:
+        # What came in a message of its own stays where that stood.
+        stands = bool(event.native) and bool(self.items or self.waiting)
+        if not self._spoken and not stands:
             self._fix(event)
-        elif event.parts != self._told:
-            self._arrive(items.note(seq, event, self._told))
-            self._told = event.parts
+        elif (event.parts, event.native) != (self._told.parts, self._told.native):
+            self._arrive(items.note(seq, event, self._told.parts))
+            self._told = event
 
     def _fix(self, event: Event) -> None:
         if isinstance(event, Instructed):
-            self.instructions, self._told = event, event.parts
+            self.instructions = self._told = event
 
 
 def load(spine: Spine, events: Mapping[int, Event], *, head: int) -> View:

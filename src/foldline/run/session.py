@@ -67,7 +67,10 @@ class AsyncSession:
         for event in self._read(given):
             match event:
                 case UserSaid() if speaker != "human" or author:
-                    said = msgspec.structs.replace(event, speaker=speaker, author=author)
+                    # Its own JSON does not say so.
+                    said = msgspec.structs.replace(
+                        event, speaker=speaker, author=author, native=None
+                    )
                     await self._append(admit(self._view, said, self._facts))
                 case Instructed():  # what a system message says is added to what holds
                     now = self._view.newest
