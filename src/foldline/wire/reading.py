@@ -47,10 +47,24 @@ def shaped(given: Json, shape: type[T], what: str, *, path: str = "$") -> T:
     try:
         return msgspec.convert(given, shape)
     except msgspec.ValidationError as fault:
-        found = _PATH.search(str(fault))
-        where = path + found[1][1:] if found else path
-        said = _PATH.sub("", str(fault))
-        raise WireError(f"not {what}: {said} at {where}", path=where) from fault
+        raise _misshapen(fault, what, path) from fault
+
+
+def shaped_bytes(body: bytes | msgspec.Raw, shape: type[T], what: str, *, path: str = "$") -> T:
+    """The same of bytes; where the shape says `Raw`, they stay as they came."""
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except msgspec.ValidationError as fault:
+        raise _misshapen(fault, what, path) from fault
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+        raise WireError(f"not JSON: {fault} at {path}", path=path) from fault
+
+
+def _misshapen(fault: msgspec.ValidationError, what: str, path: str) -> WireError:
+    found = _PATH.search(str(fault))
+    where = path + found[1][1:] if found else path
+    said = _PATH.sub("", str(fault))
+    return WireError(f"not {what}: {said} at {where}", path=where)
 
 
 def _shallow(given: Any) -> None:

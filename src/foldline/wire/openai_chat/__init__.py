@@ -6,16 +6,23 @@ beside the event and sent again unless the event is shown shortened.
 
 from foldline.wire.openai_chat.check import faults
 from foldline.wire.openai_chat.read import completion, message, said, tool
+from foldline.wire.openai_chat.request import Decoded, decode
+from foldline.wire.openai_chat.stream import Assembly
+from foldline.wire.openai_chat.usage import usage
 from foldline.wire.openai_chat.write import DIALECT, ENCODER, blocks, encode
 
 __all__ = [
     "DIALECT",
     "ENCODER",
+    "Assembly",
+    "Decoded",
     "blocks",
     "completion",
+    "decode",
     "encode",
     "faults",
     "message",
     "said",
     "tool",
+    "usage",
 ]

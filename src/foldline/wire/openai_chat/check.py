@@ -9,7 +9,8 @@ from typing import Any, cast
 from foldline.wire.openai_chat.shapes import Json
 
 LONGEST_ID = 40
-_ROLES = {"system", "developer", "user", "assistant", "tool"}
+_ROLES = {"system", "developer", "user", "assistant", "tool", "function"}
+_INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
 
 
 def faults(messages: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -54,8 +55,9 @@ def _calls(place: int, message: Mapping[str, Any], found: list[str]) -> list[str
             found.append(f"messages[{place}] has a call id {one!r} that is not 1-{LONGEST_ID} long")
         elif one in ids:
             found.append(f"messages[{place}] has the call id {one!r} twice")
-        function = cast("Json", call.get("function") or {})
-        if not function.get("name") or not isinstance(function.get("arguments"), str):
+        called = cast("Json", call.get("function") or call.get("custom") or {})
+        wrote = called.get("input" if call.get("custom") else "arguments")
+        if not called.get("name") or not isinstance(wrote, str):
             found.append(f"messages[{place}] has a call without a name or arguments")
         ids.append(str(one))
     return ids
@@ -64,5 +66,5 @@ def _calls(place: int, message: Mapping[str, Any], found: list[str]) -> list[str
 def _says_something(message: Mapping[str, Any]) -> bool:
     content = message.get("content")
     if isinstance(content, str):
-        return bool(content.strip()) or bool(message.get("tool_calls"))
-    return bool(content) or bool(message.get("tool_calls"))
+        content = content.strip()
+    return bool(content) or any(message.get(name) for name in _INSTEAD)

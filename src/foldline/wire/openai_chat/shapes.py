@@ -20,17 +20,18 @@ class Audio(msgspec.Struct):
 
 
 class Content(msgspec.Struct):
-    type: str
+    type: str = "unknown"
     text: str | None = None
     refusal: str | None = None
     image_url: Url | None = None
     file: File | None = None
     input_audio: Audio | None = None
+    thinking: str | list[Json] | None = None
 
 
 class Function(msgspec.Struct):
     name: str
-    arguments: str = "{}"
+    arguments: str | Json | None = None
 
 
 class Custom(msgspec.Struct):
@@ -42,6 +43,7 @@ class ToolCall(msgspec.Struct):
     function: Function | None = None
     custom: Custom | None = None
     id: str | None = None
+    type: str | None = None
 
 
 class Message(msgspec.Struct):
@@ -60,11 +62,13 @@ class Message(msgspec.Struct):
 class Schema(msgspec.Struct):
     name: str
     description: str | None = None
-    parameters: Json = {}
+    parameters: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 class ToolShape(msgspec.Struct):
-    function: Schema
+    type: str | None = None
+    function: Schema | None = None
+    custom: Schema | None = None
 
 
 class Choice(msgspec.Struct):
@@ -72,22 +76,42 @@ class Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
-class PromptDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class OutputDetails(msgspec.Struct):
-    reasoning_tokens: int | None = None
-
-
-class Usage(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: PromptDetails | None = None
-    completion_tokens_details: OutputDetails | None = None
-
-
 class Completion(msgspec.Struct):
     choices: list[Choice]
-    usage: Usage | None = None
+
+
+class FunctionDelta(msgspec.Struct):
+    name: str | None = None
+    arguments: str | Json | None = None
+
+
+class CustomDelta(msgspec.Struct):
+    name: str | None = None
+    input: str | None = None
+
+
+class CallDelta(msgspec.Struct):
+    index: int | None = None
+    id: str | None = None
+    function: FunctionDelta | None = None
+    custom: CustomDelta | None = None
+
+
+class Delta(msgspec.Struct):
+    content: str | list[Json] | None = None
+    refusal: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[CallDelta] | None = None
+    function_call: FunctionDelta | None = None
+
+
+class StreamChoice(msgspec.Struct):
+    index: int | None = None
+    delta: Json | None = None
+    message: Json | None = None
+    finish_reason: str | None = None
+
+
+class Chunk(msgspec.Struct):
+    choices: list[StreamChoice] | None = None

@@ -18,6 +18,8 @@ from foldline.wire.openai_chat.shapes import Json
 DIALECT = "openai-chat"
 ENCODER = 1
 """Raised when the same request would be written in other bytes."""
+LEGACY = "function:"
+"""What the id of a call begins with that came as `function_call`, which has none."""
 
 
 def encode(request: Request, parameters: Mapping[str, Any]) -> bytes:
@@ -36,7 +38,10 @@ def blocks(request: Request) -> list[bytes]:
     """The messages of a request, each in its own bytes."""
     written: list[bytes] = []
     media: list[Media] = []
-    if request.system:
+    own = [native.body.encode() for native in request.native if native.dialect == DIALECT]
+    if own:
+        written += own
+    elif request.system:
         written.append(_write({"role": "system", "content": text_of(request.system)}))
     for item in request.items:
         if media and item.role != "result":
@@ -67,6 +72,9 @@ def write_message(item: Item) -> Json:
             words = text_of(item.parts)
             if not item.ok and item.state == "whole" and not words.lower().startswith("error"):
                 words = f"Error: {words}"
+            if item.call_id.startswith(LEGACY):
+                name = item.call_id.removeprefix(LEGACY)
+                return {"role": "function", "name": name, "content": words}
             return {"role": "tool", "tool_call_id": own_id(item.call_id), "content": words}
         case "model":
             words = text_of(part for part in item.parts if not isinstance(part, Thought))
@@ -77,8 +85,12 @@ def write_message(item: Item) -> Json:
                     "function": {"name": call.name, "arguments": call.arguments or "{}"},
                 }
                 for call in calls_of(item.parts)
+                if not call.id.startswith(LEGACY)
             ]
             body: Json = {"role": "assistant", "content": words or None}
+            for call in calls_of(item.parts):
+                if call.id.startswith(LEGACY):
+                    body["function_call"] = {"name": call.name, "arguments": call.arguments}
             return {**body, "tool_calls": calls} if calls else body
 
 
