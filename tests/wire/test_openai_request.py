@@ -125,12 +125,30 @@ def test_what_it_says_is_read_too():
         (b'{"messages":[],"tools":[{"type":"function"}]}', "$.tools[0]"), (b'{"messages":[],"tools":"x"}', "$.tools"),
         (b'{"messages":[],"model":5}', "$.model"), (b'{"messages":[' + b"[" * 100_000, "$"),
         (rb'{"messages":[{"role":"user","content":"\ud800"}]}', "$"),
+        (b'{"messages":[{"role":"user","content":"x","x_new":1e999}]}', "$"),
+        (b'{"messages":[],"x_new":' + b"[" * 300 + b"]" * 300 + b"}", "$"),
     ],
 )  # fmt: skip
 def test_errors_have_their_place(body, path):
     with pytest.raises(WireError) as fault:
         wire.decode(body)
     assert fault.value.path == path
+
+
+def test_only_a_model_calls():
+    body = b'{"messages":[{"role":"user","content":"x","tool_calls":[{"id":"c","type":"function","function":{"name":"w"}}]}]}'  # fmt: skip
+    assert wire.decode(body).events[0].parts == (Text("x"),)
+    assert again(body)[0] == [bytes(raw) for raw in msgspec.json.decode(body, type=Fields).messages]
+
+
+def test_system_messages_in_every_turn_are_linear():
+    """A thousand of them, each where it stood, and none repeats all before it."""
+    talk = ['{"role":"system","content":"S"}'] + [
+        f'{{"role":"{role}","content":"{n}"}}' for n in range(1_000) for role in ("user", "developer")
+    ]  # fmt: skip
+    body = body_of(talk)
+    assert again(body)[0] == [one.encode() for one in talk]
+    assert max(len(msgspec.json.encode(event)) for event in wire.decode(body).events) < 2_000
 
 
 # Bodies at random: key order, whitespace, escapes, numbers, unknown fields.

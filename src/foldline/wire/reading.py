@@ -31,6 +31,18 @@ def parse(body: bytes | str) -> Json:
     return plain(cast("Json", found))
 
 
+def readable(body: bytes) -> None:
+    """Raise where bytes are not JSON that can be read again, also where no shape looks at it."""
+    try:
+        body.decode()
+        found = msgspec.json.decode(body)
+    except UnicodeDecodeError as fault:
+        raise WireError(f"not UTF-8: {fault}") from fault
+    except (msgspec.DecodeError, RecursionError) as fault:
+        raise WireError(f"not JSON: {fault}") from fault
+    _shallow(found)
+
+
 def plain(given: Mapping[str, Any]) -> Json:
     """What was given as JSON that can be written down, whatever Python values it was."""
     _shallow(given)

@@ -101,11 +101,13 @@ def tool_of(raw: bytes | msgspec.Raw, *, path: str = "$") -> Tool:
 def event_of(came: Message, *, saw: int | None = None, path: str = "$") -> Said | Instructed:
     """The event that a message is, without its own JSON."""
     parts = _parts(came, path)
+    if came.role in ("assistant", "model"):
+        return ModelSaid(tuple(part for part in parts if not _blank(part)), saw=saw)
+    # Only a model calls and thinks, whatever fields a message has.
+    parts = tuple(part for part in parts if not isinstance(part, Call | Thought))
     match came.role:
         case "user":
             return UserSaid(parts, author=came.name or "")
-        case "assistant" | "model":
-            return ModelSaid(tuple(part for part in parts if not _blank(part)), saw=saw)
         case "tool":
             return ToolReturned(came.tool_call_id or "", parts)
         case "function":

@@ -4,6 +4,7 @@ Knows which of its messages are instructions, and keeps every message whose byte
 would not write. Refuses to judge: what the client sent goes on as it came, the provider decides.
 """
 
+from collections import deque
 from dataclasses import dataclass
 
 import msgspec
@@ -15,8 +16,12 @@ from foldline.errors import WireError
 from foldline.wire.openai_chat.read import Said, event_of, tool_of, written
 from foldline.wire.openai_chat.shapes import Message
 from foldline.wire.openai_chat.write import DIALECT, blocks, write_tool
-from foldline.wire.reading import shaped_bytes
+from foldline.wire.reading import readable, shaped_bytes
 
+RECENT = 8
+"""The system messages of mid-talk that are said again behind a fold, with the leading ones: older
+ones stay where they stood and are folded there. All of them, each time, would be quadratic."""
+REPEATED = 1_000_000
 EMPTY = Gap("[says nothing]")
 """What stands in a view for a message without words, so that it is shown and goes back."""
 
@@ -32,10 +37,7 @@ class Decoded:
 
 def decode(body: bytes) -> Decoded:
     """Read a request; encoded again, unedited, its messages and tools have the same bytes."""
-    try:
-        body.decode()
-    except UnicodeDecodeError as fault:
-        raise WireError(f"not UTF-8: {fault}") from fault
+    readable(body)
     fields = shaped_bytes(body, dict[str, msgspec.Raw], "an OpenAI request")
     if "messages" not in fields:
         raise WireError("not an OpenAI request: it has no messages", path="$.messages")
@@ -60,21 +62,34 @@ def _filled(raw: msgspec.Raw) -> bool:
 
 def _events(given: list[msgspec.Raw], tools: tuple[Tool, ...]) -> list[Event]:
     events: list[Event] = []
-    told = Instructed((), tools)
+    leading: list[Instructed] = []
+    recent = deque[Instructed](maxlen=RECENT)
+    repeated = 0
     opened = False  # whether anything but instructions has been said
     for place, raw in enumerate(given):
         path = f"$.messages[{place}]"
         event = event_of(shaped_bytes(raw, Message, "an OpenAI message", path=path), path=path)
-        if isinstance(event, Instructed):
-            told = Instructed((*told.parts, *event.parts), tools, (*told.native, _native(raw)))
-            if opened:
-                events.append(told)
+        if not isinstance(event, Instructed):
+            if not opened:
+                events += _first(_together(leading, tools))
+                opened = True
+            events.append(_exact(event, bytes(raw)))
             continue
+        told = msgspec.structs.replace(event, native=(_native(raw),))
         if not opened:
-            events += _first(told)
-            opened = True
-        events.append(_exact(event, bytes(raw)))
-    return events if opened else _first(told)
+            leading.append(told)
+            continue
+        recent.append(told)
+        repeated += len(leading)
+        if repeated > REPEATED:
+            raise WireError(f"too many system messages to keep at {path}", path=path)
+        events.append(_together([*leading, *recent], tools))
+    return events if opened else _first(_together(leading, tools))
+
+
+def _together(told: list[Instructed], tools: tuple[Tool, ...]) -> Instructed:
+    parts = tuple(part for one in told for part in one.parts)
+    return Instructed(parts, tools, tuple(native for one in told for native in one.native))
 
 
 def _first(told: Instructed) -> list[Event]:

@@ -1,0 +1,216 @@
+"""Readers of foreign bytes under broken bodies: a value or a typed error, never anything else.
+
+    just bench fuzz --bodies 1000000
+
+Each seed breaks one body of a corpus in one to four ways: bits flipped, bytes deleted, inserted,
+duplicated, spliced with another body's, cut off, values put in place of others, deep nesting, huge
+numbers, halves of surrogate pairs, NUL, bytes that are no UTF-8. What is read must be storable,
+showable and sendable; what is refused must be a WireError with a path. Any other exception, more
+than a second or 200 MB more is a failure, printed with its seed and bytes. Exits 1 on any.
+
+Another dialect is one more entry in DIALECTS.
+"""
+
+import argparse
+import re
+import resource
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from random import Random
+from typing import NamedTuple
+
+import msgspec
+
+from foldline.core import log, rules
+from foldline.core.log import Event, Opened
+from foldline.core.request import render
+from foldline.errors import WireError
+from foldline.testing import view_of
+from foldline.wire import openai_chat
+from foldline.wire.reading import parse
+from foldline.wire.sse import Lines
+
+SECONDS = 1.0
+MEGABYTES = 200
+CHUNK = 1_000
+
+
+class Reader(NamedTuple):
+    """One way in: bodies to break, and what must read or refuse them."""
+
+    corpus: tuple[bytes, ...]
+    read: Callable[[bytes, Random], None]
+
+
+def _kept(events: list[Event], wire: object) -> None:
+    """Whatever was read can be stored, shown and sent; `wire` is a dialect's module."""
+    for event in events:
+        log.check(event)
+    view = view_of([Opened("m"), *events])
+    for event in rules.closing(view):
+        view.append(view.head + 1, event)
+    rules.check(view)
+    msgspec.json.decode(wire.encode(render(view), {}))  # type: ignore[attr-defined]
+
+
+def _chat_request(body: bytes, _: Random) -> None:
+    decoded = openai_chat.decode(body)
+    _kept(list(decoded.events), openai_chat)
+    openai_chat.encode(render(view_of([])), decoded.parameters)
+
+
+def _chat_completion(body: bytes, _: Random) -> None:
+    _kept(openai_chat.completion(parse(body), saw=None, asked=None), openai_chat)
+
+
+def _chat_stream(body: bytes, random: Random) -> None:
+    lines, made, last = Lines(), openai_chat.Assembly(), 0
+    cuts = sorted(random.randrange(len(body) + 1) for _ in range(3))
+    sent = []
+    for cut in (*cuts, len(body)):
+        sent += lines.feed(body[last:cut])
+        last = cut
+    for one in (*sent, *lines.close()):
+        made.take(one.data, whole=one.whole)
+    _kept(openai_chat.completion(made.body(), saw=None, asked=None), openai_chat)
+
+
+CHAT_REQUESTS = (
+    rb'{"model":"m","messages":[{"role":"system","content":"S"},{"role":"user","content":"caf\u00e9 \/"},{"role":"assistant","content":null,"reasoning_content":"hm","tool_calls":[{"id":"c1","type":"function","function":{"name":"w","arguments":"{\"c\": 1.0}"}},{"id":"c2","type":"custom","custom":{"name":"x","input":"y"}}]},{"role":"tool","tool_call_id":"c1","content":"4"},{"role":"tool","tool_call_id":"c2","content":[{"type":"text","text":"t"}]},{"role":"developer","content":"D"},{"role":"assistant","content":[{"type":"refusal","refusal":"no"}],"refusal":null,"audio":{"id":"a"}}],"tools":[{"type":"function","function":{"name":"w","description":"d","parameters":{"type":"object"},"strict":true}},{"type":"custom","custom":{"name":"x","format":{"type":"text"}}}],"temperature":1.0,"x_new":[1,{"a":null}],"stream":true}',
+    rb'{"messages":[{"role":"user","name":"Ann","content":[{"type":"text","text":"And?","prompt_cache_breakpoint":{"mode":"explicit"}},{"type":"image_url","image_url":{"url":"data:image/png;base64,iVBO","detail":"low"}},{"type":"input_audio","input_audio":{"data":"AAAA","format":"wav"}},{"type":"file","file":{"file_data":"data:application/pdf;base64,JVBE","filename":"a.pdf"}},{"type":"hologram","x":12345678901234567890}]},{"role":"assistant","content":"","function_call":{"name":"old","arguments":"{}"}},{"role":"function","name":"old","content":"done"}],"model":"m","seed":1e5}',
+)
+CHAT_COMPLETIONS = (
+    rb'{"id":"x","object":"chat.completion","created":5,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"Hi \ud83d\ude00","refusal":null,"annotations":[],"reasoning":"hm","reasoning_details":[{"type":"reasoning.text","text":"hm"}],"tool_calls":[{"id":"c1","type":"function","function":{"name":"w","arguments":"{\"c\":1}"}}]},"logprobs":null,"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":925,"completion_tokens":40,"total_tokens":965,"prompt_tokens_details":{"cached_tokens":900,"cache_write_tokens":5},"completion_tokens_details":{"reasoning_tokens":3}},"timings":{"cache_n":1,"prompt_n":2,"predicted_n":3}}',
+    rb'{"choices":[{"message":{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"h"}]},{"type":"text","text":"A"}],"audio":{"id":"a","data":"AA"},"function_call":{"name":"f","arguments":{"a":1}}},"finish_reason":"length"}],"x_groq":{"usage":{"prompt_tokens":1}}}',
+)
+CHAT_STREAMS = (
+    b': OPENROUTER PROCESSING\r\n\r\ndata: {"id":"x","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}\r\n\r\ndata: {"choices":[{"index":0,"delta":{"reasoning_content":"hm","content":"caf\xc3\xa9"}}],"obfuscation":"x"}\r\n\r\ndata: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c1","type":"function","function":{"name":"w","arguments":""}}]},"finish_reason":null}]}\n\ndata: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\\"c\\":\\"Oslo\\"}"}}]},"finish_reason":null}]}\n\ndata: {"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}\n\ndata: {"choices":[],"usage":{"prompt_tokens":925,"completion_tokens":40,"prompt_tokens_details":{"cached_tokens":900}}}\n\ndata: [DONE]\n\n',
+    b'event: delta\ndata: {"choices":[{"delta":{"content":[{"type":"text","text":"A"}],"reasoning_details":[{"type":"reasoning.text","text":"a","index":0}]}}]}\n\ndata: {"choices":[{"delta":{"content":"B","reasoning_details":[{"type":"reasoning.text","text":"b","index":0}],"audio":{"id":"a","data":"AA"},"function_call":{"name":"f","arguments":"{"}}}]}\n\ndata: {"choices":[{"delta":{"audio":{"data":"BB"},"tool_calls":[{"function":{"name":"w","arguments":{"a":1}}},{"id":"z","custom":{"name":"x","input":"y"}}]}}]}\n\ndata: {"error":{"message":"Overloaded"}}\n\n',
+)
+DIALECTS: dict[str, dict[str, Reader]] = {
+    "openai-chat": {
+        "request": Reader(CHAT_REQUESTS, _chat_request),
+        "completion": Reader(CHAT_COMPLETIONS, _chat_completion),
+        "stream": Reader(CHAT_STREAMS, _chat_stream),
+    },
+}
+READERS = [(f"{name} {way}", one) for name, ways in DIALECTS.items() for way, one in ways.items()]
+CORPUS = tuple(body for _, reader in READERS for body in reader.corpus)
+
+VALUE = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*|true|false|null|[\[{]')
+VALUES = (
+    b"null", b"true", b"0", b"-1", b"5", b"1.5", b"1e999", b"-0.0", b"1" * 400, b"1e-400", b"NaN", b'""', b'" "',
+    b'"x"', b'"role"', b'"content"', b'"tool"', b'"assistant"', b'"system"', b"[]", b"{}", b"[null]", b"[{}]", b'{"":0}',
+    rb'"\ud800"', rb'"\udc00\ud800"', rb'"\u0000"', b'"\xed\xa0\x80"', b'"\xf0\x9f"', b'"[cron] x"', b"9223372036854775808",
+)  # fmt: skip
+BYTES = (b"\x00", b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xef\xbb\xbf", b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b"\r", b"\n", b"\n\n", b"data: ", b"\\u", rb"\ud83d", b"\xe2\x80\xa8", b"1e400")  # fmt: skip
+
+
+def broken(body: bytes, random: Random) -> bytes:
+    """A body, broken in one way."""
+    at = random.randrange(len(body) + 1)
+    end = min(len(body), at + random.choice((1, 2, 8, 64, 512)))
+    match random.randrange(20):
+        case 0:
+            flipped = bytes([body[at] ^ (1 << random.randrange(8))]) if at < len(body) else b""
+            return body[:at] + flipped + body[at + 1 :]
+        case 1:
+            return body[:at] + body[end:]
+        case 2:
+            return body[:at] + random.choice(BYTES) + body[at:]
+        case 3:
+            times = random.choice((2, 2, 3, 10, 1_000)) if len(body) < 100_000 else 2
+            return body[:at] + body[at:end] * times + body[end:]
+        case 4:
+            other = random.choice(CORPUS)
+            return body[:at] + other[random.randrange(len(other)) :]
+        case 5:
+            return body[:at]
+        case 6:
+            depth = random.choice((10, 150, 199, 900, 5_000, 100_000))
+            opening, closing = random.choice(((b"[", b"]"), (b'{"a":', b"}")))
+            return _put(body, opening * depth + b"1" + closing * depth, random)
+        case _:
+            return _put(body, random.choice(VALUES), random)
+
+
+def _put(body: bytes, value: bytes, random: Random) -> bytes:
+    """Some value in place of another."""
+    if len(body) > 100_000:
+        return body
+    found = [one for one in VALUE.finditer(body) if body[one.end() : one.end() + 1] != b":"]
+    if not found:
+        return body + value
+    one = random.choice(found)
+    end = one.end()
+    if one[0] in b"[{":  # as a whole, if a plain end is near
+        end = body.find(b"]" if one[0] == b"[" else b"}", end) + 1 or end
+    return body[: one.start()] + value + body[end:]
+
+
+def many(seeds: range) -> tuple[Counter[str], list[str], tuple[float, int]]:
+    """Some bodies: how they were taken, what failed, the longest time and its seed."""
+    seen: Counter[str] = Counter()
+    failed: list[str] = []
+    longest = (0.0, 0)
+    for seed in seeds:
+        random = Random(seed)
+        name, reader = READERS[seed % len(READERS)]
+        body = random.choice(reader.corpus)
+        for _ in range(random.choice((1, 1, 1, 2, 3, 4))):
+            body = broken(body, random)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        start = time.perf_counter()
+        fault = ""
+        try:
+            reader.read(body, random)
+            seen[f"{name} read"] += 1
+        except WireError as error:
+            seen[f"{name} refused"] += 1
+            fault = "" if error.path.startswith("$") else f"a WireError of path {error.path!r}"
+        except Exception as error:  # noqa: BLE001 - every other exception is a finding
+            fault = f"{type(error).__name__}: {str(error)[:200]}"
+        took = time.perf_counter() - start
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1_024
+        longest = max(longest, (took, seed))
+        if took > SECONDS:
+            fault = f"{took:.1f} s"
+        elif grown > MEGABYTES:
+            fault = f"{grown:.0f} MB"
+        if fault:
+            shown = body if len(body) < 2_000 else body[:1_000] + b" ... " + body[-1_000:]
+            failed.append(f"seed {seed}, {name}, {len(body):,} bytes: {fault}\n    {shown!r}")
+    return seen, failed, longest
+
+
+def main() -> int:
+    """Print the figures; 1 where a reader failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bodies", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--short", action="store_true", help="20,000 bodies")
+    args = parser.parse_args()
+    end = args.seed + (20_000 if args.short else args.bodies)
+    start, total, failed, longest = time.perf_counter(), Counter[str](), list[str](), (0.0, 0)
+    chunks = [range(at, min(at + CHUNK, end)) for at in range(args.seed, end, CHUNK)]
+    with ProcessPoolExecutor(2) as pool:
+        for seen, found, took in pool.map(many, chunks):
+            total += seen
+            failed += found
+            longest = max(longest, took)
+    for name, count in sorted(total.items()):
+        print(f"{name:32} {count:10,}")
+    print(
+        f"{end - args.seed:,} bodies: {len(failed)} failures; the longest took "
+        f"{1_000 * longest[0]:.0f} ms (seed {longest[1]}); {time.perf_counter() - start:.0f} s"
+    )
+    for line in failed[:20]:
+        print(line)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
