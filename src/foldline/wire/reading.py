@@ -93,7 +93,7 @@ def _shallow(given: Any) -> None:
                 if isinstance(one, list | tuple)
                 else ()
             )
-            if isinstance(inner, Mapping | list | tuple)
+            if type(inner) is not str and isinstance(inner, Mapping | list | tuple)
         ]
         if not level:
             return

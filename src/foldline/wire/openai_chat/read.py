@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from foldline.core import item as items
+from foldline.core.item import Item
 from foldline.core.log import Event, Instructed, ModelSaid, Stop, ToolReturned, UserSaid
 from foldline.core.parts import Call, Gap, Media, Native, Part, Text, Thought, Tool, sound
 from foldline.errors import WireError
@@ -124,13 +124,14 @@ def event_of(came: Message, *, saw: int | None = None, path: str = "$") -> Said 
 
 def written(event: Said) -> Json:
     """What the neutral form alone would be written as."""
+    # Without its size, which costs more than all else and is not looked at.
     match event:
         case UserSaid():
-            return write_message(items.make(0, "user", event.parts))
+            return write_message(Item(0, "user", event.parts, 0))
         case ModelSaid():
-            return write_message(items.make(0, "model", event.parts))
+            return write_message(Item(0, "model", event.parts, 0))
         case ToolReturned():
-            return write_message(items.make(0, "result", event.parts, call_id=event.call_id))
+            return write_message(Item(0, "result", event.parts, 0, call_id=event.call_id))
 
 
 def _telling(body: Json) -> Json:

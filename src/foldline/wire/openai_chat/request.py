@@ -22,6 +22,8 @@ RECENT = 8
 """The system messages of mid-talk that are said again behind a fold, with the leading ones: older
 ones stay where they stood and are folded there. All of them, each time, would be quadratic."""
 REPEATED = 1_000_000
+OURS = b'{"role":"'
+"""How every message begins that our own encoder writes."""
 EMPTY = Gap("[says nothing]")
 """What stands in a view for a message without words, so that it is shown and goes back."""
 
@@ -106,7 +108,7 @@ def _exact(event: Said, raw: bytes) -> Said:
     """The event, with its own bytes where we would write others."""
     if not isinstance(event, ToolReturned) and not _shows(event.parts):
         event = msgspec.structs.replace(event, parts=(*event.parts, EMPTY))
-    if msgspec.json.encode(written(event)) == raw:
+    if raw.startswith(OURS) and msgspec.json.encode(written(event)) == raw:
         return event
     return msgspec.structs.replace(event, native=_native(raw))
 

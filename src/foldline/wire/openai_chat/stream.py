@@ -27,6 +27,7 @@ _WORDS = ("refusal", "reasoning", "reasoning_content")
 _READ = {*_WORDS, "role", "content", "tool_calls", "function_call"}
 _GROWS = ("text", "summary", "data", "transcript", "thinking")
 """The texts in lists and objects of a delta that come in pieces."""
+_DEEPEST = 16
 _PER_CHUNK = {"choices", "object", "obfuscation", "error"}
 
 
@@ -57,9 +58,11 @@ class Assembly:
         self._words: dict[str, list[str]] = {}
         self._content: list[str | Json] = []
         self._calls: list[_Call] = []
+        self._places: dict[int, _Call] = {}
+        self._ids: dict[str, _Call] = {}
         self._legacy: _Call | None = None
         self._newest: _Call | None = None
-        self._more: Json = {}
+        self._more: dict[str, list[Any]] = {}
         self._answered = False
 
     @property
@@ -98,7 +101,7 @@ class Assembly:
         calls = [call for call in self._calls if self.done or self._finished(call)]
         message: Json = {"role": "assistant", "content": self._said()}
         message |= {name: "".join(words) for name, words in self._words.items()}
-        message |= self._more
+        message |= {name: _merged(values, name) for name, values in self._more.items()}
         if self._legacy and (self.done or self._finished(self._legacy)):
             function = {"name": self._legacy.name, "arguments": self._legacy.text}
             message["function_call"] = function
@@ -132,7 +135,7 @@ class Assembly:
             self._call(call)
         for name, value in more.items():
             if name not in _READ and value is not None:
-                self._more[name] = _grown(self._more.get(name), value, name)
+                self._more.setdefault(name, []).append(value)
 
     def _call(self, came: CallDelta) -> None:
         call = self._which(came)
@@ -149,19 +152,24 @@ class Assembly:
         """The call that a delta belongs to: by its index, its id, or because it can be no other."""
         of = came.function or came.custom
         named = bool(of and of.name)
-        for call in reversed(self._calls):
-            if came.index is not None:
-                # Some servers count every call as 0: another id with a name is another call.
-                other = bool(came.id and call.id and came.id != call.id and named)
-                if call.place == came.index and not other:
-                    return call
-            elif came.id:
-                if call.id == came.id:
-                    return call
-            elif not (named and call.name):
-                return call
-        self._calls.append(_Call(place=came.index))
-        return self._calls[-1]
+        call: _Call | None = None
+        if came.id in self._ids and self._ids[came.id].place == came.index:
+            call = self._ids[came.id]
+        elif came.index is not None:
+            call = self._places.get(came.index)
+            # Some servers count every call as 0: another id with a name is another call.
+            if call and call.id and came.id and named:
+                call = None
+        elif not came.id and self._calls and not (named and self._calls[-1].name):
+            call = self._calls[-1]
+        if call is None:
+            call = _Call(place=came.index)
+            self._calls.append(call)
+        if came.index is not None:
+            self._places[came.index] = call
+        if came.id:
+            self._ids.setdefault(came.id, call)
+        return call
 
     def _function(self, call: _Call, came: FunctionDelta) -> None:
         call.name = call.name or came.name or ""
@@ -185,11 +193,12 @@ class Assembly:
     def _said(self) -> str | list[Json] | None:
         if all(isinstance(piece, str) for piece in self._content):
             return "".join(cast("list[str]", self._content)) if self._content else None
-        pieces: list[Any] = []
-        for piece in self._content:
-            part = {"type": "text", "text": piece} if isinstance(piece, str) else piece
-            pieces = _appended(pieces, part)
-        return pieces
+        return _joined(
+            [
+                {"type": "text", "text": piece} if isinstance(piece, str) else piece
+                for piece in self._content
+            ]
+        )
 
 
 def _written(call: _Call) -> Json:
@@ -209,30 +218,38 @@ def _fault(chunk: Json) -> Json | None:
     return chunk if chunk.get("object") == "error" else None
 
 
-def _grown(before: Any, more: Any, name: str) -> Any:
-    """A field that we do not read, with what another delta says of it."""
-    if before is None:
-        return more
-    if isinstance(before, str) and isinstance(more, str):
-        return before + more if name in _GROWS else more
-    if isinstance(before, dict) and isinstance(more, dict):
-        grown = dict(cast("Json", before))
-        for key, value in cast("Json", more).items():
-            grown[key] = _grown(grown.get(key), value, key)
-        return grown
-    if isinstance(before, list) and isinstance(more, list):
-        pieces = cast("list[Any]", before)
-        for piece in cast("list[Any]", more):
-            pieces = _appended(pieces, piece)
-        return pieces
-    return more
+def _merged(values: list[Any], name: str, depth: int = 0) -> Any:
+    """A field that we do not read, out of what each delta said of it; once, so it is linear."""
+    values = [value for value in values if value is not None] or [None]
+    if len(values) == 1 or depth > _DEEPEST:
+        return values[-1]
+    if all(isinstance(value, str) for value in values):
+        return "".join(values) if name in _GROWS else values[-1]
+    if all(isinstance(value, dict) for value in values):
+        fields: dict[str, list[Any]] = {}
+        for value in cast("list[Json]", values):
+            for key, one in value.items():
+                fields.setdefault(key, []).append(one)
+        return {key: _merged(ones, key, depth + 1) for key, ones in fields.items()}
+    if all(isinstance(value, list) for value in values):
+        return _joined([piece for value in values for piece in value], depth + 1)
+    return values[-1]
 
 
-def _appended(pieces: list[Any], piece: Any) -> list[Any]:
-    """A list with one piece more, or with its last piece grown where this one goes on with it."""
-    if pieces and isinstance(piece, dict) and isinstance(pieces[-1], dict):
-        last, new = cast("Json", pieces[-1]), cast("Json", piece)
-        same = all(last.get(key) == new.get(key) for key in ("type", "index"))
-        if same and any(isinstance(new.get(key), str | list) for key in _GROWS):
-            return [*pieces[:-1], _grown(last, new, "")]
-    return [*pieces, piece]
+def _joined(pieces: list[Any], depth: int = 0) -> list[Any]:
+    """A list in which neighbours that go on with one another are one."""
+    runs: list[list[Any]] = []
+    for piece in pieces:
+        if runs and _goes_on(runs[-1][-1], piece):
+            runs[-1].append(piece)
+        else:
+            runs.append([piece])
+    return [_merged(run, "", depth) for run in runs]
+
+
+def _goes_on(last: Any, piece: Any) -> bool:
+    if not isinstance(last, dict) or not isinstance(piece, dict):
+        return False
+    before, new = cast("Json", last), cast("Json", piece)
+    same = all(before.get(key) == new.get(key) for key in ("type", "index"))
+    return same and any(isinstance(new.get(key), str | list) for key in _GROWS)
