@@ -62,7 +62,7 @@ MUTANTS = [
     # Law 4: answers, instructions and ids that rewrite what was sent.
     (laws.still, ROW, "seen = max(seq if event.saw is None else event.saw, self.shown)",
      "seen = seq if event.saw is None else event.saw"),
-    (laws.still, VIEW, "if not self._spoken:", "if True:"),
+    (laws.still, VIEW, "if not self._spoken and not stands:", "if True:"),
     # Law 5: what a later log must not change, and what a spine must carry.
     (laws.same, VIEW, "if seq <= at and isinstance", "if isinstance"),
     (laws.same, SPINE, "*folds, *base, *spine.masks", "*base, *spine.masks"),
