@@ -32,7 +32,7 @@ from foldline.core.view import View, load, shape
 from foldline.errors import BadHandle, BadInput, BrokenView, FormatError, NotAnEdit, Overflow
 from foldline.run.sync import Face, verb
 from foldline.store.base import Name, Store
-from foldline.wire import openai_chat as wire
+from foldline.wire import dialects
 
 Given: TypeAlias = str | Mapping[str, Any] | Sequence[Any] | Event | object
 """What add() reads: text, a message dict, an SDK's response, an event, or a list of these."""
@@ -84,7 +84,7 @@ class AsyncSession:
         """Change the system's words or the tools from here on; what is not given stays."""
         now = self._view.newest
         parts = now.parts if system is None else (Text(sound(system)),) if system else ()
-        known = now.tools if tools is None else tuple(wire.tool(tool) for tool in tools)
+        known = now.tools if tools is None else tuple(dialects.tool(tool) for tool in tools)
         if (parts, known) != (now.parts, now.tools):
             await self._append([Instructed(parts, known)])
 
@@ -92,13 +92,15 @@ class AsyncSession:
         """What to send now, as keyword arguments for the provider's SDK; recorded as sent."""
         ready = await self._plan()
         at = self._view.head + len(ready.events)
-        body = wire.encode(ready.request, msgspec.json.decode(_json(parameters)))
+        dialect = dialects.speaking(self._view.model)
+        given = _json(dialect.parameters(parameters, reserve=self._facts.limits.reserve))
+        body = dialect.encode(ready.request, msgspec.json.decode(given))
         asked = Asked(
             at=at,
-            dialect=wire.DIALECT,
+            dialect=dialect.name,
             sha256=_sha256(body),
-            encoder=wire.ENCODER,
-            parameters=_json(parameters),
+            encoder=dialect.encoder,
+            parameters=given,
             tokens=ready.report.total,
             estimate=ready.report.estimate,
         )
@@ -140,11 +142,12 @@ class AsyncSession:
             raise BadHandle(f"no request was recorded at {at}")
         tail = await self._store.tail(self._name, at=asked.at)
         request = render(load(tail.spine, dict(tail.events), head=tail.head))
-        body = wire.encode(request, msgspec.json.decode(asked.parameters))
+        dialect = dialects.named(asked.dialect)
+        body = dialect.encode(request, msgspec.json.decode(asked.parameters))
         if _sha256(body) != asked.sha256:
             raise FormatError(
                 f"the request at {at} differs from what was sent: "
-                f"encoder {asked.encoder} wrote it, this release has {wire.ENCODER}"
+                f"encoder {asked.encoder} wrote it, this release has {dialect.encoder}"
             )
         return msgspec.json.decode(body)
 
@@ -209,14 +212,13 @@ class AsyncSession:
         saw = self._view.shown if self._view.awaited else None
         match given:
             case str():
-                return [wire.said(given)]
+                return [UserSaid((Text(sound(given)),))]
             case _ if isinstance(given, log.Event):
                 return [given]
             case Mapping():
                 body = cast("Mapping[str, Any]", given)
-                if "choices" in body:
-                    return wire.completion(body, saw=saw, asked=self._view.asked)
-                return [wire.message(body, saw=saw)]
+                own, asked = dialects.speaking(self._view.model), self._view.asked
+                return dialects.events(body, own=own, saw=saw, asked=asked)
             case _ if hasattr(given, "model_dump"):
                 return self._read(cast("Any", given).model_dump(mode="json", exclude_unset=True))
             case _:

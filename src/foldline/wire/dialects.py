@@ -1,0 +1,79 @@
+"""Which dialect: the one a model is asked in, and the one that something was written in.
+
+Knows the dialects side by side. Refuses to know what is in a message beyond the signs of its form.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+from foldline.core.log import Event
+from foldline.core.parts import Tool
+from foldline.core.request import Request
+from foldline.errors import FormatError
+from foldline.wire import anthropic, openai_chat
+from foldline.wire.anthropic.forms import blocks_of
+from foldline.wire.reading import Json
+
+Encode: TypeAlias = Callable[[Request, Mapping[str, Any]], bytes]
+_BLOCKS = {"tool_use", "tool_result", "thinking", "redacted_thinking", "document", "image"}
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How requests are written."""
+
+    name: str
+    encoder: int
+    encode: Encode
+    must_bound: bool = False
+    """Whether a request must say how long the answer may be."""
+
+    def parameters(self, given: Mapping[str, Any], *, reserve: int) -> Json:
+        """What is sent beside the conversation; `reserve` is kept free for the answer."""
+        bound = {"max_tokens": reserve} if self.must_bound else {}
+        return {**bound, **given}
+
+
+OPENAI = Dialect(openai_chat.DIALECT, openai_chat.ENCODER, openai_chat.encode)
+ANTHROPIC = Dialect(anthropic.DIALECT, anthropic.ENCODER, anthropic.encode, must_bound=True)
+
+
+def speaking(model: str) -> Dialect:
+    """The dialect that a model is asked in, by its name."""
+    return ANTHROPIC if model.lower().startswith(("anthropic/", "claude")) else OPENAI
+
+
+def named(name: str) -> Dialect:
+    """The dialect that a request was recorded in."""
+    for dialect in (OPENAI, ANTHROPIC):
+        if dialect.name == name:
+            return dialect
+    raise FormatError(f"a request in the dialect {name!r}, which this release does not speak")
+
+
+def events(
+    body: Mapping[str, Any], *, own: Dialect, saw: int | None, asked: int | None
+) -> list[Event]:
+    """A message or an answer, in whichever dialect it is; where both could be, in `own`."""
+    if "choices" in body:
+        return openai_chat.completion(body, saw=saw, asked=asked)
+    if body.get("type") == "message" and "content" in body:
+        return anthropic.answer(body, saw=saw, asked=asked)
+    if _is_openai(body) or not (_is_anthropic(body) or own is ANTHROPIC):
+        return [openai_chat.message(body, saw=saw)]
+    return anthropic.message(body, saw=saw)
+
+
+def tool(given: Mapping[str, Any]) -> Tool:
+    """A tool, in whichever dialect it is."""
+    return openai_chat.tool(given) if "function" in given else anthropic.tool(given)
+
+
+def _is_openai(body: Mapping[str, Any]) -> bool:
+    return "tool_calls" in body or body.get("role") in ("tool", "function", "developer")
+
+
+def _is_anthropic(body: Mapping[str, Any]) -> bool:
+    found = blocks_of(cast("Any", body.get("content")))
+    return any(block.get("type") in _BLOCKS and "image_url" not in block for block in found)

@@ -1,0 +1,29 @@
+"""The other dialect against a real server, through the official client."""
+
+import anthropic
+import pytest
+
+import foldline
+from foldline.wire import anthropic as wire
+
+
+@pytest.mark.real
+def test_a_conversation_outlives_its_window_in_the_other_dialect(model_server):
+    """Thirty turns at 2,048 tokens on /v1/messages: every request is taken, and within the window."""
+    client = anthropic.Anthropic(base_url=model_server.url, api_key="none")
+    largest = 0
+    with foldline.open(
+        ":memory:", model="claude-smollm2", system="Be brief.", window=2_048, reserve=64
+    ) as s:
+        for turn in range(30):
+            s.add(f"Turn {turn}. " + "The test run printed nothing of note. " * 12)
+            asked = s.request(max_tokens=8)
+            assert not wire.faults(asked["messages"])
+            reply = client.messages.create(**asked)
+            counted = reply.usage.input_tokens + (reply.usage.cache_read_input_tokens or 0)
+            largest = max(largest, counted + reply.usage.output_tokens)
+            s.add(reply)
+        assert s.edits
+        assert s.sent(s.asked) == asked
+    print(f"\n/v1/messages: 30 turns, largest request with its answer {largest} of 2048")
+    assert largest <= model_server.window
