@@ -29,7 +29,7 @@ from foldline.core.log import Event, Opened
 from foldline.core.request import render
 from foldline.errors import WireError
 from foldline.testing import view_of
-from foldline.wire import openai_chat
+from foldline.wire import anthropic, openai_chat
 from foldline.wire.reading import parse
 from foldline.wire.sse import Lines
 
@@ -78,6 +78,36 @@ def _chat_stream(body: bytes, random: Random) -> None:
     _kept(openai_chat.completion(made.body(), saw=None, asked=None), openai_chat)
 
 
+def _message_request(body: bytes, _: Random) -> None:
+    decoded = anthropic.decode(body)
+    _kept(list(decoded.events), anthropic)
+    anthropic.encode(render(view_of([])), decoded.parameters)
+
+
+def _message_answer(body: bytes, _: Random) -> None:
+    _kept(anthropic.answer(parse(body), saw=None, asked=None), anthropic)
+
+
+def _message_stream(body: bytes, random: Random) -> None:
+    lines, made = Lines(), anthropic.Assembly()
+    cut = random.randrange(len(body) + 1)
+    for one in (*lines.feed(body[:cut]), *lines.feed(body[cut:]), *lines.close()):
+        if one.whole:
+            made.take(one.data)
+    _kept(anthropic.answer(made.body(), saw=None, asked=None), anthropic)
+
+
+MESSAGE_REQUESTS = (
+    rb'{"model":"m","max_tokens":9,"system":[{"type":"text","text":"S","cache_control":{"type":"ephemeral"}}],"tools":[{"name":"w","description":"d","input_schema":{"type":"object"}},{"type":"web_search_20250305","name":"web_search"}],"messages":[{"role":"user","content":"caf\u00e9"},{"role":"assistant","content":[{"type":"thinking","thinking":"","signature":"EqQB"},{"type":"redacted_thinking","data":"x"},{"type":"text","text":"Looking."},{"type":"tool_use","id":"t1","name":"w","input":{"c":1.0}},{"type":"tool_use","id":"t2","name":"w","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":[{"type":"text","text":"4"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBO"}}]},{"type":"tool_result","tool_use_id":"t2","content":"no","is_error":true},{"type":"text","text":"Be brief."}]}],"x_new":[1,{"a":null}]}',
+    rb'{"model":"m","system":"S","messages":[{"role":"user","content":[{"type":"document","source":{"type":"text","media_type":"text/plain","data":"d"},"title":"t"},{"type":"image","source":{"type":"url","url":"https://example.org/a.png"}},{"type":"a_block_of_tomorrow","x":12345678901234567890}]},{"role":"assistant","content":"yes"},{"role":"system","content":"more"}]}',
+)
+MESSAGE_ANSWERS = (
+    rb'{"id":"m","type":"message","role":"assistant","model":"m","content":[{"type":"text","text":"Hi \ud83d\ude00","citations":[]},{"type":"server_tool_use","id":"s","name":"web_search","input":{"q":"x"}},{"type":"tool_use","id":"t","name":"w","input":{"_raw":"x"}}],"stop_reason":"tool_use","usage":{"input_tokens":25,"cache_read_input_tokens":900,"cache_creation_input_tokens":5,"output_tokens":7,"output_tokens_details":{"thinking_tokens":3}}}',
+)
+MESSAGE_STREAMS = (
+    b'event: message_start\ndata: {"type":"message_start","message":{"id":"m","type":"message","role":"assistant","content":[],"usage":{"input_tokens":5}}}\n\nevent: content_block_start\ndata: {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":""}}\n\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"hm"}}\n\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"E"}}\n\ndata: {"type":"content_block_stop","index":0}\n\ndata: {"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t","name":"w","input":{}}}\n\ndata: {"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\\"c\\":1}"}}\n\ndata: {"type":"content_block_stop","index":1}\n\ndata: {"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":9}}\n\ndata: {"type":"message_stop"}\n\n',
+    b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"caf\xc3\xa9"}}\n\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"citations_delta","citation":{"type":"x"}}}\n\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n',
+)
 CHAT_REQUESTS = (
     rb'{"model":"m","messages":[{"role":"system","content":"S"},{"role":"user","content":"caf\u00e9 \/"},{"role":"assistant","content":null,"reasoning_content":"hm","tool_calls":[{"id":"c1","type":"function","function":{"name":"w","arguments":"{\"c\": 1.0}"}},{"id":"c2","type":"custom","custom":{"name":"x","input":"y"}}]},{"role":"tool","tool_call_id":"c1","content":"4"},{"role":"tool","tool_call_id":"c2","content":[{"type":"text","text":"t"}]},{"role":"developer","content":"D"},{"role":"assistant","content":[{"type":"refusal","refusal":"no"}],"refusal":null,"audio":{"id":"a"}}],"tools":[{"type":"function","function":{"name":"w","description":"d","parameters":{"type":"object"},"strict":true}},{"type":"custom","custom":{"name":"x","format":{"type":"text"}}}],"temperature":1.0,"x_new":[1,{"a":null}],"stream":true}',
     rb'{"messages":[{"role":"user","name":"Ann","content":[{"type":"text","text":"And?","prompt_cache_breakpoint":{"mode":"explicit"}},{"type":"image_url","image_url":{"url":"data:image/png;base64,iVBO","detail":"low"}},{"type":"input_audio","input_audio":{"data":"AAAA","format":"wav"}},{"type":"file","file":{"file_data":"data:application/pdf;base64,JVBE","filename":"a.pdf"}},{"type":"hologram","x":12345678901234567890}]},{"role":"assistant","content":"","function_call":{"name":"old","arguments":"{}"}},{"role":"function","name":"old","content":"done"}],"model":"m","seed":1e5}',
@@ -95,6 +125,11 @@ DIALECTS: dict[str, dict[str, Reader]] = {
         "request": Reader(CHAT_REQUESTS, _chat_request),
         "completion": Reader(CHAT_COMPLETIONS, _chat_completion),
         "stream": Reader(CHAT_STREAMS, _chat_stream),
+    },
+    "anthropic": {
+        "request": Reader(MESSAGE_REQUESTS, _message_request),
+        "answer": Reader(MESSAGE_ANSWERS, _message_answer),
+        "stream": Reader(MESSAGE_STREAMS, _message_stream),
     },
 }
 READERS = [(f"{name} {way}", one) for name, ways in DIALECTS.items() for way, one in ways.items()]

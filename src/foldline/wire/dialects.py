@@ -12,7 +12,7 @@ from foldline.core.parts import Tool
 from foldline.core.request import Request
 from foldline.errors import FormatError
 from foldline.wire import anthropic, openai_chat
-from foldline.wire.anthropic.forms import blocks_of
+from foldline.wire.anthropic.forms import blocks_of, kind
 from foldline.wire.reading import Json
 
 Encode: TypeAlias = Callable[[Request, Mapping[str, Any]], bytes]
@@ -76,4 +76,4 @@ def _is_openai(body: Mapping[str, Any]) -> bool:
 
 def _is_anthropic(body: Mapping[str, Any]) -> bool:
     found = blocks_of(cast("Any", body.get("content")))
-    return any(block.get("type") in _BLOCKS and "image_url" not in block for block in found)
+    return any(kind(block) in _BLOCKS and "image_url" not in block for block in found)

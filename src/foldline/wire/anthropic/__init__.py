@@ -6,6 +6,7 @@ is kept beside the event and sent again unless the event is shown shortened.
 
 from foldline.wire.anthropic.check import faults
 from foldline.wire.anthropic.read import answer, message, said, system, tool
+from foldline.wire.anthropic.request import Decoded, decode
 from foldline.wire.anthropic.stream import Assembly
 from foldline.wire.anthropic.write import DIALECT, ENCODER, blocks, encode
 
@@ -13,8 +14,10 @@ __all__ = [
     "DIALECT",
     "ENCODER",
     "Assembly",
+    "Decoded",
     "answer",
     "blocks",
+    "decode",
     "encode",
     "faults",
     "message",

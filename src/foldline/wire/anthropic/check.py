@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from foldline.wire.anthropic import forms
 from foldline.wire.anthropic.forms import blocks_of
 from foldline.wire.anthropic.marks import MOST
 from foldline.wire.reading import Json
@@ -50,7 +51,7 @@ def _user(at: str, content: Sequence[Json], awaited: list[str]) -> list[str]:
     words = False
     open_calls = list(awaited)
     for place, block in enumerate(content):
-        kind = block.get("type")
+        kind = forms.kind(block)
         if kind == "tool_result":
             call_id = block.get("tool_use_id")
             if call_id in open_calls and not words:
@@ -76,9 +77,9 @@ def _open(at: str, awaited: Sequence[str]) -> list[str]:
 def _calls(at: str, content: Sequence[Json], seen: set[str], found: list[str]) -> list[str]:
     ids: list[str] = []
     for place, block in enumerate(content):
-        if block.get("type") == "tool_result":
+        if forms.kind(block) == "tool_result":
             found.append(f"block: {at}.content.{place} is a result of the assistant")
-        if block.get("type") != "tool_use":
+        if forms.kind(block) != "tool_use":
             continue
         one = str(block.get("id"))
         if not _ID.fullmatch(one):
@@ -96,12 +97,12 @@ def _texts(at: str, content: Sequence[Json]) -> list[str]:
     return [
         f"blank: {at}.content.{place} has no words"
         for place, block in enumerate(content)
-        if block.get("type") == "text" and not str(block.get("text", "")).strip()
+        if forms.kind(block) == "text" and not str(block.get("text", "")).strip()
     ]
 
 
 def _marks(every: Sequence[Json]) -> list[str]:
     marked = [block for block in every if "cache_control" in block]
     found = [f"marks: {len(marked)} cache marks, {MOST} are allowed"] if len(marked) > MOST else []
-    wrong = [block for block in marked if block.get("type") in ("thinking", "redacted_thinking")]
+    wrong = [block for block in marked if forms.kind(block) in ("thinking", "redacted_thinking")]
     return found + ["marks: a cache mark on a thought"] * bool(wrong)

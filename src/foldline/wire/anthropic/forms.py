@@ -16,9 +16,15 @@ REDACTED = "[redacted thinking]"
 _RAW = "_raw"  # the one key of arguments that are no object
 
 
+def kind(block: Json) -> str:
+    """A block's type; whatever else stands there is none that is known."""
+    found = block.get("type")
+    return found if isinstance(found, str) else ""
+
+
 def part(block: Json) -> Part:
     """What a block says."""
-    match block.get("type"):
+    match kind(block):
         case "text":
             return Text(str(block.get("text", "")))
         case "thinking":
@@ -33,8 +39,8 @@ def part(block: Json) -> Part:
             return Call(str(block.get("id", "")), str(block.get("name", "")), str(arguments))
         case "image" | "document":
             return _media(block)
-        case kind:
-            return Gap(f"[{kind}]")
+        case other:
+            return Gap(f"[{other or 'unreadable block'}]")
 
 
 def parts(content: Any) -> tuple[Part, ...]:
@@ -42,6 +48,14 @@ def parts(content: Any) -> tuple[Part, ...]:
     if isinstance(content, str):
         return (Text(content),)
     return tuple(part(block) for block in blocks_of(content))
+
+
+def heard(content: Any) -> tuple[Part, ...]:
+    """What a content says that is not the model's: calls and thoughts in it are only named."""
+    return tuple(
+        Gap(f"[{kind(block)}]") if isinstance(one := part(block), Call | Thought) else one
+        for block in blocks_of(content)
+    )
 
 
 def blocks_of(content: Any) -> list[Json]:

@@ -6,6 +6,7 @@ Refuses to know the conversation: marks stand at the ends of what changes seldom
 
 from collections.abc import Iterable, Sequence
 
+from foldline.wire.anthropic import forms
 from foldline.wire.reading import Json
 
 MOST = 4
@@ -35,7 +36,7 @@ def mark(tools: list[Json], system: list[Json], messages: Sequence[list[Json]]) 
 
 
 def _takes(block: Json) -> bool:
-    return block.get("type") in _TAKES and (block.get("type") != "text" or bool(block.get("text")))
+    return forms.kind(block) in _TAKES and (forms.kind(block) != "text" or bool(block.get("text")))
 
 
 def _all(messages: Iterable[list[Json]]) -> Iterable[Json]:

@@ -73,7 +73,7 @@ def message(given: Mapping[str, Any], *, saw: int | None = None, path: str = "$"
         case "assistant":
             return [_answered(came.content, saw=saw)]
         case "system":
-            return [Instructed(forms.parts(came.content))]
+            return [Instructed(forms.heard(came.content))]
         case role:
             raise WireError(
                 f"a message of role {role!r} at {path}.role; known are user, assistant and system",
@@ -85,7 +85,7 @@ def system(given: str | Sequence[Mapping[str, Any]]) -> tuple[Part, ...]:
     """The system's words, as the top of a request has them."""
     if isinstance(given, str):
         return (Text(sound(given)),) if given else ()
-    return forms.parts([plain(block) for block in given])
+    return forms.heard([plain(block) for block in given])
 
 
 def answer(given: Mapping[str, Any], *, saw: int | None, asked: int | None) -> list[Event]:
@@ -110,14 +110,14 @@ def usage(came: _Usage, *, asked: int | None) -> UsageReported:
         cache_read=came.cache_read_input_tokens,
         cache_write=came.cache_creation_input_tokens,
         output=came.output_tokens,
-        reasoning=thought if isinstance(thought, int) else None,
+        reasoning=thought if type(thought) is int else None,
     )
 
 
-def tool(given: Mapping[str, Any]) -> Tool:
+def tool(given: Mapping[str, Any], *, path: str = "$") -> Tool:
     """One tool dict; one that runs at the provider has no schema and goes back as it came."""
     body = plain(given)
-    came = shaped(body, _Tool, "an Anthropic tool")
+    came = shaped(body, _Tool, "an Anthropic tool", path=path)
     schema = msgspec.json.encode(came.input_schema or {}).decode()
     neutral = Tool(came.name, came.description or "", schema)
     if body == write_tool(neutral):
@@ -129,12 +129,12 @@ def _from_user(content: str | list[Json]) -> list[Event]:
     events: list[Event] = []
     words: list[Json] = []
     for block in forms.blocks_of(content):
-        if block.get("type") == "tool_result":
+        if forms.kind(block) == "tool_result":
             events.append(_result(block))
         else:
             words.append(block)
     if words or not events:
-        said_ = UserSaid(forms.parts(words))
+        said_ = UserSaid(forms.heard(words))
         native = None if _same(words, said_.parts, content) else _native(words)
         events.append(msgspec.structs.replace(said_, native=native))
     return events
@@ -143,7 +143,7 @@ def _from_user(content: str | list[Json]) -> list[Event]:
 def _result(block: Json) -> ToolReturned:
     call_id = str(block.get("tool_use_id", ""))
     ok = block.get("is_error") is not True
-    found = forms.parts(block.get("content") or "")
+    found = forms.heard(block.get("content") or "")
     event = ToolReturned(call_id, found, ok=ok)
     if block == forms.result(call_id, found, ok=ok):
         return event
