@@ -30,9 +30,7 @@ _TASK = re.compile(r"^[ \t]*[-*] \[([ xX~-])\] (\S.*)$", re.MULTILINE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s")
 _RUNNERS = re.compile(r"\b(?:pytest|unittest|go test|cargo test|jest|vitest|npm test|tox|mocha)\b")
 _CHOOSES = re.compile(r"-(?:k|m|t|run|-lf|-last-failed|-only|-grep|-testNamePattern)(?:=|$)")
-_OTHER = re.compile(
-    r"(?!pytest|python|unittest|test|cargo|go|jest|vitest|npx|npm|run|tox|mocha)\w{2,}"
-)
+_OTHER = re.compile(r"(?!discover$|run$)[\w:]{2,}")  # no option and no path: the name of some tests
 _MOVING = re.compile(r"(?:^|[;&|\n]\s?)(?:cd|pushd|popd)\b")
 _EDITING = ("edit", "insert", "append", "replace")  # shell words that act on the file that is open
 _NAMED = 1_200  # items, the newest, whose names are collected: older ones would fade anyway

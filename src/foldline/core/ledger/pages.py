@@ -112,6 +112,8 @@ def pages(facts: Sequence[Fact], *, cap: int, told: Collection[str] = ()) -> Pag
 def _ranked(kind: FactKind, facts: Sequence[Fact], told: Collection[str]) -> list[Fact]:
     """The facts of a kind, those to show first in front."""
     of_kind = [fact for fact in facts if fact.kind == kind]
+    if kind == "where":
+        of_kind = [fact for fact in of_kind if fact.text]  # "": it went somewhere nobody told
     match kind:
         case "file":  # what was changed before what was only read
             return sorted(of_kind, key=lambda fact: (fact.text.startswith("read"), -fact.seq))
