@@ -394,6 +394,28 @@ def test_a_chosen_run_settles_only_what_it_names(command):
     assert known(facts_of(run, again, whole), "test") == {}
 
 
+def test_a_folder_lasts_until_another_is_told():
+    """Runs in several repositories in one session: each file in the folder that its tool told."""
+    told = "[File: /{}/fix.py (1 lines total)]\n1:"
+    groups = [
+        call(
+            "bash", {"command": command}, told.format(repo) if command != "rm fix.py" else "", at=at
+        )
+        for at, (repo, command) in enumerate(
+            (repo, command) for repo in ("one", "two") for command in ("create fix.py", "rm fix.py")
+        )
+    ]
+    assert known(facts_of(*groups), "file") == {"/one/fix.py": "removed", "/two/fix.py": "removed"}
+
+
+def test_names_are_names():
+    """Escapes of JSON and colours of a terminal are no part of them."""
+    args = '{"code": "x = 1\\nparse_line()\\n"}'
+    facts = facts_of(call("run", args, "\x1b[33;21mprivate_key\x1b[0m"))
+    assert {"parse_line", "private_key"} <= set(known(facts, "name"))
+    assert not {"nparse_line", "21mprivate_key"} & set(known(facts, "name"))
+
+
 def test_thoughts_are_no_facts():
     """R-24: what a model only thought is told by nobody."""
     facts = facts_of([ModelSaid((Thought("I decided THOUGHT.", signature="s"), Text("Done it.")))])

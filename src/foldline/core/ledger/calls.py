@@ -66,7 +66,7 @@ class Act:
     """Files written whole, each with a hash of what was written."""
 
 
-def act(call: Call, *, cwd: str = "") -> Act:
+def act(call: Call) -> Act:
     """Read a call; unknown tools do nothing that is known."""
     name, given = call.name.rsplit("__", 1)[-1].rsplit(".", 1)[-1], _arguments(call)
     words = set(_CAMEL.sub("_", name).lower().replace("-", "_").split("_"))
@@ -81,7 +81,7 @@ def act(call: Call, *, cwd: str = "") -> Act:
         return Act(patch)
     command = _command(given) if words & _SHELLS else ""
     if command:
-        steps = shell.steps(command, cwd=_first(given, _WHERE) or cwd)
+        steps = shell.steps(command, cwd=_first(given, _WHERE))
         every = tuple(touch for step in steps for touch in step)
         before = tuple(touch for step in steps[:-1] for touch in step)
         return Act(every, command, before=before)

@@ -31,6 +31,8 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s")
 _RUNNERS = re.compile(r"\b(?:pytest|unittest|go test|cargo test|jest|vitest|npm test|tox|mocha)\b")
 _CHOOSES = re.compile(r"-(?:k|m|t|run|-lf|-last-failed|-only|-grep|-testNamePattern)(?:=|$)")
 _OTHER = re.compile(r"(?!discover$|run$)[\w:]{2,}")  # no option and no path: the name of some tests
+_ESCAPED = re.compile(r"\\[nrt\"]")  # in JSON: no letter of the name behind it
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _MOVING = re.compile(r"(?:^|[;&|\n]\s?)(?:cd|pushd|popd)\b")
 _EDITING = ("edit", "insert", "append", "replace")  # shell words that act on the file that is open
 _NAMED = 1_200  # items, the newest, whose names are collected: older ones would fade anyway
@@ -87,7 +89,7 @@ class _Collector:
         self._see(item.seq, words, wrote=True)
         self._calls = {call.id: (item.seq, call) for call in calls_of(item.parts)}
         for call in calls_of(item.parts):
-            self._see(item.seq, call.arguments, wrote=True)
+            self._see(item.seq, _ESCAPED.sub(" ", call.arguments), wrote=True)
 
     def result(self, item: Item, text: str) -> None:
         """What came of a call."""
@@ -97,10 +99,11 @@ class _Collector:
         if item.state == "interrupted":
             self._add(item.seq, "call", f"{call.name} {_line(call.arguments)}", f"since {at}")
             return
-        doing = act(call, cwd=self._where())
+        doing = act(call)
         told = outcome(text, ok=item.ok, shell=bool(doing.command))
-        if told.where:
-            self._add(item.seq, "where", "folder", told.where)
+        here = text.strip() if doing.command.strip() == "pwd" else ""
+        if told.where or (here.startswith("/") and "\n" not in here):
+            self._add(item.seq, "where", "folder", told.where or here)
         elif _MOVING.search(doing.command):
             self._add(item.seq, "where", "folder", "")  # it may have gone elsewhere
         if doing.todos is not None and told.ok:
@@ -109,7 +112,7 @@ class _Collector:
         self._run(item.seq, doing, told)
         for url in links(f"{call.arguments}\n{text[:_LOOK]}")[:20]:
             self._add(item.seq, "link", url)
-        self._see(item.seq, text, wrote=False)
+        self._see(item.seq, _COLOURS.sub("", text[:_LOOK]), wrote=False)
 
     def _touch(self, seq: int, doing: Act, told: Outcome) -> None:
         hashes = {**dict(doing.hashes), **told.hashes}

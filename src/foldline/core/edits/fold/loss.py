@@ -64,7 +64,8 @@ class Loss:
         if self.cut:
             lines.append(f"cut: {', '.join(self.cut)}")
         if self.facts:
-            lines.append(", ".join(f"{n} {kind}" for kind, n in self.facts.items()) + " are kept")
+            kept = ", ".join(f"{kind} {n}" for kind, n in self.facts.items())
+            lines.append(f"kept as facts: {kept}")
         return "\n".join(lines)
 
 
