@@ -10,11 +10,13 @@ from foldline.wire import anthropic as wire
 @pytest.mark.real
 def test_a_conversation_outlives_its_window_in_the_other_dialect(model_server):
     """Thirty turns at 2,048 tokens on /v1/messages: every request is taken, and within the window."""
-    client = anthropic.Anthropic(base_url=model_server.url, api_key="none")
     largest = 0
-    with foldline.open(
-        ":memory:", model="claude-smollm2", system="Be brief.", window=2_048, reserve=64
-    ) as s:
+    with (
+        anthropic.Anthropic(base_url=model_server.url, api_key="none") as client,
+        foldline.open(
+            ":memory:", model="claude-smollm2", system="Be brief.", window=2_048, reserve=64
+        ) as s,
+    ):
         for turn in range(30):
             s.add(f"Turn {turn}. " + "The test run printed nothing of note. " * 12)
             asked = s.request(max_tokens=8)

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeAlias, cast
 
 import msgspec
 
-from foldline.core import log, recall
+from foldline.core import log
 from foldline.core import spine as spines
 from foldline.core.budget import measure
 from foldline.core.log import (
@@ -128,6 +128,8 @@ class AsyncSession:
 
         Whole, or as the handle asks: `recall("log:12", tail=40)`; in pages of `most` tokens.
         """
+        from foldline.core import recall  # noqa: PLC0415 - few sessions ask, and it takes a while
+
         asked = recall.parse(handle)
         found = await self._events(asked.span)
         if not found:

@@ -5,18 +5,18 @@ Knows the dialects side by side. Refuses to know what is in a message beyond the
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeAlias, cast
 
 from foldline.core.log import Event
 from foldline.core.parts import Tool
 from foldline.core.request import Request
 from foldline.errors import FormatError
-from foldline.wire import anthropic, openai_chat
-from foldline.wire.anthropic.forms import blocks_of, kind
+from foldline.wire import openai_chat
 from foldline.wire.reading import Json
 
 Encode: TypeAlias = Callable[[Request, Mapping[str, Any]], bytes]
-_BLOCKS = {"tool_use", "tool_result", "thinking", "redacted_thinking", "document", "image"}
+_BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "document", "image")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +36,27 @@ class Dialect:
 
 
 OPENAI = Dialect(openai_chat.DIALECT, openai_chat.ENCODER, openai_chat.encode)
-ANTHROPIC = Dialect(anthropic.DIALECT, anthropic.ENCODER, anthropic.encode, must_bound=True)
+
+
+@cache
+def _anthropic() -> Dialect:
+    """Imported by those who speak it."""
+    from foldline.wire import anthropic as it  # noqa: PLC0415
+
+    return Dialect(it.DIALECT, it.ENCODER, it.encode, must_bound=True)
 
 
 def speaking(model: str) -> Dialect:
     """The dialect that a model is asked in, by its name."""
-    return ANTHROPIC if model.lower().startswith(("anthropic/", "claude")) else OPENAI
+    return _anthropic() if model.lower().startswith(("anthropic/", "claude")) else OPENAI
 
 
 def named(name: str) -> Dialect:
     """The dialect that a request was recorded in."""
-    for dialect in (OPENAI, ANTHROPIC):
-        if dialect.name == name:
-            return dialect
+    if name == OPENAI.name:
+        return OPENAI
+    if name == _anthropic().name:
+        return _anthropic()
     raise FormatError(f"a request in the dialect {name!r}, which this release does not speak")
 
 
@@ -58,16 +66,23 @@ def events(
     """A message or an answer, in whichever dialect it is; where both could be, in `own`."""
     if "choices" in body:
         return openai_chat.completion(body, saw=saw, asked=asked)
-    if body.get("type") == "message" and "content" in body:
-        return anthropic.answer(body, saw=saw, asked=asked)
-    if _is_openai(body) or not (_is_anthropic(body) or own is ANTHROPIC):
+    answer = body.get("type") == "message" and "content" in body
+    if not answer and (_is_openai(body) or not (_is_anthropic(body) or own is not OPENAI)):
         return [openai_chat.message(body, saw=saw)]
+    from foldline.wire import anthropic  # noqa: PLC0415
+
+    if answer:
+        return anthropic.answer(body, saw=saw, asked=asked)
     return anthropic.message(body, saw=saw)
 
 
 def tool(given: Mapping[str, Any]) -> Tool:
     """A tool, in whichever dialect it is."""
-    return openai_chat.tool(given) if "function" in given else anthropic.tool(given)
+    if "function" in given:
+        return openai_chat.tool(given)
+    from foldline.wire import anthropic  # noqa: PLC0415
+
+    return anthropic.tool(given)
 
 
 def _is_openai(body: Mapping[str, Any]) -> bool:
@@ -75,5 +90,7 @@ def _is_openai(body: Mapping[str, Any]) -> bool:
 
 
 def _is_anthropic(body: Mapping[str, Any]) -> bool:
-    found = blocks_of(cast("Any", body.get("content")))
-    return any(kind(block) in _BLOCKS and "image_url" not in block for block in found)
+    content = body.get("content")
+    blocks = cast("list[Any]", content) if isinstance(content, list) else []
+    kinds = [cast("Json", one).get("type") for one in blocks if isinstance(one, dict)]
+    return any(isinstance(kind, str) and kind in _BLOCKS for kind in kinds)

@@ -6,10 +6,10 @@ the cache from its first stub on, so whoever asks for one has counted the cost.
 
 from collections.abc import Sequence
 
+from foldline.core.handles import handle
 from foldline.core.item import Item
 from foldline.core.log import Excluded, Masked
 from foldline.core.parts import Stub, text_of
-from foldline.core.recall import handle
 from foldline.core.spine import Change, Range, Spine, swap
 from foldline.core.tokens import MESSAGE, count
 from foldline.core.view import View

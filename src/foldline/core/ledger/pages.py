@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import msgspec
 
+from foldline.core.handles import handle
 from foldline.core.names import names
 from foldline.core.parts import Fact, FactKind
-from foldline.core.recall import handle
 from foldline.core.tokens import count
 
 CEILING = 4_000  # tokens that a ledger never exceeds

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from foldline.core.handles import handle
 from foldline.core.spine import Range
 from foldline.errors import BadHandle
 
@@ -101,11 +102,6 @@ class Query:
     def hi(self) -> int:
         """The last place."""
         return self.span.lo if self.span.hi is None else self.span.hi
-
-
-def handle(lo: int, hi: int | None = None) -> str:
-    """The handle of an event, or of a span."""
-    return f"log:{lo}" if hi is None or hi == lo else f"log:{lo}-{hi}"
 
 
 def call(asked: Query) -> str:

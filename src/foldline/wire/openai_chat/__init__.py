@@ -4,12 +4,17 @@ A message goes back as it came: where the neutral form would not give it back, i
 beside the event and sent again unless the event is shown shortened.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from foldline.wire.openai_chat.check import faults
 from foldline.wire.openai_chat.read import completion, message, said, tool
-from foldline.wire.openai_chat.request import Decoded, decode
-from foldline.wire.openai_chat.stream import Assembly
 from foldline.wire.openai_chat.usage import usage
 from foldline.wire.openai_chat.write import DIALECT, ENCODER, blocks, encode
+
+if TYPE_CHECKING:
+    from foldline.wire.openai_chat.request import Decoded, decode
+    from foldline.wire.openai_chat.stream import Assembly
 
 __all__ = [
     "DIALECT",
@@ -26,3 +31,12 @@ __all__ = [
     "tool",
     "usage",
 ]
+
+_LATER = {"Decoded": "request", "decode": "request", "Assembly": "stream"}
+
+
+def __getattr__(name: str) -> Any:
+    """What gateways and streams need is imported when they do."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from foldline.core import cut, ledger
+from foldline.core.handles import handle
 from foldline.core.item import tag
 from foldline.core.log import Event, Logged, ModelSaid, ToolReturned, UserSaid
 from foldline.core.names import names
 from foldline.core.parts import Fact, Line, Media, Thought, text_of
-from foldline.core.recall import handle
 from foldline.core.spine import Range
 from foldline.core.tokens import count
 

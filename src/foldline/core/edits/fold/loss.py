@@ -7,9 +7,9 @@ undoing it.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from foldline.core.handles import handle
 from foldline.core.item import Item
 from foldline.core.log import Folded
-from foldline.core.recall import handle
 from foldline.core.view import View
 
 _KINDS = {
