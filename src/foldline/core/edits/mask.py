@@ -58,8 +58,9 @@ def exclude(view: View, seqs: Sequence[int]) -> Excluded:
             "undo() brings what was folded into sight again"
         )
     for at, fold in view.folds().items():
-        if fold.reads is not None and any(fold.reads.lo <= seq for seq in places):
-            raise UndoFirst(places[0], at)  # its words may have gone into that fold's
+        read = fold.reads is not None and any(fold.reads.lo <= seq for seq in places)
+        if read or {*fold.verbatim, *fold.clipped} & {*places}:
+            raise UndoFirst(places[0], at)  # its words have gone into that fold's, or may have
     change, after = _put(view, places)
     stubs = (Stub(seq, f"[taken out by the user]\n[whole: {handle(seq)}]") for seq in places)
     return Excluded(tuple(stubs), change, after)

@@ -16,6 +16,9 @@ def undo(view: View, seq: int, edit: Edit) -> Undone:
     spine, change = view.spine, edit.change
     # What was said since the edit was said behind words that change again now.
     since = (Range(seq + 1, view.head),) if seq < view.head else ()
+    later = [at for at, event in view.held.items() if at > seq and isinstance(event, Edit)]
+    if later:  # among other edits nobody can tell which thoughts still hold: none behind it do
+        since = (Range(change.span.lo, view.head),)
     back = Change(
         span=change.span,
         took=change.put,
@@ -32,6 +35,8 @@ def undo(view: View, seq: int, edit: Edit) -> Undone:
         if over and max(over) != seq:
             raise UndoFirst(seq, max(over))
         raise NotAnEdit(f"the edit at {seq} is already undone; undo the undoing to have it back")
+    if isinstance(edit, Undone) and later and _excludes(view):
+        raise UndoFirst(seq, max(later))  # what comes back may tell what was excluded since
     if isinstance(edit, Undone) and back.masks_on and not back.put:
         for at, fold in view.folds().items():  # what is to be hidden again has gone into a fold
             if overlap(fold.change.span, change.span):
@@ -44,6 +49,12 @@ def undo(view: View, seq: int, edit: Edit) -> Undone:
     base = _base(view, after, (change.base, spine.base) if change.put else (spine.base,))
     after = msgspec.structs.replace(after, unfolded=unfolded, base=base, standing=view.standing())
     return Undone(seq, back, after)
+
+
+def _excludes(view: View) -> bool:
+    """Whether a person took anything out of sight that an edit in reach could bring back."""
+    folded = any(fold.excluded for fold in view.folds().values())
+    return folded or any(isinstance(event, Excluded) for event in view.held.values())
 
 
 def _hides(event: Event, span: Range) -> bool:
