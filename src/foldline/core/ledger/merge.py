@@ -45,7 +45,7 @@ def _both(old: Fact, new: Fact) -> Fact:
 def _file(old: Fact, new: Fact, count: int) -> Fact:
     """A read does not undo what was changed; a read of what was gone says that it is back."""
     if new.text.startswith("read"):
-        if old.text.startswith(("removed", "moved")):
+        if old.text.startswith(("removed", "moved", "back")):
             return Fact(new.seq, "file", new.key, new.text.replace("read", "back", 1), count)
         if not old.text.startswith("read"):
             return msgspec.structs.replace(old, count=count)
