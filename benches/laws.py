@@ -17,22 +17,6 @@ from random import Random
 
 from foldline.testing import laws, play, steps
 
-LAWS = (
-    laws.valid,
-    laws.nothing_lost,
-    laws.still,
-    laws.same,
-    laws.one_way,
-    laws.in_force,
-    laws.sendable,
-    laws.not_taken_for_answered,
-    laws.signed,
-    laws.flat,
-    laws.words_survive,
-    laws.kept_out,
-    laws.undo_restores,  # the last: it goes on with the conversation
-)
-
 
 def many(seeds: range) -> tuple[Counter[str], list[str]]:
     """Some conversations through all laws: what was asked, and what broke."""
@@ -43,7 +27,7 @@ def many(seeds: range) -> tuple[Counter[str], list[str]]:
         seen["logs"] += 1
         seen["events"] += len(talk.events)
         seen["requests"] += len(talk.sent)
-        for law in LAWS:
+        for law in laws.ALL:
             try:
                 law(talk)
             except Exception as fault:  # noqa: BLE001 - every fault of a law is a finding
@@ -68,7 +52,7 @@ def main() -> int:
             broken += found
     print(
         f"{total['logs']:,} logs, {total['events']:,} events, {total['requests']:,} requests, "
-        f"{len(LAWS)} laws each: {len(broken)} broken; {time.perf_counter() - start:.0f} s"
+        f"{len(laws.ALL)} laws each: {len(broken)} broken; {time.perf_counter() - start:.0f} s"
     )
     for line in broken[:20]:
         print(line)

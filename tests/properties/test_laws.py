@@ -8,24 +8,8 @@ from foldline.errors import FoldlineError
 from foldline.testing import laws, play
 from foldline.testing.strategies import conversations, scripts
 
-LAWS = [
-    laws.valid,
-    laws.nothing_lost,
-    laws.still,
-    laws.same,
-    laws.one_way,
-    laws.in_force,
-    laws.sendable,
-    laws.not_taken_for_answered,
-    laws.undo_restores,
-    laws.signed,
-    laws.flat,
-    laws.words_survive,
-    laws.kept_out,
-]
 
-
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
+@pytest.mark.parametrize("law", laws.ALL, ids=lambda law: law.__name__)
 def test_law(law):
     """Laws 2, 3, 4, 5, 6 and 8 (R-20, R-21, R-23, R-29, R-35, R-36, R-45), and what they rest on."""
 

@@ -303,6 +303,11 @@ def decode(body: bytes) -> Event:
     return event
 
 
+def by_user(event: Event | None) -> bool:
+    """Whether a person said this: not a notice, a heartbeat or a cron job."""
+    return isinstance(event, UserSaid) and event.speaker == "human"
+
+
 def kind(event: Event) -> str:
     """The event's name in its JSON."""
     return str(event.__struct_config__.tag)

@@ -119,6 +119,12 @@ def spoken(parts: Iterable[Part]) -> str:
     return text_of(part for part in parts if not isinstance(part, Thought))
 
 
+def retold(parts: Iterable[Part]) -> str:
+    """What was said, for a reader who was not there: pictures are named, thoughts left out."""
+    said = (part for part in parts if not isinstance(part, Thought))
+    return "\n".join(f"[{p.form}]" if isinstance(p, Media) else text_of((p,)) for p in said)
+
+
 def sound(text: str) -> str:
     """Text that can be written down: halves of surrogate pairs become the replacement mark."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from foldline.core.item import Item
-from foldline.core.log import Event, Interrupted, ModelSaid, Repaired, ToolReturned, UserSaid
+from foldline.core.log import Event, Interrupted, ModelSaid, Repaired, ToolReturned, by_user
 from foldline.core.parts import calls_of
 from foldline.core.view import View
 from foldline.errors import BrokenView
@@ -76,7 +76,7 @@ def turn_starts(view: View, items: Sequence[Item]) -> list[int]:
     for item in items:
         said = view.held.get(item.seq)
         if item.role == "user":
-            if spoke is None and isinstance(said, UserSaid) and said.speaker == "human":
+            if spoke is None and by_user(said):
                 spoke = item.seq
         elif item.role == "model" and item.state != "folded" and spoke is not None:
             starts.append(spoke)

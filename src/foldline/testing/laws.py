@@ -251,3 +251,21 @@ async def _from_store(talk: Conversation) -> list[tuple[Sent, View]]:
         found.append((sent, load(tail.spine, dict(tail.events), head=tail.head)))
     await store.close()
     return found
+
+
+ALL = (
+    valid,
+    nothing_lost,
+    still,
+    same,
+    one_way,
+    in_force,
+    sendable,
+    not_taken_for_answered,
+    signed,
+    flat,
+    words_survive,
+    kept_out,
+    undo_restores,
+)
+"""Every law, to be asked in this order: the last one goes on with the conversation."""

@@ -67,7 +67,7 @@ def events(
     if "choices" in body:
         return openai_chat.completion(body, saw=saw, asked=asked)
     answer = body.get("type") == "message" and "content" in body
-    if not answer and (_is_openai(body) or not (_is_anthropic(body) or own is not OPENAI)):
+    if not answer and (_is_openai(body) or (own is OPENAI and not _is_anthropic(body))):
         return [openai_chat.message(body, saw=saw)]
     from foldline.wire import anthropic  # noqa: PLC0415
 

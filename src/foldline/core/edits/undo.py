@@ -3,6 +3,8 @@
 Knows the spine before and after an edit. Refuses to know what the edit was for.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 from foldline.core.log import Edit, Event, Excluded, Undone
@@ -35,20 +37,25 @@ def undo(view: View, seq: int, edit: Edit) -> Undone:
         if over and max(over) != seq:
             raise UndoFirst(seq, max(over))
         raise NotAnEdit(f"the edit at {seq} is already undone; undo the undoing to have it back")
-    if isinstance(edit, Undone) and later and _excludes(view):
-        raise UndoFirst(seq, max(later))  # what comes back may tell what was excluded since
-    if isinstance(edit, Undone) and back.masks_on and not back.put:
-        for at, fold in view.folds().items():  # what is to be hidden again has gone into a fold
-            if overlap(fold.change.span, change.span):
-                raise UndoFirst(seq, at)
-    if isinstance(edit, Undone) and any(isinstance(one, FoldAt) for one in back.put):
-        for at in {*spine.masks} - {*back.masks_off}:
-            if _hides(view.held[at], change.span):  # the fold may tell what was excluded since
-                raise UndoFirst(seq, at)
+    if isinstance(edit, Undone) and (at := _tells_hidden(view, back, later)) is not None:
+        raise UndoFirst(seq, at)
     unfolded = after.unfolded if isinstance(edit, Undone) else (*after.unfolded, change.span)
     base = _base(view, after, (change.base, spine.base) if change.put else (spine.base,))
     after = msgspec.structs.replace(after, unfolded=unfolded, base=base, standing=view.standing())
     return Undone(seq, back, after)
+
+
+def _tells_hidden(view: View, redo: Change, later: Sequence[int]) -> int | None:
+    """The edit because of which a redo could bring excluded words into sight again, if any."""
+    if later and _excludes(view):
+        return max(later)  # what comes back may tell what was excluded since
+    if redo.masks_on and not redo.put:
+        over = (a for a, fold in view.folds().items() if overlap(fold.change.span, redo.span))
+        return next(over, None)  # what is to be hidden again has gone into a fold
+    if any(isinstance(one, FoldAt) for one in redo.put):
+        stay = {*view.spine.masks} - {*redo.masks_off}
+        return next((at for at in stay if _hides(view.held[at], redo.span)), None)
+    return None
 
 
 def _excludes(view: View) -> bool:

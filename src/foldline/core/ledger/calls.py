@@ -8,6 +8,7 @@ import hashlib
 import re
 import shlex
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, cast
 
 import msgspec
@@ -81,10 +82,9 @@ def act(call: Call) -> Act:
         return Act(patch)
     command = _command(given) if words & _SHELLS else ""
     if command:
-        steps = shell.steps(command, cwd=_first(given, _WHERE))
-        every = tuple(touch for step in steps for touch in step)
-        before = tuple(touch for step in steps[:-1] for touch in step)
-        return Act(every, command, before=before)
+        steps = [step.touches for step in shell.commands(command, cwd=_first(given, _WHERE))]
+        before = tuple(chain.from_iterable(steps[:-1]))
+        return Act((*before, *chain.from_iterable(steps[-1:])), command, before=before)
     return Act(_by_name(words, given), hashes=_hashes(given) if words & _WHOLE else ())
 
 

@@ -63,7 +63,7 @@ class _Collector:
         self._found: dict[tuple[FactKind, str], Fact] = {}
         self._calls: dict[str, tuple[int, Call]] = {}
         self._names: dict[str, Fact] = {}
-        self._opened: set[str] = set()
+        self._opened = ""
         self.naming = True
         """Whether names are collected now."""
 
@@ -135,9 +135,9 @@ class _Collector:
 
     def _edited(self, seq: int, stated: str) -> str:
         """The file that an editor shows; told by its name alone before, it is the same file."""
-        short = next((key for key in self._opened if stated.endswith(f"/{key}")), None)
-        if stated.startswith("/") and short is not None:
-            self._opened.clear()
+        short = self._opened
+        if short and stated.startswith("/") and stated.endswith(f"/{short}"):
+            self._opened = ""
             self._add(seq, "where", "folder", stated.removesuffix(short).rstrip("/"))
             old = self._found.pop(("file", short), None)
             if old is not None:
@@ -145,14 +145,14 @@ class _Collector:
             return stated
         path = self._known(stated)
         if not path.startswith("/"):
-            self._opened = {path}
+            self._opened = path
         return path
 
     def _file(self, seq: int, touch: Touch, digest: str) -> None:
         state = f"moved to {touch.to or '?'}" if touch.state == "moved" else touch.state
         self._add(seq, "file", touch.path, f"{state} {digest}" if digest else state)
         if not touch.path.startswith("/"):
-            self._opened = {touch.path}
+            self._opened = touch.path
         if touch.to:
             self._add(seq, "file", touch.to, "written")
 

@@ -16,6 +16,7 @@ from foldline.core.tokens import count
 
 CEILING = 4_000  # tokens that a ledger never exceeds
 _EVENTS_A_CALL = 4  # an answer, its result, the request and the report of its usage
+_SHORTEST = 2  # tokens that any line takes at least, with its end
 _WIDEST = 240  # characters of one name
 _FADES = 80  # calls after which a name counts half
 
@@ -80,20 +81,22 @@ def pages(facts: Sequence[Fact], *, cap: int, told: Collection[str] = ()) -> Pag
     ranked = {kind: _ranked(kind, facts, told) for kind in _SHARES}
     whole = ranked["todo"]
     ranked["todo"] = _fitting(whole, int(cap * _SHARES["todo"]))
-    taken: dict[FactKind, list[Fact]] = {kind: [] for kind in _SHARES}
+    places: dict[FactKind, dict[int, None]] = {kind: {} for kind in _SHARES}  # taken, in order
     left = cap
     for shares in (_SHARES, dict.fromkeys(_SHARES, 1.0)):  # each its share, then what is left
         for kind, share in shares.items():
             most = min(left, int(cap * share))
-            title = 0 if taken[kind] else count(_TITLES[kind]) + 3 + count(_more(len(facts))) + 1
+            title = 0 if places[kind] else count(_TITLES[kind]) + 3 + count(_more(len(facts))) + 1
             used = title
-            for fact in [one for one in ranked[kind] if one not in taken[kind]]:
-                size = count(_line(fact)) + 1
-                if used + size > most:
+            for at, fact in enumerate(ranked[kind]):
+                if used + _SHORTEST > most:
+                    break
+                if at in places[kind] or used + (size := count(_line(fact)) + 1) > most:
                     continue
-                taken[kind].append(fact)
+                places[kind][at] = None
                 used += size
             left -= used if used > title else 0
+    taken = {kind: [ranked[kind][at] for at in places[kind]] for kind in _SHARES}
     blocks = tuple(
         block for kind in _SHARES if (block := _block(kind, taken[kind], len(ranked[kind])))
     )
@@ -104,7 +107,7 @@ def pages(facts: Sequence[Fact], *, cap: int, told: Collection[str] = ()) -> Pag
         fact
         for kind in _SHARES
         for at, fact in enumerate(ranked[kind])
-        if at < 2 * len(taken[kind]) + spare[kind] or fact in taken[kind]
+        if at < 2 * len(taken[kind]) + spare[kind] or at in places[kind]
     )
     return Pages(blocks, shown, stored, cap - left)
 

@@ -29,19 +29,14 @@ class Command(NamedTuple):
     touches: tuple[Touch, ...]
 
 
-def commands(text: str) -> list[Command]:
+def commands(text: str, *, cwd: str = "") -> list[Command]:
     """The simple commands of a text, in order; `bash -c` gives those of its script."""
-    return _run(text, "", 4)
-
-
-def steps(text: str, *, cwd: str = "") -> list[tuple[Touch, ...]]:
-    """The same command by command, also of those that touch nothing."""
-    return [command.touches for command in _run(text, cwd, 4)]
+    return _run(text, cwd, 4)
 
 
 def touches(text: str, *, cwd: str = "") -> list[Touch]:
     """What a text touches, in order; paths are normalised and joined to where it stands."""
-    return [touch for command in _run(text, cwd, 4) for touch in command.touches]
+    return [touch for command in commands(text, cwd=cwd) for touch in command.touches]
 
 
 # What is known of commands: kind | options that take a value / may have one attached | names

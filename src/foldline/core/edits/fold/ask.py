@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from foldline.core import cut
 from foldline.core.log import Event, Logged, ModelSaid, ToolReturned, UserSaid
-from foldline.core.parts import Line, Media, Part, Thought, calls_of, text_of
+from foldline.core.parts import Line, calls_of, retold
 from foldline.core.spine import Range, Spine
 from foldline.core.tokens import count
 
@@ -131,13 +131,13 @@ def fence(seq: int, event: Event) -> str:
     match event:
         case UserSaid():
             who = "user" if event.speaker == "human" else event.speaker
-            words = _words(event.parts)
+            words = retold(event.parts)
         case ModelSaid():
             who = "assistant"
             calls = (f"calls {call.name} {call.arguments}" for call in calls_of(event.parts))
-            words = "\n".join((_words(event.parts), *calls)).strip()
+            words = "\n".join((retold(event.parts), *calls)).strip()
         case ToolReturned():
-            who, words = "tool" if event.ok else "tool, failed", _words(event.parts)
+            who, words = "tool" if event.ok else "tool, failed", retold(event.parts)
         case _:
             return ""
     if not words.strip():
@@ -175,12 +175,6 @@ def _clipped(text: str, room: int) -> str:
         return text
     first, last = cut.both(text, room * 8 // 10)
     return f"{first}\n[…]\n{last}"
-
-
-def _words(parts: Iterable[Part]) -> str:
-    """What was said; a picture is named, so that it is not untold."""
-    said = (part for part in parts if not isinstance(part, Thought))
-    return "\n".join(f"[{p.form}]" if isinstance(p, Media) else text_of((p,)) for p in said)
 
 
 def _opening(ask: Ask, tokens: int) -> str:

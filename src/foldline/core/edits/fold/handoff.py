@@ -12,9 +12,9 @@ from itertools import accumulate
 from foldline.core import cut, ledger
 from foldline.core.handles import handle
 from foldline.core.item import tag
-from foldline.core.log import Event, Logged, ModelSaid, ToolReturned, UserSaid
+from foldline.core.log import Event, Logged, ModelSaid, ToolReturned, UserSaid, by_user
 from foldline.core.names import names
-from foldline.core.parts import Fact, Line, Media, Thought, text_of
+from foldline.core.parts import Fact, Line, retold
 from foldline.core.spine import Range
 from foldline.core.tokens import count
 
@@ -96,7 +96,7 @@ def _draft(head: str, material: Material, *, left: int) -> Handoff:
     share = left * 9 // 10 if whole <= left * 9 // 10 else int(left * _WORDS_SHARE)
     quoted, cut_short, used = _quote(words, pins, cap=min(share, _WORDS))
     pinned = {seq for seq, _ in pins}
-    others = {seq for seq, event in words if not _human(event)}
+    others = {seq for seq, event in words if not by_user(event)}
     blocks = [
         _block("The user said", _lines(quoted, {*quoted} - pinned - others)),
         _block("Said by others", _lines(quoted, others - pinned)),
@@ -122,7 +122,7 @@ def _quote(
     words: Sequence[Logged], pins: Sequence[Logged], *, cap: int
 ) -> tuple[dict[int, str], set[int], int]:
     """The messages quoted, in log order; which of them are cut; and what they take."""
-    first = next((seq for seq, event in words if _human(event)), None)
+    first = next((seq for seq, event in words if by_user(event)), None)
     said = {seq: text for seq, event in (*words, *pins) if (text := _quotable(event)).strip()}
     newest = [*(seq for seq, _ in reversed(pins)), *(seq for seq, _ in reversed(words))]
     order = [seq for seq in dict.fromkeys([first, *newest]) if seq is not None and seq in said]
@@ -176,15 +176,11 @@ def _cut(text: str, seq: int, tokens: int) -> str:
     return f"{first}{note}\n{last}"
 
 
-def _human(event: Event) -> bool:
-    return isinstance(event, UserSaid) and event.speaker == "human"
-
-
 def _quotable(event: Event) -> str:
     """What an event said; of others than the user, no line can pass for one of the record's own."""
     words = _words(event)
     lines = words.splitlines()
-    if _human(event) or not any(line.lstrip().startswith(_OWN) for line in lines):
+    if by_user(event) or not any(line.lstrip().startswith(_OWN) for line in lines):
         return words
     return "\n".join(f"> {line}" if line.lstrip().startswith(_OWN) else line for line in lines)
 
@@ -193,11 +189,7 @@ def _words(event: Event) -> str:
     """What an event said, and who, where that is not simply the user; a picture is named."""
     if not isinstance(event, UserSaid | ModelSaid | ToolReturned):
         return ""
-    words = "\n".join(
-        f"[{part.form}]" if isinstance(part, Media) else text_of((part,))
-        for part in event.parts
-        if not isinstance(part, Thought)
-    )
+    words = retold(event.parts)
     speaker = tag(event, words) if isinstance(event, UserSaid) else ""
     return f"{speaker} {words}" if speaker else words
 

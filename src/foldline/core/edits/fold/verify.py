@@ -35,7 +35,7 @@ from foldline.core.edits.fold.will import (
     runs,
     tells,
 )
-from foldline.core.log import Event, Logged, ModelSaid, Stop, ToolReturned, UserSaid
+from foldline.core.log import Event, Logged, ModelSaid, Stop, ToolReturned, UserSaid, by_user
 from foldline.core.names import names
 from foldline.core.parts import Line, calls_of, sound, spoken
 from foldline.core.tokens import count
@@ -140,12 +140,12 @@ class Told:
         said = (UserSaid, ModelSaid, ToolReturned)
         self.events = {seq: event for seq, event in events.items() if isinstance(event, said)}
         self.whole = flat("\n".join(map(_said, self.events.values())))
-        self.users = "\n".join(_said(event) for event in self.events.values() if _human(event))
+        self.users = "\n".join(_said(event) for event in self.events.values() if by_user(event))
 
     @cached_property
     def own(self) -> Words:
         """What the user and the assistant said."""
-        own = (one for one in self.events.values() if _human(one) or isinstance(one, ModelSaid))
+        own = (one for one in self.events.values() if by_user(one) or isinstance(one, ModelSaid))
         return Words("\n".join(map(_said, own)))
 
     @cached_property
@@ -154,7 +154,7 @@ class Told:
         found: list[str] = []
         users = joined(self.users)
         for event in self.events.values():
-            if not _human(event) and not isinstance(event, ModelSaid):
+            if not by_user(event) and not isinstance(event, ModelSaid):
                 wanted = map(joined, orders(_said(event)))
                 found += (one for one in wanted if one not in users)
         known = {run for text in found for run in runs(text)}
@@ -195,7 +195,7 @@ def prove(line: Line, told: Told) -> list[str]:
 
 def _not_the_users(text: str, cited: Sequence[Event]) -> list[str]:
     """R-30, R-72: only what the user said may be told as wanted, allowed or said by them."""
-    if not all(map(_human, cited)):
+    if not all(map(by_user, cited)):
         return [f"{text[:60]!r} speaks for the user and rests on other words than theirs"]
     said = "\n".join(map(_said, cited))
     strange, of = _words_of(said).strange(text)
@@ -209,7 +209,7 @@ def _not_the_users(text: str, cited: Sequence[Event]) -> list[str]:
 
 def _not_theirs(text: str, cited: Sequence[Event]) -> list[str]:
     """What must be or never be is for the user and the assistant to say, not for a tool."""
-    if not all(_human(event) or isinstance(event, ModelSaid) for event in cited):
+    if not all(by_user(event) or isinstance(event, ModelSaid) for event in cited):
         return [f"{text[:60]!r} lays down a rule and rests on a tool's words"]
     strange, _ = _words_of("\n".join(map(_said, cited))).strange(text)
     return [f"neither the user nor the assistant said {word!r} there" for word in strange[:3]]
@@ -242,10 +242,6 @@ def _unusable(prompt: Prompt, answer: str, stop: Stop) -> list[str]:
     if len(echoed) * 2 > len(own) or f"- {FORM} [" in words:
         return ["the answer repeats what it was given"]
     return []
-
-
-def _human(event: Event) -> bool:
-    return isinstance(event, UserSaid) and event.speaker == "human"
 
 
 @lru_cache(maxsize=16)  # many lines of an answer cite the same few messages
