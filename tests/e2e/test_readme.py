@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from foldline.core.log import Asked, UsageReported
+from foldline.core.spine import Range
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -26,7 +27,7 @@ def test_a_conversation_outlives_its_window(model_server, monkeypatch, capsys):
     exec(compile(block(), str(README), "exec"), names)  # noqa: S102
     s = names["s"]
     session = s.aio
-    events = asyncio.run(session._store.read(session._name, 0, session._view.head))
+    events = asyncio.run(session._live.events(Range(0, session._live.view.head)))
     asked = [(seq, event) for seq, event in events if isinstance(event, Asked)]
     counted = [event for _, event in events if isinstance(event, UsageReported)]
     assert len(asked) == len(counted) == 60

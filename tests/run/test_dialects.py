@@ -67,7 +67,7 @@ def test_a_model_of_the_other_dialect_goes_on():
 
 
 def wait_switch(s, model):
-    asyncio.run(s.aio.begin(model=model, system=None, tools=()))
+    asyncio.run(s.aio._live.begin(model))
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import wraps
 from typing import Any, ParamSpec
 
-from foldline.core.budget import Limits, limits
+from foldline.core.budget import limits
 from foldline.core.plan import Facts
 from foldline.core.policy import named
-from foldline.core.view import load
 from foldline.models.catalog import find
+from foldline.run.live import Live
 from foldline.run.session import AsyncSession, Session
 from foldline.run.sync import wait
 from foldline.store.base import Name
@@ -38,27 +38,26 @@ async def _start(  # noqa: PLR0913 - one keyword for each thing that a session h
     `window` and `reserve` are in tokens: what the model takes in all, and what its answer may take.
     Without them the catalogue is asked; where it does not know, 128,000 and a tenth are assumed.
     """
-    preset = named(policy)
-    facts = Facts(_limits(model, window, reserve or preset.reserve), preset, find(model).prices)
-    store = SqliteStore(address)
-    name = Name(tenant, session)
-    tail = await store.tail(name)
-    view = load(tail.spine, dict(tail.events), head=tail.head)
-    opened = AsyncSession(store, name, view=view, facts=facts)
-    await opened.begin(model=model, system=system, tools=tools)
+    facts = known(model, window=window, reserve=reserve, policy=policy)
+    live = await Live.open(SqliteStore(address), Name(tenant, session), facts=facts)
+    await live.begin(model)
+    opened = AsyncSession(live)
+    await opened.instruct(system=system, tools=tools or None)
     return opened
 
 
-def _limits(model: str, window: int | None, reserve: int | None) -> Limits:
-    known = find(model)
+def known(model: str, *, window: int | None, reserve: int | None, policy: str) -> Facts:
+    """What decisions rest on: the preset, and what the user or the catalogue says of the model."""
+    preset, found = named(policy), find(model)
     given = window is not None and window > 0
-    return limits(
-        window if given else known.window,
-        reserve,
-        source="user" if given else known.source,
-        max_input=None if given else known.max_input,
-        step=known.prices.step,
+    limit = limits(
+        window if given else found.window,
+        reserve or preset.reserve,
+        source="user" if given else found.source,
+        max_input=None if given else found.max_input,
+        step=found.prices.step,
     )
+    return Facts(limit, preset, found.prices)
 
 
 def _sync(start: Callable[P, Coroutine[Any, Any, AsyncSession]]) -> Callable[P, Session]:
