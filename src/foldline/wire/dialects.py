@@ -6,7 +6,9 @@ Knows the dialects side by side. Refuses to know what is in a message beyond the
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
+
+import msgspec
 
 from foldline.core.log import Event
 from foldline.core.parts import Tool
@@ -19,15 +21,58 @@ Encode: TypeAlias = Callable[[Request, Mapping[str, Any]], bytes]
 _BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "document", "image")
 
 
+class Decoded(Protocol):
+    """A client's whole request: the conversation, and every other field of the body as it came."""
+
+    @property
+    def model(self) -> str:
+        """Whom the client asks."""
+        ...
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What was said so far."""
+        ...
+
+    @property
+    def parameters(self) -> dict[str, msgspec.Raw]:
+        """All else."""
+        ...
+
+
+class Assembly(Protocol):
+    """A streamed answer on its way."""
+
+    fault: Json | None
+
+    @property
+    def done(self) -> bool:
+        """Whether it is complete."""
+        ...
+
+    def take(self, data: str, *, whole: bool = True) -> None:
+        """Take in one event's data."""
+        ...
+
+    def body(self) -> Json:
+        """The answer as it would have come whole."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How requests are written."""
+    """How requests are written, and how clients' requests and servers' answers are read."""
 
     name: str
     encoder: int
     encode: Encode
+    decode: Callable[[bytes], Decoded]
+    assembly: Callable[[], Assembly]
+    path: str
+    """What the address of a request ends with."""
+    bounds: tuple[str, ...]
+    """The parameters that say how long the answer may be."""
     must_bound: bool = False
-    """Whether a request must say how long the answer may be."""
 
     def parameters(self, given: Mapping[str, Any], *, reserve: int) -> Json:
         """What is sent beside the conversation; `reserve` is kept free for the answer."""
@@ -35,7 +80,15 @@ class Dialect:
         return {**bound, **given}
 
 
-OPENAI = Dialect(openai_chat.DIALECT, openai_chat.ENCODER, openai_chat.encode)
+OPENAI = Dialect(
+    openai_chat.DIALECT,
+    openai_chat.ENCODER,
+    openai_chat.encode,
+    decode=lambda body: openai_chat.decode(body),  # noqa: PLW0108 - imported when it is asked for
+    assembly=lambda: openai_chat.Assembly(),  # noqa: PLW0108
+    path="/chat/completions",
+    bounds=("max_completion_tokens", "max_tokens"),
+)
 
 
 @cache
@@ -43,7 +96,23 @@ def _anthropic() -> Dialect:
     """Imported by those who speak it."""
     from foldline.wire import anthropic as it  # noqa: PLC0415
 
-    return Dialect(it.DIALECT, it.ENCODER, it.encode, must_bound=True)
+    return Dialect(
+        it.DIALECT,
+        it.ENCODER,
+        it.encode,
+        decode=it.decode,
+        assembly=it.Assembly,
+        path="/messages",
+        bounds=("max_tokens",),
+        must_bound=True,
+    )
+
+
+def at(path: str) -> Dialect | None:
+    """The dialect that is spoken at an address, by its path."""
+    if path.endswith(OPENAI.path):
+        return OPENAI
+    return _anthropic() if path.endswith("/v1/messages") else None
 
 
 def speaking(model: str) -> Dialect:

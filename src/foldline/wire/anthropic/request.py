@@ -7,6 +7,8 @@ known already.
 from dataclasses import dataclass
 from typing import Any, cast
 
+import msgspec
+
 from foldline.core.log import Event, Instructed
 from foldline.core.parts import Part, Tool
 from foldline.errors import WireError
@@ -20,7 +22,7 @@ class Decoded:
 
     model: str
     events: tuple[Event, ...]
-    parameters: Json
+    parameters: dict[str, msgspec.Raw]
     """Every other field of the body, known or not."""
 
 
@@ -34,7 +36,8 @@ def decode(body: bytes) -> Decoded:
     events: list[Event] = [instructed] if instructed != Instructed() else []
     for place, one in enumerate(_rows(given.pop("messages", None), "$.messages")):
         events += message(one, path=f"$.messages[{place}]")
-    return Decoded(model, tuple(events), given)
+    parameters = {name: msgspec.Raw(msgspec.json.encode(one)) for name, one in given.items()}
+    return Decoded(model, tuple(events), parameters)
 
 
 def _system(given: Any) -> tuple[Part, ...]:

@@ -30,9 +30,14 @@ class Assembly:
         self._texts: dict[tuple[int, str], list[str]] = {}
         self._whole: set[int] = set()
 
-    def take(self, data: str) -> None:
-        """The next event; what is unknown is passed by."""
-        event = parse(data)
+    def take(self, data: str, *, whole: bool = True) -> None:
+        """The next event; what is unknown is passed by, and so is what was cut off."""
+        try:
+            event = parse(data)
+        except WireError:
+            if whole:
+                raise
+            return
         match event.get("type"):
             case "message_start":
                 self._message = _object(event, "message")

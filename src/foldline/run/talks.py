@@ -1,0 +1,229 @@
+"""Conversations known by their history: clients that send all of it again with every call.
+
+Knows which log a history goes on with, and what of it is new; plans the call, and takes in the
+answer. Refuses to know HTTP: bytes come in and go out. One history that is asked twice at a time is
+two conversations; one that turns off from a known one is a new log that names its origin.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import msgspec
+
+from foldline.core.log import Event, Instructed, ModelSaid
+from foldline.core.plan import Facts
+from foldline.errors import Overflow, WireError
+from foldline.run.live import Live
+from foldline.store.base import Name, Store
+from foldline.wire import chain, dialects
+from foldline.wire.chain import Link
+from foldline.wire.dialects import Dialect
+from foldline.wire.faults import classify
+from foldline.wire.reading import parse
+from foldline.wire.sse import Lines
+
+MOST = 256
+"""The conversations that one process knows at a time; one that was forgotten begins a new log."""
+_REFUSED = 400
+Known: TypeAlias = Callable[[str, int | None], Facts]
+"""The facts of a model, and of how long its answer may be."""
+
+
+@dataclass(slots=True)
+class Talk:
+    """One conversation: its log, and what its client's history must begin with."""
+
+    live: Live
+    chain: list[Link] = field(default_factory=list[Link])
+    led: Instructed = field(default_factory=Instructed)
+    """The instructions that the client's last history began with."""
+    busy: bool = False
+    """Whether a call is under way."""
+
+
+class Talks:
+    """The conversations that pass through one client."""
+
+    def __init__(self, store: Store, known: Known) -> None:
+        self.store = store
+        self._known = known
+        self._talks: OrderedDict[str, Talk] = OrderedDict()
+        self._count = 0
+
+    @property
+    def newest(self) -> Live | None:
+        """The log that was asked last."""
+        return next(reversed(self._talks.values())).live if self._talks else None
+
+    async def ask(self, dialect: Dialect, body: bytes) -> "Exchange":
+        """Plan a client's request."""
+        given = dialect.decode(body)
+        bound = _bound(dialect, given.parameters)
+        facts = self._known(given.model, bound[1] if bound else None)
+        talk = await self._found(given.events, given.model, facts=facts)
+        try:
+            await self._go_on(talk, given.model, given.events)
+            exchange = Exchange(talk, dialect, given.parameters, bound=bound)
+            await exchange.plan(facts)
+        except BaseException:
+            talk.busy = False
+            raise
+        return exchange
+
+    async def _found(self, events: tuple[Event, ...], model: str, *, facts: Facts) -> Talk:
+        """The conversation that a history goes on with, or a new one; it is busy from here on."""
+        given = [link for link, _ in chain.links(events)]
+        best, origin, shared = None, "", 0
+        for name, talk in self._talks.items():
+            same = chain.known(talk.chain, given)
+            if same == len(talk.chain) and not talk.busy:
+                best = name if best is None or same >= len(self._talks[best].chain) else best
+            if same > shared:
+                origin, shared = name, same
+        if best is None:
+            best, self._count = f"talk-{self._count}", self._count + 1
+            self._talks[best] = Talk(await Live.open(self.store, Name("local", best), facts=facts))
+            await self._talks[best].live.begin(model, origin=origin)
+        talk = self._talks[best]
+        talk.busy, talk.live.facts = True, facts
+        self._talks.move_to_end(best)
+        idle = [name for name, one in self._talks.items() if not one.busy]
+        for name in idle[: max(len(self._talks) - MOST, 0)]:
+            del self._talks[name]
+        return talk
+
+    async def _go_on(self, talk: Talk, model: str, events: tuple[Event, ...]) -> None:
+        """Append what is new: another model, other instructions, the messages behind the chain."""
+        await talk.live.begin(model)
+        first = events[0] if events else None
+        led = first if isinstance(first, Instructed) else Instructed()
+        if led != talk.led:
+            await talk.live.instruct(led)
+            talk.led = led
+        known, past = len(talk.chain), 0
+        for event in events[led is first :]:
+            link = chain.link(event)
+            past += bool(link)
+            if past < known or (link and past == known):
+                continue
+            if link:
+                await talk.live.take(event)
+                talk.chain.append(link)
+            elif isinstance(event, Instructed):
+                await talk.live.instruct(event)
+
+
+class Exchange:
+    """One call: what to send, and what comes back."""
+
+    body: bytes
+    """What to send."""
+
+    def __init__(
+        self,
+        talk: Talk,
+        dialect: Dialect,
+        parameters: dict[str, msgspec.Raw],
+        *,
+        bound: tuple[str, int] | None,
+    ) -> None:
+        self._talk, self._dialect = talk, dialect
+        self._parameters, self._bound = parameters, bound
+        self._streams = bytes(parameters.get("stream", b"")) == b"true"
+        self._tried = False
+        self.begin(0)
+
+    async def plan(self, facts: Facts) -> None:
+        """Say what to send under some facts."""
+        parameters = {"model": self._talk.live.view.model, **self._parameters}
+        if self._bound and facts.limits.reserve < self._bound[1]:
+            # R-04: what cannot be kept free for the answer cannot be asked for.
+            parameters[self._bound[0]] = msgspec.Raw(str(facts.limits.reserve).encode())
+        self.body = await self._talk.live.ask(parameters, dialect=self._dialect, facts=facts)
+
+    def begin(self, status: int) -> None:
+        """A response begins."""
+        self._status, self._failed = status, status >= _REFUSED
+        self._lines, self._assembly = Lines(), self._dialect.assembly()
+        self._unreadable = False
+        self.held: list[bytes] = []
+        """What was heard before the answer had opened."""
+        self.opened = not self._streams and not self._failed
+        """Whether the answer has begun: until then another request may be sent instead."""
+
+    def hear(self, chunk: bytes) -> None:
+        """Bytes of the response, as they come; what we cannot read, the client may."""
+        if not self._streams or self._failed or not self.opened:
+            self.held.append(chunk)
+        if not self._streams or self._failed:
+            return
+        try:
+            for sent in self._lines.feed(chunk):
+                self._assembly.take(sent.data)
+                self.opened = True
+        except WireError:
+            self.opened = self._unreadable = True
+
+    async def again(self) -> bool:
+        """Whether to send another body, once, because an edit may heal a refusal: R-08, R-13."""
+        fault = self._assembly.fault
+        if self._tried or not (self._failed or fault):
+            return False
+        self._tried = True
+        live = self._talk.live
+        filled = live.report.total / live.report.window if live.report else None
+        meant = classify(fault or b"".join(self.held), status=self._status, filled=filled)
+        facts = await live.refused(meant)
+        if facts is None:
+            return False
+        try:
+            await self.plan(facts)
+        except Overflow:
+            return False  # nothing is left to fold; the provider's own words go to the client
+        return True
+
+    async def end(self) -> None:
+        """The response is over, or was left: take in what was answered."""
+        if not self._talk.busy:
+            return
+        try:
+            for event in self._answer():
+                await self._talk.live.take(event)
+                if link := chain.link(event):
+                    self._talk.chain.append(link)
+        finally:
+            self._talk.busy = False
+
+    def leave(self) -> None:
+        """Nothing came back."""
+        self._talk.busy = False
+
+    def _answer(self) -> list[Event]:
+        """What was answered; nothing where it cannot be read: the client will say it again."""
+        view = self._talk.live.view
+        if self._failed or self._unreadable:
+            return []
+        try:
+            if self._streams:
+                for sent in self._lines.close():
+                    self._assembly.take(sent.data, whole=False)
+            body = self._assembly.body() if self._streams else parse(b"".join(self.held))
+            events = dialects.events(body, own=self._dialect, saw=view.shown, asked=view.asked)
+        except WireError:
+            return []
+        empty = isinstance(events[0], ModelSaid) and not events[0].parts
+        return events[1:] if empty and self._streams and not self._assembly.done else events
+
+
+def _bound(dialect: Dialect, parameters: dict[str, msgspec.Raw]) -> tuple[str, int] | None:
+    """How long the answer may be, and what the client calls that."""
+    for name in dialect.bounds:
+        try:
+            most = msgspec.json.decode(parameters.get(name, b"null"), type=int | None)
+        except msgspec.DecodeError:
+            continue
+        if most and most > 0:
+            return name, most
+    return None

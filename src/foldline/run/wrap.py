@@ -1,0 +1,218 @@
+"""Clients of the official SDKs, with their history planned on the way out.
+
+    client = foldline.wrap(OpenAI())        # or AsyncOpenAI(), Anthropic(), AsyncAnthropic()
+
+Knows the SDKs' HTTP layer: the wrapped client is the SDK's own, with a transport that sends by the
+original's. So whatever the SDK does to make a call, streamed or not, passes here; what is no call
+of a known dialect passes untouched. Refuses to know conversations: those are `talks`'.
+"""
+
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from types import ModuleType
+from typing import Any, TypeVar
+
+import msgspec
+
+from foldline.errors import BadInput, Overflow, WireError
+from foldline.run.open import known
+from foldline.run.session import AsyncSession, Session
+from foldline.run.sync import wait
+from foldline.run.talks import Exchange, Talks
+from foldline.store.sqlite import SqliteStore
+from foldline.wire import dialects
+
+C = TypeVar("C")
+_OURS = ("content-length", "content-encoding", "transfer-encoding")  # true of other bytes
+
+
+def wrap(
+    client: C, *, store: str = ":memory:", window: int | None = None, policy: str = "steady"
+) -> C:
+    """The same client; the history that each call sends is kept, and planned to fit the window.
+
+    `wrapped.foldline.session` is the newest conversation: its report, its edits, undo and recall.
+    """
+    inner: Any = getattr(client, "_client", None)
+    copy: Any = getattr(client, "copy", None)
+    http = _http(inner)
+    if http is None or copy is None or type(client).__name__.endswith(("Bedrock", "Vertex")):
+        raise BadInput(
+            f"wrap() cannot wrap a {type(client).__name__}; it takes OpenAI, AsyncOpenAI, "
+            "Anthropic and AsyncAnthropic clients. Others may use foldline.open()"
+        )
+    talks = Talks(
+        SqliteStore(store),
+        lambda model, most: known(model, window=window, reserve=most, policy=policy),
+    )
+    is_async = isinstance(inner, http.AsyncClient)
+    transport = _async(http, inner, talks) if is_async else _sync(http, inner, talks)
+    outer = (http.AsyncClient if is_async else http.Client)(
+        transport=transport,
+        headers=inner.headers,
+        cookies=inner.cookies,
+        params=inner.params,
+        timeout=inner.timeout,
+    )
+    wrapped = copy(http_client=outer)
+    wrapped.foldline = Wrapped(talks, is_async=is_async)
+    return wrapped
+
+
+class Wrapped:
+    """What passed through a wrapped client."""
+
+    def __init__(self, talks: Talks, *, is_async: bool) -> None:
+        self._talks, self._is_async = talks, is_async
+
+    @property
+    def session(self) -> AsyncSession | Session:
+        """The newest conversation: an `AsyncSession` where the client is async."""
+        if self._talks.newest is None:
+            raise BadInput("nothing was asked through this client yet")
+        newest = AsyncSession(self._talks.newest)
+        return newest if self._is_async else Session(newest)
+
+
+def _http(inner: Any) -> ModuleType | None:
+    """The HTTP library that a client stands on: it differs between releases of the SDKs."""
+    for base in type(inner).__mro__:
+        name = base.__module__.partition(".")[0]
+        if name in ("httpx", "httpx2"):
+            return sys.modules[name]
+    return None
+
+
+# The two transports say the same, once with `await`: the SDKs' two kinds of client share no code.
+
+
+def _sync(http: Any, inner: Any, talks: Talks) -> Any:
+    class Heard(http.SyncByteStream):
+        """An answer on its way to the client."""
+
+        def __init__(self, response: Any, exchange: Exchange, chunks: Iterator[bytes]) -> None:
+            self._response, self._exchange, self._chunks = response, exchange, chunks
+
+        def __iter__(self) -> Iterator[bytes]:
+            yield from self._exchange.held
+            for chunk in self._chunks:
+                self._exchange.hear(chunk)
+                yield chunk
+
+        def close(self) -> None:
+            self._response.close()
+            wait(self._exchange.end())
+
+    class Transport(http.BaseTransport):
+        """Sends what is planned, and hears what is answered."""
+
+        def handle_request(self, request: Any) -> Any:
+            dialect = dialects.at(request.url.path)
+            try:
+                exchange = wait(talks.ask(dialect, request.read())) if dialect else None
+            except WireError:  # the provider may understand it
+                exchange = None
+            except Overflow as fault:
+                return _overflow(http, fault)
+            if exchange is None:
+                return inner.send(request, stream=True)
+            try:
+                while True:
+                    response = inner.send(_with(http, request, exchange.body), stream=True)
+                    exchange.begin(response.status_code)
+                    chunks = response.iter_bytes()
+                    while not exchange.opened and (chunk := next(chunks, None)) is not None:
+                        exchange.hear(chunk)
+                    if not wait(exchange.again()):
+                        break
+                    response.close()
+            except BaseException:
+                exchange.leave()
+                raise
+            stream = Heard(response, exchange, chunks)
+            return http.Response(response.status_code, headers=_kept(response), stream=stream)
+
+        def close(self) -> None:
+            inner.close()
+            wait(talks.store.close())
+
+    return Transport()
+
+
+def _async(http: Any, inner: Any, talks: Talks) -> Any:
+    class Heard(http.AsyncByteStream):
+        """An answer on its way to the client."""
+
+        def __init__(self, response: Any, exchange: Exchange, chunks: AsyncIterator[bytes]) -> None:
+            self._response, self._exchange, self._chunks = response, exchange, chunks
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            for chunk in self._exchange.held:
+                yield chunk
+            async for chunk in self._chunks:
+                self._exchange.hear(chunk)
+                yield chunk
+
+        async def aclose(self) -> None:
+            await self._response.aclose()
+            await self._exchange.end()
+
+    class Transport(http.AsyncBaseTransport):
+        """Sends what is planned, and hears what is answered."""
+
+        async def handle_async_request(self, request: Any) -> Any:
+            dialect = dialects.at(request.url.path)
+            try:
+                exchange = await talks.ask(dialect, await request.aread()) if dialect else None
+            except WireError:  # the provider may understand it
+                exchange = None
+            except Overflow as fault:
+                return _overflow(http, fault)
+            if exchange is None:
+                return await inner.send(request, stream=True)
+            try:
+                while True:
+                    response = await inner.send(_with(http, request, exchange.body), stream=True)
+                    exchange.begin(response.status_code)
+                    chunks = response.aiter_bytes()
+                    while not exchange.opened and (chunk := await anext(chunks, None)) is not None:
+                        exchange.hear(chunk)
+                    if not await exchange.again():
+                        break
+                    await response.aclose()
+            except BaseException:
+                exchange.leave()
+                raise
+            stream = Heard(response, exchange, chunks)
+            return http.Response(response.status_code, headers=_kept(response), stream=stream)
+
+        async def aclose(self) -> None:
+            await inner.aclose()
+            await talks.store.close()
+
+    return Transport()
+
+
+def _with(http: Any, request: Any, body: bytes) -> Any:
+    """The same request with another body."""
+    return http.Request(
+        request.method,
+        request.url,
+        headers=_kept(request),
+        content=body,
+        extensions=request.extensions,
+    )
+
+
+def _kept(message: Any) -> list[tuple[str, str]]:
+    headers: Mapping[str, str] = message.headers
+    return [(name, value) for name, value in headers.items() if name.lower() not in _OURS]
+
+
+def _overflow(http: Any, fault: Overflow) -> Any:
+    """What a provider would answer, with every part named: SDKs hide what transports raise."""
+    error = {"type": "invalid_request_error", "message": str(fault)}
+    body = {"type": "error", "error": {**error, "code": "context_length_exceeded"}}
+    return http.Response(
+        400, headers={"content-type": "application/json"}, content=msgspec.json.encode(body)
+    )

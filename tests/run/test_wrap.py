@@ -1,0 +1,348 @@
+"""A wrapped client: people's loop unchanged, through the official SDKs, against a port."""
+
+import asyncio
+import json
+
+import anthropic
+import openai
+import pytest
+
+import foldline
+from foldline.core.log import WindowLearned
+from foldline.core.spine import Range
+from foldline.errors import BadInput
+from foldline.testing.provider import Provider
+from foldline.wire import anthropic as messages
+from foldline.wire import openai_chat as chat
+
+WORDS = "The run printed nothing of note, and the file is as it was. " * 6
+CALL = {"tool_calls": [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": 1.50}'}}]}  # fmt: skip
+TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
+
+
+def events(client):
+    session = client.foldline.session
+    live = getattr(session, "aio", session)._live
+    return [event for _, event in asyncio.run(live.events(Range(0, live.view.head)))]
+
+
+OPEN = []
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    """Every client that a test made is closed with it."""
+    yield
+    while OPEN:
+        OPEN.pop().close()
+
+
+# The same loop for both SDKs: what it says, and what it gets.
+
+
+class Chat:
+    """A loop on openai's client."""
+
+    def __init__(self, provider, **options):
+        self.client = foldline.wrap(
+            openai.OpenAI(base_url=f"{provider.url}/v1", api_key="none", max_retries=0), **options
+        )
+        OPEN.append(self.client)
+        self.history = []
+        self.system = "Be brief."
+
+    def say(self, words, *, stream=False):
+        """One turn."""
+        self.history.append({"role": "user", "content": words})
+        create = self.client.chat.completions.create
+        asked = [{"role": "system", "content": self.system}, *self.history]
+        if stream:
+            chunks = list(create(model="m", messages=asked, stream=True))
+            said = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+            self.history.append({"role": "assistant", "content": said})
+        else:
+            reply = create(model="m", messages=asked)
+            said = reply.choices[0].message.content
+            self.history.append(reply.choices[0].message)
+        return said
+
+    faults = staticmethod(chat.faults)
+
+
+class Messages:
+    """A loop on anthropic's client."""
+
+    def __init__(self, provider, **options):
+        self.client = foldline.wrap(
+            anthropic.Anthropic(base_url=provider.url, api_key="none", max_retries=0), **options
+        )
+        OPEN.append(self.client)
+        self.history = []
+        self.system = "Be brief."
+
+    def say(self, words, *, stream=False):
+        """One turn."""
+        self.history.append({"role": "user", "content": words})
+        asked = {"model": "m", "messages": self.history, "max_tokens": 50, "system": self.system}
+        if stream:
+            with self.client.messages.stream(**asked) as streamed:
+                reply = streamed.get_final_message()
+        else:
+            reply = self.client.messages.create(**asked)
+        self.history.append({"role": "assistant", "content": reply.content})
+        return reply.content[0].text
+
+    faults = staticmethod(messages.faults)
+
+
+BOTH = pytest.mark.parametrize("loop", [Chat, Messages])
+
+
+@BOTH
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_loop_outlives_its_window(loop, stream):
+    """Law 1, R-08: 60 turns, a window that holds ten of them, none refused, one conversation."""
+    with Provider(lambda body: f"noted {len(body['messages'])}", window=4_000) as provider:
+        mine = loop(provider, window=4_000)
+        for turn in range(60):
+            assert mine.say(f"Turn {turn}. {WORDS}", stream=stream).startswith("noted")
+        assert provider.statuses == [200] * 60
+        for body in provider.asked:
+            assert not mine.faults(body["messages"])
+        session = mine.client.foldline.session
+        assert session.edits
+        assert len(mine.client.foldline._talks._talks) == 1
+        assert "Turn 0. The run" in session.recall("log:2")
+        assert json.loads(provider.bodies[-1]) == session.sent(session.asked)
+
+
+@BOTH
+def test_what_is_unedited_goes_out_as_it_came(loop):
+    """What the model is sent is what the client said, until an edit is needed."""
+    with Provider() as provider:
+        mine = loop(provider)
+        mine.say("one")
+        mine.say("two")
+        said = provider.asked[-1]["messages"]
+        assert [(m["role"], _text(m)) for m in said if m["role"] != "system"] == [
+            ("user", "one"),
+            ("assistant", "ok"),
+            ("user", "two"),
+        ]
+
+
+def _text(message):
+    content = message["content"]
+    return content if isinstance(content, str) else "".join(b["text"] for b in content)
+
+
+@BOTH
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_overflow_is_healed_by_one_retry(loop, stream):
+    """R-08, R-13: nobody knew the window; the refusal states it, an edit follows, and it is kept."""
+    with Provider(window=3_000) as provider:
+        mine = loop(provider)
+        for turn in range(40):
+            mine.say(f"Turn {turn}. {WORDS}", stream=stream)
+        assert provider.statuses.count(400) == 1
+        at = provider.statuses.index(400)
+        assert provider.statuses[at + 1] == 200
+        learned = [event for event in events(mine.client) if isinstance(event, WindowLearned)]
+        assert [event.window for event in learned] == [3_000]
+
+
+@BOTH
+def test_a_refusal_that_no_edit_heals_is_the_clients(loop):
+    """R-13: one retry, then the provider's own words; other errors are not tried again."""
+    with Provider(window=3_000) as provider:
+        mine = loop(provider)
+        for turn in range(4):
+            mine.say(f"Turn {turn}. {WORDS}")
+        provider.refusal = (400, {"error": {"message": "prompt is too long: 9000 tokens > 3000 maximum", "type": "invalid_request_error"}})  # fmt: skip
+        before = len(provider.bodies)
+        with pytest.raises((openai.BadRequestError, anthropic.BadRequestError), match="too long"):
+            mine.say("and now?")
+        assert len(provider.bodies) - before <= 2
+        provider.refusal = (401, {"error": {"message": "bad key", "type": "authentication_error"}})
+        before = len(provider.bodies)
+        mine.history.pop()
+        with pytest.raises((openai.AuthenticationError, anthropic.AuthenticationError)):
+            mine.say("and now?")
+        assert len(provider.bodies) - before == 1
+        provider.refusal = None
+        mine.history.pop()
+        assert mine.say("and now?") == "ok"
+
+
+@BOTH
+def test_what_can_never_fit_is_said_in_the_providers_way(loop):
+    """Law 1: each part named with its size; nothing is sent."""
+    with Provider() as provider:
+        mine = loop(provider, window=300)
+        mine.system = "You shall. " * 200
+        with pytest.raises((openai.BadRequestError, anthropic.BadRequestError)) as fault:
+            mine.say("more " * 90)
+        assert "cannot be made to fit 300 tokens: system" in str(fault.value)
+
+
+def test_calls_and_results():
+    """Parallel calls through the loop; the echo of an answer may leave out and re-write."""
+
+    def script(body):
+        return "done" if body["messages"][-1]["role"] == "tool" else CALL
+
+    with Provider(script) as provider:
+        client = Chat(provider).client
+        history = [{"role": "user", "content": "look"}]
+        ask = client.chat.completions.create
+        reply = ask(model="m", messages=history, tools=TOOLS).choices[0].message
+        call = reply.tool_calls[0]
+        history.append({"role": "assistant", "tool_calls": [{"id": call.id, "type": "function", "function": {"name": "look", "arguments": '{"at":1.5}'}}]})  # fmt: skip
+        history.append({"role": "tool", "tool_call_id": call.id, "content": "a file"})
+        assert ask(model="m", messages=history, tools=TOOLS).choices[0].message.content == "done"
+        assert len(client.foldline._talks._talks) == 1
+        sent = provider.asked[-1]
+        assert not chat.faults(sent["messages"])
+        assert sent["messages"][1]["tool_calls"] == CALL["tool_calls"]  # as the model wrote it
+        assert sent["tools"] == TOOLS
+
+
+def test_conversations_are_told_apart():
+    """Two at once, one that begins alike, one that turns off: each its own log."""
+    with Provider(lambda _: f"answer {len(provider.bodies)}") as provider:
+        client = Chat(provider).client
+
+        def say(*words):
+            messages = [
+                {"role": "assistant" if at % 2 else "user", "content": word}
+                for at, word in enumerate(words)
+            ]
+            reply = client.chat.completions.create(model="m", messages=messages)
+            return reply.choices[0].message.content, client.foldline._talks.newest.name.session
+
+        first, one = say("hi")
+        other, two = say("hi")  # the same words, anew
+        assert one != two
+        assert say("hi", first, "go on")[1] == one
+        assert say("hi", other, "go on")[1] == two
+        turned, three = say("hi", first, "no, this way")
+        assert three not in (one, two)
+        assert say("hi", first, "no, this way", turned, "on")[1] == three
+        opened = events(client)[0]
+        assert opened.origin == one
+
+
+def test_a_stream_that_breaks_off():
+    """R-53: what came is kept as cut; the client may go on with it, or ask again."""
+    with Provider(lambda _: "a long answer of many words") as provider:
+        mine = Chat(provider)
+        provider.cut = 3
+        assert mine.say("tell", stream=True) == "a long ans"
+        provider.cut = None
+        mine.say("go on")
+        kinds = [
+            (event.stop) for event in events(mine.client) if type(event).__name__ == "ModelSaid"
+        ]
+        assert kinds == ["cut", "done"]
+        assert len(mine.client.foldline._talks._talks) == 1
+
+
+def test_leaving_a_stream_early():
+    with Provider(lambda _: "a long answer of many words") as provider:
+        mine = Chat(provider)
+        history = [{"role": "user", "content": "tell"}]
+        stream = mine.client.chat.completions.create(model="m", messages=history, stream=True)
+        next(iter(stream))
+        stream.close()
+        assert mine.say("again") == "a long answer of many words"
+
+
+def test_async_clients():
+    """The same with `await`, both SDKs, streams too."""
+
+    async def both(url):
+        async with foldline.wrap(openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="n"), window=4_000) as client:  # fmt: skip
+            history = []
+            for turn in range(40):
+                history.append({"role": "user", "content": f"Turn {turn}. {WORDS}"})
+                stream = await client.chat.completions.create(
+                    model="m", messages=history, stream=True
+                )
+                said = "".join([c.choices[0].delta.content or "" async for c in stream])
+                history.append({"role": "assistant", "content": said})
+            assert client.foldline.session.edits
+        async with foldline.wrap(anthropic.AsyncAnthropic(base_url=url, api_key="n"), window=4_000) as client:  # fmt: skip
+            history = []
+            for turn in range(40):
+                history.append({"role": "user", "content": f"Turn {turn}. {WORDS}"})
+                reply = await client.messages.create(model="m", messages=history, max_tokens=9)
+                history.append({"role": "assistant", "content": reply.content})
+            assert client.foldline.session.edits
+
+    with Provider(window=4_000) as provider:
+        asyncio.run(both(provider.url))
+        assert set(provider.statuses) == {200}
+
+
+def test_parallel_calls_of_one_client():
+    """Twenty conversations at once through one client: none takes another's words."""
+
+    async def talk(client, name):
+        history = []
+        for turn in range(5):
+            history.append({"role": "user", "content": f"{name} {turn}"})
+            reply = await client.chat.completions.create(model="m", messages=history)
+            assert reply.choices[0].message.content == f"you said {name} {turn}"
+            history.append(reply.choices[0].message)
+
+    async def all_of_them(url):
+        async with foldline.wrap(openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="n")) as client:
+            await asyncio.gather(*(talk(client, f"n{at}") for at in range(20)))
+            assert len(client.foldline._talks._talks) == 20
+
+    with Provider(lambda body: f"you said {body['messages'][-1]['content']}") as provider:
+        asyncio.run(all_of_them(provider.url))
+        for body in provider.asked:
+            names = {m["content"].split()[0] for m in body["messages"] if m["role"] == "user"}
+            assert len(names) == 1
+
+
+def test_other_calls_pass_untouched():
+    with Provider() as provider:
+        client = Chat(provider).client
+        client.embeddings.create(model="e", input="x", encoding_format="float")
+        assert json.loads(provider.bodies[-1]) == {"input": "x", "model": "e", "encoding_format": "float"}  # fmt: skip
+        strange = [{"role": "user", "content": 5}]  # the provider judges it
+        client.chat.completions.create(model="m", messages=strange)
+        assert json.loads(provider.bodies[-1])["messages"] == strange
+
+
+def test_parameters_go_as_they_came():
+    with Provider() as provider:
+        client = Chat(provider).client
+        history = [{"role": "user", "content": "x"}]
+        client.chat.completions.create(model="org/m-1", messages=history, temperature=0.70, seed=7, extra_body={"x_new": {"a": [1, 2.50]}})  # fmt: skip
+        assert provider.asked[-1] == {"model": "org/m-1", "messages": history, "temperature": 0.7, "seed": 7, "x_new": {"a": [1, 2.5]}}  # fmt: skip
+
+
+def test_an_answer_longer_than_the_window_leaves():
+    """R-04: a bound that cannot be kept free is lowered in what is sent."""
+    with Provider() as provider:
+        client = Messages(provider, window=2_000).client
+        client.messages.create(model="m", max_tokens=8_000, messages=[{"role": "user", "content": "x"}])  # fmt: skip
+        assert provider.asked[-1]["max_tokens"] == 1_000
+
+
+def test_a_file_keeps_what_passed(tmp_path):
+    path = str(tmp_path / "talks.db")
+    with Provider() as provider:
+        mine = Chat(provider, store=path)
+        mine.say("remember this")
+        mine.client.close()
+    with foldline.open(path, model="m", session="talk-0") as s:
+        assert s.recall("log:2") == "remember this"
+
+
+def test_what_cannot_be_wrapped():
+    with pytest.raises(BadInput, match="cannot wrap a dict"):
+        foldline.wrap({})
