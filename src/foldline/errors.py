@@ -9,10 +9,13 @@
     ├── BadInput        add() or open() was given something it cannot read
     │   └── WireError   JSON that its dialect does not allow, with the place in it
     ├── Conflict        somebody else appended first; nothing was written
+    ├── Erased          the session, or the place asked for, was erased
     └── FormatError     stored bytes that this release cannot read
 
 An error names the thing, the place and the way out. Knows nothing of the rest of the house.
 """
+
+from datetime import UTC, datetime
 
 
 class FoldlineError(Exception):
@@ -66,15 +69,32 @@ class WireError(BadInput):
 
 
 class Conflict(FoldlineError):  # noqa: N818
-    """The log moved on before this append."""
+    """The log moved on before this append, or the lease did."""
 
-    def __init__(self, session: str, expected: int, found: int) -> None:
+    def __init__(self, session: str, expected: int, found: int, *, of: str = "end") -> None:
         self.expected = expected
         self.found = found
         super().__init__(
             f"session {session!r} was expected to end at {expected} and ends at {found}; "
             "another writer appended first: open the session again and repeat the call"
+            if of == "end"
+            else f"session {session!r} is held under fence {found}, this lease had {expected}; "
+            "another worker took over: stop, and leave the session to it"
         )
+
+    @classmethod
+    def over(cls, session: str, fence: int, found: int) -> "Conflict":
+        """The lease is another's now."""
+        return cls(session, fence, found, of="fence")
+
+
+class Erased(FoldlineError):  # noqa: N818
+    """What was asked for is gone for good."""
+
+    def __init__(self, what: str, time: float) -> None:
+        self.time = time
+        on = f"{datetime.fromtimestamp(time, tz=UTC):%Y-%m-%d}"
+        super().__init__(f"{what!r} was erased on {on}; nothing of it is left")
 
 
 class FormatError(FoldlineError):

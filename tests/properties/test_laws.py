@@ -28,7 +28,7 @@ RULES, RECALL, UNDO = (
     "foldline.core.edits.undo",
 )
 SOURCE = "foldline.core.edits.fold.source"
-SQLITE = "foldline.store.sqlite"
+LOGS = "foldline.store.logs"
 WRITE = "foldline.wire.openai_chat.write"
 SPAN, HANDOFF = "foldline.core.edits.fold.span", "foldline.core.edits.fold.handoff"
 MUTANTS = [
@@ -77,8 +77,7 @@ MUTANTS = [
     # Law 6: a view that keeps what was folded, a tail that reads it.
     (laws.flat, VIEW, '        self.held, self.model = {}, ""\n',
      '        self.held, self.model = dict(events), ""\n'),
-    (laws.flat, SQLITE, "events.update(self._read(name, segment.lo, last))",
-     "events.update(self._read(name, 0, last))"),
+    (laws.flat, LOGS, "shown = [Range(one.lo, ", "shown = [Range(0, "),
     # Law 8: words rewritten, quoted without a handle, told as whole where they are cut.
     (laws.words_survive, HANDOFF, "quoted[seq] = said[seq] if", "quoted[seq] = said[seq].title() if"),
     (laws.words_survive, HANDOFF, "            cut_short.add(seq)\n", "            pass\n"),

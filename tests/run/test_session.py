@@ -104,9 +104,9 @@ def test_a_fold_reads_nothing_back(monkeypatch):
     """Law 6: installing a fold needs no event that the view does not hold already."""
     s = foldline.open(":memory:", model="m", window=2_000)
     tails = []
-    read = s.aio._live.store.tail
+    read = s.aio._live.store.head
     monkeypatch.setattr(
-        s.aio._live.store, "tail", lambda *args, **kw: tails.append(args) or read(*args, **kw)
+        s.aio._live.store, "head", lambda *args, **kw: tails.append(args) or read(*args, **kw)
     )
     talk(s, 20)
     assert s.edits

@@ -1,44 +1,21 @@
-"""SQLite keeps what it is given, dense, once, and gives back a tail."""
+"""What is SQLite's own: the file, its versions, its neighbours. The promises are `test_conformance`'s."""
 
+import subprocess
+import sys
 from random import Random
 
 import apsw
 import pytest
 
 from foldline.core import log
-from foldline.errors import BadInput, Conflict, FormatError
+from foldline.core.spine import Range
+from foldline.errors import BadInput, FormatError
+from foldline.store import logs
 from foldline.store.base import Name
 from foldline.store.sqlite import SqliteStore
-from foldline.testing import play, steps, user
+from foldline.testing import play, steps
 
-MINE, THEIRS = Name("acme", "one"), Name("other", "one")
-
-
-@pytest.fixture(params=[":memory:", "file"])
-def path(request, tmp_path):
-    return request.param if request.param == ":memory:" else str(tmp_path / "chat.db")
-
-
-@pytest.mark.anyio
-async def test_append_is_dense_and_all_or_nothing(path):
-    store = SqliteStore(path)
-    assert (await store.tail(MINE)).head == -1
-    assert await store.append(MINE, [user("a"), user("b")], after=-1) == 1
-    with pytest.raises(Conflict) as conflict:
-        await store.append(MINE, [user("c")], after=0)
-    assert (conflict.value.expected, conflict.value.found) == (0, 1)
-    assert [seq for seq, _ in await store.read(MINE, 0, 9)] == [0, 1]
-    await store.close()
-
-
-@pytest.mark.anyio
-async def test_a_name_is_tenant_and_session(path):
-    """R-69."""
-    store = SqliteStore(path)
-    await store.append(MINE, [user("secret")], after=-1)
-    assert await store.read(THEIRS, 0, 9) == []
-    assert (await store.tail(THEIRS)).head == -1
-    await store.close()
+MINE = Name("acme", "one")
 
 
 @pytest.mark.anyio
@@ -47,20 +24,10 @@ async def test_bytes_come_back_as_they_were_given(tmp_path):
     talk = play(steps(Random(7), 300))
     path = str(tmp_path / "chat.db")
     store = SqliteStore(path)
-    await store.append(MINE, talk.events, after=-1)
+    await logs.append(store, MINE, talk.events, after=-1)
     await store.close()
     rows = apsw.Connection(path).execute("select body from events order by seq").fetchall()
     assert [body for (body,) in rows] == [log.encode(event) for event in talk.events]
-
-
-@pytest.mark.anyio
-async def test_a_tail_reads_the_live_part_only():
-    """Law 6: rows read depend on the spine, not on the log's length."""
-    store = SqliteStore(":memory:")
-    talk = play(steps(Random(3), 400))
-    await store.append(MINE, talk.events, after=-1)
-    tail = await store.tail(MINE)
-    assert {seq for seq, _ in tail.events} == set(talk.view.held)
 
 
 @pytest.mark.anyio
@@ -83,3 +50,44 @@ def test_what_is_no_store_of_ours_is_refused_and_left_alone(tmp_path):
     assert apsw.Connection(other).execute("select name from sqlite_master").fetchall() == [
         ("users",)
     ]
+
+
+OLD = """
+    create table events (
+        tenant text not null, session text not null, seq integer not null, kind text not null,
+        edit integer not null, time text not null default (strftime('%Y-%m-%dT%H:%M:%fZ')),
+        body blob not null, primary key (tenant, session, seq)
+    ) without rowid, strict;
+    create index edits on events (tenant, session, seq) where edit;
+    pragma application_id = 0x464F4C44;
+    pragma user_version = 1;
+"""
+
+
+@pytest.mark.anyio
+async def test_a_file_of_schema_1_becomes_one_of_today(tmp_path):
+    """Migrations: every byte and place stays, and it is done once."""
+    path = str(tmp_path / "old.db")
+    talk = play(steps(Random(5), 200))
+    old = apsw.Connection(path)
+    old.execute(OLD)
+    for name in ("one", "two"):
+        rows = [("acme", name, seq, log.kind(event), isinstance(event, log.Edit), log.encode(event)) for seq, event in enumerate(talk.events)]  # fmt: skip
+        old.executemany("insert into events (tenant, session, seq, kind, edit, body) values (?, ?, ?, ?, ?, ?)", rows)  # fmt: skip
+    old.close()
+    for _ in range(2):
+        store = SqliteStore(path)
+        for name in ("one", "two"):
+            found = await logs.read(store, Name("acme", name), Range(0, 10_000))
+            assert [event for _, event in found] == talk.events
+            tail = await logs.tail(store, Name("acme", name))
+            assert {seq for seq, _ in tail.events} == set(talk.view.held)
+        await store.close()
+
+
+def test_two_processes_migrate_one_file(tmp_path):
+    """A new file that several open at once is made once."""
+    path = str(tmp_path / "new.db")
+    code = f"from foldline.store.sqlite import SqliteStore; SqliteStore({path!r})"
+    started = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(6)]
+    assert [process.wait() for process in started] == [0] * 6

@@ -19,6 +19,7 @@ from foldline.core.request import Report, render
 from foldline.core.spine import Range
 from foldline.core.view import View, load
 from foldline.errors import BadHandle, BadInput, BrokenView, FormatError, Overflow
+from foldline.store import logs
 from foldline.store.base import Name, Store
 from foldline.wire import dialects
 from foldline.wire.dialects import Dialect
@@ -41,7 +42,7 @@ class Live:
     @classmethod
     async def open(cls, store: Store, name: Name, *, facts: Facts) -> "Live":
         """A log where it was left, or none yet."""
-        tail = await store.tail(name)
+        tail = await logs.tail(store, name)
         view = load(tail.spine, dict(tail.events), head=tail.head)
         return cls(store, name, view=view, facts=facts)
 
@@ -66,18 +67,18 @@ class Live:
         """Write first, then show: a view never holds what the log does not."""
         for event in events:
             log.check(event)
-        await self.store.append(self.name, events, after=self.view.head)
+        await logs.append(self.store, self.name, events, after=self.view.head)
         self.report = None
         for event in events:
             if isinstance(event, log.Edit) and not self.view.holds(event.spine):
-                tail = await self.store.tail(self.name)
+                tail = await logs.tail(self.store, self.name)
                 self.view = load(tail.spine, dict(tail.events), head=tail.head)
                 return
             self.view.append(self.view.head + 1, event)
 
     async def events(self, span: Range) -> list[Logged]:
         """A stretch of the log, whatever the view shows of it."""
-        return await self.store.read(self.name, span.lo, span.lo if span.hi is None else span.hi)
+        return await logs.read(self.store, self.name, span)
 
     async def ask(
         self, parameters: Mapping[str, Any], *, dialect: Dialect, facts: Facts | None = None
@@ -108,7 +109,7 @@ class Live:
         asked = found[0].event if found else None
         if not isinstance(asked, Asked):
             raise BadHandle(f"no request was recorded at {at}")
-        tail = await self.store.tail(self.name, at=asked.at)
+        tail = await logs.tail(self.store, self.name, at=asked.at)
         request = render(load(tail.spine, dict(tail.events), head=tail.head))
         dialect = dialects.named(asked.dialect)
         parameters = msgspec.json.decode(asked.parameters, type=dict[str, msgspec.Raw])

@@ -1,17 +1,21 @@
 """The store's port: the operations that every backend has, and what they promise.
 
-Knows names, bytes and places. Refuses to know what an event means beyond whether it is an edit.
+Knows names, bytes and places. Refuses to know events: a row is bytes, a kind, and whether it is an
+edit. `store.logs` turns events into rows and back; `store.crypt` wraps any store.
 
-Promises: a session's log is dense from 0 and append-only; an append is all or nothing; an append
-that expected another end raises `Conflict` and writes nothing; bytes come back as they were given.
+Promises, kept by every backend and asked by `foldline.testing.stores`:
+- A log is dense and append-only. Bytes come back as they were given.
+- An append is all or nothing, and durable when it returns. It raises `Conflict` and writes nothing
+  where the log does not end at `after`, or where `fence` is not the newest lease's. With `once`, a
+  key that was appended before gives that append's end again and writes nothing.
+- A lease is one holder's at a time until it runs out; its fence is larger than any before.
+- What was erased stays erased: later appends raise `Erased`.
+- Nothing is reached without a tenant; no operation shows another tenant's.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
-
-from foldline.core.log import Event, Logged
-from foldline.core.spine import Spine
 
 
 class Name(NamedTuple):
@@ -21,29 +25,183 @@ class Name(NamedTuple):
     session: str
 
 
-@dataclass(frozen=True, slots=True)
-class Tail:
-    """What a view is loaded from: the spine in force, the events it needs, the log's end."""
+class Row(NamedTuple):
+    """An event as a store keeps it; `seq` is given by the append."""
 
-    spine: Spine
-    events: list[Logged]
-    head: int
+    kind: str
+    body: bytes
+    edit: bool = False
+    seq: int = -1
+    time: float = 0.0
+    """When it was appended, in seconds of the store's clock: for people, never for logic."""
+    pieces: tuple[str, ...] = ()
+    """The large pieces that its body names, by hash."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a log ends, and what a view begins with."""
+
+    seq: int = -1
     """The place of the newest event, -1 for a log that has none."""
+    edit: Row | None = None
+    """The newest edit up to the place that was asked for."""
+    floor: int = 0
+    """The first place that retention has left whole."""
+    trimmed: float | None = None
+    """When retention raised the floor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to work on a session, until it runs out."""
+
+    name: Name
+    holder: str
+    fence: int
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One session in a list."""
+
+    session: str
+    head: int
+    size: int
+    """Bytes of its events."""
+    opened: float
+    changed: float
+    origin: str = ""
+    """The session it was forked from."""
+    held: bool = False
+
+
+class Found(NamedTuple):
+    """A place that a search found."""
+
+    session: str
+    seq: int
+
+
+class Entry(NamedTuple):
+    """A value of the side table; `version` counts its writes."""
+
+    value: bytes
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What may stay; a limit that is None takes nothing away."""
+
+    seconds: float | None = None
+    """Sessions that nobody changed for so long go."""
+    sessions: int | None = None
+    """The least lately changed go until so many are left."""
+    size: int | None = None
+    """And until all of them together take so many bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What was erased, or would be."""
+
+    sessions: tuple[str, ...] = ()
+    events: int = 0
+    size: int = 0
+    time: float = 0.0
+    dry: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Rows to append, and the large pieces that they name, by hash."""
+
+    rows: Sequence[Row]
+    blobs: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
 
 
 class Store(Protocol):
     """A place where logs are kept."""
 
-    async def append(self, name: Name, events: Sequence[Event], *, after: int) -> int:
-        """Add events behind `after`, the place where the log must end now; the new end."""
+    async def append(
+        self,
+        name: Name,
+        draft: Draft,
+        *,
+        after: int | None = None,
+        fence: int | None = None,
+        once: str | None = None,
+    ) -> int:
+        """Add rows at the end of a log; the place of the last one."""
         ...
 
-    async def read(self, name: Name, lo: int, hi: int) -> list[Logged]:
-        """The events from `lo` up to and including `hi`."""
+    async def head(self, name: Name, *, at: int | None = None) -> Head:
+        """Where a log ends; what is behind `at` counts as not there yet."""
         ...
 
-    async def tail(self, name: Name, *, at: int | None = None) -> Tail:
-        """What the view at `at` (or the end) is made of, however long the log."""
+    async def read(self, name: Name, spans: Sequence[tuple[int, int]]) -> list[Row]:
+        """The rows of some spans, ends included, in order; of a fork also its ancestors'."""
+        ...
+
+    async def blobs(self, name: Name, hashes: Sequence[str]) -> dict[str, bytes]:
+        """Large pieces by their hash, as far as this session has them."""
+        ...
+
+    async def fork(self, name: Name, to: str, *, at: int, keep: Sequence[tuple[int, int]]) -> None:
+        """A new session that goes on behind `at`, with the rows of `keep` copied."""
+        ...
+
+    async def lease(self, name: Name, holder: str, *, seconds: float) -> Lease | None:
+        """Take a session, or renew what is held; None while another holds it."""
+        ...
+
+    async def release(self, lease: Lease) -> None:
+        """Give a session back; too late does nothing."""
+        ...
+
+    async def sessions(self, tenant: str, *, after: str = "", limit: int = 100) -> list[Listed]:
+        """A tenant's sessions by name, behind `after`."""
+        ...
+
+    async def search(
+        self, tenant: str, words: str, *, session: str | None = None, limit: int = 20
+    ) -> list[Found]:
+        """Messages that hold all of some words, the newest first."""
+        ...
+
+    async def hold(self, name: Name, *, on: bool) -> None:
+        """Keep a session from retention, or no longer."""
+        ...
+
+    async def trim(self, name: Name, floor: int, *, keep: Sequence[int]) -> int:
+        """Erase what lies below a floor but the rows of `keep`; how many rows went."""
+        ...
+
+    async def retain(self, tenant: str, rule: Retention, *, dry: bool = False) -> Receipt:
+        """Erase the sessions that a rule leaves no room for, in small batches."""
+        ...
+
+    async def erase(self, name: Name) -> Receipt:
+        """Erase a session for good: rows, pieces, index, side entries."""
+        ...
+
+    async def get(self, name: Name, space: str, key: str) -> Entry | None:
+        """A value of the side table, unless it has run out; a session "" is the tenant's own."""
+        ...
+
+    async def put(  # noqa: PLR0913 - a side table is a table
+        self,
+        name: Name,
+        space: str,
+        key: str,
+        value: bytes | None,
+        *,
+        version: int | None = None,
+        seconds: float | None = None,
+    ) -> bool:
+        """Set a value, or remove it; with `version` only where it is the entry's now (0: none)."""
         ...
 
     async def close(self) -> None:

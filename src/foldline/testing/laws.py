@@ -27,6 +27,7 @@ from foldline.core.parts import Part, Thought, spoken, text_of
 from foldline.core.request import render
 from foldline.core.spine import Range
 from foldline.core.view import View, load, spine_at
+from foldline.store import logs
 from foldline.store.base import Name
 from foldline.store.sqlite import SqliteStore
 from foldline.testing.logs import Conversation, Sent
@@ -236,18 +237,18 @@ def _digest(view: View) -> str:
 
 async def _tail(talk: Conversation) -> list[Logged]:
     store = SqliteStore(":memory:")
-    await store.append(NAME, talk.events, after=-1)
-    tail = await store.tail(NAME)
+    await logs.append(store, NAME, talk.events, after=-1)
+    tail = await logs.tail(store, NAME)
     await store.close()
     return list(tail.events)
 
 
 async def _from_store(talk: Conversation) -> list[tuple[Sent, View]]:
     store = SqliteStore(":memory:")
-    await store.append(NAME, talk.events, after=-1)
+    await logs.append(store, NAME, talk.events, after=-1)
     found: list[tuple[Sent, View]] = []
     for sent in talk.sent[1::2]:
-        tail = await store.tail(NAME, at=sent.at)
+        tail = await logs.tail(store, NAME, at=sent.at)
         found.append((sent, load(tail.spine, dict(tail.events), head=tail.head)))
     await store.close()
     return found

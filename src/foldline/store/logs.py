@@ -1,0 +1,159 @@
+"""Events in a store: the codec between logs and rows, and the tail that a view is loaded from.
+
+Knows events' JSON, and that pictures and other large pieces are kept once, by their hash. Refuses
+to know backends: it stands on the store's operations alone, so a wrapped store is a store.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from foldline.core import log
+from foldline.core import spine as spines
+from foldline.core.log import Edit, Event, Logged, ModelSaid, ToolReturned, UserSaid
+from foldline.core.parts import Media, Native, Part, retold
+from foldline.core.spine import Range, Spine
+from foldline.errors import FormatError
+from foldline.store.base import Draft, Name, Row, Store
+
+Said = UserSaid | ModelSaid | ToolReturned
+LARGE = 16_384
+"""The characters from which a piece is kept by its hash."""
+_BLOB = "blob:"  # neither base64 nor JSON begins so
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """What a view is loaded from: the spine in force, the events it needs, the log's end."""
+
+    spine: Spine
+    events: list[Logged]
+    head: int
+
+
+async def append(  # noqa: PLR0913 - the store's own three conditions
+    store: Store,
+    name: Name,
+    events: Sequence[Event],
+    *,
+    after: int | None = None,
+    fence: int | None = None,
+    once: str | None = None,
+) -> int:
+    """Add events to a log; the place of the last one."""
+    return await store.append(name, draft(events), after=after, fence=fence, once=once)
+
+
+async def read(store: Store, name: Name, *spans: Range) -> list[Logged]:
+    """The events of some spans, in order."""
+    rows = await store.read(name, [(one.lo, one.lo if one.hi is None else one.hi) for one in spans])
+    return await _events(store, name, rows)
+
+
+async def tail(store: Store, name: Name, *, at: int | None = None) -> Tail:
+    """What the view at `at` (or the end) is made of, however long the log: two reads."""
+    head = await store.head(name, at=at)
+    edit = None if head.edit is None else log.decode(head.edit.body)
+    spine = edit.spine if isinstance(edit, Edit) else Spine()
+    return Tail(spine, await read(store, name, *live(spine, head.seq)), head.seq)
+
+
+async def fork(store: Store, name: Name, to: str, *, at: int) -> None:
+    """A new session that begins as this one was at a place."""
+    head = await store.head(name, at=at)
+    edit = None if head.edit is None else log.decode(head.edit.body)
+    spine = edit.spine if isinstance(edit, Edit) else Spine()
+    keep = [(one.lo, one.lo if one.hi is None else one.hi) for one in live(spine, head.seq)]
+    keep += [] if head.edit is None else [(head.edit.seq, head.edit.seq)]
+    await store.fork(name, to, at=head.seq, keep=keep)
+
+
+def live(spine: Spine, head: int) -> list[Range]:
+    """The spans that a spine shows, and the single events that it needs besides."""
+    ranges = [one for one in spine.segments if isinstance(one, Range) and one.lo <= head]
+    shown = [Range(one.lo, head if one.hi is None else min(one.hi, head)) for one in ranges]
+    alone = (Range(seq, seq) for seq in spines.needs(spine))
+    return [*shown, *(one for one in alone if not any(spines.overlap(one, s) for s in shown))]
+
+
+def draft(events: Iterable[Event]) -> Draft:
+    """Events as rows, their large pieces apart."""
+    blobs: dict[str, bytes] = {}
+    rows = [_row(event, blobs) for event in events]
+    return Draft(rows, blobs)
+
+
+def words(body: bytes) -> str:
+    """What a message may be found by."""
+    event = log.decode(body)
+    return retold(event.parts) if isinstance(event, Said) else ""
+
+
+def _row(event: Event, blobs: dict[str, bytes]) -> Row:
+    def apart(text: str) -> str:
+        if len(text) < LARGE:
+            return text
+        body = text.encode()
+        name = hashlib.sha256(body).hexdigest()
+        blobs[name] = body
+        pieces.append(name)
+        return f"{_BLOB}{name}"
+
+    pieces: list[str] = []
+    kept = _mapped(event, apart)
+    return Row(log.kind(event), log.encode(kept), isinstance(event, Edit), pieces=tuple(pieces))
+
+
+async def _events(store: Store, name: Name, rows: Sequence[Row]) -> list[Logged]:
+    """Rows as events, their pieces put back."""
+    found = [Logged(row.seq, log.decode(row.body)) for row in rows]
+    wanted: list[str] = []
+
+    def note(text: str) -> str:
+        wanted.extend([text.removeprefix(_BLOB)] if text.startswith(_BLOB) else [])
+        return text
+
+    for _, event in found:
+        _mapped(event, note)
+    if not wanted:
+        return found
+    blobs = await store.blobs(name, wanted)
+
+    def whole(text: str) -> str:
+        if not text.startswith(_BLOB):
+            return text
+        piece = blobs.get(text.removeprefix(_BLOB))
+        if piece is None:
+            raise FormatError(f"{name.session!r} names the piece {text}, which the store lost")
+        return piece.decode()
+
+    return [Logged(seq, _mapped(event, whole)) for seq, event in found]
+
+
+def _mapped(event: Event, change: Callable[[str], str]) -> Event:
+    """An event with its pieces changed: pictures and other files, and foreign JSON."""
+    if not isinstance(event, Said):
+        return event
+    parts = _parts(event.parts, change)
+    native = event.native
+    if native is not None and (body := change(native.body)) != native.body:
+        native = Native(native.dialect, body)
+    clip = None if isinstance(event, ModelSaid) else event.clip
+    if clip is not None and (shown := _parts(clip.parts, change)) != clip.parts:
+        clip = msgspec.structs.replace(clip, parts=shown)
+    if isinstance(event, ModelSaid):
+        return msgspec.structs.replace(event, parts=parts, native=native)
+    return msgspec.structs.replace(event, parts=parts, native=native, clip=clip)
+
+
+def _parts(parts: tuple[Part, ...], change: Callable[[str], str]) -> tuple[Part, ...]:
+    if not any(isinstance(part, Media) for part in parts):
+        return parts
+    return tuple(
+        msgspec.structs.replace(part, base64=change(part.base64))
+        if isinstance(part, Media) and part.base64
+        else part
+        for part in parts
+    )

@@ -1,0 +1,95 @@
+"""SQLite through apsw: `:memory:` for tests and scripts, one file for a person.
+
+    connection  statements, transactions, a session's row      schema   tables and migrations
+    rows        append, read, fork                             leases   leases, the side table
+    finding     search                                         keeping  lists, retention, erasure
+
+Knows the connection's version and pragmas, and the thread that waits for the disk, so that no event
+loop does. Refuses to know what the operations do.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+import apsw
+
+from foldline.errors import BadInput
+from foldline.store import logs
+from foldline.store.sqlite import finding, keeping, leases, rows, schema
+from foldline.store.sqlite.connection import Db
+
+if TYPE_CHECKING:
+    from types import CoroutineType
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_OLDEST = (3, 51, 3)  # before it a WAL that is reset while it is read may corrupt the file
+_PATIENCE = 30_000  # ms that a writer waits for another
+
+
+def _operation(
+    work: Callable[Concatenate[Db, P], R],
+) -> "Callable[Concatenate[SqliteStore, P], CoroutineType[Any, Any, R]]":
+    """The async form of an operation: in the store's thread, so that no event loop stands."""
+
+    @wraps(work)
+    async def doing(store: "SqliteStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await store.run(lambda: work(store.db, *args, **kwargs))
+
+    return doing
+
+
+class SqliteStore:
+    """Logs in one SQLite database."""
+
+    def __init__(self, path: str) -> None:
+        if "://" in path:
+            raise BadInput(f"no store for the address {path!r}; give a file's path or ':memory:'")
+        if tuple(map(int, apsw.sqlite_lib_version().split("."))) < _OLDEST:
+            raise BadInput(
+                f"SQLite {apsw.sqlite_lib_version()} can corrupt a file that several processes "
+                "write; install a newer apsw"
+            )
+        try:
+            self.db = Db(apsw.Connection(path), logs.words)
+            self.db.connection.set_busy_timeout(_PATIENCE)
+            with self.db.transaction():
+                schema.prepare(self.db.sql, path)
+            for pragma in ("journal_mode = wal", "synchronous = full", "secure_delete = on"):
+                self.db.sql(f"pragma {pragma}")
+        except apsw.Error as fault:
+            raise BadInput(f"{path!r} cannot be opened as a store: {fault}") from fault
+        self._thread = None if path == ":memory:" else ThreadPoolExecutor(1, "foldline-sqlite")
+
+    append = _operation(rows.append)
+    head = _operation(rows.head)
+    read = _operation(rows.read)
+    blobs = _operation(rows.blobs)
+    fork = _operation(rows.fork)
+    lease = _operation(leases.lease)
+    release = _operation(leases.release)
+    get = _operation(leases.get)
+    put = _operation(leases.put)
+    sessions = _operation(keeping.sessions)
+    search = _operation(finding.search)
+    hold = _operation(keeping.hold)
+    trim = _operation(keeping.trim)
+    retain = _operation(keeping.retain)
+    erase = _operation(keeping.erase)
+
+    async def close(self) -> None:
+        """Close the database; a second time does nothing."""
+        await self.run(self.db.connection.close)
+        if self._thread is not None:
+            self._thread.shutdown(wait=False)
+            self._thread = None
+
+    async def run(self, work: Callable[[], R]) -> R:
+        """Do some work where the disk is waited for."""
+        if self._thread is None:
+            return work()
+        from asyncio import get_running_loop  # noqa: PLC0415 - half of the time of an import
+
+        return await get_running_loop().run_in_executor(self._thread, work)

@@ -1,0 +1,96 @@
+"""One connection to a SQLite file, and what every operation on it shares.
+
+Knows statements, transactions and the row of a session. Refuses to know what an operation is for.
+"""
+
+import hashlib
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, cast
+
+import apsw
+
+from foldline.errors import BadInput, Erased
+from foldline.store.base import Name, Row
+
+_SESSION = """
+    select sid, head, floor, trimmed, fence, holder, until, origin, origin_at from sessions
+"""
+
+
+class Known(NamedTuple):
+    """A session's own row."""
+
+    sid: int
+    head: int
+    floor: int
+    trimmed: float | None
+    fence: int
+    holder: str
+    until: float
+    origin: int | None
+    origin_at: int
+
+
+class Db:
+    """A connection; `words` tells what a row may be found by."""
+
+    def __init__(self, connection: apsw.Connection, words: Callable[[bytes], str]) -> None:
+        self.connection = connection
+        self.words = words
+
+    @contextmanager
+    def transaction(self, mode: str = "immediate") -> Generator[None]:
+        """All or nothing."""
+        self.sql(f"begin {mode}")
+        try:
+            yield
+        except BaseException:
+            self.sql("rollback")
+            raise
+        self.sql("commit")
+
+    def sql(self, statement: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run one statement, or several without bindings."""
+        run = cast("Any", self.connection).execute  # its stubs name a type that no checker knows
+        try:
+            return run(statement, bindings).fetchall()
+        except apsw.ConnectionClosedError as fault:
+            raise BadInput("the session is closed; open it again") from fault
+
+    def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run one statement with each row."""
+        cast("Any", self.connection).executemany(statement, rows)
+
+    def rows(self, statement: str, bindings: Sequence[Any]) -> list[Row]:
+        """Events as rows: the statement selects seq, kind, edit, time and body."""
+        return [
+            Row(kind, body, bool(edit), seq, when)
+            for seq, kind, edit, when, body in self.sql(statement, bindings)
+        ]
+
+    def session(self, name: Name) -> Known | None:
+        """A session's row, if there is one."""
+        rows = self.sql(f"{_SESSION} where tenant = ? and session = ?", name)
+        return Known(*rows[0]) if rows else None
+
+    def origin(self, of: Known) -> Known | None:
+        """The row of the session that another was forked from, if it is still there."""
+        rows = [] if of.origin is None else self.sql(f"{_SESSION} where sid = ?", (of.origin,))
+        return Known(*rows[0]) if rows else None
+
+    def create(self, name: Name, now: float) -> Known:
+        """A new session's row; an erased one does not come back."""
+        rows = self.sql("select time from erased where key = ?", (tombstone(name),))
+        if rows:
+            raise Erased(name.session, rows[0][0])
+        self.sql(
+            "insert into sessions (tenant, session, opened, changed) values (?, ?, ?, ?)",
+            (*name, now, now),
+        )
+        return cast("Known", self.session(name))
+
+
+def tombstone(name: Name) -> bytes:
+    """What an erased session is remembered by: not its name."""
+    return hashlib.sha256("\0".join(name).encode()).digest()

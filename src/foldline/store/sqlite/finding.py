@@ -1,0 +1,56 @@
+"""Search: an index of what was said, brought up to date when it is asked.
+
+Knows the index and how far it has come in each session. Refuses to know what a row says: that is
+asked of `Db.words`.
+"""
+
+import re
+
+from foldline.store.base import Found
+from foldline.store.sqlite.connection import Db
+
+PLACES = 32  # bits of a place in the index's key: above them stands the session
+_SPOKEN = """
+    select seq, body from events where sid = ? and seq > ?
+    and kind in ('user_said', 'model_said', 'tool_returned') order by seq limit 500
+"""
+
+
+def search(
+    db: Db, tenant: str, words: str, *, session: str | None = None, limit: int = 20
+) -> list[Found]:
+    """Index what is new, then ask: appends stay as fast as they are without an index."""
+    tokens = re.findall(r"\w+", words)
+    if not tokens:
+        return []
+    _index(db, tenant)
+    query = " AND ".join(f'"{token}"' for token in tokens)
+    where, more = ("", ()) if session is None else ("and session = ?", (session,))
+    found = db.sql(
+        f"select session, words.rowid & {2**PLACES - 1} from words "  # noqa: S608 - no word in it is given
+        f"join sessions on sid = words.rowid >> {PLACES} "
+        f"where words match ? and tenant = ? {where} order by words.rowid desc limit ?",
+        (query, tenant, *more, limit),
+    )
+    return [Found(name, seq) for name, seq in found]
+
+
+def _index(db: Db, tenant: str) -> None:
+    behind = "select sid, indexed from sessions where tenant = ? and indexed < head"
+    for sid, indexed in db.sql(behind, (tenant,)):
+        at = indexed
+        while True:
+            with db.transaction():
+                rows = db.sql(_SPOKEN, (sid, at))
+                for seq, body in rows:
+                    text = db.words(body)
+                    if text.strip():
+                        db.sql(
+                            "insert or replace into words (rowid, text) values (?, ?)",
+                            (sid << PLACES | seq, text),
+                        )
+                at = rows[-1][0] if rows else at
+                done = "head" if not rows else str(at)
+                db.sql(f"update sessions set indexed = {done} where sid = ?", (sid,))  # noqa: S608
+            if not rows:
+                break

@@ -1,0 +1,109 @@
+"""The tables of a SQLite file, and how older files become newer ones.
+
+Knows every version of the schema there was. Refuses to know what is in a row. A migration is one
+transaction: a file is of one version or of the next, whatever kills the process.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from foldline.errors import BadInput, FormatError
+
+Sql: TypeAlias = Callable[..., list[tuple[Any, ...]]]
+APPLICATION = 0x464F4C44  # "FOLD"
+VERSION = 2
+
+_TABLES = """
+    create table sessions (
+        sid       integer primary key,
+        tenant    text not null,
+        session   text not null,
+        head      integer not null default -1,
+        floor     integer not null default 0,
+        trimmed   real,
+        size      integer not null default 0,
+        opened    real not null,
+        changed   real not null,
+        origin    integer references sessions (sid) on delete set null,
+        origin_at integer not null default -1,
+        origin_name text not null default '',
+        fence     integer not null default 0,
+        holder    text not null default '',
+        until     real not null default 0,
+        held      integer not null default 0,
+        indexed   integer not null default -1,
+        unique (tenant, session)
+    ) strict;
+    create table events (
+        sid  integer not null,
+        seq  integer not null,
+        kind text not null,
+        edit integer not null,
+        time real not null,
+        body blob not null,
+        primary key (sid, seq)
+    ) without rowid, strict;
+    create index edits on events (sid, seq) where edit;
+    create table seen (
+        sid integer not null,
+        key text not null,
+        seq integer not null,
+        primary key (sid, key)
+    ) without rowid, strict;
+    create table blobs (hash text primary key, body blob not null) without rowid, strict;
+    create table pieces (
+        hash text not null,
+        sid  integer not null,
+        seq  integer not null,
+        primary key (hash, sid, seq)
+    ) without rowid, strict;
+    create index piece_of on pieces (sid, seq);
+    create table side (
+        tenant  text not null,
+        session text not null,
+        space   text not null,
+        key     text not null,
+        value   blob not null,
+        version integer not null,
+        expires real,
+        primary key (tenant, session, space, key)
+    ) without rowid, strict;
+    create table erased (key blob primary key, time real not null) without rowid, strict;
+    create virtual table words using fts5 (text, content = '', contentless_delete = 1);
+    insert into words (words, rank) values ('secure-delete', 1);
+"""
+_FROM_1 = """
+    alter table events rename to events_1;
+    drop index edits;
+"""
+_ROWS_FROM_1 = """
+    insert into sessions (tenant, session, head, size, opened, changed)
+        select tenant, session, max(seq), sum(length(body)),
+            unixepoch(min(time), 'subsec'), unixepoch(max(time), 'subsec')
+        from events_1 group by tenant, session;
+    insert into events (sid, seq, kind, edit, time, body)
+        select sid, seq, kind, edit, unixepoch(time, 'subsec'), body
+        from events_1 join sessions using (tenant, session);
+    drop table events_1;
+"""
+
+
+def prepare(sql: Sql, path: str) -> None:
+    """Make the tables in an empty file, or bring an older one up to date; inside a transaction."""
+    ours = sql("pragma application_id")[0][0] == APPLICATION
+    found: int = sql("pragma user_version")[0][0]
+    if not ours and sql("select count(*) from sqlite_master")[0][0]:
+        raise BadInput(f"{path!r} is a database of another program; name another file")
+    if ours and found > VERSION:
+        raise FormatError(
+            f"{path} has schema {found}, this release reads {VERSION}: upgrade foldline"
+        )
+    if ours and found == VERSION:
+        return
+    if ours:
+        sql(_FROM_1)
+    sql(_TABLES)
+    if ours:
+        sql(_ROWS_FROM_1)
+    sql(f"pragma application_id = {APPLICATION}")
+    sql(f"pragma user_version = {VERSION}")
