@@ -223,11 +223,15 @@ def test_marks_follow_a_long_step():
     assert not wire.faults(body["messages"], fixed=[*body["tools"], *body["system"]])
 
 
-def test_the_clients_own_marks_stay_alone():
+def test_the_clients_own_marks_in_messages_are_taken_out():
+    """It moves them with every request: kept, they would pile up past the limit."""
     marked = {"type": "text", "text": "x", "cache_control": {"type": "ephemeral", "ttl": "1h"}}
-    body = sent(events_of([{"role": "user", "content": [marked]}]))
-    assert body["messages"][0]["content"] == [marked]
-    assert len(marks(body)) == 1
+    (event,) = wire.message({"role": "user", "content": [marked, {"type": "text", "text": "y"}]})
+    assert event == UserSaid((Text("x"), Text("y")))
+    inner = {"type": "tool_result", "tool_use_id": "a", "content": [marked], "x_new": 1}
+    (event,) = wire.message({"role": "user", "content": [inner]})
+    assert "cache_control" not in event.native.body
+    assert '"x_new":1' in event.native.body
 
 
 USE = {"type": "tool_use", "id": "a", "name": "f", "input": {}}

@@ -4,12 +4,13 @@ Knows text, media, calls, results and thoughts. Refuses to know messages: who sa
 stands beside it. A block that has no neutral form is named by a gap; its own JSON goes back.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import msgspec
 
 from foldline.core.parts import Call, Gap, Media, Part, Text, Thought, text_of
+from foldline.wire.anthropic.block import Block, Content, text
 from foldline.wire.reading import Json
 
 REDACTED = "[redacted thinking]"
@@ -31,29 +32,23 @@ def part(block: Json) -> Part:
             return Thought(str(block.get("thinking", "")), str(block.get("signature") or ""))
         case "redacted_thinking":
             return Thought(REDACTED, str(block.get("data", "")))
-        case "tool_use":
-            given: Any = block.get("input")
-            raw = cast("Json", given).get(_RAW) if isinstance(given, dict) else None
-            alone = isinstance(raw, str) and len(cast("Json", given)) == 1
-            arguments = raw if alone else msgspec.json.encode(given).decode()
-            return Call(str(block.get("id", "")), str(block.get("name", "")), str(arguments))
         case "image" | "document":
             return _media(block)
         case other:
             return Gap(f"[{other or 'unreadable block'}]")
 
 
-def parts(content: Any) -> tuple[Part, ...]:
-    """What a content says: a text, or a list of blocks."""
-    if isinstance(content, str):
-        return (Text(content),)
-    return tuple(part(block) for block in blocks_of(content))
+def spoken(blocks: Sequence[Block]) -> tuple[Part, ...]:
+    """What a model says: its calls too, with their arguments as it wrote them."""
+    return tuple(
+        _call(block) if block.kind == "tool_use" else part(block.fields) for block in blocks
+    )
 
 
 def heard(content: Any) -> tuple[Part, ...]:
     """What a content says that is not the model's: calls and thoughts in it are only named."""
     return tuple(
-        Gap(f"[{kind(block)}]") if isinstance(one := part(block), Call | Thought) else one
+        Gap(f"[{kind(block)}]") if isinstance(one := part(block), Thought) else one
         for block in blocks_of(content)
     )
 
@@ -66,31 +61,58 @@ def blocks_of(content: Any) -> list[Json]:
     return [cast("Json", block) for block in found if isinstance(block, dict)]
 
 
-def written(some: Iterable[Part]) -> list[Json]:
+def written(some: Iterable[Part]) -> list[Block]:
     """Parts as blocks, without blank words, and without thoughts: those go back as they came."""
-    found: list[Json] = []
+    found: list[Block] = []
     for one in some:
         match one:
-            case Text(text) | Gap(text):
-                found += [{"type": "text", "text": text}] if text.strip() else []
+            case Text(words) | Gap(words):
+                found += [text(msgspec.json.encode(words))] if words.strip() else []
             case Media():
-                found.append(_written_media(one))
+                found.append(_block(_written_media(one)))
             case Call(call_id, name, arguments):
                 call = {"type": "tool_use", "id": call_id, "name": name, "input": _input(arguments)}
-                found.append(call)
+                found.append(_block(call))
             case Thought():
                 pass
     return found
 
 
-def result(call_id: str, some: tuple[Part, ...], *, ok: bool) -> Json:
+def content(some: Iterable[Part]) -> Content:
+    """Parts as a content: one text alone is written as a string."""
+    blocks = tuple(written(some))
+    return Content(blocks, alone=len(blocks) == 1 and bool(blocks[0].words))
+
+
+def result(call_id: str, some: tuple[Part, ...], *, ok: bool) -> Block:
     """A call's result as a block."""
-    media = any(isinstance(one, Media) for one in some)
-    content: str | list[Json] = written(some) if media else text_of(some)
+    said: str | list[msgspec.Raw] = text_of(some)
+    if any(isinstance(one, Media) for one in some):
+        said = [msgspec.Raw(block.body) for block in written(some)]
     block: Json = {"type": "tool_result", "tool_use_id": call_id}
-    if content:
-        block["content"] = content
-    return block if ok else {**block, "is_error": True}
+    if said:
+        block["content"] = said
+    return _block(block if ok else {**block, "is_error": True})
+
+
+def _block(given: Json) -> Block:
+    return Block(msgspec.json.encode(given))
+
+
+class _Call(msgspec.Struct):
+    id: Any = ""
+    name: Any = ""
+    input: msgspec.Raw = msgspec.Raw(b"null")
+
+
+def _call(block: Block) -> Call:
+    came = msgspec.json.decode(block.body, type=_Call)
+    arguments = bytes(came.input).decode()
+    given: Any = msgspec.json.decode(arguments)
+    if isinstance(given, dict) and list(cast("Json", given)) == [_RAW]:
+        wrote = cast("Json", given)[_RAW]
+        arguments = wrote if isinstance(wrote, str) else arguments
+    return Call(str(came.id), str(came.name), arguments)
 
 
 def _input(arguments: str) -> Json:

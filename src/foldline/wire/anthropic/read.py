@@ -1,12 +1,16 @@
 """Messages, tools and answers as events.
 
 Knows what servers and clients of this dialect write. Refuses to know sessions. A user's message may
-hold results and words: each result is an event, and the words are one behind them. Where the
-neutral form would not be written as it came, the blocks' own JSON is kept beside the event.
+hold results and words: each result is an event, and the words are one behind them. Cache marks in
+messages are taken out: a client moves them with every request.
+
+Where the neutral form would not be written as it came, the blocks' own JSON is kept beside the
+event. What came as bytes (`exact`) is compared byte for byte and goes back whatever it is; what
+came as a dict is compared by its values, and blank words, which no provider takes, are left out.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -19,12 +23,16 @@ from foldline.core.log import (
     UsageReported,
     UserSaid,
 )
-from foldline.core.parts import Native, Part, Text, Thought, Tool, sound
+from foldline.core.parts import Gap, Media, Native, Part, Text, Thought, Tool, sound, spoken
 from foldline.errors import WireError
 from foldline.wire.anthropic import forms
-from foldline.wire.anthropic.write import DIALECT, write_tool
-from foldline.wire.reading import Json, plain, shaped
+from foldline.wire.anthropic.block import Block, Content, content_of
+from foldline.wire.anthropic.marks import unmarked
+from foldline.wire.anthropic.write import write_tool
+from foldline.wire.reading import Json, plain, shaped, shaped_bytes
 
+EMPTY = Gap("[says nothing]")
+"""What stands in a view for a message without words, so that it is shown and goes back."""
 _STOPS: dict[str, Stop] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
@@ -33,9 +41,11 @@ _STOPS: dict[str, Stop] = {
 }
 
 
-class _Message(msgspec.Struct):
+class Message(msgspec.Struct):
+    """One message, its content as it came."""
+
     role: str
-    content: str | list[Json]
+    content: msgspec.Raw
 
 
 class _Usage(msgspec.Struct):
@@ -53,9 +63,10 @@ class _Answer(msgspec.Struct):
 
 
 class _Tool(msgspec.Struct):
-    name: str
+    name: str | None = None
+    type: str | None = None
     description: str | None = None
-    input_schema: Json | None = None
+    input_schema: msgspec.Raw = msgspec.Raw(b"null")
 
 
 def said(text: str) -> UserSaid:
@@ -63,22 +74,34 @@ def said(text: str) -> UserSaid:
     return UserSaid((Text(sound(text)),))
 
 
-def message(given: Mapping[str, Any], *, saw: int | None = None, path: str = "$") -> list[Event]:
+def message(given: Mapping[str, Any], *, saw: int | None = None) -> list[Event]:
     """One message dict as events."""
-    body = plain(given)
-    came = shaped(body, _Message, "an Anthropic message", path=path)
+    came = message_of(msgspec.json.encode(plain(given)))
+    content = message_content(came)
     match came.role:
         case "user":
-            return _from_user(came.content)
+            return from_user(content, exact=False)
         case "assistant":
-            return [_answered(came.content, saw=saw)]
-        case "system":
-            return [Instructed(forms.heard(came.content))]
-        case role:
-            raise WireError(
-                f"a message of role {role!r} at {path}.role; known are user, assistant and system",
-                path=f"{path}.role",
-            )
+            return [answered(content, saw=saw, exact=False)]
+        case _:
+            return [Instructed(instructions(content))]
+
+
+def message_of(raw: bytes | msgspec.Raw, *, path: str = "$") -> Message:
+    """A message whose role is known."""
+    came = shaped_bytes(raw, Message, "an Anthropic message", path=path)
+    if came.role not in ("user", "assistant", "system"):
+        raise WireError(
+            f"a message of role {came.role!r} at {path}.role; known are user, assistant and system",
+            path=f"{path}.role",
+        )
+    return came
+
+
+def message_content(came: Message, *, path: str = "$") -> Content:
+    """A message's content, without its marks."""
+    content = content_of(came.content, path=f"{path}.content")
+    return Content(tuple(map(unmarked, content.blocks)), content.alone)
 
 
 def system(given: str | Sequence[Mapping[str, Any]]) -> tuple[Part, ...]:
@@ -88,10 +111,16 @@ def system(given: str | Sequence[Mapping[str, Any]]) -> tuple[Part, ...]:
     return forms.heard([plain(block) for block in given])
 
 
+def instructions(content: Content) -> tuple[Part, ...]:
+    """What the blocks of a system say."""
+    return forms.heard([block.fields for block in content.blocks])
+
+
 def answer(given: Mapping[str, Any], *, saw: int | None, asked: int | None) -> list[Event]:
     """An answer as the events it tells of: what was said, then what it cost."""
     came = shaped(plain(given), _Answer, "an Anthropic answer")
-    said_ = _answered(came.content, saw=saw)
+    content = Content(tuple(Block(msgspec.json.encode(block)) for block in came.content))
+    said_ = answered(content, saw=saw, exact=False)
     stop = _STOPS.get(came.stop_reason or "", "done")
     events: list[Event] = [msgspec.structs.replace(said_, stop=stop)]
     if came.usage is not None:
@@ -114,58 +143,82 @@ def usage(came: _Usage, *, asked: int | None) -> UsageReported:
     )
 
 
-def tool(given: Mapping[str, Any], *, path: str = "$") -> Tool:
-    """One tool dict; one that runs at the provider has no schema and goes back as it came."""
-    body = plain(given)
-    came = shaped(body, _Tool, "an Anthropic tool", path=path)
-    schema = msgspec.json.encode(came.input_schema or {}).decode()
-    neutral = Tool(came.name, came.description or "", schema)
-    if body == write_tool(neutral):
-        return neutral
-    return msgspec.structs.replace(neutral, native=_native([body]))
+def tool(given: Mapping[str, Any]) -> Tool:
+    """One tool dict."""
+    return tool_of(msgspec.json.encode(plain(given)), exact=False)
 
 
-def _from_user(content: str | list[Json]) -> list[Event]:
+def tool_of(raw: bytes | msgspec.Raw, *, path: str = "$", exact: bool) -> Tool:
+    """One tool; one that runs at the provider has no schema and goes back as it came."""
+    came = shaped_bytes(raw, _Tool, "an Anthropic tool", path=path)
+    name = came.name or (came.type if came.type != "custom" else "")
+    if not name:
+        raise WireError(f"a tool without a name at {path}", path=path)
+    schema = bytes(came.input_schema).decode()
+    if schema != "null" and not schema.startswith("{"):
+        where = f"{path}.input_schema"
+        raise WireError(f"a schema that is no object at {where}", path=where)
+    neutral = Tool(name, came.description or "", "{}" if schema == "null" else schema)
+    native = _kept(Content((Block(bytes(raw)),)), Content((write_tool(neutral),)), exact=exact)
+    return msgspec.structs.replace(neutral, native=native)
+
+
+def from_user(content: Content, *, exact: bool) -> list[Event]:
+    """A user's message: its results, then its words."""
     events: list[Event] = []
-    words: list[Json] = []
-    for block in forms.blocks_of(content):
-        if forms.kind(block) == "tool_result":
-            events.append(_result(block))
+    words: list[Block] = []
+    for block in content.blocks:
+        if block.kind == "tool_result":
+            events.append(_result(block, exact=exact))
         else:
             words.append(block)
     if words or not events:
-        said_ = UserSaid(forms.heard(words))
-        native = None if _same(words, said_.parts, content) else _native(words)
-        events.append(msgspec.structs.replace(said_, native=native))
+        parts = forms.heard([block.fields for block in words])
+        if exact and not any(isinstance(one, Media) for one in parts) and not spoken(parts).strip():
+            parts = (*parts, EMPTY)
+        came = Content(tuple(words), content.alone)
+        ours = forms.content(parts)
+        if events:  # behind results, one text too is written in their list
+            ours = Content(ours.blocks)
+        events.append(UserSaid(parts, native=_kept(came, ours, exact=exact)))
     return events
 
 
-def _result(block: Json) -> ToolReturned:
-    call_id = str(block.get("tool_use_id", ""))
-    ok = block.get("is_error") is not True
-    found = forms.heard(block.get("content") or "")
-    event = ToolReturned(call_id, found, ok=ok)
-    if block == forms.result(call_id, found, ok=ok):
-        return event
-    return msgspec.structs.replace(event, native=_native([block]))
+def answered(content: Content, *, saw: int | None = None, exact: bool) -> ModelSaid:
+    """An assistant's message."""
+    came = forms.spoken(content.blocks)
+    parts = tuple(one for one in came if not isinstance(one, Text) or one.text.strip())
+    if exact and all(isinstance(one, Thought) for one in parts):
+        parts = (*parts, EMPTY)
+    native = _kept(content, forms.content(parts), exact=exact)
+    if any(isinstance(one, Thought) for one in parts):
+        # A thought goes back only as it came, to whom it came from.
+        native = _sayable(content, exact=exact).native()
+    return ModelSaid(parts, saw=saw, native=native)
 
 
-def _answered(content: str | list[Json], *, saw: int | None) -> ModelSaid:
-    came = forms.blocks_of(content)
-    event = ModelSaid(forms.parts(came), saw=saw)
-    # A thought goes back only as it came, to whom it came from.
-    thoughts = any(isinstance(one, Thought) for one in event.parts)
-    if not thoughts and _same(came, event.parts, content):
-        return event
-    return msgspec.structs.replace(event, native=_native(came))
+def _result(block: Block, *, exact: bool) -> ToolReturned:
+    came = block.fields
+    call_id = str(came.get("tool_use_id", ""))
+    ok = came.get("is_error") is not True
+    parts = forms.heard(came.get("content") or "")
+    ours = Content((forms.result(call_id, parts, ok=ok),))
+    return ToolReturned(call_id, parts, ok=ok, native=_kept(Content((block,)), ours, exact=exact))
 
 
-def _same(came: list[Json], parts: tuple[Part, ...], content: Any) -> bool:
-    """Whether the neutral form is written as it came: one text alone is written as a string."""
-    again = forms.written(parts)
-    alone = len(again) == 1 and again[0]["type"] == "text"
-    return again == came and alone == isinstance(content, str)
+def _kept(came: Content, ours: Content, *, exact: bool) -> Native | None:
+    """What came, if what we would write is not the same."""
+    came = _sayable(came, exact=exact)
+    if (came.body, came.alone) == (ours.body, ours.alone):
+        return None
+    if not exact and came.alone == ours.alone:
+        values, own = msgspec.json.decode(came.body), msgspec.json.decode(ours.body)
+        return None if values == own else came.native()
+    return came.native()
 
 
-def _native(came: list[Json]) -> Native:
-    return Native(DIALECT, msgspec.json.encode(cast("Any", came)).decode())
+def _sayable(content: Content, *, exact: bool) -> Content:
+    """A content that may be sent: all of it, or without blank words."""
+    if exact or not any(block.blank for block in content.blocks):
+        return content
+    return Content(tuple(block for block in content.blocks if not block.blank))

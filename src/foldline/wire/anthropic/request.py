@@ -1,61 +1,118 @@
-"""A whole request of a client: its model, its conversation as events, and the rest as it came.
+"""A whole request as a gateway gets it: bytes in, events and parameters out.
 
-Knows where a body keeps what. Refuses to know sessions: whose conversation it is, and what of it is
-known already.
+Knows where a body keeps what, and which of its messages are instructions. Refuses to judge: what
+the client sent goes on as it came (what is exact: see `write`), the provider decides. Refuses to
+know sessions: whose conversation it is, and what of it is known already.
 """
 
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
 
 import msgspec
 
 from foldline.core.log import Event, Instructed
-from foldline.core.parts import Part, Tool
+from foldline.core.parts import Tool
 from foldline.errors import WireError
-from foldline.wire.anthropic.read import message, system, tool
-from foldline.wire.reading import Json, parse
+from foldline.wire.anthropic import forms
+from foldline.wire.anthropic.block import Content, content_of, listed
+from foldline.wire.anthropic.read import (
+    answered,
+    from_user,
+    instructions,
+    message_content,
+    message_of,
+    tool_of,
+)
+from foldline.wire.reading import readable, shaped_bytes
+
+RECENT = 8
+"""The system messages of mid-talk that are said again behind a fold, with the system itself: older
+ones stay where they stood and are folded there. All of them, each time, would be quadratic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What a client sent."""
+    """What a client asks: the conversation, and every other field of the body as it came."""
 
     model: str
     events: tuple[Event, ...]
     parameters: dict[str, msgspec.Raw]
-    """Every other field of the body, known or not."""
 
 
 def decode(body: bytes) -> Decoded:
     """Read a body; an error names the place that is wrong."""
-    given = parse(body)
-    model = given.pop("model", "")
-    if not isinstance(model, str):
-        raise WireError("a model that is no text at $.model", path="$.model")
-    instructed = Instructed(_system(given.pop("system", None)), _tools(given.pop("tools", None)))
-    events: list[Event] = [instructed] if instructed != Instructed() else []
-    for place, one in enumerate(_rows(given.pop("messages", None), "$.messages")):
-        events += message(one, path=f"$.messages[{place}]")
-    parameters = {name: msgspec.Raw(msgspec.json.encode(one)) for name, one in given.items()}
-    return Decoded(model, tuple(events), parameters)
+    readable(body)
+    fields = shaped_bytes(body, dict[str, msgspec.Raw], "an Anthropic request")
+    if "messages" not in fields:
+        raise WireError("not an Anthropic request: it has no messages", path="$.messages")
+    name = fields.pop("model", None)
+    model = shaped_bytes(name, str, "a model's name", path="$.model") if name else ""
+    rows = _rows(fields.pop("messages"), "messages")
+    tools: tuple[Tool, ...] = ()
+    if _filled(fields.get("tools")):
+        given = enumerate(_rows(fields.pop("tools"), "tools"))
+        tools = tuple(tool_of(raw, path=f"$.tools[{place}]", exact=True) for place, raw in given)
+    system: list[Content] = []
+    if _filled(fields.get("system")):
+        system.append(content_of(fields.pop("system"), path="$.system"))
+    events = [*_first(system, tools), *_events(rows, system, tools)]
+    return Decoded(model, tuple(events), fields)
 
 
-def _system(given: Any) -> tuple[Part, ...]:
-    if given is None or isinstance(given, str):
-        return system(given or "")
-    return system(_rows(given, "$.system"))
+def _filled(raw: msgspec.Raw | None) -> bool:
+    """Whether a field says anything: null, "" and [] go back with the parameters."""
+    text = b"null" if raw is None else bytes(raw)
+    return text not in (b"null", b'""') and not (text[:1] == b"[" and text[1:-1].strip() == b"")
 
 
-def _tools(given: Any) -> tuple[Tool, ...]:
-    rows = enumerate(_rows(given, "$.tools") if given is not None else ())
-    return tuple(tool(one, path=f"$.tools[{place}]") for place, one in rows)
+def _rows(raw: msgspec.Raw, name: str) -> list[msgspec.Raw]:
+    return shaped_bytes(raw, list[msgspec.Raw], f"a list of {name}", path=f"$.{name}")
 
 
-def _rows(given: Any, path: str) -> list[Json]:
-    """A list of objects."""
-    if not isinstance(given, list):
-        raise WireError(f"a list was expected at {path}", path=path)
-    for place, one in enumerate(cast("list[Any]", given)):
-        if not isinstance(one, dict):
-            raise WireError(f"an object was expected at {path}[{place}]", path=f"{path}[{place}]")
-    return cast("list[Json]", given)
+def _events(
+    rows: Sequence[msgspec.Raw], system: list[Content], tools: tuple[Tool, ...]
+) -> list[Event]:
+    events: list[Event] = []
+    recent = deque[Content](maxlen=RECENT)
+    speaking: list[Content] = []  # messages of the assistant, one behind the other
+    for place, raw in enumerate(rows):
+        path = f"$.messages[{place}]"
+        came = message_of(raw, path=path)
+        content = message_content(came, path=path)
+        if came.role == "assistant":
+            speaking.append(content)
+            continue
+        events += _answer(speaking)
+        speaking = []
+        if came.role == "user":
+            events += from_user(content, exact=True)
+            continue
+        recent.append(content)
+        events.append(_together([*system, *recent], tools))
+    return events + _answer(speaking)
+
+
+def _answer(speaking: list[Content]) -> list[Event]:
+    """What the assistant said, as one: its calls are answered behind the last of its messages."""
+    if not speaking:
+        return []
+    if len(speaking) == 1:
+        return [answered(speaking[0], exact=True)]
+    blocks = tuple(block for content in speaking for block in content.blocks)
+    return [answered(Content(blocks), exact=True)]
+
+
+def _first(system: list[Content], tools: tuple[Tool, ...]) -> list[Event]:
+    """The instructions that a request begins with, if there are any."""
+    told = _together(system, tools)
+    if told == Instructed():
+        return []
+    if [content.body for content in system] == [listed(forms.written(told.parts))]:
+        return [Instructed(told.parts, told.tools)]
+    return [told]
+
+
+def _together(told: list[Content], tools: tuple[Tool, ...]) -> Instructed:
+    parts = tuple(part for content in told for part in instructions(content))
+    return Instructed(parts, tools, tuple(content.native() for content in told))

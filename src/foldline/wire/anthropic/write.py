@@ -2,36 +2,44 @@
 
 Knows how this dialect writes items: two roles that take turns, results before words, ids unique in
 the whole request. Refuses to know where the items came from.
+
+What is exact. A message's frame, `{"role":…,"content":…}`, is ours. What came in this dialect and
+is shown whole has its messages in their order and with their boundaries, but that neighbours of one
+role become one message; its content is a string or a list, as it came, but that a string becomes
+a list of one text where it is marked or has a neighbour; and every block has the bytes it came in,
+but for cache marks. So have tools, the blocks of the system, and parameters.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from foldline.core.item import Item
-from foldline.core.parts import Call, Native, Part, Tool, calls_of
+from foldline.core.parts import Call, Part, Tool, calls_of
 from foldline.core.request import Request
-from foldline.wire.anthropic import forms
-from foldline.wire.anthropic.marks import mark
+from foldline.wire.anthropic import forms, marks
+from foldline.wire.anthropic.block import DIALECT, Block, Content, opened, text
 from foldline.wire.reading import Json
 
-DIALECT = "anthropic"
+__all__ = ["DIALECT", "ENCODER", "blocks", "encode", "write_tool"]
+
 ENCODER = 1
 """Raised when the same request would be written in other bytes."""
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_BEGAN = "[the conversation begins with what the assistant said]"
-_GO_ON = "[nothing new was said; go on]"
+_ITS_OWN_ID = re.compile(r"[a-zA-Z0-9_-]+")  # what came in this dialect may be longer
+_BEGAN = text(b'"[the conversation begins with what the assistant said]"')
+_GO_ON = text(b'"[nothing new was said; go on]"')
 
 
 @dataclass(slots=True)
 class _Turn:
-    """One message: a role and its blocks; `alone` where the one text of a user came as a string."""
+    """One message: a role and its blocks; `alone` where one text is written as a string."""
 
     role: str
-    blocks: list[Json] = field(default_factory=list[Json])
+    blocks: list[Block] = field(default_factory=list[Block])
     alone: bool = False
 
 
@@ -42,30 +50,48 @@ def encode(request: Request, parameters: Mapping[str, Any]) -> bytes:
     """
     turns = _turns(request)
     if not turns or turns[-1].role == "assistant":  # newer models refuse to go on by themselves
-        turns.append(_Turn("user", [{"type": "text", "text": _GO_ON}]))
-    system = forms.written(request.system)
-    tools = [_own(tool.native, 0) or write_tool(tool) for tool in request.tools]
-    mark(tools, system, [turn.blocks for turn in turns])
+        turns.append(_Turn("user", [_GO_ON]))
+    system = _system(request)
+    tools = [_tool(tool) for tool in request.tools]
+    # One at the top has the provider mark the end by itself, and none of ours may lie before it.
+    if marks.NAME not in parameters:
+        marks.mark(tools, system.blocks, [turn.blocks for turn in turns])
     body: Json = {"model": request.model.removeprefix("anthropic/"), **parameters}
     if tools:
-        body["tools"] = tools
-    if system:
-        body["system"] = system
+        body["tools"] = [msgspec.Raw(tool.body) for tool in tools]
+    if system.blocks:
+        body["system"] = _content(system)
     body["messages"] = [{"role": turn.role, "content": _content(turn)} for turn in turns]
     return msgspec.json.encode(body)
 
 
 def blocks(request: Request) -> list[bytes]:
     """The blocks of all messages in order, each in its own bytes, without cache marks."""
-    system = [{"role": "system", **block} for block in forms.written(request.system)]
-    said = [{"role": turn.role, **block} for turn in _turns(request) for block in turn.blocks]
-    return [msgspec.json.encode(block) for block in (*system, *said)]
+    return [
+        msgspec.json.encode({"role": turn.role, "block": msgspec.Raw(marks.unmarked(block).body)})
+        for turn in (_system(request), *_turns(request))
+        for block in turn.blocks
+    ]
 
 
-def write_tool(tool: Tool) -> Json:
+def write_tool(tool: Tool) -> Block:
     """One tool, without regard to a native form."""
     words = {"description": tool.description} if tool.description else {}
-    return {"name": tool.name, **words, "input_schema": msgspec.json.decode(tool.schema)}
+    schema = msgspec.json.decode(tool.schema)
+    return Block(msgspec.json.encode({"name": tool.name, **words, "input_schema": schema}))
+
+
+def _tool(tool: Tool) -> Block:
+    own = opened(tool.native)
+    return own.blocks[0] if own and own.blocks else write_tool(tool)
+
+
+def _system(request: Request) -> _Turn:
+    own = [content for native in request.native if (content := opened(native))]
+    if not own:
+        return _Turn("system", forms.written(request.system))
+    blocks = [block for content in own for block in content.blocks]
+    return _Turn("system", blocks, alone=len(own) == 1 and own[0].alone)
 
 
 def _turns(request: Request) -> list[_Turn]:
@@ -74,43 +100,50 @@ def _turns(request: Request) -> list[_Turn]:
     ids: dict[str, str] = {}  # of the newest group: the id shown → the id written
     for item in request.items:
         role = "assistant" if item.role == "model" else "user"
+        own = _own(item)
         if item.role == "model":
-            ids = _own_ids(item, used)
-        found = _written(item, ids)
-        if not found:
+            ids = _own_ids(item, used, _ID if own is None else _ITS_OWN_ID)
+        found = own if own is not None and _stands(item, own, ids) else _written(item, ids)
+        if found is not own and not found.blocks:
             continue
         if not turns and role == "assistant":
-            turns.append(_Turn("user", [{"type": "text", "text": _BEGAN}]))
+            turns.append(_Turn("user", [_BEGAN]))
         if not turns or turns[-1].role != role:
-            turns.append(_Turn(role, alone=item.native is None))
+            turns.append(_Turn(role, alone=found.alone))
         else:
             turns[-1].alone = False
-        turns[-1].blocks += found
+        turns[-1].blocks += found.blocks
     return turns
 
 
-def _content(turn: _Turn) -> str | list[Json]:
-    first = turn.blocks[0]
-    if turn.alone and len(turn.blocks) == 1 and set(first) == {"type", "text"}:
-        return cast("str", first["text"])
-    return turn.blocks
+def _content(turn: _Turn) -> msgspec.Raw | list[msgspec.Raw]:
+    if turn.alone and len(turn.blocks) == 1 and turn.blocks[0].words:
+        return msgspec.Raw(turn.blocks[0].words)
+    return [msgspec.Raw(block.body) for block in turn.blocks]
 
 
-def _written(item: Item, ids: Mapping[str, str]) -> list[Json]:
-    """One item as blocks: its own JSON where it goes back unchanged."""
-    native = _own_all(item.native)
-    match item.role:
-        case "result":
-            call_id = ids.get(item.call_id, item.call_id)
-            if native and native[0].get("tool_use_id") == call_id:
-                return native
-            return [forms.result(call_id, item.parts, ok=item.ok)]
-        case "model":
-            if native and all(ids[call.id] == call.id for call in calls_of(item.parts)):
-                return native
-            return forms.written(_renamed(item.parts, ids))
-        case _:
-            return native or forms.written(item.parts)
+def _own(item: Item) -> Content | None:
+    """What an item came in; instructions that changed in mid-talk are always told in our words."""
+    content = opened(item.native) if item.role != "system" else None
+    # Other agents' files have marks too.
+    return content and Content(tuple(map(marks.unmarked, content.blocks)), content.alone)
+
+
+def _stands(item: Item, own: Content, ids: Mapping[str, str]) -> bool:
+    """Whether what an item came in has the ids that are written."""
+    if item.role == "result":
+        call_id = ids.get(item.call_id, item.call_id)
+        return bool(own.blocks) and own.blocks[0].answers == call_id
+    return item.role != "model" or all(ids[call.id] == call.id for call in calls_of(item.parts))
+
+
+def _written(item: Item, ids: Mapping[str, str]) -> Content:
+    """One item as blocks."""
+    if item.role == "result":
+        call_id = ids.get(item.call_id, item.call_id)
+        return Content((forms.result(call_id, item.parts, ok=item.ok),))
+    found = forms.content(_renamed(item.parts, ids) if item.role == "model" else item.parts)
+    return Content(found.blocks, alone=found.alone and item.native is None)
 
 
 def _renamed(parts: Sequence[Part], ids: Mapping[str, str]) -> list[Part]:
@@ -120,26 +153,15 @@ def _renamed(parts: Sequence[Part], ids: Mapping[str, str]) -> list[Part]:
     ]
 
 
-def _own_ids(item: Item, used: set[str]) -> dict[str, str]:
+def _own_ids(item: Item, used: set[str], allowed: re.Pattern[str]) -> dict[str, str]:
     """The ids of a group as this dialect takes them: few signs, and each once in a request."""
     ids: dict[str, str] = {}
     for call in calls_of(item.parts):
         own = call.id
-        if not _ID.fullmatch(own) or own in used:
+        if not allowed.fullmatch(own) or own in used:
             own = f"{re.sub(r'[^a-zA-Z0-9_-]', '_', call.id)[:40] or 'call'}_{item.seq}"
         while own in used:
             own += "_"
         used.add(own)
         ids[call.id] = own
     return ids
-
-
-def _own_all(native: Native | None) -> list[Json]:
-    if native is None or native.dialect != DIALECT:
-        return []
-    return msgspec.json.decode(native.body)
-
-
-def _own(native: Native | None, index: int) -> Json | None:
-    found = _own_all(native)
-    return found[index] if found else None
