@@ -422,6 +422,14 @@ def test_a_message_without_blocks_stands_where_it_stood():
     assert [(one.role, blocks(one.content)) for one in made.messages] == expected(talk)
 
 
+def test_a_system_that_takes_no_mark():
+    """Found by benches/fuzz.py: a field cannot be added to an object without any."""
+    tools = ['{"name":"w","input_schema":{}}']
+    made = msgspec.json.decode(again(body_of(ODD[:1], system='[{},{"type":"text","text":""}]', tools=tools)))  # fmt: skip
+    assert made["system"] == [{}, {"type": "text", "text": ""}]
+    assert made["tools"][0]["cache_control"] == {"type": "ephemeral"}
+
+
 def test_instructions_alone():
     decoded = wire.decode(b'{"system":"S","messages":[]}')
     assert decoded.events[0].parts == (Text("S"),)

@@ -2,15 +2,19 @@
 
 import gzip
 import json
+import re
 
 import msgspec
 import pytest
 
+from foldline.core import rules
 from foldline.core.budget import limits
+from foldline.core.log import Opened
 from foldline.core.plan import Blocked, Facts, Ready
 from foldline.core.policy import PRESETS
+from foldline.core.request import render
 from foldline.imports import read
-from foldline.testing import Planned
+from foldline.testing import Planned, view_of
 from foldline.wire import anthropic, openai_chat
 
 FILES = {
@@ -57,3 +61,41 @@ def test_every_recorded_session_is_planned_and_valid(shared, name):
                 planned += 1
     print(f"{name}: {planned} requests valid in both dialects, {blocked} blocked")
     assert planned
+
+
+def traced(shared, name):
+    """A trace's records, each made one line again."""
+    with gzip.open(shared / "data" / name, "rt") as file:
+        records = re.split(r"^===== record \d+ =====$", file.read(), flags=re.MULTILINE)[1:]
+    return read("\n".join(json.dumps(json.loads(record)) for record in records), "trace.jsonl")
+
+
+def closed(events):
+    view = view_of(events)
+    for event in rules.closing(view):
+        view.append(view.head + 1, event)
+    return render(view)
+
+
+@pytest.mark.parametrize(
+    "name", [*FILES, "tracelab_claude_trace.json.gz", "tracelab_codex_trace.json.gz"]
+)
+def test_every_recorded_session_goes_through_a_gateway_unchanged(shared, name):
+    """As Anthropic bodies, read as a client's and written again: the same bytes, marks and all."""
+    found = sessions(shared, name) if name in FILES else traced(shared, name)
+    assert found
+    for session in found:
+        body = anthropic.encode(closed(session.events), {"max_tokens": 9})
+        # A person's words that pose as a notice would get a tag: here nobody does.
+        body = re.sub(rb'"\[(notice|cron|heartbeat|human)', rb'"(\1', body)
+        assert relayed(body) == body, session.name
+        # That could be had from values alone; as another client writes it, its blocks differ.
+        odd = relayed(json.dumps(json.loads(body), indent=1).encode())
+        assert odd.count(b"\n") > body.count(b'"type"')
+        assert json.loads(odd) == json.loads(body), session.name
+
+
+def relayed(body):
+    """A body as a gateway would send it on."""
+    came = anthropic.decode(body)
+    return anthropic.encode(closed([Opened(came.model), *came.events]), came.parameters)

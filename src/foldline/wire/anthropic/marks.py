@@ -34,17 +34,20 @@ def mark(tools: list[Block], system: list[Block], messages: Sequence[list[Block]
     has said where the fixed part ends: there is none of ours, and fewer behind it.
     """
     theirs = sum(map(is_marked, (*tools, *system)))
-    if not theirs and (fixed := system or tools):
-        fixed[-1] = marked(fixed[-1])
-    room = MOST - max(theirs, 1)
+    said = [place for place, block in enumerate(system) if _takes(block)]
+    if not theirs and said:
+        system[said[-1]] = marked(system[said[-1]])
+    elif not theirs and tools:
+        tools[-1] = marked(tools[-1])
+    room = max(0, MOST - max(theirs, 1))
     flat = [(blocks, place) for blocks in messages for place in range(len(blocks))]
     last = len(flat) - 1
     ends = {len(messages[0]) - 1 if messages else -1, last - _LOOK_BACK, last}
-    wanted: set[int] = set()
-    for end in sorted((end for end in ends if end >= 0), reverse=True)[: max(room, 0)]:
+    found: set[int | None] = set()
+    for end in sorted((end for end in ends if end >= 0), reverse=True)[:room]:
         takes = (at for at in range(end, -1, -1) if _takes(flat[at][0][flat[at][1]]))
-        wanted |= {at for at in (next(takes, None),) if at is not None}
-    for blocks, place in (flat[at] for at in wanted):
+        found.add(next(takes, None))
+    for blocks, place in (flat[at] for at in found if at is not None):
         blocks[place] = marked(blocks[place])
 
 
