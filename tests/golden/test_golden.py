@@ -9,7 +9,7 @@ from foldline.core import log
 from foldline.core.log import Asked, Logged
 from foldline.core.request import render
 from foldline.core.view import load, spine_at
-from foldline.wire import openai_chat as wire
+from foldline.wire.dialects import OPENAI, named
 
 LOGS = sorted(Path(__file__).parent.glob("*.jsonl"))
 
@@ -25,11 +25,34 @@ def test_golden(path):
     asked = [event for event in events if isinstance(event, Asked)]
     for event in asked:
         view = load(spine_at(logged, event.at), dict(logged[: event.at + 1]), head=event.at)
-        body = wire.encode(render(view), {})
-        if event.encoder == wire.ENCODER:
+        dialect = named(event.dialect)
+        body = dialect.encode(render(view), {})
+        if event.encoder == dialect.encoder:
             assert hashlib.sha256(body).hexdigest() == event.sha256
     assert len(asked) > 10
 
 
-def test_there_is_a_golden_log_of_this_format():
-    assert f"format-{log.FORMAT}-encoder-{wire.ENCODER}" in [path.stem for path in LOGS]
+@pytest.mark.parametrize("dialect", [OPENAI, named("anthropic")], ids=lambda one: one.name)
+def test_there_is_a_golden_log_of_each_newest_encoder(dialect):
+    """Of this format too: whoever raises an encoder writes its log, see make.py."""
+    logs = [[log.decode(line) for line in path.read_bytes().splitlines()] for path in LOGS]
+    newest = [events for events in logs if events[0].format == log.FORMAT]
+    assert (dialect.name, dialect.encoder) in {
+        (event.dialect, event.encoder)
+        for events in newest
+        for event in events
+        if isinstance(event, Asked)
+    }
+
+
+def test_the_log_of_anthropic_shows_what_only_it_has():
+    """Some request holds each of these as it came, some was edited: else the log pins nothing."""
+    events = [log.decode(line) for line in LOGS[0].read_bytes().splitlines()]
+    logged = [Logged(seq, event) for seq, event in enumerate(events)]
+    asked = [event for event in events if isinstance(event, Asked)]
+    views = [load(spine_at(logged, one.at), dict(logged[: one.at + 1]), head=one.at) for one in asked]  # fmt: skip
+    bodies = [named(asked[0].dialect).encode(render(view), {}) for view in views]
+    for shown in (b'"signature":"EqQB"', b'"data":"opaque"', b"web_search_tool_result", b'{"n": 1.50}',
+                  b"[result masked]", rb"caf\u00e9?", b'"a_block_of_tomorrow","x":1e3'):  # fmt: skip
+        assert any(shown in body for body in bodies), shown
+    assert any(shown.state == "folded" for view in views[-3:] for shown in view.items)

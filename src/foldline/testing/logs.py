@@ -30,8 +30,8 @@ from foldline.core.request import render
 from foldline.core.spine import Change, Range, Spine
 from foldline.core.view import View, load
 from foldline.errors import BadHandle, NotAnEdit, UndoFirst
-from foldline.wire import anthropic
-from foldline.wire import openai_chat as wire
+from foldline.wire import anthropic, openai_chat
+from foldline.wire.dialects import OPENAI, Dialect
 
 
 def user(text: str, *, speaker: Speaker = "human", author: str = "") -> UserSaid:
@@ -82,7 +82,9 @@ class Sent:
 class Conversation:
     """A log that grows, its view, and every request that was sent from it."""
 
-    def __init__(self, model: str = "test/model") -> None:
+    def __init__(self, model: str = "test/model", *, dialect: Dialect = OPENAI) -> None:
+        self.dialect = dialect
+        """What its requests are recorded in."""
         self.events: list[Event] = []
         self.view = view_of(())
         self.sent: list[Sent] = []
@@ -110,11 +112,11 @@ class Conversation:
         self.add(*rules.closing(self.view))
         rules.check(self.view)
         request = render(self.view)
-        body = wire.encode(request, {})
+        body = self.dialect.encode(request, {})
         digest = hashlib.sha256(body).hexdigest()
         at = self.view.head
-        self.add(Asked(at, wire.DIALECT, digest, wire.ENCODER))
-        blocks = (tuple(wire.blocks(request)), tuple(anthropic.blocks(request)))
+        self.add(Asked(at, self.dialect.name, digest, self.dialect.encoder))
+        blocks = (tuple(openai_chat.blocks(request)), tuple(anthropic.blocks(request)))
         sent = Sent(at + 1, at, digest, blocks, self.changes)
         self.sent.append(sent)
         return sent

@@ -23,6 +23,7 @@ from foldline.core.log import (
 )
 from foldline.core.parts import Text, Tool
 from foldline.testing.logs import Conversation, calls, model, result, user
+from foldline.wire.dialects import OPENAI, Dialect
 
 IDS = ("a", "b", "c", "", " a ", "a_long_identifier_that_no_provider_would_take_as_it_is_12345")
 SPEAKERS: tuple[Speaker, ...] = ("human", "human", "human", "notice", "cron", "heartbeat")
@@ -58,9 +59,9 @@ def steps(random: Random, length: int) -> list[Step]:
     ]
 
 
-def play(script: list[Step]) -> Conversation:
+def play(script: list[Step], *, dialect: Dialect = OPENAI) -> Conversation:
     """The conversation that a list of steps tells."""
-    conversation = Conversation()
+    conversation = Conversation(dialect=dialect)
     for step in script:
         take(conversation, step)
     return conversation
