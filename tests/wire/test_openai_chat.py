@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from foldline.core import rules
-from foldline.core.log import ModelSaid, ToolReturned, UsageReported, UserSaid
+from foldline.core.log import ModelSaid, Opened, ToolReturned, UsageReported, UserSaid
 from foldline.core.parts import Media, Text
 from foldline.core.request import render
 from foldline.errors import BadInput
@@ -121,8 +123,8 @@ def test_every_recorded_chat_is_valid_and_comes_back(shared):
     assert len(chats) == 200
     for chat in chats:
         talk = [message for message in chat if message["role"] != "system"]
-        for given, written in zip(talk, there_and_back(talk), strict=True):
-            assert _telling(given) == _telling(written)
+        for came, written in zip(talk, there_and_back(talk), strict=True):
+            assert _telling(came) == _telling(written)
 
 
 def test_a_message_with_an_author_goes_back_as_it_came():
@@ -163,3 +165,73 @@ def test_what_of_an_answer_is_sent_back(answer, sent):
     events = wire.completion(given, saw=None, asked=None)
     written = [json.loads(block) for block in wire.blocks(render(view_of(events)))]
     assert written[0] == {"role": "assistant", **sent}
+
+
+# What a session is given may be anything that some server or client has written.
+
+ids = st.sampled_from(["a", "b", "", " a", "i" * 60, None])
+contents = st.one_of(
+    st.sampled_from([None, "", " ", "words", [], [{"type": "text", "text": ""}]]),
+    st.lists(
+        st.sampled_from(
+            [
+                {"type": "text", "text": "t"},
+                {"type": "hologram"},
+                {"type": "refusal", "refusal": "no"},
+                {"type": "image_url", "image_url": {"url": "https://x/y.png", "detail": "low"}},
+                {"type": "file", "file": {"file_id": "f"}},
+            ]
+        ),
+        min_size=1,
+        max_size=2,
+    ),
+)
+functions = st.fixed_dictionaries(
+    {"name": st.sampled_from(["w", ""])},
+    optional={"arguments": st.sampled_from(["{}", "not json", "", {"a": 1}, None])},
+)
+customs = st.fixed_dictionaries({"name": st.sampled_from(["x", ""])}, optional={"input": st.sampled_from(["y", ""])})  # fmt: skip
+called = st.one_of(
+    st.fixed_dictionaries({"id": ids, "type": st.just("function"), "function": functions}),
+    st.fixed_dictionaries({"id": ids, "type": st.just("custom"), "custom": customs}),
+    st.fixed_dictionaries({"id": st.just("m"), "type": st.just("mcp"), "mcp": st.just({})}),
+)
+more = st.dictionaries(
+    st.sampled_from(["name", "refusal", "reasoning_content"]), st.sampled_from(["n", None]), max_size=2
+) | st.just({"x_new": 1})  # fmt: skip
+given_messages = st.builds(
+    lambda base, extra: base | extra,
+    st.one_of(
+        st.fixed_dictionaries({"role": st.sampled_from(["user", "system", "developer"]), "content": contents}),
+        st.fixed_dictionaries({"role": st.sampled_from(["assistant", "model"]), "content": contents}),
+        st.fixed_dictionaries({"role": st.just("assistant"), "content": contents, "tool_calls": st.lists(called, max_size=3)}),
+        st.fixed_dictionaries({"role": st.just("assistant"), "function_call": functions}),
+        st.fixed_dictionaries({"role": st.just("tool"), "tool_call_id": ids, "content": contents}),
+        st.fixed_dictionaries({"role": st.just("function"), "name": st.just("w"), "content": contents}),
+    ),
+    more,
+)  # fmt: skip
+
+
+@given(st.lists(given_messages, max_size=6))
+def test_whatever_a_session_is_given_its_request_is_valid(messages):
+    """Law 2: a message's own JSON is kept only where a provider takes it."""
+    view = view_of([Opened("m"), *(wire.message(one) for one in messages)])
+    for event in rules.closing(view):
+        view.append(view.head + 1, event)
+    body = json.loads(wire.encode(render(view), {}))
+    assert not wire.faults(body["messages"])
+
+
+def test_media_are_named_where_there_may_be_only_words():
+    """A picture in an answer, and a file or a sound that has only an address."""
+    media = (Media("image", mime="image/png", base64="AA"), Media("file", mime="application/pdf", base64="AA", name="a.pdf"))  # fmt: skip
+    far = (Media("file", url="https://x/a.pdf", name="a.pdf"), Media("audio", url="https://x/a.wav"))  # fmt: skip
+    made = [ModelSaid((Text("See"), *media, Text("there"))), UserSaid((Text("And"), *far))]
+    said, asked = (json.loads(one) for one in wire.blocks(render(view_of([Opened("m"), *made]))))
+    assert said["content"] == "See\n[image]\n[file a.pdf]\nthere"
+    assert [one["text"] for one in asked["content"]] == [
+        "And",
+        "[file a.pdf at https://x/a.pdf]",
+        "[audio at https://x/a.wav]",
+    ]

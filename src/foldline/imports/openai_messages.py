@@ -7,9 +7,6 @@ themselves: the wire reads them.
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
-from foldline.core.log import Event, ModelSaid, ToolReturned, UserSaid
 from foldline.core.parts import Tool
 from foldline.errors import BadInput
 from foldline.imports.base import Imported, Json, Notes, Record, rows, stem, table, words
@@ -73,22 +70,7 @@ def take(taking: Taking, given: Any, place: str) -> None:
         taking.notes.take(f"message of role {words(body.get('role')) or 'none'}", place)
         return
     for event in events:
-        taking.add(_sendable(event), place)
-
-
-def _sendable(event: Event) -> Event:
-    """An event whose own JSON, where it has one, may be sent again."""
-    if not isinstance(event, UserSaid | ModelSaid | ToolReturned) or event.native is None:
-        return event
-    body: Json = msgspec.json.decode(event.native.body)
-    before: list[Json] = []
-    if isinstance(event, ToolReturned):
-        call = {"id": event.call_id, "function": {"name": "f", "arguments": "{}"}}
-        before = [{"role": "assistant", "tool_calls": [call]}]
-    wrong = openai_chat.faults([*before, body])
-    if any("have no result" not in fault for fault in wrong):
-        return msgspec.structs.replace(event, native=None)
-    return event
+        taking.add(event, place)
 
 
 def _tools(body: Json, notes: Notes, place: str) -> list[Tool]:

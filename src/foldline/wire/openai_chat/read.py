@@ -1,7 +1,8 @@
 """Messages, tools and completions as events.
 
 Knows what servers and clients of this dialect write. Refuses to know sessions. Where the neutral
-form would not be written as it came, the message's own JSON is kept beside it.
+form would not be written as it came, the message's own JSON is kept beside it, if a provider would
+take it: a session sends what is valid, only a relayed request (`request`) goes back whatever it is.
 """
 
 from collections.abc import Mapping
@@ -11,8 +12,9 @@ import msgspec
 
 from foldline.core.item import Item
 from foldline.core.log import Event, Instructed, ModelSaid, Stop, ToolReturned, UserSaid
-from foldline.core.parts import Call, Gap, Media, Native, Part, Text, Thought, Tool, sound
+from foldline.core.parts import Call, Gap, Media, Native, Part, Text, Thought, Tool, calls_of, sound
 from foldline.errors import WireError
+from foldline.wire.openai_chat.check import faults
 from foldline.wire.openai_chat.shapes import (
     Completion,
     Content,
@@ -51,7 +53,7 @@ def message(given: Mapping[str, Any], *, saw: int | None = None) -> Event:
         return event
     if isinstance(event, ModelSaid):
         body = _returnable(body)
-    if _telling(body) == _telling(written(event)):
+    if _telling(body) == _telling(written(event)) or not _sendable(body, event):
         return event
     native = Native(DIALECT, msgspec.json.encode(body).decode())
     return msgspec.structs.replace(event, native=native)
@@ -132,6 +134,22 @@ def written(event: Said) -> Json:
             return write_message(Item(0, "model", event.parts, 0))
         case ToolReturned():
             return write_message(Item(0, "result", event.parts, 0, call_id=event.call_id))
+
+
+def _sendable(body: Json, event: Said) -> bool:
+    """Whether a message would be taken as it came, between what it answers and its answers."""
+    before: list[Json] = []
+    if body["role"] == "tool" and isinstance(event, ToolReturned):
+        function = {"name": "f", "arguments": "{}"}
+        before = [
+            {"role": "assistant", "tool_calls": [{"id": event.call_id, "function": function}]}
+        ]
+    after = [
+        {"role": "tool", "tool_call_id": call.id, "content": "x"}
+        for call in calls_of(event.parts)
+        if not call.id.startswith(LEGACY)
+    ]
+    return not faults([*before, body, *after])
 
 
 def _telling(body: Json) -> Json:

@@ -18,6 +18,8 @@ from foldline.wire.openai_chat.shapes import Json
 DIALECT = "openai-chat"
 ENCODER = 1
 """Raised when the same request would be written in other bytes."""
+UNNAMED = "unnamed"
+"""What a call is shown as that a model made of no tool: no provider takes an empty name."""
 LEGACY = "function:"
 """What the id of a call begins with that came as `function_call`, which has none."""
 
@@ -41,7 +43,7 @@ def blocks(request: Request) -> list[bytes]:
     own = [native.body.encode() for native in request.native if native.dialect == DIALECT]
     if own:
         written += own
-    elif request.system:
+    elif text_of(request.system).strip():
         written.append(_write({"role": "system", "content": text_of(request.system)}))
     for item in request.items:
         if media and item.role != "result":
@@ -77,12 +79,19 @@ def write_message(item: Item) -> Json:
                 return {"role": "function", "name": name, "content": words}
             return {"role": "tool", "tool_call_id": own_id(item.call_id), "content": words}
         case "model":
-            words = text_of(part for part in item.parts if not isinstance(part, Thought))
+            words = "\n".join(
+                _named(part) if isinstance(part, Media) else text_of((part,))
+                for part in item.parts
+                if not isinstance(part, Thought | Call)
+            )
             calls = [
                 {
                     "id": own_id(call.id),
                     "type": "function",
-                    "function": {"name": call.name, "arguments": call.arguments or "{}"},
+                    "function": {
+                        "name": call.name or UNNAMED,
+                        "arguments": call.arguments or "{}",
+                    },
                 }
                 for call in calls_of(item.parts)
                 if not call.id.startswith(LEGACY)
@@ -104,7 +113,15 @@ def _contents(parts: tuple[Part, ...]) -> str | list[Json]:
     ]
 
 
+def _named(part: Media) -> str:
+    """What stands for a picture, a sound or a file where there may be only words."""
+    address = f"at {part.url}" if part.url else ""
+    return f"[{' '.join(word for word in (part.form, part.name, address) if word)}]"
+
+
 def _media(part: Media) -> Json:
+    if part.url and part.form != "image":  # only pictures are taken by their address
+        return {"type": "text", "text": _named(part)}
     match part.form:
         case "image":
             url = part.url or f"data:{part.mime};base64,{part.base64}"
