@@ -117,6 +117,12 @@ def test_every_odd_block_goes_back():
     assert strings == [False, False, False, False, False, False, True, True, False]  # 0 is marked
 
 
+def test_a_calls_arguments_are_what_was_written():
+    said = wire.decode(body_of(ODD)).events[1]
+    call = next(part for part in said.parts if isinstance(part, Call))
+    assert call.arguments == '{"c": 1.50,"n":1e3,"big":1000000000000000000000000000000}'
+
+
 def test_native_only_where_our_own_bytes_differ():
     plain = [
         '{"role":"user","content":"Hi"}',

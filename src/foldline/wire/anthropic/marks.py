@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from foldline.wire.anthropic.block import Block
+from foldline.wire.anthropic.block import Block, Content
 
 MOST = 4
 NAME = "cache_control"
@@ -59,6 +59,11 @@ def marked(block: Block) -> Block:
 def is_marked(block: Block) -> bool:
     """Whether a block has a mark, ours or the client's."""
     return _MAYBE.search(block.body) is not None and NAME in block.fields
+
+
+def bare(content: Content) -> Content:
+    """A content without any mark."""
+    return Content(tuple(map(unmarked, content.blocks)), content.alone)
 
 
 def unmarked(block: Block) -> Block:

@@ -27,7 +27,7 @@ from foldline.core.parts import Gap, Media, Native, Part, Text, Thought, Tool, s
 from foldline.errors import WireError
 from foldline.wire.anthropic import forms
 from foldline.wire.anthropic.block import Block, Content, content_of
-from foldline.wire.anthropic.marks import unmarked
+from foldline.wire.anthropic.marks import bare
 from foldline.wire.anthropic.write import write_tool
 from foldline.wire.reading import Json, plain, shaped, shaped_bytes
 
@@ -100,8 +100,7 @@ def message_of(raw: bytes | msgspec.Raw, *, path: str = "$") -> Message:
 
 def message_content(came: Message, *, path: str = "$") -> Content:
     """A message's content, without its marks."""
-    content = content_of(came.content, path=f"{path}.content")
-    return Content(tuple(map(unmarked, content.blocks)), content.alone)
+    return bare(content_of(came.content, path=f"{path}.content"))
 
 
 def system(given: str | Sequence[Mapping[str, Any]]) -> tuple[Part, ...]:

@@ -126,7 +126,7 @@ def _own(item: Item) -> Content | None:
     """What an item came in; instructions that changed in mid-talk are always told in our words."""
     content = opened(item.native) if item.role != "system" else None
     # Other agents' files have marks too.
-    return content and Content(tuple(map(marks.unmarked, content.blocks)), content.alone)
+    return content and marks.bare(content)
 
 
 def _stands(item: Item, own: Content, ids: Mapping[str, str]) -> bool:
