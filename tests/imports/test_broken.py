@@ -103,8 +103,10 @@ def survives(text):
         for event in rules.closing(view):
             view.append(view.head + 1, event)
         rules.check(view)
-        messages = json.loads(wire.encode(render(view), {}))["messages"]
-        assert wire.faults(messages) == []
+        request = render(view)
+        messages = json.loads(wire.encode(request, {}))["messages"]
+        if request.system or request.items:  # else nothing was said, and nothing can be sent
+            assert wire.faults(messages) == []
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -38,8 +38,10 @@ def refused(request):
     """What either dialect's rules find in a request."""
     chat = msgspec.json.decode(openai_chat.encode(request, {}))
     body = msgspec.json.decode(anthropic.encode(request, {}))
-    fixed = [*body.get("tools", ()), *body.get("system", ())]
-    return openai_chat.faults(chat["messages"]) + anthropic.faults(body["messages"], fixed=fixed)
+    fixed = {key: body[key] for key in ("tools", "system") if key in body}
+    return openai_chat.faults(chat["messages"], tools=chat.get("tools", ())) + anthropic.faults(
+        body["messages"], **fixed
+    )
 
 
 @pytest.mark.parametrize("name", FILES)

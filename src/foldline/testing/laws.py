@@ -62,11 +62,14 @@ def valid(talk: Conversation) -> None:
     view = talk.view.copy()
     for event in rules.closing(view):
         view.append(view.head + 1, event)
-    body = msgspec.json.decode(wire.encode(render(view), {}))
-    assert not (found := wire.faults(body["messages"])), found
-    body = msgspec.json.decode(anthropic.encode(render(view), {}))
-    fixed = [*body.get("tools", ()), *body.get("system", ())]
-    assert not (found := anthropic.faults(body["messages"], fixed=fixed)), found
+    request = render(view)
+    body = msgspec.json.decode(wire.encode(request, {}))
+    found = wire.faults(body["messages"], tools=body.get("tools", ()))
+    silent = ["empty: there are no messages"] if not (request.system or request.items) else []
+    assert found == silent, found
+    body = msgspec.json.decode(anthropic.encode(request, {}))
+    fixed = {key: body[key] for key in ("tools", "system") if key in body}
+    assert not (found := anthropic.faults(body["messages"], **fixed)), found
 
 
 def flat(talk: Conversation) -> None:

@@ -1,68 +1,142 @@
 """What a provider of this dialect refuses, by its documented rules.
 
-Knows roles, pairs and ids. Refuses to know where a request came from: it reads only what is sent.
+Knows roles, pairs, ids, parts and tools. Refuses to know where a request came from: it reads only
+what is sent. Every finding begins with the name of the rule.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from foldline.wire.openai_chat.shapes import Json
 
 LONGEST_ID = 40
-_ROLES = {"system", "developer", "user", "assistant", "tool", "function"}
+_LONGEST_TEXT = 10_485_760
+_MOST_CALLS = 128
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
+_PARTS = {
+    "system": {"text"},
+    "developer": {"text"},
+    "user": {"text", "image_url", "input_audio", "file"},
+    "assistant": {"text", "refusal"},
+    "tool": {"text"},
+    "function": set[str](),
+}
+"""Every role, and the parts that a list of its content may hold."""
 
 
-def faults(messages: Sequence[Mapping[str, Any]]) -> list[str]:
+def faults(
+    messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] = ()
+) -> list[str]:
     """Everything that is wrong with the messages of a request; nothing, if it may be sent."""
-    found: list[str] = []
+    found: list[str] = [] if messages else ["empty: there are no messages"]
+    called: list[str] = []
     awaited: list[str] = []
     for place, message in enumerate(messages):
-        role = message.get("role")
-        if role not in _ROLES:
-            found.append(f"messages[{place}] has the role {role!r}")
+        role, at = message.get("role"), f"messages[{place}]"
+        found += _content(at, message)
         if role == "tool":
-            found += _result(place, message, awaited)
+            found += _result(at, message, called, awaited)
             continue
         if awaited:
-            found.append(f"messages[{place}] stands before the results of {awaited}")
-        awaited = []
-        if role == "assistant":
-            awaited = _calls(place, message, found)
+            found.append(f"pairs: {at} stands before the results of {awaited}")
+        called = _calls(at, message, found) if role == "assistant" else []
+        awaited = [*called]
         # A result may be empty, also one of the older kind, which has no id to be paired by.
         empty_result = role == "function" and isinstance(message.get("content"), str | list)
         if not empty_result and not _says_something(message):
-            found.append(f"messages[{place}] says nothing")
+            found.append(f"empty: {at} says nothing")
     if awaited:
-        found.append(f"the calls {awaited} have no result")
+        found.append(f"pairs: the calls {awaited} have no result")
+    return found + _tools(tools)
+
+
+def _content(at: str, message: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a role, and with the content that it has."""
+    role, content = message.get("role"), message.get("content")
+    if not isinstance(role, str) or role not in _PARTS:
+        return [f"role: {at} has the role {role!r}"]
+    found: list[str] = []
+    named = message.get("name") if role == "function" else "named"
+    if not isinstance(named, str) or not _NAME.fullmatch(named):
+        found.append(f"name: {at} is the result of {named!r}")
+    if content is None and role in ("assistant", "function"):
+        return found
+    if isinstance(content, str):
+        return found + _text(at, content)
+    if not isinstance(content, list):
+        return [*found, f"content: {at} has a content that is neither text nor parts"]
+    for part in cast("list[Any]", content):
+        shape = cast("Json", part) if isinstance(part, dict) else {}
+        kind = str(shape.get("type"))
+        if kind not in _PARTS[role]:
+            found.append(f"part: {at} has a part {kind!r} of the role {role!r}")
+        elif kind in ("text", "refusal"):
+            found += _text(at, shape.get(kind))
     return found
 
 
-def _result(place: int, message: Mapping[str, Any], awaited: list[str]) -> list[str]:
+def _text(at: str, text: Any) -> list[str]:
+    if not isinstance(text, str):
+        return [f"part: {at} has a text that is none"]
+    return [f"long: {at} has a text of {len(text)} signs"] * (len(text) > _LONGEST_TEXT)
+
+
+def _result(
+    at: str, message: Mapping[str, Any], called: Sequence[str], awaited: list[str]
+) -> list[str]:
     call_id = message.get("tool_call_id")
-    if call_id not in awaited:
-        return [f"messages[{place}] answers {call_id!r}, which the message before did not call"]
-    awaited.remove(call_id)
-    if not isinstance(message.get("content"), str | list):
-        return [f"messages[{place}] has no content"]
-    return []
+    if call_id in awaited:
+        awaited.remove(call_id)
+        return []
+    if call_id in called:
+        return [f"twice: {at} is a second result of {call_id!r}"]
+    return [f"orphan: {at} answers {call_id!r}, which the message before did not call"]
 
 
-def _calls(place: int, message: Mapping[str, Any], found: list[str]) -> list[str]:
-    calls = cast("list[Json]", message.get("tool_calls") or [])
+def _calls(at: str, message: Mapping[str, Any], found: list[str]) -> list[str]:
+    given = message.get("tool_calls")
+    listed = cast("list[Any]", given) if isinstance(given, list) else []
+    calls = [cast("Json", call) for call in listed if isinstance(call, dict)]
+    if given is not None and not 1 <= len(calls) == len(listed) <= _MOST_CALLS:
+        found.append(f"calls: {at} does not have 1-{_MOST_CALLS} calls in its list")
     ids: list[str] = []
     for call in calls:
         one = call.get("id")
         if not isinstance(one, str) or not one or len(one) > LONGEST_ID:
-            found.append(f"messages[{place}] has a call id {one!r} that is not 1-{LONGEST_ID} long")
+            found.append(f"id: {at} has a call id {one!r} that is not 1-{LONGEST_ID} long")
         elif one in ids:
-            found.append(f"messages[{place}] has the call id {one!r} twice")
+            found.append(f"unique: {at} has the call id {one!r} twice")
         called = cast("Json", call.get("function") or call.get("custom") or {})
-        wrote = called.get("input" if call.get("custom") else "arguments")
-        if not called.get("name") or not isinstance(wrote, str):
-            found.append(f"messages[{place}] has a call without a name or arguments")
+        found += _call(at, called, "input" if call.get("custom") else "arguments")
         ids.append(str(one))
+    if message.get("function_call") is not None:
+        found += _call(at, cast("Json", message["function_call"]), "arguments")
     return ids
+
+
+def _call(at: str, called: Json, written: str) -> list[str]:
+    """What is wrong with a call's name and with what it is called with."""
+    if not called.get("name") or not isinstance(called.get(written), str):
+        return [f"call: {at} has a call without a name or arguments"]
+    if not _NAME.fullmatch(str(called["name"])):
+        return [f"name: {at} calls {called['name']!r}"]
+    return _text(at, called[written])
+
+
+def _tools(tools: Sequence[Mapping[str, Any]]) -> list[str]:
+    found: list[str] = []
+    for place, tool in enumerate(tools):
+        kind = tool.get("type")
+        told = cast("Json", tool.get(kind)) if kind in ("function", "custom") else None
+        if not isinstance(told, dict):
+            found.append(f"tools: tools[{place}] is of the kind {kind!r}, or does not say what")
+        elif not isinstance(told.get("name"), str) or not _NAME.fullmatch(told["name"]):
+            found.append(f"name: tools[{place}] has the name {told.get('name')!r}")
+        elif not isinstance(told.get("parameters", {}), dict):
+            found.append(f"tools: tools[{place}] has parameters that are no object")
+    return found
 
 
 def _says_something(message: Mapping[str, Any]) -> bool:
