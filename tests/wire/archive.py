@@ -1,0 +1,171 @@
+"""Recorded sessions, and what is asked of each: planned, encoded, judged, and sent back unchanged.
+
+Knows where ../shared/data keeps which sessions, and turns traces into the agents' own lines. Refuses
+to know how many are asked about: a test takes a few, `bench recorded` all of them.
+"""
+
+import gzip
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+import jury
+import msgspec
+
+from foldline.core import rules
+from foldline.core.budget import limits
+from foldline.core.log import Event, ModelSaid, Opened
+from foldline.core.plan import Blocked, Facts, Ready
+from foldline.core.policy import PRESETS, Policy
+from foldline.core.request import Request, render
+from foldline.imports import read
+from foldline.testing import Planned, view_of
+from foldline.wire import anthropic, openai_chat
+
+WINDOWS = (8_192, 32_768, 200_000)
+TIMES = 6
+"""How often a session is planned on its way, besides at its end."""
+FILES = {
+    "tau": ("tau_bench_gpt4o_airline.json.gz",),
+    "swe": ("swe_agent_demo_trajs.jsonl.gz",),
+    "pi": ("pi_session_opus45.jsonl.gz", "pi_session_sonnet45.jsonl.gz"),
+    "claude": ("tracelab_claude_trace.json.gz",),
+    "codex": ("tracelab_codex_trace.json.gz",),
+}
+FIXED = ("system", "tools", "output reserve", "margin")
+START = b'{"role":"user","content":"'
+TAGS = (b"[notice", b"[heartbeat", b"[cron")
+_SEPARATOR = re.compile(r"^===== record \d+ =====$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One session; `messages` are its own bytes, where it was recorded in OpenAI's dialect."""
+
+    source: str
+    name: str
+    events: tuple[Event, ...]
+    messages: tuple[bytes, ...] = ()
+
+
+class _Chat(msgspec.Struct):
+    traj: tuple[msgspec.Raw, ...] = ()
+    history: tuple[msgspec.Raw, ...] = ()
+
+
+@cache
+def sessions(shared: Path, source: str) -> tuple[Recorded, ...]:
+    """Every session of a source."""
+    found: list[Recorded] = []
+    for name in FILES[source]:
+        with gzip.open(shared / "data" / name, "rb") as file:
+            body = file.read()
+        raws: list[tuple[bytes, ...]] = []
+        if source in ("tau", "swe"):
+            chats = body if source == "tau" else b"[" + b",".join(body.splitlines()) + b"]"
+            chosen = msgspec.json.decode(chats, type=list[_Chat])
+            raws = [tuple(map(bytes, chat.traj or chat.history)) for chat in chosen]
+        text = body.decode()
+        if source in ("claude", "codex"):
+            text = "\n".join(json.dumps(json.loads(one)) for one in _SEPARATOR.split(text)[1:])
+            name = ""  # noqa: PLW2901 - lines of the agent's own, told by what they hold
+        kept = read(text, name.removesuffix(".gz"))
+        for place, one in enumerate(kept):
+            messages = raws[place] if raws else ()
+            found.append(Recorded(source, one.name, tuple(one.events), messages))
+    return tuple(found)
+
+
+def planned(
+    session: Recorded,
+    *,
+    windows: Sequence[int] = WINDOWS,
+    presets: Sequence[Policy] = tuple(PRESETS.values()),
+) -> tuple[Counter[str], list[str]]:
+    """Under budgets and presets, on its way and at its end: what was asked, and what was refused."""
+    seen: Counter[str] = Counter()
+    refused: list[str] = []
+    for window, preset in product(windows, presets):
+        where = f"{session.name}, {window}, {preset.name}"
+        for made in _plans(session, Facts(limits(window, None), preset)):
+            if isinstance(made, Ready):
+                seen["requests"] += 1
+                refused += [f"{where}: {one}" for one in jury.refused(made.request)]
+                continue
+            seen["blocked"] += 1
+            # A preset that only counts may be blocked; another one, where what it cannot edit is
+            # already too much: instructions, tools, the room for an answer.
+            fixed = sum(made.parts[name] for name in FIXED)
+            refused += [f"{where}: {made}"] * (preset.name != "off" and fixed <= window)
+    return seen, refused
+
+
+def _plans(session: Recorded, facts: Facts) -> list[Ready | Blocked]:
+    talk, made = Planned(facts), list[Ready | Blocked]()
+    answers = sum(isinstance(event, ModelSaid) for event in session.events)
+    asked = -1
+    for event in session.events[1:]:
+        if isinstance(event, ModelSaid):
+            asked += 1
+            if asked % -(-answers // TIMES) == 0 and not talk.view.open:
+                made.append(_ready(talk))
+                if isinstance(made[-1], Ready):
+                    talk.ask(made[-1])
+        talk.add(event)
+    return [*made, _ready(talk)]
+
+
+def _ready(talk: Planned) -> Ready | Blocked:
+    made = talk.plan()
+    assert isinstance(made, Ready | Blocked), made
+    return made
+
+
+def changed(session: Recorded) -> tuple[Counter[str], list[str]]:
+    """What nobody edited goes back byte for byte: what was asked, and what differs.
+
+    Some old runs were recorded as no provider would take them, their results without ids.
+    """
+    view = view_of(session.events)
+    for event in rules.closing(view):
+        view.append(view.head + 1, event)
+    bodies = {"as we write it": tuple(openai_chat.blocks(render(view)))}
+    if session.messages and not openai_chat.faults(
+        [msgspec.json.decode(one) for one in session.messages]
+    ):
+        bodies["as it was recorded"] = session.messages
+    return Counter(bodies.keys()), [
+        f"{session.name} {what}: message {place} came as {came[:200]!r}, went back as {went[:200]!r}"
+        for what, messages in bodies.items()
+        for place, (came, went) in enumerate(zip(messages, _chat_again(messages), strict=True))
+        if _tagged(came) != went
+    ]
+
+
+def _chat_again(messages: tuple[bytes, ...]) -> list[bytes]:
+    """The messages of an OpenAI body, once read and written."""
+    decoded = openai_chat.decode(b'{"model":"m","messages":[' + b",".join(messages) + b"]}")
+    request = render(view_of([Opened(decoded.model), *decoded.events]))
+    written = msgspec.json.decode(openai_chat.encode(request, {}), type=dict[str, msgspec.Raw])
+    return [bytes(one) for one in msgspec.json.decode(written["messages"], type=list[msgspec.Raw])]
+
+
+def _tagged(message: bytes) -> bytes:
+    """What must come back: the same, but that a client's words cannot pose as a notice of ours."""
+    for tag in TAGS:
+        message = message.replace(START + tag, START + rb"[human]\n" + tag, 1)
+    return message
+
+
+# Joins `changed` when Anthropic's reader gives back the bytes of what it read: today it does not.
+def messages_again(request: Request) -> tuple[bytes, bytes]:
+    """An Anthropic body as we write it, and the same once read and written."""
+    body = anthropic.encode(request, {})
+    decoded = anthropic.decode(body)
+    again = render(view_of([Opened(decoded.model), *decoded.events]))
+    return body, anthropic.encode(again, decoded.parameters)
