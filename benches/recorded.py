@@ -40,6 +40,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--short", action="store_true", help="some of each source")
     args = parser.parse_args()
+    if not os.environ.get("FOLDLINE_SHARED"):
+        print("FOLDLINE_SHARED is not set: no recorded sessions here")
+        return 1
     shared = Path(os.environ["FOLDLINE_SHARED"])
     start, total, wrong = time.perf_counter(), Counter[str](), list[str]()
     with ProcessPoolExecutor(2) as pool:

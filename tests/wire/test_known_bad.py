@@ -47,6 +47,10 @@ def function(**changes):
     return {"type": "function", "function": {"name": "run", "parameters": {}, **changes}}
 
 
+def sound(form):
+    return {"type": "input_audio", "input_audio": {"data": "AAAA", "format": form}}
+
+
 ASK, ANSWER = said("user", "go"), said("assistant", "yes")
 PICTURE = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
 TEXT = {"type": "text", "text": "words"}
@@ -104,6 +108,12 @@ CHAT = {
     "a part of the other dialect": ("part", talk(said("user", [{"type": "tool_result", "tool_use_id": ONE}])), talk(said("user", [PICTURE]))),
     "a part that is bare text": ("part", talk(said("user", ["words"])), talk(said("user", [TEXT]))),
     "a text that is a number": ("part", talk(said("user", [{"type": "text", "text": 5}])), talk(said("user", [TEXT]))),
+    # WIRE.md §2, User parts; SDK: ChatCompletionContentPart*Param
+    "a picture from nowhere": ("media", talk(said("user", [{"type": "image_url", "image_url": {"url": ""}}])), talk(said("user", [PICTURE]))),
+    "a sound of another kind": ("media", talk(said("user", [sound("mpeg")])), talk(said("user", [sound("mp3")]))),
+    "a sound without bytes": ("media", talk(said("user", [{"type": "input_audio", "input_audio": {"format": "wav"}}])), talk(said("user", [sound("wav")]))),
+    "a file without bytes": ("media", talk(said("user", [{"type": "file", "file": {"file_data": "data:application/pdf;base64,"}}])), talk(said("user", [{"type": "file", "file": {"file_data": "data:application/pdf;base64,JVBE"}}]))),
+    "a file from nowhere": ("media", talk(said("user", [{"type": "file", "file": {"filename": "a.pdf"}}])), talk(said("user", [{"type": "file", "file": {"file_id": "file-1"}}]))),
     # WIRE.md §2: one string ≤ 10 485 760
     "a text too long": ("long", talk(said("user", LONG)), talk(said("user", LONG[:-1]))),
     "arguments too long": ("long", talk(ASK, calling(ONE, arguments=LONG), done(ONE)), talk(ASK, calling(ONE, arguments=LONG[:-1]), done(ONE))),

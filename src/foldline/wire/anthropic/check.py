@@ -60,8 +60,9 @@ def faults(
     if last == "assistant":
         found.append("last: the conversation must end with a user message")
     every = [block for message in messages for block in blocks_of(message.get("content"))]
-    fixed = [*map(dict[str, Any], tools), *blocks_of(system or [])]
-    return found + _tools(tools) + _system(system) + _marks([*fixed, *every])
+    told = [] if isinstance(system, str) else [dict(block) for block in system]
+    marked = [*map(dict[str, Any], tools), *told, *every]
+    return found + _tools(tools) + _system(told) + _marks(marked)
 
 
 def _user(at: str, content: Sequence[Json], awaited: list[str]) -> list[str]:
@@ -163,7 +164,7 @@ def _sources(at: str, content: Sequence[Json]) -> list[str]:
             continue
         if source.get("type") not in ("base64", "url", "file", "text", "content"):
             found.append(f"media: {at} has a {forms.kind(block)} from nowhere")
-        elif source["type"] == "base64" and source.get("media_type") not in takes:
+        elif source["type"] == "base64" and str(source.get("media_type")) not in takes:
             found.append(f"media: {at} has a {forms.kind(block)} {source.get('media_type')!r}")
     return found
 
@@ -177,6 +178,7 @@ def _tools(tools: Sequence[Mapping[str, Any]]) -> list[str]:
             found.append(f"name: tools.{place} has the name {name!r}")
         elif name in names:
             found.append(f"unique: tools.{place} has the name {name!r} again")
+        # One without a type is refused too, but our writer sends it for a tool without parameters.
         if tool.get("type", "custom") == "custom" and (
             not isinstance(schema, dict) or cast("Json", schema).get("type", "object") != "object"
         ):
@@ -185,8 +187,7 @@ def _tools(tools: Sequence[Mapping[str, Any]]) -> list[str]:
     return found
 
 
-def _system(system: str | Sequence[Mapping[str, Any]]) -> list[str]:
-    blocks = [dict(block) for block in system] if not isinstance(system, str) else []
+def _system(blocks: Sequence[Json]) -> list[str]:
     wrong = [block for block in blocks if forms.kind(block) != "text"]
     found = [f"system: {len(wrong)} blocks of system are no text"] * bool(wrong)
     return found + _texts("system", blocks)

@@ -74,6 +74,8 @@ def _content(at: str, message: Mapping[str, Any]) -> list[str]:
             found.append(f"part: {at} has a part {kind!r} of the role {role!r}")
         elif kind in ("text", "refusal"):
             found += _text(at, shape.get(kind))
+        else:
+            found += _media(at, kind, shape.get(kind))
     return found
 
 
@@ -81,6 +83,20 @@ def _text(at: str, text: Any) -> list[str]:
     if not isinstance(text, str):
         return [f"part: {at} has a text that is none"]
     return [f"long: {at} has a text of {len(text)} signs"] * (len(text) > _LONGEST_TEXT)
+
+
+def _media(at: str, kind: str, given: Any) -> list[str]:
+    """What is wrong with a picture, a sound or a file: where its bytes are, and of which kind."""
+    source = cast("Json", given) if isinstance(given, dict) else {}
+    if kind == "image_url":
+        good = str(source.get("url")).startswith(("https://", "http://", "data:"))
+    elif kind == "input_audio":
+        good = bool(source.get("data")) and source.get("format") in ("wav", "mp3")
+    else:
+        # Without bytes a data URL ends with its comma.
+        held = str(source.get("file_data") or ",")
+        good = bool(source.get("file_id")) or not held.endswith(",")
+    return [] if good else [f"media: {at} has a part {kind!r} without bytes, or of another kind"]
 
 
 def _result(
@@ -108,16 +124,17 @@ def _calls(at: str, message: Mapping[str, Any], found: list[str]) -> list[str]:
             found.append(f"id: {at} has a call id {one!r} that is not 1-{LONGEST_ID} long")
         elif one in ids:
             found.append(f"unique: {at} has the call id {one!r} twice")
-        called = cast("Json", call.get("function") or call.get("custom") or {})
+        called = call.get("function") or call.get("custom")
         found += _call(at, called, "input" if call.get("custom") else "arguments")
         ids.append(str(one))
     if message.get("function_call") is not None:
-        found += _call(at, cast("Json", message["function_call"]), "arguments")
+        found += _call(at, message["function_call"], "arguments")
     return ids
 
 
-def _call(at: str, called: Json, written: str) -> list[str]:
+def _call(at: str, given: Any, written: str) -> list[str]:
     """What is wrong with a call's name and with what it is called with."""
+    called = cast("Json", given) if isinstance(given, dict) else {}
     if not called.get("name") or not isinstance(called.get(written), str):
         return [f"call: {at} has a call without a name or arguments"]
     if not _NAME.fullmatch(str(called["name"])):
