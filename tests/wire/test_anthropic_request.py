@@ -400,8 +400,7 @@ def test_marks_that_move_do_not_pile_up(fixed):
         events += [first] * (not turn) + rest[known:]
         known = len(rest)
         body = json.loads(wire.encode(render(view_of(events)), {}))
-        own = [*body["tools"], *body["system"]]
-        faults = wire.faults(body["messages"], fixed=own)
+        faults = wire.faults(body["messages"], tools=body["tools"], system=body["system"])
         if fixed <= MOST:
             assert not faults
         else:  # as it came: the provider says so
