@@ -9,6 +9,7 @@
     ├── BadInput        add() or open() was given something it cannot read
     │   └── WireError   JSON that its dialect does not allow, with the place in it
     ├── Conflict        somebody else appended first; nothing was written
+    ├── Busy            another worker holds the session
     ├── Erased          the session, or the place asked for, was erased
     └── FormatError     stored bytes that this release cannot read
 
@@ -74,6 +75,7 @@ class Conflict(FoldlineError):  # noqa: N818
     def __init__(self, session: str, expected: int, found: int, *, of: str = "end") -> None:
         self.expected = expected
         self.found = found
+        self.of = of
         super().__init__(
             f"session {session!r} was expected to end at {expected} and ends at {found}; "
             "another writer appended first: open the session again and repeat the call"
@@ -86,6 +88,16 @@ class Conflict(FoldlineError):  # noqa: N818
     def over(cls, session: str, fence: int, found: int) -> "Conflict":
         """The lease is another's now."""
         return cls(session, fence, found, of="fence")
+
+
+class Busy(FoldlineError):  # noqa: N818
+    """A session is one worker's at a time."""
+
+    def __init__(self, session: str) -> None:
+        super().__init__(
+            f"session {session!r} is held by another worker; "
+            "wait until it is released or its lease runs out, and open it again"
+        )
 
 
 class Erased(FoldlineError):  # noqa: N818

@@ -26,6 +26,6 @@ def test_a_conversation_outlives_its_window_in_the_other_dialect(model_server):
             largest = max(largest, counted + reply.usage.output_tokens)
             s.add(reply)
         assert s.edits
-        assert s.sent(s.asked) == asked
+        assert s.history.sent(s.asked) == asked
     print(f"\n/v1/messages: 30 turns, largest request with its answer {largest} of 2048")
     assert largest <= model_server.window

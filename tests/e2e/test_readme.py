@@ -27,7 +27,7 @@ def test_a_conversation_outlives_its_window(model_server, monkeypatch, capsys):
     exec(compile(block(), str(README), "exec"), names)  # noqa: S102
     s = names["s"]
     session = s.aio
-    events = asyncio.run(session._live.events(Range(0, session._live.view.head)))
+    events = asyncio.run(session.live.events(Range(0, session.live.view.head)))
     asked = [(seq, event) for seq, event in events if isinstance(event, Asked)]
     counted = [event for _, event in events if isinstance(event, UsageReported)]
     assert len(asked) == len(counted) == 60
@@ -49,7 +49,7 @@ def test_a_conversation_outlives_its_window(model_server, monkeypatch, capsys):
     assert hits > 0.5
     # Every request can be had again, byte for byte (law 5), and nothing is lost (law 3).
     for seq, _ in asked:
-        s.sent(seq)
+        s.history.sent(seq)
     assert s.recall("log:2") == names["message"](0)
 
     said = capsys.readouterr().out

@@ -44,7 +44,7 @@ def test_anthropic_from_end_to_end():
         assert second["max_tokens"] == 7
         assert second["messages"][1]["content"][:2] == ANSWER["content"]
         assert not anthropic.faults(second["messages"])
-        assert s.sent(asked) == first
+        assert s.history.sent(asked) == first
         for n in range(80):
             s.add({"role": "assistant", "content": f"answer {n} " * 10})
             s.add(f"say {n} " * 20)
@@ -67,7 +67,7 @@ def test_a_model_of_the_other_dialect_goes_on():
 
 
 def wait_switch(s, model):
-    asyncio.run(s.aio._live.begin(model))
+    asyncio.run(s.aio.live.begin(model))
 
 
 @pytest.mark.parametrize(

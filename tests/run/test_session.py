@@ -67,7 +67,7 @@ def test_a_long_talk_folds_and_nothing_is_lost():
         assert s.report.total <= 2_000 - 100 - 200
         s.add(completion(f"answer {turn}"))
     assert s.edits
-    assert [s.sent(at) for at in asked] == requests
+    assert [s.history.sent(at) for at in asked] == requests
     assert s.recall("log:1") == "turn 0: " + "pasted text " * 40
     assert "turn 0" in json.dumps(requests[-1])  # the first task stays
 
@@ -89,7 +89,7 @@ def test_undo_holds_and_redo_takes_it_back(tmp_path):
         s.add("the first task")
         while not s.edits:
             talk(s, 1)
-        folded = s.sent(s.asked)["messages"]
+        folded = s.history.sent(s.asked)["messages"]
     with foldline.open(path, model="m", window=16_000) as s:
         redo = s.undo()
         assert s.edits == []
@@ -104,9 +104,9 @@ def test_a_fold_reads_nothing_back(monkeypatch):
     """Law 6: installing a fold needs no event that the view does not hold already."""
     s = foldline.open(":memory:", model="m", window=2_000)
     tails = []
-    read = s.aio._live.store.head
+    read = s.aio.live.store.head
     monkeypatch.setattr(
-        s.aio._live.store, "head", lambda *args, **kw: tails.append(args) or read(*args, **kw)
+        s.aio.live.store, "head", lambda *args, **kw: tails.append(args) or read(*args, **kw)
     )
     talk(s, 20)
     assert s.edits
@@ -121,7 +121,7 @@ def test_a_session_goes_on_after_a_restart(tmp_path):
         s.add("go on")
         last = s.request()
     with foldline.open(path, model="m", system="Be brief.", window=2_000) as s:
-        assert s.sent(s.asked) == last
+        assert s.history.sent(s.asked) == last
         s.add(completion("yes"))
         assert s.request()["messages"][: len(last["messages"])] == last["messages"]
         s.add("and now?")
@@ -254,7 +254,7 @@ def test_what_it_cannot_read_it_says():
     with pytest.raises(NotAnEdit, match="no edit to undo"):
         s.undo()
     with pytest.raises(BadHandle, match="no request"):
-        s.sent(0)
+        s.history.sent(0)
 
 
 def test_the_same_verbs_awaited():

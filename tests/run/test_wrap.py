@@ -8,7 +8,7 @@ import openai
 import pytest
 
 import foldline
-from foldline.core.log import WindowLearned
+from foldline.core.log import Opened, WindowLearned
 from foldline.core.spine import Range
 from foldline.errors import BadInput
 from foldline.testing.provider import Provider
@@ -22,7 +22,7 @@ TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type"
 
 def events(client):
     session = client.foldline.session
-    live = getattr(session, "aio", session)._live
+    live = getattr(session, "aio", session).live
     return [event for _, event in asyncio.run(live.events(Range(0, live.view.head)))]
 
 
@@ -113,7 +113,7 @@ def test_a_loop_outlives_its_window(loop, stream):
         assert session.edits
         assert len(mine.client.foldline._talks._talks) == 1
         assert "Turn 0. The run" in session.recall("log:2")
-        assert json.loads(provider.bodies[-1]) == session.sent(session.asked)
+        assert json.loads(provider.bodies[-1]) == session.history.sent(session.asked)
 
 
 @BOTH
@@ -228,8 +228,8 @@ def test_conversations_are_told_apart():
         turned, three = say("hi", first, "no, this way")
         assert three not in (one, two)
         assert say("hi", first, "no, this way", turned, "on")[1] == three
-        opened = events(client)[0]
-        assert opened.origin == one
+        opened = [event for event in events(client) if isinstance(event, Opened)]
+        assert [event.origin.partition("@")[0] for event in opened] == ["", one]
 
 
 def test_a_stream_that_breaks_off():
@@ -338,9 +338,25 @@ def test_a_file_keeps_what_passed(tmp_path):
     with Provider() as provider:
         mine = Chat(provider, store=path)
         mine.say("remember this")
+        name = mine.client.foldline._talks.newest.name.session
         mine.client.close()
-    with foldline.open(path, model="m", session="talk-0") as s:
+        again = Chat(provider, store=path)  # another process: a log of its own
+        again.say("and this")
+        assert again.client.foldline._talks.newest.name.session != name
+    with foldline.open(path, model="m", session=name) as s:
         assert s.recall("log:2") == "remember this"
+
+
+def test_asking_again_keeps_what_was_folded():
+    """A client that asks anew for an answer goes on from the same folds, not from all of it."""
+    with Provider(lambda _: f"noted {len(provider.bodies)}", window=4_000) as provider:
+        mine = Chat(provider, window=4_000)
+        for turn in range(40):
+            mine.say(f"Turn {turn}. {WORDS}")
+        before = provider.asked[-1]["messages"]
+        mine.history = mine.history[:-2]
+        mine.say(f"Turn 39. {WORDS}")
+        assert provider.asked[-1]["messages"] == before
 
 
 def test_what_cannot_be_wrapped():

@@ -140,6 +140,13 @@ def due(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
     return shrinking(folding(view, span, "due", budget=budget, facts=facts), budget.estimated(most))
 
 
+def record(view: View, budget: Budget, facts: Facts) -> Folding | Need:
+    """All of a view as one fold, to be told elsewhere: it is never appended."""
+    end = rules.Cut(len(view.items), view.head + 1)
+    span = next(fold.up_to(view, end, lo=fold.beginning(view, "all")))
+    return folding(view, span, "due", budget=budget, facts=facts)
+
+
 def moment(view: View, budget: Budget, facts: Facts) -> fold.Moment | None:
     """The fold that nothing forces but that pays now or soon, where the preset looks for one."""
     rule = facts.policy.priced

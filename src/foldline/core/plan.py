@@ -65,10 +65,10 @@ def plan(view: View, facts: Facts) -> Plan:
     """Decide what to send; the view given is left as it is."""
     policy = facts.policy
     events: list[Event] = [*rules.closing(view)]
-    work = _after(view, events)
+    work = after(view, events)
     if masked := _mask(work, policy):
         events.append(masked)
-        work = _after(work, [masked])
+        work = after(work, [masked])
     budget, soon = measure(work, facts.limits), None
     pressure = _pressure(budget, policy)
     due = _is_due(work, budget, policy, pressure)
@@ -90,7 +90,7 @@ def plan(view: View, facts: Facts) -> Plan:
             return edit
         case Folded():
             events.append(edit)
-            work = _after(work, [edit])
+            work = after(work, [edit])
             rules.check(work)
             budget = measure(work, facts.limits)
             pressure, due, soon = _pressure(budget, policy), False, None
@@ -111,7 +111,7 @@ def preview(view: View, facts: Facts) -> fold.Loss | Need | None:
         return made if isinstance(made, Need) else None
     for at, event in enumerate(made.events):
         if isinstance(event, Folded):
-            return fold.loss(_after(view, list(made.events[:at])), event)
+            return fold.loss(after(view, made.events[:at]), event)
     return None
 
 
@@ -178,7 +178,7 @@ def take_back(view: View, seq: int, edit: Edit, facts: Facts) -> Undone | Blocke
     undone = undo(view, seq, edit)
     budget = measure(view, facts.limits)
     if view.holds(undone.spine):
-        used = measure(_after(view, [undone]), facts.limits).used
+        used = measure(after(view, [undone]), facts.limits).used
     elif isinstance(edit, Folded):
         used = budget.used + round((edit.before - edit.after) * budget.ratio)
     else:
@@ -199,7 +199,8 @@ def _truncated(view: View, event: Event) -> list[ServerTruncated]:
     return [ServerTruncated(asked.tokens, event.input)]
 
 
-def _after(view: View, events: list[Event]) -> View:
+def after(view: View, events: Sequence[Event]) -> View:
+    """The view as it would be behind some events."""
     if not events:
         return view
     work = view.copy()

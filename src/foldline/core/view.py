@@ -37,6 +37,7 @@ from foldline.core.log import (
     Pinned,
     Repaired,
     ServerTruncated,
+    Setting,
     SettingsChanged,
     ToolReturned,
     Undone,
@@ -60,6 +61,7 @@ class View(Row):
     held: dict[int, Event]
     learned: Learned
     model: str
+    settings: dict[str, Setting]
     instructions: Instructed
     """The fixed part; newer instructions are items until the next fold."""
     newest: Instructed
@@ -121,7 +123,7 @@ class View(Row):
 
     def standing(self) -> tuple[int, ...]:
         """The events that stay in force whatever is folded."""
-        return tuple(sorted(self._state.values()))
+        return tuple(sorted({*self._state.values()}))
 
     @property
     def instructed(self) -> int | None:
@@ -133,7 +135,7 @@ class View(Row):
     def _lay(self, spine: Spine, events: Mapping[int, Event], head: int) -> None:
         self.spine, self.head = spine, head
         self._clear()
-        self.held, self.model = {}, ""
+        self.held, self.model, self.settings = {}, "", {}
         self.asked, self.awaited, self.idle_folds = -1, False, 0
         self.learned = Learned()
         self.instructions = self.newest = Instructed()
@@ -208,11 +210,13 @@ class View(Row):
     def _keep(self, seq: int, event: Event) -> None:
         """Remember an event that is in force until a newer one of its kind."""
         match event:
-            case Opened(model) | ModelSwitched(model) if self._newer("model", seq):
-                if model != self.model:
-                    self.model, self.learned = model, Learned()
-            case SettingsChanged() if self._newer("settings", seq):
-                pass
+            case Opened(model, settings):
+                self._switch(seq, model)
+                self.settings = settings if self._newer("settings", seq) else self.settings
+            case ModelSwitched(model):
+                self._switch(seq, model)
+            case SettingsChanged(settings) if self._newer("settings", seq):
+                self.settings = settings
             case WindowLearned(model, window) if self._newer(f"window {model}", seq):
                 self.windows[model] = window
             case Instructed() if self._newer("instructed", seq):
@@ -223,6 +227,10 @@ class View(Row):
                 self.pins.pop(pinned, None)
             case _:
                 pass
+
+    def _switch(self, seq: int, model: str) -> None:
+        if self._newer("model", seq) and model != self.model:
+            self.model, self.learned = model, Learned()
 
     def _learn(self, event: UsageReported) -> None:
         asked = self.counted(event)

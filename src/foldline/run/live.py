@@ -5,26 +5,51 @@ know who speaks: it takes in events and gives requests in a dialect that it is t
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from time import time
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
 from foldline.core import log
 from foldline.core.budget import learned
-from foldline.core.log import Asked, Event, Instructed, Logged, ModelSwitched, Opened, WindowLearned
+from foldline.core.log import (
+    Asked,
+    Event,
+    Instructed,
+    Logged,
+    ModelSwitched,
+    Opened,
+    Setting,
+    SettingsChanged,
+    WindowLearned,
+)
 from foldline.core.plan import Blocked, Facts, Need, Ready, admit, plan
 from foldline.core.request import Report, render
 from foldline.core.spine import Range
 from foldline.core.view import View, load
-from foldline.errors import BadHandle, BadInput, BrokenView, FormatError, Overflow
+from foldline.errors import (
+    BadHandle,
+    BadInput,
+    BrokenView,
+    Busy,
+    Conflict,
+    FoldlineError,
+    FormatError,
+    Overflow,
+)
 from foldline.store import logs
-from foldline.store.base import Name, Store
+from foldline.store.base import Lease, Name, Store
 from foldline.wire import dialects
 from foldline.wire.dialects import Dialect
 from foldline.wire.faults import Fault
 
+if TYPE_CHECKING:
+    from asyncio import Lock
+
+Settings: TypeAlias = dict[str, Setting]
 _SMALLER = 0.8  # of a request that was refused without a number: what to try next
 
 
@@ -38,6 +63,13 @@ class Live:
         self.facts = facts
         self.report: Report | None = None
         """Of the newest request, until something else happens."""
+        self.lease: Lease | None = None
+        """While it is held, nobody but the senders of messages writes beside us."""
+        self.shared = False
+        """Whether the store is another's to close."""
+        self._holder, self._seconds = os.urandom(8).hex(), 0.0
+        self._lock: Lock | None = None
+        self._unknown = False  # whether an append was left before its outcome was known
 
     @classmethod
     async def open(cls, store: Store, name: Name, *, facts: Facts) -> "Live":
@@ -46,12 +78,42 @@ class Live:
         view = load(tail.spine, dict(tail.events), head=tail.head)
         return cls(store, name, view=view, facts=facts)
 
-    async def begin(self, model: str, *, origin: str = "") -> None:
-        """Record what is new about this opening: the session, its model."""
+    @property
+    def lock(self) -> "Lock":
+        """Whoever decides and appends holds it."""
+        if self._lock is None:
+            from asyncio import Lock  # noqa: PLC0415 - half of the time of an import
+
+            self._lock = Lock()
+        return self._lock
+
+    async def hold(self, seconds: float) -> None:
+        """Take the session for ourselves; every append renews that."""
+        self.lease = await self.store.lease(self.name, self._holder, seconds=seconds)
+        if self.lease is None:
+            raise Busy(self.name.session)
+        self._seconds = seconds
+        await self.catch_up()
+
+    async def close(self) -> None:
+        """Let go of the lease and the store; the log stays."""
+        if self.lease is not None:
+            await self.store.release(self.lease)
+            self.lease = None
+        if not self.shared:
+            await self.store.close()
+
+    async def begin(
+        self, model: str, *, origin: str = "", settings: Settings | None = None
+    ) -> None:
+        """Record what is new about this opening: the session, its model, its settings."""
         if self.view.head < 0:
-            await self.append([Opened(model, origin=origin, format=log.FORMAT)])
+            opened = Opened(model, settings or {}, origin=origin, format=log.FORMAT)
+            await self.append([opened])
         elif self.view.model != model:
             await self.append([ModelSwitched(model)])
+        if settings is not None and self.view.settings != settings:
+            await self.append([SettingsChanged(settings)])
 
     async def instruct(self, told: Instructed) -> None:
         """From here on these instructions hold, if they are others."""
@@ -59,49 +121,99 @@ class Live:
         if (told.parts, told.tools, told.native) != (now.parts, now.tools, now.native):
             await self.append([told])
 
-    async def take(self, event: Event) -> None:
-        """Take in what arrived: clipped where it is too large, repairs noted."""
-        await self.append(admit(self.view, event, self.facts))
+    async def take(self, *events: Event, once: str | None = None) -> None:
+        """Take in what arrived: clipped where it is too large, repairs noted.
+
+        With `once` it came from outside, perhaps a second time: it is written whoever holds the
+        session, and only if that key was never written before.
+        """
+        if once is not None:
+            entering = [one for event in events for one in admit(self.view, event, self.facts)]
+            _check(entering)
+            await logs.append(self.store, self.name, entering, once=once)
+            await self.catch_up()
+            return
+        for event in events:
+            await self.decide(lambda event=event: admit(self.view, event, self.facts))
+
+    async def decide(self, what: Callable[[], Sequence[Event]]) -> None:
+        """Append what is decided of the view as it is; of a later one, where messages came in."""
+        while True:
+            try:
+                return await self.append(what())
+            except Conflict as conflict:
+                if self.lease is None or conflict.of == "fence":
+                    raise
+                await self.catch_up()
 
     async def append(self, events: Sequence[Event]) -> None:
         """Write first, then show: a view never holds what the log does not."""
-        for event in events:
-            log.check(event)
-        await logs.append(self.store, self.name, events, after=self.view.head)
+        _check(events)
+        if self._unknown:
+            await self._reload()
+        if self.lease is not None and self.lease.until - time() < self._seconds / 2:
+            await self.hold(self._seconds)
+        fence = self.lease.fence if self.lease else None
+        self._unknown = True
+        try:
+            await logs.append(self.store, self.name, events, after=self.view.head, fence=fence)
+        except FoldlineError:  # it says that nothing was written
+            self._unknown = False
+            raise
+        self._unknown = False
+        await self._show(events)
+
+    async def catch_up(self) -> None:
+        """Take in what others have written since."""
+        head = await self.store.head(self.name)
+        if head.seq > self.view.head:
+            new = await self.events(Range(self.view.head + 1, head.seq))
+            await self._show([event for _, event in new])
+
+    async def _show(self, events: Sequence[Event]) -> None:
         self.report = None
         for event in events:
             if isinstance(event, log.Edit) and not self.view.holds(event.spine):
-                tail = await logs.tail(self.store, self.name)
-                self.view = load(tail.spine, dict(tail.events), head=tail.head)
-                return
+                return await self._reload()
             self.view.append(self.view.head + 1, event)
+        return None
 
-    async def events(self, span: Range) -> list[Logged]:
-        """A stretch of the log, whatever the view shows of it."""
-        return await logs.read(self.store, self.name, span)
+    async def _reload(self) -> None:
+        tail = await logs.tail(self.store, self.name)
+        self.view = load(tail.spine, dict(tail.events), head=tail.head)
+        self._unknown = False
+
+    async def events(self, *spans: Range) -> list[Logged]:
+        """Stretches of the log, whatever the view shows of them."""
+        return await logs.read(self.store, self.name, *spans)
 
     async def ask(
         self, parameters: Mapping[str, Any], *, dialect: Dialect, facts: Facts | None = None
     ) -> bytes:
         """What to send now, in a dialect's bytes; recorded as sent."""
-        ready = await self._plan(facts or self.facts)
-        at = self.view.head + len(ready.events)
         given = _json(parameters)
-        body = dialect.encode(
-            ready.request, msgspec.json.decode(given, type=dict[str, msgspec.Raw])
-        )
-        asked = Asked(
-            at=at,
-            dialect=dialect.name,
-            sha256=_sha256(body),
-            encoder=dialect.encoder,
-            parameters=given,
-            tokens=ready.report.total,
-            estimate=ready.report.estimate,
-        )
-        await self.append([*ready.events, asked])
-        self.report = ready.report
-        return body
+        fields = msgspec.json.decode(given, type=dict[str, msgspec.Raw])
+        while True:
+            ready = await self.plan(facts or self.facts)
+            body = dialect.encode(ready.request, fields)
+            asked = Asked(
+                at=self.view.head + len(ready.events),
+                dialect=dialect.name,
+                sha256=_sha256(body),
+                encoder=dialect.encoder,
+                parameters=given,
+                tokens=ready.report.total,
+                estimate=ready.report.estimate,
+            )
+            try:
+                await self.append([*ready.events, asked])
+            except Conflict as conflict:
+                if self.lease is None or conflict.of == "fence":
+                    raise
+                await self.catch_up()  # a message came in: what is sent must be planned with it
+                continue
+            self.report = ready.report
+            return body
 
     async def sent(self, at: int) -> bytes:
         """A past request again, byte for byte: `at` is the place where it was recorded."""
@@ -140,7 +252,8 @@ class Live:
         if window < known:
             await self.append([WindowLearned(self.view.model, window, source[:200])])
 
-    async def _plan(self, facts: Facts) -> Ready:
+    async def plan(self, facts: Facts) -> Ready:
+        """What to send and to append under some facts, with all that a fold is written from."""
         while True:
             match plan(self.view, facts):
                 case Ready() as ready:
@@ -154,6 +267,11 @@ class Live:
                     if len(fetched) == len(facts.fetched):
                         raise BrokenView(f"the log no longer holds {ranges}, which a fold quotes")
                     facts = replace(facts, fetched=fetched)
+
+
+def _check(events: Sequence[Event]) -> None:
+    for event in events:
+        log.check(event)
 
 
 def _json(parameters: Mapping[str, Any]) -> str:

@@ -8,11 +8,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import wraps
 from typing import Any, ParamSpec
 
-from foldline.core.budget import limits
-from foldline.core.plan import Facts
-from foldline.core.policy import named
-from foldline.models.catalog import find
-from foldline.run.live import Live
+from foldline.run.carry import carried
+from foldline.run.facts import known
+from foldline.run.live import Live, Settings
 from foldline.run.session import AsyncSession, Session
 from foldline.run.sync import wait
 from foldline.store.base import Name
@@ -32,32 +30,30 @@ async def _start(  # noqa: PLR0913 - one keyword for each thing that a session h
     policy: str = "steady",
     session: str = "main",
     tenant: str = "local",
+    carry: str | None = None,
+    exclusive: float | None = None,
 ) -> AsyncSession:
     """Open a session at `":memory:"` or a file's path.
 
     `window` and `reserve` are in tokens: what the model takes in all, and what its answer may take.
     Without them the catalogue is asked; where it does not know, 128,000 and a tenth are assumed.
+    `carry` names an earlier session whose record opens this one, if this one is new (A-24).
+    `exclusive` takes the session for so many seconds, renewed by every append: `Busy` if another
+    worker holds it. Messages from outside still come in, by `add(…, once=key)`.
     """
     facts = known(model, window=window, reserve=reserve, policy=policy)
-    live = await Live.open(SqliteStore(address), Name(tenant, session), facts=facts)
-    await live.begin(model)
+    store = SqliteStore(address)
+    live = await Live.open(store, Name(tenant, session), facts=facts)
+    if exclusive:
+        await live.hold(exclusive)
+    settings: Settings = {"policy": policy, "window": window, "reserve": reserve}
+    new = live.view.head < 0
+    await live.begin(model, origin=carry or "", settings=settings)
+    if new and carry:
+        await live.take(await carried(store, Name(tenant, carry), facts=facts))
     opened = AsyncSession(live)
     await opened.instruct(system=system, tools=tools or None)
     return opened
-
-
-def known(model: str, *, window: int | None, reserve: int | None, policy: str) -> Facts:
-    """What decisions rest on: the preset, and what the user or the catalogue says of the model."""
-    preset, found = named(policy), find(model)
-    given = window is not None and window > 0
-    limit = limits(
-        window if given else found.window,
-        reserve or preset.reserve,
-        source="user" if given else found.source,
-        max_input=None if given else found.max_input,
-        step=found.prices.step,
-    )
-    return Facts(limit, preset, found.prices)
 
 
 def _sync(start: Callable[P, Coroutine[Any, Any, AsyncSession]]) -> Callable[P, Session]:

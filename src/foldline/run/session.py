@@ -4,84 +4,160 @@ Orders calls and nothing else: the wire reads and writes, the core decides, the 
 sync `Session` has the same verbs as `AsyncSession`, made by the portal.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Self, TypeAlias, cast
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, cast
 
 import msgspec
 
 from foldline.core import log
 from foldline.core import spine as spines
-from foldline.core.budget import measure
-from foldline.core.log import Event, Instructed, Speaker, UserSaid
+from foldline.core.budget import learned, measure
+from foldline.core.edits.fold import Loss, loss
+from foldline.core.log import (
+    Event,
+    Folded,
+    Instructed,
+    ModelSwitched,
+    Opened,
+    Pinned,
+    Speaker,
+    Unpinned,
+    UserSaid,
+)
 from foldline.core.parts import Text, sound
-from foldline.core.plan import Blocked, take_back
+from foldline.core.plan import Blocked, after, take_back
 from foldline.core.request import Report, report
 from foldline.core.spine import Range
 from foldline.core.view import shape
-from foldline.errors import BadInput, NotAnEdit, Overflow
+from foldline.errors import BadHandle, BadInput, Erased, NotAnEdit, Overflow
+from foldline.run.facts import known
+from foldline.run.history import History
 from foldline.run.live import Live
-from foldline.run.sync import Face, verb
+from foldline.run.sync import Face, verb, wait
+from foldline.store import logs
 from foldline.wire import dialects
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Given: TypeAlias = str | Mapping[str, Any] | Sequence[Any] | Event | object
 """What add() reads: text, a message dict, an SDK's response, an event, or a list of these."""
+
+
+def alone(
+    method: Callable[Concatenate["AsyncSession", P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate["AsyncSession", P], Coroutine[Any, Any, R]]:
+    """One verb of a session at a time: each decides of a view that stays until it has written."""
+
+    @wraps(method)
+    async def waiting(session: "AsyncSession", /, *args: P.args, **kwargs: P.kwargs) -> R:
+        async with session.live.lock:
+            return await method(session, *args, **kwargs)
+
+    return waiting
 
 
 class AsyncSession:
     """A conversation that fits its model's window, for as long as it lasts."""
 
     def __init__(self, live: Live) -> None:
-        self._live = live
+        self.live = live
+        self.history = History(live)
 
-    async def add(self, given: Given, *, speaker: Speaker = "human", author: str = "") -> None:
-        """Take in what happened: the user's words, the model's answer, a tool's result."""
-        if isinstance(given, list | tuple):
-            for one in cast("Sequence[Given]", given):
-                await self.add(one, speaker=speaker, author=author)
-            return
-        for event in self._read(given):
-            match event:
-                case UserSaid() if speaker != "human" or author:
-                    # Its own JSON does not say so.
-                    said = msgspec.structs.replace(
-                        event, speaker=speaker, author=author, native=None
-                    )
-                    await self._live.take(said)
-                case Instructed():  # what a system message says is added to what holds
-                    now = self._live.view.newest
-                    await self._live.append([Instructed((*now.parts, *event.parts), now.tools)])
-                case _:
-                    await self._live.take(event)
+    @alone
+    async def add(
+        self, given: Given, *, speaker: Speaker = "human", author: str = "", once: str | None = None
+    ) -> None:
+        """Take in what happened: the user's words, the model's answer, a tool's result.
 
+        With `once`, a key of the sender's, what is delivered twice is there once (R-81).
+        """
+        many = cast("Sequence[Given]", given) if isinstance(given, list | tuple) else (given,)
+        for at, one in enumerate(many):
+            said = [self._spoken(event, speaker, author) for event in self._read(one)]
+            await self.live.take(*said, once=once and (f"{once} {at}" if at else once))
+
+    @alone
     async def instruct(
         self, *, system: str | None = None, tools: Sequence[Mapping[str, Any]] | None = None
     ) -> None:
         """Change the system's words or the tools from here on; what is not given stays."""
-        now = self._live.view.newest
+        now = self.live.view.newest
         parts = now.parts if system is None else (Text(sound(system)),) if system else ()
         known = now.tools if tools is None else tuple(dialects.tool(tool) for tool in tools)
-        await self._live.instruct(Instructed(parts, known))
+        await self.live.instruct(Instructed(parts, known))
 
+    @alone
     async def request(self, **parameters: Any) -> dict[str, Any]:
         """What to send now, as keyword arguments for the provider's SDK; recorded as sent."""
-        dialect = dialects.speaking(self._live.view.model)
-        given = dialect.parameters(parameters, reserve=self._live.facts.limits.reserve)
-        return msgspec.json.decode(await self._live.ask(given, dialect=dialect))
+        dialect = dialects.speaking(self.live.view.model)
+        given = dialect.parameters(parameters, reserve=self.live.facts.limits.reserve)
+        return msgspec.json.decode(await self.live.ask(given, dialect=dialect))
 
+    @alone
+    async def fold(self, *, preview: bool = False) -> Loss | None:
+        """Fold now what may be folded; what left the model's sight, None if there is nothing."""
+        ready = await self.live.plan(replace(self.live.facts, now=True))
+        lost = next((event for event in ready.events if isinstance(event, Folded)), None)
+        if lost is None:
+            return None
+        left = loss(after(self.live.view, ready.events[: ready.events.index(lost)]), lost)
+        if not preview:
+            await self.live.append(ready.events)
+        return left
+
+    @alone
     async def undo(self, edit: int | None = None) -> int:
         """Take back an edit, or the newest one; gives the place to undo if you want it back."""
         if edit is None:
             if not self.edits:
                 raise NotAnEdit("there is no edit to undo: the model sees everything as it came")
             edit = self.edits[-1]
-        found = await self._live.events(Range(edit, edit))
+        found = await self.live.events(Range(edit, edit))
         if not found or not isinstance(found[0].event, log.Edit):
             raise NotAnEdit(f"there is no edit at {edit}; those that stand: {self.edits or 'none'}")
-        undone = take_back(self._live.view, edit, found[0].event, self._live.facts)
+        undone = take_back(self.live.view, edit, found[0].event, self.live.facts)
         if isinstance(undone, Blocked):
             raise Overflow(undone.parts, undone.limit)
-        await self._live.append([undone])
-        return self._live.view.head
+        await self.live.append([undone])
+        return self.live.view.head
+
+    @alone
+    async def pin(self, place: int | str, *, on: bool = True) -> None:
+        """Keep a message verbatim through every fold, or no longer; by its place or its handle."""
+        from foldline.core import recall  # noqa: PLC0415 - few sessions ask, and it takes a while
+
+        seq = place if isinstance(place, int) else recall.parse(place).lo
+        if not await self.live.events(Range(seq, seq)):
+            raise BadHandle(
+                f"there is nothing at {seq} to pin; this log ends at {self.live.view.head}"
+            )
+        await self.live.take(Pinned(seq) if on else Unpinned(seq))
+
+    @alone
+    async def switch(self, model: str, *, window: int | None = None) -> None:
+        """Go on with another model; one that cannot hold what must stay changes nothing: R-14."""
+        policy, limits = self.live.facts.policy, self.live.facts.limits
+        facts = known(model, window=window, reserve=None, policy=policy.name)
+        # Folded before the switch, in the counts of the model that has read it.
+        smaller = learned(limits, facts.limits.window)
+        ready = await self.live.plan(replace(self.live.facts, limits=smaller))
+        edits = [event for event in ready.events if isinstance(event, log.Edit)]
+        closing = ready.events if edits else ()
+        await self.live.append([*closing, ModelSwitched(model)])
+        self.live.facts = facts
+
+    async def fork(self, to: str, *, at: int | None = None) -> Self:
+        """A session of its own that begins as this one is, or was at a place."""
+        live = self.live
+        place = live.view.head if at is None else at
+        await logs.fork(live.store, live.name, to, at=place)
+        child = await Live.open(live.store, live.name._replace(session=to), facts=live.facts)
+        child.shared = True
+        origin = f"{live.name.session}@{place}"
+        await child.append([Opened(child.view.model, child.view.settings, origin=origin)])
+        return type(self)(child)
 
     async def recall(self, handle: str, *, most: int | None = None) -> str:
         """The original of anything in the log, by the handle that stands in its place.
@@ -91,43 +167,53 @@ class AsyncSession:
         from foldline.core import recall  # noqa: PLC0415 - few sessions ask, and it takes a while
 
         asked = recall.parse(handle)
-        found = await self._live.events(asked.span)
+        found = await self.live.events(asked.span)
         if not found:
-            raise recall.gone(asked.span, end=self._live.view.head)
+            head = await self.live.store.head(self.live.name)
+            if head.trimmed and asked.hi < head.floor:
+                raise Erased(handle, head.trimmed)
+            raise recall.gone(asked.span, end=head.seq)
         return recall.show(found, asked, most=most)
 
-    async def sent(self, at: int) -> dict[str, Any]:
-        """A past request again, byte for byte: `at` is the place where it was recorded."""
-        return msgspec.json.decode(await self._live.sent(at))
-
+    @alone
     async def close(self) -> None:
         """Let go of the store; the log stays."""
-        await self._live.store.close()
+        await self.live.close()
 
     @property
     def report(self) -> Report:
         """Where the window goes: of the last request, or of what would be sent now."""
-        return self._live.report or report(
-            self._live.view, measure(self._live.view, self._live.facts.limits)
+        return self.live.report or report(
+            self.live.view, measure(self.live.view, self.live.facts.limits)
         )
 
     @property
     def edits(self) -> list[int]:
         """The edits that stand, oldest first."""
-        return spines.edits(self._live.view.spine)
+        return spines.edits(self.live.view.spine)
 
     @property
     def asked(self) -> int:
         """Where the newest request was recorded, or -1."""
-        return self._live.view.asked
+        return self.live.view.asked
 
     def __repr__(self) -> str:
-        view = self._live.view
-        return f"<session {self._live.name.session!r}, {view.head + 1} events>\n{shape(view)}"
+        view = self.live.view
+        return f"<session {self.live.name.session!r}, {view.head + 1} events>\n{shape(view)}"
+
+    def _spoken(self, event: Event, speaker: Speaker, author: str) -> Event:
+        """An event by whom it is of; what a system message says is added to what holds."""
+        if isinstance(event, UserSaid) and (speaker != "human" or author):
+            # Its own JSON does not say so.
+            return msgspec.structs.replace(event, speaker=speaker, author=author, native=None)
+        if isinstance(event, Instructed):
+            now = self.live.view.newest
+            return Instructed((*now.parts, *event.parts), now.tools)
+        return event
 
     def _read(self, given: Given) -> list[Event]:
         # The first answer after a request is to that request; any other is taken as it stands.
-        saw = self._live.view.shown if self._live.view.awaited else None
+        saw = self.live.view.shown if self.live.view.awaited else None
         match given:
             case str():
                 return [UserSaid((Text(sound(given)),))]
@@ -135,7 +221,7 @@ class AsyncSession:
                 return [given]
             case Mapping():
                 body = cast("Mapping[str, Any]", given)
-                own, asked = dialects.speaking(self._live.view.model), self._live.view.asked
+                own, asked = dialects.speaking(self.live.view.model), self.live.view.asked
                 return dialects.events(body, own=own, saw=saw, asked=asked)
             case _ if hasattr(given, "model_dump"):
                 return self._read(cast("Any", given).model_dump(mode="json", exclude_unset=True))
@@ -146,16 +232,38 @@ class AsyncSession:
                 )
 
 
+class PastHistory(Face[History]):
+    """The past of a session, for code without `await`."""
+
+    sent = verb(History.sent)
+    events = verb(History.events)
+    turns = verb(History.turns)
+    loss = verb(History.loss)
+    exclude = verb(History.exclude)
+    search = verb(History.search)
+    trim = verb(History.trim)
+
+
 class Session(Face[AsyncSession]):
     """The same session for code without `await`."""
+
+    def __init__(self, aio: AsyncSession) -> None:
+        super().__init__(aio)
+        self.history = PastHistory(aio.history)
 
     add = verb(AsyncSession.add)
     instruct = verb(AsyncSession.instruct)
     request = verb(AsyncSession.request)
+    fold = verb(AsyncSession.fold)
     undo = verb(AsyncSession.undo)
+    pin = verb(AsyncSession.pin)
+    switch = verb(AsyncSession.switch)
     recall = verb(AsyncSession.recall)
-    sent = verb(AsyncSession.sent)
     close = verb(AsyncSession.close)
+
+    def fork(self, to: str, *, at: int | None = None) -> "Session":
+        """A session of its own that begins as this one is, or was at a place."""
+        return Session(wait(self.aio.fork(to, at=at)))
 
     @property
     def report(self) -> Report:

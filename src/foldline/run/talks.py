@@ -5,6 +5,7 @@ answer. Refuses to know HTTP: bytes come in and go out. One history that is aske
 two conversations; one that turns off from a known one is a new log that names its origin.
 """
 
+import os
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from foldline.core.log import Event, Instructed, ModelSaid
 from foldline.core.plan import Facts
 from foldline.errors import Overflow, WireError
 from foldline.run.live import Live
+from foldline.run.session import AsyncSession
 from foldline.store.base import Name, Store
 from foldline.wire import chain, dialects
 from foldline.wire.chain import Link
@@ -25,7 +27,7 @@ from foldline.wire.reading import parse
 from foldline.wire.sse import Lines
 
 MOST = 256
-"""The conversations that one process knows at a time; one that was forgotten begins a new log."""
+"""The conversations that one client knows at a time; one that was forgotten begins a new log."""
 _REFUSED = 400
 Known: TypeAlias = Callable[[str, int | None], Facts]
 """The facts of a model, and of how long its answer may be."""
@@ -37,10 +39,20 @@ class Talk:
 
     live: Live
     chain: list[Link] = field(default_factory=list[Link])
+    places: list[int] = field(default_factory=list[int])
+    """Where in the log each message of the chain is."""
     led: Instructed = field(default_factory=Instructed)
     """The instructions that the client's last history began with."""
     busy: bool = False
     """Whether a call is under way."""
+
+    async def take(self, event: Event) -> None:
+        """Into the log, and a message into the chain too."""
+        place = self.live.view.head + 1
+        await self.live.take(event)
+        if link := chain.link(event):
+            self.chain.append(link)
+            self.places.append(place)
 
 
 class Talks:
@@ -50,7 +62,7 @@ class Talks:
         self.store = store
         self._known = known
         self._talks: OrderedDict[str, Talk] = OrderedDict()
-        self._count = 0
+        self._prefix, self._count = f"talk-{os.urandom(3).hex()}", 0
 
     @property
     def newest(self) -> Live | None:
@@ -75,17 +87,20 @@ class Talks:
     async def _found(self, events: tuple[Event, ...], model: str, *, facts: Facts) -> Talk:
         """The conversation that a history goes on with, or a new one; it is busy from here on."""
         given = [link for link, _ in chain.links(events)]
-        best, origin, shared = None, "", 0
+        best, origin, shared = None, None, 0
         for name, talk in self._talks.items():
             same = chain.known(talk.chain, given)
             if same == len(talk.chain) and not talk.busy:
                 best = name if best is None or same >= len(self._talks[best].chain) else best
             if same > shared:
-                origin, shared = name, same
+                origin, shared = talk, same
         if best is None:
-            best, self._count = f"talk-{self._count}", self._count + 1
+            best, self._count = f"{self._prefix}-{self._count}", self._count + 1
             self._talks[best] = Talk(await Live.open(self.store, Name("local", best), facts=facts))
-            await self._talks[best].live.begin(model, origin=origin)
+            if origin is None:
+                await self._talks[best].live.begin(model)
+            else:
+                self._talks[best] = await self._turned_off(origin, shared, best)
         talk = self._talks[best]
         talk.busy, talk.live.facts = True, facts
         self._talks.move_to_end(best)
@@ -93,6 +108,11 @@ class Talks:
         for name in idle[: max(len(self._talks) - MOST, 0)]:
             del self._talks[name]
         return talk
+
+    async def _turned_off(self, origin: Talk, shared: int, name: str) -> Talk:
+        """A new log that begins as a known one was behind the messages that both share."""
+        session = await AsyncSession(origin.live).fork(name, at=origin.places[shared - 1])
+        return Talk(session.live, origin.chain[:shared], origin.places[:shared], origin.led)
 
     async def _go_on(self, talk: Talk, model: str, events: tuple[Event, ...]) -> None:
         """Append what is new: another model, other instructions, the messages behind the chain."""
@@ -109,8 +129,7 @@ class Talks:
             if past < known or (link and past == known):
                 continue
             if link:
-                await talk.live.take(event)
-                talk.chain.append(link)
+                await talk.take(event)
             elif isinstance(event, Instructed):
                 await talk.live.instruct(event)
 
@@ -190,9 +209,7 @@ class Exchange:
             return
         try:
             for event in self._answer():
-                await self._talk.live.take(event)
-                if link := chain.link(event):
-                    self._talk.chain.append(link)
+                await self._talk.take(event)
         finally:
             self._talk.busy = False
 

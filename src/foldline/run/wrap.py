@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from foldline.errors import BadInput, Overflow, WireError
-from foldline.run.open import known
+from foldline.run.facts import known
 from foldline.run.session import AsyncSession, Session
 from foldline.run.sync import wait
 from foldline.run.talks import Exchange, Talks

@@ -1,0 +1,35 @@
+"""Carrying on: an earlier session's record as the first words of a new one (A-24).
+
+Knows how a whole session is told in one handoff. Refuses to choose: who opens a session says
+whether anything is carried, and from where; a fresh start is the default.
+"""
+
+from dataclasses import replace
+
+from foldline.core import choose
+from foldline.core.budget import measure
+from foldline.core.choose import Facts, Need
+from foldline.core.log import UserSaid
+from foldline.core.parts import Text
+from foldline.errors import BadInput
+from foldline.run.live import Live
+from foldline.store.base import Name, Store
+
+
+async def carried(store: Store, name: Name, *, facts: Facts) -> UserSaid:
+    """What the new session is told of the old one: its record, made without a model."""
+    live = await Live.open(store, name, facts=facts)
+    if not live.view.items:
+        raise BadInput(f"there is nothing in a session {name.session!r} to carry on from")
+    budget = measure(live.view, facts.limits)
+    made = choose.record(live.view, budget, facts)
+    while isinstance(made, Need):
+        fetched = dict(await live.events(*made.ranges))
+        facts = replace(facts, fetched={**facts.fetched, **fetched})
+        made = choose.record(live.view, budget, facts)
+    told = made.within(budget.estimated(budget.room * facts.policy.handoff)).text
+    head = (
+        f"[carried on from session {name.session!r}: a record of it. "
+        "Its handles are that session's, not this one's]"
+    )
+    return UserSaid((Text(f"{head}\n{told}"),), speaker="notice")

@@ -1,0 +1,169 @@
+"""What happened in a session, for people: turns, past requests, search, what is kept out of sight.
+
+Knows the whole log and reads it in pieces; nothing here is needed to go on talking. Refuses to
+decide anything that a plan decides.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+
+from foldline.core import log
+from foldline.core import spine as spines
+from foldline.core.edits import fold, mask
+from foldline.core.log import (
+    Asked,
+    Event,
+    Folded,
+    Logged,
+    ModelSaid,
+    UsageReported,
+    UserSaid,
+)
+from foldline.core.spine import Range
+from foldline.core.view import load
+from foldline.errors import NotAnEdit
+from foldline.run.live import Live
+from foldline.store import logs
+
+_PIECE = 2_000  # events that are read at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A message of a person and all that answers it: A-40, A-41."""
+
+    number: int
+    at: int
+    """The place of the message."""
+    words: str
+    time: float
+    calls: int = 0
+    input: int = 0
+    """What the provider counted for its last call, or what was believed."""
+    output: int = 0
+    read: int = 0
+    """How much of that its cache held."""
+    folded: bool = False
+    asked: int = -1
+    """Where its last request was recorded."""
+
+    @property
+    def total(self) -> int:
+        """Input and output of the last call: what the window held when the turn ended."""
+        return self.input + self.output
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A message that a search found."""
+
+    session: str
+    seq: int
+    words: str
+
+
+class History:
+    """The past of a session."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+
+    async def sent(self, at: int) -> dict[str, Any]:
+        """A past request again, byte for byte: `at` is the place where it was recorded."""
+        return msgspec.json.decode(await self._live.sent(at))
+
+    async def events(self, lo: int = 0, hi: int | None = None) -> list[Logged]:
+        """A stretch of the log as it was written."""
+        return await self._live.events(Range(lo, self._live.view.head if hi is None else hi))
+
+    async def turns(self) -> list[Turn]:
+        """Every turn, oldest first."""
+        turns: list[Turn] = []
+        head = self._live.view.head
+        for lo in range(0, head + 1, _PIECE):
+            span = (lo, min(lo + _PIECE - 1, head))
+            for row in await self._live.store.read(self._live.name, [span]):
+                _count(turns, row.seq, row.time, log.decode(row.body))
+        return turns
+
+    async def loss(self, edit: int) -> fold.Loss:
+        """What a fold took out of the model's sight: R-38."""
+        found = await self._live.events(Range(edit, edit))
+        event = found[0].event if found else None
+        if not isinstance(event, Folded):
+            raise NotAnEdit(f"there is no fold at {edit}")
+        tail = await logs.tail(self._live.store, self._live.name, at=edit - 1)
+        return fold.loss(load(tail.spine, dict(tail.events), head=tail.head), event)
+
+    async def exclude(self, *places: int) -> int:
+        """Take messages out of the model's sight; gives the place to undo if you want them back."""
+        await self._live.decide(lambda: [mask.exclude(self._live.view, places)])
+        return self._live.view.head
+
+    async def trim(self, *, keep: int = 0) -> int:
+        """Erase for good what was folded away, but its newest `keep` events; how many went.
+
+        Their handles answer "erased" from then on, and requests of that time cannot be rendered.
+        """
+        view, store = self._live.view, self._live.store
+        segments = [one for one in view.spine.segments if isinstance(one, Range)]
+        folds = [*view.folds().values()]
+        read_again = [seq for one in folds for seq in one.starts]  # by presets with an overlap
+        floor = max(min([one.lo for one in segments] + read_again) - keep, 0)
+        head = await store.head(self._live.name)
+        # What the view is made of, and what its folds quote: the next fold quotes that again.
+        quoted = [seq for one in folds for seq in (*one.verbatim, *one.clipped)]
+        needed = {*spines.needs(view.spine), *quoted, *view.pins}
+        needed |= {head.edit.seq} if head.edit else set()
+        return await store.trim(self._live.name, floor, keep=sorted(needed))
+
+    async def search(self, words: str, *, everywhere: bool = False, limit: int = 20) -> list[Found]:
+        """Messages that hold all of some words, the newest first; `everywhere`: in all sessions."""
+        name = self._live.name
+        session = None if everywhere else name.session
+        hits = await self._live.store.search(name.tenant, words, session=session, limit=limit)
+        found: list[Found] = []
+        for hit in hits:
+            rows = await self._live.store.read(
+                name._replace(session=hit.session), [(hit.seq, hit.seq)]
+            )
+            found += (Found(hit.session, hit.seq, logs.words(row.body)) for row in rows)
+        return found
+
+
+def _count(turns: list[Turn], seq: int, time: float, event: Event) -> None:
+    """Take one event into the turns so far."""
+    if log.by_user(event) and isinstance(event, UserSaid):
+        words = " ".join(logs.words(log.encode(event)).split())
+        turns.append(Turn(len(turns) + 1, seq, words, time))
+        return
+    if not turns:
+        return
+    now = turns[-1]
+    match event:
+        case Asked(tokens=tokens):
+            change: dict[str, Any] = {"asked": seq, "input": tokens}
+        case ModelSaid():
+            change = {"calls": now.calls + 1}
+        case UsageReported():
+            change = {
+                "input": now.input if event.input is None else event.input,
+                "output": now.output + (event.output or 0),
+                "read": event.cache_read or 0,
+            }
+        case Folded():
+            change = {"folded": True}
+        case _:
+            return
+    turns[-1] = replace(now, **change)
+
+
+def growth(turns: Sequence[Turn]) -> float:
+    """How much a turn adds to the window, on average, where nothing was folded: A-41."""
+    grown = [after.total - before.total for before, after in pairwise(turns) if not after.folded]
+    grown = [more for more in grown if more > 0]
+    return sum(grown) / len(grown) if grown else 0.0
