@@ -70,7 +70,7 @@ def plan(view: View, facts: Facts) -> Plan:
         events.append(masked)
         work = after(work, [masked])
     budget, soon = measure(work, facts.limits), None
-    pressure = _pressure(budget, policy)
+    pressure = pressure_of(budget, policy)
     due = _is_due(work, budget, policy, pressure)
     if work.idle_folds >= _MOST_IDLE and not facts.now:
         edit = None  # folding again would lead to nothing again
@@ -93,7 +93,7 @@ def plan(view: View, facts: Facts) -> Plan:
             work = after(work, [edit])
             rules.check(work)
             budget = measure(work, facts.limits)
-            pressure, due, soon = _pressure(budget, policy), False, None
+            pressure, due, soon = pressure_of(budget, policy), False, None
         case None:
             pass
     if budget.used > budget.room:
@@ -115,15 +115,22 @@ def preview(view: View, facts: Facts) -> fold.Loss | Need | None:
     return None
 
 
-def _pressure(budget: Budget, policy: Policy) -> Pressure:
-    if budget.used > budget.tier(policy.hard, of=policy.of):
-        return "hard"
+def tiers(budget: Budget, policy: Policy) -> dict[Pressure, int]:
+    """The tokens of conversation above which pressure is so, hardest first."""
+    found: dict[Pressure, int] = {"hard": budget.tier(policy.hard, of=policy.of)}
     if policy.soft is not None:
         of = policy.soft_of or policy.of
-        soft = budget.tier(policy.soft, of=of, tokens=policy.soft_tokens)
-        if budget.used > soft:
-            return "soft"
-    return "warn" if budget.used > budget.tier(policy.warn, of=policy.of) else "calm"
+        found["soft"] = budget.tier(policy.soft, of=of, tokens=policy.soft_tokens)
+    found["warn"] = budget.tier(policy.warn, of=policy.of)
+    return found
+
+
+def pressure_of(budget: Budget, policy: Policy) -> Pressure:
+    """How near the conversation is to what must not be exceeded."""
+    for name, limit in tiers(budget, policy).items():
+        if budget.used > limit:
+            return name
+    return "calm"
 
 
 def _is_due(view: View, budget: Budget, policy: Policy, pressure: Pressure) -> bool:

@@ -12,13 +12,15 @@ from foldline.core.parts import Native, Part, Tool
 from foldline.core.view import View
 
 Pressure: TypeAlias = Literal["calm", "warn", "soft", "hard"]
-_NAMES: dict[Role, str] = {
+Kind: TypeAlias = Literal["system", "tools", "handoffs", "user", "model", "results"]
+NAMES: dict[Role, Kind] = {
     "system": "user",
     "user": "user",
     "model": "model",
     "result": "results",
     "handoff": "handoffs",
 }
+"""Under which part of a report an item of each role is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ def report(
         by_role[item.role] += item.tokens
     for role, tokens in by_role.items():
         if tokens:
-            sizes[_NAMES[role]] = sizes.get(_NAMES[role], 0) + tokens
+            sizes[NAMES[role]] = sizes.get(NAMES[role], 0) + tokens
     return Report(
         window=budget.limits.window,
         window_source=budget.limits.source,
