@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foldline.core.budget import limits, measure
@@ -16,12 +16,26 @@ from foldline.core.request import NAMES, Request, render, report
 from foldline.core.rules import cut_points
 from foldline.draw.picture import KINDS, SPACES, cells, picture
 from foldline.draw.prefix import kept
-from foldline.testing import Conversation, Planned, calls, model, result, user, view_of
+from foldline.testing import (
+    Conversation,
+    Planned,
+    Step,
+    calls,
+    model,
+    play,
+    result,
+    user,
+    view_of,
+)
 from foldline.testing.strategies import conversations
 from foldline.wire import anthropic
 from foldline.wire import openai_chat as wire
 
 PRICES = known(input=5.0, read=0.5, write=6.25, output=25.0, step=200_000)
+UNDONE_BEHIND_A_MASK = (
+    *(("user", 1), ("instruct", 1), ("calls", 0), ("result", 0), ("instruct", 0)),
+    *(("fold", 0), ("ask", 0), ("exclude", 0), ("undo", 1)),
+)
 WINDOWS = st.sampled_from((400, 2_000, 8_192, 200_000))
 
 
@@ -59,6 +73,7 @@ def test_cells_are_in_the_order_sent_and_as_many_as_the_tokens(talk, window, cou
     assert abs(len(kinds) - shown) <= 1
 
 
+@example(play([Step(name, a, 0) for name, a in UNDONE_BEHIND_A_MASK]))
 @given(conversations())
 def test_what_is_called_as_last_sent_was_sent_so(talk):
     """The items that are counted as cached are, byte for byte, a prefix of the last request."""
