@@ -325,3 +325,21 @@ def test_trimmed_handles_say_so(path):
         talk(s, 30)
         assert s.request()
         s.recall(f"log:{s.aio.live.view.head - 1}")
+
+
+def test_a_cold_cache_is_a_cheap_moment(tmp_path):
+    """R-46: after a long pause nothing is cached any more, so folding costs no cache; also known after a restart."""
+    path = str(tmp_path / "chat.db")
+    with foldline.open(path, model="claude-sonnet-4-5", session="one") as s:
+        for turn in range(30):
+            s.add(f"turn {turn}")
+            s.request()
+            s.add({"role": "assistant", "content": "long answer " * 300})
+        s.add("back from lunch")
+        s.request()
+        assert not s.edits
+        s.aio.live.touched -= 400
+        s.request()
+        assert [s.history.events(at, at)[0].event.why for at in s.edits] == ["cold"]
+    with foldline.open(path, model="claude-sonnet-4-5", session="one") as s:
+        assert s.aio.live.touched > 0

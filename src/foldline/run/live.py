@@ -15,6 +15,7 @@ import msgspec
 
 from foldline.core import log
 from foldline.core.budget import learned
+from foldline.core.edits.fold import Cache
 from foldline.core.log import (
     Asked,
     Event,
@@ -27,6 +28,7 @@ from foldline.core.log import (
     WindowLearned,
 )
 from foldline.core.plan import Blocked, Facts, Need, Ready, admit, plan
+from foldline.core.prices import Prices
 from foldline.core.request import Report, render
 from foldline.core.spine import Range
 from foldline.core.view import View, load
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from asyncio import Lock
 
 Settings: TypeAlias = dict[str, Setting]
+_KEPT, _KEPT_LONGEST = 300, 3_600  # seconds that providers keep a prefix: at least, at most
 _SMALLER = 0.8  # of a request that was refused without a number: what to try next
 
 
@@ -63,6 +66,8 @@ class Live:
         self.facts = facts
         self.report: Report | None = None
         """Of the newest request, until something else happens."""
+        self.touched = 0.0
+        """When the provider was asked last, as far as we know."""
         self.lease: Lease | None = None
         """While it is held, nobody but the senders of messages writes beside us."""
         self.shared = False
@@ -76,7 +81,9 @@ class Live:
         """A log where it was left, or none yet."""
         tail = await logs.tail(store, name)
         view = load(tail.spine, dict(tail.events), head=tail.head)
-        return cls(store, name, view=view, facts=facts)
+        live = cls(store, name, view=view, facts=facts)
+        live.touched = tail.changed
+        return live
 
     @property
     def lock(self) -> "Lock":
@@ -212,7 +219,7 @@ class Live:
                     raise
                 await self.catch_up()  # a message came in: what is sent must be planned with it
                 continue
-            self.report = ready.report
+            self.report, self.touched = ready.report, time()
             return body
 
     async def sent(self, at: int) -> bytes:
@@ -254,6 +261,7 @@ class Live:
 
     async def plan(self, facts: Facts) -> Ready:
         """What to send and to append under some facts, with all that a fold is written from."""
+        facts = replace(facts, cache=_cache(time() - self.touched, facts.prices))
         while True:
             match plan(self.view, facts):
                 case Ready() as ready:
@@ -267,6 +275,14 @@ class Live:
                     if len(fetched) == len(facts.fetched):
                         raise BrokenView(f"the log no longer holds {ranges}, which a fold quotes")
                     facts = replace(facts, fetched=fetched)
+
+
+def _cache(seconds: float, prices: Prices) -> Cache:
+    """Whether the provider still holds the last request's prefix."""
+    if seconds < _KEPT:
+        return "warm"
+    briefly = prices.w > 1 and not prices.assumed  # who is paid for writing says for how long
+    return "cold" if seconds > _KEPT_LONGEST or briefly else "unknown"
 
 
 def _check(events: Sequence[Event]) -> None:

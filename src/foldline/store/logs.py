@@ -6,7 +6,7 @@ to know backends: it stands on the store's operations alone, so a wrapped store 
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -31,6 +31,8 @@ class Tail:
     spine: Spine
     events: list[Logged]
     head: int
+    changed: float = field(default=0.0, compare=False)
+    """When the newest of these events was appended, by the store's clock."""
 
 
 async def append(  # noqa: PLR0913 - the store's own three conditions
@@ -48,8 +50,7 @@ async def append(  # noqa: PLR0913 - the store's own three conditions
 
 async def read(store: Store, name: Name, *spans: Range) -> list[Logged]:
     """The events of some spans, in order."""
-    rows = await store.read(name, [(one.lo, one.lo if one.hi is None else one.hi) for one in spans])
-    return await _events(store, name, rows)
+    return await _events(store, name, await store.read(name, _pairs(spans)))
 
 
 async def tail(store: Store, name: Name, *, at: int | None = None) -> Tail:
@@ -57,7 +58,9 @@ async def tail(store: Store, name: Name, *, at: int | None = None) -> Tail:
     head = await store.head(name, at=at)
     edit = None if head.edit is None else log.decode(head.edit.body)
     spine = edit.spine if isinstance(edit, Edit) else Spine()
-    return Tail(spine, await read(store, name, *live(spine, head.seq)), head.seq)
+    rows = await store.read(name, _pairs(live(spine, head.seq)))
+    changed = max((row.time for row in rows), default=0.0)
+    return Tail(spine, await _events(store, name, rows), head.seq, changed)
 
 
 async def fork(store: Store, name: Name, to: str, *, at: int) -> None:
@@ -65,7 +68,7 @@ async def fork(store: Store, name: Name, to: str, *, at: int) -> None:
     head = await store.head(name, at=at)
     edit = None if head.edit is None else log.decode(head.edit.body)
     spine = edit.spine if isinstance(edit, Edit) else Spine()
-    keep = [(one.lo, one.lo if one.hi is None else one.hi) for one in live(spine, head.seq)]
+    keep = _pairs(live(spine, head.seq))
     keep += [] if head.edit is None else [(head.edit.seq, head.edit.seq)]
     await store.fork(name, to, at=head.seq, keep=keep)
 
@@ -76,6 +79,10 @@ def live(spine: Spine, head: int) -> list[Range]:
     shown = [Range(one.lo, head if one.hi is None else min(one.hi, head)) for one in ranges]
     alone = (Range(seq, seq) for seq in spines.needs(spine))
     return [*shown, *(one for one in alone if not any(spines.overlap(one, s) for s in shown))]
+
+
+def _pairs(spans: Iterable[Range]) -> list[tuple[int, int]]:
+    return [(one.lo, one.lo if one.hi is None else one.hi) for one in spans]
 
 
 def draft(events: Iterable[Event]) -> Draft:
