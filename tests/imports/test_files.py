@@ -21,6 +21,7 @@ from foldline.core.parts import Call, Gap, Media, Native, Text, Thought, Tool
 from foldline.core.view import shape
 from foldline.errors import WireError
 from foldline.imports import Imported, detect, read
+from foldline.imports.base import seconds
 from foldline.testing import view_of
 
 FILES = Path(__file__).parent / "files"
@@ -444,3 +445,16 @@ def test_the_name_decides_between_equals():
     (run,) = read(text, "folder/x.traj")
     assert run.name == "x"
     assert run.events[1] == UserSaid((Text("seen"),), speaker="notice", author="tool")
+
+
+def test_when_it_happened():
+    """Times are the file's own, whatever form they have."""
+    moments = {
+        "1970-01-01T00:00:00Z": 0.0,
+        "2025-12-09T00:53:29.825Z": 1_765_241_609.825,
+        "2024-02-29T23:59:59+02:00": 1_709_243_999.0,
+        "2000-03-01 00:00:00-0530": 951_888_600.0,
+        "not a time": 0.0,
+    }
+    assert {text: seconds(text) for text in moments} == moments
+    assert seconds(None) == seconds(12) == 0.0

@@ -3,9 +3,10 @@
 Knows the shapes that all sources share. Refuses to know any of them.
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, cast
 
 from foldline.core.log import Event
@@ -22,6 +23,8 @@ class Imported:
     model: str
     events: list[Event]
     notes: list[str]
+    times: list[float] = field(default_factory=list[float], compare=False)
+    """When each event happened, in seconds since 1970; 0 where the file does not say."""
 
 
 class Record(NamedTuple):
@@ -101,6 +104,24 @@ def total(*counts: int | None) -> int | None:
     """The sum of what was counted; None where nothing was."""
     known = [one for one in counts if one is not None]
     return sum(known) if known else None
+
+
+_TIME = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d(?:\.\d{1,9})?)(?:Z|([+-])(\d\d):?(\d\d))?"
+)
+
+
+def seconds(value: Any) -> float:
+    """A moment in seconds since 1970, from its ISO form; 0 where it is none."""
+    found = _TIME.fullmatch(words(value).strip())
+    if found is None:
+        return 0.0
+    year, month, day, hour, minute = (int(found[at]) for at in range(1, 6))
+    # Days since 1970 by the calendar that begins in March, so that February is last.
+    year, month = (year, month - 3) if month > 2 else (year - 1, month + 9)  # noqa: PLR2004
+    days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * month + 2) // 5 + day - 1
+    away = (int(found[8]) * 60 + int(found[9])) * (-1 if found[7] == "-" else 1) if found[7] else 0
+    return (days - 719_468) * 86_400.0 + hour * 3_600 + (minute - away) * 60 + float(found[6])
 
 
 def brief(text: str) -> str:

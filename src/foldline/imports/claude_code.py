@@ -13,7 +13,7 @@ import msgspec
 from foldline.core.log import Checkpointed, Linked, ModelSaid, ToolReturned, UserSaid
 from foldline.core.parts import calls_of, text_of
 from foldline.imports import blocks
-from foldline.imports.base import Imported, Json, Notes, Record, rows, stem, table, words
+from foldline.imports.base import Imported, Json, Notes, Record, rows, seconds, stem, table, words
 from foldline.imports.claude_tree import branch, has_result, sidechains
 from foldline.imports.taking import Taking
 
@@ -67,6 +67,7 @@ class _Session:
             if body.get("type") == "assistant":
                 answers[_answer(body)].append(body)
         for place, body in live:
+            self.taking.now = seconds(body.get("timestamp")) or self.taking.now
             match body.get("type"):
                 case "assistant":
                     self._compaction()

@@ -27,6 +27,7 @@ from foldline.imports.base import (
     brief,
     count,
     rows,
+    seconds,
     stem,
     table,
     words,
@@ -62,6 +63,7 @@ def read(records: Sequence[Record], name: str, notes: Notes) -> list[Imported]:
     """The one session of a file."""
     session = _Session(notes)
     for place, body in records:
+        session.taking.now = seconds(body.get("timestamp")) or session.taking.now
         session.take(body, place)
     return [session.done(stem(name) or KIND)]
 

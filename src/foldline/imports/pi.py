@@ -26,6 +26,7 @@ from foldline.imports.base import (
     brief,
     count,
     rows,
+    seconds,
     stem,
     table,
     total,
@@ -56,6 +57,7 @@ def read(records: Sequence[Record], name: str, notes: Notes) -> list[Imported]:
     taking = Taking(KIND, notes)
     title = ""
     for place, body in _branch(records, notes):
+        taking.now = seconds(body.get("timestamp")) or taking.now
         match words(body.get("type")):
             case "session":
                 title = title or words(body.get("id"))

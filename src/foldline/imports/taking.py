@@ -34,6 +34,9 @@ class Taking:
     def __init__(self, kind: str, notes: Notes) -> None:
         self.notes = notes
         self.events: list[Event] = []
+        self.times: list[float] = []
+        self.now = 0.0
+        """When what is taken happened, as far as the file says."""
         self.model = ""
         self._origin = f"import:{kind}"
         self._view = load(Spine(), {}, head=-1)
@@ -99,7 +102,8 @@ class Taking:
     def done(self, name: str) -> Imported:
         """The session as far as the file goes; calls that are open at its end stay open."""
         self._write_instructions()
-        return Imported(name, self.model or UNKNOWN, self.events, self.notes.told())
+        told = self.notes.told()
+        return Imported(name, self.model or UNKNOWN, self.events, told, self.times)
 
     def _write_instructions(self) -> None:
         if self._told != self._view.newest:
@@ -111,6 +115,7 @@ class Taking:
 
     def _append(self, event: Event) -> None:
         self.events.append(event)
+        self.times.append(self.now)
         self._view.append(self._view.head + 1, event)
 
     def _sayable(self, part: Part, place: str) -> Part:
