@@ -307,6 +307,28 @@ def test_parallel_calls_of_one_client():
             assert len(names) == 1
 
 
+def test_many_at_once_that_begin_alike(tmp_path):
+    """The same first words from twelve tasks at a time: twelve logs, on a store that waits for a disk."""
+
+    async def all_of_them(url):
+        async with foldline.wrap(openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="n"), store=str(tmp_path / "t.db")) as client:  # fmt: skip
+
+            async def talk():
+                history = [{"role": "user", "content": "hi"}]
+                for _ in range(3):
+                    reply = await client.chat.completions.create(model="m", messages=history)
+                    history += [reply.choices[0].message, {"role": "user", "content": "on"}]
+
+            await asyncio.gather(*(talk() for _ in range(12)))
+            talks = client.foldline._talks._talks
+            assert len(talks) == 12
+            assert all(len(talk.chain) == 6 for talk in talks.values())
+
+    with Provider(lambda _: f"answer {len(provider.bodies)}") as provider:
+        asyncio.run(all_of_them(provider.url))
+        assert all(len(body["messages"]) in (1, 3, 5) for body in provider.asked)
+
+
 def test_other_calls_pass_untouched():
     with Provider() as provider:
         client = Chat(provider).client

@@ -76,9 +76,10 @@ class Talks:
         facts = self._known(given.model, bound[1] if bound else None)
         talk = await self._found(given.events, given.model, facts=facts)
         try:
-            await self._go_on(talk, given.model, given.events)
-            exchange = Exchange(talk, dialect, given.parameters, bound=bound)
-            await exchange.plan(facts)
+            async with talk.live.lock:
+                await self._go_on(talk, given.model, given.events)
+                exchange = Exchange(talk, dialect, given.parameters, bound=bound)
+                await exchange.plan(facts)
         except BaseException:
             talk.busy = False
             raise
@@ -94,15 +95,18 @@ class Talks:
                 best = name if best is None or same >= len(self._talks[best].chain) else best
             if same > shared:
                 origin, shared = talk, same
-        if best is None:
+        if best is not None:
+            talk = self._talks[best]
+            talk.busy, talk.live.facts = True, facts
+        else:
             best, self._count = f"{self._prefix}-{self._count}", self._count + 1
-            self._talks[best] = Talk(await Live.open(self.store, Name("local", best), facts=facts))
             if origin is None:
-                await self._talks[best].live.begin(model)
+                talk = Talk(await Live.open(self.store, Name("local", best), facts=facts))
             else:
-                self._talks[best] = await self._turned_off(origin, shared, best)
-        talk = self._talks[best]
-        talk.busy, talk.live.facts = True, facts
+                talk = await self._turned_off(origin, shared, best)
+            talk.busy, talk.live.facts = True, facts
+            await talk.live.begin(model)
+            self._talks[best] = talk
         self._talks.move_to_end(best)
         idle = [name for name, one in self._talks.items() if not one.busy]
         for name in idle[: max(len(self._talks) - MOST, 0)]:
@@ -194,13 +198,14 @@ class Exchange:
         live = self._talk.live
         filled = live.report.total / live.report.window if live.report else None
         meant = classify(fault or b"".join(self.held), status=self._status, filled=filled)
-        facts = await live.refused(meant)
-        if facts is None:
-            return False
-        try:
-            await self.plan(facts)
-        except Overflow:
-            return False  # nothing is left to fold; the provider's own words go to the client
+        async with live.lock:
+            facts = await live.refused(meant)
+            if facts is None:
+                return False
+            try:
+                await self.plan(facts)
+            except Overflow:
+                return False  # nothing is left to fold; the provider's own words go to the client
         return True
 
     async def end(self) -> None:
@@ -208,8 +213,9 @@ class Exchange:
         if not self._talk.busy:
             return
         try:
-            for event in self._answer():
-                await self._talk.take(event)
+            async with self._talk.live.lock:
+                for event in self._answer():
+                    await self._talk.take(event)
         finally:
             self._talk.busy = False
 

@@ -68,8 +68,6 @@ class Dialect:
     encode: Encode
     decode: Callable[[bytes], Decoded]
     assembly: Callable[[], Assembly]
-    path: str
-    """What the address of a request ends with."""
     bounds: tuple[str, ...]
     """The parameters that say how long the answer may be."""
     must_bound: bool = False
@@ -86,7 +84,6 @@ OPENAI = Dialect(
     openai_chat.encode,
     decode=lambda body: openai_chat.decode(body),  # noqa: PLW0108 - imported when it is asked for
     assembly=lambda: openai_chat.Assembly(),  # noqa: PLW0108
-    path="/chat/completions",
     bounds=("max_completion_tokens", "max_tokens"),
 )
 
@@ -102,7 +99,6 @@ def _anthropic() -> Dialect:
         it.encode,
         decode=it.decode,
         assembly=it.Assembly,
-        path="/messages",
         bounds=("max_tokens",),
         must_bound=True,
     )
@@ -110,7 +106,7 @@ def _anthropic() -> Dialect:
 
 def at(path: str) -> Dialect | None:
     """The dialect that is spoken at an address, by its path."""
-    if path.endswith(OPENAI.path):
+    if path.endswith("/chat/completions"):
         return OPENAI
     return _anthropic() if path.endswith("/v1/messages") else None
 
