@@ -56,7 +56,9 @@ def read(records: Sequence[Record], name: str, notes: Notes) -> list[Imported]:
     """The one session of a file."""
     taking = Taking(KIND, notes)
     title = ""
+    began: list[int] = []  # where in the log each record's events begin
     for place, body in _branch(records, notes):
+        began.append(len(taking.events))
         taking.now = seconds(body.get("timestamp")) or taking.now
         match words(body.get("type")):
             case "session":
@@ -71,6 +73,9 @@ def read(records: Sequence[Record], name: str, notes: Notes) -> list[Imported]:
                 _level(taking, body)
             case "compaction":
                 taking.add(Checkpointed("compaction", words(body.get("summary"))), place)
+                kept = count(body.get("firstKeptEntryIndex"))
+                if kept is not None and kept < len(began):
+                    taking.add(Checkpointed("kept from", str(began[kept])), place)
             case "branch_summary":
                 said = Text(words(body.get("summary")))
                 taking.add(UserSaid((said,), speaker="notice", author="branch"), place)

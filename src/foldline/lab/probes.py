@@ -1,0 +1,144 @@
+"""What the model still had in front when it needed it: exact text, no judgement.
+
+Knows what an answer wrote that had been seen before: names that look like code, and whole lines.
+Refuses to judge quality: a name that is there may still be overlooked, one that is not may be
+recalled.
+
+For every call of a replay: what the recorded answer then wrote, and had occurred earlier in the
+session, is looked for in the request that this policy would have sent.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import msgspec
+
+from foldline.core.log import Event, ModelSaid, ToolReturned, UserSaid
+from foldline.core.names import names
+from foldline.core.parts import Call, Part, Thought, text_of
+from foldline.core.request import Request
+from foldline.lab.replay import Replayed
+
+_LONG = 25  # characters from which on a line is worth keeping whole
+
+
+@dataclass(slots=True)
+class Kept:
+    """How much of what was used again was still in front."""
+
+    used: int = 0
+    there: int = 0
+
+    def take(self, *, there: bool) -> None:
+        """One thing that was used again."""
+        self.used += 1
+        self.there += there
+
+    @property
+    def percent(self) -> float:
+        """Of what was used again; all of nothing is all."""
+        return 100 * self.there / self.used if self.used else 100.0
+
+
+@dataclass(slots=True)
+class Retention:
+    """What a policy kept in front of the model, where the agent used it later."""
+
+    names: Kept = field(default_factory=Kept)
+    from_results: Kept = field(default_factory=Kept)
+    """Names that until then had been seen only in results."""
+    lines: Kept = field(default_factory=Kept)
+    turn_lines: Kept = field(default_factory=Kept)
+    """Lines that had occurred in the same turn of the user."""
+
+
+def retention(replayed: Replayed) -> Retention:
+    """What was still there, call by call."""
+    found, past = Retention(), _Past()
+    steps = {id(step.answer): step for step in replayed.steps}
+    for event in replayed.recorded.events:
+        if isinstance(event, ModelSaid) and (step := steps.get(id(event))) is not None:
+            _look(found, past, event, step.request)
+        past.take(event)
+    return found
+
+
+class _Past:
+    """What has occurred so far, and where."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, bool] = {}
+        """Every name, and whether only results have shown it."""
+        self.lines: dict[str, int] = {}
+        """Every long line, and the turn it occurred in last."""
+        self.turn = 0
+
+    def take(self, event: Event) -> None:
+        """What an event adds."""
+        if not isinstance(event, UserSaid | ModelSaid | ToolReturned):
+            return
+        self.turn += isinstance(event, UserSaid) and event.speaker == "human"
+        words = _words(event.parts)
+        only = isinstance(event, ToolReturned)
+        for name in names(words):
+            self.names[name] = only and self.names.get(name, True)
+        for line in _lines(words):
+            self.lines[line] = self.turn
+
+
+def _look(found: Retention, past: _Past, answer: ModelSaid, request: Request) -> None:
+    words = _words(answer.parts)
+    shown = _shown(request)
+    for name in names(words):
+        if name in past.names:
+            there = name in shown
+            found.names.take(there=there)
+            if past.names[name]:
+                found.from_results.take(there=there)
+    for line in _lines(words):
+        if line in past.lines:
+            there = line in shown
+            found.lines.take(there=there)
+            if past.lines[line] == past.turn:
+                found.turn_lines.take(there=there)
+
+
+def _shown(request: Request) -> str:
+    items = (_words(item.parts) for item in request.items)
+    return "\n".join((text_of(request.system), *items))
+
+
+def _words(parts: Iterable[Part]) -> str:
+    """What was said and called; arguments as text, so that lines in them are lines."""
+    said: list[str] = []
+    for part in parts:
+        if isinstance(part, Thought):
+            continue
+        said.append(_plain(part.arguments) if isinstance(part, Call) else text_of((part,)))
+    return "\n".join(said)
+
+
+def _plain(arguments: str) -> str:
+    try:
+        return "\n".join(_strings(msgspec.json.decode(arguments)))
+    except msgspec.DecodeError:
+        return arguments
+
+
+def _strings(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case dict():
+            for one in cast("dict[str, Any]", value).values():
+                yield from _strings(one)
+        case list():
+            for one in cast("list[Any]", value):
+                yield from _strings(one)
+        case _:
+            yield str(value)
+
+
+def _lines(words: str) -> set[str]:
+    return {line for raw in words.splitlines() if len(line := raw.strip()) >= _LONG}

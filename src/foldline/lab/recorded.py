@@ -1,0 +1,140 @@
+"""A session that happened: its events, when, and what the provider counted.
+
+Knows how the recorded counts relate to our estimate, and which calls found no cache. Refuses to
+know policies.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+
+from foldline.core.log import Checkpointed, Event, ModelSaid, ToolReturned, UsageReported, UserSaid
+from foldline.core.tokens import MESSAGE, count, count_parts
+from foldline.imports.base import Imported
+
+_MISSED = 0.5  # of what the call before left in the cache: less was read, so it was gone
+_LEAST = 500  # tokens between two calls whose counts say something of the ratio
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One session."""
+
+    name: str
+    model: str
+    events: tuple[Event, ...]
+    times: tuple[float, ...] = ()
+
+    @cached_property
+    def calls(self) -> tuple["Counted", ...]:
+        """Every answer that was recorded, with what the provider counted."""
+        return tuple(_calls(self.events, self.times))
+
+    @property
+    def counts(self) -> bool:
+        """Whether the record says what was counted."""
+        return any(call.input for call in self.calls)
+
+    @cached_property
+    def scale(self) -> "Scale":
+        """How the provider counts what we estimate: 1 where nothing was reported."""
+        return _fitted(self.calls)
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """One call as it was recorded."""
+
+    at: int
+    """The place of the answer."""
+    time: float
+    messages: tuple[tuple[int, int], ...]
+    """What it was sent: the place of each message, and what that is estimated at."""
+    input: int | None
+    read: int
+    write: int
+    output: int
+    missed: bool
+    """Whether the cache that the call before had left was not found."""
+
+    @property
+    def estimate(self) -> int:
+        """All of the messages; system and tools are in no file."""
+        return sum(tokens for _, tokens in self.messages)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Counted tokens = fixed + ratio · estimate."""
+
+    fixed: float = 0.0
+    ratio: float = 1.0
+
+
+def imported(session: Imported) -> Recorded:
+    """A session of another agent."""
+    return Recorded(session.name, session.model, tuple(session.events), tuple(session.times))
+
+
+def size(event: Event) -> int:
+    """What a message is estimated at."""
+    if isinstance(event, UserSaid | ModelSaid | ToolReturned):
+        return count_parts(event.parts) + MESSAGE
+    return 0
+
+
+def _calls(events: Sequence[Event], times: Sequence[float]) -> Iterator[Counted]:
+    sent: list[tuple[int, int]] = []
+    cached = 0
+    for at, event in enumerate(events):
+        match event:
+            case Checkpointed("compaction", summary):
+                sent = [(at, count(summary) + MESSAGE)]
+            case Checkpointed("kept from", first):
+                sent += [(n, size(events[n])) for n in range(int(first), at - 1)]
+            case _:
+                pass
+        if isinstance(event, ModelSaid):
+            usage = _usage(events, at)
+            read, write = usage.cache_read or 0, usage.cache_write or 0
+            missed = bool(usage.input) and cached > 0 and read < _MISSED * cached
+            yield Counted(
+                at=at,
+                time=times[at] if at < len(times) else 0.0,
+                messages=tuple(one for one in sent if one[1]),
+                input=usage.input,
+                read=read,
+                write=write,
+                output=usage.output or 0,
+                missed=missed,
+            )
+            cached = read + write if usage.input else cached
+        if not isinstance(event, ModelSaid) or event.stop not in ("cancelled", "cut"):
+            sent.append((at, size(event)))  # agents do not send again what was broken off
+
+
+def _usage(events: Sequence[Event], at: int) -> UsageReported:
+    for event in events[at + 1 : at + 4]:
+        if isinstance(event, UsageReported):
+            return event
+        if isinstance(event, ModelSaid):
+            break
+    return UsageReported()
+
+
+def _fitted(calls: Sequence[Counted]) -> Scale:
+    """The line through what was counted, by the median of many slopes: outliers do not bend it."""
+    known = [(call.estimate, call.input) for call in calls if call.input]
+    step = max(len(known) // 100, 1)
+    some = known[::step]
+    slopes = [
+        (b[1] - a[1]) / (b[0] - a[0])
+        for index, a in enumerate(some)
+        for b in some[index + 1 :]
+        if abs(b[0] - a[0]) >= _LEAST
+    ]
+    if not slopes:
+        return Scale()
+    ratio = median(slopes)
+    return Scale(median(counted - ratio * estimate for estimate, counted in known), ratio)
