@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from random import Random
 
 import pytest
@@ -343,3 +344,39 @@ def test_a_cold_cache_is_a_cheap_moment(tmp_path):
         assert [s.history.events(at, at)[0].event.why for at in s.edits] == ["cold"]
     with foldline.open(path, model="claude-sonnet-4-5", session="one") as s:
         assert s.aio.live.touched > 0
+
+
+def test_a_large_fold_does_not_stop_the_event_loop():
+    """R-44: while 200k tokens are folded, the loop goes on."""
+
+    async def ticking(done, gaps):
+        last = time.perf_counter()
+        while not done.is_set():
+            await asyncio.sleep(0)
+            now = time.perf_counter()
+            gaps.append(now - last)
+            last = now
+
+    async def measured():
+        async with foldline.aopen(":memory:", model="m", window=230_000, reserve=1_000) as s:
+            for turn in range(40):
+                await s.add(
+                    f"turn {turn} " + f"see src/part_{turn}/file_{turn}.py line {turn} " * 400
+                )
+                await s.add({"role": "assistant", "content": f"def name_{turn}(): pass\n" * 30})
+            assert s.report.total > 150_000
+            done, gaps = asyncio.Event(), []
+            ticks = asyncio.create_task(ticking(done, gaps))
+            await asyncio.sleep(0.01)
+            start = time.perf_counter()
+            await s.fold()
+            took = time.perf_counter() - start
+            done.set()
+            await ticks
+            return took, max(gaps)
+
+    took, gap = asyncio.run(measured())
+    print(
+        f"\nfolding 200k tokens took {took * 1000:.0f} ms, the loop stood for {gap * 1000:.0f} ms"
+    )
+    assert gap < 0.05 or gap < took / 2

@@ -27,7 +27,7 @@ from foldline.core.log import (
     SettingsChanged,
     WindowLearned,
 )
-from foldline.core.plan import Blocked, Facts, Need, Ready, admit, plan
+from foldline.core.plan import Blocked, Facts, Need, Plan, Ready, admit, plan
 from foldline.core.prices import Prices
 from foldline.core.request import Report, render
 from foldline.core.spine import Range
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 Settings: TypeAlias = dict[str, Setting]
 _KEPT, _KEPT_LONGEST = 300, 3_600  # seconds that providers keep a prefix: at least, at most
+_LARGE = 30_000  # tokens of a view: folding more of it takes tens of milliseconds
 _SMALLER = 0.8  # of a request that was refused without a number: what to try next
 
 
@@ -263,7 +264,7 @@ class Live:
         """What to send and to append under some facts, with all that a fold is written from."""
         facts = replace(facts, cache=_cache(time() - self.touched, facts.prices))
         while True:
-            match plan(self.view, facts):
+            match await self._planned(facts):
                 case Ready() as ready:
                     return ready
                 case Blocked(parts, limit):
@@ -275,6 +276,14 @@ class Live:
                     if len(fetched) == len(facts.fetched):
                         raise BrokenView(f"the log no longer holds {ranges}, which a fold quotes")
                     facts = replace(facts, fetched=fetched)
+
+    async def _planned(self, facts: Facts) -> Plan:
+        """The plan; of a large view in a thread, so that the event loop goes on (R-44)."""
+        if self.view.tokens < _LARGE:
+            return plan(self.view, facts)
+        from asyncio import to_thread  # noqa: PLC0415 - half of the time of an import
+
+        return await to_thread(plan, self.view, facts)
 
 
 def _cache(seconds: float, prices: Prices) -> Cache:
