@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 
-from foldline.core.log import Checkpointed, Event, ModelSaid, ToolReturned, UsageReported, UserSaid
+from foldline.core.log import (
+    Checkpointed,
+    Event,
+    Instructed,
+    ModelSaid,
+    Opened,
+    ToolReturned,
+    UsageReported,
+    UserSaid,
+)
 from foldline.core.tokens import MESSAGE, count, count_parts
 from foldline.imports.base import Imported
 
@@ -138,3 +147,15 @@ def _fitted(calls: Sequence[Counted]) -> Scale:
         return Scale()
     ratio = median(slopes)
     return Scale(median(counted - ratio * estimate for estimate, counted in known), ratio)
+
+
+def joined(name: str, sessions: Sequence[Recorded]) -> Recorded:
+    """Several sessions as one: each one's first message is a new turn of the user."""
+    first, *rest = sessions
+    more = (
+        event
+        for session in rest
+        for event in session.events
+        if not isinstance(event, Opened | Instructed)
+    )
+    return Recorded(name, first.model, (*first.events, *more))
