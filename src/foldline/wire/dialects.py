@@ -8,36 +8,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, TypeAlias, cast
 
-import msgspec
-
 from foldline.core.log import Event
 from foldline.core.parts import Tool
 from foldline.core.request import Request
 from foldline.errors import FormatError
 from foldline.wire import openai_chat
-from foldline.wire.reading import Json
+from foldline.wire.reading import Decoded, Json
 
 Encode: TypeAlias = Callable[[Request, Mapping[str, Any]], bytes]
 _BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "document", "image")
-
-
-class Decoded(Protocol):
-    """A client's whole request: the conversation, and every other field of the body as it came."""
-
-    @property
-    def model(self) -> str:
-        """Whom the client asks."""
-        ...
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """What was said so far."""
-        ...
-
-    @property
-    def parameters(self) -> dict[str, msgspec.Raw]:
-        """All else."""
-        ...
 
 
 class Assembly(Protocol):

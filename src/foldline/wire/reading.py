@@ -5,10 +5,12 @@ Knows how reading it can go wrong and says where. Refuses to know any dialect.
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import msgspec
 
+from foldline.core.log import Event
 from foldline.core.parts import sound
 from foldline.errors import WireError
 
@@ -16,6 +18,18 @@ Json = dict[str, Any]
 T = TypeVar("T")
 _PATH = re.compile(r" - at `(\$[^`]*)`$")
 DEEPEST = 200  # levels: no client nests deeper, and reading stays off Python's own limit
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A client's whole request: the conversation, and every other field of the body as it came."""
+
+    model: str
+    """Whom the client asks."""
+    events: tuple[Event, ...]
+    """What was said so far."""
+    parameters: dict[str, msgspec.Raw]
+    """All else."""
 
 
 def parse(body: bytes | str) -> Json:

@@ -5,8 +5,8 @@ is kept beside the event and sent again unless the event is shown shortened.
 """
 
 from foldline.wire.anthropic.check import faults
-from foldline.wire.anthropic.read import answer, message, said, system, tool
-from foldline.wire.anthropic.request import Decoded, decode
+from foldline.wire.anthropic.read import answer, message, said, tool
+from foldline.wire.anthropic.request import decode
 from foldline.wire.anthropic.stream import Assembly
 from foldline.wire.anthropic.write import DIALECT, ENCODER, blocks, encode
 
@@ -14,7 +14,6 @@ __all__ = [
     "DIALECT",
     "ENCODER",
     "Assembly",
-    "Decoded",
     "answer",
     "blocks",
     "decode",
@@ -22,6 +21,5 @@ __all__ = [
     "faults",
     "message",
     "said",
-    "system",
     "tool",
 ]

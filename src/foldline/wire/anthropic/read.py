@@ -9,7 +9,7 @@ event. What came as bytes (`exact`) is compared byte for byte and goes back what
 came as a dict is compared by its values, and blank words, which no provider takes, are left out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -101,13 +101,6 @@ def message_of(raw: bytes | msgspec.Raw, *, path: str = "$") -> Message:
 def message_content(came: Message, *, path: str = "$") -> Content:
     """A message's content, without its marks."""
     return bare(content_of(came.content, path=f"{path}.content"))
-
-
-def system(given: str | Sequence[Mapping[str, Any]]) -> tuple[Part, ...]:
-    """The system's words, as the top of a request has them."""
-    if isinstance(given, str):
-        return (Text(sound(given)),) if given else ()
-    return forms.heard([plain(block) for block in given])
 
 
 def instructions(content: Content) -> tuple[Part, ...]:

@@ -7,7 +7,6 @@ know sessions: whose conversation it is, and what of it is known already.
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -24,20 +23,11 @@ from foldline.wire.anthropic.read import (
     message_of,
     tool_of,
 )
-from foldline.wire.reading import readable, shaped_bytes
+from foldline.wire.reading import Decoded, readable, shaped_bytes
 
 RECENT = 8
 """The system messages of mid-talk that are said again behind a fold, with the system itself: older
 ones stay where they stood and are folded there. All of them, each time, would be quadratic."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """What a client asks: the conversation, and every other field of the body as it came."""
-
-    model: str
-    events: tuple[Event, ...]
-    parameters: dict[str, msgspec.Raw]
 
 
 def decode(body: bytes) -> Decoded:

@@ -13,14 +13,13 @@ from foldline.wire.openai_chat.usage import usage
 from foldline.wire.openai_chat.write import DIALECT, ENCODER, blocks, encode
 
 if TYPE_CHECKING:
-    from foldline.wire.openai_chat.request import Decoded, decode
+    from foldline.wire.openai_chat.request import decode
     from foldline.wire.openai_chat.stream import Assembly
 
 __all__ = [
     "DIALECT",
     "ENCODER",
     "Assembly",
-    "Decoded",
     "blocks",
     "completion",
     "decode",
@@ -32,7 +31,7 @@ __all__ = [
     "usage",
 ]
 
-_LATER = {"Decoded": "request", "decode": "request", "Assembly": "stream"}
+_LATER = {"decode": "request", "Assembly": "stream"}
 
 
 def __getattr__(name: str) -> Any:

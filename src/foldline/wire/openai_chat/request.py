@@ -5,7 +5,6 @@ would not write. Refuses to judge: what the client sent goes on as it came, the 
 """
 
 from collections import deque
-from dataclasses import dataclass
 
 import msgspec
 
@@ -16,7 +15,7 @@ from foldline.errors import WireError
 from foldline.wire.openai_chat.read import Said, event_of, tool_of, written
 from foldline.wire.openai_chat.shapes import Message
 from foldline.wire.openai_chat.write import DIALECT, blocks, write_tool
-from foldline.wire.reading import readable, shaped_bytes
+from foldline.wire.reading import Decoded, readable, shaped_bytes
 
 RECENT = 8
 """The system messages of mid-talk that are said again behind a fold, with the leading ones: older
@@ -26,15 +25,6 @@ OURS = b'{"role":"'
 """How every message begins that our own encoder writes."""
 EMPTY = Gap("[says nothing]")
 """What stands in a view for a message without words, so that it is shown and goes back."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """What a client asks: the conversation, and every other field of the body as it came."""
-
-    model: str
-    events: tuple[Event, ...]
-    parameters: dict[str, msgspec.Raw]
 
 
 def decode(body: bytes) -> Decoded:
