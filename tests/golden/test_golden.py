@@ -47,7 +47,8 @@ def test_there_is_a_golden_log_of_each_newest_encoder(dialect):
 
 def test_the_log_of_anthropic_shows_what_only_it_has():
     """Some request holds each of these as it came, some was edited: else the log pins nothing."""
-    events = [log.decode(line) for line in LOGS[0].read_bytes().splitlines()]
+    newest = [path for path in LOGS if "anthropic" in path.stem][-1]
+    events = [log.decode(line) for line in newest.read_bytes().splitlines()]
     logged = [Logged(seq, event) for seq, event in enumerate(events)]
     asked = [event for event in events if isinstance(event, Asked)]
     views = [load(spine_at(logged, one.at), dict(logged[: one.at + 1]), head=one.at) for one in asked]  # fmt: skip

@@ -384,7 +384,11 @@ def clients_request(turn, *, fixed):
     messages.append({"role": "user", "content": [{"type": "text", "text": "now?"}]})
     for place in (-3, -1):
         messages[place]["content"][-1] |= mark
-    tools = [{"name": "w", "input_schema": {}} | (mark if fixed > 1 else {})] * max(1, fixed - 1)
+    marked = mark if fixed > 1 else {}
+    tools = [
+        {"name": f"w{n}", "input_schema": {"type": "object"}, **marked}
+        for n in range(max(1, fixed - 1))
+    ]
     system = [{"type": "text", "text": "S"} | (mark if fixed else {})]
     return {"model": "m", "tools": tools, "system": system, "messages": messages}
 

@@ -90,6 +90,8 @@ CHAT = {
     # WIRE.md §2, Tools
     "a tool of no kind": ("tools", talk(ASK, tools=[{"name": "run", "input_schema": {}}]), talk(ASK, tools=[function()])),
     "a tool's parameters as text": ("tools", talk(ASK, tools=[function(parameters="{}")]), talk(ASK, tools=[{"type": "custom", "custom": {"name": "run"}}])),
+    # DeepSeek, and OpenRouter before Anthropic: router-for-me/CLIProxyAPI#4788
+    "two tools of one name": ("unique", talk(ASK, tools=[function(), function()]), talk(ASK, tools=[function(), function(name="other")])),
     # WIRE.md §2, Roles
     "an unknown role": ("role", talk(said("model", "hi")), talk(said("developer", "hi"))),
     "no role": ("role", talk({"content": "hi"}), talk(ASK)),
@@ -110,6 +112,7 @@ CHAT = {
     "a text that is a number": ("part", talk(said("user", [{"type": "text", "text": 5}])), talk(said("user", [TEXT]))),
     # WIRE.md §2, User parts; SDK: ChatCompletionContentPart*Param
     "a picture from nowhere": ("media", talk(said("user", [{"type": "image_url", "image_url": {"url": ""}}])), talk(said("user", [PICTURE]))),
+    "a picture without bytes": ("media", talk(said("user", [{"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}])), talk(said("user", [PICTURE]))),
     "a sound of another kind": ("media", talk(said("user", [sound("mpeg")])), talk(said("user", [sound("mp3")]))),
     "a sound without bytes": ("media", talk(said("user", [{"type": "input_audio", "input_audio": {"format": "wav"}}])), talk(said("user", [sound("wav")]))),
     "a file without bytes": ("media", talk(said("user", [{"type": "file", "file": {"file_data": "data:application/pdf;base64,"}}])), talk(said("user", [{"type": "file", "file": {"file_data": "data:application/pdf;base64,JVBE"}}]))),
@@ -187,6 +190,7 @@ MESSAGES = {
     "two tools of one name": ("unique", talk(HI, tools=[tool(), tool()]), talk(HI, tools=[tool(), tool(name="other")])),
     # WIRE.md §1.1: `input_schema` of type object, unless the tool is a server's
     "a tool without a schema": ("tools", talk(HI, tools=[{"name": "run"}]), talk(HI, tools=[{"name": "web_search", "type": "web_search_20250305"}])),
+    "a schema of no type": ("tools", talk(HI, tools=[tool(input_schema={})]), talk(HI, tools=[tool()])),
     "a schema that is no object's": ("tools", talk(HI, tools=[tool(input_schema={"type": "string"})]), talk(HI, tools=[tool(type="custom")])),
     "a tool of the other dialect": ("name tools", talk(HI, tools=[{"type": "custom", "function": {"name": "run"}}]), talk(HI, tools=[tool()])),
     # WIRE.md §1.1, messages
@@ -226,6 +230,9 @@ MESSAGES = {
     "a picture in a result of another kind": ("media", talk(HI, reply(use()), user(out(content=[picture("image/bmp")]))), talk(HI, reply(use()), user(out(content=[picture("image/gif")])))),
     "a document of another kind": ("media", talk(user(picture("text/html", "document"))), talk(user(picture("application/pdf", "document")))),
     "a picture from nowhere": ("media", talk(user({"type": "image"})), talk(user({"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}}))),
+    "a picture without bytes": ("media", talk(user({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ""}})), talk(user(picture("image/png")))),
+    # SEMOSS/Semoss#2323: 'image' blocks are not permitted within assistant turns
+    "a picture of the assistant": ("media", talk(HI, reply(picture("image/png")), HI), talk(HI, YES, user(picture("image/png")))),
     # WIRE.md §1.2, last row, and §8
     "five marks": ("marks", talk(user(*[MARKED] * 5)), talk(user(*[MARKED] * 4))),
     "five marks, of all places": ("marks", talk(user(*[MARKED] * 3), tools=[tool(cache_control=MARK)], system=[MARKED]), talk(user(*[MARKED] * 2), tools=[tool(cache_control=MARK)], system=[MARKED])),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from foldline.core import rules
 from foldline.core.log import ModelSaid, Opened, ToolReturned, UsageReported, UserSaid
-from foldline.core.parts import Media, Text
+from foldline.core.parts import Media, Text, retold
 from foldline.core.request import render
 from foldline.errors import BadInput
 from foldline.testing import calls, view_of
@@ -180,6 +180,15 @@ contents = st.one_of(
                 {"type": "refusal", "refusal": "no"},
                 {"type": "image_url", "image_url": {"url": "https://x/y.png", "detail": "low"}},
                 {"type": "file", "file": {"file_id": "f"}},
+                {
+                    "type": "file",
+                    "file": {"file_data": "data:application/pdf;base64,", "filename": "n"},
+                },
+                {"type": "image_url", "image_url": {"url": "ftp://x/y.png"}},
+                {"type": "image_url", "image_url": {"url": ""}},
+                {"type": "input_audio", "input_audio": {"data": "AA", "format": "mpeg"}},
+                {"type": "input_audio", "input_audio": {"data": "AA", "format": "ogg"}},
+                {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}},
             ]
         ),
         min_size=1,
@@ -187,7 +196,7 @@ contents = st.one_of(
     ),
 )
 functions = st.fixed_dictionaries(
-    {"name": st.sampled_from(["w", ""])},
+    {"name": st.sampled_from(["w", "", "a.b", "ü" * 70])},
     optional={"arguments": st.sampled_from(["{}", "not json", "", {"a": 1}, None])},
 )
 customs = st.fixed_dictionaries({"name": st.sampled_from(["x", ""])}, optional={"input": st.sampled_from(["y", ""])})  # fmt: skip
@@ -206,8 +215,9 @@ given_messages = st.builds(
         st.fixed_dictionaries({"role": st.sampled_from(["assistant", "model"]), "content": contents}),
         st.fixed_dictionaries({"role": st.just("assistant"), "content": contents, "tool_calls": st.lists(called, max_size=3)}),
         st.fixed_dictionaries({"role": st.just("assistant"), "function_call": functions}),
+        st.fixed_dictionaries({"role": st.just("assistant"), "function_call": functions, "tool_calls": st.lists(called, max_size=2)}),
         st.fixed_dictionaries({"role": st.just("tool"), "tool_call_id": ids, "content": contents}),
-        st.fixed_dictionaries({"role": st.just("function"), "name": st.just("w"), "content": contents}),
+        st.fixed_dictionaries({"role": st.just("function"), "name": st.sampled_from(["w", "a.b", ""]), "content": contents}),
     ),
     more,
 )  # fmt: skip
@@ -219,8 +229,10 @@ def test_whatever_a_session_is_given_its_request_is_valid(messages):
     view = view_of([Opened("m"), *(wire.message(one) for one in messages)])
     for event in rules.closing(view):
         view.append(view.head + 1, event)
-    body = json.loads(wire.encode(render(view), {}))
-    assert not wire.faults(body["messages"])
+    request = render(view)
+    body = json.loads(wire.encode(request, {}))
+    silent = not request.items and not retold(request.system).strip()
+    assert wire.faults(body["messages"]) == ["empty: there are no messages"] * silent
 
 
 def test_media_are_named_where_there_may_be_only_words():

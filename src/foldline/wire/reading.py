@@ -68,6 +68,14 @@ def plain(given: Mapping[str, Any]) -> Json:
         raise WireError(f"what was given is not JSON: {fault}") from fault
 
 
+def object_of(text: str) -> dict[str, msgspec.Raw] | None:
+    """The fields of the object that a text is; nothing, if it is none."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return None
+
+
 def shaped(given: Json, shape: type[T], what: str, *, path: str = "$") -> T:
     """JSON as a shape; an error names the place where it is another."""
     try:

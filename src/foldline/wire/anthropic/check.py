@@ -113,6 +113,8 @@ def _calls(at: str, content: Sequence[Json], seen: set[str], found: list[str]) -
         kind, here = forms.kind(block), f"{at}.content.{place}"
         if kind == "tool_result":
             found.append(f"block: {here} is a result of the assistant")
+        elif kind in _MIMES:
+            found.append(f"media: {here} is a {kind!r} of the assistant")
         elif kind in _THOUGHTS and not block.get(_THOUGHTS[kind]):
             found.append(f"thought: {here} has no {_THOUGHTS[kind]}")
         elif kind == "server_tool_use":
@@ -166,6 +168,8 @@ def _sources(at: str, content: Sequence[Json]) -> list[str]:
             found.append(f"media: {at} has a {forms.kind(block)} from nowhere")
         elif source["type"] == "base64" and str(source.get("media_type")) not in takes:
             found.append(f"media: {at} has a {forms.kind(block)} {source.get('media_type')!r}")
+        elif source["type"] in ("base64", "text") and not source.get("data"):
+            found.append(f"media: {at} has a {forms.kind(block)} without bytes")
     return found
 
 
@@ -178,9 +182,8 @@ def _tools(tools: Sequence[Mapping[str, Any]]) -> list[str]:
             found.append(f"name: tools.{place} has the name {name!r}")
         elif name in names:
             found.append(f"unique: tools.{place} has the name {name!r} again")
-        # One without a type is refused too, but our writer sends it for a tool without parameters.
         if tool.get("type", "custom") == "custom" and (
-            not isinstance(schema, dict) or cast("Json", schema).get("type", "object") != "object"
+            not isinstance(schema, dict) or cast("Json", schema).get("type") != "object"
         ):
             found.append(f"tools: tools.{place} has an input_schema that is not of an object")
         names.add(str(name))

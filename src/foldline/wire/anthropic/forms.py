@@ -10,11 +10,19 @@ from typing import Any, cast
 import msgspec
 
 from foldline.core.parts import Call, Gap, Media, Part, Text, Thought, text_of
+from foldline.wire import media as kinds
 from foldline.wire.anthropic.block import Block, Content, text
 from foldline.wire.reading import Json
+from foldline.wire.tools import Names
 
 REDACTED = "[redacted thinking]"
+LONGEST_NAME = 128
+"""Of a tool; a call that is of none of the request's tools may have a longer one."""
+LONGEST_CALLED = 200
+_ANY = Names({}, LONGEST_CALLED)
 _RAW = "_raw"  # the one key of arguments that are no object
+_PICTURES = {"image/jpeg", "image/png", "image/gif", "image/webp"}
+_PDF = "application/pdf"
 
 
 def kind(block: Json) -> str:
@@ -61,7 +69,12 @@ def blocks_of(content: Any) -> list[Json]:
     return [cast("Json", block) for block in found if isinstance(block, dict)]
 
 
-def written(some: Iterable[Part]) -> list[Block]:
+def worded(some: Iterable[Part]) -> list[Part]:
+    """Parts for a place that takes no media, the system or an answer: there they are named."""
+    return [Text(kinds.named(one)) if isinstance(one, Media) else one for one in some]
+
+
+def written(some: Iterable[Part], names: Names = _ANY) -> list[Block]:
     """Parts as blocks, without blank words, and without thoughts: those go back as they came."""
     found: list[Block] = []
     for one in some:
@@ -71,16 +84,16 @@ def written(some: Iterable[Part]) -> list[Block]:
             case Media():
                 found.append(_block(_written_media(one)))
             case Call(call_id, name, arguments):
-                call = {"type": "tool_use", "id": call_id, "name": name, "input": _input(arguments)}
-                found.append(_block(call))
+                call = {"type": "tool_use", "id": call_id, "name": names.of(name)}
+                found.append(_block({**call, "input": _input(arguments)}))
             case Thought():
                 pass
     return found
 
 
-def content(some: Iterable[Part]) -> Content:
+def content(some: Iterable[Part], names: Names = _ANY) -> Content:
     """Parts as a content: one text alone is written as a string."""
-    blocks = tuple(written(some))
+    blocks = tuple(written(some, names))
     return Content(blocks, alone=len(blocks) == 1 and bool(blocks[0].words))
 
 
@@ -142,14 +155,23 @@ def _media(block: Json) -> Part:
 
 
 def _written_media(media: Media) -> Json:
-    source: Json = {"type": "url", "url": media.url}
-    if not media.url:
-        source = {"type": "base64", "media_type": media.mime, "data": media.base64}
-    match media.form:
-        case "image":
-            return {"type": "image", "source": source}
-        case "file":
-            title = {"title": media.name} if media.name else {}
-            return {"type": "document", "source": source, **title}
-        case "audio":
-            return {"type": "text", "text": f"[audio {media.mime}: this model takes none]"}
+    """Pictures of four kinds, PDFs and texts; any other is named."""
+    source = _source(media) if media.form != "audio" else None
+    if source is None:
+        return {"type": "text", "text": kinds.untaken(media)}
+    if media.form == "image":
+        return {"type": "image", "source": source}
+    title = {"title": media.name} if media.name else {}
+    return {"type": "document", "source": source, **title}
+
+
+def _source(media: Media) -> Json | None:
+    kind = kinds.kind(media)
+    if media.url:
+        return {"type": "url", "url": media.url}
+    if media.base64 and (kind in _PICTURES if media.form == "image" else kind == _PDF):
+        return {"type": "base64", "media_type": kind, "data": media.base64}
+    said = kinds.text(media) if media.form == "file" else None
+    if said and said.strip():
+        return {"type": "text", "media_type": "text/plain", "data": said}
+    return None

@@ -5,8 +5,10 @@ hold results and words: each result is an event, and the words are one behind th
 messages are taken out: a client moves them with every request.
 
 Where the neutral form would not be written as it came, the blocks' own JSON is kept beside the
-event. What came as bytes (`exact`) is compared byte for byte and goes back whatever it is; what
-came as a dict is compared by its values, and blank words, which no provider takes, are left out.
+event. What came as bytes (`exact`) is compared byte for byte and goes back whatever it is. What
+came as a dict is compared by its values; blank words, which no provider takes, are left out, and
+what the provider would refuse is not kept: then the neutral form is written. Kinds of blocks and
+tools that nobody knows yet are carried all the same.
 """
 
 from collections.abc import Mapping
@@ -23,16 +25,31 @@ from foldline.core.log import (
     UsageReported,
     UserSaid,
 )
-from foldline.core.parts import Gap, Media, Native, Part, Text, Thought, Tool, sound, spoken
+from foldline.core.parts import (
+    Gap,
+    Media,
+    Native,
+    Part,
+    Text,
+    Thought,
+    Tool,
+    calls_of,
+    sound,
+    spoken,
+)
 from foldline.errors import WireError
 from foldline.wire.anthropic import forms
 from foldline.wire.anthropic.block import Block, Content, content_of
+from foldline.wire.anthropic.check import faults
 from foldline.wire.anthropic.marks import bare
 from foldline.wire.anthropic.write import write_tool
 from foldline.wire.reading import Json, plain, shaped, shaped_bytes
 
 EMPTY = Gap("[says nothing]")
 """What stands in a view for a message without words, so that it is shown and goes back."""
+_MAY_BE_NEW = ("block", "server")
+"""The judge's rules that a kind of tomorrow breaks, and a served result of an earlier answer."""
+_HI: Json = {"role": "user", "content": "hi"}
 _STOPS: dict[str, Stop] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
@@ -151,8 +168,19 @@ def tool_of(raw: bytes | msgspec.Raw, *, path: str = "$", exact: bool) -> Tool:
         where = f"{path}.input_schema"
         raise WireError(f"a schema that is no object at {where}", path=where)
     neutral = Tool(name, came.description or "", "{}" if schema == "null" else schema)
-    native = _kept(Content((Block(bytes(raw)),)), Content((write_tool(neutral),)), exact=exact)
+    came_as = Content((Block(bytes(raw)),))
+    native = _kept(came_as, Content((write_tool(neutral),)), exact=exact)
+    ours = came.type in (None, "custom")  # another is the server's, and may be of tomorrow
+    if native and ours and not exact and faults([_HI], tools=[came_as.blocks[0].fields]):
+        native = None
     return msgspec.structs.replace(neutral, native=native)
+
+
+def kept_whole(tool: Tool) -> Tool:
+    """A tool that goes back as it came, also where our own form is the same."""
+    return msgspec.structs.replace(
+        tool, native=tool.native or Content((write_tool(tool),)).native()
+    )
 
 
 def from_user(content: Content, *, exact: bool) -> list[Event]:
@@ -172,7 +200,10 @@ def from_user(content: Content, *, exact: bool) -> list[Event]:
         ours = forms.content(parts)
         if events:  # behind results, one text too is written in their list
             ours = Content(ours.blocks)
-        events.append(UserSaid(parts, native=_kept(came, ours, exact=exact)))
+        native = _kept(came, ours, exact=exact)
+        if native and not exact:
+            native = native if _taken({"role": "user", "content": _fields(came)}) else None
+        events.append(UserSaid(parts, native=native))
     return events
 
 
@@ -182,10 +213,14 @@ def answered(content: Content, *, saw: int | None = None, exact: bool) -> ModelS
     parts = tuple(one for one in came if not isinstance(one, Text) or one.text.strip())
     if exact and all(isinstance(one, Thought) for one in parts):
         parts = (*parts, EMPTY)
-    native = _kept(content, forms.content(parts), exact=exact)
+    native = _kept(content, forms.content(forms.worded(parts)), exact=exact)
     if any(isinstance(one, Thought) for one in parts):
         # A thought goes back only as it came, to whom it came from.
         native = _sayable(content, exact=exact).native()
+    if native and not exact:
+        answers = [{"type": "tool_result", "tool_use_id": call.id} for call in calls_of(parts)]
+        answer = {"role": "assistant", "content": _fields(content)}
+        native = native if _taken(_HI, answer, {**_HI, "content": answers or "go on"}) else None
     return ModelSaid(parts, saw=saw, native=native)
 
 
@@ -194,8 +229,22 @@ def _result(block: Block, *, exact: bool) -> ToolReturned:
     call_id = str(came.get("tool_use_id", ""))
     ok = came.get("is_error") is not True
     parts = forms.heard(came.get("content") or "")
-    ours = Content((forms.result(call_id, parts, ok=ok),))
-    return ToolReturned(call_id, parts, ok=ok, native=_kept(Content((block,)), ours, exact=exact))
+    native = _kept(Content((block,)), Content((forms.result(call_id, parts, ok=ok),)), exact=exact)
+    if native and not exact:
+        call: Json = {"type": "tool_use", "id": call_id, "name": "f", "input": {}}
+        asked = {"role": "assistant", "content": [call]}
+        native = native if _taken(_HI, asked, {"role": "user", "content": [came]}) else None
+    return ToolReturned(call_id, parts, ok=ok, native=native)
+
+
+def _taken(*messages: Json) -> bool:
+    """Whether a provider would take these, as far as today's rules can say."""
+    return all(one.startswith(_MAY_BE_NEW) for one in faults(messages))
+
+
+def _fields(content: Content) -> list[Json]:
+    """The blocks of a content that may be sent."""
+    return [block.fields for block in content.blocks if not block.blank]
 
 
 def _kept(came: Content, ours: Content, *, exact: bool) -> Native | None:

@@ -19,11 +19,13 @@ from foldline.wire.anthropic.read import (
     answered,
     from_user,
     instructions,
+    kept_whole,
     message_content,
     message_of,
     tool_of,
 )
 from foldline.wire.reading import Decoded, readable, shaped_bytes
+from foldline.wire.tools import repeated
 
 RECENT = 8
 """The system messages of mid-talk that are said again behind a fold, with the system itself: older
@@ -43,6 +45,9 @@ def decode(body: bytes) -> Decoded:
     if _filled(fields.get("tools")):
         given = enumerate(_rows(fields.pop("tools"), "tools"))
         tools = tuple(tool_of(raw, path=f"$.tools[{place}]", exact=True) for place, raw in given)
+        # What a client sends twice goes on twice; of our own tools one of a name is written.
+        twice = repeated(tools)
+        tools = tuple(kept_whole(tool) if tool.name in twice else tool for tool in tools)
     system: list[Content] = []
     if _filled(fields.get("system")):
         system.append(content_of(fields.pop("system"), path="$.system"))
@@ -98,7 +103,7 @@ def _first(system: list[Content], tools: tuple[Tool, ...]) -> list[Event]:
     told = _together(system, tools)
     if told == Instructed():
         return []
-    if [content.body for content in system] == [listed(forms.written(told.parts))]:
+    if [content.body for content in system] == [listed(forms.written(forms.worded(told.parts)))]:
         return [Instructed(told.parts, told.tools)]
     return [told]
 

@@ -22,16 +22,18 @@ from foldline.core.parts import Call, Part, Tool, calls_of
 from foldline.core.request import Request
 from foldline.wire.anthropic import forms, marks
 from foldline.wire.anthropic.block import DIALECT, Block, Content, opened, text
-from foldline.wire.reading import Json
+from foldline.wire.reading import Json, object_of
+from foldline.wire.tools import Names, named, once
 
 __all__ = ["DIALECT", "ENCODER", "blocks", "encode", "write_tool"]
 
-ENCODER = 1
+ENCODER = 2
 """Raised when the same request would be written in other bytes."""
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ITS_OWN_ID = re.compile(r"[a-zA-Z0-9_-]+")  # what came in this dialect may be longer
 _BEGAN = text(b'"[the conversation begins with what the assistant said]"')
 _GO_ON = text(b'"[nothing new was said; go on]"')
+_ALONE = Names({}, forms.LONGEST_NAME)
 
 
 @dataclass(slots=True)
@@ -48,11 +50,11 @@ def encode(request: Request, parameters: Mapping[str, Any]) -> bytes:
 
     Messages come last, so that a request that only grew begins with the bytes of the one before.
     """
-    turns = _turns(request)
+    tools, names = _tools(request)
+    turns = _turns(request, names)
     if not turns or turns[-1].role == "assistant":  # newer models refuse to go on by themselves
         turns.append(_Turn("user", [_GO_ON]))
     system = _system(request)
-    tools = [_tool(tool) for tool in request.tools]
     # One at the top has the provider mark the end by itself, and none of ours may lie before it.
     if marks.NAME not in parameters:
         marks.mark(tools, system.blocks, [turn.blocks for turn in turns])
@@ -69,32 +71,46 @@ def blocks(request: Request) -> list[bytes]:
     """The blocks of all messages in order, each in its own bytes, without cache marks."""
     return [
         msgspec.json.encode({"role": turn.role, "block": msgspec.Raw(marks.unmarked(block).body)})
-        for turn in (_system(request), *_turns(request))
+        for turn in (_system(request), *_turns(request, _tools(request)[1]))
         for block in turn.blocks
     ]
 
 
-def write_tool(tool: Tool) -> Block:
-    """One tool, without regard to a native form."""
+def write_tool(tool: Tool, names: Names = _ALONE) -> Block:
+    """One tool, without regard to a native form; its schema is always that of an object."""
     words = {"description": tool.description} if tool.description else {}
-    schema = msgspec.json.decode(tool.schema)
-    return Block(msgspec.json.encode({"name": tool.name, **words, "input_schema": schema}))
+    head = {"name": names.of(tool.name), **words}
+    return Block(msgspec.json.encode({**head, "input_schema": _schema(tool.schema)}))
 
 
-def _tool(tool: Tool) -> Block:
+def _schema(text: str) -> Json:
+    if object_of(text) is None:
+        return {"type": "object", "properties": {}}
+    schema = msgspec.json.decode(text)
+    return schema if schema.get("type") == "object" else {**schema, "type": "object"}
+
+
+def _tools(request: Request) -> tuple[list[Block], Names]:
+    """The request's tools, and how they are named; how names and repeats are written: `tools`."""
+    tools = once(request.tools, dialect=DIALECT)
+    names = named(tools, dialect=DIALECT, longest=forms.LONGEST_NAME, called=forms.LONGEST_CALLED)
+    return [_tool(tool, names) for tool in tools], names
+
+
+def _tool(tool: Tool, names: Names) -> Block:
     own = opened(tool.native)
-    return own.blocks[0] if own and own.blocks else write_tool(tool)
+    return own.blocks[0] if own and own.blocks else write_tool(tool, names)
 
 
 def _system(request: Request) -> _Turn:
     own = [content for native in request.native if (content := opened(native))]
     if not own:
-        return _Turn("system", forms.written(request.system))
+        return _Turn("system", forms.written(forms.worded(request.system)))
     blocks = [block for content in own for block in content.blocks]
     return _Turn("system", blocks, alone=len(own) == 1 and own[0].alone)
 
 
-def _turns(request: Request) -> list[_Turn]:
+def _turns(request: Request, names: Names) -> list[_Turn]:
     turns: list[_Turn] = []
     used: set[str] = set()
     ids: dict[str, str] = {}  # of the newest group: the id shown → the id written
@@ -103,7 +119,7 @@ def _turns(request: Request) -> list[_Turn]:
         own = _own(item)
         if item.role == "model":
             ids = _own_ids(item, used, _ID if own is None else _ITS_OWN_ID)
-        found = own if own is not None and _stands(item, own, ids) else _written(item, ids)
+        found = own if own is not None and _stands(item, own, ids) else _written(item, ids, names)
         if found is not own and not found.blocks:
             continue
         if not turns and role == "assistant":
@@ -137,12 +153,13 @@ def _stands(item: Item, own: Content, ids: Mapping[str, str]) -> bool:
     return item.role != "model" or all(ids[call.id] == call.id for call in calls_of(item.parts))
 
 
-def _written(item: Item, ids: Mapping[str, str]) -> Content:
+def _written(item: Item, ids: Mapping[str, str], names: Names) -> Content:
     """One item as blocks."""
     if item.role == "result":
         call_id = ids.get(item.call_id, item.call_id)
         return Content((forms.result(call_id, item.parts, ok=item.ok),))
-    found = forms.content(_renamed(item.parts, ids) if item.role == "model" else item.parts)
+    said = forms.worded(_renamed(item.parts, ids)) if item.role == "model" else item.parts
+    found = forms.content(said, names)
     return Content(found.blocks, alone=found.alone and item.native is None)
 
 

@@ -11,9 +11,10 @@ from typing import Any, cast
 from foldline.wire.openai_chat.shapes import Json
 
 LONGEST_ID = 40
+LONGEST_NAME = 64
+MOST_CALLS = 128
 _LONGEST_TEXT = 10_485_760
-_MOST_CALLS = 128
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_NAME = re.compile(rf"[a-zA-Z0-9_-]{{1,{LONGEST_NAME}}}")
 _INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
 _PARTS = {
     "system": {"text"},
@@ -89,7 +90,8 @@ def _media(at: str, kind: str, given: Any) -> list[str]:
     """What is wrong with a picture, a sound or a file: where its bytes are, and of which kind."""
     source = cast("Json", given) if isinstance(given, dict) else {}
     if kind == "image_url":
-        good = str(source.get("url")).startswith(("https://", "http://", "data:"))
+        url = str(source.get("url"))
+        good = url.startswith(("https://", "http://", "data:")) and not url.endswith(";base64,")
     elif kind == "input_audio":
         good = bool(source.get("data")) and source.get("format") in ("wav", "mp3")
     else:
@@ -115,8 +117,8 @@ def _calls(at: str, message: Mapping[str, Any], found: list[str]) -> list[str]:
     given = message.get("tool_calls")
     listed = cast("list[Any]", given) if isinstance(given, list) else []
     calls = [cast("Json", call) for call in listed if isinstance(call, dict)]
-    if given is not None and not 1 <= len(calls) == len(listed) <= _MOST_CALLS:
-        found.append(f"calls: {at} does not have 1-{_MOST_CALLS} calls in its list")
+    if given is not None and not 1 <= len(calls) == len(listed) <= MOST_CALLS:
+        found.append(f"calls: {at} does not have 1-{MOST_CALLS} calls in its list")
     ids: list[str] = []
     for call in calls:
         one = call.get("id")
@@ -144,6 +146,7 @@ def _call(at: str, given: Any, written: str) -> list[str]:
 
 def _tools(tools: Sequence[Mapping[str, Any]]) -> list[str]:
     found: list[str] = []
+    names: set[str] = set()
     for place, tool in enumerate(tools):
         kind = tool.get("type")
         told = cast("Json", tool.get(kind)) if kind in ("function", "custom") else None
@@ -153,6 +156,10 @@ def _tools(tools: Sequence[Mapping[str, Any]]) -> list[str]:
             found.append(f"name: tools[{place}] has the name {told.get('name')!r}")
         elif not isinstance(told.get("parameters", {}), dict):
             found.append(f"tools: tools[{place}] has parameters that are no object")
+        elif told["name"] in names:
+            found.append(f"unique: tools[{place}] has the name {told['name']!r} again")
+        else:
+            names.add(told["name"])
     return found
 
 

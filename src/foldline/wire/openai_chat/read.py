@@ -85,6 +85,9 @@ def tool(given: Mapping[str, Any]) -> Tool:
     neutral = tool_of(raw)
     if _telling(body) == _telling(plain(write_tool(neutral))):
         return neutral
+    known = "function" in body or "custom" in body  # another kind may be of tomorrow
+    if known and faults([{"role": "user", "content": "hi"}], tools=[body]):
+        return neutral
     return msgspec.structs.replace(neutral, native=Native(DIALECT, raw.decode()))
 
 
@@ -138,6 +141,9 @@ def written(event: Said) -> Json:
 
 def _sendable(body: Json, event: Said) -> bool:
     """Whether a message would be taken as it came, between what it answers and its answers."""
+    calls = calls_of(event.parts)
+    if len(calls) > 1 and any(call.id.startswith(LEGACY) for call in calls):
+        return False  # one without an id has no place among the others' results
     before: list[Json] = []
     if body["role"] == "tool" and isinstance(event, ToolReturned):
         function = {"name": "f", "arguments": "{}"}
@@ -146,7 +152,7 @@ def _sendable(body: Json, event: Said) -> bool:
         ]
     after = [
         {"role": "tool", "tool_call_id": call.id, "content": "x"}
-        for call in calls_of(event.parts)
+        for call in calls
         if not call.id.startswith(LEGACY)
     ]
     return not faults([*before, body, *after])

@@ -12,10 +12,12 @@ from foldline.core.log import Event, Instructed, ToolReturned
 from foldline.core.parts import Gap, Media, Native, Part, Thought, Tool, calls_of, text_of
 from foldline.core.request import Request
 from foldline.errors import WireError
+from foldline.wire.openai_chat.check import MOST_CALLS
 from foldline.wire.openai_chat.read import Said, event_of, tool_of, written
 from foldline.wire.openai_chat.shapes import Message
 from foldline.wire.openai_chat.write import DIALECT, blocks, write_tool
 from foldline.wire.reading import Decoded, readable, shaped_bytes
+from foldline.wire.tools import repeated
 
 RECENT = 8
 """The system messages of mid-talk that are said again behind a fold, with the leading ones: older
@@ -43,7 +45,7 @@ def decode(body: bytes) -> Decoded:
         raws = shaped_bytes(
             fields.pop("tools"), list[msgspec.Raw], "a list of tools", path="$.tools"
         )
-        tools = tuple(_tool(raw, f"$.tools[{place}]") for place, raw in enumerate(raws))
+        tools = _tools(raws)
     return Decoded(model, tuple(_events(given, tools)), fields)
 
 
@@ -98,7 +100,8 @@ def _exact(event: Said, raw: bytes) -> Said:
     """The event, with its own bytes where we would write others."""
     if not isinstance(event, ToolReturned) and not _shows(event.parts):
         event = msgspec.structs.replace(event, parts=(*event.parts, EMPTY))
-    if raw.startswith(OURS) and msgspec.json.encode(written(event)) == raw:
+    whole = len(calls_of(event.parts)) <= MOST_CALLS  # else it would be written in pieces
+    if whole and raw.startswith(OURS) and msgspec.json.encode(written(event)) == raw:
         return event
     return msgspec.structs.replace(event, native=_native(raw))
 
@@ -110,11 +113,16 @@ def _shows(parts: tuple[Part, ...]) -> bool:
     return bool(text_of(part for part in parts if not isinstance(part, Thought)).strip())
 
 
-def _tool(raw: msgspec.Raw, path: str) -> Tool:
-    neutral = tool_of(raw, path=path)
-    if msgspec.json.encode(write_tool(neutral)) == bytes(raw):
-        return neutral
-    return msgspec.structs.replace(neutral, native=_native(raw))
+def _tools(raws: list[msgspec.Raw]) -> tuple[Tool, ...]:
+    """Tools, with their own bytes where we would write others, or only one of a name."""
+    tools = [tool_of(raw, path=f"$.tools[{place}]") for place, raw in enumerate(raws)]
+    twice = repeated(tools)
+    return tuple(
+        tool
+        if tool.name not in twice and msgspec.json.encode(write_tool(tool)) == bytes(raw)
+        else msgspec.structs.replace(tool, native=_native(raw))
+        for tool, raw in zip(tools, raws, strict=True)
+    )
 
 
 def _native(raw: bytes | msgspec.Raw) -> Native:
