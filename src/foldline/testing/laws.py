@@ -23,7 +23,7 @@ from foldline.core.log import (
     Unpinned,
     UserSaid,
 )
-from foldline.core.parts import Part, Thought, spoken, text_of
+from foldline.core.parts import Part, Thought, retold, spoken, text_of
 from foldline.core.request import render
 from foldline.core.spine import Range
 from foldline.core.view import View, load, spine_at
@@ -65,7 +65,8 @@ def valid(talk: Conversation) -> None:
     request = render(view)
     body = msgspec.json.decode(wire.encode(request, {}))
     found = wire.faults(body["messages"], tools=body.get("tools", ()))
-    silent = ["empty: there are no messages"] if not (request.system or request.items) else []
+    nothing = not request.items and not retold(request.system).strip()
+    silent = ["empty: there are no messages"] * nothing
     assert found == silent, found
     body = msgspec.json.decode(anthropic.encode(request, {}))
     fixed = {key: body[key] for key in ("tools", "system") if key in body}

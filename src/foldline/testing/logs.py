@@ -6,6 +6,7 @@ Everything here calls the real core; nothing is imitated.
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 from foldline.core import rules
 from foldline.core import spine as spines
@@ -24,7 +25,7 @@ from foldline.core.log import (
     ToolReturned,
     UserSaid,
 )
-from foldline.core.parts import Call, Stub, Text, Thought
+from foldline.core.parts import Call, Media, Stub, Text, Thought
 from foldline.core.recall import handle
 from foldline.core.request import render
 from foldline.core.spine import Change, Range, Spine
@@ -34,29 +35,36 @@ from foldline.wire import anthropic, openai_chat
 from foldline.wire.dialects import OPENAI, Dialect
 
 
-def user(text: str, *, speaker: Speaker = "human", author: str = "") -> UserSaid:
+def user(text: str, *media: Media, speaker: Speaker = "human", author: str = "") -> UserSaid:
     """A message."""
-    return UserSaid((Text(text),), speaker=speaker, author=author)
+    return UserSaid((Text(text), *media), speaker=speaker, author=author)
 
 
-def model(text: str, *, saw: int | None = None, thought: str = "") -> ModelSaid:
+def model(text: str, *media: Media, saw: int | None = None, thought: str = "") -> ModelSaid:
     """An answer, and the signed thought before it."""
     thoughts = (Thought(thought, signature=f"signed {thought}"),) if thought else ()
-    return ModelSaid((*thoughts, Text(text)), saw=saw)
+    return ModelSaid((*thoughts, Text(text), *media), saw=saw)
 
 
-def calls(*ids: str, text: str = "", saw: int | None = None, thought: str = "") -> ModelSaid:
-    """An answer that calls the tool `run` once for each id."""
+def calls(
+    *ids: str,
+    text: str = "",
+    saw: int | None = None,
+    thought: str = "",
+    names: Sequence[str] = ("run",),
+) -> ModelSaid:
+    """An answer that makes a call for each id, of the named tools in turn."""
     words = (Text(text),) if text else ()
     thoughts = (Thought(thought, signature=f"signed {thought}"),) if thought else ()
-    return ModelSaid(
-        (*thoughts, *words, *(Call(one, "run", f'{{"n":"{one}"}}') for one in ids)), saw=saw
+    made = (
+        Call(one, name, f'{{"n":"{one}"}}') for one, name in zip(ids, cycle(names), strict=False)
     )
+    return ModelSaid((*thoughts, *words, *made), saw=saw)
 
 
-def result(call_id: str, text: str = "done", *, ok: bool = True) -> ToolReturned:
+def result(call_id: str, text: str = "done", *media: Media, ok: bool = True) -> ToolReturned:
     """A call's result."""
-    return ToolReturned(call_id, (Text(text),), ok=ok)
+    return ToolReturned(call_id, (Text(text), *media), ok=ok)
 
 
 def view_of(events: Iterable[Event]) -> View:

@@ -21,11 +21,42 @@ from foldline.core.log import (
     Unpinned,
     UsageReported,
 )
-from foldline.core.parts import Text, Tool
+from foldline.core.parts import Media, Text, Tool
 from foldline.testing.logs import Conversation, calls, model, result, user
 from foldline.wire.dialects import OPENAI, Dialect
 
-IDS = ("a", "b", "c", "", " a ", "a_long_identifier_that_no_provider_would_take_as_it_is_12345")
+IDS = (
+    "a",
+    "b",
+    "c",
+    "",
+    " a ",
+    "a_long_identifier_that_no_provider_would_take_as_it_is_12345",
+    "function:run",
+)
+TOOLS = ("run", "run", "memory.read", "", "größe", "x" * 210, "memory read", "memory_read")
+"""What is called and defined; no provider takes all of these as they are."""
+SCHEMAS = ("{}", '{"type":"object"}', '{"type":"string"}', '{"properties":{}}', "true", "not json")
+_BYTES = "aGVsbG8gd29ybGQ="
+MEDIA = (
+    Media("image", mime="image/png", base64=_BYTES),
+    Media("image", mime="image/jpg", base64=_BYTES),
+    Media("image", mime="image/svg+xml", base64=_BYTES, name="a.svg"),
+    Media("image", url="https://example.org/a.png"),
+    Media("image", url="cid:a"),
+    Media("image"),
+    Media("file", mime="application/pdf", base64=_BYTES, name="a.pdf"),
+    Media("file", mime="text/csv", base64=_BYTES),
+    Media("file", mime="text/plain", base64="/w=="),
+    Media("file", mime="application/zip", base64=_BYTES),
+    Media("file", url="https://example.org/a.pdf", name="a.pdf"),
+    Media("audio", mime="audio/mpeg", base64=_BYTES),
+    Media("audio", mime="audio/ogg", base64=_BYTES),
+    Media("audio", url="https://example.org/a.wav"),
+)
+"""What is shown; every dialect refuses some of these."""
+MANY = 130
+"""Calls of one answer: more than one message of OpenAI's may hold."""
 SPEAKERS: tuple[Speaker, ...] = ("human", "human", "human", "notice", "cron", "heartbeat")
 NAMES = (
     *("user",) * 5,
@@ -78,24 +109,30 @@ def take(talk: Conversation, step: Step) -> None:  # noqa: PLR0915 - one case a 
         case "user":
             text = "" if a == 0 else f"user word {place} " + "pasted bulk\n" * (a * b)
             author = ("", "", "Ann", "[cron]")[b % 4]
-            talk.add(user(text, speaker=SPEAKERS[a % len(SPEAKERS)], author=author))
+            speaker = SPEAKERS[a % len(SPEAKERS)]
+            talk.add(user(text, *_media(step), speaker=speaker, author=author))
         case "model":
             words = "" if a == 0 else f"answer word {place}"
-            talk.add(model(words, saw=saw, thought=f"thought {place}" * (a % 2)))
+            talk.add(model(words, *_media(step), saw=saw, thought=f"thought {place}" * (a % 2)))
         case "calls":
             ids = [IDS[(a + index) % len(IDS)] for index in range(1 + b % 3)]
+            if a == b == LARGEST:
+                ids = [f"{index}" for index in range(MANY)]
+            known = [tool.name for tool in view.newest.tools]
             talk.add(
                 calls(
                     *(ids if a else ids[:1] * 2),
                     text="calling" * (b % 2),
                     saw=saw,
                     thought="hm" * (a % 3 % 2),
+                    names=known if known and b % 2 else TOOLS[(a + b) % len(TOOLS) :],
                 )
             )
         case "result":
             ids = list(view.open.values()) if a % 4 else list(IDS)
             if ids:
-                event = result(ids[b % len(ids)], f"result word {place} " * (a * 5), ok=bool(b % 3))
+                words = f"result word {place} " * (a * 5)
+                event = result(ids[b % len(ids)], words, *_media(step), ok=bool(b % 3))
                 talk.add(clip(event, cap=60, how=("head", "ends", "both", "lines")[a % 4]))
         case "interrupt" if view.open:
             talk.add(Interrupted(list(view.open.values())[a % len(view.open)]))
@@ -118,19 +155,33 @@ def take(talk: Conversation, step: Step) -> None:  # noqa: PLR0915 - one case a 
             if edits:
                 talk.undo(edits[-1 - a % min(4, len(edits))])
         case "instruct":
-            parts = (Text(f"rule {a}"),) if a else ()
-            talk.add(Instructed((*view.newest.parts * (b % 2), *parts), view.newest.tools))
+            rule = (Text(f"rule {a}" if a > 1 else " "),) if a else ()
+            parts = (*view.newest.parts * (b % 2), *rule, *_media(step))
+            talk.add(Instructed(parts, view.newest.tools))
         case "tools":
             talk.changes += 1
-            talk.add(Instructed(view.newest.parts, (Tool(f"tool_{place}"),)))
+            odd = [
+                Tool(TOOLS[(a + index) % len(TOOLS)], schema=SCHEMAS[(b + index) % len(SCHEMAS)])
+                for index in range(b % 4)
+            ]
+            talk.add(Instructed(view.newest.parts, (Tool(f"tool_{place}"), *odd)))
         case "switch":
             talk.changes += 1
             talk.add(ModelSwitched(f"test/model-{a}"))
         case "pin" if view.items:
-            talk.add(Pinned(view.items[a % len(view.items)].seq))
+            item = view.items[a % len(view.items)]
+            # A fold quotes what is pinned with an empty line for each call (`parts.retold`): cut
+            # short, so many of them are not the words that were said.
+            if len(item.parts) < MANY:
+                talk.add(Pinned(item.seq))
         case "unpin" if view.pins:
             talk.add(Unpinned(sorted(view.pins)[a % len(view.pins)]))
         case "record":
             talk.add(UsageReported(input=a), Checkpointed(f"snapshot {b}"))
         case _:
             pass
+
+
+def _media(step: Step) -> tuple[Media, ...]:
+    """What is shown beside the words: mostly nothing."""
+    return (MEDIA[(step.a * 5 + step.b) % len(MEDIA)],) if (step.a + step.b) % 4 == 0 else ()
