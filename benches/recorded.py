@@ -57,7 +57,8 @@ def main() -> int:
             print(
                 f"{source:6} {seen['sessions']:3} sessions, {seen['requests']:6,} requests by both "
                 f"judges of both dialects, {seen['blocked']:4,} blocked; byte for byte "
-                f"{seen['as it was recorded']:3} as recorded, {seen['as we write it']:3} as we write"
+                f"{seen['as it was recorded']:3} as recorded, {seen['as we write it']:3} as we write, "
+                f"{seen['as Anthropic reads it']:3} Anthropic's, {seen['indented']:3} of them indented"
             )
             total += seen
     print(

@@ -8,7 +8,7 @@ import gzip
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -40,6 +40,7 @@ FILES = {
 FIXED = ("system", "tools", "output reserve", "margin")
 START = b'{"role":"user","content":"'
 TAGS = (b"[notice", b"[heartbeat", b"[cron")
+_POSING = re.compile(rb'"\[(notice|cron|heartbeat|human)')
 _SEPARATOR = re.compile(r"^===== record \d+ =====$", re.MULTILINE)
 
 
@@ -127,19 +128,18 @@ def _ready(talk: Planned) -> Ready | Blocked:
 
 
 def changed(session: Recorded) -> tuple[Counter[str], list[str]]:
-    """What nobody edited goes back byte for byte: what was asked, and what differs.
+    """What nobody edited goes back byte for byte, in both dialects: what was asked, what differs.
 
     Some old runs were recorded as no provider would take them, their results without ids.
     """
-    view = view_of(session.events)
-    for event in rules.closing(view):
-        view.append(view.head + 1, event)
-    bodies = {"as we write it": tuple(openai_chat.blocks(render(view)))}
+    request = _closed(session.events)
+    bodies = {"as we write it": tuple(openai_chat.blocks(request))}
     if session.messages and not openai_chat.faults(
         [msgspec.json.decode(one) for one in session.messages]
     ):
         bodies["as it was recorded"] = session.messages
-    return Counter(bodies.keys()), [
+    seen = Counter([*bodies, "as Anthropic reads it", "indented"])
+    return seen, _messages_changed(session.name, request) + [
         f"{session.name} {what}: message {place} came as {came[:200]!r}, went back as {went[:200]!r}"
         for what, messages in bodies.items()
         for place, (came, went) in enumerate(zip(messages, _chat_again(messages), strict=True))
@@ -162,10 +162,28 @@ def _tagged(message: bytes) -> bytes:
     return message
 
 
-# Joins `changed` when Anthropic's reader gives back the bytes of what it read: today it does not.
-def messages_again(request: Request) -> tuple[bytes, bytes]:
-    """An Anthropic body as we write it, and the same once read and written."""
-    body = anthropic.encode(request, {})
+def _messages_changed(name: str, request: Request) -> list[str]:
+    """What differs of an Anthropic body, cache marks and all, once read and written."""
+    # A client's words cannot pose as a notice of ours, they would get a tag: here nobody does.
+    body = _POSING.sub(rb'"(\1', anthropic.encode(request, {"max_tokens": 9}))
+    wrong = [f"{name} as Anthropic reads it: goes back otherwise"] * (_messages_again(body) != body)
+    # That could be had from values alone; as another client writes it, every block differs.
+    values = json.loads(body)
+    indented = _messages_again(json.dumps(values, indent=1).encode())
+    kept = indented.count(b"\n") > body.count(b'"type"')
+    same = kept and json.loads(indented) == values
+    return wrong + [f"{name} as Anthropic reads it, indented: goes back otherwise"] * (not same)
+
+
+def _messages_again(body: bytes) -> bytes:
+    """An Anthropic body, once read and written."""
     decoded = anthropic.decode(body)
-    again = render(view_of([Opened(decoded.model), *decoded.events]))
-    return body, anthropic.encode(again, decoded.parameters)
+    return anthropic.encode(_closed([Opened(decoded.model), *decoded.events]), decoded.parameters)
+
+
+def _closed(events: Iterable[Event]) -> Request:
+    """What would be sent behind some events."""
+    view = view_of(events)
+    for event in rules.closing(view):
+        view.append(view.head + 1, event)
+    return render(view)

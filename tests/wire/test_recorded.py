@@ -35,12 +35,18 @@ def test_what_nobody_edited_goes_back_as_it_came(shared, source):
         asked, differs = archive.changed(session)
         assert differs == []
         seen += asked
-    assert seen["as we write it"] == len(archive.sessions(shared, source))
+    for way in ("as we write it", "as Anthropic reads it", "indented"):
+        assert seen[way] == len(archive.sessions(shared, source))
     assert seen["as it was recorded"] == AS_RECORDED.get(source, 0)
 
 
 def test_a_byte_that_differs_is_found(shared):
     """A check that cannot fail is a defect."""
     keep = "return msgspec.structs.replace(event, native=_native(raw))"
+    session = archive.sessions(shared, "tau")[0]
     with broken("foldline.wire.openai_chat.request", keep, "return event"):
-        assert archive.changed(archive.sessions(shared, "tau")[0])[1]
+        assert archive.changed(session)[1]
+    exact = "if not exact and came.alone == ours.alone:"
+    with broken("foldline.wire.anthropic.read", exact, "if came.alone == ours.alone:"):
+        assert all("indented" in one for one in archive.changed(session)[1])
+        assert archive.changed(session)[1]
