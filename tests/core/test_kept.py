@@ -1,6 +1,5 @@
 """What survives folds: the user's constraints, pins, facts; and what is never claimed."""
 
-import asyncio
 import gzip
 import hashlib
 import json
@@ -29,7 +28,6 @@ from foldline.core.log import (
 from foldline.core.parts import Call, Text, calls_of, text_of
 from foldline.core.plan import Facts, Ready, preview
 from foldline.core.policy import PRESETS, SLIDING, STEADY, THRIFTY
-from foldline.core.spine import Range
 from foldline.errors import BadHandle
 from foldline.testing import Conversation, Planned, calls, model, result, user
 from foldline.testing.laws import HANDLE
@@ -410,7 +408,7 @@ def test_originals_are_the_same_bytes_after_fifty_folds():
 
 
 def everything(s):
-    return asyncio.run(s.aio._events(Range(0, 10_000)))
+    return s.history.events()
 
 
 def digests(s, count):

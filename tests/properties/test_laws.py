@@ -75,8 +75,8 @@ MUTANTS = [
     (laws.not_taken_for_answered, ROW, "            unseen.append(self._take_off())\n",
      "            break\n"),
     # Law 6: a view that keeps what was folded, a tail that reads it.
-    (laws.flat, VIEW, '        self.held, self.model = {}, ""\n',
-     '        self.held, self.model = dict(events), ""\n'),
+    (laws.flat, VIEW, '        self.held, self.model, self.settings = {}, "", {}\n',
+     '        self.held, self.model, self.settings = dict(events), "", {}\n'),
     (laws.flat, LOGS, "shown = [Range(one.lo, ", "shown = [Range(0, "),
     # Law 8: words rewritten, quoted without a handle, told as whole where they are cut.
     (laws.words_survive, HANDOFF, "quoted[seq] = said[seq] if", "quoted[seq] = said[seq].title() if"),

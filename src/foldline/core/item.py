@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from foldline.core.log import Folded, Instructed, ToolReturned, UserSaid
-from foldline.core.parts import Gap, Media, Native, Part, Text, text_of
+from foldline.core.parts import Gap, Media, Native, Part, Text, retold, text_of
 from foldline.core.tokens import MESSAGE, count, count_parts
 
 Role: TypeAlias = Literal["system", "user", "model", "result", "handoff"]
@@ -102,9 +102,9 @@ def note(seq: int, event: Instructed, told: tuple[Part, ...]) -> Item:
     if not event.parts:
         words = "[the earlier instructions no longer hold]"
     elif told and event.parts[: len(told)] == told:
-        words = f"[further instructions, from here on]\n{text_of(event.parts[len(told) :])}"
+        words = f"[further instructions, from here on]\n{retold(event.parts[len(told) :])}"
     else:
-        words = f"[new instructions, from here on]\n{text_of(event.parts)}"
+        words = f"[new instructions, from here on]\n{retold(event.parts)}"
     native = event.native[-1] if event.native else None
     return make(seq, "system", (Text(words),), native=native)
 

@@ -120,8 +120,8 @@ def spoken(parts: Iterable[Part]) -> str:
 
 
 def retold(parts: Iterable[Part]) -> str:
-    """What was said, for a reader who was not there: pictures are named, thoughts left out."""
-    said = (part for part in parts if not isinstance(part, Thought))
+    """What was said, for a reader who was not there: pictures are named, calls left out."""
+    said = (part for part in parts if not isinstance(part, Thought | Call))
     return "\n".join(f"[{p.form}]" if isinstance(p, Media) else text_of((p,)) for p in said)
 
 

@@ -169,11 +169,7 @@ def take(talk: Conversation, step: Step) -> None:  # noqa: PLR0915 - one case a 
             talk.changes += 1
             talk.add(ModelSwitched(f"test/model-{a}"))
         case "pin" if view.items:
-            item = view.items[a % len(view.items)]
-            # A fold quotes what is pinned with an empty line for each call (`parts.retold`): cut
-            # short, so many of them are not the words that were said.
-            if len(item.parts) < MANY:
-                talk.add(Pinned(item.seq))
+            talk.add(Pinned(view.items[a % len(view.items)].seq))
         case "unpin" if view.pins:
             talk.add(Unpinned(sorted(view.pins)[a % len(view.pins)]))
         case "record":
