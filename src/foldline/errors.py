@@ -11,6 +11,8 @@
     ├── Conflict        somebody else appended first; nothing was written
     ├── Busy            another worker holds the session
     ├── Erased          the session, or the place asked for, was erased
+    ├── Sealed          encrypted bytes that no key at hand opens
+    ├── Unsupported     this kind of store cannot do what was asked
     └── FormatError     stored bytes that this release cannot read
 
 An error names the thing, the place and the way out. Knows nothing of the rest of the house.
@@ -107,6 +109,14 @@ class Erased(FoldlineError):  # noqa: N818
         self.time = time
         on = f"{datetime.fromtimestamp(time, tz=UTC):%Y-%m-%d}"
         super().__init__(f"{what!r} was erased on {on}; nothing of it is left")
+
+
+class Sealed(FoldlineError):  # noqa: N818
+    """Another master key, a key that was destroyed, or bytes that were altered."""
+
+
+class Unsupported(FoldlineError):  # noqa: N818
+    """A store without this ability; the message says what it can do instead."""
 
 
 class FormatError(FoldlineError):

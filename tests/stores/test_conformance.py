@@ -2,6 +2,7 @@
 
 import pytest
 
+from foldline.store.crypt import CryptStore
 from foldline.store.sqlite import SqliteStore
 from foldline.testing.stores import Conformance
 
@@ -24,5 +25,19 @@ class TestFile(Conformance):
     async def store(self, tmp_path):
         """A new store."""
         store = SqliteStore(str(tmp_path / "talks.db"))
+        yield store
+        await store.close()
+
+
+class TestCrypt(Conformance):
+    """SQLite under encryption, in memory and in a file."""
+
+    searches_tenants = False
+
+    @pytest.fixture(params=["memory", "file"])
+    async def store(self, request, tmp_path):
+        """A new store."""
+        path = ":memory:" if request.param == "memory" else str(tmp_path / "talks.db")
+        store = CryptStore(SqliteStore(path), bytes(32))
         yield store
         await store.close()

@@ -9,7 +9,7 @@ Promises, kept by every backend and asked by `foldline.testing.stores`:
   where the log does not end at `after`, or where `fence` is not the newest lease's. With `once`, a
   key that was appended before gives that append's end again and writes nothing.
 - A lease is one holder's at a time until it runs out; its fence is larger than any before.
-- What was erased stays erased: later appends raise `Erased`.
+- What was erased stays erased: later appends, forks and side values raise `Erased`.
 - Nothing is reached without a tenant; no operation shows another tenant's.
 """
 

@@ -6,6 +6,9 @@
         @pytest.fixture
         async def store(self): ...
 
+A store without an index over all sessions says so: `searches_tenants = False`. It is then asked to
+refuse such a search, and to answer it session by session.
+
 Knows the store's promises and nothing of how they are kept. Each test names its requirement.
 """
 
@@ -18,9 +21,9 @@ import pytest
 from foldline.core.log import Instructed, ModelSaid, ToolReturned, UserSaid
 from foldline.core.parts import Media, Native, Text
 from foldline.core.spine import Range
-from foldline.errors import BadInput, Conflict, Erased
+from foldline.errors import BadInput, Conflict, Erased, Unsupported
 from foldline.store import logs
-from foldline.store.base import Draft, Name, Retention, Row, Store
+from foldline.store.base import Draft, Found, Name, Retention, Row, Store
 from foldline.testing.play import play, steps
 
 MINE, THEIRS = Name("acme", "one"), Name("other", "one")
@@ -44,10 +47,23 @@ async def _whole(store: Store, name: Name) -> list[bytes]:
 class Conformance:
     """Give a fixture `store`, new for each test."""
 
+    searches_tenants = True
+    """Whether a search may leave out the session; False: it raises `Unsupported` then."""
+
     @pytest.fixture
     def anyio_backend(self) -> str:
         """Stores are asyncio's."""
         return "asyncio"
+
+    async def _search(self, store: Store, tenant: str, words: str) -> list[Found]:
+        """A search over all sessions, the newest session first where each is asked alone."""
+        if self.searches_tenants:
+            return await store.search(tenant, words)
+        with pytest.raises(Unsupported):
+            await store.search(tenant, words)
+        listed = sorted(await store.sessions(tenant), key=lambda one: -one.opened)
+        found = [await store.search(tenant, words, session=one.session) for one in listed]
+        return [hit for hits in found for hit in hits]
 
     # Logs.
 
@@ -157,7 +173,8 @@ class Conformance:
         assert (await store.head(THEIRS)).seq == -1
         assert await store.get(THEIRS, "space", "key") is None
         assert await store.sessions("other") == []
-        assert await store.search("other", "canary") == []
+        assert await self._search(store, "other", "canary") == []
+        assert await store.search("other", "canary", session="one") == []
         assert (await store.retain("other", Retention(sessions=0))).sessions == ()
         await store.erase(THEIRS)
         assert await _whole(store, MINE) == [_body("canary of acme")]
@@ -233,11 +250,12 @@ class Conformance:
         await store.append(MINE, rows("the parser fails", "a café in Köln", "the parser passes"))
         await store.append(Name("acme", "two"), rows('quote " and parser* (x'))
         assert [hit.seq for hit in await store.search("acme", "parser", session="one")] == [2, 0]
-        assert len(await store.search("acme", "parser")) == 3
-        assert [hit.seq for hit in await store.search("acme", "PARSER fails")] == [0]
-        assert await store.search("acme", "parser", limit=1) != []
+        assert len(await self._search(store, "acme", "parser")) == 3
+        assert [hit.seq for hit in await self._search(store, "acme", "PARSER fails")] == [0]
+        assert len(await store.search("acme", "parser", session="one", limit=1)) == 1
         for odd in ('"', "*", "NEAR(", "a OR", "", "-", "café"):
-            await store.search("acme", odd)
+            await store.search("acme", odd, session="one")
+        assert [hit.seq for hit in await self._search(store, "acme", "cafe koln")] == [1]
         await store.append(MINE, rows("another parser"))
         assert (await store.search("acme", "parser", session="one"))[0].seq == 3
 
@@ -315,20 +333,34 @@ class Conformance:
         picture = Media("image", base64="secret" * 9_000)
         await logs.append(store, MINE, [UserSaid((Text("canary"), picture))])
         await store.put(MINE, "prepared", "k", b"canary")
-        await store.search("acme", "canary")
+        assert len(await self._search(store, "acme", "canary")) == 1
         receipt = await store.erase(MINE)
         assert (receipt.sessions, receipt.events) == (("one",), 1)
         assert receipt.size > 0
         assert await _whole(store, MINE) == []
-        assert await store.search("acme", "canary") == []
+        assert await self._search(store, "acme", "canary") == []
+        assert await store.search("acme", "canary", session="one") == []
         assert await store.get(MINE, "prepared", "k") is None
         assert await store.sessions("acme") == []
         name = hashlib.sha256(picture.base64.encode()).hexdigest()
         assert await store.blobs(MINE, [name]) == {}
         with pytest.raises(Erased, match="erased on"):
             await store.append(MINE, rows("late"))
+        with pytest.raises(Erased):
+            await store.put(MINE, "prepared", "k", b"a late fold")
         assert (await store.erase(MINE)).events == 0
         await store.append(THEIRS, rows("fine"))
+
+    async def test_erasure_of_what_has_no_log_yet(self, store: Store) -> None:
+        """R-73: side values alone are a session too; the tenant's own are none."""
+        await store.put(MINE, "prepared", "k", b"canary")
+        await store.put(Name("acme", ""), "spend", "k", b"1")
+        await store.erase(MINE)
+        assert await store.get(MINE, "prepared", "k") is None
+        with pytest.raises(Erased):
+            await store.append(MINE, rows("late"))
+        await store.erase(Name("acme", ""))
+        assert await store.get(Name("acme", ""), "spend", "k") is not None
 
     async def test_a_piece_stays_while_another_session_names_it(self, store: Store) -> None:
         """Erasing one session takes nothing from another."""

@@ -81,14 +81,18 @@ class Db:
 
     def create(self, name: Name, now: float) -> Known:
         """A new session's row; an erased one does not come back."""
-        rows = self.sql("select time from erased where key = ?", (tombstone(name),))
-        if rows:
-            raise Erased(name.session, rows[0][0])
+        self.refuse_erased(name)
         self.sql(
             "insert into sessions (tenant, session, opened, changed) values (?, ?, ?, ?)",
             (*name, now, now),
         )
         return cast("Known", self.session(name))
+
+    def refuse_erased(self, name: Name) -> None:
+        """Nothing is written where something was erased."""
+        rows = self.sql("select time from erased where key = ?", (tombstone(name),))
+        if rows:
+            raise Erased(name.session, rows[0][0])
 
 
 def tombstone(name: Name) -> bytes:

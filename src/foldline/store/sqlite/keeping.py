@@ -16,6 +16,7 @@ _LISTED = """
     select session, head, size, opened, changed, origin_name, held from sessions
     where tenant = ? and session > ? order by session limit ?
 """
+_SIZES = "select seq, length(body) from events where sid = ? order by seq"
 _ORPHANS = "delete from blobs where hash = ? and not exists (select 1 from pieces where hash = ?)"
 
 
@@ -99,17 +100,17 @@ def erase(db: Db, name: Name, *, dry: bool = False) -> Receipt:
     now = time.time()
     with db.transaction():
         found = db.session(name)
-        if found is None:
+        rows = [] if found is None else db.sql(_SIZES, (found.sid,))
+        aside = db.sql("select 1 from side where tenant = ? and session = ? limit 1", name)
+        if found is None and not (aside and name.session):  # "" is the tenant, not a session
             return Receipt(time=now, dry=dry)
-        rows = db.sql(
-            "select seq, length(body) from events where sid = ? order by seq", (found.sid,)
-        )
         if not dry:
-            for seq, _ in rows:
-                _drop(db, found.sid, seq)
-            db.sql("delete from seen where sid = ?", (found.sid,))
+            if found is not None:
+                for seq, _ in rows:
+                    _drop(db, found.sid, seq)
+                db.sql("delete from seen where sid = ?", (found.sid,))
+                db.sql("delete from sessions where sid = ?", (found.sid,))
             db.sql("delete from side where tenant = ? and session = ?", name)
-            db.sql("delete from sessions where sid = ?", (found.sid,))
             db.sql("insert or replace into erased values (?, ?)", (tombstone(name), now))
     if not dry:
         _forget(db)

@@ -63,6 +63,7 @@ def put(  # noqa: PLR0913 - a side table is a table
         place = (*name, space, key)
         db.sql("delete from side where tenant = ? and session = ? and space = ? and key = ?", place)
         if value is not None:
+            db.refuse_erased(name)  # a fold prepared late would bring back what it tells
             expires = None if seconds is None else time.time() + seconds
             next_version = (now.version if now else 0) + 1
             db.sql(
