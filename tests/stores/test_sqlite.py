@@ -8,6 +8,8 @@ import apsw
 import pytest
 
 from foldline.core import log
+from foldline.core.log import UserSaid
+from foldline.core.parts import Media, Text
 from foldline.core.spine import Range
 from foldline.errors import BadInput, FormatError
 from foldline.store import logs
@@ -91,3 +93,22 @@ def test_two_processes_migrate_one_file(tmp_path):
     code = f"from foldline.store.sqlite import SqliteStore; SqliteStore({path!r})"
     started = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(6)]
     assert [process.wait() for process in started] == [0] * 6
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("erased", [True, False], ids=["erased", "control"])
+async def test_erased_is_gone_from_the_files(tmp_path, erased):
+    """R-73: rows, pieces, side values and the index's words, also in the journal."""
+    canaries = ("canarytext", "canarypicture", "canaryside", "canaryonce")
+    store = SqliteStore(str(tmp_path / "talks.db"))
+    picture = Media("image", base64="canarypicture" * 2_000)
+    await logs.append(store, MINE, [UserSaid((Text("canarytext"), picture))], once="canaryonce")
+    await logs.append(store, Name("acme", "two"), [UserSaid((Text("stays"),))])
+    await store.put(MINE, "prepared", "k", b"canaryside")
+    assert len(await store.search("acme", "canarytext")) == 1
+    if erased:
+        await store.erase(MINE)
+    kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert b"stays" in kept
+    assert [one for one in canaries if one.encode() in kept] == ([] if erased else list(canaries))
+    await store.close()

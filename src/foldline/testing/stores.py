@@ -161,7 +161,9 @@ class Conformance:
         drafted = logs.draft(said)
         assert len(drafted.blobs) == 2
         assert sum(len(row.body) for row in drafted.rows) < 2_000
-        assert await store.blobs(THEIRS, list(drafted.blobs)) == {}
+        for other in (THEIRS, Name("acme", "two")):
+            await store.append(other, rows("mine has no picture"))
+            assert await store.blobs(other, list(drafted.blobs)) == {}
 
     # Tenants.
 
@@ -169,6 +171,7 @@ class Conformance:
         """R-69: a canary in every operation that gives something back."""
         await store.append(MINE, rows("canary of acme"), once="k")
         await store.put(MINE, "space", "key", b"canary")
+        assert len(await self._search(store, "acme", "canary")) == 1
         assert await store.read(THEIRS, [(0, 9)]) == []
         assert (await store.head(THEIRS)).seq == -1
         assert await store.get(THEIRS, "space", "key") is None

@@ -1,0 +1,89 @@
+"""The conformance suite finds a store that breaks its promises: one line broken at a time."""
+
+import asyncio
+from typing import NamedTuple
+
+import pytest
+from mutants import broken
+
+from foldline.errors import FoldlineError
+from foldline.store.sqlite import SqliteStore
+from foldline.testing.stores import Conformance
+
+
+class Mutant(NamedTuple):
+    """A broken store, and the test that must see it."""
+
+    what: str
+    module: str
+    line: str
+    instead: str
+    test: str
+
+
+MUTANTS = [
+    Mutant("the end is not compared", "rows", "if after is not None and after != found.head:", "if False:", "an_append_is_all_or_nothing"),
+    Mutant("the fence is not compared", "rows", "if fence is not None and fence != found.fence:", "if False:", "a_lease_is_one_holders"),
+    Mutant("deliveries are not remembered", "rows", 'db.sql("insert into seen values (?, ?, ?)", (found.sid, once, end))', "pass", "once"),
+    Mutant("deliveries of all sessions are one list", "rows", '"select seq from seen where sid = ? and key = ?", (found.sid, once)', '"select seq from seen where key = ?", (once,)', "once"),
+    Mutant("sizes are not counted", "rows", "size = sum(len(row.body) for row in draft.rows)", "size = 0", "sessions_by_pages"),
+    Mutant("a head has no past", "rows", "end = found.head if at is None else min(at, found.head)", "end = found.head", "the_newest_edit"),
+    Mutant("spans are read as they are asked for", "rows", "return [rows[seq] for seq in sorted(rows)]", "return list(rows.values())", "spans"),
+    Mutant("a hash opens every piece", "rows", 'if db.sql("select 1 from pieces where hash = ? and sid = ?", (one, found.sid)):', "if True:", "large_pieces_are_kept_once"),
+    Mutant("a fork has no ancestors", "rows", "if found.origin is not None and lo <= found.origin_at:", "if False:", "a_fork_shares_what_was_before"),
+    Mutant("a fork sees its ancestor go on", "rows", "min(hi, found.origin_at)", "hi", "a_fork_shares_what_was_before"),
+    Mutant("a fork copies no pieces", "rows", "db.sql(_SHARED, (made.sid, ancestor.sid, row.seq))", "pass", "a_fork_outlives_its_ancestors"),
+    Mutant("a fork begins anywhere", "rows", "if found is None or at > found.head:", "if found is None:", "a_fork_shares_what_was_before"),
+    Mutant("a fork forgets its origin", "rows", "(at, size, found.sid, at, name.session, found.floor, made.sid)", '(at, size, found.sid, at, "", found.floor, made.sid)', "a_fork_shares_what_was_before"),
+    Mutant("sessions are found without a tenant", "connection", 'self.sql(f"{_SESSION} where tenant = ? and session = ?", name)', 'self.sql(f"{_SESSION} where session = ?", name[1:])', "no_other_tenants_strings"),
+    Mutant("erased sessions come back", "connection", "        if rows:\n", "        if False:\n", "erasure"),
+    Mutant("a held session is taken", "leases", "if found.holder and found.until > now and not mine:", "if False:", "a_lease_is_one_holders"),
+    Mutant("a lease never runs out", "leases", "if found.holder and found.until > now and not mine:", "if found.holder and not mine:", "a_lease_is_one_holders"),
+    Mutant("a renewed lease has a new fence", "leases", "fence = found.fence if mine and found.until > now else found.fence + 1", "fence = found.fence + 1", "a_lease_is_one_holders"),
+    Mutant("a new lease has the old fence", "leases", "fence = found.fence if mine and found.until > now else found.fence + 1", "fence = found.fence", "a_lease_is_one_holders"),
+    Mutant("who comes late releases another's lease", "leases", "and fence = ? and holder = ?", "and ? is not ?", "a_lease_is_one_holders"),
+    Mutant("side values never run out", "leases", "(expires is null or expires > ?)", "? > 0", "entries_run_out"),
+    Mutant("versions are not compared", "leases", "if version is not None and version != (now.version if now else 0):", "if False:", "compare_and_set"),
+    Mutant("versions stand still", "leases", "next_version = (now.version if now else 0) + 1", "next_version = 1", "compare_and_set"),
+    Mutant("side values without a tenant", "leases", "select value, version from side where tenant = ? and session = ? and space = ? ", "select value, version from side where ? is not null and session = ? and space = ? ", "no_other_tenants_strings"),
+    Mutant("side values come late", "leases", "db.refuse_erased(name)", "pass", "erasure"),
+    Mutant("a search without a tenant", "finding", "where words match ? and tenant = ? {where}", "where words match ? and ? is not null {where}", "no_other_tenants_strings"),
+    Mutant("a search for any of the words", "finding", '" AND ".join', '" OR ".join', "search"),
+    Mutant("the oldest first", "finding", "order by words.rowid desc", "order by words.rowid", "search"),
+    Mutant("the index is made once", "finding", "and indexed < head", "and indexed < 0", "search"),
+    Mutant("a limit that holds nothing back", "finding", "(query, tenant, *more, limit)", "(query, tenant, *more, -1)", "search"),
+    Mutant("retention takes what is held", "keeping", "from sessions where tenant = ? and not held ", "from sessions where tenant = ? ", "retention"),
+    Mutant("retention of all tenants", "keeping", "from sessions where tenant = ? and not held ", "from sessions where ? is not null and not held ", "no_other_tenants_strings"),
+    Mutant("the newest go first", "keeping", '"order by changed"', '"order by changed desc"', "retention"),
+    Mutant("a dry run erases", "keeping", "erase(db, Name(tenant, one), dry=dry)", "erase(db, Name(tenant, one), dry=False)", "retention"),
+    Mutant("a trim forgets what to keep", "keeping", "kept = set(keep)", "kept = set()", "a_floor"),
+    Mutant("a trim leaves no floor", "keeping", "(floor, time.time(), found.sid)", "(0, time.time(), found.sid)", "a_floor"),
+    Mutant("no tombstone", "keeping", 'db.sql("insert or replace into erased values (?, ?)", (tombstone(name), now))', "pass", "erasure"),
+    Mutant("side values outlive their session", "keeping", 'db.sql("delete from side where tenant = ? and session = ?", name)', "pass", "erasure"),
+    Mutant("a piece goes with the first who named it", "keeping", "db.sql(_ORPHANS, (one, one))", 'db.sql("delete from blobs where hash = ?", (one,))', "a_piece_stays_while_another_session_names_it"),
+]  # fmt: skip
+SEEN = (AssertionError, pytest.fail.Exception, FoldlineError)
+"""How a promise is seen to be broken: SQL that is no SQL would show nothing."""
+
+
+def asked(test: str) -> None:
+    """One test of the suite, on a new store."""
+
+    async def run() -> None:
+        store = SqliteStore(":memory:")
+        try:
+            await getattr(Conformance(), f"test_{test}")(store)
+        finally:
+            await store.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=[one.what for one in MUTANTS])
+def test_a_broken_store_is_seen(mutant):
+    asked(mutant.test)
+    with (
+        broken(f"foldline.store.sqlite.{mutant.module}", mutant.line, mutant.instead),
+        pytest.raises(SEEN),
+    ):
+        asked(mutant.test)
