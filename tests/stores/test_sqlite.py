@@ -1,5 +1,6 @@
 """What is SQLite's own: the file, its versions, its neighbours. The promises are `test_conformance`'s."""
 
+import hashlib
 import subprocess
 import sys
 from random import Random
@@ -96,19 +97,28 @@ def test_two_processes_migrate_one_file(tmp_path):
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("erased", [True, False], ids=["erased", "control"])
-async def test_erased_is_gone_from_the_files(tmp_path, erased):
+@pytest.mark.parametrize("way", ["erase", "trim", "control"])
+async def test_erased_is_gone_from_the_files(tmp_path, way):
     """R-73: rows, pieces, side values and the index's words, also in the journal."""
-    canaries = ("canarytext", "canarypicture", "canaryside", "canaryonce")
+    canaries = ["canarypicture", "canaryside", "canaryonce"] * (way != "trim")
+    words = [hashlib.sha256(f"{n}".encode()).hexdigest()[:12] for n in range(20)]
     store = SqliteStore(str(tmp_path / "talks.db"))
     picture = Media("image", base64="canarypicture" * 2_000)
-    await logs.append(store, MINE, [UserSaid((Text("canarytext"), picture))], once="canaryonce")
-    await logs.append(store, Name("acme", "two"), [UserSaid((Text("stays"),))])
+    said = [UserSaid((Text(f"{word} filler"), picture)) for word in words]
+    await logs.append(store, MINE, said, once="canaryonce")
+    await logs.append(store, MINE, [UserSaid((Text("newest"),))])
+    await logs.append(store, Name("acme", "two"), [UserSaid((Text("stays"),))] * 600)
     await store.put(MINE, "prepared", "k", b"canaryside")
-    assert len(await store.search("acme", "canarytext")) == 1
-    if erased:
+    assert len(await store.search("acme", "filler")) == 20
+    if way == "erase":
         await store.erase(MINE)
+    if way == "trim":
+        assert await store.trim(MINE, 20, keep=[]) == 20
     kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert b"stays" in kept
-    assert [one for one in canaries if one.encode() in kept] == ([] if erased else list(canaries))
+    # An index keeps a word's end apart where another word begins as it does.
+    found = [one for one in (*canaries, *words) if one[4:].encode() in kept]
+    assert (found == [*canaries, *words]) if way == "control" else (found == [])
+    assert len(await store.search("acme", "filler")) == (20 if way == "control" else 0)
+    assert len(await store.search("acme", "stays", limit=900)) == 600
     await store.close()

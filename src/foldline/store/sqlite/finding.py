@@ -9,7 +9,7 @@ import re
 from foldline.store.base import Found
 from foldline.store.sqlite.connection import Db
 
-PLACES = 32  # bits of a place in the index's key: above them stands the session
+_PLACES = 32  # bits of a place in the index's key: above them stands the session
 _SPOKEN = """
     select seq, body from events where sid = ? and seq > ?
     and kind in ('user_said', 'model_said', 'tool_returned') order by seq limit 500
@@ -27,8 +27,8 @@ def search(
     query = " AND ".join(f'"{token}"' for token in tokens)
     where, more = ("", ()) if session is None else ("and session = ?", (session,))
     found = db.sql(
-        f"select session, words.rowid & {2**PLACES - 1} from words "  # noqa: S608 - no word in it is given
-        f"join sessions on sid = words.rowid >> {PLACES} "
+        f"select session, words.rowid & {2**_PLACES - 1} from words "  # noqa: S608 - no word in it is given
+        f"join sessions on sid = words.rowid >> {_PLACES} "
         f"where words match ? and tenant = ? {where} order by words.rowid desc limit ?",
         (query, tenant, *more, limit),
     )
@@ -47,10 +47,21 @@ def _index(db: Db, tenant: str) -> None:
                     if text.strip():
                         db.sql(
                             "insert or replace into words (rowid, text) values (?, ?)",
-                            (sid << PLACES | seq, text),
+                            (sid << _PLACES | seq, text),
                         )
                 at = rows[-1][0] if rows else at
                 done = "head" if not rows else str(at)
                 db.sql(f"update sessions set indexed = {done} where sid = ?", (sid,))  # noqa: S608
             if not rows:
                 break
+
+
+def forget(db: Db, sid: int) -> None:
+    """Leave no word of a session in the index, if it has any: the next search makes it anew.
+
+    FTS5 hides the words of a deleted row and keeps them: neither `optimize` nor `secure-delete`
+    took them out of the file, and R-73 asks for that. So all of the index goes.
+    """
+    if db.sql("select 1 from sessions where sid = ? and indexed >= 0", (sid,)):
+        db.sql("insert into words (words) values ('delete-all')")
+        db.sql("update sessions set indexed = -1 where indexed >= 0")

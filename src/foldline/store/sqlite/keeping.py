@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from foldline.errors import BadInput
 from foldline.store.base import Listed, Name, Receipt, Retention
+from foldline.store.sqlite import finding
 from foldline.store.sqlite.connection import Db, tombstone
-from foldline.store.sqlite.finding import PLACES
 
 _LISTED = """
     select session, head, size, opened, changed, origin_name, held from sessions
@@ -45,6 +45,7 @@ def trim(db: Db, name: Name, floor: int, *, keep: Sequence[int]) -> int:
         gone = [seq for (seq,) in rows if seq not in kept]
         for seq in gone:
             _drop(db, found.sid, seq)
+        finding.forget(db, found.sid)
         db.sql(
             "update sessions set floor = ?, trimmed = ?, size = "
             "(select total(length(body)) from events where events.sid = sessions.sid) "
@@ -60,7 +61,6 @@ def _drop(db: Db, sid: int, seq: int) -> None:
     db.sql("delete from pieces where sid = ? and seq = ?", (sid, seq))
     for (one,) in hashes:
         db.sql(_ORPHANS, (one, one))
-    db.sql("delete from words where rowid = ?", (sid << PLACES | seq,))
     db.sql("delete from events where sid = ? and seq = ?", (sid, seq))
 
 
@@ -108,6 +108,7 @@ def erase(db: Db, name: Name, *, dry: bool = False) -> Receipt:
             if found is not None:
                 for seq, _ in rows:
                     _drop(db, found.sid, seq)
+                finding.forget(db, found.sid)
                 db.sql("delete from seen where sid = ?", (found.sid,))
                 db.sql("delete from sessions where sid = ?", (found.sid,))
             db.sql("delete from side where tenant = ? and session = ?", name)
