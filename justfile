@@ -44,6 +44,10 @@ laws *args: setup
 bench name *args: setup
     {{python}} benches/{{name}}.py {{args}}
 
+# Faults by name, injected into real processes; prints what was found and exits 1 where something broke
+chaos name *args: setup
+    {{python}} tests/chaos/{{name}}.py {{args}}
+
 # Pin the requirements anew
 pin:
     uv pip compile --quiet pyproject.toml --group dev --generate-hashes --universal --python-version 3.11 --no-header --no-emit-index-url --upgrade -o requirements/dev.txt
