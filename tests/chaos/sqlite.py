@@ -256,7 +256,7 @@ def take(known: Known, trying: dict[str, Any], end: int, seen: Counter[str]) -> 
 async def check(path: str, known: Known, flying: dict[str, Any] | None, seen: Counter[str]) -> None:
     """Open the file again and compare."""
     store = SqliteStore(path)
-    store._thread = None  # nothing of this process may be running when it forks
+    store._in_memory = True  # no thread: nothing of this process may be running when it forks
     try:
         head = (await store.head(NAME)).seq
         rows = await store.read(NAME, [(known.checked, head)])

@@ -3,13 +3,12 @@
     connection  statements, transactions, a session's row      schema   tables and migrations
     rows        append, read, fork                             leases   leases, the side table
     finding     search                                         keeping  lists, retention, erasure
+    waiting     the thread that waits for the disk
 
-Knows the connection's version and pragmas, and the thread that waits for the disk, so that no event
-loop does. Refuses to know what the operations do.
+Knows the connection's version and pragmas. Refuses to know what the operations do.
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -22,6 +21,8 @@ from foldline.store.sqlite.connection import Db
 
 if TYPE_CHECKING:
     from types import CoroutineType
+
+    from foldline.store.sqlite.waiting import Waiting
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -61,7 +62,8 @@ class SqliteStore:
                 self.db.sql(f"pragma {pragma}")
         except apsw.Error as fault:
             raise BadInput(f"{path!r} cannot be opened as a store: {fault}") from fault
-        self._thread = None if path == ":memory:" else ThreadPoolExecutor(1, "foldline-sqlite")
+        self._waiting: Waiting | None = None
+        self._in_memory = path == ":memory:"
 
     append = _operation(rows.append)
     head = _operation(rows.head)
@@ -82,14 +84,16 @@ class SqliteStore:
     async def close(self) -> None:
         """Close the database; a second time does nothing."""
         await self.run(self.db.connection.close)
-        if self._thread is not None:
-            self._thread.shutdown(wait=False)
-            self._thread = None
+        if self._waiting is not None:
+            self._waiting.stop()
+            self._waiting = None
 
     async def run(self, work: Callable[[], R]) -> R:
         """Do some work where the disk is waited for."""
-        if self._thread is None:
+        if self._in_memory:
             return work()
-        from asyncio import get_running_loop  # noqa: PLC0415 - half of the time of an import
+        if self._waiting is None:
+            from foldline.store.sqlite.waiting import Waiting  # noqa: PLC0415 - asyncio: half of the time of an import
 
-        return await get_running_loop().run_in_executor(self._thread, work)
+            self._waiting = Waiting()
+        return await self._waiting.run(work)
