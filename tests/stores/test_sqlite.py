@@ -15,7 +15,7 @@ from foldline.core.spine import Range
 from foldline.errors import BadInput, FormatError
 from foldline.store import logs
 from foldline.store.base import Name
-from foldline.store.sqlite import SqliteStore
+from foldline.store.sqlite import SqliteStore, keeping
 from foldline.testing import play, steps
 
 MINE = Name("acme", "one")
@@ -122,3 +122,26 @@ async def test_erased_is_gone_from_the_files(tmp_path, way):
     assert len(await store.search("acme", "filler")) == (20 if way == "control" else 0)
     assert len(await store.search("acme", "stays", limit=900)) == 600
     await store.close()
+
+
+@pytest.mark.anyio
+async def test_an_index_that_another_process_empties_is_made_anew(tmp_path):
+    """An erasure between two steps of a search: what was indexed before is indexed again."""
+    here, there = (SqliteStore(str(tmp_path / "talks.db")) for _ in range(2))
+    await logs.append(here, MINE, [UserSaid((Text("early"),))])
+    await logs.append(here, Name("acme", "two"), [UserSaid((Text("goes"),))])
+    assert len(await here.search("acme", "early")) == 1
+    await logs.append(here, MINE, [UserSaid((Text("late"),))])
+    erasing = iter([Name("acme", "two")])
+
+    def trace(_cursor, sql, _bindings):
+        for name in erasing if sql.startswith("begin") else ():
+            keeping.erase(there.db, name)
+        return True
+
+    here.db.connection.exec_trace = trace
+    assert len(await here.search("acme", "late")) == 1
+    assert next(erasing, None) is None
+    assert [len(await here.search("acme", word)) for word in ("early", "late", "goes")] == [1, 1, 0]
+    await here.close()
+    await there.close()

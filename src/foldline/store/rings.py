@@ -54,7 +54,7 @@ class Kept(msgspec.Struct, frozen=True):
     pieces: Pieces = msgspec.field(default_factory=dict[str, dict[str, bytes]])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)  # a key is in no traceback
 class Ring:
     """The keys of one session."""
 

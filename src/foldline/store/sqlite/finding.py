@@ -36,24 +36,30 @@ def search(
 
 
 def _index(db: Db, tenant: str) -> None:
-    behind = "select sid, indexed from sessions where tenant = ? and indexed < head"
-    for sid, indexed in db.sql(behind, (tenant,)):
-        at = indexed
-        while True:
-            with db.transaction():
-                rows = db.sql(_SPOKEN, (sid, at))
-                for seq, body in rows:
-                    text = db.words(body)
-                    if text.strip():
-                        db.sql(
-                            "insert or replace into words (rowid, text) values (?, ?)",
-                            (sid << _PLACES | seq, text),
-                        )
-                at = rows[-1][0] if rows else at
-                done = "head" if not rows else str(at)
-                db.sql(f"update sessions set indexed = {done} where sid = ?", (sid,))  # noqa: S608
-            if not rows:
-                break
+    behind = "select sid from sessions where tenant = ? and indexed < head"
+    for (sid,) in db.sql(behind, (tenant,)):
+        while _index_some(db, sid):
+            pass
+
+
+def _index_some(db: Db, sid: int) -> bool:
+    """Index the next rows of a session; False where there are no more."""
+    with db.transaction():
+        # Asked in here: since the list another process may have indexed more, or have erased
+        # something, and the index with it.
+        found = db.sql("select indexed, head from sessions where sid = ?", (sid,))
+        if not found or found[0][0] >= found[0][1]:
+            return False
+        ((indexed, head),) = found
+        rows = db.sql(_SPOKEN, (sid, indexed))
+        for seq, body in rows:
+            text = db.words(body)
+            if text.strip():
+                place = sid << _PLACES | seq
+                db.sql("insert or replace into words (rowid, text) values (?, ?)", (place, text))
+        done = rows[-1][0] if rows else head
+        db.sql("update sessions set indexed = ? where sid = ?", (done, sid))
+    return True
 
 
 def forget(db: Db, sid: int) -> None:
