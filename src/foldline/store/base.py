@@ -33,7 +33,8 @@ class Row(NamedTuple):
     edit: bool = False
     seq: int = -1
     time: float = 0.0
-    """When it was appended, in seconds of the store's clock: for people, never for logic."""
+    """When it happened, in seconds since 1970: for people, never for logic. An append that does not
+    say so is dated by the store's clock."""
     pieces: tuple[str, ...] = ()
     """The large pieces that its body names, by hash."""
 

@@ -85,10 +85,12 @@ def _pairs(spans: Iterable[Range]) -> list[tuple[int, int]]:
     return [(one.lo, one.lo if one.hi is None else one.hi) for one in spans]
 
 
-def draft(events: Iterable[Event]) -> Draft:
-    """Events as rows, their large pieces apart."""
+def draft(events: Iterable[Event], times: Sequence[float] = ()) -> Draft:
+    """Events as rows, their large pieces apart; dated, where it is known when they happened."""
     blobs: dict[str, bytes] = {}
     rows = [_row(event, blobs) for event in events]
+    if times:
+        rows = [row._replace(time=time) for row, time in zip(rows, times, strict=True)]
     return Draft(rows, blobs)
 
 

@@ -120,6 +120,14 @@ class Conformance:
         await store.append(MINE, Draft([Row("user_said", body) for body in bodies]))
         assert await _whole(store, MINE) == bodies
 
+    async def test_times(self, store: Store) -> None:
+        """What happened long ago keeps its date; what does not say when is dated now."""
+        said = [UserSaid((Text(words),)) for words in "ab"]
+        await store.append(MINE, logs.draft(said, [5.5, 0.0]))
+        old, new = await store.read(MINE, [(0, 1)])
+        assert old.time == 5.5
+        assert new.time > 1e9
+
     async def test_spans(self, store: Store) -> None:
         """Several at a time, in order, each row once."""
         await store.append(MINE, rows(*"abcdefgh"))

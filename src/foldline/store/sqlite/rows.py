@@ -58,7 +58,8 @@ def append(  # noqa: PLR0913 - the three conditions of the port
 
 def _insert(db: Db, sid: int, first: int, draft: Draft, now: float) -> None:
     rows = [
-        (sid, seq, row.kind, row.edit, now, row.body) for seq, row in enumerate(draft.rows, first)
+        (sid, seq, row.kind, row.edit, row.time or now, row.body)
+        for seq, row in enumerate(draft.rows, first)
     ]
     db.many("insert into events values (?, ?, ?, ?, ?, ?)", rows)
     for seq, row in enumerate(draft.rows, first):
