@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from peers import adk_event
+
 Messages = list[dict[str, str]]
 """Each a role (user, model, call, result), its text, and a call's id."""
 
@@ -81,25 +83,7 @@ class Adk:
 
     def made(self, messages: Messages) -> list[Any]:
         """The library's own events."""
-        return [self.one(**message) for message in messages]
-
-    def one(self, role: str, text: str, call: str = "") -> Any:
-        """One of them."""
-        from google.adk.events import Event  # noqa: PLC0415
-        from google.genai import types  # noqa: PLC0415
-
-        parts = [types.Part(text=text)]
-        if role == "call":
-            parts += [
-                types.Part(function_call=types.FunctionCall(id=call, name="run", args={"n": call}))
-            ]
-        if role == "result":
-            answer = types.FunctionResponse(id=call, name="run", response={"result": text})
-            parts = [types.Part(function_response=answer)]
-        said = "model" if role in ("model", "call") else "user"
-        content = types.Content(role=said, parts=parts)
-        author = "user" if role == "user" else "agent"
-        return Event(author=author, invocation_id="i", content=content)
+        return [adk_event(**message) for message in messages]
 
     async def write(self, items: list[Any]) -> None:
         """The history, in one transaction: by its own door each event is one."""

@@ -91,6 +91,24 @@ class Exact(Trimmed):
         return counted
 
 
+def adk_event(role: str, text: str, call: str = "") -> Any:
+    """A message as google-adk has it."""
+    from google.adk.events import Event  # noqa: PLC0415
+    from google.genai import types  # noqa: PLC0415
+
+    parts = [types.Part(text=text)]
+    if role == "call":
+        parts += [
+            types.Part(function_call=types.FunctionCall(id=call, name="run", args={"n": call}))
+        ]
+    if role == "result":
+        answer = types.FunctionResponse(id=call, name="run", response={"result": text})
+        parts = [types.Part(function_response=answer)]
+    author = "user" if role == "user" else "agent"
+    said = "model" if role in ("model", "call") else "user"
+    return Event(author=author, invocation_id="i", content=types.Content(role=said, parts=parts))
+
+
 class Contents:
     """google-adk's list of contents out of a session's events; it has no budget."""
 
@@ -104,26 +122,7 @@ class Contents:
 
     def made(self, messages: Messages) -> list[Any]:
         """The library's own objects."""
-        return [self.one(**message) for message in messages]
-
-    def one(self, role: str, text: str, call: str = "") -> Any:
-        """One of them."""
-        from google.adk.events import Event  # noqa: PLC0415
-        from google.genai import types  # noqa: PLC0415
-
-        parts = [types.Part(text=text)]
-        if role == "call":
-            parts += [
-                types.Part(function_call=types.FunctionCall(id=call, name="run", args={"n": call}))
-            ]
-        if role == "result":
-            answer = types.FunctionResponse(id=call, name="run", response={"result": text})
-            parts = [types.Part(function_response=answer)]
-        author = "user" if role == "user" else "agent"
-        said = "model" if role in ("model", "call") else "user"
-        return Event(
-            author=author, invocation_id="i", content=types.Content(role=said, parts=parts)
-        )
+        return [adk_event(**message) for message in messages]
 
     def cold(self) -> int:
         """From the whole list; how many contents are sent."""

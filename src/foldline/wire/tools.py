@@ -61,10 +61,15 @@ def safe(name: str, longest: int, *, taken: Iterable[str] = ()) -> str:
     if _stands(name, longest):
         return name
     stem = _OTHERS.sub("_", name)[: longest - _DIGEST - 1]
+    return marked(stem, name, digits=_DIGEST, taken=taken)
+
+
+def marked(stem: str, name: str, *, digits: int, taken: Iterable[str] = ()) -> str:
+    """A stem with a digest of the whole name behind it: always the same, and none of `taken`."""
     used, digest = {*taken}, name
     while True:
         digest = hashlib.sha256(digest.encode()).hexdigest()
-        made = f"{stem}_{digest[:_DIGEST]}"
+        made = f"{stem}_{digest[:digits]}"
         if made not in used:
             return made
 

@@ -10,7 +10,6 @@ older kind of call is written as such where it is alone; beside others it has no
 results, and is written as they are.
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +23,7 @@ from foldline.wire import media as kinds
 from foldline.wire.openai_chat.check import LONGEST_ID, LONGEST_NAME, MOST_CALLS
 from foldline.wire.openai_chat.shapes import Json
 from foldline.wire.reading import object_of
-from foldline.wire.tools import Names, named, once
+from foldline.wire.tools import Names, marked, named, once
 
 DIALECT = "openai-chat"
 ENCODER = 1
@@ -220,12 +219,7 @@ def own_id(call_id: str, *, taken: Iterable[str] = ()) -> str:
     """A call's id as this dialect takes it: one that is too long is shortened, always the same."""
     if len(call_id) <= LONGEST_ID:
         return call_id
-    used, digest = {*taken}, call_id
-    while True:
-        digest = hashlib.sha256(digest.encode()).hexdigest()
-        made = f"{call_id[:23]}_{digest[:16]}"
-        if made not in used:
-            return made
+    return marked(call_id[:23], call_id, digits=16, taken=taken)
 
 
 def write_tool(tool: Tool, names: Names = _ANY) -> Json:
