@@ -7,13 +7,14 @@ decide anything that a plan decides.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from foldline.core import log
 from foldline.core import spine as spines
 from foldline.core.edits import fold, mask
+from foldline.core.item import Item
 from foldline.core.log import (
     Asked,
     Event,
@@ -24,10 +25,11 @@ from foldline.core.log import (
     UserSaid,
 )
 from foldline.core.spine import Range
-from foldline.core.view import load
-from foldline.errors import NotAnEdit
+from foldline.core.view import View, load
+from foldline.errors import BadInput, NotAnEdit
 from foldline.run.live import Live
 from foldline.store import logs
+from foldline.store.base import Name, Store
 
 _PIECE = 2_000  # events that are read at a time
 
@@ -50,6 +52,13 @@ class Turn:
     folded: bool = False
     asked: int = -1
     """Where its last request was recorded."""
+    answered: int = -1
+    """Where its last answer is."""
+
+    @property
+    def saw(self) -> int:
+        """The last place that its last call could show; below 0 where none was made."""
+        return (self.asked if self.asked >= 0 else self.answered) - 1
 
     @property
     def total(self) -> int:
@@ -64,6 +73,16 @@ class Found:
     session: str
     seq: int
     words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """An item that one request shows and another does not, or not so."""
+
+    how: Literal["added", "removed", "changed"]
+    item: Item
+    was: Item | None = None
+    """The same item in the request before, where it was another."""
 
 
 class History:
@@ -89,6 +108,18 @@ class History:
             for row in await self._live.store.read(self._live.name, [span]):
                 _count(turns, row.seq, row.time, log.decode(row.body))
         return turns
+
+    async def seen(self, turn: Turn) -> View:
+        """What the last call of a turn showed; a request that was recorded is held to its sha256.
+
+        Of a session that another agent sent, what its log had shown up to that answer.
+        """
+        if turn.saw < 0:
+            raise BadInput(f"turn {turn.number} called no model: there is nothing that one saw")
+        if turn.asked >= 0:
+            await self._live.sent(turn.asked)
+        tail = await logs.tail(self._live.store, self._live.name, at=turn.saw)
+        return load(tail.spine, dict(tail.events), head=tail.head)
 
     async def loss(self, edit: int) -> fold.Loss:
         """What a fold took out of the model's sight: R-38."""
@@ -125,14 +156,35 @@ class History:
         """Messages that hold all of some words, the newest first; `everywhere`: in all sessions."""
         name = self._live.name
         session = None if everywhere else name.session
-        hits = await self._live.store.search(name.tenant, words, session=session, limit=limit)
-        found: list[Found] = []
-        for hit in hits:
-            rows = await self._live.store.read(
-                name._replace(session=hit.session), [(hit.seq, hit.seq)]
-            )
-            found += (Found(hit.session, hit.seq, logs.words(row.body)) for row in rows)
-        return found
+        return await search(self._live.store, name.tenant, words, session=session, limit=limit)
+
+
+async def search(
+    store: Store, tenant: str, words: str, *, session: str | None = None, limit: int = 20
+) -> list[Found]:
+    """Messages of a tenant that hold all of some words, the newest first."""
+    found: list[Found] = []
+    for hit in await store.search(tenant, words, session=session, limit=limit):
+        rows = await store.read(Name(tenant, hit.session), [(hit.seq, hit.seq)])
+        found += (Found(hit.session, hit.seq, logs.words(row.body)) for row in rows)
+    return found
+
+
+def difference(before: View | None, after: View) -> list[Changed]:
+    """What of one view another does not show so: what went, then what came, in their order."""
+    old = {(item.seq, item.role): item for item in _shown(before)}
+    new = {(item.seq, item.role): item for item in _shown(after)}
+    gone = [Changed("removed", item) for key, item in old.items() if key not in new]
+    here = [
+        Changed("changed" if key in old else "added", item, old.get(key))
+        for key, item in new.items()
+        if old.get(key) != item
+    ]
+    return [*gone, *here]
+
+
+def _shown(view: View | None) -> tuple[Item, ...]:
+    return () if view is None else (*view.items, *view.waiting)
 
 
 def _count(turns: list[Turn], seq: int, time: float, event: Event) -> None:
@@ -148,10 +200,10 @@ def _count(turns: list[Turn], seq: int, time: float, event: Event) -> None:
         case Asked(tokens=tokens):
             change: dict[str, Any] = {"asked": seq, "input": tokens}
         case ModelSaid():
-            change = {"calls": now.calls + 1}
+            change = {"calls": now.calls + 1, "answered": seq}
         case UsageReported():
             change = {
-                "input": now.input if event.input is None else event.input,
+                "input": event.input or now.input,  # a call that broke off is counted as 0
                 "output": now.output + (event.output or 0),
                 "read": event.cache_read or 0,
             }
@@ -164,6 +216,7 @@ def _count(turns: list[Turn], seq: int, time: float, event: Event) -> None:
 
 def growth(turns: Sequence[Turn]) -> float:
     """How much a turn adds to the window, on average, where nothing was folded: A-41."""
-    grown = [after.total - before.total for before, after in pairwise(turns) if not after.folded]
+    counted = [turn for turn in turns if turn.input]  # of the others nothing is known
+    grown = [after.total - before.total for before, after in pairwise(counted) if not after.folded]
     grown = [more for more in grown if more > 0]
     return sum(grown) / len(grown) if grown else 0.0

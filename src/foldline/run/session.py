@@ -238,6 +238,7 @@ class PastHistory(Face[History]):
     sent = verb(History.sent)
     events = verb(History.events)
     turns = verb(History.turns)
+    seen = verb(History.seen)
     loss = verb(History.loss)
     exclude = verb(History.exclude)
     search = verb(History.search)
