@@ -11,6 +11,7 @@ from foldline.imports import (
     claude_code,
     codex,
     openai_messages,
+    own,
     pi,
     swe_agent,
 )
@@ -25,6 +26,7 @@ SOURCES: tuple[Source, ...] = (
     swe_agent,
     anthropic_messages,
     openai_messages,
+    own,
 )
 _NAMES: tuple[tuple[str, Source], ...] = (
     ("rollout-", codex),
