@@ -3,6 +3,7 @@
 import pytest
 
 import foldline
+from foldline.models import catalog
 from foldline.models.catalog import find
 
 
@@ -55,3 +56,13 @@ def test_a_session_knows_its_model():
     assert "give window=" in unknown.warnings[0]
     mine = foldline.open(":memory:", model="openai/gpt-5", window=50_000).report
     assert (mine.window, mine.window_source) == (50_000, "user")
+
+
+def test_the_catalogue_says_what_it_is():
+    known = catalog.edition()
+    assert known.models == len(catalog.names()) > 200
+    assert known.date
+    assert catalog.why("anthropic/claude-opus-4-5-20260101").startswith("is claude-opus-4-5 ")
+    assert catalog.why("claude-opus-4-5-fast").startswith("begins with claude-opus-4-5 ")
+    assert "family" in catalog.why("llama-9-tiny")
+    assert "no known family" in catalog.why("zzz")

@@ -5,6 +5,7 @@ Knows the file that ships with us and the families' usual windows. Refuses to as
 
 import re
 from functools import cache
+from typing import NamedTuple
 
 import msgspec
 
@@ -73,15 +74,49 @@ class _File(msgspec.Struct, frozen=True):
     models: list[_Entry]
 
 
+class Edition(NamedTuple):
+    """Which catalogue this is."""
+
+    source: str
+    date: str
+    models: int
+
+
 @cache
-def _entries() -> dict[str, _Entry]:
+def _file() -> _File:
     from importlib.resources import files  # noqa: PLC0415 - slow to import, needed once
 
     body = (files("foldline.models") / "catalog.json").read_bytes()
+    return msgspec.json.decode(body, type=_File)
+
+
+@cache
+def _entries() -> dict[str, _Entry]:
     found: dict[str, _Entry] = {}
-    for entry in msgspec.json.decode(body, type=_File).models:
+    for entry in _file().models:
         found.setdefault(_plain(entry.id), entry)  # a maker's own entry before a reseller's
     return found
+
+
+def edition() -> Edition:
+    """Where the catalogue is from, and of which day."""
+    return Edition(_file().source, _file().date, len(_entries()))
+
+
+def names() -> list[str]:
+    """Every name in the catalogue."""
+    return sorted(entry.id for entry in _entries().values())
+
+
+def why(name: str) -> str:
+    """What a name was found by, for people."""
+    entry = _entry(name)
+    if entry is not None:
+        exact = _plain(name.rpartition("/")[2]) == _plain(entry.id)
+        return f"{'is' if exact else 'begins with'} {entry.id} of the catalogue"
+    if _family(name):
+        return "not in the catalogue; the usual window of its family"
+    return "not in the catalogue, and of no known family"
 
 
 def find(name: str) -> Model:
