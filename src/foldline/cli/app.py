@@ -1,0 +1,123 @@
+"""The command line: its commands by name, its help, and how every run of it ends.
+
+Knows which function is which command, and that whoever scripts against it reads exit codes. Refuses
+to know what a command does. No error of ours is shown as a traceback.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+
+from foldline import __version__
+from foldline.cli.codes import DONE, MEANINGS, STOPPED, USAGE, meaning
+from foldline.cli.desk import JsonOption, StoreOption, TenantOption, desk
+from foldline.cli.output import remark
+
+_HELP = """Keep LLM conversations inside the window, and see what the model saw.
+
+Begin with `foldline import ~/.claude/projects`, then `foldline sessions` and
+`foldline context NAME`. The beginning of a name is enough."""
+_CODES = "Exit codes: " + "; ".join(f"{code} {text}" for code, text in MEANINGS.items()) + "."
+_STEPS = {
+    "import": "taking:take",
+    "sessions": "looking:sessions",
+    "context": "looking:context",
+    "show": "looking:show",
+    "history": "past:history",
+    "search": "past:search",
+    "plan": "deciding:plan",
+    "fold": "deciding:fold",
+    "undo": "deciding:undo",
+    "pin": "deciding:pin",
+    "export": "keeping:export",
+    "erase": "keeping:erase",
+    "models": "catalogue:models",
+    "doctor": "doctor:doctor",
+}
+
+
+def app(arguments: Sequence[str]) -> typer.Typer:
+    """The line with the commands that are named in it, else all: the rest need not be imported."""
+    said = {*arguments}
+    wanted = said & {*_STEPS} if not said & {"-h", "--help"} else set[str]()
+    made = typer.Typer(
+        help=_HELP,
+        epilog=_CODES,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+    )
+    made.callback()(_shared)
+    for name, step in _STEPS.items():
+        if name in wanted or not wanted:
+            module, _, function = step.partition(":")
+            made.command(name)(getattr(import_module(f"foldline.cli.{module}"), function))
+    return made
+
+
+def _version(asked: bool) -> None:  # noqa: FBT001 - the shape of an option's callback
+    if asked:
+        sys.stdout.write(f"foldline {__version__}\n")
+        raise typer.Exit
+
+
+def _shared(
+    ctx: typer.Context,
+    *,
+    store_: StoreOption = None,
+    tenant_: TenantOption = None,
+    json_: JsonOption = False,
+    _: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Say which this is."),
+    ] = False,
+) -> None:
+    """What was said before the command holds for it."""
+    ctx.obj = desk(store=store_, tenant=tenant_, json=json_)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """One run of the command; its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal that lacks a letter shows a mark
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    try:
+        code = app(arguments)(list(arguments), prog_name="foldline", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _unread()
+    except (KeyboardInterrupt, typer.Abort):
+        remark("interrupted; what was written before stays")
+        return STOPPED
+    except typer.TyperException as fault:
+        return _misused(fault)
+    except Exception as fault:
+        if os.environ.get("FOLDLINE_DEBUG"):
+            raise
+        number, line = meaning(fault)
+        remark(line)
+        return number
+    return code if isinstance(code, int) else DONE
+
+
+def _misused(fault: typer.TyperException) -> int:
+    said = fault.format_message().strip()
+    if "\n" in said:  # a command without its arguments is answered by its help
+        sys.stdout.write(f"{said}\n")
+        return USAGE
+    ctx: Any = getattr(fault, "ctx", None)
+    path = ctx.command_path if ctx is not None else "foldline"
+    remark(f"{said.rstrip('.')}; `{path} --help` tells more")
+    return USAGE
+
+
+def _unread() -> int:
+    """Who reads us has stopped: so do we, and Python writes no complaint at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return DONE

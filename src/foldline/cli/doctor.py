@@ -1,0 +1,141 @@
+"""`foldline doctor`: whether all is well with this machine and this store, and what to do if not.
+
+Knows what a store file should say of itself, and looks without writing. Refuses to mend anything.
+"""
+
+import platform
+from collections.abc import Generator
+from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias, cast
+
+import apsw
+import typer
+
+from foldline import __version__
+from foldline.cli.codes import DONE, NOTHING
+from foldline.cli.desk import Desk, command
+from foldline.cli.output import many, paint, size, wrapped
+from foldline.cli.place import MEMORY
+from foldline.models.catalog import edition
+from foldline.store.sqlite.schema import APPLICATION, VERSION
+
+Level: TypeAlias = Literal["ok", "warn", "bad"]
+_COLOURS: dict[Level, Literal["green", "yellow", "red"]] = {
+    "ok": "green",
+    "warn": "yellow",
+    "bad": "red",
+}
+_EXTRAS = {"cli": ("typer", "rich"), "png": ("resvg_py",)}
+_OLD = 180  # days after which prices and windows have changed
+_JOURNAL = 64 * 1024 * 1024  # a larger one has a reader that never ends
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    level: Level
+    what: str
+    told: str
+    todo: str = ""
+
+
+@command
+async def doctor(
+    desk: Desk,
+    address: Annotated[
+        str | None, typer.Argument(metavar="[STORE]", help="The store to look at.")
+    ] = None,
+) -> int:
+    """Look whether all is well here, and say what to do if not."""
+    place, given = address or desk.address, desk.given or address is not None
+    checks = [*_house(), *_store(place, given=given)]
+    bad = any(check.level == "bad" for check in checks)
+    body = {"store": place, "ok": not bad, "checks": [asdict(check) for check in checks]}
+    desk.answer(body, lambda: [line for check in checks for line in _lines(check)])
+    return NOTHING if bad else DONE
+
+
+def _lines(check: Check) -> list[str]:
+    todo = f"; {check.todo}" if check.todo else ""
+    first, *rest = wrapped(f"{check.told}{todo}", title=f"     {check.what:10} ")
+    return [paint(f"{check.level:4}", _COLOURS[check.level]) + first[4:], *rest]
+
+
+def _house() -> Generator[Check]:
+    yield Check("ok", "foldline", __version__)
+    yield Check("ok", "python", f"{platform.python_version()} on {platform.system()}")
+    yield Check("ok", "sqlite", f"{apsw.sqlite_lib_version()} by apsw {apsw.apsw_version()}")
+    for extra, modules in _EXTRAS.items():
+        there = all(find_spec(module) for module in modules)
+        told = "installed" if there else "not installed"
+        todo = "" if there else f"pip install 'foldline[{extra}]' if you want it"
+        yield Check("ok" if there else "warn", f"[{extra}]", told, todo)
+    known = edition()
+    days = (datetime.now(tz=UTC).date() - date.fromisoformat(known.date)).days
+    told = f"{many(known.models, 'model')} of {known.date}, from {known.source}"
+    todo = "prices may have changed: upgrade foldline" if days > _OLD else ""
+    yield Check("warn" if todo else "ok", "catalogue", told, todo)
+
+
+def _store(address: str, *, given: bool) -> Generator[Check]:
+    path = Path(address).expanduser()
+    if address == MEMORY:
+        yield Check("ok", "store", "in memory: nothing is kept")
+        return
+    if not path.exists():
+        level: Level = "bad" if given else "warn"
+        yield Check(level, "store", f"{address} is not there", "`foldline import FILE` makes it")
+        return
+    try:
+        flags = apsw.SQLITE_OPEN_READONLY
+        connection = apsw.Connection(str(path), flags=flags)
+        connection.set_busy_timeout(2_000)
+        yield from _file(connection, path)
+        connection.close()
+    except apsw.Error as fault:
+        todo = "give the path of a store, or restore it from a backup"
+        yield Check("bad", "store", f"{address} cannot be read: {fault}", todo)
+
+
+def _file(connection: apsw.Connection, path: Path) -> Generator[Check]:
+    def ask(statement: str) -> Any:
+        return cast("Any", connection).execute(statement).fetchall()[0][0]
+
+    if ask("pragma application_id") != APPLICATION:
+        todo = "name a file of foldline's"
+        yield Check("bad", "store", f"{path} is no store of foldline", todo)
+        return
+    yield Check("ok", "store", f"{path}, {size(path.stat().st_size)}")
+    schema = ask("pragma user_version")
+    newer, older = schema > VERSION, schema < VERSION
+    todo = "upgrade foldline" if newer else "it is brought up to date when it is next opened"
+    level: Level = "bad" if newer else "warn" if older else "ok"
+    told = f"{schema}, this release writes {VERSION}"
+    yield Check(level, "schema", told, todo if newer or older else "")
+    if newer or older:
+        return
+    mode = ask("pragma journal_mode")
+    todo = "" if mode == "wal" else "no foldline wrote it so: is it on a network disk?"
+    yield Check("warn" if todo else "ok", "journal", str(mode), todo)
+    log = path.with_name(f"{path.name}-wal")
+    waiting = log.stat().st_size if log.exists() else 0
+    if waiting > _JOURNAL:
+        told, todo = f"{size(waiting)} not merged yet", "end the program that reads it for so long"
+        yield Check("warn", "journal", told, todo)
+    state = ask("pragma integrity_check(1)")
+    if state == "ok":
+        yield Check("ok", "integrity", "every page and index is sound")
+    else:
+        todo = "restore a backup; `foldline export` may still read some sessions"
+        yield Check("bad", "integrity", str(state), todo)
+    sessions, events = ask("select count(*) from sessions"), ask("select count(*) from events")
+    body, blobs = (
+        ask("select total(length(body)) from events"),
+        ask("select total(length(body)) from blobs"),
+    )
+    told = f"{many(sessions, 'session')}, {many(events, 'event')}, {size(body + blobs)}"
+    yield Check("ok", "content", told)

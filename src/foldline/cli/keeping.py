@@ -1,0 +1,247 @@
+"""`export` and `erase`: a session out of the store, and a session gone from it.
+
+Knows formats for others to read, and that erasing is asked about first. Refuses to know which bytes
+an erasure touches: the store gives the receipt.
+"""
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import typer
+
+from foldline.cli.codes import DONE, NOTHING, STOPPED, NothingFound
+from foldline.cli.desk import Desk, command
+from foldline.cli.looking import NameArgument
+from foldline.cli.output import many, moment, remark, size, wrapped
+from foldline.cli.place import named, session
+from foldline.core import log, rules
+from foldline.core.log import Event, Logged, ModelSaid, ToolReturned, UserSaid
+from foldline.core.parts import Call, Media, Text, Thought
+from foldline.core.plan import after
+from foldline.core.request import render
+from foldline.core.spine import Spine
+from foldline.core.view import View, load
+from foldline.errors import BadInput
+from foldline.run.listed import listed
+from foldline.run.session import AsyncSession
+from foldline.store.base import Name, Receipt, Retention, Store
+from foldline.wire import dialects
+
+Format = Literal["jsonl", "openai", "anthropic", "markdown"]
+_DAY, _MB = 86_400, 1_024 * 1_024
+
+
+@command
+async def export(
+    desk: Desk,
+    name: NameArgument,
+    *,
+    form: Annotated[
+        Format, typer.Option("--format", help="jsonl is the log itself: import reads it back.")
+    ] = "jsonl",
+    file: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Instead of the screen.")
+    ] = None,
+    sight: Annotated[
+        bool, typer.Option("--sight", help="As the model sees it now, edits and all.")
+    ] = False,
+) -> None:
+    """Write a session out: as a log, a chat or a text.
+
+    openai and anthropic give the whole conversation in that provider's JSON, as if nothing had been
+    edited; with --sight what the model sees now.
+    """
+    if sight and form in ("jsonl", "markdown"):
+        raise BadInput(f"--sight goes with --format openai or anthropic, not {form}")
+    async with desk.store() as store:
+        seen = await session(store, await named(store, desk.tenant, name))
+        head = await store.head(seen.live.name)
+        events = await seen.history.events()
+    if head.trimmed:
+        remark(f"what lies below log:{head.floor} was erased on {moment(head.trimmed)}")
+    body = _written(seen, events, form, sight=sight)
+    if file is not None:
+        file.write_bytes(body)
+    told = {
+        "session": seen.live.name.session,
+        "format": form,
+        "events": len(events),
+        "bytes": len(body),
+        "file": None if file is None else str(file),
+    }
+    if desk.json:
+        desk.answer(told if file else {**told, "text": body.decode()}, list)
+    elif file is None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(body)
+    else:
+        line = f"wrote {file}: {many(len(events), 'event')} as {form}, {size(len(body))}"
+        desk.answer(told, lambda: wrapped(line))
+
+
+def _written(seen: AsyncSession, events: list[Logged], form: Format, *, sight: bool) -> bytes:
+    if form == "jsonl":
+        return b"".join(log.encode(event) + b"\n" for _, event in events)
+    if form == "markdown":
+        return _markdown(seen.live.name.session, events).encode()
+    view = seen.live.view if sight else _whole(events)
+    closed = after(view, rules.closing(view))
+    dialect = dialects.named(dialects.OPENAI.name if form == "openai" else "anthropic")
+    bounds = dialect.parameters({}, reserve=seen.live.facts.limits.reserve)
+    fields = msgspec.json.decode(msgspec.json.encode(bounds), type=dict[str, msgspec.Raw])
+    return msgspec.json.format(dialect.encode(render(closed), fields), indent=2) + b"\n"
+
+
+def _whole(events: list[Logged]) -> View:
+    """The conversation as if nothing had ever been edited or clipped."""
+    whole: dict[int, Event] = {
+        seq: msgspec.structs.replace(event, clip=None)
+        if isinstance(event, UserSaid | ToolReturned) and event.clip is not None
+        else event
+        for seq, event in events
+    }
+    return load(Spine(), whole, head=events[-1].seq)
+
+
+def _markdown(name: str, events: list[Logged]) -> str:
+    lines = [f"# {name}", ""]
+    turns = 0
+    for seq, event in events:
+        match event:
+            case UserSaid(parts):
+                turns += log.by_user(event)
+                who = f"Turn {turns}" if log.by_user(event) else event.speaker.capitalize()
+                lines += [f"## {who} (log:{seq})", "", *_blocks(parts)]
+            case ModelSaid(parts):
+                lines += [f"### Model (log:{seq})", "", *_blocks(parts)]
+            case ToolReturned(call_id, parts):
+                lines += [f"### Result of {call_id} (log:{seq})", "", *_fenced(_plain(parts))]
+            case log.Folded():
+                span = event.change.span
+                lines += [f"> folded log:{span.lo}-{span.hi} at log:{seq}", ""]
+            case _:
+                pass
+    return "\n".join(lines)
+
+
+def _blocks(parts: tuple[Any, ...]) -> list[str]:
+    lines: list[str] = []
+    for part in parts:
+        match part:
+            case Call(_, name, arguments):
+                lines += [f"Calls `{name}`:", "", *_fenced(arguments)]
+            case Thought(text):
+                lines += [*(f"> {line}" for line in text.split("\n")), ""]
+            case _:
+                lines += [_plain((part,)), ""]
+    return lines
+
+
+def _plain(parts: tuple[Any, ...]) -> str:
+    said: list[str] = []
+    for part in parts:
+        match part:
+            case Text(text):
+                said.append(text)
+            case Media(form):
+                said.append(f"[{form}]")
+            case _:
+                said.append(getattr(part, "text", ""))
+    return "\n".join(said)
+
+
+def _fenced(text: str) -> list[str]:
+    """A block of code, behind more marks than the text has in a row."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return [fence, text, fence, ""]
+
+
+@command
+async def erase(  # noqa: PLR0913 - one option for each limit of a rule
+    desk: Desk,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="The session, by its whole name.")
+    ] = None,
+    *,
+    every: Annotated[bool, typer.Option("--all", help="Every session.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    older: Annotated[
+        float | None,
+        typer.Option(metavar="DAYS", min=0, help="What nobody changed for so long."),
+    ] = None,
+    keep: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="All but the N last changed.")
+    ] = None,
+    most: Annotated[
+        float | None,
+        typer.Option("--size", metavar="MB", min=0, help="The oldest, until so much is left."),
+    ] = None,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+) -> int:
+    """Erase sessions for good: one, all, or by a rule."""
+    ruled = not (older is None and keep is None and most is None)
+    if (name is not None) + every + ruled != 1:
+        raise BadInput(
+            "erase one NAME, --all, or by a rule of --older DAYS, --keep N, --size MB: "
+            "one of these three"
+        )
+    rule = Retention(
+        seconds=None if older is None else older * _DAY,
+        sessions=0 if every else keep,
+        size=None if most is None else int(most * _MB),
+    )
+    async with desk.store() as store:
+        going = await _going(store, desk, name, rule)
+        if not going.sessions:
+            _receipt(desk, going)
+            return NOTHING
+        if not dry and not yes and not _agreed(going):
+            remark("nothing was erased")
+            return STOPPED
+        if not dry:
+            going = (
+                await store.retain(desk.tenant, rule)
+                if name is None
+                else await store.erase(Name(desk.tenant, name))
+            )
+        kept = [one.session async for one in listed(store, desk.tenant) if one.held]
+    _receipt(desk, going)
+    if kept and not desk.json:
+        remark(f"kept, because they are held: {', '.join(kept[:5])}")
+    return DONE
+
+
+async def _going(store: Store, desk: Desk, name: str | None, rule: Retention) -> Receipt:
+    """What would be erased, in the form of a receipt."""
+    if name is None:
+        return await store.retain(desk.tenant, rule, dry=True)
+    async for one in listed(store, desk.tenant):
+        if one.session == name:
+            return Receipt((name,), one.head + 1, one.size, dry=True)
+    found = await named(store, desk.tenant, name)
+    raise NothingFound(
+        f"there is no session {name!r}; {found.session!r} begins so: to erase, write its whole name"
+    )
+
+
+def _agreed(going: Receipt) -> bool:
+    if not sys.stdin.isatty():
+        raise BadInput("erasing asks first, and nobody is there to answer: add --yes")
+    names = ", ".join(going.sessions[:5]) + (", …" if len(going.sessions) > 5 else "")  # noqa: PLR2004
+    asked = f"Erase {many(len(going.sessions), 'session')} for good ({names})?"
+    return typer.confirm(asked, err=True)
+
+
+def _receipt(desk: Desk, going: Receipt) -> None:
+    if not going.sessions:
+        desk.answer(asdict(going), lambda: ["nothing to erase"])
+        return
+    done = "would erase" if going.dry else f"erased at {moment(going.time)}"
+    total = f"{many(len(going.sessions), 'session')}, {many(going.events, 'event')}"
+    line = f"{done}: {total}, {size(going.size)}: {', '.join(going.sessions)}"
+    desk.answer(asdict(going), lambda: wrapped(line))

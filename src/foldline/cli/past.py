@@ -1,0 +1,294 @@
+"""`history` and `search`: what happened, what the model saw then, and where something was said.
+
+Knows how a turn and a difference between two requests are told. Refuses to find them out: that is
+the session's history.
+"""
+
+import re
+from dataclasses import asdict
+from itertools import groupby
+from typing import Annotated, Any
+
+import typer
+
+from foldline.cli.codes import DONE, NOTHING, NothingFound
+from foldline.cli.desk import Desk, command
+from foldline.cli.looking import NameArgument
+from foldline.cli.output import (
+    Column,
+    Style,
+    age,
+    columns,
+    many,
+    moment,
+    paint,
+    short,
+    table,
+    wrapped,
+)
+from foldline.cli.place import named, session
+from foldline.core.budget import Limits, measure
+from foldline.core.item import Item
+from foldline.core.parts import calls_of, retold
+from foldline.core.request import Report, report
+from foldline.core.view import View
+from foldline.draw.text import clean, fit
+from foldline.run import history as pasts
+from foldline.run.history import Changed, Found, Turn, difference, growth
+from foldline.run.session import AsyncSession
+
+_SIGNS = {"added": "+", "removed": "-", "changed": "~"}
+_STYLES: dict[str, Style] = {"added": "green", "removed": "red", "changed": "yellow"}
+_ALONE = 3  # removed neighbours that are told one by one
+_BEFORE = 24  # letters before a word that was found
+
+
+@command
+async def history(
+    desk: Desk,
+    name: NameArgument,
+    number: Annotated[
+        int | None, typer.Argument(metavar="[TURN]", help="What the model saw at this turn.")
+    ] = None,
+) -> int | None:
+    """List the turns, or show what the model saw at one.
+
+    What is new since the turn before stands behind +, what went behind -, what is another behind ~.
+    """
+    async with desk.store() as store:
+        seen = await session(store, await named(store, desk.tenant, name))
+        turns = await seen.history.turns()
+        if number is None:
+            return _turns(desk, seen, turns)
+        if not 1 <= number <= len(turns):
+            raise NothingFound(f"there is no turn {number}; this session has 1 to {len(turns)}")
+        return await _turn(desk, seen, turns[:number])
+
+
+def _turns(desk: Desk, seen: AsyncSession, turns: list[Turn]) -> int:
+    now, grown = seen.report, growth(turns)
+    free = now.room - (now.total - now.parts["system"] - now.parts["tools"])
+    left = int(max(free, 0) / grown) if grown else None
+    answers = [turn.output for turn in turns if turn.output]
+    output = round(sum(answers) / len(answers)) if answers else None
+    body = {
+        "session": seen.live.name.session,
+        "turns": [{**asdict(turn), "total": turn.total} for turn in turns],
+        "calls": sum(turn.calls for turn in turns),
+        "used": now.total,
+        "window": now.window,
+        "growth": round(grown),
+        "turns_left": left,
+        "next_output": output,
+    }
+    desk.answer(body, lambda: [*_turn_table(turns), *_totals(body)])
+    return DONE if turns else NOTHING
+
+
+def _turn_table(turns: list[Turn]) -> list[str]:
+    heads = (
+        Column("turn", most=5, right=True),
+        Column("at", most=7, right=True),
+        Column("calls", most=5, right=True),
+        Column("input", most=10, right=True),
+        Column("output", most=9, right=True),
+        Column("total", most=10, right=True),
+        Column("last", most=4, right=True),
+        Column("fold", most=4),
+        Column("first words"),
+    )
+    rows = [
+        (
+            str(turn.number),
+            str(turn.at),
+            str(turn.calls),
+            f"{turn.input:,}" if turn.input else "-",
+            f"{turn.output:,}" if turn.output else "-",
+            f"{turn.total:,}" if turn.total else "-",
+            age(turn.time),
+            "yes" if turn.folded else "",
+            turn.words,
+        )
+        for turn in turns
+    ]
+    return table(heads, rows)
+
+
+def _totals(body: dict[str, Any]) -> list[str]:
+    turns = body["turns"]
+    output = sum(turn["output"] for turn in turns)
+    told = f"{many(len(turns), 'turn')}, {many(body['calls'], 'call')}, {output:,} tokens of output"
+    share = 100 * body["used"] / body["window"]
+    now = f"{body['used']:,} of {body['window']:,} tokens used now ({share:.1f}%)"
+    if body["turns_left"] == 0:
+        now += "; as it stands no further turn fits"
+    elif body["turns_left"] is not None:
+        now += f"; a turn adds {body['growth']:,}, so about {body['turns_left']:,} more fit"
+    return [*wrapped(told), *wrapped(now)]
+
+
+async def _turn(desk: Desk, seen: AsyncSession, turns: list[Turn]) -> None:
+    turn = turns[-1]
+    view = await seen.history.seen(turn)
+    earlier = next((one for one in reversed(turns[:-1]) if one.saw >= 0), None)
+    before = await seen.history.seen(earlier) if earlier else None
+    changes = difference(before, view)
+    limits = seen.live.facts.limits
+    total = _report(view, limits)
+    source = "recorded" if turn.asked >= 0 else "rendered"
+    fixed = [] if before is None else _fixed(before, view)
+    body = {
+        "session": seen.live.name.session,
+        "turn": {**asdict(turn), "total": turn.total},
+        "source": source,
+        "tokens": total.total,
+        "parts": total.parts,
+        "items": len(view.items) + len(view.waiting),
+        "before": None if before is None or earlier is None else earlier.number,
+        "tokens_before": None if before is None else _report(before, limits).total,
+        "fixed_changed": fixed,
+        "changes": [_change(one) for one in changes],
+    }
+    desk.answer(body, lambda: [*_heading(turn, body), *_diff(view, changes)])
+
+
+def _report(view: View, limits: Limits) -> Report:
+    return report(view, measure(view, limits))
+
+
+def _fixed(before: View, view: View) -> list[str]:
+    """What opens every request and is another now."""
+    return [
+        name
+        for name, changed in (
+            ("system", before.instructions.parts != view.instructions.parts),
+            ("tools", before.newest.tools != view.newest.tools),
+            ("model", before.model != view.model),
+        )
+        if changed
+    ]
+
+
+def _change(one: Changed) -> dict[str, Any]:
+    item = one.item
+    return {
+        "how": one.how,
+        "seq": item.seq,
+        "role": item.role,
+        "state": item.state,
+        "tokens": item.tokens,
+        "tokens_before": None if one.was is None else one.was.tokens,
+        "words": _words(item)[:200],
+    }
+
+
+def _heading(turn: Turn, body: dict[str, Any]) -> list[str]:
+    called = f"turn {turn.number} ({moment(turn.time)}), {many(turn.calls, 'call')}: "
+    how = (
+        f"its last request, as recorded at log:{turn.asked}, sha256 proven"
+        if turn.asked >= 0
+        else "no request of it was recorded: the log as it stood before its last answer"
+    )
+    size = f"{many(body['items'], 'item')}, {body['tokens']:,} tokens"
+    lines = [paint(short(called, turn.words), "strong"), *wrapped(how)]
+    if body["before"] is None:
+        return [*lines, *wrapped(f"{size}; the first that a model saw"), ""]
+    grown = body["tokens"] - body["tokens_before"]
+    lines += wrapped(f"{size}; {grown:+,} since turn {body['before']}:")
+    if body["fixed_changed"]:
+        lines += wrapped(f"changed at its beginning: {', '.join(body['fixed_changed'])}")
+    return [*lines, ""]
+
+
+def _diff(view: View, changes: list[Changed]) -> list[str]:
+    lines: list[str] = []
+    for how, group in groupby(changes, key=lambda one: one.how):
+        some = list(group)
+        if how == "removed" and len(some) > _ALONE:
+            tokens = sum(one.item.tokens for one in some)
+            places = f"log:{some[0].item.seq} … log:{some[-1].item.seq}"
+            told = f"- {many(len(some), 'item')}, {tokens:,} tokens, {places}"
+            lines.append(paint(short(told), "red"))
+            continue
+        lines += [_line(view, one) for one in some]
+    return lines or ["nothing else: the same items"]
+
+
+def _line(view: View, one: Changed) -> str:
+    item = one.item
+    tokens = f"{item.tokens:,}" if one.was is None else f"{one.was.tokens:,}→{item.tokens:,}"
+    words = _words(item)
+    if item.role == "handoff" and one.how != "removed":
+        span = view.fold_at(item.seq).change.span
+        words = f"stands for log:{span.lo}-{span.hi}: {words}"
+    state = "" if item.state == "whole" else f" {item.state}"
+    line = short(f"{_SIGNS[one.how]} {item.seq:>6} {item.role:7} {tokens:>7}{state} ", words)
+    return paint(line, _STYLES[one.how])
+
+
+def _words(item: Item) -> str:
+    calls = " ".join(f"{call.name}({call.arguments[:200]})" for call in calls_of(item.parts))
+    return " ".join(f"{retold(item.parts)[:2_000]} {calls}".split())
+
+
+@command
+async def search(
+    desk: Desk,
+    words: Annotated[
+        list[str], typer.Argument(metavar="WORDS…", help="Messages that hold all of them.")
+    ],
+    *,
+    within: Annotated[
+        str | None, typer.Option("--session", metavar="NAME", help="In this session only.")
+    ] = None,
+    limit: Annotated[int, typer.Option(help="At most so many.", min=1, max=1_000)] = 20,
+) -> int:
+    """Find what was said, the newest first."""
+    asked = " ".join(words)
+    async with desk.store() as store:
+        only = (await named(store, desk.tenant, within)).session if within else None
+        found = await pasts.search(store, desk.tenant, asked, session=only, limit=limit)
+    body = {
+        "words": asked,
+        "found": [
+            {"session": one.session, "handle": f"log:{one.seq}", "snippet": _snippet(one, asked)[0]}
+            for one in found
+        ],
+    }
+    desk.answer(body, lambda: _hits(found, asked, limit))
+    return DONE if found else NOTHING
+
+
+def _hits(found: list[Found], asked: str, limit: int) -> list[str]:
+    if not found:
+        return wrapped(f"nothing holds all of: {asked}")
+    lines: list[str] = []
+    for name, group in groupby(found, key=lambda one: one.session):
+        lines.append(paint(short("", name), "strong"))
+        for one in group:
+            text, at, end = _snippet(one, asked)
+            place = f"  log:{one.seq:<6} "
+            cut = fit(text, columns() - len(place) - 2)
+            marked = f"{cut[:at]}{_mark(cut[at:end])}{cut[end:]}" if end <= len(cut) else cut
+            lines.append(f"{place}{marked}")
+    more = "; --limit shows more" if len(found) == limit else ""
+    last = f"{many(len(found), 'message')}{more}; `foldline show NAME log:N` gives the whole one"
+    return [*lines, *wrapped(last)]
+
+
+def _mark(word: str) -> str:
+    painted = paint(word, "yellow")
+    return painted if painted != word or not word else f"«{word}»"
+
+
+def _snippet(one: Found, asked: str) -> tuple[str, int, int]:
+    """The words around the first that was asked for, and where in them it stands."""
+    text = clean(one.words)
+    words = sorted({*re.findall(r"\w+", asked)}, key=len, reverse=True)
+    hit = re.search("|".join(rf"\b{re.escape(word)}" for word in words), text, re.IGNORECASE)
+    if hit is None:
+        return text[:200], 0, 0
+    start = max(hit.start() - _BEFORE, 0)
+    dots = "…" if start else ""
+    cut = dots + text[start : hit.end() + 200]
+    return cut, hit.start() - start + len(dots), hit.end() - start + len(dots)

@@ -1,0 +1,301 @@
+"""Every command: what it says, the keys of its JSON, its exit code, and 80 columns."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import foldline
+from foldline.cli import output
+from foldline.cli.place import default
+
+FILES = Path(__file__).parents[1] / "imports" / "files"
+KEYS = {
+    ("sessions",): {"store", "sessions"},
+    ("show", "cc-1"): {"session", "model", "items"},
+    ("show", "cc-1", "--log", "0-2"): {"session", "events"},
+    ("show", "cc-1", "log:1"): {"session", "handle", "text"},
+    ("context", "cc-1"): {
+        *("session", "model", "policy", "window", "source", "reserve", "margin", "room", "most"),
+        *("counted", "pressure", "runs", "shorts", "folds", "tiers", "prefix", "cost", "warnings"),
+        *("total", "percent", "level", "over", "spaces", "parts", "written"),
+    },
+    ("plan", "cc-1"): {"session", "model", "plans"},
+    ("history", "cc-1"): {
+        *("session", "turns", "calls", "used", "window", "growth", "turns_left", "next_output"),
+    },
+    ("history", "cc-1", "1"): {
+        *("session", "turn", "source", "tokens", "parts", "items", "before", "tokens_before"),
+        *("fixed_changed", "changes"),
+    },
+    ("search", "look"): {"words", "found"},
+    ("pin", "cc-1", "log:1"): {"session", "handle", "on", "pins"},
+    ("export", "cc-1"): {"session", "format", "events", "bytes", "file", "text"},
+    ("erase", "cc-1", "--dry-run"): {"sessions", "events", "size", "time", "dry"},
+    ("models", "opus"): {"source", "date", "models", "resolved"},
+    ("doctor",): {"store", "ok", "checks"},
+}
+
+
+@pytest.fixture
+def talk():
+    """A session of our own, in the store that is asked if none is named; with requests."""
+    path = default()
+    path.parent.mkdir(parents=True)
+    with foldline.open(str(path), model="m", window=2_000, session="talk") as s:
+        for turn in range(6):
+            s.add(f"turn {turn}: the answer is {turn * 111} " + "words " * 60)
+            s.request()
+            s.add({"role": "assistant", "content": f"yes, {turn}"})
+    return path
+
+
+@pytest.mark.parametrize("line", KEYS, ids=" ".join)
+def test_json_has_its_keys_and_text_fits(sample, line):
+    ended = sample(*line, "--json")
+    assert (ended.code, ended.err) == (0, "")
+    assert set(ended.json) == KEYS[line]
+    if line[0] != "export":  # what is written out is as wide as it was
+        told = sample(*line).tidy()
+        assert told.code == 0
+        assert told.out
+        assert sample("--json", *line).json.keys() == KEYS[line]
+
+
+def test_import_says_what_came_and_nothing_twice(cli, tmp_path):
+    (tmp_path / "files").mkdir()
+    broken = tmp_path / "files" / "x.json"
+    broken.write_text('{"no": "session"}')
+    first = cli("import", FILES, broken).tidy()
+    assert first.code == 0
+    assert "8 new sessions" in first.out
+    assert str(default()) in first.out
+    assert "x.json: line 1 of x is no record of" in " ".join(first.err.split())
+    again = cli("import", FILES, "--json")
+    assert [one["added"] for one in again.json["sessions"]] == [0] * 8
+    assert "8 already there, nothing added" in cli("import", FILES).out
+    assert default().stat().st_mode & 0o077 == 0, "conversations are private"
+    assert cli("import", broken).code == 1
+
+
+def test_a_file_that_has_grown_adds_what_is_new(cli, tmp_path):
+    lines = (FILES / "codex.jsonl").read_text().splitlines()
+    file = tmp_path / "grows.jsonl"
+    file.write_text("\n".join(lines[:16]))
+    (before,) = cli("import", file, "--json").json["sessions"]
+    file.write_text("\n".join(lines))
+    (after,) = cli("import", file, "--json").json["sessions"]
+    assert after["session"] == before["session"]
+    assert 0 < after["added"] < after["events"]
+    (listed,) = cli("sessions", "--json").json["sessions"]
+    assert listed["events"] == after["events"]
+
+
+def test_another_session_of_the_same_name_has_another_name(cli, tmp_path):
+    for folder, words in (("a", "one"), ("b", "two")):
+        (tmp_path / folder).mkdir()
+        chat = {"messages": [{"role": "user", "content": words}]}
+        (tmp_path / folder / "chat.json").write_text(json.dumps(chat))
+    ended = cli("import", tmp_path / "a", tmp_path / "b", "--json")
+    assert [one["session"] for one in ended.json["sessions"]] == ["chat", "chat-2"]
+    assert cli("import", tmp_path / "a" / "chat.json", "--as", "mine").code == 0
+    assert cli("show", "mine").code == 0
+
+
+@pytest.mark.usefixtures("talk")
+def test_sessions_list_the_last_changed_first(cli):
+    assert cli("import", FILES / "pi.jsonl").code == 0
+    names = [one["session"] for one in cli("sessions", "--json").json["sessions"]]
+    assert names[-1] == "talk"
+    (told,) = [
+        one for one in cli("sessions", "--json").json["sessions"] if one["session"] == "talk"
+    ]
+    assert told["model"] == "m"
+    assert told["turns"] == 6
+    assert told["words"].startswith("turn 0: the answer")
+
+
+def test_the_beginning_of_a_name_is_enough(talk, cli):
+    assert cli("show", "ta").code == 0
+    with foldline.open(str(talk), model="m", session="tax"):
+        pass
+    ended = cli("show", "ta")
+    assert ended.code == 2
+    assert "begins several names: talk, tax; write more" in ended.err
+    missing = cli("show", "tolk")
+    assert missing.code == 1
+    assert "did you mean talk?" in missing.err
+
+
+@pytest.mark.usefixtures("talk")
+def test_show_gives_the_original_by_its_handle(cli):
+    out = cli("show", "talk", "log:1").out
+    assert out.startswith("turn 0: the answer is 0")
+    assert "1: turn 0" in cli("show", "talk", "log:1", "--grep", "^turn").out
+    assert cli("show", "talk", 'recall("log:1", head=1)').code == 0
+    assert "user_said" in cli("show", "talk", "--log", "1-3").tidy().out
+    assert len(cli("show", "talk", "--log", "12-", "--json").json["events"]) > 3
+
+
+@pytest.mark.usefixtures("talk")
+def test_context_through_other_facts_changes_nothing(cli, tmp_path):
+    before = cli("export", "talk").out
+    told = cli(
+        "context", "talk", "--model", "claude-opus-4-5", "--policy", "classic", "--json"
+    ).json
+    assert (told["model"], told["window"], told["policy"]) == (
+        "claude-opus-4-5",
+        200_000,
+        "classic",
+    )
+    assert cli("context", "talk", "--window", "5000", "--json").json["window"] == 5_000
+    assert "m" in cli("context", "talk", "--width", "60").tidy().out
+    drawing, pixels = tmp_path / "a.svg", tmp_path / "a.png"
+    assert cli("context", "talk", "--svg", drawing, "--png", pixels).code == 0
+    assert drawing.read_text().startswith("<svg")
+    assert pixels.read_bytes().startswith(b"\x89PNG")
+    assert cli("export", "talk").out == before
+
+
+@pytest.mark.usefixtures("talk")
+def test_plan_tells_what_why_and_what_is_lost(cli):
+    one = cli("plan", "talk", "--window", "500").tidy()
+    assert "it must: the window is nearly full" in " ".join(one.out.split())
+    assert "tokens become" in one.out
+    (plan,) = cli("plan", "talk", "--window", "500", "--json").json["plans"]
+    assert plan["tokens_after"] < plan["tokens_before"]
+    assert plan["edits"][0]["loss"]["before"] > plan["edits"][0]["loss"]["after"]
+    two = cli("plan", "talk", "--window", "500", "--policy", "steady", "--policy", "off").tidy()
+    assert two.code == 0
+    assert "too large" in two.out
+    off = cli("plan", "talk", "--window", "500", "--policy", "off").tidy()
+    assert off.code == 5
+    assert cli("plan", "talk").tidy().code == 0
+
+
+@pytest.mark.usefixtures("talk")
+def test_fold_undo_and_pin(cli):
+    whole = cli("export", "talk", "--format", "openai", "--sight").out
+    preview = cli("fold", "talk", "--preview", "--json").json
+    assert preview["loss"]
+    assert not preview["folded"]
+    assert cli("export", "talk", "--format", "openai", "--sight").out == whole
+    assert cli("pin", "talk", "log:1").out.startswith("log:1 is pinned; pins: log:1")
+    folded = cli("fold", "talk", "--json").json
+    assert folded["tokens_after"] < folded["tokens_before"]
+    assert "folded" in cli("show", "talk").out
+    assert "handoffs" in cli("context", "talk").out
+    undone = cli("undo", "talk", "--json").json
+    assert undone["undone"] == folded["edit"]
+    assert undone["tokens_after"] == folded["tokens_before"]
+    assert f"edit {undone['redo']} taken back" in cli("undo", "talk", undone["redo"]).tidy().out
+    assert cli("pin", "talk", "log:1", "--off", "--json").json["pins"] == []
+
+
+def test_history_of_what_we_sent_is_proven_and_of_others_rendered(talk, cli):
+    assert cli("history", "talk").tidy().out.count("\n") >= 7
+    told = cli("history", "talk", "3", "--json").json
+    assert (told["source"], told["before"]) == ("recorded", 2)
+    assert [one["how"] for one in told["changes"]] == ["added", "added"]
+    assert "sha256 proven" in cli("history", "talk", "3").tidy().out
+    assert cli("import", FILES / "claude.jsonl", "--as", "other").code == 0
+    assert cli("history", "other", "1", "--json").json["source"] == "rendered"
+    assert cli("fold", "talk").code == 0
+    with foldline.open(str(talk), model="m", window=2_000, session="talk") as s:
+        s.add("and now?")
+        s.request()
+    told = cli("history", "talk", "7")
+    assert "stands for log:" in told.tidy().out
+    assert "\n- " in told.out
+
+
+@pytest.mark.usefixtures("talk")
+def test_search_marks_the_word_and_names_the_handle(cli):
+    out = cli("search", "answer", "333").tidy().out
+    assert "talk\n  log:" in out
+    assert "«answer»" in out
+    (found,) = cli("search", "answer", "333", "--json").json["found"]
+    assert "333" in cli("show", "talk", found["handle"]).out
+    assert cli("search", "nowhere-at-all").code == 1
+    assert cli("search", "answer", "--session", "talk", "--limit", "2").code == 0
+
+
+@pytest.mark.parametrize("name", ["pi", "claude", "codex", "openai", "anthropic", "swe"])
+def test_export_is_imported_again_as_the_same_events(cli, tmp_path, name):
+    (source,) = FILES.glob(f"{name}.*")
+    for store, file in (("a.db", source), ("b.db", tmp_path / "same.jsonl")):
+        assert cli("import", file, "--as", "same", "--store", tmp_path / store).code == 0
+        there = cli("export", "same", "--store", tmp_path / store, "-o", tmp_path / "same.jsonl")
+        assert there.code == 0
+        (tmp_path / f"{store}.jsonl").write_bytes((tmp_path / "same.jsonl").read_bytes())
+    assert (tmp_path / "a.db.jsonl").read_bytes() == (tmp_path / "b.db.jsonl").read_bytes()
+    for form in ("openai", "anthropic"):
+        assert json.loads(cli("export", "same", "--format", form, "--store", tmp_path / "a.db").out)
+    text = cli("export", "same", "--format", "markdown", "--store", tmp_path / "a.db").out
+    assert text.startswith("# same\n")
+
+
+@pytest.mark.usefixtures("talk")
+def test_export_of_a_chat_is_whole_whatever_was_folded(cli):
+    before = cli("export", "talk", "--format", "anthropic").out
+    assert cli("fold", "talk").code == 0
+    assert cli("export", "talk", "--format", "anthropic").out == before
+    assert cli("export", "talk", "--format", "anthropic", "--sight").out != before
+
+
+def test_erase_asks_first_and_gives_a_receipt(sample, monkeypatch):
+    assert sample("erase", "swe").code == 2, "nobody is there to answer"
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
+    assert sample("erase", "swe").code == 130
+    assert sample("show", "swe").code == 0
+    done = sample("erase", "swe", "--yes")
+    assert done.code == 0
+    assert "erased at" in done.out
+    gone = sample("import", FILES / "swe.traj")
+    assert (gone.code, "--as gives it a new name" in " ".join(gone.err.split())) == (1, True)
+    dry = sample("erase", "--keep", "2", "--dry-run", "--json").json
+    assert (len(dry["sessions"]), dry["dry"]) == (5, True)
+    assert len(sample("sessions", "--json").json["sessions"]) == 7
+    assert sample("erase", "--older", "30", "--yes").code == 1
+    assert len(sample("erase", "--all", "--yes", "--json").json["sessions"]) == 7
+    assert sample("sessions").code == 1
+
+
+def test_doctor_says_what_is_wrong(sample, tmp_path):
+    well = sample("doctor").tidy()
+    assert well.code == 0
+    assert "ok   integrity  every page and index is sound" in well.out
+    other = tmp_path / "other.db"
+    other.write_bytes(b"no database at all" * 100)
+    assert sample("doctor", other).code == 1
+    assert sample("doctor", tmp_path / "none.db").code == 1
+    spoilt = bytearray(default().read_bytes())
+    spoilt[3 * 4096 : 3 * 4096 + 2_000] = b"\0" * 2_000
+    other.write_bytes(spoilt)
+    ended = sample("doctor", other).tidy()
+    assert ended.code == 1
+    assert "bad" in ended.out
+
+
+def test_models_say_what_a_name_is_taken_for(cli):
+    assert "is claude-opus-4-5" in cli("models", "claude-opus-4-5").tidy().out
+    assert cli("models").tidy().code == 0
+    assert cli("models", "zzz").code == 1
+    assert cli("models", "claude-new", "--json").json["resolved"]["window"] == 200_000
+
+
+def test_words_of_strangers_steer_no_terminal(cli, tmp_path, monkeypatch):
+    chat = {
+        "messages": [{"role": "user", "content": "\x1b[2Jboo\x07 \u202etxt\nnext " + "宽" * 99}]
+    }
+    (tmp_path / "chat.json").write_text(json.dumps(chat))
+    assert cli("import", tmp_path / "chat.json").code == 0
+    for line in (("sessions",), ("show", "chat"), ("history", "chat"), ("search", "boo")):
+        ended = cli(*line).tidy()
+        assert "\x07" not in ended.out
+        assert "\u202e" not in ended.out
+    assert "\x1b[2J" in cli("show", "chat", "log:1").out, "for a program: as it was"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert output.visible("\x1b[2Ja\nb\u202e") == "␛[2Ja\nb\ufffd"

@@ -1,0 +1,213 @@
+"""The installed program: bad usage without a traceback, exit codes, pipes, recorded sessions."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import foldline
+from foldline.cli.codes import MEANINGS
+
+FILES = Path(__file__).parents[1] / "imports" / "files"
+PROGRAM = Path(sys.executable).with_name("foldline")
+BAD = [
+    ([], 2),
+    (["nonsense"], 2),
+    (["sesions"], 2),
+    (["--nonsense"], 2),
+    (["sessions", "extra"], 2),
+    (["import"], 2),
+    (["import", "{folder}/none.jsonl"], 1),
+    (["import", "{folder}/empty.json"], 1),
+    (["import", "{folder}/binary.jsonl"], 1),
+    (["import", "{folder}/torn.json.gz"], 1),
+    (["import", "{folder}/deep.json"], 1),
+    (["import", "/dev/null"], 1),
+    (["import", "{files}", "--store", "{folder}/no/such/folder/a.db"], 3),
+    (["import", "{files}", "--store", "{folder}"], 3),
+    (["sessions", "--store", "{folder}/none.db"], 3),
+    (["sessions", "--store", "{folder}/binary.jsonl"], 3),
+    (["sessions", "--store", "{folder}/other.db"], 3),
+    (["sessions", "--store", "postgres://nobody/here"], 3),
+    (["sessions", "--store"], 2),
+    (["show"], 2),
+    (["show", ""], 1),
+    (["show", "nobody"], 1),
+    (["show", "pi-1", "log:99999"], 2),
+    (["show", "pi-1", "what?"], 2),
+    (["show", "pi-1", "--tail", "3"], 2),
+    (["show", "pi-1", "log:1", "--tail", "0"], 2),
+    (["show", "pi-1", "log:1", "--grep", "("], 2),
+    (["show", "pi-1", "--log", "x"], 2),
+    (["show", "pi-1", "--log", "9-1"], 2),
+    (["context", "pi-1", "--policy", "none"], 2),
+    (["context", "pi-1", "--window", "-5"], 2),
+    (["context", "pi-1", "--window", "many"], 2),
+    (["context", "pi-1", "--width", "1"], 2),
+    (["context", "pi-1", "--svg", "{folder}/no/folder.svg"], 2),
+    (["plan", "pi-1", "--policy", "off", "--window", "10"], 5),
+    (["fold", "pi-1", "--preview", "extra"], 2),
+    (["undo", "pi-1"], 2),
+    (["undo", "pi-1", "1"], 2),
+    (["undo", "pi-1", "x"], 2),
+    (["pin", "pi-1"], 2),
+    (["pin", "pi-1", "log:999"], 2),
+    (["history", "pi-1", "99"], 1),
+    (["history", "pi-1", "0"], 1),
+    (["search"], 2),
+    (["search", "???"], 1),
+    (["search", "x", "--limit", "0"], 2),
+    (["export", "pi-1", "--format", "word"], 2),
+    (["export", "pi-1", "--sight"], 2),
+    (["export", "pi-1", "-o", "{folder}"], 2),
+    (["erase"], 2),
+    (["erase", "pi-1"], 2),
+    (["erase", "pi-1", "--all", "--yes"], 2),
+    (["erase", "pi", "--yes"], 2),
+    (["erase", "nobody", "--yes"], 1),
+    (["erase", "--older", "-1", "--yes"], 2),
+    (["doctor", "{folder}/none.db"], 1),
+    (["show", "\udce4\udcff"], 1),
+    (["show", "x" * 10_000], 1),
+]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "empty.json").write_text(" \n")
+    (tmp_path / "binary.jsonl").write_bytes(bytes(range(256)) * 40)
+    (tmp_path / "torn.json.gz").write_bytes(b"\x1f\x8b\x08\x00abcdef")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    import apsw  # noqa: PLC0415
+
+    apsw.Connection(str(tmp_path / "other.db")).execute("create table mine (x)")
+    return tmp_path
+
+
+def test_bad_usage_is_one_line_and_a_code(cli, folder):
+    """In this process, because there are many; `program` below shows that it is the same."""
+    assert cli("import", FILES).code == 0
+    for given, code in BAD:
+        line = [one.format(folder=folder, files=FILES) for one in given]
+        ended = cli(*line)
+        assert ended.code == code, (given, ended)
+        assert code in MEANINGS
+        assert "Traceback" not in ended.out + ended.err, given
+        if line and line[0] not in ("doctor", "plan", "search"):
+            assert ended.err.startswith("foldline: "), (given, ended)
+        if code in (2, 3) and line:
+            assert ended.err.count("\n") == 1, (given, ended)
+            assert ended.out == "", (given, ended)
+
+
+def test_the_program_ends_as_it_says(program, tmp_path):
+    assert program("--version").out == f"foldline {foldline.__version__}\n"
+    told = program("--help").tidy()
+    assert told.code == 0
+    words = " ".join(told.out.split())
+    assert all(f"{code} {text}" in words for code, text in MEANINGS.items())
+    store = {"FOLDLINE_STORE": str(tmp_path / "a.db")}
+    assert program("import", FILES, env=store).tidy().code == 0
+    assert program("sessions", env=store).tidy().code == 0
+    wrong = program("show", "nobody", env=store).tidy()
+    assert (wrong.code, wrong.out, wrong.err.count("\n")) == (1, "", 1)
+    listed = program("sessions", "--json", env=store).json["sessions"]
+    assert len(listed) == 8
+    ascii_only = {**store, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    assert program("context", "pi-1", env=ascii_only).tidy().code == 0
+    narrow = program("sessions", env={**store, "COLUMNS": "40"})
+    assert max(map(len, narrow.out.splitlines()[:-1])) <= 40
+    refused = program("erase", "pi-1", env=store)
+    assert (refused.code, "--yes" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["import", "show", "plan", "export", "erase"])
+def test_help_fits(cli, name):
+    told = cli(name, "--help").tidy()
+    assert told.code == 0
+    assert all(option in told.out for option in ("--store", "--tenant", "--json"))
+
+
+def test_who_stops_reading_stops_us_quietly(program, tmp_path):
+    store = tmp_path / "a.db"
+    assert program("import", FILES, "--store", store).code == 0
+    command = f"{PROGRAM} models --store {store} | head -n 1"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"],  # noqa: S607
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_somebody_else_writes(program, tmp_path, monkeypatch):
+    """A store that another process holds locked is a conflict, not a crash."""
+    import apsw  # noqa: PLC0415
+
+    from foldline.store import sqlite  # noqa: PLC0415
+
+    store = tmp_path / "a.db"
+    assert program("import", FILES, "--store", store).code == 0
+    monkeypatch.setattr(sqlite, "_PATIENCE", 100)
+    holding = apsw.Connection(str(store))
+    holding.execute("begin immediate")
+    from foldline.cli.app import run  # noqa: PLC0415
+
+    assert run(["pin", "pi-1", "log:1", "--store", str(store)]) in (3, 4)
+    holding.execute("rollback")
+
+
+def test_an_interrupt_is_130_and_what_was_taken_stays(program, recordings, tmp_path):
+    store = tmp_path / "a.db"
+    started = subprocess.Popen(
+        [PROGRAM, "import", recordings, "--store", store],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    deadline = time.monotonic() + 30
+    while not store.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    started.send_signal(signal.SIGINT)
+    threading.Timer(60, started.kill).start()
+    _, err = started.communicate(timeout=60)
+    assert "Traceback" not in err
+    assert started.returncode in (0, 130), err  # it may have been done already
+    again = program("import", recordings, "--store", store)
+    assert again.code == 0
+    assert len(program("sessions", "--json", "--store", store).json["sessions"]) == 4
+    assert program("doctor", store).code == 0
+
+
+def test_recorded_sessions_twice_and_out_and_in_again(cli, recordings, tmp_path, capsys):
+    store, other = ("--store", tmp_path / "a.db"), ("--store", tmp_path / "b.db")
+    start = time.perf_counter()
+    first = cli("import", recordings, "--json", *store).json
+    took = time.perf_counter() - start
+    assert len(first["sessions"]) == 4
+    events = sum(one["added"] for one in first["sessions"])
+    with capsys.disabled():
+        print(f"\nimport of 4 recorded sessions, {events:,} events: {took:.1f} s")
+    again = cli("import", recordings, *store).tidy()
+    assert "4 already there, nothing added" in again.out
+    for one in first["sessions"]:
+        name = one["session"]
+        for line in (["show", name], ["context", name], ["plan", name], ["history", name]):
+            assert cli(*line, *store).tidy().code == 0, line
+    name = max(first["sessions"], key=lambda one: one["events"])["session"]
+    file = tmp_path / f"{name}.jsonl"
+    assert cli("export", name, "-o", file, *store).code == 0
+    assert cli("import", file, *other).code == 0
+    assert cli("export", name, *other).out == file.read_text()
+    assert "1 already there" in cli("import", file, *store).out
+    turns = cli("history", name, "--json", *store).json["turns"]
+    assert json.dumps(turns)
+    assert cli("history", name, "20", *store).tidy().code == 0
