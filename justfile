@@ -53,3 +53,15 @@ pin:
     uv pip compile --quiet pyproject.toml --group dev --generate-hashes --universal --python-version 3.11 --no-header --no-emit-index-url --upgrade -o requirements/dev.txt
     uv pip compile --quiet --group model --no-deps --generate-hashes --python-version 3.11 --no-header --no-annotate --no-emit-index-url -o requirements/model.txt
     uv pip compile --quiet --group peers --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --upgrade -o requirements/peers.txt
+
+# The pictures of the README, from a recorded session through the command
+pictures: setup
+    #!/usr/bin/env bash
+    set -euo pipefail
+    folder="$(mktemp -d)"
+    export FOLDLINE_STORE="$folder/sessions.db"
+    mkdir -p docs/pictures
+    .venv/bin/foldline import "${FOLDLINE_SHARED:?says where the recorded sessions are}"/data/pi_session_sonnet45.jsonl.gz --as recorded
+    .venv/bin/foldline fold recorded
+    .venv/bin/foldline context recorded --svg docs/pictures/context.svg
+    rm -r "$folder"

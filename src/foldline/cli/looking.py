@@ -77,7 +77,7 @@ def _listed(desk: Desk, found: list[Summary]) -> list[str]:
         Column("turns", most=5, right=True),
         Column("events", most=6, right=True),
         Column("size", most=6, right=True),
-        Column("last", most=4, right=True),
+        Column("ago", most=4, right=True),
         Column("first words"),
     )
     rows = [
@@ -240,8 +240,8 @@ async def context(  # noqa: PLR0913 - one for each way to look
 def _advice(drawn: Picture, seen: AsyncSession) -> list[str]:
     """What to do about a session that is too large as it stands."""
     name = seen.live.name.session
-    told = f"`foldline plan {name}` says what would be folded, `foldline fold {name}` does it"
-    return wrapped(told, title="        ") if drawn.over else []
+    steps = (f"`foldline plan {name}` says what would be folded", f"`foldline fold {name}` does it")
+    return [line for step in steps for line in wrapped(step, title=" " * 8)] if drawn.over else []
 
 
 def pictured(drawn: Picture) -> dict[str, Any]:

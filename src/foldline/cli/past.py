@@ -93,7 +93,7 @@ def _turn_table(turns: list[Turn]) -> list[str]:
         Column("input", most=10, right=True),
         Column("output", most=9, right=True),
         Column("total", most=10, right=True),
-        Column("last", most=4, right=True),
+        Column("ago", most=4, right=True),
         Column("fold", most=4),
         Column("first words"),
     )

@@ -21,7 +21,7 @@ import typer
 from foldline.cli.codes import DONE, NOTHING
 from foldline.cli.desk import Desk, command
 from foldline.cli.files import Passed, text_of, under
-from foldline.cli.output import many, remark, short, size, wrapped
+from foldline.cli.output import Column, many, remark, short, size, table, wrapped
 from foldline.core import log
 from foldline.core.log import Event, UserSaid
 from foldline.core.parts import retold
@@ -192,18 +192,14 @@ class _Bar:
 def _told(desk: Desk, taken: list[Taken], passed: list[Passed], *, notes: bool) -> list[str]:
     new = [one for one in taken if one.added == one.events]
     grown = [one for one in taken if 0 < one.added < one.events]
-    lines: list[str] = []
-    for title, some in (("new", new), ("grown", grown)):
-        lines += [
-            short(f"{title:5} ", f"{one.session}: {_added(one)}")
-            for one in (some if len(some) <= 2 * _SHOWN else some[:_SHOWN])
-        ]
-        if len(some) > 2 * _SHOWN:
-            lines.append(f"      and {many(len(some) - _SHOWN, 'other')}")
+    changed = [*new, *grown]
+    lines = _table(changed if len(changed) <= 2 * _SHOWN else changed[:_SHOWN])
+    if len(changed) > 2 * _SHOWN:
+        lines.append(f"and {many(len(changed) - _SHOWN, 'other')}")
     if notes:
         told = [(one.session, note) for one in taken for note in one.notes]
-        lines += [short("note  ", f"{session}: {note}") for session, note in told]
-    there = len(taken) - len(new) - len(grown)
+        lines += [short("note: ", f"{session}: {note}") for session, note in told]
+    there = len(taken) - len(changed)
     events, tokens = sum(one.added for one in taken), sum(one.tokens for one in taken)
     total = f"{many(len(new), 'new session')}, {many(events, 'event')}, {tokens:,} tokens"
     if grown:
@@ -212,15 +208,23 @@ def _told(desk: Desk, taken: list[Taken], passed: list[Passed], *, notes: bool) 
         total += f"; {there:,} already there, nothing added"
     if passed:
         total += f"; {many(len(passed), 'file')} passed over"
-    noted = sum(bool(one.notes) for one in taken)
-    if noted and not notes:
-        total += f"; notes on {noted:,} (--notes)"
+    if not notes and (noted := sum(bool(one.notes) for one in changed)):
+        total += f"; of {noted:,} the file held more than events can: --notes"
     lines += wrapped(total)
     return [*lines, *(wrapped(f"in {desk.address} ({_size(desk.address)})") if taken else [])]
 
 
-def _added(one: Taken) -> str:
-    return f"{many(one.added, 'event')}, {one.tokens:,} tokens, {one.model}"
+def _table(changed: list[Taken]) -> list[str]:
+    if not changed:
+        return []
+    heads = (
+        Column("session"),
+        Column("new events", most=10, right=True),
+        Column("tokens", most=10, right=True),
+        Column("model", most=28),
+    )
+    rows = [(one.session, f"{one.added:,}", f"{one.tokens:,}", one.model) for one in changed]
+    return table(heads, rows)
 
 
 def _size(address: str) -> str:
