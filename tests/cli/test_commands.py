@@ -299,3 +299,33 @@ def test_words_of_strangers_steer_no_terminal(cli, tmp_path, monkeypatch):
     assert "\x1b[2J" in cli("show", "chat", "log:1").out, "for a program: as it was"
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert output.visible("\x1b[2Ja\nb\u202e") == "␛[2Ja\nb\ufffd"
+
+
+def test_names_on_a_disk_need_not_be_text(cli, tmp_path):
+    chat = json.dumps({"messages": [{"role": "user", "content": "hello"}]})
+    file = tmp_path / "ch\udce4t.json"
+    file.write_text(chat)
+    assert len(cli("import", tmp_path, "--json").json["sessions"]) == 1
+    assert cli("sessions").tidy().code == 0
+    assert cli("import", file, "--as", "\udce4").code == 0
+
+
+def test_a_worker_that_holds_a_session_is_left_alone(talk, cli):
+    """R-63: one folds at a time; whoever looks is not in the way."""
+    with foldline.open(str(talk), model="m", window=2_000, session="talk", exclusive=60):
+        for line in (("fold", "talk"), ("undo", "talk", "3"), ("pin", "talk", "log:1")):
+            ended = cli(*line)
+            assert (ended.code, "held by another worker" in ended.err) == (4, True)
+        assert cli("fold", "talk", "--preview").code == 0
+        assert cli("context", "talk").code == 0
+    assert cli("pin", "talk", "log:1").code == 0
+    with foldline.open(str(talk), model="m", window=2_000, session="talk", exclusive=60) as s:
+        assert s.edits == []
+
+
+def test_tenants_do_not_see_each_other(cli):
+    assert cli("import", FILES / "pi.jsonl", "--tenant", "a").code == 0
+    assert len(cli("--tenant", "a", "sessions", "--json").json["sessions"]) == 1
+    assert cli("sessions", "--tenant", "b", "--json").json["sessions"] == []
+    assert cli("show", "pi-1", "--tenant", "b").code == 1
+    assert cli("search", "read", "--tenant", "b").code == 1

@@ -93,7 +93,7 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         return _unread()
     except (KeyboardInterrupt, typer.Abort):
-        remark("interrupted; what was written before stays")
+        remark("interrupted")
         return STOPPED
     except typer.TyperException as fault:
         return _misused(fault)

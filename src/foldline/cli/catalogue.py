@@ -10,6 +10,7 @@ import typer
 from foldline.cli.codes import DONE, NOTHING
 from foldline.cli.desk import Desk, command
 from foldline.cli.output import Column, table, wrapped
+from foldline.core.parts import sound
 from foldline.core.prices import UNKNOWN
 from foldline.models.catalog import Model, edition, find, names, why
 
@@ -22,7 +23,8 @@ async def models(
     ] = None,
 ) -> int:
     """List windows and prices; say what a name is taken for."""
-    wanted = (pattern or "").strip().lower()
+    pattern = sound(pattern or "").strip()
+    wanted = pattern.lower()
     found = [find(name) for name in names() if wanted in name.lower()]
     taken = find(pattern) if pattern else None
     known = edition()

@@ -12,7 +12,7 @@ from foldline.cli.codes import DONE, NOTHING, TOO_LARGE
 from foldline.cli.desk import Desk, command
 from foldline.cli.looking import ModelOption, NameArgument, WindowOption
 from foldline.cli.output import Column, many, paint, table, wrapped
-from foldline.cli.place import Look, named, session, sight
+from foldline.cli.place import Look, held, named, session, sight
 from foldline.core import log
 from foldline.core.budget import measure
 from foldline.core.edits.fold import Loss, loss
@@ -241,7 +241,11 @@ async def fold(
     async with desk.store() as store:
         seen = await session(store, await named(store, desk.tenant, name))
         before = _now(seen)
-        lost = await seen.fold(preview=preview)
+        if preview:
+            lost = await seen.fold(preview=True)
+        else:
+            async with held(seen):
+                lost = await seen.fold()
         then = _now(seen)
         edit = seen.edits[-1] if lost is not None and not preview else None
     body = {
@@ -290,7 +294,8 @@ async def undo(
         seen = await session(store, await named(store, desk.tenant, name))
         undone = edit if edit is not None else (seen.edits[-1] if seen.edits else None)
         before = _now(seen)
-        redo = await seen.undo(edit)
+        async with held(seen):
+            redo = await seen.undo(edit)
         then = _now(seen)
     session_name = seen.live.name.session
     body = {
@@ -319,7 +324,8 @@ async def pin(
     """Keep a message verbatim through every fold."""
     async with desk.store() as store:
         seen = await session(store, await named(store, desk.tenant, name))
-        await seen.pin(handle, on=not off)
+        async with held(seen):
+            await seen.pin(handle, on=not off)
     pins = sorted(seen.live.view.pins)
     told = ", ".join(f"log:{one}" for one in pins) or "none"
     desk.answer(

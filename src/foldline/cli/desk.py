@@ -15,7 +15,9 @@ from typing import Annotated, Any, Concatenate, ParamSpec
 import typer
 
 from foldline.cli import place
-from foldline.cli.output import document, say
+from foldline.cli.codes import STOPPED
+from foldline.cli.output import document, remark, say
+from foldline.core.parts import sound
 from foldline.store.base import Store
 
 P = ParamSpec("P")
@@ -70,7 +72,7 @@ def desk(
     named = store or (before.address if before.given else "") or os.environ.get("FOLDLINE_STORE")
     return Desk(
         named or str(place.default()),
-        tenant or before.tenant,
+        sound(tenant or before.tenant),
         json or before.json,
         given=bool(named),
     )
@@ -85,7 +87,11 @@ def command(
     def doing(ctx: typer.Context, **given: Any) -> None:
         store, tenant, json = (given.pop(name) for name in SHARED)
         mine = desk(store=store, tenant=tenant, json=json, under=ctx.obj)
-        code = asyncio.run(work(mine, **given))  # type: ignore[call-arg]
+        try:
+            code = asyncio.run(work(mine, **given))  # type: ignore[call-arg]
+        except KeyboardInterrupt:
+            remark("interrupted; what was written before stays")
+            code = STOPPED
         raise typer.Exit(code or 0)
 
     own = [*inspect.signature(work).parameters.values()][1:]

@@ -10,6 +10,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from foldline.core.parts import sound
 from foldline.errors import BadInput
 
 ENDINGS = (".jsonl", ".json", ".traj", ".jsonl.gz", ".json.gz", ".traj.gz")
@@ -52,12 +53,12 @@ def under(places: Sequence[Path]) -> Under:
         inside = list(_inside(place, found)) if place.is_dir() else [place]
         if place.is_dir() and not inside:
             reason = f"no file in it ends in {', '.join(ENDINGS[:3])} or .gz"
-            found.passed.append(Passed(str(place), reason))
+            found.passed.append(Passed(sound(str(place)), reason))
         for path in inside:
             try:
                 known = path.stat()
             except OSError as fault:
-                found.passed.append(Passed(str(path), fault.strerror or "cannot be read"))
+                found.passed.append(Passed(sound(str(path)), fault.strerror or "cannot be read"))
                 continue
             if (known.st_dev, known.st_ino) not in seen:
                 seen.add((known.st_dev, known.st_ino))
@@ -67,7 +68,7 @@ def under(places: Sequence[Path]) -> Under:
 
 def _inside(folder: Path, found: Under) -> Generator[Path]:
     def refused(fault: OSError) -> None:
-        found.passed.append(Passed(str(fault.filename), fault.strerror or "cannot be read"))
+        found.passed.append(Passed(sound(str(fault.filename)), fault.strerror or "cannot be read"))
 
     for root, folders, names in os.walk(folder, onerror=refused):
         folders.sort()

@@ -15,11 +15,11 @@ import typer
 from foldline.cli.codes import DONE, NOTHING, STOPPED, NothingFound
 from foldline.cli.desk import Desk, command
 from foldline.cli.looking import NameArgument
-from foldline.cli.output import many, moment, remark, size, wrapped
+from foldline.cli.output import many, moment, remark, size, visible, wrapped
 from foldline.cli.place import named, session
 from foldline.core import log, rules
 from foldline.core.log import Event, Logged, ModelSaid, ToolReturned, UserSaid
-from foldline.core.parts import Call, Media, Text, Thought
+from foldline.core.parts import Call, Media, Text, Thought, sound
 from foldline.core.plan import after
 from foldline.core.request import render
 from foldline.core.spine import Spine
@@ -76,7 +76,7 @@ async def export(
         desk.answer(told if file else {**told, "text": body.decode()}, list)
     elif file is None:
         sys.stdout.flush()
-        sys.stdout.buffer.write(body)
+        sys.stdout.buffer.write(visible(body.decode()).encode())
     else:
         line = f"wrote {file}: {many(len(events), 'event')} as {form}, {size(len(body))}"
         desk.answer(told, lambda: wrapped(line))
@@ -184,6 +184,7 @@ async def erase(  # noqa: PLR0913 - one option for each limit of a rule
     dry: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
 ) -> int:
     """Erase sessions for good: one, all, or by a rule."""
+    name = name if name is None else sound(name)
     ruled = not (older is None and keep is None and most is None)
     if (name is not None) + every + ruled != 1:
         raise BadInput(

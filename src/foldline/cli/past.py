@@ -29,7 +29,7 @@ from foldline.cli.output import (
 from foldline.cli.place import named, session
 from foldline.core.budget import Limits, measure
 from foldline.core.item import Item
-from foldline.core.parts import calls_of, retold
+from foldline.core.parts import calls_of, retold, sound
 from foldline.core.request import Report, report
 from foldline.core.view import View
 from foldline.draw.text import clean, fit
@@ -235,7 +235,7 @@ def _words(item: Item) -> str:
 async def search(
     desk: Desk,
     words: Annotated[
-        list[str], typer.Argument(metavar="WORDS…", help="Messages that hold all of them.")
+        list[str], typer.Argument(metavar="WORDS", help="Messages that hold all of them.")
     ],
     *,
     within: Annotated[
@@ -244,7 +244,7 @@ async def search(
     limit: Annotated[int, typer.Option(help="At most so many.", min=1, max=1_000)] = 20,
 ) -> int:
     """Find what was said, the newest first."""
-    asked = " ".join(words)
+    asked = sound(" ".join(words))
     async with desk.store() as store:
         only = (await named(store, desk.tenant, within)).session if within else None
         found = await pasts.search(store, desk.tenant, asked, session=only, limit=limit)

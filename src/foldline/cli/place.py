@@ -27,6 +27,7 @@ from foldline.store.sqlite import SqliteStore
 
 MEMORY = ":memory:"
 _LISTED = 6  # names that a message offers
+_SECONDS = 30.0  # that a change may take
 _PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
 
 
@@ -55,6 +56,8 @@ async def opened(address: str, *, make: bool = False) -> AsyncGenerator[Store]:
         store = SqliteStore(_found(address, make=make))
     except (BadInput, FormatError) as fault:
         raise Unusable(str(fault)) from fault
+    except UnicodeEncodeError as fault:
+        raise Unusable(f"{sound(address)!r} is no path that SQLite can open") from fault
     try:
         yield store
     finally:
@@ -106,6 +109,18 @@ async def session(store: Store, name: Name, look: Look = AS_IT_IS) -> AsyncSessi
     live = await Live.open(store, name, facts=_facts("", {}, AS_IT_IS))
     live.facts = _facts(live.view.model, live.view.settings, look)
     return AsyncSession(live)
+
+
+@asynccontextmanager
+async def held(seen: AsyncSession) -> AsyncGenerator[AsyncSession]:
+    """A session for ourselves while we change it: `Busy` where a worker has it (R-63)."""
+    live = seen.live
+    await live.hold(_SECONDS)
+    try:
+        yield seen
+    finally:
+        if live.lease is not None:
+            await live.store.release(live.lease)
 
 
 def sight(seen: AsyncSession, look: Look = AS_IT_IS) -> tuple[View, Facts]:

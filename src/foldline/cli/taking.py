@@ -24,7 +24,7 @@ from foldline.cli.files import Passed, text_of, under
 from foldline.cli.output import Column, many, remark, short, size, table, wrapped
 from foldline.core import log
 from foldline.core.log import Event, UserSaid
-from foldline.core.parts import retold
+from foldline.core.parts import retold, sound
 from foldline.core.spine import Range
 from foldline.core.tokens import count_parts
 from foldline.draw.text import clean
@@ -64,7 +64,7 @@ async def take(
     desk: Desk,
     places: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE|FOLDER…", help="Session files, or folders of them."),
+        typer.Argument(metavar="FILE|FOLDER", help="Session files, or folders of them."),
     ],
     *,
     named: Annotated[
@@ -88,19 +88,18 @@ async def take(
     async with desk.store(make=True) as store:
         with _progress(len(found.files), on=not desk.json) as bar:
             for one in found.files:
+                file = sound(str(one.path))  # a disk's names need not be text
                 try:
-                    sessions = read(text_of(one.path), str(one.path))
+                    sessions = read(text_of(one.path), file)
                 except FoldlineError as fault:
-                    passed.append(Passed(str(one.path), str(fault)))
+                    passed.append(Passed(file, str(fault)))
                     sessions = list[Imported]()
                 for at, session in enumerate(sessions):
-                    name = named or name_of(session)
+                    name = sound(named or name_of(session))
                     try:
-                        taken.append(
-                            await _take(store, Name(desk.tenant, name), session, str(one.path))
-                        )
+                        taken.append(await _take(store, Name(desk.tenant, name), session, file))
                     except Erased as fault:
-                        passed.append(Passed(str(one.path), f"{fault}; --as gives it a new name"))
+                        passed.append(Passed(file, f"{fault}; --as gives it a new name"))
                     sessions[at] = Imported("", "", [], [])  # its memory is free
                 bar()
     desk.answer(
