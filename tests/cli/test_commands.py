@@ -126,6 +126,7 @@ def test_the_beginning_of_a_name_is_enough(talk, cli):
     missing = cli("show", "tolk")
     assert missing.code == 1
     assert "did you mean talk?" in missing.err
+    assert cli("sesions").err == "foldline: No such command 'sesions'. Did you mean 'sessions'?\n"
 
 
 @pytest.mark.usefixtures("talk")

@@ -113,7 +113,7 @@ def _misused(fault: typer.TyperException) -> int:
         return USAGE
     ctx: Any = getattr(fault, "ctx", None)
     path = ctx.command_path if ctx is not None else "foldline"
-    remark(f"{said.rstrip('.')}; `{path} --help` tells more")
+    remark(said if said.endswith("?") else f"{said.rstrip('.')}; `{path} --help` tells more")
     return USAGE
 
 

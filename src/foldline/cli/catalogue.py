@@ -19,7 +19,7 @@ from foldline.models.catalog import Model, edition, find, names, why
 async def models(
     desk: Desk,
     pattern: Annotated[
-        str | None, typer.Argument(metavar="[PATTERN]", help="A name, or a part of names.")
+        str | None, typer.Argument(metavar="PATTERN", help="A name, or a part of names.")
     ] = None,
 ) -> int:
     """List windows and prices; say what a name is taken for."""

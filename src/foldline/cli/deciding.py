@@ -283,7 +283,7 @@ async def undo(
     desk: Desk,
     name: NameArgument,
     edit: Annotated[
-        int | None, typer.Argument(metavar="[EDIT]", help="Which edit; the newest if not said.")
+        int | None, typer.Argument(metavar="EDIT", help="Which edit; the newest if not said.")
     ] = None,
 ) -> None:
     """Take back an edit.

@@ -47,7 +47,7 @@ class Check:
 async def doctor(
     desk: Desk,
     address: Annotated[
-        str | None, typer.Argument(metavar="[STORE]", help="The store to look at.")
+        str | None, typer.Argument(metavar="STORE", help="The store to look at.")
     ] = None,
 ) -> int:
     """Look whether all is well here, and say what to do if not."""

@@ -165,7 +165,7 @@ def _fenced(text: str) -> list[str]:
 async def erase(  # noqa: PLR0913 - one option for each limit of a rule
     desk: Desk,
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="The session, by its whole name.")
+        str | None, typer.Argument(metavar="NAME", help="The session, by its whole name.")
     ] = None,
     *,
     every: Annotated[bool, typer.Option("--all", help="Every session.")] = False,

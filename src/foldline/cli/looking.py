@@ -103,7 +103,7 @@ async def show(  # noqa: PLR0913 - one for each way to look
     name: NameArgument,
     handle: Annotated[
         str | None,
-        typer.Argument(metavar="[HANDLE]", help="log:12, log:12-40, or a whole recall(…) call."),
+        typer.Argument(metavar="HANDLE", help="log:12, log:12-40, or a whole recall(…) call."),
     ] = None,
     *,
     span: Annotated[
@@ -167,6 +167,8 @@ def told(event: log.Event) -> str:
     if isinstance(event, log.UserSaid | log.ModelSaid | log.ToolReturned):
         calls = " ".join(f"{call.name}({call.arguments})" for call in calls_of(event.parts))
         return f"{retold(event.parts)[:2_000]} {calls[:2_000]}".strip()
+    if isinstance(event, log.Instructed):
+        return f"{many(len(event.tools), 'tool')}; {retold(event.parts)[:2_000]}"
     body = msgspec.json.decode(log.encode(event), type=dict[str, Any])
     plain = {key: value for key, value in body.items() if isinstance(value, str | int | float)}
     return ", ".join(f"{key} {value}" for key, value in plain.items() if key != "kind")

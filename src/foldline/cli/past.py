@@ -39,6 +39,7 @@ from foldline.run.session import AsyncSession
 
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 _STYLES: dict[str, Style] = {"added": "green", "removed": "red", "changed": "yellow"}
+_APART = 1.3  # times what was counted: more than an estimate is off by
 _ALONE = 3  # removed neighbours that are told one by one
 _BEFORE = 24  # letters before a word that was found
 
@@ -48,7 +49,7 @@ async def history(
     desk: Desk,
     name: NameArgument,
     number: Annotated[
-        int | None, typer.Argument(metavar="[TURN]", help="What the model saw at this turn.")
+        int | None, typer.Argument(metavar="TURN", help="What the model saw at this turn.")
     ] = None,
 ) -> int | None:
     """List the turns, or show what the model saw at one.
@@ -191,6 +192,9 @@ def _heading(turn: Turn, body: dict[str, Any]) -> list[str]:
     )
     size = f"{many(body['items'], 'item')}, {body['tokens']:,} tokens"
     lines = [paint(short(called, turn.words), "strong"), *wrapped(how)]
+    if turn.asked < 0 and 0 < turn.input * _APART < body["tokens"]:
+        told = f"its agent sent less of it: the provider counted {turn.input:,} tokens of input"
+        lines += wrapped(told)
     if body["before"] is None:
         return [*lines, *wrapped(f"{size}; the first that a model saw"), ""]
     grown = body["tokens"] - body["tokens_before"]

@@ -98,8 +98,10 @@ async def named(store: Store, tenant: str, given: str) -> Name:
     if found:
         more = ", …" if len(found) == _LISTED else ""
         raise BadInput(f"{given!r} begins several names: {', '.join(found)}{more}; write more")
-    every = [one.session async for one in listed(store, tenant)]
-    near = get_close_matches(given, every, n=3, cutoff=0.5)
+    # By as much of each name as was written: a beginning is enough, also a mistyped one.
+    most = len(given) + 2
+    every = {one.session[:most]: one.session async for one in listed(store, tenant)}
+    near = [every[one] for one in get_close_matches(given[:100], every, n=3)]
     hint = f"did you mean {' or '.join(near)}?" if near else "`foldline sessions` lists them"
     raise NothingFound(f"there is no session {given!r} here; {hint}")
 
