@@ -10,14 +10,15 @@
 `plan` in `foldline.core.plan` is the expert's door.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from foldline.core.request import Report
 from foldline.errors import FoldlineError, Overflow
-from foldline.run.open import aopen, open  # noqa: A004
-from foldline.run.session import AsyncSession, Session
 
 if TYPE_CHECKING:
+    from foldline.core.request import Report
+    from foldline.run.open import aopen, open  # noqa: A004
+    from foldline.run.session import AsyncSession, Session
     from foldline.run.wrap import wrap
 
 __version__ = "0.1.0"
@@ -31,12 +32,25 @@ __all__ = [
     "open",
     "wrap",
 ]
+_LATER = {
+    "AsyncSession": "run.session",
+    "Report": "core.request",
+    "Session": "run.session",
+    "aopen": "run.open",
+    "open": "run.open",
+    "wrap": "run.wrap",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """`wrap` is imported by those who use it."""
-    if name == "wrap":
-        from foldline.run.wrap import wrap  # noqa: PLC0415
+    """What stands on the whole house is imported when it is asked for."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    globals()[name] = found
+    return found
 
-        return wrap
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    """All names, also those not imported yet."""
+    return sorted({*globals(), *__all__})

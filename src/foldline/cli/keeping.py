@@ -5,12 +5,12 @@ an erasure touches: the store gives the receipt.
 """
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
+from msgspec.structs import asdict
 
 from foldline.cli.codes import DONE, NOTHING, STOPPED, NothingFound
 from foldline.cli.desk import Desk, command

@@ -4,12 +4,12 @@ Knows what a person wants to see first. Refuses to change anything.
 """
 
 import re
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
+from msgspec.structs import asdict
 
 from foldline.cli.codes import DONE, NOTHING
 from foldline.cli.desk import Desk, command
@@ -62,7 +62,7 @@ async def sessions(desk: Desk) -> int:
 
 
 def _body(one: Summary) -> dict[str, Any]:
-    kept = asdict(one.listed)
+    kept: dict[str, Any] = asdict(one.listed)
     events = kept.pop("head") + 1
     told = {"model": one.model, "turns": one.turns, "words": one.words, "fault": one.fault}
     return {**kept, "events": events, **told}

@@ -28,6 +28,7 @@ from foldline.core.spine import Range
 from foldline.core.view import View, load
 from foldline.errors import BadInput, NotAnEdit
 from foldline.run.live import Live
+from foldline.run.sync import Face, verb
 from foldline.store import logs
 from foldline.store.base import Name, Store
 
@@ -85,7 +86,7 @@ class Changed:
     """The same item in the request before, where it was another."""
 
 
-class History:
+class AsyncHistory:
     """The past of a session."""
 
     def __init__(self, live: Live) -> None:
@@ -220,3 +221,16 @@ def growth(turns: Sequence[Turn]) -> float:
     grown = [after.total - before.total for before, after in pairwise(counted) if not after.folded]
     grown = [more for more in grown if more > 0]
     return sum(grown) / len(grown) if grown else 0.0
+
+
+class History(Face[AsyncHistory]):
+    """The past of a session, for code without `await`."""
+
+    sent = verb(AsyncHistory.sent)
+    events = verb(AsyncHistory.events)
+    turns = verb(AsyncHistory.turns)
+    seen = verb(AsyncHistory.seen)
+    loss = verb(AsyncHistory.loss)
+    exclude = verb(AsyncHistory.exclude)
+    search = verb(AsyncHistory.search)
+    trim = verb(AsyncHistory.trim)

@@ -46,10 +46,11 @@ from foldline.store import logs
 from foldline.store.base import Lease, Name, Store
 from foldline.wire import dialects
 from foldline.wire.dialects import Dialect
-from foldline.wire.faults import Fault
 
 if TYPE_CHECKING:
     from asyncio import Lock
+
+    from foldline.wire.faults import Fault
 
 Settings: TypeAlias = dict[str, Setting]
 _KEPT, _KEPT_LONGEST = 300, 3_600  # seconds that providers keep a prefix: at least, at most
@@ -241,7 +242,7 @@ class Live:
             )
         return body
 
-    async def refused(self, fault: Fault) -> Facts | None:
+    async def refused(self, fault: "Fault") -> Facts | None:
         """Learn from a refusal (R-08): the facts to ask again under, None if no edit heals it."""
         asked = self.view.held.get(self.view.asked)
         if fault.kind not in ("tokens", "bytes") or not isinstance(asked, Asked):

@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import wraps
 from typing import Any, ParamSpec
 
-from foldline.run.carry import carried
 from foldline.run.facts import known
 from foldline.run.live import Live, Settings
 from foldline.run.session import AsyncSession, Session
@@ -50,6 +49,8 @@ async def _start(  # noqa: PLR0913 - one keyword for each thing that a session h
     new = live.view.head < 0
     await live.begin(model, origin=carry or "", settings=settings)
     if new and carry:
+        from foldline.run.carry import carried  # noqa: PLC0415 - few sessions carry on
+
         await live.take(await carried(store, Name(tenant, carry), facts=facts))
     opened = AsyncSession(live)
     await opened.instruct(system=system, tools=tools or None)

@@ -7,7 +7,7 @@ sync `Session` has the same verbs as `AsyncSession`, made by the portal.
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -33,11 +33,13 @@ from foldline.core.spine import Range
 from foldline.core.view import shape
 from foldline.errors import BadHandle, BadInput, Erased, NotAnEdit, Overflow
 from foldline.run.facts import known
-from foldline.run.history import History
 from foldline.run.live import Live
 from foldline.run.sync import Face, verb, wait
 from foldline.store import logs
 from foldline.wire import dialects
+
+if TYPE_CHECKING:
+    from foldline.run.history import AsyncHistory, History
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -63,7 +65,13 @@ class AsyncSession:
 
     def __init__(self, live: Live) -> None:
         self.live = live
-        self.history = History(live)
+
+    @property
+    def history(self) -> "AsyncHistory":
+        """The past: turns, past requests, search, what is kept out of sight."""
+        from foldline.run.history import AsyncHistory  # noqa: PLC0415 - few programs look back
+
+        return AsyncHistory(self.live)
 
     @alone
     async def add(
@@ -232,25 +240,15 @@ class AsyncSession:
                 )
 
 
-class PastHistory(Face[History]):
-    """The past of a session, for code without `await`."""
-
-    sent = verb(History.sent)
-    events = verb(History.events)
-    turns = verb(History.turns)
-    seen = verb(History.seen)
-    loss = verb(History.loss)
-    exclude = verb(History.exclude)
-    search = verb(History.search)
-    trim = verb(History.trim)
-
-
 class Session(Face[AsyncSession]):
     """The same session for code without `await`."""
 
-    def __init__(self, aio: AsyncSession) -> None:
-        super().__init__(aio)
-        self.history = PastHistory(aio.history)
+    @property
+    def history(self) -> "History":
+        """The past: turns, past requests, search, what is kept out of sight."""
+        from foldline.run.history import History  # noqa: PLC0415 - few programs look back
+
+        return History(self.aio.history)
 
     add = verb(AsyncSession.add)
     instruct = verb(AsyncSession.instruct)

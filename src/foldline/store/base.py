@@ -14,8 +14,9 @@ Promises, kept by every backend and asked by `foldline.testing.stores`:
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 
 class Name(NamedTuple):
@@ -39,8 +40,7 @@ class Row(NamedTuple):
     """The large pieces that its body names, by hash."""
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(msgspec.Struct, frozen=True):
     """Where a log ends, and what a view begins with."""
 
     seq: int = -1
@@ -53,8 +53,7 @@ class Head:
     """When retention raised the floor."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(msgspec.Struct, frozen=True):
     """The right to work on a session, until it runs out."""
 
     name: Name
@@ -63,8 +62,7 @@ class Lease:
     until: float
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(msgspec.Struct, frozen=True):
     """One session in a list."""
 
     session: str
@@ -92,8 +90,7 @@ class Entry(NamedTuple):
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(msgspec.Struct, frozen=True):
     """What may stay; a limit that is None takes nothing away."""
 
     seconds: float | None = None
@@ -104,8 +101,7 @@ class Retention:
     """And until all of them together take so many bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(msgspec.Struct, frozen=True):
     """What was erased, or would be."""
 
     sessions: tuple[str, ...] = ()
@@ -115,12 +111,11 @@ class Receipt:
     dry: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(msgspec.Struct, frozen=True):
     """Rows to append, and the large pieces that they name, by hash."""
 
     rows: Sequence[Row]
-    blobs: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    blobs: Mapping[str, bytes] = {}
 
 
 class Store(Protocol):
