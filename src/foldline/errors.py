@@ -9,6 +9,7 @@
     ├── BadInput        add() or open() was given something it cannot read
     │   └── WireError   JSON that its dialect does not allow, with the place in it
     ├── Conflict        somebody else appended first; nothing was written
+    ├── StoreFailed     the disk or the database refused; whether it was written is looked up
     ├── Busy            another worker holds the session
     ├── Erased          the session, or the place asked for, was erased
     ├── Sealed          encrypted bytes that no key at hand opens
@@ -90,6 +91,10 @@ class Conflict(FoldlineError):  # noqa: N818
     def over(cls, session: str, fence: int, found: int) -> "Conflict":
         """The lease is another's now."""
         return cls(session, fence, found, of="fence")
+
+
+class StoreFailed(FoldlineError):  # noqa: N818
+    """The store could not do what it was asked: a full disk, a lock that nobody gives back."""
 
 
 class Busy(FoldlineError):  # noqa: N818

@@ -2,15 +2,19 @@
 
 import asyncio
 import json
+import multiprocessing
+import os
 import time
 from random import Random
 
+import apsw
+import msgspec
 import pytest
 
 import foldline
 from foldline.core.log import Folded, ModelSwitched, Opened, SettingsChanged, UserSaid
 from foldline.core.parts import text_of
-from foldline.errors import BadHandle, BadInput, Busy, Conflict, Erased, Overflow
+from foldline.errors import BadHandle, BadInput, Busy, Conflict, Erased, Overflow, StoreFailed
 from foldline.store.sqlite import SqliteStore
 
 
@@ -380,3 +384,112 @@ def test_a_large_fold_does_not_stop_the_event_loop():
         f"\nfolding 200k tokens took {took * 1000:.0f} ms, the loop stood for {gap * 1000:.0f} ms"
     )
     assert gap < 0.05 or gap < took / 2
+
+
+def test_a_lease_renewed_in_the_middle_of_a_fold(tmp_path):
+    """R-63: what was decided of one view is never written behind another."""
+    path = str(tmp_path / "chat.db")
+    options = {"model": "m", "window": 4_000, "reserve": 100}
+    with foldline.open(path, **options) as s:
+        for n in range(60):
+            s.add(f"turn {n} " + "some words of text " * 20)
+            s.add({"role": "assistant", "content": "ok " * 20})
+    with foldline.open(path, **options, exclusive=60) as s:
+        with foldline.open(path, **options) as other:
+            other.add("URGENT: stop", once="k1")
+        s.aio.live.lease = msgspec.structs.replace(s.aio.live.lease, until=time.time() + 1)
+        assert "URGENT: stop" in said(s.request())
+        assert s.edits
+    with foldline.open(path, **options) as s:
+        assert "URGENT: stop" in said(s.request())
+
+
+def test_undoing_what_was_erased_is_refused(path):
+    """After a trim the originals are gone: said before anything is written, in forks too."""
+    with foldline.open(path, model="m", window=40_000, reserve=100) as s:
+        for n in range(40):
+            s.add(f"turn {n} " + "some words of text " * 20)
+            s.add({"role": "assistant", "content": "ok " * 20})
+        s.fold()
+        s.history.trim()
+        with s.fork("other") as other, pytest.raises(Erased, match="erased on"):
+            other.undo()
+        with pytest.raises(Erased, match="erased on"):
+            s.undo()
+        assert s.request()
+        with pytest.raises(BadInput, match="0 or more"):
+            s.history.trim(keep=-5)
+
+
+def test_what_poses_as_a_piece_is_kept_as_it_is(path):
+    """Nobody can make a session unreadable by what they send."""
+    forged = {"type": "image_url", "image_url": {"url": "data:image/png;base64,blob:deadbeef"}}
+    with foldline.open(path, model="m") as s:
+        s.add({"role": "user", "content": [forged]})
+        assert s.history.events(1, 1)[0].event.parts[0].base64 == "blob:deadbeef"
+        assert s.request()["messages"][-1]["content"] == [forged]
+
+
+def test_a_session_in_a_forked_child_says_so(tmp_path):
+    with foldline.open(str(tmp_path / "chat.db"), model="m") as s:
+        s.add("hi")
+        child = multiprocessing.get_context("fork").Process(target=_in_a_child, args=(s,))
+        child.start()
+        child.join(20)
+        assert child.exitcode == 7
+        s.add("still here")
+
+
+def _in_a_child(s):
+    try:
+        s.add("from the child")
+    except BadInput as fault:
+        os._exit(7 if "before a fork" in str(fault) else 8)
+    os._exit(9)
+
+
+def test_an_opening_that_fails_leaves_nothing(tmp_path):
+    path = str(tmp_path / "chat.db")
+    with foldline.open(path, model="m", session="old") as s:
+        s.add("keep the lexer")
+    with pytest.raises(BadInput):
+        foldline.open(path, model="m", session="new", carry="odl")
+    with foldline.open(path, model="m", session="new", carry="old") as s:
+        assert "keep the lexer" in said(s.request())
+    for place in (-5, 99):
+        with foldline.open(path, model="m", session="new") as s, pytest.raises(BadInput):
+            s.fork("x", at=place)
+
+
+def test_excluding_waits_its_turn(path):
+    async def many():
+        async with foldline.aopen(path, model="m") as s:
+            await s.add(["one", "two"])
+            done = await asyncio.gather(
+                s.add("three"), s.history.exclude(1), s.add("four"), s.history.exclude(2)
+            )
+            assert len(done) == 4
+            words = said(await s.request())
+            assert "three" in words
+            assert "four" in words
+
+    asyncio.run(many())
+
+
+def test_a_store_that_is_locked_or_full_says_so(tmp_path):
+    """R-64: our own error, with the way out; nothing is lost, and it goes on afterwards."""
+    path = str(tmp_path / "chat.db")
+    with foldline.open(path, model="m") as s:
+        s.aio.live.store.db.connection.set_busy_timeout(50)
+        other = apsw.Connection(path)
+        other.execute("begin immediate")
+        with pytest.raises(StoreFailed, match="another program holds a lock"):
+            s.add("one")
+        other.execute("rollback")
+        pages = s.aio.live.store.db.sql("pragma page_count")[0][0]
+        s.aio.live.store.db.sql(f"pragma max_page_count = {pages + 1}")
+        with pytest.raises(StoreFailed, match="make room"):
+            s.add("x" * 100_000)
+        s.aio.live.store.db.sql("pragma max_page_count = 100000")
+        s.add("two")
+        assert [m["content"] for m in s.request()["messages"]] == ["two"]

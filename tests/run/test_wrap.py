@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 
 import anthropic
 import openai
@@ -384,3 +385,75 @@ def test_asking_again_keeps_what_was_folded():
 def test_what_cannot_be_wrapped():
     with pytest.raises(BadInput, match="cannot wrap a dict"):
         foldline.wrap({})
+
+
+def test_files_that_look_alike_are_not_one():
+    """What only a message's own JSON says tells conversations apart: nobody gets another's file."""
+    with Provider() as provider:
+        chats, talks = Chat(provider).client, Messages(provider).client
+        for name in ("file-alice", "file-bob"):
+            parts = [
+                {"type": "file", "file": {"file_id": name}},
+                {"type": "text", "text": "Sum up."},
+            ]
+            chats.chat.completions.create(model="m", messages=[{"role": "user", "content": parts}])
+            assert provider.asked[-1]["messages"][-1]["content"] == parts
+            blocks = [{"type": "document", "source": {"type": "file", "file_id": name}}, {"type": "text", "text": "Sum up."}]  # fmt: skip
+            talks.messages.create(model="m", max_tokens=9, messages=[{"role": "user", "content": blocks}])  # fmt: skip
+            assert provider.asked[-1]["messages"][-1]["content"][0]["source"]["file_id"] == name
+
+
+def test_an_edited_message_goes_with_todays_instructions():
+    """A history that turns off is sent the instructions of now, not of the place where it turned."""
+    with Provider() as provider:
+        mine = Chat(provider)
+        ask = mine.client.chat.completions.create
+
+        def say(system, tool, *words):
+            history = [{"role": "system", "content": system}]
+            history += [{"role": "assistant" if at % 2 else "user", "content": word} for at, word in enumerate(words)]  # fmt: skip
+            tools = [{"type": "function", "function": {"name": tool, "parameters": {"type": "object"}}}]  # fmt: skip
+            ask(model="m", messages=history, tools=tools)
+            sent = provider.asked[-1]
+            return json.dumps(sent["messages"]), sent["tools"][0]["function"]["name"]
+
+        say("SYSTEM-A", "old", "u1")
+        say("SYSTEM-B", "new", "u1", "ok", "u2")
+        words, tool = say("SYSTEM-B", "new", "u1", "ok", "u2 edited")
+        assert "SYSTEM-B" in words
+        assert tool == "new"
+
+
+def test_an_answer_that_the_client_begins():
+    """Anthropic's prefill goes as it is: the answer goes on where the client began."""
+    with Provider() as provider:
+        history = [{"role": "user", "content": "what"}, {"role": "assistant", "content": "The answer is"}]  # fmt: skip
+        Messages(provider).client.messages.create(model="m", max_tokens=9, messages=history)
+        assert provider.asked[-1]["messages"] == history
+
+
+def test_a_client_that_cleans_answers_stays_fast():
+    """It forks at every turn; a fork costs what is live, however many came before."""
+    with Provider(lambda _: "<think/>yes") as provider:
+        mine = Chat(provider)
+        took = []
+        for turn in range(60):
+            mine.history.append({"role": "user", "content": f"turn {turn}"})
+            start = time.perf_counter()
+            mine.client.chat.completions.create(model="m", messages=mine.history)
+            took.append(time.perf_counter() - start)
+            mine.history.append({"role": "assistant", "content": "yes"})
+        early, late = sorted(took[5:20])[7], sorted(took[-15:])[7]
+        print(f"\na call at turn 10: {early * 1000:.0f} ms, at turn 50: {late * 1000:.0f} ms")
+        assert late < 6 * early
+
+
+def test_looking_at_a_session_does_not_close_it():
+    with Provider() as provider:
+        mine = Chat(provider)
+        mine.say("one")
+        with mine.client.foldline.session as s:
+            assert s.report.total
+        assert mine.say("two") == "ok"
+    with pytest.raises(BadInput, match="no policy 'nonsense'"):
+        foldline.wrap(openai.OpenAI(api_key="n"), policy="nonsense")

@@ -38,7 +38,7 @@ MUTANTS = [
     Mutant("a hash opens every piece", "rows", 'if db.sql("select 1 from pieces where hash = ? and sid = ?", (one, found.sid)):', "if True:", "large_pieces_are_kept_once"),
     Mutant("a fork has no ancestors", "rows", "if found.origin is not None and lo <= found.origin_at:", "if False:", "a_fork_shares_what_was_before"),
     Mutant("a fork sees its ancestor go on", "rows", "min(hi, found.origin_at)", "hi", "a_fork_shares_what_was_before"),
-    Mutant("a fork copies no pieces", "rows", "db.sql(_SHARED, (made.sid, ancestor.sid, row.seq))", "pass", "a_fork_outlives_its_ancestors"),
+    Mutant("a fork copies no pieces", "rows", "db.sql(_SHARED, (made.sid, ancestor.sid, made.sid))", "pass", "a_fork_outlives_its_ancestors"),
     Mutant("a fork begins anywhere", "rows", "if found is None or at > found.head:", "if found is None:", "a_fork_shares_what_was_before"),
     Mutant("a fork forgets its origin", "rows", "(at, size, found.sid, at, name.session, found.floor, made.sid)", '(at, size, found.sid, at, "", found.floor, made.sid)', "a_fork_shares_what_was_before"),
     Mutant("sessions are found without a tenant", "connection", 'self.sql(f"{_SESSION} where tenant = ? and session = ?", name)', 'self.sql(f"{_SESSION} where session = ?", name[1:])', "no_other_tenants_strings"),

@@ -5,9 +5,15 @@ Knows every error that may reach the command line. Refuses to know commands.
 
 from collections.abc import Callable
 
-import apsw
-
-from foldline.errors import Busy, Conflict, Erased, FoldlineError, FormatError, Overflow
+from foldline.errors import (
+    Busy,
+    Conflict,
+    Erased,
+    FoldlineError,
+    FormatError,
+    Overflow,
+    StoreFailed,
+)
 
 DONE, NOTHING, USAGE, STORE, CONFLICT, TOO_LARGE, BUG, STOPPED = 0, 1, 2, 3, 4, 5, 70, 130
 MEANINGS = {
@@ -32,9 +38,9 @@ class Unusable(FoldlineError):  # noqa: N818
 
 _CODES: tuple[tuple[tuple[type[Exception], ...], int], ...] = (
     ((NothingFound, Erased), NOTHING),
-    ((Conflict, Busy, apsw.BusyError, apsw.LockedError), CONFLICT),
+    ((Conflict, Busy), CONFLICT),
     ((Overflow,), TOO_LARGE),
-    ((Unusable, FormatError, apsw.Error), STORE),
+    ((Unusable, FormatError, StoreFailed), STORE),
     ((FoldlineError, OSError), USAGE),
 )
 
@@ -55,6 +61,4 @@ def _line(fault: Exception) -> str:
     if isinstance(fault, OSError) and fault.strerror:
         place = f"{fault.filename!s}: " if fault.filename else ""
         return f"{place}{fault.strerror}"
-    if isinstance(fault, apsw.Error):
-        return f"the store failed: {fault}; `foldline doctor` looks into it"
     return " ".join(told(fault).split())

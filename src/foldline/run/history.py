@@ -27,7 +27,7 @@ from foldline.core.log import (
 from foldline.core.spine import Range
 from foldline.core.view import View, load
 from foldline.errors import BadInput, NotAnEdit
-from foldline.run.live import Live
+from foldline.run.live import Live, alone
 from foldline.run.sync import Face, verb
 from foldline.store import logs
 from foldline.store.base import Name, Store
@@ -90,23 +90,23 @@ class AsyncHistory:
     """The past of a session."""
 
     def __init__(self, live: Live) -> None:
-        self._live = live
+        self.live = live
 
     async def sent(self, at: int) -> dict[str, Any]:
         """A past request again, byte for byte: `at` is the place where it was recorded."""
-        return msgspec.json.decode(await self._live.sent(at))
+        return msgspec.json.decode(await self.live.sent(at))
 
     async def events(self, lo: int = 0, hi: int | None = None) -> list[Logged]:
         """A stretch of the log as it was written."""
-        return await self._live.events(Range(lo, self._live.view.head if hi is None else hi))
+        return await self.live.events(Range(lo, self.live.view.head if hi is None else hi))
 
     async def turns(self) -> list[Turn]:
         """Every turn, oldest first."""
         turns: list[Turn] = []
-        head = self._live.view.head
+        head = self.live.view.head
         for lo in range(0, head + 1, _PIECE):
             span = (lo, min(lo + _PIECE - 1, head))
-            for row in await self._live.store.read(self._live.name, [span]):
+            for row in await self.live.store.read(self.live.name, [span]):
                 _count(turns, row.seq, row.time, log.decode(row.body))
         return turns
 
@@ -118,46 +118,54 @@ class AsyncHistory:
         if turn.saw < 0:
             raise BadInput(f"turn {turn.number} called no model: there is nothing that one saw")
         if turn.asked >= 0:
-            await self._live.sent(turn.asked)
-        tail = await logs.tail(self._live.store, self._live.name, at=turn.saw)
+            await self.live.sent(turn.asked)
+        tail = await logs.tail(self.live.store, self.live.name, at=turn.saw)
         return load(tail.spine, dict(tail.events), head=tail.head)
 
     async def loss(self, edit: int) -> fold.Loss:
         """What a fold took out of the model's sight: R-38."""
-        found = await self._live.events(Range(edit, edit))
+        found = await self.live.events(Range(edit, edit))
         event = found[0].event if found else None
         if not isinstance(event, Folded):
             raise NotAnEdit(f"there is no fold at {edit}")
-        tail = await logs.tail(self._live.store, self._live.name, at=edit - 1)
+        tail = await logs.tail(self.live.store, self.live.name, at=edit - 1)
         return fold.loss(load(tail.spine, dict(tail.events), head=tail.head), event)
 
+    @alone
     async def exclude(self, *places: int) -> int:
         """Take messages out of the model's sight; gives the place to undo if you want them back."""
-        await self._live.decide(lambda: [mask.exclude(self._live.view, places)])
-        return self._live.view.head
 
+        async def excluding() -> Sequence[Event]:
+            return [mask.exclude(self.live.view, places)]
+
+        await self.live.decide(excluding)
+        return self.live.view.head
+
+    @alone
     async def trim(self, *, keep: int = 0) -> int:
         """Erase for good what was folded away, but its newest `keep` events; how many went.
 
         Their handles answer "erased" from then on, and requests of that time cannot be rendered.
         """
-        view, store = self._live.view, self._live.store
+        if keep < 0:
+            raise BadInput(f"{keep} events cannot be kept; give 0 or more")
+        view, store = self.live.view, self.live.store
         segments = [one for one in view.spine.segments if isinstance(one, Range)]
         folds = [*view.folds().values()]
         read_again = [seq for one in folds for seq in one.starts]  # by presets with an overlap
         floor = max(min([one.lo for one in segments] + read_again) - keep, 0)
-        head = await store.head(self._live.name)
+        head = await store.head(self.live.name)
         # What the view is made of, and what its folds quote: the next fold quotes that again.
         quoted = [seq for one in folds for seq in (*one.verbatim, *one.clipped)]
         needed = {*spines.needs(view.spine), *quoted, *view.pins}
         needed |= {head.edit.seq} if head.edit else set()
-        return await store.trim(self._live.name, floor, keep=sorted(needed))
+        return await store.trim(self.live.name, floor, keep=sorted(needed))
 
     async def search(self, words: str, *, everywhere: bool = False, limit: int = 20) -> list[Found]:
         """Messages that hold all of some words, the newest first; `everywhere`: in all sessions."""
-        name = self._live.name
+        name = self.live.name
         session = None if everywhere else name.session
-        return await search(self._live.store, name.tenant, words, session=session, limit=limit)
+        return await search(self.live.store, name.tenant, words, session=session, limit=limit)
 
 
 async def search(

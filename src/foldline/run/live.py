@@ -6,16 +6,18 @@ know who speaks: it takes in events and gives requests in a dialect that it is t
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from functools import wraps
 from time import time
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from foldline.core import log
 from foldline.core.budget import learned
 from foldline.core.edits.fold import Cache
+from foldline.core.handles import handle
 from foldline.core.log import (
     Asked,
     Event,
@@ -30,7 +32,7 @@ from foldline.core.log import (
 from foldline.core.plan import Blocked, Facts, Need, Plan, Ready, admit, plan
 from foldline.core.prices import Prices
 from foldline.core.request import Report, render
-from foldline.core.spine import Range
+from foldline.core.spine import Range, Spine
 from foldline.core.view import View, load
 from foldline.errors import (
     BadHandle,
@@ -38,9 +40,11 @@ from foldline.errors import (
     BrokenView,
     Busy,
     Conflict,
+    Erased,
     FoldlineError,
     FormatError,
     Overflow,
+    StoreFailed,
 )
 from foldline.store import logs
 from foldline.store.base import Lease, Name, Store
@@ -52,10 +56,31 @@ if TYPE_CHECKING:
 
     from foldline.wire.faults import Fault
 
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T", bound="_HasLive")
 Settings: TypeAlias = dict[str, Setting]
 _KEPT, _KEPT_LONGEST = 300, 3_600  # seconds that providers keep a prefix: at least, at most
 _LARGE = 30_000  # tokens of a view: folding more of it takes tens of milliseconds
 _SMALLER = 0.8  # of a request that was refused without a number: what to try next
+
+
+def alone(
+    method: Callable[Concatenate[T, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[T, P], Coroutine[Any, Any, R]]:
+    """One verb of a session at a time: each decides of a view that stays until it has written."""
+
+    @wraps(method)
+    async def waiting(one: T, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        async with one.live.lock:
+            return await method(one, *args, **kwargs)
+
+    return waiting
+
+
+class _HasLive(Protocol):
+    @property
+    def live(self) -> "Live": ...
 
 
 class Live:
@@ -98,11 +123,14 @@ class Live:
 
     async def hold(self, seconds: float) -> None:
         """Take the session for ourselves; every append renews that."""
-        self.lease = await self.store.lease(self.name, self._holder, seconds=seconds)
+        self._seconds = seconds
+        await self._renew()
+        await self.catch_up()
+
+    async def _renew(self) -> None:
+        self.lease = await self.store.lease(self.name, self._holder, seconds=self._seconds)
         if self.lease is None:
             raise Busy(self.name.session)
-        self._seconds = seconds
-        await self.catch_up()
 
     async def close(self) -> None:
         """Let go of the lease and the store; the log stays."""
@@ -143,13 +171,18 @@ class Live:
             await self.catch_up()
             return
         for event in events:
-            await self.decide(lambda event=event: admit(self.view, event, self.facts))
 
-    async def decide(self, what: Callable[[], Sequence[Event]]) -> None:
+            async def admitting(event: Event = event) -> Sequence[Event]:
+                return admit(self.view, event, self.facts)
+
+            await self.decide(admitting)
+
+    async def decide(self, what: Callable[[], Awaitable[Sequence[Event]]]) -> None:
         """Append what is decided of the view as it is; of a later one, where messages came in."""
         while True:
+            await self._look_up()
             try:
-                return await self.append(what())
+                return await self.append(await what())
             except Conflict as conflict:
                 if self.lease is None or conflict.of == "fence":
                     raise
@@ -157,20 +190,27 @@ class Live:
 
     async def append(self, events: Sequence[Event]) -> None:
         """Write first, then show: a view never holds what the log does not."""
+        if not events:
+            return
         _check(events)
-        if self._unknown:
-            await self._reload()
+        await self._look_up()
+        after = self.view.head  # what was decided was decided of this view and no later one
         if self.lease is not None and self.lease.until - time() < self._seconds / 2:
-            await self.hold(self._seconds)
+            await self._renew()
         fence = self.lease.fence if self.lease else None
         self._unknown = True
         try:
-            await logs.append(self.store, self.name, events, after=self.view.head, fence=fence)
-        except FoldlineError:  # it says that nothing was written
-            self._unknown = False
+            await logs.append(self.store, self.name, events, after=after, fence=fence)
+        except FoldlineError as fault:
+            self._unknown = isinstance(fault, StoreFailed)  # any other: nothing was written
             raise
         self._unknown = False
         await self._show(events)
+
+    async def _look_up(self) -> None:
+        """Where an append was left before its outcome was known, see what became of it."""
+        if self._unknown:
+            await self._reload()
 
     async def catch_up(self) -> None:
         """Take in what others have written since."""
@@ -192,6 +232,16 @@ class Live:
         self.view = load(tail.spine, dict(tail.events), head=tail.head)
         self._unknown = False
 
+    async def must_hold(self, spine: Spine) -> None:
+        """Raise where the log no longer has what a spine needs: retention may have erased it."""
+        if self.view.holds(spine):
+            return
+        wanted = {n for one in logs.live(spine, self.view.head) for n in _places(one)}
+        found = {seq for seq, _ in await self.events(*logs.live(spine, self.view.head))}
+        if missing := wanted - found - {self.view.head + 1}:
+            head = await self.store.head(self.name)
+            raise Erased(handle(min(missing), max(missing)), head.trimmed or 0.0)
+
     async def events(self, *spans: Range) -> list[Logged]:
         """Stretches of the log, whatever the view shows of them."""
         return await logs.read(self.store, self.name, *spans)
@@ -202,9 +252,12 @@ class Live:
         """What to send now, in a dialect's bytes; recorded as sent."""
         given = _json(parameters)
         fields = msgspec.json.decode(given, type=dict[str, msgspec.Raw])
-        while True:
+        body, seen = b"", self.report
+
+        async def asking() -> Sequence[Event]:
+            nonlocal body, seen
             ready = await self.plan(facts or self.facts)
-            body = dialect.encode(ready.request, fields)
+            body, seen = dialect.encode(ready.request, fields), ready.report
             asked = Asked(
                 at=self.view.head + len(ready.events),
                 dialect=dialect.name,
@@ -214,15 +267,11 @@ class Live:
                 tokens=ready.report.total,
                 estimate=ready.report.estimate,
             )
-            try:
-                await self.append([*ready.events, asked])
-            except Conflict as conflict:
-                if self.lease is None or conflict.of == "fence":
-                    raise
-                await self.catch_up()  # a message came in: what is sent must be planned with it
-                continue
-            self.report, self.touched = ready.report, time()
-            return body
+            return [*ready.events, asked]
+
+        await self.decide(asking)  # where a message came in, what is sent is planned with it
+        self.report, self.touched = seen, time()
+        return body
 
     async def sent(self, at: int) -> bytes:
         """A past request again, byte for byte: `at` is the place where it was recorded."""
@@ -293,6 +342,10 @@ def _cache(seconds: float, prices: Prices) -> Cache:
         return "warm"
     briefly = prices.w > 1 and not prices.assumed  # who is paid for writing says for how long
     return "cold" if seconds > _KEPT_LONGEST or briefly else "unknown"
+
+
+def _places(span: Range) -> range:
+    return range(span.lo, (span.lo if span.hi is None else span.hi) + 1)
 
 
 def _check(events: Sequence[Event]) -> None:

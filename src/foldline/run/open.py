@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import wraps
 from typing import Any, ParamSpec
 
+from foldline.core.log import Event
 from foldline.run.facts import known
 from foldline.run.live import Live, Settings
 from foldline.run.session import AsyncSession, Session
@@ -42,18 +43,23 @@ async def _start(  # noqa: PLR0913 - one keyword for each thing that a session h
     """
     facts = known(model, window=window, reserve=reserve, policy=policy)
     store = SqliteStore(address)
-    live = await Live.open(store, Name(tenant, session), facts=facts)
-    if exclusive:
-        await live.hold(exclusive)
-    settings: Settings = {"policy": policy, "window": window, "reserve": reserve}
-    new = live.view.head < 0
-    await live.begin(model, origin=carry or "", settings=settings)
-    if new and carry:
-        from foldline.run.carry import carried  # noqa: PLC0415 - few sessions carry on
+    try:
+        live = await Live.open(store, Name(tenant, session), facts=facts)
+        if exclusive:
+            await live.hold(exclusive)
+        told: list[Event] = []
+        if live.view.head < 0 and carry:
+            from foldline.run.carry import carried  # noqa: PLC0415 - few sessions carry on
 
-        await live.take(await carried(store, Name(tenant, carry), facts=facts))
-    opened = AsyncSession(live)
-    await opened.instruct(system=system, tools=tools or None)
+            told.append(await carried(store, Name(tenant, carry), facts=facts))
+        settings: Settings = {"policy": policy, "window": window, "reserve": reserve}
+        await live.begin(model, origin=carry or "", settings=settings)
+        await live.take(*told)
+        opened = AsyncSession(live)
+        await opened.instruct(system=system, tools=tools or None)
+    except BaseException:
+        await store.close()
+        raise
     return opened
 
 

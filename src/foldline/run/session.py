@@ -4,10 +4,9 @@ Orders calls and nothing else: the wire reads and writes, the core decides, the 
 sync `Session` has the same verbs as `AsyncSession`, made by the portal.
 """
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 import msgspec
 
@@ -33,7 +32,7 @@ from foldline.core.spine import Range
 from foldline.core.view import shape
 from foldline.errors import BadHandle, BadInput, Erased, NotAnEdit, Overflow
 from foldline.run.facts import known
-from foldline.run.live import Live
+from foldline.run.live import Live, alone
 from foldline.run.sync import Face, verb, wait
 from foldline.store import logs
 from foldline.wire import dialects
@@ -41,23 +40,8 @@ from foldline.wire import dialects
 if TYPE_CHECKING:
     from foldline.run.history import AsyncHistory, History
 
-P = ParamSpec("P")
-R = TypeVar("R")
 Given: TypeAlias = str | Mapping[str, Any] | Sequence[Any] | Event | object
 """What add() reads: text, a message dict, an SDK's response, an event, or a list of these."""
-
-
-def alone(
-    method: Callable[Concatenate["AsyncSession", P], Coroutine[Any, Any, R]],
-) -> Callable[Concatenate["AsyncSession", P], Coroutine[Any, Any, R]]:
-    """One verb of a session at a time: each decides of a view that stays until it has written."""
-
-    @wraps(method)
-    async def waiting(session: "AsyncSession", /, *args: P.args, **kwargs: P.kwargs) -> R:
-        async with session.live.lock:
-            return await method(session, *args, **kwargs)
-
-    return waiting
 
 
 class AsyncSession:
@@ -84,7 +68,7 @@ class AsyncSession:
         many = cast("Sequence[Given]", given) if isinstance(given, list | tuple) else (given,)
         for at, one in enumerate(many):
             said = [self._spoken(event, speaker, author) for event in self._read(one)]
-            await self.live.take(*said, once=once and (f"{once} {at}" if at else once))
+            await self.live.take(*said, once=once and (f"{once}\0{at}" if at else once))
 
     @alone
     async def instruct(
@@ -106,13 +90,20 @@ class AsyncSession:
     @alone
     async def fold(self, *, preview: bool = False) -> Loss | None:
         """Fold now what may be folded; what left the model's sight, None if there is nothing."""
-        ready = await self.live.plan(replace(self.live.facts, now=True))
-        lost = next((event for event in ready.events if isinstance(event, Folded)), None)
-        if lost is None:
-            return None
-        left = loss(after(self.live.view, ready.events[: ready.events.index(lost)]), lost)
-        if not preview:
-            await self.live.append(ready.events)
+        left: Loss | None = None
+
+        async def folding() -> Sequence[Event]:
+            nonlocal left
+            ready = await self.live.plan(replace(self.live.facts, now=True))
+            lost = next((event for event in ready.events if isinstance(event, Folded)), None)
+            before = ready.events[: ready.events.index(lost)] if lost else ()
+            left = loss(after(self.live.view, before), lost) if lost else None
+            return ready.events if lost else ()
+
+        if preview:
+            await folding()
+        else:
+            await self.live.decide(folding)
         return left
 
     @alone
@@ -125,10 +116,16 @@ class AsyncSession:
         found = await self.live.events(Range(edit, edit))
         if not found or not isinstance(found[0].event, log.Edit):
             raise NotAnEdit(f"there is no edit at {edit}; those that stand: {self.edits or 'none'}")
-        undone = take_back(self.live.view, edit, found[0].event, self.live.facts)
-        if isinstance(undone, Blocked):
-            raise Overflow(undone.parts, undone.limit)
-        await self.live.append([undone])
+        taken = found[0].event
+
+        async def undoing() -> Sequence[Event]:
+            undone = take_back(self.live.view, edit, taken, self.live.facts)
+            if isinstance(undone, Blocked):
+                raise Overflow(undone.parts, undone.limit)
+            await self.live.must_hold(undone.spine)
+            return [undone]
+
+        await self.live.decide(undoing)
         return self.live.view.head
 
     @alone
@@ -148,12 +145,15 @@ class AsyncSession:
         """Go on with another model; one that cannot hold what must stay changes nothing: R-14."""
         policy, limits = self.live.facts.policy, self.live.facts.limits
         facts = known(model, window=window, reserve=None, policy=policy.name)
-        # Folded before the switch, in the counts of the model that has read it.
-        smaller = learned(limits, facts.limits.window)
-        ready = await self.live.plan(replace(self.live.facts, limits=smaller))
-        edits = [event for event in ready.events if isinstance(event, log.Edit)]
-        closing = ready.events if edits else ()
-        await self.live.append([*closing, ModelSwitched(model)])
+
+        async def switching() -> Sequence[Event]:
+            # Folded before the switch, in the counts of the model that has read it.
+            smaller = learned(limits, facts.limits.window)
+            ready = await self.live.plan(replace(self.live.facts, limits=smaller))
+            edits = any(isinstance(event, log.Edit) for event in ready.events)
+            return [*(ready.events if edits else ()), ModelSwitched(model)]
+
+        await self.live.decide(switching)
         self.live.facts = facts
 
     async def fork(self, to: str, *, at: int | None = None) -> Self:
@@ -170,7 +170,8 @@ class AsyncSession:
     async def recall(self, handle: str, *, most: int | None = None) -> str:
         """The original of anything in the log, by the handle that stands in its place.
 
-        Whole, or as the handle asks: `recall("log:12", tail=40)`; in pages of `most` tokens.
+        Whole, or as the text asks: `s.recall('recall("log:12", tail=40)')`; in pages of `most`
+        tokens.
         """
         from foldline.core import recall  # noqa: PLC0415 - few sessions ask, and it takes a while
 

@@ -46,10 +46,15 @@ class Talk:
     busy: bool = False
     """Whether a call is under way."""
 
+    lost: bool = False
+    """Whether a message was left before it was known to be written: what follows is a fork."""
+
     async def take(self, event: Event) -> None:
         """Into the log, and a message into the chain too."""
+        self.lost = True
         place = self.live.view.head + 1
         await self.live.take(event)
+        self.lost = False
         if link := chain.link(event):
             self.chain.append(link)
             self.places.append(place)
@@ -72,6 +77,8 @@ class Talks:
     async def ask(self, dialect: Dialect, body: bytes) -> "Exchange":
         """Plan a client's request."""
         given = dialect.decode(body)
+        if dialect.must_bound and given.events and isinstance(given.events[-1], ModelSaid):
+            raise WireError("an answer that the client has begun itself: sent on as it is")
         bound = _bound(dialect, given.parameters)
         facts = self._known(given.model, bound[1] if bound else None)
         talk = await self._found(given.events, given.model, facts=facts)
@@ -91,7 +98,7 @@ class Talks:
         best, origin, shared = None, None, 0
         for name, talk in self._talks.items():
             same = chain.known(talk.chain, given)
-            if same == len(talk.chain) and not talk.busy:
+            if same == len(talk.chain) and not talk.busy and not talk.lost:
                 best = name if best is None or same >= len(self._talks[best].chain) else best
             if same > shared:
                 origin, shared = talk, same
@@ -102,6 +109,7 @@ class Talks:
             best, self._count = f"{self._prefix}-{self._count}", self._count + 1
             if origin is None:
                 talk = Talk(await Live.open(self.store, Name("local", best), facts=facts))
+                talk.live.shared = True
             else:
                 talk = await self._turned_off(origin, shared, best)
             talk.busy, talk.live.facts = True, facts
@@ -116,7 +124,8 @@ class Talks:
     async def _turned_off(self, origin: Talk, shared: int, name: str) -> Talk:
         """A new log that begins as a known one was behind the messages that both share."""
         session = await AsyncSession(origin.live).fork(name, at=origin.places[shared - 1])
-        return Talk(session.live, origin.chain[:shared], origin.places[:shared], origin.led)
+        led = session.live.view.newest  # those of that place, not the newest of the other log
+        return Talk(session.live, origin.chain[:shared], origin.places[:shared], led)
 
     async def _go_on(self, talk: Talk, model: str, events: tuple[Event, ...]) -> None:
         """Append what is new: another model, other instructions, the messages behind the chain."""

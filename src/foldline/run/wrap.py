@@ -8,12 +8,13 @@ of a known dialect passes untouched. Refuses to know conversations: those are `t
 """
 
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from types import ModuleType
 from typing import Any, TypeVar
 
 import msgspec
 
+from foldline.core.policy import named
 from foldline.errors import BadInput, Overflow, WireError
 from foldline.run.facts import known
 from foldline.run.session import AsyncSession, Session
@@ -41,6 +42,7 @@ def wrap(
             f"wrap() cannot wrap a {type(client).__name__}; it takes OpenAI, AsyncOpenAI, "
             "Anthropic and AsyncAnthropic clients. Others may use foldline.open()"
         )
+    named(policy)  # a wrong name is told here, not at the first call
     talks = Talks(
         SqliteStore(store),
         lambda model, most: known(model, window=window, reserve=most, policy=policy),
@@ -205,8 +207,8 @@ def _with(http: Any, request: Any, body: bytes) -> Any:
 
 
 def _kept(message: Any) -> list[tuple[str, str]]:
-    headers: Mapping[str, str] = message.headers
-    return [(name, value) for name, value in headers.items() if name.lower() not in _OURS]
+    pairs: list[tuple[str, str]] = message.headers.multi_items()
+    return [(name, value) for name, value in pairs if name.lower() not in _OURS]
 
 
 def _overflow(http: Any, fault: Overflow) -> Any:

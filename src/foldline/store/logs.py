@@ -15,13 +15,13 @@ from foldline.core import spine as spines
 from foldline.core.log import Edit, Event, Logged, ModelSaid, ToolReturned, UserSaid
 from foldline.core.parts import Media, Native, Part, retold
 from foldline.core.spine import Range, Spine
-from foldline.errors import FormatError
+from foldline.errors import BadInput, FormatError
 from foldline.store.base import Draft, Name, Row, Store
 
 Said = UserSaid | ModelSaid | ToolReturned
 LARGE = 16_384
 """The characters from which a piece is kept by its hash."""
-_BLOB = "blob:"  # neither base64 nor JSON begins so
+_BLOB = "blob:"  # what begins so of itself is set apart too: nobody can forge one
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,8 @@ async def tail(store: Store, name: Name, *, at: int | None = None) -> Tail:
 async def fork(store: Store, name: Name, to: str, *, at: int) -> None:
     """A new session that begins as this one was at a place."""
     head = await store.head(name, at=at)
+    if at < 0 or head.seq != at:
+        raise BadInput(f"session {name.session!r} has no place {at} to fork at")
     edit = None if head.edit is None else log.decode(head.edit.body)
     spine = edit.spine if isinstance(edit, Edit) else Spine()
     keep = _pairs(live(spine, head.seq))
@@ -102,7 +104,7 @@ def words(body: bytes) -> str:
 
 def _row(event: Event, blobs: dict[str, bytes]) -> Row:
     def apart(text: str) -> str:
-        if len(text) < LARGE:
+        if len(text) < LARGE and not text.startswith(_BLOB):
             return text
         body = text.encode()
         name = hashlib.sha256(body).hexdigest()

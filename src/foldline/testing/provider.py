@@ -9,8 +9,9 @@ is above its window, in the words of llama.cpp. Knows no model: a script says wh
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any, Self, TypeAlias, cast
 
 from foldline.core.tokens import count
@@ -29,6 +30,7 @@ class Provider:
         self.bodies: list[bytes] = []
         """Every body that was asked, in order, also those refused."""
         self.statuses: list[int] = []
+        self.lock = Lock()
         self.cut: int | None = None
         """After how many events a stream breaks off."""
         self.refusal: tuple[int, Json] | None = None
@@ -85,8 +87,9 @@ class _Handler(BaseHTTPRequestHandler):
         provider = self.provider
         body = self.rfile.read(int(self.headers["content-length"]))
         refused = provider.refuse(body)
-        provider.bodies.append(body)
-        provider.statuses.append(refused[0] if refused else 200)
+        with provider.lock:
+            provider.bodies.append(body)
+            provider.statuses.append(refused[0] if refused else 200)
         if refused:
             self._send(json.dumps(refused[1]).encode(), status=refused[0])
             return
@@ -112,6 +115,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def handle(self) -> None:
+        """Serve a connection; a client that hangs up is no fault."""
+        with suppress(ConnectionError):
+            super().handle()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name it is called by
         """Say nothing."""

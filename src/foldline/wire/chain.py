@@ -3,8 +3,10 @@
 Knows what makes two messages the same: what was said, called and returned, not how it was written,
 and neither thoughts nor instructions. Refuses to know sessions.
 
-A client says again what was answered in its own words: other spacing, other JSON of the same
-arguments, the text beside calls left out. Each of these is the answer that was given.
+What the neutral form cannot hold (a file by its id, a picture's detail) is in a message's own JSON,
+so that counts too. A client says again what was answered in its own words: other spacing, other
+JSON of the same arguments, the text beside calls left out. Each of these is the answer that was
+given.
 """
 
 import hashlib
@@ -23,9 +25,9 @@ def link(event: Event) -> Link:
     """What an event is known by; nothing, if it is no message."""
     match event:
         case UserSaid():
-            return (_digest("user", event.author, event.parts),)
+            return (_digest("user", event.author, (event.parts, event.native)),)
         case ToolReturned():
-            return (_digest("tool", event.call_id, event.parts),)
+            return (_digest("tool", event.call_id, (event.parts, event.ok, event.native)),)
         case ModelSaid():
             calls = [(call.id, call.name, _arguments(call)) for call in calls_of(event.parts)]
             media = [part for part in event.parts if isinstance(part, Media)]

@@ -8,13 +8,14 @@
 Knows the connection's version and pragmas. Refuses to know what the operations do.
 """
 
+import os
 from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import apsw
 
-from foldline.errors import BadInput
+from foldline.errors import BadInput, StoreFailed
 from foldline.store import logs
 from foldline.store.sqlite import finding, keeping, leases, rows, schema
 from foldline.store.sqlite.connection import Db
@@ -60,9 +61,10 @@ class SqliteStore:
                 schema.prepare(self.db.sql, path)
             for pragma in ("journal_mode = wal", "synchronous = full", "secure_delete = on"):
                 self.db.sql(f"pragma {pragma}")
-        except apsw.Error as fault:
+        except (apsw.Error, StoreFailed) as fault:
             raise BadInput(f"{path!r} cannot be opened as a store: {fault}") from fault
         self._waiting: Waiting | None = None
+        self._process = os.getpid()
         self._in_memory = path == ":memory:"
 
     append = _operation(rows.append)
@@ -90,6 +92,8 @@ class SqliteStore:
 
     async def run(self, work: Callable[[], R]) -> R:
         """Do some work where the disk is waited for."""
+        if os.getpid() != self._process:
+            raise BadInput("this store was opened before a fork; open it again in this process")
         if self._in_memory:
             return work()
         if self._waiting is None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 import apsw
 
-from foldline.errors import BadInput, Erased
+from foldline.errors import BadInput, Erased, FoldlineError, StoreFailed
 from foldline.store.base import Name, Row
 
 _SESSION = """
@@ -46,7 +46,8 @@ class Db:
         try:
             yield
         except BaseException:
-            self.sql("rollback")
+            if self.connection.in_transaction:  # on a full disk SQLite has rolled back by itself
+                self.sql("rollback")
             raise
         self.sql("commit")
 
@@ -55,12 +56,27 @@ class Db:
         run = cast("Any", self.connection).execute  # its stubs name a type that no checker knows
         try:
             return run(statement, bindings).fetchall()
-        except apsw.ConnectionClosedError as fault:
-            raise BadInput("the session is closed; open it again") from fault
+        except apsw.Error as fault:
+            raise self._meaning(fault) from fault
+
+    def _meaning(self, fault: apsw.Error) -> FoldlineError:
+        match fault:
+            case apsw.ConnectionClosedError():
+                return BadInput("the session is closed; open it again")
+            case apsw.BusyError():
+                way = "another program holds a lock on it; end that one, then repeat the call"
+            case apsw.FullError() | apsw.IOError():
+                way = "make room or mend the disk, then repeat the call"
+            case _:
+                way = "`foldline doctor` says whether the file is sound"
+        return StoreFailed(f"the store {self.connection.filename!r} failed: {fault}; {way}")
 
     def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run one statement with each row."""
-        cast("Any", self.connection).executemany(statement, rows)
+        try:
+            cast("Any", self.connection).executemany(statement, rows)
+        except apsw.Error as fault:
+            raise self._meaning(fault) from fault
 
     def rows(self, statement: str, bindings: Sequence[Any]) -> list[Row]:
         """Events as rows: the statement selects seq, kind, edit, time and body."""

@@ -19,7 +19,8 @@ _READ = """
     where sid = ? and seq between ? and ? order by seq
 """
 _SHARED = """
-    insert or ignore into pieces select hash, ?, seq from pieces where sid = ? and seq = ?
+    insert or ignore into pieces select hash, ?, seq from pieces
+    where sid = ? and seq in (select seq from events where sid = ?)
 """
 
 
@@ -130,10 +131,10 @@ def fork(db: Db, name: Name, to: str, *, at: int, keep: Sequence[tuple[int, int]
             own = (made.sid, row.seq, row.kind, row.edit, row.time, row.body)
             db.sql("insert into events values (?, ?, ?, ?, ?, ?)", own)
             size += len(row.body)
-            ancestor: Known | None = found
-            while ancestor is not None:  # its pieces are its own too: an ancestor may be erased
-                db.sql(_SHARED, (made.sid, ancestor.sid, row.seq))
-                ancestor = db.origin(ancestor)
+        ancestor: Known | None = found
+        while ancestor is not None:  # its pieces are its own too: an ancestor may be erased
+            db.sql(_SHARED, (made.sid, ancestor.sid, made.sid))
+            ancestor = db.origin(ancestor)
         db.sql(
             "update sessions set head = ?, size = ?, origin = ?, origin_at = ?, "
             "origin_name = ?, floor = ? where sid = ?",
