@@ -146,17 +146,25 @@ class Live:
         """Record what is new about this opening: the session, its model, its settings."""
         if self.view.head < 0:
             opened = Opened(model, settings or {}, origin=origin, format=log.FORMAT)
-            await self.append([opened])
+            await self.record(opened)
         elif self.view.model != model:
-            await self.append([ModelSwitched(model)])
+            await self.record(ModelSwitched(model))
         if settings is not None and self.view.settings != settings:
-            await self.append([SettingsChanged(settings)])
+            await self.record(SettingsChanged(settings))
 
     async def instruct(self, told: Instructed) -> None:
         """From here on these instructions hold, if they are others."""
         now = self.view.newest
         if (told.parts, told.tools, told.native) != (now.parts, now.tools, now.native):
-            await self.append([told])
+            await self.record(told)
+
+    async def record(self, *events: Event) -> None:
+        """Append events as they are, whatever came in before them."""
+
+        async def these() -> Sequence[Event]:
+            return events
+
+        await self.decide(these)
 
     async def take(self, *events: Event, once: str | None = None) -> None:
         """Take in what arrived: clipped where it is too large, repairs noted.
@@ -167,7 +175,9 @@ class Live:
         if once is not None:
             entering = [one for event in events for one in admit(self.view, event, self.facts)]
             _check(entering)
+            self._unknown = True
             await logs.append(self.store, self.name, entering, once=once)
+            self._unknown = False
             await self.catch_up()
             return
         for event in events:
@@ -223,6 +233,7 @@ class Live:
         self.report = None
         for event in events:
             if isinstance(event, log.Edit) and not self.view.holds(event.spine):
+                self._unknown = True  # until all of it is read
                 return await self._reload()
             self.view.append(self.view.head + 1, event)
         return None
@@ -308,7 +319,7 @@ class Live:
     async def _learn(self, window: int, source: str) -> None:
         known = learned(self.facts.limits, self.view.windows.get(self.view.model)).window
         if window < known:
-            await self.append([WindowLearned(self.view.model, window, source[:200])])
+            await self.record(WindowLearned(self.view.model, window, source[:200]))
 
     async def plan(self, facts: Facts) -> Ready:
         """What to send and to append under some facts, with all that a fold is written from."""

@@ -164,7 +164,7 @@ class AsyncSession:
         child = await Live.open(live.store, live.name._replace(session=to), facts=live.facts)
         child.shared = True
         origin = f"{live.name.session}@{place}"
-        await child.append([Opened(child.view.model, child.view.settings, origin=origin)])
+        await child.record(Opened(child.view.model, child.view.settings, origin=origin))
         return type(self)(child)
 
     async def recall(self, handle: str, *, most: int | None = None) -> str:
