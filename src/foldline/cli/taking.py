@@ -146,8 +146,9 @@ async def _take(store: Store, name: Name, session: Imported, file: str) -> Taken
     digest = hashlib.sha256(b"\n".join(map(log.encode, events))).hexdigest()
     new = events[end + 1 :]
     for at in range(end + 1, len(events), _BATCH):
-        batch = events[at : at + _BATCH]
-        await logs.append(store, name, batch, after=at - 1, once=f"import {digest} {at}")
+        piece = slice(at, at + _BATCH)
+        dated = logs.draft(events[piece], session.times[piece])
+        await store.append(name, dated, after=at - 1, once=f"import {digest} {at}")
     tokens = sum(count_parts(one.parts) for one in new if isinstance(one, logs.Said))
     return Taken(name.session, session.model, len(new), len(events), tokens, file, session.notes)
 
