@@ -28,7 +28,7 @@ check: setup
     .venv/bin/pyright --pythonpath {{python}}
     .venv/bin/lint-imports --no-logo
 
-# Fast tests: no network, no services, about two minutes
+# Fast tests: no network, no services, about four minutes
 test *args: setup
     {{python}} -m pytest -m "not real" -n 2 --inline-snapshot=disable --quiet {{args}}
 

@@ -13,9 +13,10 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from random import Random
+
+from pool import summed
 
 from foldline.core import rules
 from foldline.core.parts import retold
@@ -68,12 +69,8 @@ def main() -> int:
     parser.add_argument("--short", action="store_true", help="500 logs")
     args = parser.parse_args()
     end = args.seed + (500 if args.short else args.logs)
-    start, total, refused = time.perf_counter(), Counter[str](), list[str]()
-    chunks = [range(at, min(at + 100, end)) for at in range(args.seed, end, 100)]
-    with ProcessPoolExecutor(2) as pool:
-        for seen, found in pool.map(many, chunks):
-            total += seen
-            refused += found
+    start = time.perf_counter()
+    total, refused = summed(many, range(args.seed, end))
     print(
         f"{total['logs']:,} logs, {total['events']:,} events, {total['requests']:,} requests "
         f"({total['silent']:,} silent ones left out) of {total['messages']:,} items, 2 dialects, "

@@ -12,8 +12,9 @@ import argparse
 import sys
 import time
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
 from random import Random
+
+from pool import summed
 
 from foldline.testing import laws, play, steps
 
@@ -42,14 +43,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--short", action="store_true", help="500 logs")
     args = parser.parse_args()
-    count = 500 if args.short else args.logs
-    end = args.seed + count
-    start, total, broken = time.perf_counter(), Counter[str](), list[str]()
-    chunks = [range(at, min(at + 100, end)) for at in range(args.seed, end, 100)]
-    with ProcessPoolExecutor(2) as pool:
-        for seen, found in pool.map(many, chunks):
-            total += seen
-            broken += found
+    end = args.seed + (500 if args.short else args.logs)
+    start = time.perf_counter()
+    total, broken = summed(many, range(args.seed, end))
     print(
         f"{total['logs']:,} logs, {total['events']:,} events, {total['requests']:,} requests, "
         f"{len(laws.ALL)} laws each: {len(broken)} broken; {time.perf_counter() - start:.0f} s"

@@ -8,7 +8,7 @@ and are never renamed, removed or given another default. JSON that others wrote 
 native messages) is kept as text, so its bytes survive whatever they are.
 """
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, TypeGuard
 
 import msgspec
 
@@ -303,7 +303,7 @@ def decode(body: bytes) -> Event:
     return event
 
 
-def by_user(event: Event | None) -> bool:
+def by_user(event: Event | None) -> TypeGuard[UserSaid]:
     """Whether a person said this: not a notice, a heartbeat or a cron job."""
     return isinstance(event, UserSaid) and event.speaker == "human"
 

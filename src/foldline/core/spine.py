@@ -61,6 +61,17 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the edit took out of `Spine.turned`, and what it put in."""
 
 
+def ends(span: Range) -> tuple[int, int]:
+    """The first and the last place of a span; of an open one, only its first."""
+    return span.lo, span.lo if span.hi is None else span.hi
+
+
+def places(span: Range) -> range:
+    """Every place of a span."""
+    lo, hi = ends(span)
+    return range(lo, hi + 1)
+
+
 def needs(spine: Spine) -> list[int]:
     """The single events, besides its ranges, without which a spine cannot be loaded."""
     folds = (segment.edit for segment in spine.segments if isinstance(segment, FoldAt))

@@ -22,7 +22,7 @@ from foldline.core.log import ToolReturned, UserSaid
 from foldline.core.plan import pressure_of, tiers
 from foldline.core.prices import UNKNOWN, Prices
 from foldline.core.request import NAMES, Kind, Pressure, Report, report
-from foldline.core.spine import Range
+from foldline.core.spine import Range, ends
 from foldline.core.tokens import count_parts
 from foldline.core.view import View
 from foldline.draw.prefix import kept
@@ -263,11 +263,7 @@ def _runs(view: View, items: tuple[Item, ...], sizes: list[int]) -> tuple[Run, .
 def _span(view: View, item: Item) -> tuple[int, int]:
     if item.state != "folded":
         return item.seq, item.seq
-    return _ends(view.fold_at(item.seq).change.span)
-
-
-def _ends(span: Range) -> tuple[int, int]:
-    return span.lo, span.lo if span.hi is None else span.hi
+    return ends(view.fold_at(item.seq).change.span)
 
 
 def _shorts(view: View, items: tuple[Item, ...], scale: float) -> tuple[Short, ...]:
@@ -294,7 +290,7 @@ def _folds(view: View, scale: float) -> tuple[Fold, ...]:
     return tuple(
         Fold(
             at,
-            Range(*_ends(fold.change.span)),
+            Range(*ends(fold.change.span)),
             fold.messages,
             round(fold.before * scale),
             round(fold.after * scale),

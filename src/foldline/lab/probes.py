@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import msgspec
 
-from foldline.core.log import Event, ModelSaid, ToolReturned, UserSaid
+from foldline.core.log import Event, ModelSaid, ToolReturned, UserSaid, by_user
 from foldline.core.names import names
 from foldline.core.parts import Call, Part, Thought, text_of
 from foldline.core.request import Request
@@ -78,7 +78,7 @@ class _Past:
         """What an event adds."""
         if not isinstance(event, UserSaid | ModelSaid | ToolReturned):
             return
-        self.turn += isinstance(event, UserSaid) and event.speaker == "human"
+        self.turn += by_user(event)
         words = _words(event.parts)
         only = isinstance(event, ToolReturned)
         for name in names(words):

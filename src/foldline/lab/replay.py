@@ -9,27 +9,22 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from foldline.core.edits import fold
 from foldline.core.log import (
-    Asked,
-    Event,
     Folded,
     Instructed,
     ModelSaid,
     ModelSwitched,
     Opened,
     ToolReturned,
-    UsageReported,
     UserSaid,
 )
-from foldline.core.plan import Blocked, Facts, Need, Ready, admit, plan
+from foldline.core.plan import Facts, Ready
 from foldline.core.request import Request
-from foldline.core.spine import Range, Spine
 from foldline.core.tokens import count_parts, count_tools
-from foldline.core.view import View, load
 from foldline.lab.cache import Block, Sent
+from foldline.lab.planned import Planned
 from foldline.lab.recorded import Recorded, Scale
-
-_KEPT = 300  # seconds after which the session takes the cache for cold
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +59,16 @@ def replay(recorded: Recorded, facts: Facts) -> Replayed:
     counted = {call.at: call for call in recorded.calls}
     for at, event in enumerate(recorded.events):
         match event:
-            case Opened() | ModelSwitched():
+            case Opened() | ModelSwitched() if at:  # the first one opened the run
                 run.append(event)
             case ModelSaid():
                 call = counted[at]
                 if recorded.counts and not call.input:
                     run.answer(event)  # broken off before anything was counted or billed
                 else:
-                    run.ask(event, time=call.time, output=call.output, missed=call.missed)
+                    run.call(event, time=call.time, output=call.output, missed=call.missed)
             case UserSaid() | ToolReturned() | Instructed():
-                run.take(event)
+                run.add(event)
             case _:
                 pass  # edits, counts and requests of that time are not this policy's
     return Replayed(recorded, facts.policy.name, run.steps, run.blocked)
@@ -96,67 +91,41 @@ def as_recorded(recorded: Recorded) -> list[Sent]:
     return sent
 
 
-class _Run:
-    """A log that grows under one policy."""
+class _Run(Planned):
+    """The session's calls, each planned, billed, and answered as it was recorded."""
 
     def __init__(self, recorded: Recorded, facts: Facts) -> None:
-        self.facts = facts
+        first = recorded.events[0] if recorded.events else None
+        opened = first if isinstance(first, Opened) else Opened(recorded.model)
+        super().__init__(facts, opened=opened)
         self.steps: list[Step] = []
         self.blocked = 0
         self._scale = recorded.scale
-        self._log: dict[int, Event] = {}
-        self._view: View = load(Spine(), {}, head=-1)
         self._asked = 0.0
 
-    def append(self, *events: Event) -> None:
-        """Into the log and the view, as they are."""
-        for event in events:
-            self._log[self._view.head + 1] = event
-            self._view.append(self._view.head + 1, event)
-
-    def take(self, event: Event) -> None:
-        """As a session takes it in: clipped where it is too large."""
-        self.append(*admit(self._view, event, self.facts))
-
-    def ask(self, answer: ModelSaid, *, time: float, output: int, missed: bool) -> None:
+    def call(self, answer: ModelSaid, *, time: float, output: int, missed: bool) -> None:
         """Plan a request, bill it, and take in the recorded answer."""
-        cold = bool(time and self._asked and time - self._asked > _KEPT)
-        made = self._plan(replace(self.facts, cache="cold" if cold or missed else "warm"))
-        if isinstance(made, Blocked):
-            self.blocked += 1
+        gap = time - self._asked if time and self._asked else 0.0
+        cache = "cold" if missed else fold.cached(gap, self.facts.prices)
+        made = self.plan(replace(self.facts, cache=cache))
+        if isinstance(made, Ready):
+            at = self.view.head + len(made.events)
+            blocks = _blocks(made.request, self._scale)
+            sent = Sent(at, time, blocks, output, front=1, missed=missed)
+            folds = tuple(event for event in made.events if isinstance(event, Folded))
+            self.steps.append(Step(sent, made.request, answer, folds))
+            self.ask(made, counted=lambda _: round(sum(block.tokens for block in blocks)))
         else:
-            self._send(made, answer, time=time, output=output, missed=missed)
+            self.blocked += 1
         self._asked = time or self._asked
         self.answer(answer)
 
     def answer(self, answer: ModelSaid) -> None:
         """Take in the recorded answer: it was shown what this policy shows now."""
-        self.take(msgspec.structs.replace(answer, saw=None, native=None))
-
-    def _plan(self, facts: Facts) -> Ready | Blocked:
-        while True:
-            made = plan(self._view, facts)
-            if not isinstance(made, Need):
-                return made
-            needed = {n: self._log[n] for span in made.ranges for n in _places(span)}
-            facts = replace(facts, fetched={**facts.fetched, **needed})
-
-    def _send(
-        self, made: Ready, answer: ModelSaid, *, time: float, output: int, missed: bool
-    ) -> None:
-        request, report = made.request, made.report
-        at = self._view.head + len(made.events)
-        self.append(*made.events)
-        asked = Asked(at, "", "", 0, tokens=report.total, estimate=report.estimate)
-        self.append(asked)
-        blocks, front = _blocks(request, self._scale)
-        sent = Sent(at, time, blocks, output, front=front, missed=missed)
-        folds = tuple(event for event in made.events if isinstance(event, Folded))
-        self.steps.append(Step(sent, request, answer, folds))
-        self.append(UsageReported(input=round(sum(block.tokens for block in blocks))))
+        self.add(msgspec.structs.replace(answer, saw=None, native=None))
 
 
-def _blocks(request: Request, scale: Scale) -> tuple[list[Block], int]:
+def _blocks(request: Request, scale: Scale) -> list[Block]:
     """A request as the cache sees it: what is fixed, then item by item."""
     fixed = count_parts(request.system) + count_tools(request.tools)
     front = Block(
@@ -166,8 +135,4 @@ def _blocks(request: Request, scale: Scale) -> tuple[list[Block], int]:
         Block((item.seq, item.state, item.role, item.tokens), item.tokens * scale.ratio)
         for item in request.items
     )
-    return [front, *items], 1
-
-
-def _places(span: Range) -> range:
-    return range(span.lo, (span.lo if span.hi is None else span.hi) + 1)
+    return [front, *items]

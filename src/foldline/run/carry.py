@@ -4,8 +4,6 @@ Knows how a whole session is told in one handoff. Refuses to choose: who opens a
 whether anything is carried, and from where; a fresh start is the default.
 """
 
-from dataclasses import replace
-
 from foldline.core import choose
 from foldline.core.budget import measure
 from foldline.core.choose import Facts, Need
@@ -24,8 +22,7 @@ async def carried(store: Store, name: Name, *, facts: Facts) -> UserSaid:
     budget = measure(live.view, facts.limits)
     made = choose.record(live.view, budget, facts)
     while isinstance(made, Need):
-        fetched = dict(await live.events(*made.ranges))
-        facts = replace(facts, fetched={**facts.fetched, **fetched})
+        facts = await live.fetched(facts, made)
         made = choose.record(live.view, budget, facts)
     told = made.within(budget.estimated(budget.room * facts.policy.handoff)).text
     head = (

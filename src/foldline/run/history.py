@@ -22,17 +22,15 @@ from foldline.core.log import (
     Logged,
     ModelSaid,
     UsageReported,
-    UserSaid,
 )
+from foldline.core.parts import retold
 from foldline.core.spine import Range
-from foldline.core.view import View, load
+from foldline.core.view import View
 from foldline.errors import BadInput, NotAnEdit
 from foldline.run.live import Live, alone
 from foldline.run.sync import Face, verb
 from foldline.store import logs
 from foldline.store.base import Name, Store
-
-_PIECE = 2_000  # events that are read at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +101,8 @@ class AsyncHistory:
     async def turns(self) -> list[Turn]:
         """Every turn, oldest first."""
         turns: list[Turn] = []
-        head = self.live.view.head
-        for lo in range(0, head + 1, _PIECE):
-            span = (lo, min(lo + _PIECE - 1, head))
-            for row in await self.live.store.read(self.live.name, [span]):
-                _count(turns, row.seq, row.time, log.decode(row.body))
+        async for row in logs.walk(self.live.store, self.live.name, self.live.view.head):
+            _count(turns, row.seq, row.time, log.decode(row.body))
         return turns
 
     async def seen(self, turn: Turn) -> View:
@@ -120,7 +115,7 @@ class AsyncHistory:
         if turn.asked >= 0:
             await self.live.sent(turn.asked)
         tail = await logs.tail(self.live.store, self.live.name, at=turn.saw)
-        return load(tail.spine, dict(tail.events), head=tail.head)
+        return tail.view()
 
     async def loss(self, edit: int) -> fold.Loss:
         """What a fold took out of the model's sight: R-38."""
@@ -129,7 +124,7 @@ class AsyncHistory:
         if not isinstance(event, Folded):
             raise NotAnEdit(f"there is no fold at {edit}")
         tail = await logs.tail(self.live.store, self.live.name, at=edit - 1)
-        return fold.loss(load(tail.spine, dict(tail.events), head=tail.head), event)
+        return fold.loss(tail.view(), event)
 
     @alone
     async def exclude(self, *places: int) -> int:
@@ -198,8 +193,8 @@ def _shown(view: View | None) -> tuple[Item, ...]:
 
 def _count(turns: list[Turn], seq: int, time: float, event: Event) -> None:
     """Take one event into the turns so far."""
-    if log.by_user(event) and isinstance(event, UserSaid):
-        words = " ".join(logs.words(log.encode(event)).split())
+    if log.by_user(event):
+        words = " ".join(retold(event.parts).split())
         turns.append(Turn(len(turns) + 1, seq, words, time))
         return
     if not turns:

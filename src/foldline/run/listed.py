@@ -7,13 +7,13 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 from foldline.core import log
-from foldline.core.log import ModelSwitched, Opened, UserSaid
+from foldline.core.log import ModelSwitched, Opened
 from foldline.core.parts import retold
 from foldline.errors import FormatError
+from foldline.store import logs
 from foldline.store.base import Listed, Name, Store
 
 _PAGE = 100  # sessions that are listed at a time
-_PIECE = 2_000  # rows that are read at a time
 _TELLING = ("opened", "model_switched", "user_said")
 
 
@@ -54,16 +54,15 @@ async def summary(store: Store, name: Name, known: Listed) -> Summary:
     """What a session's log says of it: its model now, its turns, its first words."""
     model, turns, words = "", 0, ""
     try:
-        for lo in range(0, known.head + 1, _PIECE):
-            for row in await store.read(name, [(lo, min(lo + _PIECE - 1, known.head))]):
-                if row.kind not in _TELLING:
-                    continue
-                event = log.decode(row.body)
-                if isinstance(event, Opened | ModelSwitched):
-                    model = event.model
-                elif isinstance(event, UserSaid) and log.by_user(event):
-                    turns += 1
-                    words = words or " ".join(retold(event.parts).split())
+        async for row in logs.walk(store, name, known.head):
+            if row.kind not in _TELLING:
+                continue
+            event = log.decode(row.body)
+            if isinstance(event, Opened | ModelSwitched):
+                model = event.model
+            elif log.by_user(event):
+                turns += 1
+                words = words or " ".join(retold(event.parts).split())
     except FormatError as fault:
         return Summary(known, model, turns, words, fault=str(fault))
     return Summary(known, model, turns, words)

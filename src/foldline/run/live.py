@@ -16,7 +16,7 @@ import msgspec
 
 from foldline.core import log
 from foldline.core.budget import learned
-from foldline.core.edits.fold import Cache
+from foldline.core.edits.fold import cached
 from foldline.core.handles import handle
 from foldline.core.log import (
     Asked,
@@ -30,10 +30,9 @@ from foldline.core.log import (
     WindowLearned,
 )
 from foldline.core.plan import Blocked, Facts, Need, Plan, Ready, admit, plan
-from foldline.core.prices import Prices
 from foldline.core.request import Report, render
-from foldline.core.spine import Range, Spine
-from foldline.core.view import View, load
+from foldline.core.spine import Range, Spine, places
+from foldline.core.view import View
 from foldline.errors import (
     BadHandle,
     BadInput,
@@ -60,7 +59,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T", bound="_HasLive")
 Settings: TypeAlias = dict[str, Setting]
-_KEPT, _KEPT_LONGEST = 300, 3_600  # seconds that providers keep a prefix: at least, at most
 _LARGE = 30_000  # tokens of a view: folding more of it takes tens of milliseconds
 _SMALLER = 0.8  # of a request that was refused without a number: what to try next
 
@@ -107,7 +105,7 @@ class Live:
     async def open(cls, store: Store, name: Name, *, facts: Facts) -> "Live":
         """A log where it was left, or none yet."""
         tail = await logs.tail(store, name)
-        view = load(tail.spine, dict(tail.events), head=tail.head)
+        view = tail.view()
         live = cls(store, name, view=view, facts=facts)
         live.touched = tail.changed
         return live
@@ -240,15 +238,16 @@ class Live:
 
     async def _reload(self) -> None:
         tail = await logs.tail(self.store, self.name)
-        self.view = load(tail.spine, dict(tail.events), head=tail.head)
+        self.view = tail.view()
         self._unknown = False
 
     async def must_hold(self, spine: Spine) -> None:
         """Raise where the log no longer has what a spine needs: retention may have erased it."""
         if self.view.holds(spine):
             return
-        wanted = {n for one in logs.live(spine, self.view.head) for n in _places(one)}
-        found = {seq for seq, _ in await self.events(*logs.live(spine, self.view.head))}
+        spans = logs.live(spine, self.view.head)
+        wanted = {seq for one in spans for seq in places(one)}
+        found = {seq for seq, _ in await self.events(*spans)}
         if missing := wanted - found - {self.view.head + 1}:
             head = await self.store.head(self.name)
             raise Erased(handle(min(missing), max(missing)), head.trimmed or 0.0)
@@ -291,7 +290,7 @@ class Live:
         if not isinstance(asked, Asked):
             raise BadHandle(f"no request was recorded at {at}")
         tail = await logs.tail(self.store, self.name, at=asked.at)
-        request = render(load(tail.spine, dict(tail.events), head=tail.head))
+        request = render(tail.view())
         dialect = dialects.named(asked.dialect)
         parameters = msgspec.json.decode(asked.parameters, type=dict[str, msgspec.Raw])
         body = dialect.encode(request, parameters)
@@ -323,20 +322,22 @@ class Live:
 
     async def plan(self, facts: Facts) -> Ready:
         """What to send and to append under some facts, with all that a fold is written from."""
-        facts = replace(facts, cache=_cache(time() - self.touched, facts.prices))
+        facts = replace(facts, cache=cached(time() - self.touched, facts.prices))
         while True:
             match await self._planned(facts):
                 case Ready() as ready:
                     return ready
                 case Blocked(parts, limit):
                     raise Overflow(parts, limit)
-                case Need(ranges):
-                    fetched = dict(facts.fetched)
-                    for span in ranges:
-                        fetched.update(await self.events(span))
-                    if len(fetched) == len(facts.fetched):
-                        raise BrokenView(f"the log no longer holds {ranges}, which a fold quotes")
-                    facts = replace(facts, fetched=fetched)
+                case Need() as need:
+                    facts = await self.fetched(facts, need)
+
+    async def fetched(self, facts: Facts, need: Need) -> Facts:
+        """The facts with the events that a decision needs."""
+        found = {**facts.fetched, **dict(await self.events(*need.ranges))}
+        if len(found) == len(facts.fetched):
+            raise BrokenView(f"the log no longer holds {need.ranges}, which a fold quotes")
+        return replace(facts, fetched=found)
 
     async def _planned(self, facts: Facts) -> Plan:
         """The plan; of a large view in a thread, so that the event loop goes on (R-44)."""
@@ -345,18 +346,6 @@ class Live:
         from asyncio import to_thread  # noqa: PLC0415 - half of the time of an import
 
         return await to_thread(plan, self.view, facts)
-
-
-def _cache(seconds: float, prices: Prices) -> Cache:
-    """Whether the provider still holds the last request's prefix."""
-    if seconds < _KEPT:
-        return "warm"
-    briefly = prices.w > 1 and not prices.assumed  # who is paid for writing says for how long
-    return "cold" if seconds > _KEPT_LONGEST or briefly else "unknown"
-
-
-def _places(span: Range) -> range:
-    return range(span.lo, (span.lo if span.hi is None else span.hi) + 1)
 
 
 def _check(events: Sequence[Event]) -> None:

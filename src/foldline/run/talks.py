@@ -45,17 +45,16 @@ class Talk:
     """The instructions that the client's last history began with."""
     busy: bool = False
     """Whether a call is under way."""
-
     lost: bool = False
     """Whether a message was left before it was known to be written: what follows is a fork."""
 
-    async def take(self, event: Event) -> None:
+    async def take(self, event: Event, link: Link) -> None:
         """Into the log, and a message into the chain too."""
         self.lost = True
         place = self.live.view.head + 1
         await self.live.take(event)
         self.lost = False
-        if link := chain.link(event):
+        if link:
             self.chain.append(link)
             self.places.append(place)
 
@@ -81,10 +80,11 @@ class Talks:
             raise WireError("an answer that the client has begun itself: sent on as it is")
         bound = _bound(dialect, given.parameters)
         facts = self._known(given.model, bound[1] if bound else None)
-        talk = await self._found(given.events, given.model, facts=facts)
+        said = [(chain.link(event), event) for event in given.events]
+        talk = await self._found([link for link, _ in said if link], given.model, facts=facts)
         try:
             async with talk.live.lock:
-                await self._go_on(talk, given.model, given.events)
+                await self._go_on(talk, given.model, said)
                 exchange = Exchange(talk, dialect, given.parameters, bound=bound)
                 await exchange.plan(facts)
         except BaseException:
@@ -92,9 +92,8 @@ class Talks:
             raise
         return exchange
 
-    async def _found(self, events: tuple[Event, ...], model: str, *, facts: Facts) -> Talk:
+    async def _found(self, given: list[Link], model: str, *, facts: Facts) -> Talk:
         """The conversation that a history goes on with, or a new one; it is busy from here on."""
-        given = [link for link, _ in chain.links(events)]
         best, origin, shared = None, None, 0
         for name, talk in self._talks.items():
             same = chain.known(talk.chain, given)
@@ -127,22 +126,21 @@ class Talks:
         led = session.live.view.newest  # those of that place, not the newest of the other log
         return Talk(session.live, origin.chain[:shared], origin.places[:shared], led)
 
-    async def _go_on(self, talk: Talk, model: str, events: tuple[Event, ...]) -> None:
+    async def _go_on(self, talk: Talk, model: str, said: list[tuple[Link, Event]]) -> None:
         """Append what is new: another model, other instructions, the messages behind the chain."""
         await talk.live.begin(model)
-        first = events[0] if events else None
+        first = said[0][1] if said else None
         led = first if isinstance(first, Instructed) else Instructed()
         if led != talk.led:
             await talk.live.instruct(led)
             talk.led = led
         known, past = len(talk.chain), 0
-        for event in events[led is first :]:
-            link = chain.link(event)
+        for link, event in said[led is first :]:
             past += bool(link)
             if past < known or (link and past == known):
                 continue
             if link:
-                await talk.take(event)
+                await talk.take(event, link)
             elif isinstance(event, Instructed):
                 await talk.live.instruct(event)
 
@@ -224,7 +222,7 @@ class Exchange:
         try:
             async with self._talk.live.lock:
                 for event in self._answer():
-                    await self._talk.take(event)
+                    await self._talk.take(event, chain.link(event))
         finally:
             self._talk.busy = False
 

@@ -5,7 +5,7 @@ to know backends: it stands on the store's operations alone, so a wrapped store 
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -15,12 +15,14 @@ from foldline.core import spine as spines
 from foldline.core.log import Edit, Event, Logged, ModelSaid, ToolReturned, UserSaid
 from foldline.core.parts import Media, Native, Part, retold
 from foldline.core.spine import Range, Spine
+from foldline.core.view import View, load
 from foldline.errors import BadInput, FormatError
-from foldline.store.base import Draft, Name, Row, Store
+from foldline.store.base import Draft, Head, Name, Row, Store
 
 Said = UserSaid | ModelSaid | ToolReturned
 LARGE = 16_384
 """The characters from which a piece is kept by its hash."""
+_PIECE = 2_000  # rows that a walk reads at a time
 _BLOB = "blob:"  # what begins so of itself is set apart too: nobody can forge one
 
 
@@ -33,6 +35,10 @@ class Tail:
     head: int
     changed: float = field(default=0.0, compare=False)
     """When the newest of these events was appended, by the store's clock."""
+
+    def view(self) -> View:
+        """The view that this is the tail of."""
+        return load(self.spine, dict(self.events), head=self.head)
 
 
 async def append(  # noqa: PLR0913 - the store's own three conditions
@@ -56,8 +62,7 @@ async def read(store: Store, name: Name, *spans: Range) -> list[Logged]:
 async def tail(store: Store, name: Name, *, at: int | None = None) -> Tail:
     """What the view at `at` (or the end) is made of, however long the log: two reads."""
     head = await store.head(name, at=at)
-    edit = None if head.edit is None else log.decode(head.edit.body)
-    spine = edit.spine if isinstance(edit, Edit) else Spine()
+    spine = _spine(head)
     rows = await store.read(name, _pairs(live(spine, head.seq)))
     changed = max((row.time for row in rows), default=0.0)
     return Tail(spine, await _events(store, name, rows), head.seq, changed)
@@ -68,9 +73,7 @@ async def fork(store: Store, name: Name, to: str, *, at: int) -> None:
     head = await store.head(name, at=at)
     if at < 0 or head.seq != at:
         raise BadInput(f"session {name.session!r} has no place {at} to fork at")
-    edit = None if head.edit is None else log.decode(head.edit.body)
-    spine = edit.spine if isinstance(edit, Edit) else Spine()
-    keep = _pairs(live(spine, head.seq))
+    keep = _pairs(live(_spine(head), head.seq))
     keep += [] if head.edit is None else [(head.edit.seq, head.edit.seq)]
     await store.fork(name, to, at=head.seq, keep=keep)
 
@@ -83,8 +86,21 @@ def live(spine: Spine, head: int) -> list[Range]:
     return [*shown, *(one for one in alone if not any(spines.overlap(one, s) for s in shown))]
 
 
+async def walk(store: Store, name: Name, head: int) -> AsyncGenerator[Row]:
+    """All rows of a log up to its head, however many, some at a time."""
+    for lo in range(0, head + 1, _PIECE):
+        for row in await store.read(name, [(lo, min(lo + _PIECE - 1, head))]):
+            yield row
+
+
+def _spine(head: Head) -> Spine:
+    """The spine in force at a head: that of its newest edit."""
+    edit = None if head.edit is None else log.decode(head.edit.body)
+    return edit.spine if isinstance(edit, Edit) else Spine()
+
+
 def _pairs(spans: Iterable[Range]) -> list[tuple[int, int]]:
-    return [(one.lo, one.lo if one.hi is None else one.hi) for one in spans]
+    return [spines.ends(one) for one in spans]
 
 
 def draft(events: Iterable[Event], times: Sequence[float] = ()) -> Draft:

@@ -253,7 +253,7 @@ async def _from_store(talk: Conversation) -> list[tuple[Sent, View]]:
     found: list[tuple[Sent, View]] = []
     for sent in talk.sent[1::2]:
         tail = await logs.tail(store, NAME, at=sent.at)
-        found.append((sent, load(tail.spine, dict(tail.events), head=tail.head)))
+        found.append((sent, tail.view()))
     await store.close()
     return found
 

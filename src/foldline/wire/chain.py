@@ -38,11 +38,6 @@ def link(event: Event) -> Link:
             return ()
 
 
-def links(events: tuple[Event, ...]) -> list[tuple[Link, Event]]:
-    """The messages among some events."""
-    return [(found, event) for event in events if (found := link(event))]
-
-
 def known(chain: list[Link], given: list[Link]) -> int:
     """How many messages of a chain a client's history begins with."""
     same = 0

@@ -6,7 +6,7 @@
 from foldline.core.edits.fold.ask import Ask, Prepared, Prompt, prompts, sources
 from foldline.core.edits.fold.handoff import Handoff, Material, acknowledged, omitted, write
 from foldline.core.edits.fold.loss import Loss, loss
-from foldline.core.edits.fold.moment import Cache, Moment, worthwhile
+from foldline.core.edits.fold.moment import Cache, Moment, cached, worthwhile
 from foldline.core.edits.fold.source import gather, lacking
 from foldline.core.edits.fold.span import (
     MOST_FOLDS,
@@ -38,6 +38,7 @@ __all__ = [
     "Why",
     "acknowledged",
     "beginning",
+    "cached",
     "fold",
     "gather",
     "keeping",

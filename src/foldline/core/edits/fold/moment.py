@@ -19,6 +19,7 @@ from foldline.core.view import View
 Cache: TypeAlias = Literal["warm", "cold", "unknown"]
 _SOON = 0.8  # of the size at which it pays
 _LEAST_FACTS = 600
+_KEPT, _KEPT_LONGEST = 300, 3_600  # seconds that providers keep a prefix: at least, at most
 _FRAME = 120  # tokens of a handoff besides words and facts
 
 
@@ -59,6 +60,14 @@ def worthwhile(  # noqa: PLR0913 - everything that the decision rests on
     if request < size * _SOON:
         return None
     return Moment(span, cap, "pays", ripe=request >= size)
+
+
+def cached(seconds: float, prices: Prices) -> Cache:
+    """Whether a provider still holds the last request's prefix, so long after it was sent."""
+    if seconds < _KEPT:
+        return "warm"
+    briefly = prices.w > 1 and not prices.assumed  # who is paid for writing says for how long
+    return "cold" if seconds > _KEPT_LONGEST or briefly else "unknown"
 
 
 def growth(view: View) -> float:

@@ -1,23 +1,28 @@
 """A conversation through admission and plan, as a session runs it, without a store or a model.
 
-Everything is kept in lists, so a test can look at every plan that was made.
+Knows the order of a session's steps. Refuses to know where events come from: a replay gives it
+recorded ones, a test its own. Everything is kept in lists, so that both can look at every plan.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
 
 from foldline.core.log import Asked, Event, Folded, Opened, UsageReported
-from foldline.core.plan import Facts, Need, Plan, Ready, admit, plan
-from foldline.testing.logs import view_of
+from foldline.core.plan import Blocked, Facts, Need, Ready, admit, plan
+from foldline.core.spine import Spine, places
+from foldline.core.view import load
+
+_OPENED = Opened("test/model")
 
 
 class Planned:
     """A log that grows under one policy."""
 
-    def __init__(self, facts: Facts, *events: Event) -> None:
+    def __init__(self, facts: Facts, *events: Event, opened: Opened = _OPENED) -> None:
         self.facts = facts
-        self.events: list[Event] = [Opened("test/model"), *events]
-        self.view = view_of(self.events)
+        self.events: list[Event] = []
+        self.view = load(Spine(), {}, head=-1)
+        self.append(opened, *events)
 
     def append(self, *events: Event) -> None:
         """Into the log and the view, as they are."""
@@ -30,12 +35,12 @@ class Planned:
         for event in events:
             self.append(*admit(self.view, event, self.facts))
 
-    def plan(self, facts: Facts | None = None) -> Plan:
+    def plan(self, facts: Facts | None = None) -> Ready | Blocked:
         """What would be sent now; whatever the plan needs is fetched."""
         facts = facts or self.facts
         made = plan(self.view, facts)
         while isinstance(made, Need):
-            fetched = {span.lo: self.events[span.lo] for span in made.ranges}
+            fetched = {seq: self.events[seq] for span in made.ranges for seq in places(span)}
             facts = replace(facts, fetched={**facts.fetched, **fetched})
             made = plan(self.view, facts)
         return made
