@@ -23,6 +23,7 @@ from foldline.core.policy import CLASSIC, OFF, SLIDING, STEADY, THREE_LAYER, THR
 from foldline.core.prices import Prices
 from foldline.imports import read
 from foldline.lab.cache import Rules, bill
+from foldline.lab.ours import Ours
 from foldline.lab.probes import Retention, retention
 from foldline.lab.recorded import Recorded, imported, joined, size
 from foldline.lab.replay import as_recorded, replay
@@ -55,7 +56,7 @@ def cost(session: Recorded, policy: Policy, share: float) -> tuple[float, int, R
     """A policy's bill for input, its folds, and what was still in front."""
     prices = Prices(1.0, share, 1.25, 5.0)
     window = 2_000_000 if policy is OFF else WINDOW_TOKENS
-    made = replay(session, Facts(limits(window, None), policy, prices))
+    made = replay(session, Ours(session, Facts(limits(window, None), policy, prices)))
     sent = [replace(step.sent, output=0) for step in made.steps]
     dollars = sum(call.dollars for call in bill(sent, Rules(prices, least=0)))
     return dollars, made.folds, retention(made)
@@ -104,7 +105,9 @@ def real(shared: Path, found: list[str]) -> None:
             found.append(f"{name}: simulated ${simulated:.2f}, paid ${paid:.2f}")
         for policy in (STEADY, THRIFTY, CLASSIC, WINDOW):
             start = time.perf_counter()
-            made = replay(session, Facts(limits(WINDOW_TOKENS, None), policy, prices))
+            made = replay(
+                session, Ours(session, Facts(limits(WINDOW_TOKENS, None), policy, prices))
+            )
             seconds = time.perf_counter() - start
             dollars = sum(call.dollars for call in bill([step.sent for step in made.steps], rules))
             kept = retention(made)

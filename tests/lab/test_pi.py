@@ -10,6 +10,7 @@ from foldline.core.plan import Facts
 from foldline.core.policy import PRESETS
 from foldline.imports import read
 from foldline.lab.cache import Rules, bill
+from foldline.lab.ours import Ours
 from foldline.lab.probes import retention
 from foldline.lab.recorded import imported
 from foldline.lab.replay import as_recorded, replay
@@ -49,7 +50,7 @@ def test_under_every_preset(shared, name):
     for preset in PRESETS.values():
         window = 2_000_000 if preset.name == "off" else 200_000
         facts = Facts(limits(window, None), preset, prices)
-        made = replay(recorded, facts)
+        made = replay(recorded, Ours(recorded, facts))
         billed = bill([step.sent for step in made.steps], Rules(prices))
         kept = retention(made)
         dollars[preset.name] = sum(call.dollars for call in billed)
@@ -58,7 +59,7 @@ def test_under_every_preset(shared, name):
         assert not made.blocked
         assert peak < 200_000 or preset.name == "off"
         if preset.name == "steady":
-            assert replay(recorded, facts).steps == made.steps
+            assert replay(recorded, Ours(recorded, facts)).steps == made.steps
         if preset.name == "off":
             assert kept.lines.percent == 100
     assert dollars["thrifty"] < dollars["steady"] < PAID[name] / 2

@@ -25,6 +25,21 @@ class Block(NamedTuple):
     tokens: float
 
 
+class Aside(NamedTuple):
+    """A call beside the conversation, such as one that asks for a summary."""
+
+    read: float
+    """Tokens of a prefix that is in the cache."""
+    fresh: float
+    """Tokens that are not, and are not kept either."""
+    output: float
+
+    def dollars(self, prices: Prices) -> float:
+        """What it costs."""
+        paid = self.read * prices.read + self.fresh * prices.input + self.output * prices.output
+        return paid / 1e6
+
+
 @dataclass(frozen=True, slots=True)
 class Sent:
     """One call: what was sent, in order, and what came back."""
@@ -37,6 +52,8 @@ class Sent:
     """How many of the blocks are the system's words and the tools."""
     missed: bool = False
     """Whether the record says that the cache was not found."""
+    asides: tuple[Aside, ...] = ()
+    """Calls that were made beside it, before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +82,8 @@ class Billed:
     lost: float
     """Dollars that the tokens written again cost more than reading them would have."""
     cause: Cause = ""
+    beside: float = 0.0
+    """Dollars for the calls beside it; `dollars` has them too."""
 
     @property
     def input(self) -> float:
@@ -95,8 +114,18 @@ def _billed(call: Sent, before: Sent | None, rules: Rules) -> Billed:
     again = max(seen - read, 0.0)
     paid = read * prices.read + (total - read) * prices.write + call.output * prices.output
     more = again * (prices.write - prices.read)
+    beside = sum(aside.dollars(prices) for aside in call.asides)
     return Billed(
-        call.at, call.time, read, total - read, again, call.output, paid / 1e6, more / 1e6, cause
+        at=call.at,
+        time=call.time,
+        read=read,
+        written=total - read,
+        again=again,
+        output=call.output,
+        dollars=paid / 1e6 + beside,
+        lost=more / 1e6,
+        cause=cause,
+        beside=beside,
     )
 
 

@@ -8,19 +8,12 @@ For every call of a replay: what the recorded answer then wrote, and had occurre
 session, is looked for in the request that this policy would have sent.
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, cast
-
-import msgspec
 
 from foldline.core.log import Event, ModelSaid, ToolReturned, UserSaid, by_user
 from foldline.core.names import names
-from foldline.core.parts import Call, Part, Thought, text_of
-from foldline.core.request import Request
 from foldline.lab.replay import Replayed
-
-_LONG = 25  # characters from which on a line is worth keeping whole
+from foldline.lab.words import lines_of, words_of
 
 
 @dataclass(slots=True)
@@ -59,7 +52,7 @@ def retention(replayed: Replayed) -> Retention:
     steps = {id(step.answer): step for step in replayed.steps}
     for event in replayed.recorded.events:
         if isinstance(event, ModelSaid) and (step := steps.get(id(event))) is not None:
-            _look(found, past, event, step.request)
+            _look(found, past, event, "\n".join(step.texts))
         past.take(event)
     return found
 
@@ -79,66 +72,25 @@ class _Past:
         if not isinstance(event, UserSaid | ModelSaid | ToolReturned):
             return
         self.turn += by_user(event)
-        words = _words(event.parts)
+        words = words_of(event.parts)
         only = isinstance(event, ToolReturned)
         for name in names(words):
             self.names[name] = only and self.names.get(name, True)
-        for line in _lines(words):
+        for line in lines_of(words):
             self.lines[line] = self.turn
 
 
-def _look(found: Retention, past: _Past, answer: ModelSaid, request: Request) -> None:
-    words = _words(answer.parts)
-    shown = _shown(request)
+def _look(found: Retention, past: _Past, answer: ModelSaid, shown: str) -> None:
+    words = words_of(answer.parts)
     for name in names(words):
         if name in past.names:
             there = name in shown
             found.names.take(there=there)
             if past.names[name]:
                 found.from_results.take(there=there)
-    for line in _lines(words):
+    for line in lines_of(words):
         if line in past.lines:
             there = line in shown
             found.lines.take(there=there)
             if past.lines[line] == past.turn:
                 found.turn_lines.take(there=there)
-
-
-def _shown(request: Request) -> str:
-    items = (_words(item.parts) for item in request.items)
-    return "\n".join((text_of(request.system), *items))
-
-
-def _words(parts: Iterable[Part]) -> str:
-    """What was said and called; arguments as text, so that lines in them are lines."""
-    said: list[str] = []
-    for part in parts:
-        if isinstance(part, Thought):
-            continue
-        said.append(_plain(part.arguments) if isinstance(part, Call) else text_of((part,)))
-    return "\n".join(said)
-
-
-def _plain(arguments: str) -> str:
-    try:
-        return "\n".join(_strings(msgspec.json.decode(arguments)))
-    except msgspec.DecodeError:
-        return arguments
-
-
-def _strings(value: Any) -> Iterator[str]:
-    match value:
-        case str():
-            yield value
-        case dict():
-            for one in cast("dict[str, Any]", value).values():
-                yield from _strings(one)
-        case list():
-            for one in cast("list[Any]", value):
-                yield from _strings(one)
-        case _:
-            yield str(value)
-
-
-def _lines(words: str) -> set[str]:
-    return {line for raw in words.splitlines() if len(line := raw.strip()) >= _LONG}

@@ -1,16 +1,16 @@
-"""A recorded session once more, call by call, through a policy.
+"""A recorded session once more, call by call, with somebody else deciding what is sent.
 
-Knows the order of a session: what arrives is admitted, before each recorded answer a request is
-planned, and the answer is the recorded one. Refuses to ask a model: folds are made without one.
-What was recorded as counted is replaced by what the same provider would count of the new request.
+Knows the order of a session: what arrives is taken in, before each recorded answer a request is
+offered, and the answer is the recorded one. Refuses to ask a model, and to know who decides: one of
+our policies, or a peer.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
-import msgspec
-
-from foldline.core.edits import fold
 from foldline.core.log import (
+    Event,
     Folded,
     Instructed,
     ModelSaid,
@@ -19,12 +19,50 @@ from foldline.core.log import (
     ToolReturned,
     UserSaid,
 )
-from foldline.core.plan import Facts, Ready
-from foldline.core.request import Request
-from foldline.core.tokens import count_parts, count_tools
-from foldline.lab.cache import Block, Sent
-from foldline.lab.planned import Planned
-from foldline.lab.recorded import Recorded, Scale
+from foldline.lab.cache import Aside, Block, Sent
+from foldline.lab.recorded import Recorded
+
+
+class Piece(NamedTuple):
+    """One message of an offered request; equal keys are equal bytes."""
+
+    key: Hashable
+    tokens: float
+    """As the provider of the record would count it."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A request: what would be sent now, in order."""
+
+    pieces: Sequence[Piece]
+    front: int = 1
+    """How many of the pieces are the system's words and the tools."""
+    folds: tuple[Folded, ...] = ()
+    """Made for this very request."""
+    asides: tuple[Aside, ...] = ()
+    """Calls that were made beside the conversation, before this request: summaries."""
+
+
+class Contender(Protocol):
+    """Whoever decides what is sent."""
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+        ...
+
+    def take(self, event: Event) -> None:
+        """Something happened: a message, a result, an answer, new instructions, another model."""
+        ...
+
+    def offer(self, *, seconds: float, missed: bool) -> Offer | None:
+        """What is sent so long after the last call; nothing, where nothing can be made to fit.
+
+        `missed`: the record says that the provider's cache was gone.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +70,15 @@ class Step:
     """One call of a replay."""
 
     sent: Sent
-    request: Request
+    texts: tuple[str, ...]
+    """What each block of it says."""
     answer: ModelSaid
-    folded: tuple[Folded, ...]
+    folds: tuple[Folded, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A session under a policy."""
+    """A session under a contender."""
 
     recorded: Recorded
     policy: str
@@ -50,28 +89,44 @@ class Replayed:
     @property
     def folds(self) -> int:
         """How often it folded."""
-        return sum(len(step.folded) for step in self.steps)
+        return sum(len(step.folds) for step in self.steps)
 
 
-def replay(recorded: Recorded, facts: Facts) -> Replayed:
-    """A session under a policy, from its events alone."""
-    run = _Run(recorded, facts)
+def replay(recorded: Recorded, contender: Contender) -> Replayed:
+    """A session under a contender, from its events alone."""
     counted = {call.at: call for call in recorded.calls}
+    steps: list[Step] = []
+    blocked, last = 0, 0.0
     for at, event in enumerate(recorded.events):
         match event:
-            case Opened() | ModelSwitched() if at:  # the first one opened the run
-                run.append(event)
+            case Opened() | ModelSwitched() if at:  # the first one opened the contender's own log
+                contender.take(event)
             case ModelSaid():
                 call = counted[at]
-                if recorded.counts and not call.input:
-                    run.answer(event)  # broken off before anything was counted or billed
-                else:
-                    run.call(event, time=call.time, output=call.output, missed=call.missed)
+                if not recorded.counts or call.input:  # else broken off before it was billed
+                    gap = call.time - last if call.time and last else 0.0
+                    offer = contender.offer(seconds=gap, missed=call.missed)
+                    blocked += offer is None
+                    last = call.time or last
+                    if offer is not None:
+                        blocks = [Block(piece.key, piece.tokens) for piece in offer.pieces]
+                        sent = Sent(
+                            at=at,
+                            time=call.time,
+                            blocks=blocks,
+                            output=call.output,
+                            front=offer.front,
+                            missed=call.missed,
+                            asides=offer.asides,
+                        )
+                        texts = tuple(piece.text for piece in offer.pieces)
+                        steps.append(Step(sent, texts, event, offer.folds))
+                contender.take(event)
             case UserSaid() | ToolReturned() | Instructed():
-                run.add(event)
+                contender.take(event)
             case _:
-                pass  # edits, counts and requests of that time are not this policy's
-    return Replayed(recorded, facts.policy.name, run.steps, run.blocked)
+                pass  # edits, counts and requests of that time are not this contender's
+    return Replayed(recorded, contender.name, steps, blocked)
 
 
 def as_recorded(recorded: Recorded) -> list[Sent]:
@@ -89,50 +144,3 @@ def as_recorded(recorded: Recorded) -> list[Sent]:
         whole = [front, opening, *blocks[1:]]
         sent.append(Sent(call.at, call.time, whole, call.output, front=1, missed=call.missed))
     return sent
-
-
-class _Run(Planned):
-    """The session's calls, each planned, billed, and answered as it was recorded."""
-
-    def __init__(self, recorded: Recorded, facts: Facts) -> None:
-        first = recorded.events[0] if recorded.events else None
-        opened = first if isinstance(first, Opened) else Opened(recorded.model)
-        super().__init__(facts, opened=opened)
-        self.steps: list[Step] = []
-        self.blocked = 0
-        self._scale = recorded.scale
-        self._asked = 0.0
-
-    def call(self, answer: ModelSaid, *, time: float, output: int, missed: bool) -> None:
-        """Plan a request, bill it, and take in the recorded answer."""
-        gap = time - self._asked if time and self._asked else 0.0
-        cache = "cold" if missed else fold.cached(gap, self.facts.prices)
-        made = self.plan(replace(self.facts, cache=cache))
-        if isinstance(made, Ready):
-            at = self.view.head + len(made.events)
-            blocks = _blocks(made.request, self._scale)
-            sent = Sent(at, time, blocks, output, front=1, missed=missed)
-            folds = tuple(event for event in made.events if isinstance(event, Folded))
-            self.steps.append(Step(sent, made.request, answer, folds))
-            self.ask(made, counted=lambda _: round(sum(block.tokens for block in blocks)))
-        else:
-            self.blocked += 1
-        self._asked = time or self._asked
-        self.answer(answer)
-
-    def answer(self, answer: ModelSaid) -> None:
-        """Take in the recorded answer: it was shown what this policy shows now."""
-        self.add(msgspec.structs.replace(answer, saw=None, native=None))
-
-
-def _blocks(request: Request, scale: Scale) -> list[Block]:
-    """A request as the cache sees it: what is fixed, then item by item."""
-    fixed = count_parts(request.system) + count_tools(request.tools)
-    front = Block(
-        ("front", request.system, request.tools), max(scale.fixed, 0) + fixed * scale.ratio
-    )
-    items = (
-        Block((item.seq, item.state, item.role, item.tokens), item.tokens * scale.ratio)
-        for item in request.items
-    )
-    return [front, *items]

@@ -1,0 +1,122 @@
+"""Many sessions under many policies: what each would have cost and kept, wherever it is computed.
+
+Knows what a trial is and what comes of it. Refuses to know where it runs: any executor of
+`concurrent.futures` will do, a pool of processes here, a cluster through an executor of its own.
+"""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, as_completed
+from dataclasses import dataclass
+
+import msgspec
+
+from foldline.core.budget import limits
+from foldline.core.plan import Facts
+from foldline.core.policy import Policy
+from foldline.core.prices import Prices
+from foldline.lab.cache import Billed, Rules, bill
+from foldline.lab.ours import Ours
+from foldline.lab.probes import Retention, retention
+from foldline.lab.recorded import Recorded
+from foldline.lab.replay import Contender, replay
+from foldline.lab.tellers import Teller
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One session under one of our policies, at some prices."""
+
+    session: Recorded
+    policy: Policy
+    prices: Prices
+    window: int
+    teller: Teller | None = None
+    least: int = 1_024
+    """Tokens from which on the provider keeps a prefix."""
+
+
+class Edit(msgspec.Struct, frozen=True):
+    """A fold of a trial: at which call, what it took and what it left."""
+
+    call: int
+    why: str
+    messages: int
+    before: int
+    after: int
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What came of a trial; dollars of all its calls, and what each call took."""
+
+    session: str
+    policy: str
+    calls: int
+    dollars: float
+    output_dollars: float
+    """Of it, what the recorded answers cost: the same under every policy."""
+    beside_dollars: float
+    """Of it, for calls beside the conversation: summaries."""
+    lost: dict[str, float]
+    """Dollars by cause that tokens cost because they were sent before and not read again."""
+    sizes: tuple[int, ...]
+    """Tokens of each request, in order."""
+    spent: tuple[float, ...]
+    """Dollars of each call, in order."""
+    edits: tuple[Edit, ...]
+    retention: Retention
+    blocked: int = 0
+    """Calls that could not be made to fit."""
+
+    @property
+    def input_dollars(self) -> float:
+        """All but what the recorded answers cost: what a policy can change."""
+        return self.dollars - self.output_dollars
+
+
+def run(trial: Trial) -> Result:
+    """One trial, from its session's events alone; the same every time."""
+    facts = Facts(limits(trial.window, None), trial.policy, trial.prices)
+    ours = Ours(trial.session, facts, teller=trial.teller)
+    return judged(trial.session, ours, Rules(trial.prices, least=trial.least))
+
+
+def judged(session: Recorded, contender: Contender, rules: Rules) -> Result:
+    """A session under any contender: replayed, billed and probed."""
+    made = replay(session, contender)
+    billed = bill([step.sent for step in made.steps], rules)
+    folds = (
+        Edit(at, fold.why, fold.messages, fold.before, fold.after)
+        for at, step in enumerate(made.steps)
+        for fold in step.folds
+    )
+    return Result(
+        session=session.name,
+        policy=made.policy,
+        calls=len(billed),
+        dollars=sum(call.dollars for call in billed),
+        output_dollars=sum(call.output for call in billed) * rules.prices.output / 1e6,
+        beside_dollars=sum(call.beside for call in billed),
+        lost=_lost(billed),
+        sizes=tuple(round(call.input) for call in billed),
+        spent=tuple(call.dollars for call in billed),
+        edits=tuple(folds),
+        retention=retention(made),
+        blocked=made.blocked,
+    )
+
+
+def run_all(trials: Sequence[Trial], executor: Executor | None = None) -> Iterator[Result]:
+    """Every trial's result, as it comes; in order where nothing runs in parallel."""
+    if executor is None:
+        yield from map(run, trials)
+        return
+    for done in as_completed([executor.submit(run, trial) for trial in trials]):
+        yield done.result()
+
+
+def _lost(billed: Sequence[Billed]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for call in billed:
+        if call.lost:
+            found[call.cause or "too short"] = found.get(call.cause or "too short", 0) + call.lost
+    return found
