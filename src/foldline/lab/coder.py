@@ -1,0 +1,338 @@
+"""A made-up coding agent: what it calls, what comes back, and what it may write again.
+
+Knows the steps of such work, and that names and lines it writes must be ones it has seen: mostly of
+the task in hand, some from long ago. Refuses to know tasks and what users say.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import NamedTuple
+
+import msgspec
+
+from foldline.core.log import Event, ModelSaid, ToolReturned
+from foldline.core.parts import Call, Text
+from foldline.core.tokens import count
+from foldline.lab.recorded import size
+from foldline.lab.repository import Fault, Repository, block, functions
+from foldline.lab.truth import State, Touch
+
+_LARGEST = 5_800  # tokens of a file that is read in one go
+_RECENT, _OLDER = 0.72, 0.88  # of names drawn: from this task up to here, from the one before
+_PARALLEL = 0.18
+
+
+class Act(NamedTuple):
+    """One call, and what came of it."""
+
+    tool: str
+    given: Mapping[str, object]
+    result: str
+    ok: bool = True
+    touches: tuple[tuple[str, State], ...] = ()
+
+
+@dataclass(slots=True)
+class Coder:
+    """An agent at work; `events` grow with every step."""
+
+    random: Random
+    repository: Repository
+    absolute: bool
+    """Whether it names files by their whole paths, where a tool takes one."""
+    events: list[Event]
+    call: int = 0
+    """Answers so far: the number of the next one."""
+    tokens: int = 0
+    touches: list[Touch] = field(default_factory=list[Touch])
+    seen: dict[str, str] = field(default_factory=dict[str, str])
+    """What it knows of files: as read, with its own changes since."""
+    names: list[list[str]] = field(default_factory=lambda: [[]])
+    """Names met, task by task."""
+    spare: list[str] = field(default_factory=list[str])
+    """Files of its own making, which it may move or remove."""
+    changed: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
+    """The edits since the last commit."""
+
+    def take(self, event: Event) -> None:
+        """Let something happen."""
+        self.events.append(event)
+        self.tokens += size(event)
+        self.call += isinstance(event, ModelSaid)
+
+    def step(self, text: str, *acts: Act) -> None:
+        """An answer with its calls, and their results."""
+        first = len(self.events)
+        calls = [
+            Call(f"call_{first}_{n}", act.tool, msgspec.json.encode(act.given).decode())
+            for n, act in enumerate(acts)
+        ]
+        self.take(ModelSaid((*([Text(text)] if text else []), *calls)))
+        for call, act in zip(calls, acts, strict=True):
+            self.take(ToolReturned(call.id, (Text(act.result),), ok=act.ok))
+            self.touches += [Touch(self.call, path, state) for path, state in act.touches]
+
+    def name(self) -> str:
+        """A name it has met: mostly lately."""
+        draw = self.random.random()
+        if draw > _OLDER and len(self.names) > 1:
+            pool = self.random.choice(self.names[:-1])
+        elif draw > _RECENT and len(self.names) > 1:
+            pool = self.names[-2]
+        else:
+            pool = self.names[-1][-40:]
+        return self.random.choice(pool or [next(iter(self.repository.files))])
+
+    def meet(self, *names: str) -> None:
+        """Names that may be written from now on."""
+        self.names[-1] += names
+
+    # Looking.
+
+    def knows(self, fault: Fault) -> bool:
+        """Whether it has seen the whole function that a fault is in."""
+        content = self.repository.files[fault.path]
+        return block(content, fault.function) in self.seen.get(fault.path, "")
+
+    def look(self, path: str, *, near: str = "") -> None:
+        """Read a file, or its part around a function; sometimes others beside it."""
+        acts = [self._read(path, near)]
+        if self.random.random() < _PARALLEL:
+            others = [one for one in self._around(path) if one not in self.seen]
+            acts += [self._read(one) for one in others[: self.random.randint(1, 2)]]
+        self.step(
+            self._words("Reading {0}.", "Let me look at {0} before I change `{1}`.", "", of=path),
+            *acts,
+        )
+
+    def _read(self, path: str, near: str = "") -> Act:
+        content = self.repository.files[path]
+        self.meet(path, *functions(content)[:12])
+        if count(content) > _LARGEST or self.random.random() < 0.15:  # noqa: PLR2004 - some are read in part
+            return self._part(path, content, near)
+        self.seen[path] = content
+        if self.random.random() < 0.25:  # noqa: PLR2004 - some by the shell
+            folder, _, name = path.rpartition("/")
+            commands = [f"cat {path}", f"cat -- {path}"]
+            commands += [f"cd {folder} && cat {name}"] if folder else []
+            return self._shell(self.random.choice(commands), content, (path, "read"))
+        return Act("read_file", {"path": self._path(path)}, content, touches=((path, "read"),))
+
+    def _part(self, path: str, content: str, near: str) -> Act:
+        lines = content.splitlines()
+        length = min(len(lines), self.random.randint(60, 160))
+        first = self.random.randint(0, len(lines) - length)
+        if near:
+            first = max(lines.index(block(content, near).split("\n")[0]) - 10, 0)
+        shown = "\n".join(lines[first : first + length])
+        if self.seen.get(path) != content:
+            self.seen[path] = shown
+        if self.random.random() < 0.5:  # noqa: PLR2004
+            command = f"sed -n '{first + 1},{first + length}p' {path}"
+            return self._shell(command, shown, (path, "read"))
+        given = {"path": self._path(path), "offset": first + 1, "limit": length}
+        return Act("read_file", given, shown, touches=((path, "read"),))
+
+    def _around(self, path: str) -> list[str]:
+        folder = path.rpartition("/")[0]
+        found = [one for one in sorted(self.repository.files) if one.startswith(f"{folder}/")]
+        return self.random.sample(found, len(found))
+
+    def grep(self, name: str) -> None:
+        """Look for a name: everywhere, or in one file."""
+        found = self.repository.matches(name)
+        self.meet(*(line.split(":", 1)[0] for line in found.splitlines()[:6]))
+        path = next((p for p, text in self.seen.items() if name in text), "")
+        content = self.repository.files.get(path, "")
+        if path and name in content and self.random.random() < 0.3:  # noqa: PLR2004
+            lines = enumerate(content.splitlines(), 1)
+            shown = "\n".join(f"{n}:{line}" for n, line in lines if name in line)
+            act = self._shell(f'grep -n "{name}" {path}', shown, (path, "read"))
+        elif self.random.random() < 0.5:  # noqa: PLR2004
+            act = Act("search", {"pattern": name, "path": "."}, found or "no matches")
+        else:
+            act = self._shell(f'grep -rn "{name}" . --include=*.py', found or "[exit code 1]")
+            act = act._replace(ok=bool(found))
+        self.step(
+            self._words("Where is `{0}` used?", "Checking callers of `{0}`.", "", of=name), act
+        )
+
+    def list(self) -> None:
+        """List a folder."""
+        under = self.random.choice(("src/", "tests/")) + self.random.choice(
+            (*self.repository.vocabularies, "")
+        )
+        found = self.repository.listing(under)
+        self.meet(*found.splitlines()[-5:])
+        if self.random.random() < 0.5:  # noqa: PLR2004
+            self.step(
+                self._words("", "Listing the files."),
+                Act("list_files", {"path": under}, found),
+            )
+        else:
+            self.step("", self._shell(f"find {under} -name '*.py' | sort", found))
+
+    # Changing.
+
+    def run(self, *places: str) -> None:
+        """Run tests."""
+        told = self.repository.run(places)
+        failed = bool(self.repository.failing(places))
+        self.meet(*(fault.function for fault in self.repository.failing(places)[:4]))
+        command = f"python -m pytest {' '.join(places)}".strip()
+        result = f"{told}\n[exit code {int(failed)}]"
+        texts = ("Running the tests.", "Now the tests of `{1}`.", "")
+        self.step(self._words(*texts), self._shell(command, result)._replace(ok=not failed))
+
+    def repair(self, fault: Fault) -> None:
+        """Put the right line for the wrong one, in a text as long as is needed to be alone."""
+        whole = block(self.repository.files[fault.path], fault.function)
+        lines = whole.splitlines()
+        old = "\n".join(lines[-self.random.randint(2, max(min(6, len(lines)), 2)) :])
+        self.meet(fault.function, fault.path)
+        self.edit(fault.path, old, old.replace(fault.wrong, fault.right))
+
+    def edit(self, path: str, old: str, new: str) -> bool:
+        """Change a text that it has seen; what stands twice is refused, as editors do."""
+        given = {"path": self._path(path), "old_text": old, "new_text": new}
+        texts = ("The sign in {0} is wrong.", "Changing {0}, as `{1}` expects it.", "")
+        if old not in self.seen.get(path, "") or not self.repository.replace(path, old, new):
+            return False
+        self.seen[path] = self.seen[path].replace(old, new)
+        self.changed.append((path, old, new))
+        told = f"Edited {path}: 1 replacement."
+        self.step(
+            self._words(*texts, of=path),
+            Act("edit_file", given, told, touches=((path, "written"),)),
+        )
+        return True
+
+    def miss(self, path: str, old: str) -> None:
+        """An edit that fails: the text is not as it stands."""
+        given = {"path": self._path(path), "old_text": f"{old}  # was", "new_text": old}
+        told = f"error: old_text was not found in {path}"
+        self.step(self._words("Changing {0}.", of=path), Act("edit_file", given, told, ok=False))
+
+    def revise(self, *, far: bool) -> bool:
+        """Edit a function of a file that was read in this task, or from memory, long ago."""
+        known = [path for path in self.seen if path.startswith("src/") and path in self.names[-1]]
+        if far:
+            known = [path for path in self.seen if path.startswith("src/") and path not in known]
+        for path in self.random.sample(known, min(len(known), 4)):
+            names = functions(self.seen[path])
+            if not names:
+                continue
+            name = self.random.choice(names)
+            lines = block(self.seen[path], name).splitlines()[: self.random.randint(3, 8)]
+            if len(lines) < 3:  # noqa: PLR2004 - a function of which only the head was read
+                continue
+            other = f"    # see {self.name()}: {self.random.choice(names)} relies on it"
+            self.meet(name, path)
+            return self.edit(path, "\n".join(lines), "\n".join((*lines, other)))
+        return False
+
+    def write(self, path: str, lines: Sequence[str]) -> None:
+        """Make a file of its own."""
+        content = "\n".join(lines) + "\n"
+        self.repository.files[path] = self.seen[path] = content
+        self.spare.append(path)
+        self.meet(path)
+        if self.random.random() < 0.4:  # noqa: PLR2004
+            folder = path.rpartition("/")[0]
+            command = f"mkdir -p {folder} && cat > {path} <<'EOF'\n{content}EOF"
+            act = self._shell(command, "", (path, "written"))
+        else:
+            told = f"Wrote {len(content)} bytes to {path}."
+            given = {"path": self._path(path), "content": content}
+            act = Act("write_file", given, told, touches=((path, "written"),))
+        self.step(self._words("Writing {0}.", "", of=path), act)
+
+    def tidy(self) -> bool:
+        """Move or remove a file of its own, or fail to."""
+        if not self.spare:
+            return False
+        path = self.spare.pop(self.random.randrange(len(self.spare)))
+        if self.random.random() < 0.2:  # noqa: PLR2004
+            gone = f"{path}.bak"
+            told = f"rm: cannot remove '{gone}': No such file or directory\n[exit code 1]"
+            self.step("", self._shell(f"rm {gone}", told)._replace(ok=False))
+        content = self.repository.files.pop(path)
+        self.seen.pop(path, None)
+        if self.random.random() < 0.5:  # noqa: PLR2004
+            command = self.random.choice((f"rm {path}", f"git rm -q {path}", f"rm -f ./{path}"))
+            self.step(self._words("No longer needed."), self._shell(command, "", (path, "removed")))
+            return True
+        folder, _, last = path.rpartition("/")
+        to = f"{folder}/kept_{last}"
+        self.repository.files[to] = self.seen[to] = content
+        command = self.random.choice(
+            (f"git mv {path} {to}", f"cd {folder} && mv {last} kept_{last}")
+        )
+        self.step("", self._shell(command, "", (path, "removed"), (to, "written")))
+        self.meet(to)
+        return True
+
+    def number(self) -> bool:
+        """Change a constant in place, by the shell."""
+        for path in self.random.sample(sorted(self.seen), len(self.seen)):
+            found = [
+                line
+                for line in self.seen[path].splitlines()
+                if line[:1].isupper() and " = " in line
+            ]
+            if not found or not path.startswith("src/"):
+                continue
+            old, new = (
+                found[0],
+                f"{found[0].partition(' = ')[0]} = {self.random.randint(10, 99_999)}",
+            )
+            if self.repository.replace(path, old, new):
+                self.seen[path] = self.seen[path].replace(old, new)
+                self.changed.append((path, old, new))
+                command = f"sed -i 's/^{old}$/{new}/' {path}"
+                self.step(
+                    self._words("A larger bound."), self._shell(command, "", (path, "written"))
+                )
+                return True
+        return False
+
+    def difference(self) -> None:
+        """What was changed since the last commit; or what was committed."""
+        if self.changed and self.random.random() < 0.6:  # noqa: PLR2004
+            lines: list[str] = []
+            for path, old, new in self.changed[-6:]:
+                lines += [f"diff --git a/{path} b/{path}", f"--- a/{path}", f"+++ b/{path}", "@@"]
+                lines += [
+                    *(f"-{one}" for one in old.split("\n")),
+                    *(f"+{one}" for one in new.split("\n")),
+                ]
+            self.step("", self._shell("git diff", "\n".join(lines)))
+            return
+        hashes = [f"{self.random.getrandbits(28):07x}" for _ in range(self.random.randint(6, 18))]
+        self.meet(*hashes[:2])
+        self.changed = []
+        log = "\n".join(f"{one} {self.name()}: {self.name()}" for one in hashes)
+        self.step("", self._shell("git log --oneline -n 20", log))
+
+    def status(self, line: str) -> None:
+        """A command that prints much, and in it one line that is to be remembered."""
+        lines = [
+            f"{self.name()} {self.random.randint(1, 9_999)} ms [{self.random.getrandbits(32):08x}]"
+            for _ in range(self.random.randint(4, 22))
+        ]
+        lines.insert(self.random.randrange(len(lines)), line)
+        command = self.random.choice(("make status", "./bin/report --last", "make -s health"))
+        self.step(
+            self._words("Checking the state of things.", ""), self._shell(command, "\n".join(lines))
+        )
+
+    def _shell(self, command: str, result: str, *touches: tuple[str, State]) -> Act:
+        return Act("bash", {"command": command}, result, touches=touches)
+
+    def _path(self, path: str) -> str:
+        return f"{self.repository.root}/{path}" if self.absolute else path
+
+    def _words(self, *texts: str, of: str = "") -> str:
+        """One of some texts, on a thing and a name that was met before."""
+        return self.random.choice(texts).format(of or self.name(), self.name())
