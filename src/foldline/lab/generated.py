@@ -127,7 +127,8 @@ class _Session:
         lines += self._answered()
         coder.take(UserSaid((Text("\n".join(lines)),)))
         if said:
-            coder.step(f"Noted: {said[-1][0].lower()}{said[-1][1:]}", self._status())
+            told = said[-1].rpartition(": ")[2]  # of a correction, what holds now
+            coder.step(f"Noted: {told[0].lower()}{told[1:]}", self._status())
 
     def _corrected(self, turn: int, *, last: bool) -> list[str]:
         """A value that will be corrected; or the correction of one, two turns later."""
