@@ -19,7 +19,7 @@ from foldline.lab.repository import Fault, Repository, block, functions
 from foldline.lab.truth import State, Touch
 
 _LARGEST = 5_800  # tokens of a file that is read in one go
-_RECENT, _OLDER = 0.72, 0.88  # of names drawn: from this task up to here, from the one before
+_NEWEST, _RECENT, _OLDER = 0.5, 0.84, 0.94  # of names drawn: the newest, of this task, of the last
 _PARALLEL = 0.18
 
 
@@ -81,7 +81,7 @@ class Coder:
         elif draw > _RECENT and len(self.names) > 1:
             pool = self.names[-2]
         else:
-            pool = self.names[-1][-40:]
+            pool = self.names[-1][-10 if draw < _NEWEST else -40 :]
         return self.random.choice(pool or [next(iter(self.repository.files))])
 
     def meet(self, *names: str) -> None:
@@ -111,6 +111,7 @@ class Coder:
         self.meet(path, *functions(content)[:12])
         if count(content) > _LARGEST or self.random.random() < 0.15:  # noqa: PLR2004 - some are read in part
             return self._part(path, content, near)
+        self.seen.pop(path, None)  # the one read last stands last
         self.seen[path] = content
         if self.random.random() < 0.25:  # noqa: PLR2004 - some by the shell
             folder, _, name = path.rpartition("/")
@@ -216,10 +217,12 @@ class Coder:
 
     def revise(self, *, far: bool) -> bool:
         """Edit a function of a file that was read in this task, or from memory, long ago."""
-        known = [path for path in self.seen if path.startswith("src/") and path in self.names[-1]]
+        here = {*self.names[-1]}
+        known = [path for path in self.seen if path.startswith("src/") and path in here]
         if far:
             known = [path for path in self.seen if path.startswith("src/") and path not in known]
-        for path in self.random.sample(known, min(len(known), 4)):
+        drawn = self.random.sample(known, min(len(known), 4))
+        for path in drawn if far else known[:-4:-1]:  # near: what was read last
             names = functions(self.seen[path])
             if not names:
                 continue
