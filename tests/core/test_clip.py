@@ -1,6 +1,7 @@
 """Clips: A-10, A-11, R-54."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,7 @@ from foldline.core.edits.clip import clip
 from foldline.core.log import ModelSaid, Opened, ToolReturned
 from foldline.core.parts import Call, Media, Text, text_of
 from foldline.core.plan import Facts, admit
-from foldline.core.policy import STEADY
+from foldline.core.policy import STEADY, Clipping
 from foldline.core.tokens import count
 from foldline.testing import calls, result, view_of
 
@@ -102,14 +103,22 @@ def test_clipping_is_fast_and_safe_on_hostile_text():
 
 
 def test_each_tool_has_its_own_cap():
-    """A-12: what was read in full is shown longer."""
+    """A-12: what was read in full is shown whole, up to a quarter of room."""
     log = [Opened("m"), ModelSaid((Call("a", "read"), Call("b", "bash")))]
     view = view_of(log)
     assert (view.tool_of("a"), view.tool_of("b"), view.tool_of("z")) == ("read", "bash", "")
     facts = Facts(limits(200_000, None), STEADY)
     sizes = {id_: admit(view, result(id_, WORDS), facts)[0].clip.shown for id_ in "ab"}
-    assert 6_500 < sizes["a"] <= 8_000
+    assert 30_000 < sizes["a"] <= 40_000
     assert 1_900 < sizes["b"] <= 2_500
+
+
+@pytest.mark.parametrize("tool", ["Read", "readFile", "mcp__files__read_text_file", "fs.read"])
+def test_a_reader_is_known_by_any_spelling(tool):
+    assert STEADY.clipping(tool).tokens > 1_000_000
+    assert STEADY.clipping(f"{tool}_status") == STEADY.clip
+    mine = replace(STEADY, clips={**STEADY.clips, tool: Clipping(700, "head")})
+    assert mine.clipping(tool).tokens == 700
 
 
 def test_what_fits_is_left_alone():

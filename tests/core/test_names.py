@@ -24,9 +24,7 @@ def first_names(text):
     """As it was first written: the pattern over all of the text."""
     found = Counter()
     for word, times in Counter(WORD.findall(text)).items():
-        name = word.strip("./-")
-        if name != word and word.startswith("/"):
-            name = "/" + name
+        name = word.rstrip("./-") if word.startswith("/") else word.strip("./-")
         if len(name) > 2 and first_code_like(name):
             found[name] += times
     return found
@@ -42,6 +40,16 @@ FRAGMENTS = st.one_of(
 def test_the_same_names_as_by_one_search(text):
     """As many times each, and in the order they come."""
     assert list(names(text * 2).items()) == list(first_names(text * 2).items())
+
+
+@given(st.one_of(st.text(), st.lists(FRAGMENTS, max_size=60).map("".join)))
+def test_a_name_stands_in_the_text_as_it_is_spelled(text):
+    """A ledger that tells another spelling tells nothing that could be written again."""
+    assert all(name in text for name in names(text))
+
+
+def test_a_hidden_folder_keeps_its_dot():
+    assert names("see ~/.pi/agent/nord.json.") == {"/.pi/agent/nord.json": 1}
 
 
 def test_names_and_plain_words():

@@ -194,6 +194,19 @@ def test_one_bogus_report_moves_little():
     assert learned.truncated(8_000, 5)
 
 
+@pytest.mark.parametrize("first", [100, 175, 600, 2_000])
+def test_what_a_provider_adds_is_no_ratio(first):
+    """R-11, R-42: 3,200 tokens that nobody sent, in a first report, spoil no later estimate."""
+    learned = Learned()
+    for turn in range(6):
+        estimate = first + turn * 5_000
+        error = abs(learned.tokens(estimate) / (3_200 + estimate) - 1)
+        assert not learned.truncated(estimate, 3_200 + estimate)
+        learned = learned.report(estimate, 3_200 + estimate)
+    assert error < 0.05
+    assert learned.ratio == pytest.approx(1.0, rel=0.05)
+
+
 def test_ratios_are_bounded():
     assert Learned().report(1_000, 10**9).ratio == 3.0
     assert Learned().report(1_000, 610).ratio == 0.61

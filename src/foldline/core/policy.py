@@ -32,6 +32,8 @@ class Tail:
     With none of them set, only what is unanswered and the newest group.
     """
 
+    least: int = 0
+    """So many groups stay whatever they take: one long read must not push out all the others."""
     groups: int | None = None
     messages: int | None = None
     tokens: int | None = None
@@ -53,7 +55,7 @@ class Priced:
     """How much later than the cheapest moment: 1 is the cheapest, more is roomier."""
     tail: Tail
     floor: int
-    """No fold below so many tokens, unless the cache is cold."""
+    """No fold below so many tokens."""
     inside_turn: float = 1.5
     """Inside a turn, so many times later."""
     when_cold: float = 1.2
@@ -61,7 +63,7 @@ class Priced:
     gain: int = 2_000
     gain_share: float = 0.20
     """What a fold must gain at least: so many tokens, and this share of the request."""
-    ledger: float = 0.08
+    ledger: float
     """Facts may take this share of what they replace."""
 
 
@@ -114,27 +116,31 @@ class Policy:
     """None: only when forced."""
 
     def clipping(self, tool: str) -> Clipping:
-        """How a result of that tool is cut."""
-        return self.clips.get(tool, self.clip)
+        """How a result of that tool is cut; whoever serves it, and however it is spelled."""
+        plain = tool.rpartition("__")[2].rpartition(".")[2].replace("_", "").lower()
+        return self.clips.get(tool) or self.clips.get(plain) or self.clip
 
 
 # What a person asks to be read in full is what they talk about next: 17 such results held half of
 # all result tokens of a recorded session.
 _UNCLIPPED = Clipping(1_000_000_000, "ends")  # by the preset: a quarter of room still holds
-_READERS = ("cat", "open_file", "read", "read_file", "view", "view_file")
+_READERS = (
+    *("cat", "fsread", "notebookread", "open", "openfile", "read", "readfile", "readmanyfiles"),
+    *("readmultiplefiles", "readtextfile", "view", "viewfile"),
+)
 STEADY = Policy(
     name="steady",
     hard=0.92,
     clip=Clipping(2_500, "ends"),
-    clips={name: Clipping(8_000, "ends") for name in _READERS},
+    clips=dict.fromkeys(_READERS, _UNCLIPPED),
     narrative=800,
-    priced=Priced(alpha=1.5, tail=Tail(groups=10, tokens=8_000), floor=32_000),
+    priced=Priced(alpha=1.2, tail=Tail(least=4, groups=7, tokens=5_000), floor=28_000, ledger=0.16),
 )
 THRIFTY = Policy(
     name="thrifty",
     hard=0.92,
     clip=Clipping(2_500, "ends"),
-    priced=Priced(alpha=1.0, tail=Tail(groups=6, tokens=4_000), floor=0),
+    priced=Priced(alpha=1.0, tail=Tail(groups=6, tokens=4_000), floor=0, ledger=0.14),
 )
 # The papers' own numbers: they edit as their papers say, and cost what that costs.
 THREE_LAYER = Policy(

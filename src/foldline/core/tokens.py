@@ -172,6 +172,7 @@ def count_tools(tools: Iterable[Tool]) -> int:
 _BOUNDS = 0.4, 3.0
 _SAMPLES = 9
 _LEAST = 64  # tokens that must have come between two reports for a ratio to say something
+_TELLING = 512  # tokens below which a request is mostly what the provider adds
 _TRUNCATED = 0.6  # of what was expected: below that the server has cut the prompt
 _MARGIN = 0.10
 _LEAST_MARGIN = 0.02
@@ -199,8 +200,12 @@ class Learned(msgspec.Struct, frozen=True):
         return round(estimate * self.ratio)
 
     def truncated(self, estimate: int, reported: int) -> bool:
-        """Whether a count is so low that the server must have cut what it was sent."""
-        return reported < _TRUNCATED * self.tokens(estimate)
+        """Whether a count is so low that the server must have cut what it was sent.
+
+        Below the bare estimate too: where a first report was far too high, what it has taught would
+        make every later one look cut.
+        """
+        return reported < _TRUNCATED * min(self.tokens(estimate), estimate)
 
     def report(self, estimate: int, reported: int) -> "Learned":
         """Learn from a request's count, unless it is no count of what was sent."""
@@ -210,7 +215,7 @@ class Learned(msgspec.Struct, frozen=True):
         ratios = self.ratios
         if self.reported and estimate - self.estimate >= _LEAST:
             ratios = (*ratios, _within((reported - self.reported) / (estimate - self.estimate)))
-        elif not self.reported and estimate >= _LEAST:
+        elif not self.reported and estimate >= _TELLING:
             ratios = (*ratios, _within(reported / estimate))
         ratios = ratios[-_SAMPLES:]
         return Learned(
@@ -223,7 +228,7 @@ class Learned(msgspec.Struct, frozen=True):
 
     def edited(self) -> "Learned":
         """The same after an edit: the count of the last request no longer holds, its ratio does."""
-        telling = self.estimate >= _LEAST * 8  # a small request is mostly what the provider adds
+        telling = self.estimate >= _TELLING
         overall = _within(self.reported / self.estimate) if telling else self.ratio
         return msgspec.structs.replace(self, ratio=overall, estimate=0, reported=0)
 

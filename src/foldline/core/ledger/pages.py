@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import msgspec
 
 from foldline.core.handles import handle
-from foldline.core.names import names
+from foldline.core.names import names, pieces
 from foldline.core.parts import Fact, FactKind
 from foldline.core.tokens import count
 
-CEILING = 4_000  # tokens that a ledger never exceeds
+CEILING = 8_000  # tokens that a ledger never exceeds
 _EVENTS_A_CALL = 4  # an answer, its result, the request and the report of its usage
 _SHORTEST = 2  # tokens that any line takes at least, with its end
 _WIDEST = 240  # characters of one name
@@ -24,16 +24,21 @@ _FADES = 80  # calls after which a name counts half
 _SHARES: dict[FactKind, float] = {
     "todo": 0.30,
     "file": 0.35,
-    "test": 0.15,
+    "test": 0.10,
     "call": 0.05,
-    "error": 0.10,
-    "decision": 0.10,
-    "command": 0.12,
+    "error": 0.06,
+    "decision": 0.08,
+    "command": 0.08,
     "link": 0.05,
-    "said": 0.15,
+    "said": 0.08,
     "name": 0.40,
     "where": 0.02,
 }
+# And in which order they are served with what is left then: what is written again by its exact
+# spelling first, an old command that went well last.
+_REST: tuple[FactKind, ...] = (
+    *("todo", "file", "test", "call", "error", "name", "decision", "link", "said", "command"),
+)
 _TITLES: dict[FactKind, str] = {
     "todo": "Tasks, as last written down",
     "file": "Files (what was in them is not shown here: recall it or read them again)",
@@ -78,12 +83,13 @@ class Pages:
 def pages(facts: Sequence[Fact], *, cap: int, told: Collection[str] = ()) -> Pages:
     """The facts that matter most within `cap` tokens; names in `told` are in sight already."""
     cap = min(cap, CEILING)
-    ranked = {kind: _ranked(kind, facts, told) for kind in _SHARES}
+    ranked = {kind: _ranked(kind, facts) for kind in _SHARES}
+    covered = pieces(told)  # the names that whoever reads the handoff can copy from elsewhere
     whole = ranked["todo"]
     ranked["todo"] = _fitting(whole, int(cap * _SHARES["todo"]))
     places: dict[FactKind, dict[int, None]] = {kind: {} for kind in _SHARES}  # taken, in order
     left = cap
-    for shares in (_SHARES, dict.fromkeys(_SHARES, 1.0)):  # each its share, then what is left
+    for shares in (_SHARES, dict.fromkeys(_REST, 1.0)):  # each its share, then what is left
         for kind, share in shares.items():
             most = min(left, int(cap * share))
             title = 0 if places[kind] else count(_TITLES[kind]) + 3 + count(_more(len(facts))) + 1
@@ -91,9 +97,13 @@ def pages(facts: Sequence[Fact], *, cap: int, told: Collection[str] = ()) -> Pag
             for at, fact in enumerate(ranked[kind]):
                 if used + _SHORTEST > most:
                     break
-                if at in places[kind] or used + (size := count(_line(fact)) + 1) > most:
+                if at in places[kind] or (kind == "name" and fact.key in covered):
+                    continue
+                line = _line(fact)
+                if used + (size := count(line) + 1) > most:
                     continue
                 places[kind][at] = None
+                covered |= pieces(names(line))
                 used += size
             left -= used if used > title else 0
     taken = {kind: [ranked[kind][at] for at in places[kind]] for kind in _SHARES}
@@ -112,7 +122,7 @@ def pages(facts: Sequence[Fact], *, cap: int, told: Collection[str] = ()) -> Pag
     return Pages(blocks, shown, stored, cap - left)
 
 
-def _ranked(kind: FactKind, facts: Sequence[Fact], told: Collection[str]) -> list[Fact]:
+def _ranked(kind: FactKind, facts: Sequence[Fact]) -> list[Fact]:
     """The facts of a kind, those to show first in front."""
     of_kind = [fact for fact in facts if fact.kind == kind]
     if kind == "where":
@@ -126,10 +136,8 @@ def _ranked(kind: FactKind, facts: Sequence[Fact], told: Collection[str]) -> lis
             good = ("ok", "exit 0")
             return sorted(of_kind, key=lambda fact: (fact.text in good, -fact.seq))
         case "name":
-            others = names("\n".join(f.key for f in facts if f.kind != "name"))
             newest = max((fact.seq for fact in facts), default=0)
-            fresh = [f for f in of_kind if f.key not in told and f.key not in others]
-            return sorted(fresh, key=lambda fact: (-_score(fact, newest), fact.key))
+            return sorted(of_kind, key=lambda fact: (-_score(fact, newest), fact.key))
         case _:
             return sorted(of_kind, key=lambda fact: -fact.seq)
 

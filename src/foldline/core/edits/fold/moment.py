@@ -38,7 +38,7 @@ def worthwhile(  # noqa: PLR0913 - everything that the decision rests on
     view: View, rule: Priced, *, prices: Prices, cache: Cache, request: int, most: int
 ) -> Moment | None:
     """The fold that pays now or soon, if any; `request` is all that would be sent, estimated."""
-    if cache != "cold" and request < rule.floor:
+    if request < rule.floor:
         return None
     span = _span(view, rule, most=most)
     if span is None or taken_back(view, span):
@@ -50,13 +50,15 @@ def worthwhile(  # noqa: PLR0913 - everything that the decision rests on
     if gain < max(rule.gain, rule.gain_share * request):
         return None
     left = request - gain
-    if cache == "cold":
+    ended = rules.turn_end(view)
+    if cache == "cold" and ended:
         return Moment(span, cap, "cold") if request >= rule.when_cold * left else None
     tail = view.tokens - span.tokens - before(view, span)
     cost = fold_cost(prices, rewritten=cap + tail)
     size = cheapest_size(prices, left=left, growth=growth(view), cost=rule.alpha * cost)
-    if not rules.turn_end(view):
-        size *= rule.inside_turn
+    if cache == "cold":  # inside a turn what was read is being worked on: no sooner than it pays
+        return Moment(span, cap, "cold") if request >= size else None
+    size *= 1.0 if ended else rule.inside_turn
     if request < size * _SOON:
         return None
     return Moment(span, cap, "pays", ripe=request >= size)

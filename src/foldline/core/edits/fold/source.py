@@ -46,12 +46,13 @@ def gather(view: View, span: Span, fetched: Mapping[int, Event]) -> Material:
     new = collect(read, {**fetched, **view.held}, older=(*known, *facts))
     facts = ledger.merge(facts, new)
     behind = [item for item in view.items if item.seq > (span.range.hi or 0)]
+    shown = (text_of(item.parts) for item in behind)
     return Material(
         logged(words),
         logged(pins),
         facts if standing else ledger.settled(facts),
         tuple(chain.from_iterable(fold.lines for fold in merged)),
-        frozenset(names("\n".join(text_of(item.parts) for item in behind))),
+        frozenset(names("\n".join((*(fold.text for fold in standing), *shown)))),
     )
 
 

@@ -115,6 +115,8 @@ def keeping(view: View, tail: Tail) -> rules.Cut | None:
 
 
 def _reached(tail: Tail, groups: int, messages: int, tokens: int) -> bool:
+    if groups < tail.least:
+        return False
     return (
         (tail.groups is not None and groups >= tail.groups)
         or (tail.messages is not None and messages >= tail.messages)
