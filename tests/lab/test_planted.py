@@ -19,7 +19,7 @@ from foldline.lab.truth import Correction, Touch, Truth, follow
 from foldline.lab.words import words_of
 
 PRICES = Prices(1.0, 0.10, 1.25, 5.0)
-SEED, SMALL = 5, {"calls": 100, "tokens": 60_000}
+SEED, SMALL = 7, {"calls": 100, "tokens": 60_000}
 
 
 @cache

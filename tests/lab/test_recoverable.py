@@ -22,7 +22,7 @@ PRICES = Prices(1.0, 0.10, 1.25, 5.0)
 
 @cache
 def session():
-    return coding(6, calls=80, tokens=60_000).recorded
+    return coding(4, calls=80, tokens=60_000).recorded
 
 
 @cache

@@ -29,6 +29,7 @@ from foldline.lab.truth import (
     Truth,
 )
 
+_FILES = 0.7  # of the turns: a file of its own is made, one of an earlier turn is tidied
 _CARRIED = 5  # open tasks that are taken over into the next turn
 _MODEL = "anthropic/claude-sonnet-4-5"
 _LARGE = 0.75  # of the steps that are free: a file is read, while the session is behind its size
@@ -149,6 +150,11 @@ class _Session:
         coder, random = self.coder, self.random
         coder.list()
         yield True
+        if random.random() < _FILES and coder.tidy():
+            yield True
+        if random.random() < _FILES:
+            self._file(faults[0])
+            yield True
         for fault in faults:
             coder.run(fault.place)
             yield True
@@ -309,21 +315,7 @@ class _Session:
         return fact
 
     def _value(self, kind: FactKind) -> str:
-        random = self.random
-        first, second = self._nouns(2)
-        match kind:
-            case "host":
-                value = f"{first}-{random.randint(2, 99)}.{second}.internal"
-            case "hash":
-                value = f"{random.getrandbits(40):010x}"
-            case "code":
-                value = f"{first[:3].upper()}-{random.randint(1_000, 9_999)}"
-            case "version":
-                value = ".".join(str(random.randint(2, 60)) for _ in range(4))
-            case "number":
-                value = str(random.randint(10_000_000, 99_999_999))
-            case "owner":
-                value = f"{random.choice('ABCDEFGHJKLMNPRSTVW')}. {random.choice(sayings.OWNERS)}"
+        value = sayings.value(kind, self.random, *self._nouns(2))
         if value in self.values:
             return self._value(kind)
         self.values.add(value)
