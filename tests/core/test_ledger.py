@@ -444,3 +444,13 @@ def test_blank_lines_and_many_files_are_read_in_linear_time():
     )
     facts_of(*(call("Write", {"file_path": f"f{n}.py"}, at=n) for n in range(1_500)))
     assert time.process_time() - start < 5
+
+
+def test_names_told_elsewhere_are_stored():
+    """A narrative gives way in the end; what it told is then shown by the ledger again."""
+    facts = [Fact(seq, "name", f"unit_{seq:04}", "seen") for seq in range(8)]
+    told = {fact.key for fact in facts}
+    made = ledger.pages(facts, cap=400, told=told)
+    assert not made.shown
+    assert {*made.stored} == {*facts}
+    assert {fact.key for fact in ledger.pages(made.stored, cap=400).shown} == told

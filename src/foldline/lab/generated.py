@@ -14,7 +14,8 @@ from random import Random
 from foldline.core.log import Event, Instructed, ModelSaid, Opened, UserSaid
 from foldline.core.parts import Text
 from foldline.lab import sayings
-from foldline.lab.coder import Act, Coder
+from foldline.lab.coder import Act
+from foldline.lab.editor import Editor
 from foldline.lab.recorded import Recorded
 from foldline.lab.repository import Fault, Repository, made
 from foldline.lab.truth import (
@@ -28,12 +29,13 @@ from foldline.lab.truth import (
     Truth,
 )
 
+_FILES = 0.7  # of the turns: a file of its own is made, one of an earlier turn is tidied
 _CARRIED = 5  # open tasks that are taken over into the next turn
 _MODEL = "anthropic/claude-sonnet-4-5"
 _LARGE = 0.75  # of the steps that are free: a file is read, while the session is behind its size
 # Of the other free steps: edits near and far, looking for names, differences, files of its own made
-# and tidied, numbers, states of things, tests.
-_SHARES = (22, 12, 14, 9, 9, 8, 5, 4, 6)
+# and tidied, numbers, what was changed read again, failures, files made anew, states, tests.
+_SHARES = (15, 9, 10, 6, 14, 12, 5, 8, 10, 5, 2, 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class _Session:
     def __init__(self, random: Random, calls: int, tokens: int) -> None:
         self.random, self.calls, self.most = random, calls, tokens
         self.repository = made(random)
-        self.coder = Coder(random, self.repository, absolute=random.random() < 0.5, events=[])  # noqa: PLR2004
+        self.coder = Editor(random, self.repository, absolute=random.random() < 0.5, events=[])  # noqa: PLR2004
         self.listed = random.random() < 0.5  # noqa: PLR2004 - tasks as text, or by a tool
         self.tasks: list[str] = []
         """What is open on the list."""
@@ -148,6 +150,11 @@ class _Session:
         coder, random = self.coder, self.random
         coder.list()
         yield True
+        if random.random() < _FILES and coder.tidy():
+            yield True
+        if random.random() < _FILES:
+            self._file(faults[0])
+            yield True
         for fault in faults:
             coder.run(fault.place)
             yield True
@@ -162,14 +169,16 @@ class _Session:
                     yield True
                 coder.repair(fault)
                 yield True
+                if random.random() < 0.4 and coder.check():  # noqa: PLR2004
+                    yield True
                 coder.run(fault.place)
                 yield True
             self._tick(f"make {fault.test} pass")
             yield True
             self._status_of_fact()
             yield True
-            for _ in range(random.randint(1, 3)):
-                self._beside(fault)
+            for number in range(random.randint(1, 3)):
+                self._beside(fault, small=not number)
                 yield True
         while True:
             self._beside(faults[0])
@@ -184,10 +193,10 @@ class _Session:
                 coder.look(path)
                 yield True
 
-    def _beside(self, fault: Fault) -> None:
+    def _beside(self, fault: Fault, *, small: bool = False) -> None:
         """Something else: large while the session is behind its size, small while it is ahead."""
         coder, random = self.coder, self.random
-        if self._behind() and random.random() < _LARGE:
+        if not small and self._behind() and random.random() < _LARGE:
             package = fault.path.rpartition("/")[0]
             files = sorted(self.repository.files)
             near = [path for path in files if path.startswith(package)]
@@ -201,6 +210,9 @@ class _Session:
             lambda: self._file(fault),
             coder.tidy,
             coder.number,
+            coder.check,
+            coder.stumble,
+            coder.again,
             self._status_of_fact,
             lambda: coder.run(fault.place),
         )
@@ -303,21 +315,7 @@ class _Session:
         return fact
 
     def _value(self, kind: FactKind) -> str:
-        random = self.random
-        first, second = self._nouns(2)
-        match kind:
-            case "host":
-                value = f"{first}-{random.randint(2, 99)}.{second}.internal"
-            case "hash":
-                value = f"{random.getrandbits(40):010x}"
-            case "code":
-                value = f"{first[:3].upper()}-{random.randint(1_000, 9_999)}"
-            case "version":
-                value = ".".join(str(random.randint(2, 60)) for _ in range(4))
-            case "number":
-                value = str(random.randint(10_000_000, 99_999_999))
-            case "owner":
-                value = f"{random.choice('ABCDEFGHJKLMNPRSTVW')}. {random.choice(sayings.OWNERS)}"
+        value = sayings.value(kind, self.random, *self._nouns(2))
         if value in self.values:
             return self._value(kind)
         self.values.add(value)

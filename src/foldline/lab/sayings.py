@@ -6,10 +6,12 @@ Knows texts with places for names. Refuses to know when they are said.
 # ruff: noqa: E501, SIM905 - texts that are to be read as they are sent
 
 from collections.abc import Sequence
+from random import Random
 
 import msgspec
 
 from foldline.core.parts import Tool
+from foldline.lab.truth import FactKind
 
 SYSTEM = """\
 You are a coding agent. You work in the repository {root}, on a branch of your own, with the tools
@@ -82,7 +84,7 @@ ASKED = (
     "is `{0}` allowed to be slower, if `{1}` then needs no second pass?",
     "may I rename `{0}`, or does somebody import it besides {1}?",
 )
-OWNERS = (
+_OWNERS = (
     "Okonkwo Lindqvist Arslan Petrov Nakagawa Moreau Castellan Oyelaran Brandt Ferreira".split()
 )
 KEYS = (
@@ -92,6 +94,23 @@ KEYS = (
     "{0} contact for {1}",
 )
 CORRECTED = ("retry limit of the {0}", "release name of the {0}", "log bucket of the {0}")
+
+
+def value(kind: FactKind, random: Random, first: str, second: str) -> str:
+    """What a fact of that kind may say, with two words of the repository."""
+    match kind:
+        case "host":
+            return f"{first}-{random.randint(2, 99)}.{second}.internal"
+        case "hash":
+            return f"{random.getrandbits(40):010x}"
+        case "code":
+            return f"{first[:3].upper()}-{random.randint(1_000, 9_999)}"
+        case "version":
+            return ".".join(str(random.randint(2, 60)) for _ in range(4))
+        case "number":
+            return str(random.randint(10_000_000, 99_999_999))
+        case "owner":
+            return f"{random.choice('ABCDEFGHJKLMNPRSTVW')}. {random.choice(_OWNERS)}"
 
 
 def tools() -> tuple[Tool, ...]:

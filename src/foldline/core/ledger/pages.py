@@ -119,6 +119,10 @@ def pages(facts: Sequence[Fact], *, cap: int, told: Collection[str] = ()) -> Pag
         for at, fact in enumerate(ranked[kind])
         if at < 2 * len(taken[kind]) + spare[kind] or at in places[kind]
     )
+    # What is told beside the ledger may be so no longer after the next merge: a narrative's oldest
+    # lines give way, and names that only they held would be gone for good.
+    aside = [fact for fact in _ranked("name", facts, ()) if fact.key in told]
+    stored += tuple(aside[: 2 * len(taken["name"]) + spare["name"]])
     return Pages(blocks, shown, stored, cap - left)
 
 
