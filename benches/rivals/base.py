@@ -151,7 +151,9 @@ class Peer:
                 self._settle()
                 at = self._weigh(event.parts)
                 calls = calls_of(event.parts)
-                own = tuple(Call(f"call_{at}_{n}", c.name, c.arguments) for n, c in enumerate(calls))
+                own = tuple(
+                    Call(f"call_{at}_{n}", c.name, c.arguments) for n, c in enumerate(calls)
+                )
                 self._open = {c.id: mine for c, mine in zip(calls, own, strict=True)}
                 self.model(Said(at, spoken(event.parts), own))
             case ToolReturned():
@@ -263,4 +265,3 @@ class Everything(Peer):
     def request(self) -> Iterable[Shown]:
         """All."""
         return self._shown
-

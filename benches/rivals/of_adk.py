@@ -27,7 +27,9 @@ from pydantic import PrivateAttr
 from rivals.base import Peer, Returned, Said, Scribe, Shown
 
 _AGENT = "agent"
-_MESSAGE = re.compile(rf"^(?=user: |{_AGENT}: |{_AGENT} called tool: |Tool response from )", re.M)
+_MESSAGE = re.compile(
+    rf"^(?=user: |{_AGENT}: |{_AGENT} called tool: |Tool response from )", re.MULTILINE
+)
 
 
 class Scripted(BaseLlm):
@@ -36,7 +38,9 @@ class Scripted(BaseLlm):
     _scribe: Scribe | None = PrivateAttr(default=None)
 
     async def generate_content_async(
-        self, llm_request: LlmRequest, stream: bool = False  # noqa: ARG002, FBT001, FBT002
+        self,
+        llm_request: LlmRequest,
+        stream: bool = False,  # noqa: ARG002, FBT001, FBT002
     ) -> AsyncGenerator[LlmResponse, None]:
         """The summary."""
         assert self._scribe

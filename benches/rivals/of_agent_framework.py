@@ -82,9 +82,7 @@ class _Grouped(Peer):
 
     def before_call(self) -> None:
         """As its clients do before every call."""
-        work = apply_compaction(
-            self.messages, strategy=self._strategy, tokenizer=self._tokenizer
-        )
+        work = apply_compaction(self.messages, strategy=self._strategy, tokenizer=self._tokenizer)
         self._sent = self._loop.run_until_complete(work)
 
     def request(self) -> Iterable[Shown]:

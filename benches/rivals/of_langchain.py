@@ -180,7 +180,9 @@ class Deep(Summarized):
     """The same by shares of the window, and a summary of all that goes: as `deepagents` sets it."""
 
     label = "langchain summary, shares"
-    note = "trigger=0.85 and keep=0.10 of the window, reads all that goes: the settings of deepagents"
+    note = (
+        "trigger=0.85 and keep=0.10 of the window, reads all that goes: the settings of deepagents"
+    )
 
     def settings(self) -> dict[str, Any]:
         """Shares."""

@@ -7,7 +7,7 @@ are counted by its own model class, which asks litellm.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from litellm.types.utils import Choices, ModelResponse
@@ -29,6 +29,7 @@ from pydantic import PrivateAttr
 
 from rivals.base import Peer, Returned, Said, Scribe, Shown
 
+_PRIMED = 3  # tokens that litellm adds once to a list
 _STEPS = 5  # condensations in a row before one call
 
 
@@ -46,6 +47,19 @@ class Scripted(LLM):
     """A model that answers a summary's prompt from the events in it."""
 
     _scribe: Scribe | None = PrivateAttr(default=None)
+    _counts: dict[Hashable, int] = PrivateAttr(default_factory=dict)
+
+    def get_token_count(self, messages: list[Message], *_: Any, **__: Any) -> int:
+        """Its own count, message by message: each is counted once, and not before every call."""
+        total = 0
+        for message in messages:
+            words = tuple(part.text for part in message.content if isinstance(part, TextContent))
+            calls = tuple(call.id for call in message.tool_calls or ())
+            key = (message.role, words, calls, message.tool_call_id)
+            if key not in self._counts:
+                self._counts[key] = super().get_token_count([message]) - _PRIMED
+            total += self._counts[key]
+        return total + _PRIMED
 
     def generate(self, messages: list[Message], *_: Any, **__: Any) -> LLMResponse:
         """The summary."""

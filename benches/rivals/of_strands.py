@@ -78,9 +78,7 @@ class _Managed(Peer):
     def start(self) -> None:
         """A real agent; only its history and its hooks are used."""
         model = Scripted(self.scribe, self.window)
-        self._agent = Agent(
-            model=model, conversation_manager=self.manager(), callback_handler=None
-        )
+        self._agent = Agent(model=model, conversation_manager=self.manager(), callback_handler=None)
         self._places: dict[int, int] = {}
         """The event of each message that is no results, by the message's identity."""
         self._kept: list[Any] = []
