@@ -2,7 +2,7 @@
 
     recorded  a session's events, times and counts       replay   the same, somebody else deciding
     ours      one of our policies as who decides         planned  a log that grows under one policy
-    tellers   narratives of given size and loss          cache    what a provider bills for each call
+    tellers   narratives of given size and loss          cache    what a provider bills for a call
     probes    what the model still had in front          trials   many of these, on any executor
 
 No model is asked, and no quality is judged: costs are simulated from counts, retention is exact
