@@ -57,7 +57,6 @@ class _Grouped(Peer):
         self.messages: list[Message] = []
         self._sent: list[Message] = []
         self._strategy = self.strategy()
-        self._tokenizer = CharacterEstimatorTokenizer()
         self._loop = asyncio.new_event_loop()
 
     def user(self, said: Said) -> None:
@@ -82,7 +81,7 @@ class _Grouped(Peer):
 
     def before_call(self) -> None:
         """As its clients do before every call."""
-        work = apply_compaction(self.messages, strategy=self._strategy, tokenizer=self._tokenizer)
+        work = apply_compaction(self.messages, strategy=self._strategy)
         self._sent = self._loop.run_until_complete(work)
 
     def request(self) -> Iterable[Shown]:

@@ -16,7 +16,7 @@ from openhands.sdk.agent.utils import prepare_llm_messages
 from openhands.sdk.context.condenser import LLMSummarizingCondenser
 from openhands.sdk.context.condenser.llm_summarizing_condenser import default_condenser
 from openhands.sdk.context.view import View
-from openhands.sdk.event import ActionEvent, MessageEvent, ObservationEvent
+from openhands.sdk.event import ActionEvent, MessageEvent, ObservationEvent, SystemPromptEvent
 from openhands.sdk.event.condenser import (
     Condensation,
     CondensationRequest,
@@ -27,6 +27,7 @@ from openhands.sdk.llm.utils.metrics import MetricsSnapshot
 from openhands.sdk.tool.schema import Action, Observation
 from pydantic import PrivateAttr
 
+from foldline.core.parts import spoken
 from rivals.base import Peer, Returned, Said, Scribe, Shown
 
 _PRIMED = 3  # tokens that litellm adds once to a list
@@ -122,12 +123,12 @@ class _Condensed(Peer):
                 llm_response_id=f"answer {said.at}",
             )
             self._actions[call.id] = event.id
-            self._view.append_event(event)
+            self._append(event)
 
     def results(self, batch: Sequence[Returned]) -> None:
         """An observation each."""
         for one in batch:
-            self._view.append_event(
+            self._append(
                 ObservationEvent(
                     id=f"{one.at}:0",
                     observation=RanObservation(content=[TextContent(text=one.text)]),
@@ -140,7 +141,14 @@ class _Condensed(Peer):
     def _message(self, source: Any, said: Said) -> None:
         role: Any = "user" if source == "user" else "assistant"
         words = Message(role=role, content=[TextContent(text=said.text)])
-        self._view.append_event(MessageEvent(id=f"{said.at}:0", source=source, llm_message=words))
+        self._append(MessageEvent(id=f"{said.at}:0", source=source, llm_message=words))
+
+    def _append(self, event: Any) -> None:
+        """Behind the system's words, which stand first in every view and are among those kept."""
+        if not len(self._view):
+            words = TextContent(text=spoken(self._system))
+            self._view.append_event(SystemPromptEvent(system_prompt=words, tools=[]))
+        self._view.append_event(event)
 
     def before_call(self) -> None:
         """As its agent does: until there are messages and no condensation."""
@@ -155,7 +163,7 @@ class _Condensed(Peer):
         for event in self._view.events:
             if isinstance(event, CondensationSummaryEvent):
                 yield Shown(None, event.summary)
-            else:
+            elif not isinstance(event, SystemPromptEvent):  # it is in the front
                 at, _, place = event.id.partition(":")
                 if place == "0":
                     yield Shown(int(at))
