@@ -12,6 +12,7 @@ import gzip
 import json
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def text(shared: Path, name: str) -> str:
 
 
 def rivals(
-    sessions: list[str], *, shared: Path, window: int = 200_000, peer: str = ""
+    sessions: list[str], *, shared: Path, window: int = 200_000, peers: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
     """Every peer over these sessions, at each of `READS`; nothing, and a word, where no peers are set up.
 
@@ -35,7 +36,8 @@ def rivals(
     (requests that broke the cache), summaries (calls beside the conversation), seconds, and result (a `trials.Result` as JSON has it); or session,
     peer, window and `failed`. `everything` is among the peers: its cost is what percents are of. Costs are
     in units where a fresh input token costs 1: `result["dollars"] - result["output_dollars"]` is the input.
-    Names of sessions are those of `rivals.__main__`; `peer` chooses those whose name has it.
+    Names of sessions are those of `rivals.__main__`; `peers`
+    chooses those whose names begin so: whole families (`strands`) or one.
     """
     if not PYTHON.exists():
         print("peers are not set up here (`just peers`): no rivals")
@@ -43,7 +45,7 @@ def rivals(
     command = [str(PYTHON), "-m", "rivals", "--shared", str(shared), "--window", str(window)]
     paths = os.pathsep.join([str(HERE), str(HERE.parent / "src")])
     done = subprocess.run(  # noqa: S603 - our own program
-        [*command, "--peer", peer, *sessions],
+        [*command, *(f"--peer={name}" for name in peers), *sessions],
         env={**os.environ, "PYTHONPATH": paths},
         capture_output=True,
         text=True,

@@ -32,7 +32,13 @@ from foldline.lab.trials import priced
 from rivals import READS, text
 from rivals.base import Everything, Peer
 
-FAMILIES = ("of_langchain", "of_agent_framework", "of_strands", "of_openhands", "of_adk")
+FAMILIES = {
+    "langchain": "of_langchain",
+    "agent-fw": "of_agent_framework",
+    "strands": "of_strands",
+    "openhands": "of_openhands",
+    "adk": "of_adk",
+}
 PRICES = {share: Prices(1.0, share, 1.25, 5.0) for share in READS}
 
 
@@ -59,17 +65,19 @@ def session_of(name: str, shared: Path) -> Recorded:
             raise SystemExit(f"no session is called {name!r}")
 
 
-def peers(wanted: str) -> tuple[list[type[Peer]], dict[str, str]]:
+def peers(wanted: list[str]) -> tuple[list[type[Peer]], dict[str, str]]:
     """Those that are here and asked for, and a word on each: version and settings, or what is missing."""
     found: list[type[Peer]] = [Everything]
     notes: dict[str, str] = {}
-    for family in FAMILIES:
+    for family, module in FAMILIES.items():
+        if wanted and not any(name.startswith(family) for name in wanted):
+            continue  # importing them all takes ten seconds
         try:
-            made = importlib.import_module(f"rivals.{family}").PEERS
+            made = importlib.import_module(f"rivals.{module}").PEERS
         except Exception as error:  # noqa: BLE001 - whatever it is, the others are measured
             notes[family] = f"not here: {type(error).__name__}: {str(error)[:200]}"
             continue
-        chosen = [one for one in made if wanted in one.label]
+        chosen = [one for one in made if not wanted or one.label.startswith(tuple(wanted))]
         notes |= {one.label: f"{version(one)}; {one.note}" for one in chosen}
         found += chosen
     return found, notes
@@ -108,7 +116,9 @@ def main() -> None:
     parser.add_argument("sessions", nargs="+")
     parser.add_argument("--shared", type=Path, default=os.environ.get("FOLDLINE_SHARED"))
     parser.add_argument("--window", type=int, default=200_000)
-    parser.add_argument("--peer", default="", help="only those whose name has this in it")
+    parser.add_argument(
+        "--peer", action="append", default=[], help="only those whose name begins so; several times"
+    )
     args = parser.parse_args()
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # what a library prints is no answer
