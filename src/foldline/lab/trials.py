@@ -18,7 +18,7 @@ from foldline.lab.cache import Billed, Rules, bill
 from foldline.lab.ours import Ours
 from foldline.lab.probes import Retention, retention
 from foldline.lab.recorded import Recorded
-from foldline.lab.replay import Contender, replay
+from foldline.lab.replay import Contender, Replayed, replay
 from foldline.lab.tellers import Teller
 
 
@@ -83,6 +83,11 @@ def run(trial: Trial) -> Result:
 def judged(session: Recorded, contender: Contender, rules: Rules) -> Result:
     """A session under any contender: replayed, billed and probed."""
     made = replay(session, contender)
+    return priced(made, retention(made), rules)
+
+
+def priced(made: Replayed, kept: Retention, rules: Rules) -> Result:
+    """A replay at some prices: for those who decide without them, one replay does for all."""
     billed = bill([step.sent for step in made.steps], rules)
     folds = (
         Edit(at, fold.why, fold.messages, fold.before, fold.after)
@@ -90,7 +95,7 @@ def judged(session: Recorded, contender: Contender, rules: Rules) -> Result:
         for fold in step.folds
     )
     return Result(
-        session=session.name,
+        session=made.recorded.name,
         policy=made.policy,
         calls=len(billed),
         dollars=sum(call.dollars for call in billed),
@@ -100,7 +105,7 @@ def judged(session: Recorded, contender: Contender, rules: Rules) -> Result:
         sizes=tuple(round(call.input) for call in billed),
         spent=tuple(call.dollars for call in billed),
         edits=tuple(folds),
-        retention=retention(made),
+        retention=kept,
         blocked=made.blocked,
     )
 
