@@ -31,7 +31,7 @@ def test_by_hand():
         (200, 100, 0, ""),
         (100, 200, 100, "edit"),
         (0, 400, 300, "expired"),
-        (0, 400, 300, "front"),
+        (0, 400, 300, "system"),
         (0, 500, 400, "missed"),
     ]
     assert billed[1].dollars == pytest.approx((200 * 0.1 + 100 * 1.25) / 1e6)

@@ -57,6 +57,7 @@ class _Session:
         self.prompts = prompts
         self.linked: set[str] = set()
         self.title = ""
+        self.version = ""
         self.compacted = ""
         """What a boundary said whose summary has not come."""
 
@@ -68,6 +69,7 @@ class _Session:
                 answers[_answer(body)].append(body)
         for place, body in live:
             self.taking.now = seconds(body.get("timestamp")) or self.taking.now
+            self._running(words(body.get("version")))
             match body.get("type"):
                 case "assistant":
                     self._compaction()
@@ -87,6 +89,12 @@ class _Session:
         for agent in sorted(self.prompts.keys() - self.linked):
             self._link(agent, "")
         return self.taking.done(name)
+
+    def _running(self, version: str) -> None:
+        """A client of another version is another process: the session was resumed in it."""
+        if version and self.version and version != self.version:
+            self.taking.restarted(f"version {self.version} → {version}")
+        self.version = version or self.version
 
     def _answered(self, records: list[Json], place: str) -> None:
         """An answer, of all its records; each repeats its usage, and the last has counted most."""
