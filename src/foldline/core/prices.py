@@ -53,7 +53,7 @@ class Prices:
 UNKNOWN = Prices(1.0, 0.10, 1.25, 5.0, assumed=True)
 
 
-def known(
+def known(  # noqa: PLR0913 - what a catalogue may say
     *,
     input: float | None,  # noqa: A002 - as the catalogue says it
     read: float | None = None,

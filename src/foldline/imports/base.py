@@ -20,8 +20,9 @@ class Mark(NamedTuple):
 
     at: int
     """The place of the first event that came after it."""
-    kind: Literal["thinking", "restart"]
+    kind: Literal["thinking", "restart", "life"]
     told: str
+    """The level of thinking, what shows the restart, or the seconds that the cache lives."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,8 @@ class _Session:
             self.taking.notes.take("answer that the client wrote itself", place)
             return
         self.taking.answered_by(f"anthropic/{model}" if model.startswith("claude") else model)
+        if life := blocks.life(last.get("usage")):
+            self.taking.keeps(life)
         content = [block for one in messages for block in _blocks(one)]
         stop = next((one["stop_reason"] for one in messages[::-1] if one.get("stop_reason")), None)
         whole: Json = {"role": "assistant", "content": content, "stop_reason": stop}

@@ -39,6 +39,7 @@ class Taking:
         self.now = 0.0
         """When what is taken happened, as far as the file says."""
         self.model = ""
+        self._life = 0
         self._origin = f"import:{kind}"
         self._view = load(Spine(), {}, head=-1)
         self._told = self._view.newest
@@ -108,6 +109,12 @@ class Taking:
         """From here on requests ask for so much thinking."""
         if level:
             self.marks.append(Mark(len(self.events), "thinking", level))
+
+    def keeps(self, seconds: int) -> None:
+        """From here on requests ask for a cache that lives so long."""
+        if seconds != self._life:
+            self._life = seconds
+            self.marks.append(Mark(len(self.events), "life", str(seconds)))
 
     def done(self, name: str) -> Imported:
         """The session as far as the file goes; calls that are open at its end stay open."""
