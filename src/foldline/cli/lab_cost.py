@@ -13,7 +13,7 @@ import typer
 
 from foldline.cli.codes import DONE, NOTHING
 from foldline.cli.desk import Desk, command
-from foldline.cli.files import Passed, Under, text_of, under
+from foldline.cli.files import ENDINGS, Passed, Under, text_of, under
 from foldline.cli.output import Column, many, paint, remark, short, table, wrapped
 from foldline.cli.place import named
 from foldline.cli.taking import name_of
@@ -90,7 +90,8 @@ def _prices(given: str | None) -> Prices | None:
         numbers = []
     if len(numbers) != _FOUR or not all(0 < one < 1e6 for one in numbers):  # noqa: PLR2004
         raise BadInput(f"--prices {sound(given)!r} is not four prices, such as 3,0.3,3.75,15")
-    return Prices(*numbers)
+    fresh, cached, written, output = numbers
+    return Prices(fresh, cached, written, output)
 
 
 def _ruled(prices: Prices | None, ttl: float | None) -> Callable[[str], Rules]:
@@ -132,7 +133,11 @@ async def _sessions(
 def _found(given: str) -> Under | None:
     """The files that a person means, if any."""
     path = Path(given).expanduser()
-    return under([path]) if path.exists() else None
+    if path.exists():
+        return under([path])
+    if path.name != given or given.lower().endswith(ENDINGS):
+        raise BadInput(f"there is no file or folder {sound(given)!r}")
+    return None
 
 
 async def _kept(desk: Desk, given: str) -> Recorded:
@@ -235,8 +240,8 @@ def _causes(report: CostReport) -> Generator[str]:
     if fold is not None:
         yield from wrapped(
             f"A fold to {FOLDED:,} tokens before {many(fold.calls, 'large cold call')} would have "
-            f"cost ${fold.dollars:.2f} there instead of ${fold.paid:.2f}, and made every call behind "
-            "it smaller."
+            f"cost ${fold.dollars:.2f} there instead of ${fold.paid:.2f}, and made every call "
+            "behind it smaller."
         )
 
 

@@ -8,7 +8,6 @@ something: if not even the front was found at a person's first call of a turn, t
 one, and that is told as a guess.
 """
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -82,53 +81,92 @@ class Found(NamedTuple):
 def around(recorded: Recorded) -> dict[int, Around]:
     """What preceded every call, by its place; calls that were not billed leave no state."""
     billed = {call.at for call in recorded.calls if call.input or not recorded.counts}
-    return {one.at: one for one in _walk(recorded.events, recorded.marks, billed)}
+    first = recorded.events[0] if recorded.events else None
+    grows = isinstance(first, Opened) and first.origin.startswith("import:")
+    walk, found = _Walk(grows), dict[int, Around]()
+    marks = sorted(recorded.marks, key=lambda mark: mark.at)
+    for at, event in enumerate(recorded.events):
+        while marks and marks[0].at <= at:
+            walk.mark(marks.pop(0))
+        if isinstance(event, ModelSaid):
+            found[at] = walk.call(at, billed=at in billed)
+        else:
+            walk.take(event)
+    return found
 
 
-def _walk(events: Sequence[Event], marks: Sequence[Mark], billed: set[int]) -> Iterator[Around]:
-    imported = isinstance(events[0], Opened) and events[0].origin.startswith("import:")
-    pending = {mark.at: [one for one in marks if one.at == mark.at] for mark in marks}
-    now: State = State()
-    before: State = State()
-    chosen = ""  # the level of thinking that the next turn takes up
-    turn, edited, wrote, restarted, spoken = False, "", 0, "", True
-    for at, event in enumerate(events):
-        for mark in pending.get(at, ()):
-            match mark.kind:
-                case "restart":
-                    restarted = mark.told
-                case "life":
-                    now = replace(now, life=float(mark.told))
-                case "thinking":
-                    chosen = mark.told
-                    now = replace(now, thinking=chosen)
+@dataclass(slots=True)
+class _Walk:
+    """Where a walk through a log stands."""
+
+    grows: bool
+    """Whether instructions are a file's, which come piece by piece."""
+    now: State = field(default_factory=State)
+    before: State = field(default_factory=State)
+    chosen: str = ""
+    """The level of thinking that the next turn takes up."""
+    turn: bool = False
+    spoken: bool = True
+    """Whether anything was said to the model since its last answer."""
+    edited: str = ""
+    wrote: int = 0
+    restarted: str = ""
+
+    def mark(self, mark: Mark) -> None:
+        """What the file says beside the events."""
+        match mark.kind:
+            case "restart":
+                self.restarted = mark.told
+            case "life":
+                self.now = replace(self.now, life=float(mark.told))
+            case "thinking":
+                self.chosen = mark.told
+                self.now = replace(self.now, thinking=mark.told)
+
+    def call(self, at: int, *, billed: bool) -> Around:
+        """The model answered."""
+        made = Around(
+            at,
+            self.now,
+            self.before,
+            self.turn,
+            edited=self.edited,
+            wrote=self.wrote,
+            restarted=self.restarted,
+            at_once=not self.spoken,
+        )
+        self.spoken = False
+        if billed:
+            self.before, self.turn = self.now, False
+            self.edited, self.wrote, self.restarted = "", 0, ""
+        return made
+
+    def take(self, event: Event) -> None:
+        """Anything else happened."""
         match event:
             case Opened(model) | ModelSwitched(model):
-                now = replace(now, model=model)
+                self.now = replace(self.now, model=model)
             case Instructed():
-                now = replace(now, told=_front(now.told, event, grows=imported))
+                told = _front(self.now.told, event, grows=self.grows)
+                self.now = replace(self.now, told=told)
             case Checkpointed("thinking", level):
-                chosen = level
+                self.chosen = level
             case Checkpointed("compaction"):
-                edited = "a compaction"  # its summary is one of the call's messages
-            case Asked() if thinking := _asked(event):
-                chosen = thinking
-                now = replace(now, thinking=thinking)
+                self.edited = "a compaction"  # its summary is one of the call's messages
+            case Asked():
+                self.chosen = _asked(event)
+                self.now = replace(self.now, thinking=self.chosen)
             case UserSaid() | ToolReturned():
-                spoken = True
+                self.spoken = True
                 if by_user(event):
                     # Agents take up a level with a person's message: changed in the middle of a
                     # turn it leaves that turn's requests as they were.
-                    turn, now = True, replace(now, thinking=chosen)
-            case ModelSaid():
-                yield Around(at, now, before, turn, edited, wrote, restarted, at_once=not spoken)
-                spoken = False
-                if at in billed:
-                    before, turn, edited, wrote, restarted = now, False, "", 0, ""
+                    self.turn = True
+                    self.now = replace(self.now, thinking=self.chosen)
             case Folded():
-                edited, wrote = "a fold", wrote + count(event.text)
+                self.edited, self.wrote = "a fold", self.wrote + count(event.text)
             case Masked() | Excluded() | Undone():
-                edited = "an edit"
+                self.edited = "an edit"
             case _:
                 pass
 

@@ -1,27 +1,24 @@
 """What a session cost, and what of it was paid for calls that found no cache.
 
-Knows how a call's counts become dollars, which tokens were paid for a second time, and the cause of
-each such call. Refuses to know how it is shown. Where a record has the provider's counts they are
-the bill; where it has none, the cache is simulated.
+Knows the parts of a bill, the cold calls by cause, and what else could have been done. Refuses to
+know how it is shown.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from foldline.core.log import Checkpointed
-from foldline.core.tokens import count, count_parts, count_tools
+from foldline.core.tokens import count
 from foldline.lab.advice import advice
-from foldline.lab.cache import Aside, Block, Cause, Rules, Sent, bill
-from foldline.lab.causes import Around, Found, around, cause, changed
+from foldline.lab.cache import Aside, Cause, Rules, bill
+from foldline.lab.causes import Around, around
+from foldline.lab.paid import Paid, paid, sent_with_fronts
 from foldline.lab.providers import lasting, living
-from foldline.lab.recorded import Counted, Recorded
-from foldline.lab.replay import as_recorded
+from foldline.lab.recorded import Recorded
 from foldline.lab.volatile import Volatile, volatile
 
 FOLDED = 20_000
 """The tokens that a fold is assumed to leave, where the report says what one would have cost."""
-_SOME, _SHARE = 1_000, 0.1  # tokens, and share of what was there: less is no cold call
 _PROMPT = 250  # tokens of the question for a summary
 
 
@@ -109,33 +106,6 @@ class CostReport:
         return sum(one.dollars for one in self.cold)
 
 
-class _Row(NamedTuple):
-    """One billed call, tokens and dollars by how they were paid."""
-
-    number: int
-    call: Counted
-    gap: float
-    read: float
-    unread: float
-    again: float
-    written: float
-    """Of the unread tokens: what was written to the cache."""
-    read_dollars: float
-    unread_dollars: float
-    output_dollars: float
-    rules: Rules
-    found: Found
-
-    @property
-    def again_dollars(self) -> float:
-        return self.unread_dollars * self.again / self.unread if self.unread else 0.0
-
-    @property
-    def lost(self) -> float:
-        prices = self.rules.prices.at(self.read + self.unread)
-        return max(self.again_dollars - self.again * prices.read / 1e6, 0.0)
-
-
 def costs(
     recorded: Recorded, rules: Rules, *, by_model: Callable[[str], Rules] | None = None
 ) -> CostReport:
@@ -147,7 +117,7 @@ def costs(
         found = by_model(state.model) if by_model else rules
         return living(found, state.life) if state.life else found
 
-    rows = [*(_counted if recorded.counts else _simulated)(recorded, seen, ruled)]
+    rows = paid(recorded, seen, ruled)
     cold = tuple(_cold(row) for row in rows if row.found.cause not in ("", "first"))
     summed = _longer(rows) if recorded.counts else _simulated_longer(recorded, seen, rules)
     parts = {
@@ -176,111 +146,7 @@ def costs(
     )
 
 
-def _counted(
-    recorded: Recorded, seen: dict[int, Around], ruled: Callable[[int], Rules]
-) -> Iterable[_Row]:
-    """Every call as its provider counted it."""
-    writes = any(call.write for call in recorded.calls)
-    front = next((_front(recorded, call) for call in recorded.calls if call.input), 0.0)
-    before: Counted | None = None
-    for number, call in enumerate(recorded.calls, start=1):
-        total = call.input
-        if not total:
-            continue
-        rules, now = ruled(call.at), seen[call.at]
-        gap = call.began - before.began if before and before.began and call.began else 0.0
-        known = _known(recorded, call, before, now)
-        read = float(min(call.read, total))
-        unread = total - read
-        again = min(max(known - read, 0.0), unread)
-        written = float(min(call.write, unread)) if writes else unread
-        prices = rules.prices.at(total)
-        each = prices.write if writes else prices.input
-        found = Found("first") if before is None else Found("")
-        if again >= _SOME and again >= _SHARE * known:
-            found = cause(now, call, before, gap=gap, front=front, rules=rules)
-        yield _Row(
-            number=number,
-            call=call,
-            gap=gap,
-            read=read,
-            unread=unread,
-            again=again,
-            written=written,
-            read_dollars=read * prices.read / 1e6,
-            unread_dollars=(written * each + (unread - written) * prices.input) / 1e6,
-            output_dollars=call.output * prices.output / 1e6,
-            rules=rules,
-            found=found,
-        )
-        before = call
-
-
-def _front(recorded: Recorded, call: Counted) -> float:
-    """What a call's system prompt and tools take: all but its messages; best at the first call."""
-    return (call.input or 0) - recorded.scale.ratio * call.estimate
-
-
-def _known(recorded: Recorded, call: Counted, before: Counted | None, now: Around) -> float:
-    """The tokens of a call that the call before had sent too."""
-    if before is None:
-        return 0.0
-    most = float(min(before.input or 0, call.input or 0))
-    if not now.edited:
-        return most
-    old = {at for at, _ in before.messages}
-    kept = sum(tokens for at, tokens in call.messages if at in old)
-    scale = recorded.scale
-    front = max(scale.fixed, 0.0)
-    return min(front + kept * scale.ratio, max(most - now.wrote * scale.ratio, 0.0))
-
-
-def _simulated(
-    recorded: Recorded, seen: dict[int, Around], ruled: Callable[[int], Rules]
-) -> Iterable[_Row]:
-    """Every call as a provider would have billed it."""
-    if not recorded.calls:
-        return
-    rules = ruled(recorded.calls[-1].at)
-    before: Counted | None = None
-    billed = bill(_sent(recorded, seen), rules)
-    for number, (call, one) in enumerate(zip(recorded.calls, billed, strict=True), start=1):
-        gap = call.began - before.began if before and before.began and call.began else 0.0
-        prices = rules.prices.at(one.input)
-        found = changed(seen[call.at])
-        cold = one.again >= _SOME and one.again >= _SHARE * (one.again + one.read)
-        yield _Row(
-            number=number,
-            call=call,
-            gap=gap,
-            read=one.read,
-            unread=one.written,
-            again=one.again,
-            written=one.written,
-            read_dollars=one.read * prices.read / 1e6,
-            unread_dollars=one.written * prices.write / 1e6,
-            output_dollars=one.output * prices.output / 1e6,
-            rules=rules,
-            found=found if found.cause and cold else Found(one.cause if cold else ""),
-        )
-        before = call
-
-
-def _sent(recorded: Recorded, seen: dict[int, Around]) -> list[Sent]:
-    """The calls as they were made, each with the front that was in force."""
-    made: list[Sent] = []
-    for call, sent in zip(recorded.calls, as_recorded(recorded), strict=True):
-        told = seen[call.at].state.told
-        tokens = count_parts(told.parts) + count_tools(told.tools)
-        front = Block(("front", told), float(tokens), len(told.parts) + len(told.tools))
-        found = changed(seen[call.at]).cause if made else ""
-        known = found if found in ("model", "thinking", "restart") else ""
-        blocks = [front, *sent.blocks[1:]]
-        made.append(replace(sent, time=call.began, blocks=blocks, changed=known))
-    return made
-
-
-def _cold(row: _Row) -> Cold:
+def _cold(row: Paid) -> Cold:
     return Cold(
         call=row.number,
         at=row.call.at,
@@ -294,7 +160,7 @@ def _cold(row: _Row) -> Cold:
     )
 
 
-def _longer(rows: Sequence[_Row]) -> Instead | None:
+def _longer(rows: Sequence[Paid]) -> Instead | None:
     """The same calls with the longer life: what had expired is read, every write costs more."""
     if not rows or (longer := lasting(rows[-1].rules)) is None:
         return None
@@ -317,14 +183,14 @@ def _simulated_longer(recorded: Recorded, seen: dict[int, Around], rules: Rules)
     longer = lasting(rules)
     if longer is None or not recorded.calls:
         return None
-    sent = _sent(recorded, seen)
+    sent = sent_with_fronts(recorded, seen)
     usual, long = bill(sent, rules), bill(sent, longer)
     late = sum(a.cause == "expired" != b.cause for a, b in zip(usual, long, strict=True))
     dollars, paid = (sum(one.dollars for one in each) for each in (long, usual))
     return Instead(dollars, paid, late, longer.seconds)
 
 
-def _folded(rows: Sequence[_Row]) -> Instead | None:
+def _folded(rows: Sequence[Paid]) -> Instead | None:
     """What the cold calls paid for old tokens, and what they had paid for those of a fold."""
     large = [
         row for row in rows if row.found.cause not in ("", "first", "edit") and row.again > FOLDED
@@ -357,7 +223,7 @@ def _summed(cold: Sequence[Cold], longer: Instead | None, rules: Rules) -> tuple
     return tuple(sorted(found, key=lambda one: -one.dollars))
 
 
-def _notes(recorded: Recorded, seen: dict[int, Around], rows: Sequence[_Row]) -> Iterable[str]:
+def _notes(recorded: Recorded, seen: dict[int, Around], rows: Sequence[Paid]) -> Iterator[str]:
     """What else the record says, and what it cannot tell."""
     summaries = [
         (at, event.body)
@@ -388,7 +254,7 @@ def _notes(recorded: Recorded, seen: dict[int, Around], rows: Sequence[_Row]) ->
         yield "the record has no times: no expiry can be seen"
 
 
-def _turns(seen: dict[int, Around], rows: Sequence[_Row]) -> Iterable[str]:
+def _turns(seen: dict[int, Around], rows: Sequence[Paid]) -> Iterator[str]:
     """How guesses are borne out: by where in a turn nothing was found."""
     guessed = {row.call.at for row in rows if row.found.cause and not row.found.sure}
     if not guessed:

@@ -79,7 +79,8 @@ def volatile(events: Sequence[Event]) -> tuple[Volatile, ...]:
 
 
 def _changes(events: Sequence[Event]) -> Iterator[Volatile]:
-    imported = bool(events) and isinstance(events[0], Opened) and bool(events[0].origin)
+    first = events[0] if events else None
+    imported = isinstance(first, Opened) and first.origin.startswith("import:")
     now: Instructed | None = None
     sent: Instructed | None = None
     for at, event in enumerate(events):
