@@ -33,6 +33,7 @@ from foldline.models.catalog import find
 from foldline.store import logs
 
 _FOUR = 4  # prices: input, read, write, output
+_CENT = 0.01
 
 
 @command
@@ -221,7 +222,7 @@ def _calls(report: CostReport) -> list[str]:
             time.strftime("%m-%d %H:%M", time.localtime(one.time)) if one.time else "-",
             span(one.gap) if one.gap else "-",
             f"{one.tokens:,}",
-            f"{one.dollars:.2f}",
+            f"{one.dollars:.2f}" if one.dollars >= _CENT else f"{one.dollars:.4f}",
             f"{one.cause}{'' if one.sure else '?'}",
             one.told,
         )

@@ -28,6 +28,8 @@ _GUESSED: dict[Cause, str] = {
     "nothing was found: so what stands before them had changed, which this record does not hold. "
     "An agent that is started anew often writes the time into its system prompt: look for a clock, "
     "a date or an id there, and put it at the end, in the newest message",
+    "edit": "the agent left out what it had sent before, such as thinking of earlier turns: what "
+    "stands behind that is written again",
     "restart": "another process went on with the session: it should send the bytes that were sent "
     "before, also of the system prompt",
 }

@@ -235,6 +235,8 @@ def _guessed(now: Around, call: Counted, before: Counted, *, front: float, rules
     if now.at_once:
         return Found("restart", sure=False, told="two processes at once")
     if (call.input or 0) < (before.input or 0):
+        if call.read >= rules.least:
+            return Found("edit", sure=False, told="less was sent than before")
         return Found("restart", sure=False, told="an older state was sent")
     if call.read < rules.least:
         if now.turn:

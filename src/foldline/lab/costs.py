@@ -263,6 +263,6 @@ def _turns(seen: dict[int, Around], rows: Sequence[Paid]) -> Iterator[str]:
     within = [row.call.at for row in rows if not seen[row.call.at].turn]
     cold = [len(guessed.intersection(some)) for some in (opened, within)]
     yield (
-        f"of {len(opened):,} calls that opened a turn {cold[0]:,} are cold for a guessed cause, of "
-        f"{len(within):,} inside one {cold[1]:,}"
+        f"cold for a guessed cause: {cold[0]:,} of {len(opened):,} calls that opened a turn, "
+        f"{cold[1]:,} of {len(within):,} inside one"
     )

@@ -114,9 +114,9 @@ def difference(old: str, new: str, *, at: int = 0) -> Volatile:
 def _kind(old: str, new: str, place: int) -> tuple[Kind, int]:
     """What a difference looks like, and where it begins."""
     for kind, pattern in _PATTERNS:
-        begins = [_covering(text, place, pattern) for text in (old, new)]
-        if all(begin is not None for begin in begins):
-            return kind, min(begin for begin in begins if begin is not None)
+        was, now = (_covering(text, place, pattern) for text in (old, new))
+        if was and now and was.group() != now.group():
+            return kind, min(was.start(), now.start())
     if place in (len(old), len(new)):
         return ("more" if place == len(old) else "less"), place
     if sorted(old.splitlines()) == sorted(new.splitlines()):
@@ -124,12 +124,12 @@ def _kind(old: str, new: str, place: int) -> tuple[Kind, int]:
     return "words", place
 
 
-def _covering(text: str, place: int, pattern: re.Pattern[str]) -> int | None:
-    """Where a match begins that a place lies in, or ends."""
+def _covering(text: str, place: int, pattern: re.Pattern[str]) -> re.Match[str] | None:
+    """The match that a place lies in, or at the end of."""
     lo = max(place - _FAR, 0)
     for match in pattern.finditer(text, lo, place + _FAR):
-        if match.start() <= place <= match.end() and match.end() > match.start():
-            return match.start()
+        if match.start() <= place <= match.end():
+            return match
     return None
 
 
