@@ -1,6 +1,8 @@
 """`foldline lab cost` as a person runs it."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -48,6 +50,13 @@ def test_as_a_document(cli, clocked):
     assert sum(parts) == pytest.approx(session["total"]) == body["total"]
     assert session["volatile"][0]["shown"].endswith("12:03:4|1. Be kind.…")
     assert cli("--json", "lab", "cost", clocked).json == body
+
+
+def test_the_keys_are_all_told(cli, clocked):
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    (told,) = re.findall(r"^\| `lab cost` \| (.*?) \|$", page, re.MULTILINE)
+    body = cli("lab", "cost", clocked, "--json").json
+    assert {*body, *body["sessions"][0]} <= {*re.findall(r"\w+", told)}
 
 
 def test_prices_of_ones_own(cli, clocked):
