@@ -113,7 +113,7 @@ class Made:
         self.marks.append(Mark(len(self.events), kind, told))
         return self
 
-    def call(self, *, after=60.0, read=None, grown=4_000, user=True, stop="done"):
+    def call(self, *, after=60.0, read=None, grown=4_000, user=True, took=5):
         """Somebody spoke, and the model answered."""
         said = (
             UserSaid((Text("word " * grown),)) if user else ToolReturned("c", (Text("x " * grown),))
@@ -122,7 +122,7 @@ class Made:
         self.size += grown
         read = self.cached if read is None else read
         counted = UsageReported(None, self.size, read, self.size - read, 10)
-        self.add(ModelSaid((Call("c", "run"),), stop=stop), counted, after=5)
+        self.add(ModelSaid((Call("c", "run"),)), counted, after=took)
         self.cached = self.size
         return self
 
@@ -187,8 +187,8 @@ def test_a_file_may_say_that_the_agent_was_started_anew():
 
 @pytest.mark.parametrize(("after", "cause"), [(290, "system"), (300, "expired")])
 def test_a_life_is_counted_from_request_to_request(after, cause):
-    """Five seconds of answering are part of it."""
-    made = Made().call().call(after=after, read=0)
+    """The five seconds of the first answer are part of it, the minute of the second is not."""
+    made = Made().call().call(after=after, read=0, took=60)
     assert cold(made)[0][1] == cause
 
 
@@ -232,6 +232,19 @@ def test_calls_that_were_broken_off_are_in_no_bill():
     made.add(Checkpointed("thinking", "x")).call()
     report = costs(made.done(), RULES)
     assert (report.calls, report.unbilled, report.cold) == (3, 1, ())
+
+
+def test_a_record_without_any_cache_has_no_cold_calls():
+    """Nothing is guessed where no cache was used, or none was counted; it is said instead."""
+    made = Made().call().call()
+    events = [
+        UsageReported(None, one.input, output=10) if isinstance(one, UsageReported) else one
+        for one in made.events
+    ]
+    report = costs(Recorded("made", "gpt-4o", tuple(events), tuple(made.times)), RULES)
+    assert (report.cold, report.read) == ((), 0)
+    assert report.again == pytest.approx(6_000 * 1.0 / 1e6)
+    assert any("no call of this record read or wrote a cache" in note for note in report.notes)
 
 
 def test_prices_by_hand():

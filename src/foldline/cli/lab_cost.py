@@ -186,7 +186,7 @@ def _report(report: CostReport) -> Generator[str]:
         yield from _calls(report)
         yield ""
         yield from _causes(report)
-    else:
+    elif report.read:
         yield "no cold calls: every call found what the call before had left"
     yield from _volatile(report)
     for note in _notes(report):

@@ -171,9 +171,10 @@ def _longer(rows: Sequence[Paid]) -> Instead | None:
         late = row.found.cause == "expired" and row.gap <= longer.seconds
         moved = min(row.again, row.written) if late else 0.0
         calls += late
-        fresh = (row.unread - row.written) * prices.input
-        written = (row.written - moved) * dearer.write
-        dollars += (moved * prices.read + fresh + written) / 1e6
+        fresh = (row.unread - row.written) * prices.input / 1e6
+        written = (row.unread_dollars - fresh) * dearer.write / prices.write
+        kept = (row.written - moved) / row.written if row.written else 0.0
+        dollars += moved * prices.read / 1e6 + fresh + written * kept
         dollars += row.read_dollars + row.output_dollars
     paid = sum(row.read_dollars + row.unread_dollars + row.output_dollars for row in rows)
     return Instead(dollars, paid, calls, longer.seconds)
@@ -243,6 +244,11 @@ def _notes(recorded: Recorded, seen: dict[int, Around], rows: Sequence[Paid]) ->
             f"about ${asides:.2f} more if they read the cache"
         )
     yield from _turns(seen, rows)
+    if recorded.counts and not any(row.call.read or row.call.write for row in rows):
+        yield (
+            "no call of this record read or wrote a cache: either it was off, and all that was "
+            "sent again was paid in full, or it was not counted"
+        )
     if not any(one.state.told.parts or one.state.told.tools for one in seen.values()):
         yield (
             "the record holds neither system prompt nor tools: which of their bytes changed cannot "

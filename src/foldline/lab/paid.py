@@ -57,6 +57,7 @@ def _counted(
 ) -> Iterator[Paid]:
     """Every call as its provider counted it."""
     writes = any(call.write for call in recorded.calls)
+    kept = writes or any(call.read for call in recorded.calls)
     front = next((_front(recorded, call) for call in recorded.calls if call.input), 0.0)
     before: Counted | None = None
     for number, call in enumerate(recorded.calls, start=1):
@@ -73,7 +74,7 @@ def _counted(
         prices = rules.prices.at(total)
         each = prices.write if writes else prices.input
         found = Found("first") if before is None else Found("")
-        if again >= _SOME and again >= _SHARE * known:
+        if kept and again >= _SOME and again >= _SHARE * known:
             found = cause(now, call, before, gap=gap, front=front, rules=rules)
         yield Paid(
             number=number,
