@@ -1,5 +1,6 @@
 """One small file of each kind, in our own words, and exactly the events it tells."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from foldline.core.parts import Call, Gap, Media, Native, Text, Thought, Tool
 from foldline.core.view import shape
 from foldline.errors import WireError
 from foldline.imports import Imported, detect, read
-from foldline.imports.base import seconds
+from foldline.imports.base import Mark, seconds
 from foldline.testing import view_of
 
 FILES = Path(__file__).parent / "files"
@@ -458,3 +459,44 @@ def test_when_it_happened():
     }
     assert {text: seconds(text) for text in moments} == moments
     assert seconds(None) == seconds(12) == 0.0
+
+
+def told(*records):
+    return "\n".join(json.dumps(one) for one in records)
+
+
+def test_what_a_file_says_of_requests_stands_beside_the_events():
+    """Restarts, levels of thinking and the cache's life: as marks, so that events stay the same."""
+    said = {"role": "user", "content": "go"}
+    header = {"type": "session", "id": "a", "cwd": "/", "timestamp": "2026-01-01T00:00:00Z"}
+    message = {"type": "message", "timestamp": "2026-01-01T00:00:01Z", "message": said}
+    (once,), (twice,) = read(told(header, message)), read(told(header, message, header))
+    assert (once.marks, once.events) == ([], twice.events)
+    assert twice.marks == [Mark(2, "restart", "another session record")]
+
+    (codex,) = read((FILES / "codex.jsonl").read_text(), "codex.jsonl")
+    assert [(mark.kind, mark.told) for mark in codex.marks] == [("thinking", "high")]
+
+    def record(number, version, life):
+        usage = {"input_tokens": 1, "output_tokens": 1, "cache_creation": {life: 10}}
+        answer = {"role": "assistant", "id": f"m{number}", "model": "claude-x", "content": "ok"}
+        body = {
+            "sessionId": "s",
+            "uuid": f"u{number}",
+            "parentUuid": f"u{number - 1}" if number else None,
+        }
+        return {
+            **body,
+            "type": "assistant",
+            "version": version,
+            "message": {**answer, "usage": usage},
+        }
+
+    five, hour = "ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens"
+    (claude,) = read(told(record(0, "1.0", hour), record(1, "1.0", hour), record(2, "1.1", five)))
+    assert [(mark.kind, mark.told) for mark in claude.marks] == [
+        ("life", "3600"),
+        ("restart", "version 1.0 → 1.1"),
+        ("life", "300"),
+    ]
+    assert [isinstance(claude.events[mark.at], ModelSaid) for mark in claude.marks] == [True] * 3

@@ -6,7 +6,7 @@ to know what a command does. No error of ours is shown as a traceback.
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -21,6 +21,7 @@ _HELP = """Keep LLM conversations inside the window, and see what the model saw.
 
 Begin with `foldline import ~/.claude/projects`, then `foldline sessions` and
 `foldline context NAME`. The beginning of a name is enough."""
+_LAB_HELP = "What sessions that happened cost, and what they would have cost."
 _CODES = "Exit codes: " + "; ".join(f"{code} {text}" for code, text in MEANINGS.items()) + "."
 _STEPS = {
     "import": "taking:take",
@@ -38,12 +39,15 @@ _STEPS = {
     "models": "catalogue:models",
     "doctor": "doctor:doctor",
 }
+_LAB = {
+    "cost": "lab_cost:cost",
+}
 
 
 def app(arguments: Sequence[str]) -> typer.Typer:
     """The line with the commands that are named in it, else all: the rest need not be imported."""
     said = {*arguments}
-    wanted = said & {*_STEPS} if not said & {"-h", "--help"} else set[str]()
+    wanted = said & {*_STEPS, "lab"} if not said & {"-h", "--help"} else set[str]()
     made = typer.Typer(
         help=_HELP,
         epilog=_CODES,
@@ -54,11 +58,20 @@ def app(arguments: Sequence[str]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
     )
     made.callback()(_shared)
-    for name, step in _STEPS.items():
+    _add(made, _STEPS, wanted)
+    if "lab" in wanted or not wanted:
+        lab = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+        _add(lab, _LAB, said & {*_LAB} if wanted else set())
+        made.add_typer(lab, name="lab", help=_LAB_HELP)
+    return made
+
+
+def _add(made: typer.Typer, steps: Mapping[str, str], wanted: Collection[str]) -> None:
+    """Some commands, by name; all where none is named."""
+    for name, step in steps.items():
         if name in wanted or not wanted:
             module, _, function = step.partition(":")
             made.command(name)(getattr(import_module(f"foldline.cli.{module}"), function))
-    return made
 
 
 def _version(asked: bool) -> None:  # noqa: FBT001 - the shape of an option's callback

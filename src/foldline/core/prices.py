@@ -8,7 +8,7 @@ is not a share of the window but H = F + √(2·g·C/r): F tokens left after the
 C what the fold costs, r the price of a cached read.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, sqrt
 
 
@@ -23,6 +23,8 @@ class Prices:
     step: int | None = None
     assumed: bool = False
     """Whether any of it is a guess: reads at a tenth of the input price, writes at 1.25 times."""
+    above: float = 1.0
+    """What input, reads and writes cost above the step, times what they cost below it."""
 
     @property
     def r(self) -> float:
@@ -34,19 +36,36 @@ class Prices:
         """A cache write, relative to input."""
         return self.write / self.input
 
+    def at(self, tokens: float) -> "Prices":
+        """The prices of a call with so much input: above the step all of it costs more."""
+        if self.step is None or tokens <= self.step:
+            return self
+        more = self.above
+        return replace(
+            self,
+            input=self.input * more,
+            read=self.read * more,
+            write=self.write * more,
+            step=None,
+        )
+
 
 UNKNOWN = Prices(1.0, 0.10, 1.25, 5.0, assumed=True)
 
 
-def known(
+def known(  # noqa: PLR0913 - what a catalogue may say
     *,
     input: float | None,  # noqa: A002 - as the catalogue says it
     read: float | None = None,
     write: float | None = None,
     output: float | None = None,
     step: int | None = None,
+    above: float | None = None,
 ) -> Prices:
-    """Prices from what is known of a model; zero and unknown ones are assumed."""
+    """Prices from what is known of a model; zero and unknown ones are assumed.
+
+    `above` is the price of input above the step; what output costs there is in no catalogue.
+    """
     if not input or input < 0:
         return UNKNOWN
     return Prices(
@@ -56,6 +75,7 @@ def known(
         output or 5 * input,
         step,
         assumed=not read,
+        above=above / input if step and above and above > 0 else 1.0,
     )
 
 

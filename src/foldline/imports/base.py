@@ -7,12 +7,22 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
 from foldline.core.log import Event
 from foldline.wire.reading import Json
 
 LARGEST = 2**53  # what JSON can count to: a larger count is a broken one
+
+
+class Mark(NamedTuple):
+    """What a file says of how requests were made, and no event carries."""
+
+    at: int
+    """The place of the first event that came after it."""
+    kind: Literal["thinking", "restart", "life"]
+    told: str
+    """The level of thinking, what shows the restart, or the seconds that the cache lives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +35,7 @@ class Imported:
     notes: list[str]
     times: list[float] = field(default_factory=list[float], compare=False)
     """When each event happened, in seconds since 1970; 0 where the file does not say."""
+    marks: list[Mark] = field(default_factory=list[Mark], compare=False)
 
 
 class Record(NamedTuple):

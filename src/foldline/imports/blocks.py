@@ -107,6 +107,15 @@ def usage(given: Any) -> UsageReported | None:
     )
 
 
+def life(given: Any) -> int:
+    """How many seconds the cache lives that a call wrote; 0 where its usage does not say."""
+    written = table(table(given).get("cache_creation"))
+    hour, minutes = (
+        count(written.get(f"ephemeral_{name}_input_tokens")) or 0 for name in ("1h", "5m")
+    )
+    return 3_600 if hour > minutes else 300 if minutes else 0
+
+
 def _blocks(content: Any) -> list[Any]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]

@@ -57,6 +57,7 @@ class _Session:
         self.prompts = prompts
         self.linked: set[str] = set()
         self.title = ""
+        self.version = ""
         self.compacted = ""
         """What a boundary said whose summary has not come."""
 
@@ -68,6 +69,7 @@ class _Session:
                 answers[_answer(body)].append(body)
         for place, body in live:
             self.taking.now = seconds(body.get("timestamp")) or self.taking.now
+            self._running(words(body.get("version")))
             match body.get("type"):
                 case "assistant":
                     self._compaction()
@@ -88,6 +90,12 @@ class _Session:
             self._link(agent, "")
         return self.taking.done(name)
 
+    def _running(self, version: str) -> None:
+        """A client of another version is another process: the session was resumed in it."""
+        if version and self.version and version != self.version:
+            self.taking.restarted(f"version {self.version} → {version}")
+        self.version = version or self.version
+
     def _answered(self, records: list[Json], place: str) -> None:
         """An answer, of all its records; each repeats its usage, and the last has counted most."""
         messages = [table(body.get("message")) for body in records]
@@ -97,6 +105,8 @@ class _Session:
             self.taking.notes.take("answer that the client wrote itself", place)
             return
         self.taking.answered_by(f"anthropic/{model}" if model.startswith("claude") else model)
+        if life := blocks.life(last.get("usage")):
+            self.taking.keeps(life)
         content = [block for one in messages for block in _blocks(one)]
         stop = next((one["stop_reason"] for one in messages[::-1] if one.get("stop_reason")), None)
         whole: Json = {"role": "assistant", "content": content, "stop_reason": stop}

@@ -87,6 +87,7 @@ class _Session:
                 self._opened(payload)
             case "turn_context":
                 self._switch(words(payload.get("model")))
+                self.taking.thinks(words(payload.get("effort")))
             case "response_item":
                 self._item(payload, place)
             case "event_msg":

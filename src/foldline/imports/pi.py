@@ -62,6 +62,8 @@ def read(records: Sequence[Record], name: str, notes: Notes) -> list[Imported]:
         taking.now = seconds(body.get("timestamp")) or taking.now
         match words(body.get("type")):
             case "session":
+                if title:
+                    taking.restarted("another session record")
                 title = title or words(body.get("id"))
                 taking.answered_by(_model(body.get("provider"), body.get("modelId")))
                 _level(taking, body)

@@ -23,7 +23,7 @@ from foldline.core.parts import Call, Gap, Media, Part, Text, Tool
 from foldline.core.spine import Spine
 from foldline.core.view import load
 from foldline.errors import BadInput
-from foldline.imports.base import Imported, Notes
+from foldline.imports.base import Imported, Mark, Notes
 
 UNKNOWN = "unknown"
 
@@ -35,9 +35,11 @@ class Taking:
         self.notes = notes
         self.events: list[Event] = []
         self.times: list[float] = []
+        self.marks: list[Mark] = []
         self.now = 0.0
         """When what is taken happened, as far as the file says."""
         self.model = ""
+        self._life = 0
         self._origin = f"import:{kind}"
         self._view = load(Spine(), {}, head=-1)
         self._told = self._view.newest
@@ -99,11 +101,26 @@ class Taking:
         if usage is not None:
             self._take(usage)
 
+    def restarted(self, told: str) -> None:
+        """The agent began anew: another process goes on with the conversation."""
+        self.marks.append(Mark(len(self.events), "restart", told))
+
+    def thinks(self, level: str) -> None:
+        """From here on requests ask for so much thinking."""
+        if level:
+            self.marks.append(Mark(len(self.events), "thinking", level))
+
+    def keeps(self, seconds: int) -> None:
+        """From here on requests ask for a cache that lives so long."""
+        if seconds != self._life:
+            self._life = seconds
+            self.marks.append(Mark(len(self.events), "life", str(seconds)))
+
     def done(self, name: str) -> Imported:
         """The session as far as the file goes; calls that are open at its end stay open."""
         self._write_instructions()
         told = self.notes.told()
-        return Imported(name, self.model or UNKNOWN, self.events, told, self.times)
+        return Imported(name, self.model or UNKNOWN, self.events, told, self.times, self.marks)
 
     def _write_instructions(self) -> None:
         if self._told != self._view.newest:

@@ -20,7 +20,7 @@ from foldline.core.log import (
     UserSaid,
 )
 from foldline.core.tokens import MESSAGE, count, count_parts
-from foldline.imports.base import Imported
+from foldline.imports.base import Imported, Mark
 
 _MISSED = 0.5  # of what the call before left in the cache: less was read, so it was gone
 _LEAST = 500  # tokens between two calls whose counts say something of the ratio
@@ -34,6 +34,8 @@ class Recorded:
     model: str
     events: tuple[Event, ...]
     times: tuple[float, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    """What the file says of how requests were made, beside the events."""
 
     @cached_property
     def calls(self) -> tuple["Counted", ...]:
@@ -66,6 +68,8 @@ class Counted:
     output: int
     missed: bool
     """Whether the cache that the call before had left was not found."""
+    began: float = 0.0
+    """When the request was sent, as far as it is known: with the newest message in it."""
 
     @property
     def estimate(self) -> int:
@@ -83,7 +87,8 @@ class Scale:
 
 def imported(session: Imported) -> Recorded:
     """A session of another agent."""
-    return Recorded(session.name, session.model, tuple(session.events), tuple(session.times))
+    events, times, marks = tuple(session.events), tuple(session.times), tuple(session.marks)
+    return Recorded(session.name, session.model, events, times, marks)
 
 
 def size(event: Event) -> int:
@@ -95,9 +100,12 @@ def size(event: Event) -> int:
 
 def _calls(events: Sequence[Event], times: Sequence[float]) -> Iterator[Counted]:
     sent: list[tuple[int, int]] = []
-    cached = 0
+    cached, heard = 0, 0.0
     for at, event in enumerate(events):
+        now = times[at] if at < len(times) else 0.0
         match event:
+            case UserSaid() | ToolReturned():
+                heard = now
             case Checkpointed("compaction", summary):
                 sent = [(at, count(summary) + MESSAGE)]
             case Checkpointed("kept from", first):
@@ -110,14 +118,16 @@ def _calls(events: Sequence[Event], times: Sequence[float]) -> Iterator[Counted]
             missed = bool(usage.input) and cached > 0 and read < _MISSED * cached
             yield Counted(
                 at=at,
-                time=times[at] if at < len(times) else 0.0,
+                time=now,
                 messages=tuple(one for one in sent if one[1]),
                 input=usage.input,
                 read=read,
                 write=write,
                 output=usage.output or 0,
                 missed=missed,
+                began=min(heard, now) or now,
             )
+            heard = 0.0
             cached = read + write if usage.input else cached
         if not isinstance(event, ModelSaid) or event.stop not in ("cancelled", "cut"):
             sent.append((at, size(event)))  # agents do not send again what was broken off

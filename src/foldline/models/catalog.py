@@ -139,6 +139,7 @@ def find(name: str) -> Model:
             write=entry.write,
             output=entry.output,
             step=entry.step,
+            above=entry.above,
         ),
     )
 
