@@ -55,12 +55,15 @@ def terms(prices: str | None, window: int | None) -> Terms:
     if prices is None:
         return Terms(window=window)
     given = sound(prices).strip()
-    four = [_number(one) for one in given.split(",")]
+    four = tuple(_number(one) for one in given.split(","))
     if len(four) == _FOUR and None not in four:
-        known = [one for one in four if one is not None]
-        if known[0] <= 0 or min(known) < 0:
-            raise BadInput(f"--prices {given}: input must cost something, and nothing less than 0")
-        return Terms(prices=Prices(*known), window=window)
+        fresh, cached, write, output = (one or 0.0 for one in four)
+        if min(fresh, cached, write) <= 0 or output < 0:
+            raise BadInput(
+                f"--prices {given}: input, cached read and cache write must each cost more than "
+                f"nothing, or no fold could be weighed; write {_EXAMPLE}"
+            )
+        return Terms(prices=Prices(fresh, cached, write, output), window=window)
     found = find(given)
     if found.prices == UNKNOWN:
         raise BadInput(
@@ -78,9 +81,7 @@ def _number(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-async def gather(
-    desk: Desk, given: Sequence[str], terms: Terms
-) -> tuple[list[Case], list[Passed]]:
+async def gather(desk: Desk, given: Sequence[str], terms: Terms) -> tuple[list[Case], list[Passed]]:
     """Every session that was named, under a name of its own, and what was passed over."""
     paths = [Path(one) for one in given if _is_there(one)]
     names = [one for one in given if not _is_there(one)]

@@ -117,7 +117,9 @@ def _write(path: Path, told: Comparison) -> None:
     try:
         path.write_text(page(told), encoding="utf-8")
     except OSError as fault:
-        raise BadInput(f"--html {path}: {fault.strerror}; name a file that can be written") from fault
+        raise BadInput(
+            f"--html {path}: {fault.strerror}; name a file that can be written"
+        ) from fault
 
 
 def _body(told: Comparison, passed: list[Passed], page: str) -> dict[str, Any]:
@@ -145,8 +147,8 @@ def _lines(told: Comparison, page: str) -> list[str]:
     lines += ["", *_policies(told), ""]
     lines += _sessions(told)
     lines += _folds(told)
-    for at, one in enumerate(caveats(told)):
-        lines += wrapped(one, title="" if at else "")
+    for one in caveats(told):
+        lines += wrapped(one)
     if page:
         lines += ["", f"The page: {page}"]
     else:

@@ -8,7 +8,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -50,7 +50,7 @@ async def spread(
 @contextmanager
 def executor(
     *, jobs: int | None, cluster: str | None, most: int, worth: bool
-) -> Iterator[Executor | None]:
+) -> Generator[Executor | None]:
     """Who does the work: a cluster where one is named, else processes where they are worth it."""
     if cluster is not None:
         with _cluster(cluster) as remote:
@@ -70,7 +70,7 @@ def executor(
 
 
 @contextmanager
-def _cluster(address: str) -> Iterator[Executor]:
+def _cluster(address: str) -> Generator[Executor]:
     if find_spec("distributed") is None:
         raise BadInput(
             "--cluster needs 'distributed', which is not installed; pip install 'foldline[lab]'"
@@ -98,7 +98,7 @@ def _deaf() -> None:
 
 
 @contextmanager
-def progress(title: str, total: int, unit: str, *, on: bool) -> Iterator[Callable[[], None]]:
+def progress(title: str, total: int, unit: str, *, on: bool) -> Generator[Callable[[], None]]:
     """A bar on stderr that moves by a thing done, where somebody looks and has to wait."""
     if not on or total < 2 or not sys.stderr.isatty():  # noqa: PLR2004
         yield lambda: None

@@ -276,7 +276,10 @@ def _total(policy: str, sessions: Sequence[Compared], whole: float) -> Total:
     rows = [(one.window, one.under(policy)) for one in sessions]
     results = [result for _, result in rows]
     dollars = sum(one.dollars for one in results)
-    names, lines = (one.retention.names for one in results), (one.retention.lines for one in results)
+    names, lines = (
+        (one.retention.names for one in results),
+        (one.retention.lines for one in results),
+    )
     return Total(
         policy=policy,
         dollars=dollars,

@@ -31,17 +31,19 @@ _DRAWN = 40  # sessions with plots of their own: more would be read by nobody
 _LISTED = 200  # folds, and small sessions, in one table
 _OTHERS = 6  # colours for policies besides the two that all are compared with
 _SAFE = "default-src 'none'; style-src 'unsafe-inline'"
-_METHOD = (
-    "Every session is replayed call by call. Before each recorded answer the policy says what it "
-    "would have sent; the answer is then the recorded one, whatever was sent.",
-    "The bill is simulated: a call reads the longest beginning it shares with the call before, "
-    "unless the cache had expired or the record says that it was missed; the rest is written.",
-    "Names and lines kept: whatever an answer wrote that had occurred before is looked for, letter "
-    "by letter, in the request of that call. Names are those that look like code; lines those of "
-    "25 letters and more. A name that was first written in another form is not found again even "
-    "where everything is sent.",
-    "An agent that sees less may look things up again, or recall them. Neither is in these numbers.",
-)
+_METHOD = """
+Every session is replayed call by call. Before each recorded answer the policy says what it would
+have sent; the answer is then the recorded one, whatever was sent.
+
+The bill is simulated: a call reads the longest beginning that it shares with the call before,
+unless the cache had expired or the record says that it was missed; the rest is written.
+
+Names and lines kept: whatever an answer wrote that had occurred before is looked for, letter by
+letter, in the request of that call. Names are those that look like code; lines those of 25 letters
+and more. A name that stood there in another form is not found, even where everything is sent.
+
+An agent that sees less may look things up again, or recall them. Neither is in these numbers.
+"""
 
 
 def page(told: Comparison) -> str:
@@ -121,9 +123,9 @@ def _policy(one: Total, told: Comparison, heads: Sequence[str], colour: str) -> 
         (f"{one.peak:,}", ""),
     )
     row = "".join(
-        f'<td data-label="{head}"{f" class={kind!r}" if kind else ""}>{cell}</td>'
+        f'<td data-label="{head}" class="{kind}">{cell}</td>'
         for head, (cell, kind) in zip(heads, cells, strict=True)
-    ).replace("<span class=\"swatch ", '<span class="swatch ')
+    )
     return f'<tr class="chosen">{row}</tr>' if one.policy == told.chosen else f"<tr>{row}</tr>"
 
 
@@ -152,7 +154,7 @@ def _money(told: Comparison) -> Iterable[str]:
     base = told.total(told.baseline)
     again = 100 * base.again_dollars / base.dollars if base.dollars else 0.0
     yield (
-        '<div class="pair"><figure class="card">'
+        '<div class="pair uneven"><figure class="card">'
         f'<ul class="key">{key}</ul>{plots.money(told.totals)}</figure>'
         '<div><p class="note">Answers cost the same under every policy: they are the recorded '
         "ones. Everything else is what a policy can change.</p>"
@@ -198,10 +200,10 @@ def _session(one: Compared, told: Comparison, classes: dict[str, str], *, first:
     return (
         f'<details class="session"{" open" if first else ""}><summary>'
         f'<span class="who">{_safe(one.session)}</span>'
-        f'<span class="soft">{many(one.calls, "call")}</span>'
+        f'<span class="soft calls">{many(one.calls, "call")}</span>'
         f"<span>{dollars(was.dollars)} → {dollars(now.dollars)}</span>"
-        f'<span class="end">{change(less)}</span>'
-        f'<span class="soft end">{many(len(now.edits), "fold")}</span></summary>'
+        f"<span>{change(less)}</span>"
+        f'<span class="soft count">{many(len(now.edits), "fold")}</span></summary>'
         f'<div class="inner"><p class="note">{model}window {one.window:,}{paid}</p>'
         f'<ul class="key">{key}</ul><div class="pair">'
         f"<figure><h3>Tokens of each call</h3>{plots.sizes(one, policies, classes)}</figure>"
@@ -251,7 +253,7 @@ def _short(some: Sequence[Compared], told: Comparison, title: str) -> str:
 
 def _limits(told: Comparison) -> Iterable[str]:
     yield "<h2>Method and limits</h2>"
-    lines = "".join(f"<li>{_safe(one)}</li>" for one in (*_METHOD, *caveats(told)))
+    lines = "".join(f"<li>{_safe(one)}</li>" for one in (*_METHOD.split("\n\n"), *caveats(told)))
     yield f'<ul class="limits">{lines}</ul>'
 
 

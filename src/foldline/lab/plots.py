@@ -55,7 +55,7 @@ def frontier(totals: Sequence[Total], classes: Mapping[str, str], *, what: str) 
     frame = Frame((0, top * 1.12), (bottom, 100 + (100 - bottom) * 0.06), 270)
     body = _grid(
         frame,
-        ((one, dollars(one) if one else "$0") for one in _steps(0, top * 1.12, 5)),
+        ((one, f"${one:,g}") for one in _steps(0, top * 1.12, 5)),
         ((one, f"{one:g} %") for one in _steps(bottom, 100, 5)),
     )
     body.append(_text(WIDE - _RIGHT, frame.high - 6, "cost", "axis", "end"))
@@ -86,9 +86,11 @@ def unbeaten(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
 def sizes(session: Compared, policies: Sequence[str], classes: Mapping[str, str]) -> str:
     """Tokens of each call, a line a policy; below it, where each policy folds."""
     results = [session.under(one) for one in policies]
-    calls = max(max(len(one.sizes) for one in results), 2)
+    calls = max(2, *(len(one.sizes) for one in results))
     folding = [one for one in results if one.edits]
     peak = max(max(one.sizes, default=0) for one in results) or 1
+    beyond = peak > session.window
+    peak = min(peak, session.window * 1.1)  # what no provider would take presses nothing down
     strips = 12.0 * len(folding)
     frame = Frame((1, calls), (0, peak * 1.05), 250)
     body = _grid(
@@ -96,13 +98,14 @@ def sizes(session: Compared, policies: Sequence[str], classes: Mapping[str, str]
         ((one, f"{one:g}") for one in _steps(1, calls, 5)),
         ((one, tokens(one) if one else "0") for one in _steps(0, peak, 4)),
     )
-    if peak > 0.6 * session.window:  # noqa: PLR2004 - else it would only press the lines down
-        _, y = frame.at(1, min(session.window, peak * 1.05))
+    if beyond:
+        _, y = frame.at(1, session.window)
         body.append(f'<path class="limit" d="M{_LEFT} {y:.1f}H{WIDE - _RIGHT}"/>')
         body.append(_text(_LEFT + 4, y - 4, f"window {tokens(session.window)}", "axis"))
     body.append(_text(WIDE - _RIGHT, frame.high - 6, "call", "axis", "end"))
     for one in results:
-        line = _path(frame.at(at + 1, size) for at, size in _thinned(one.sizes))
+        shown = [min(size, frame.y[1]) for size in one.sizes]
+        line = _path(frame.at(at + 1, size) for at, size in _thinned(shown))
         body.append(f'<path class="line {classes[one.policy]}" d="{line}"/>')
     for row, one in enumerate(folding):
         y = frame.high + 6 + 12 * row
@@ -122,13 +125,13 @@ def sizes(session: Compared, policies: Sequence[str], classes: Mapping[str, str]
 def spent(session: Compared, policies: Sequence[str], classes: Mapping[str, str]) -> str:
     """Dollars so far, call by call, a line a policy."""
     results = [session.under(one) for one in policies]
-    calls = max(max(len(one.spent) for one in results), 2)
+    calls = max(2, *(len(one.spent) for one in results))
     peak = max(one.dollars for one in results) or 1.0
     frame = Frame((1, calls), (0, peak * 1.05), 250)
     body = _grid(
         frame,
         ((one, f"{one:g}") for one in _steps(1, calls, 5)),
-        ((one, dollars(one) if one else "$0") for one in _steps(0, peak, 4)),
+        ((one, f"${one:,g}") for one in _steps(0, peak, 4)),
     )
     body.append(_text(WIDE - _RIGHT, frame.high - 6, "call", "axis", "end"))
     for one in results:
@@ -161,7 +164,8 @@ def money(totals: Sequence[Total]) -> str:
                 f'height="20"><title>{title}</title></rect>'
             )
             if wide > WIDE * _NARROW + len(dollars(amount)) * 3:
-                body.append(_text(x + wide / 2, y + 36.5, dollars(amount), "inside", "middle"))
+                kind = f"inside on-{cause}"
+                body.append(_text(x + wide / 2, y + 36.5, dollars(amount), kind, "middle"))
             x += wide
         y += 56
     return _svg(y - 8, body, "Money by cause, by policy")
@@ -204,7 +208,7 @@ def _label(
     for left, base, anchor in places:
         start = left - {"start": 0, "end": wide, "middle": wide / 2}[anchor]
         box = (start, base - _HIGH + 3, start + wide, base + 3)
-        inside = _LEFT <= box[0] and box[2] <= WIDE and box[1] >= 0
+        inside = box[0] >= _LEFT and box[2] <= WIDE and box[1] >= 0
         if inside and not any(_meet(box, one) for one in taken):
             break
     else:

@@ -7,11 +7,15 @@ colours.
 from collections.abc import Sequence
 
 from foldline.core.prices import Prices
-from foldline.lab.compared import EVERYTHING, RECORDED, Compared, Comparison, Total
+from foldline.lab.compared import EVERYTHING, RECORDED, Compared, Comparison
 
 _LEAST = 0.005  # dollars: below it, cents say nothing
 _EQUAL = 0.5  # percent: less is no difference
 _SHOWN = 3  # of a list, named one by one
+_QUALITY = (
+    "Quality is not measured: no model was asked, every answer is the recorded one. What was "
+    "out of sight is exact text; whether it would have been missed is not known."
+)
 MEANINGS = {
     RECORDED: "the calls as they were made, billed by the simulator",
     EVERYTHING: "all of the conversation in every call, however large",
@@ -42,7 +46,9 @@ def cost(told: Comparison) -> str:
         first = f"{every} {dollars(base.dollars)} (simulated)."
     if mine.policy == EVERYTHING:
         return first
-    return f"{first} {mine.policy} would have cost {dollars(mine.dollars)} ({change(mine.percent)})."
+    they = "it" if one else "they"
+    now = f"{dollars(mine.dollars)} ({change(mine.percent)})"
+    return f"{first} Under {mine.policy} {they} would have cost {now}."
 
 
 def lost(told: Comparison) -> str:
@@ -51,7 +57,7 @@ def lost(told: Comparison) -> str:
     if mine.policy == EVERYTHING:
         return ""
     if not mine.folds:
-        return "It would have folded nothing away."
+        return f"{mine.policy} would have folded nothing away."
     return (
         f"This is what it would have folded away: in {many(mine.folds, 'fold')}, "
         f"{tokens(mine.tokens_folded)} tokens gave way to {tokens(mine.tokens_left)}. "
@@ -81,10 +87,7 @@ def small(told: Comparison) -> str:
 
 def caveats(told: Comparison) -> list[str]:
     """What a reader must know before believing any of it."""
-    found = [
-        "Quality is not measured: no model was asked, every answer is the recorded one. What was "
-        "out of sight is exact text; whether it would have been missed is not known."
-    ]
+    found = [_QUALITY]
     sessions = told.sessions
     estimated = [one for one in sessions if not one.counts]
     if estimated:
@@ -154,10 +157,9 @@ def _windows(told: Comparison) -> list[str]:
     unknown = [one for one in told.sessions if one.window_assumed]
     if not unknown:
         return []
-    return [
-        f"{_of(unknown, told.sessions)} of a model whose window is not known: "
-        f"{unknown[0].window:,} tokens are assumed; --window sets it."
-    ]
+    who = _of(unknown, told.sessions)
+    size = f"{unknown[0].window:,} tokens are assumed; --window sets it."
+    return [f"{who} of a model whose window is not known: {size}"]
 
 
 def _of(some: Sequence[Compared], every: Sequence[Compared]) -> str:

@@ -1,6 +1,6 @@
 """A session of our own store as a record that the lab can replay.
 
-Knows what our own log says that others' files do not: who had decided what was sent then. Refuses to
+Knows what our own log says that others' files do not: what had been decided then. Refuses to
 decide anew: an edit of that time becomes a note of what stood in the request after it, so that the
 recorded calls keep the sizes they had.
 """
@@ -51,10 +51,8 @@ def recorded(name: str, events: Sequence[Event], times: Sequence[float] = ()) ->
 
 def _told(spine: Spine, events: Sequence[Event], places: Sequence[int]) -> list[Event]:
     """What stands after an edit: handoffs as one text, and the place from which all is shown."""
-    texts: list[str] = []
-    for one in spine.segments:
-        if isinstance(one, FoldAt) and isinstance(fold := events[one.edit], Folded):
-            texts.append(fold.text)
+    folds = [events[one.edit] for one in spine.segments if isinstance(one, FoldAt)]
+    texts = [fold.text for fold in folds if isinstance(fold, Folded)]
     shown = [one.lo for one in spine.segments if isinstance(one, Range) and one.lo < len(places)]
     first = places[max(shown)] if texts and shown else 0
     whole = Checkpointed("compaction", "\n\n".join(texts))
