@@ -170,7 +170,7 @@ def _policies(told: Comparison) -> list[str]:
         (
             one.policy,
             dollars(one.dollars),
-            "" if one.policy == told.baseline else change(one.percent),
+            "baseline" if one.policy == told.baseline else change(one.percent),
             f"{one.folds:,}",
             percent(one.kept_names),
             percent(one.kept_lines),

@@ -112,11 +112,11 @@ def _policies(told: Comparison, classes: dict[str, str]) -> Iterable[str]:
 
 def _policy(one: Total, told: Comparison, heads: Sequence[str], colour: str) -> str:
     base = one.policy == told.baseline
-    tone = "" if base else "less" if one.percent < 0 else "more"
+    tone = "base" if base else "less" if one.percent < 0 else "more"
     cells = (
         (f'<span class="swatch {colour}"></span>{_safe(one.policy)}', ""),
         (dollars(one.dollars), ""),
-        ("compared with" if base else change(one.percent), tone),
+        ("baseline" if base else change(one.percent), tone),
         (f"{one.folds:,}", ""),
         (percent(one.kept_names), ""),
         (percent(one.kept_lines), ""),
@@ -225,9 +225,10 @@ def _folds(policy: str, edits: Sequence[Edit], *, open_: bool) -> str:
     )
     rest = len(edits) - _LISTED
     more = f'<p class="note">and {rest:,} more, in the JSON</p>' if rest > 0 else ""
+    who = "the agent itself" if policy == RECORDED else _safe(policy)
     gone, left = sum(one.before for one in edits), sum(one.after for one in edits)
     return (
-        f'<details class="folds"{" open" if open_ else ""}><summary>What {_safe(policy)} folded '
+        f'<details class="folds"{" open" if open_ else ""}><summary>What {who} folded '
         f"away: {many(len(edits), 'fold')}, {tokens(gone)} → {tokens(left)} tokens</summary>"
         "<table><thead><tr><th>call</th><th>messages</th><th>tokens</th>"
         f'<th class="left">why</th></tr></thead><tbody>{rows}</tbody></table>{more}</details>'

@@ -28,7 +28,7 @@ async def stored(store: Store, name: Name) -> Recorded:
     if len(events) != head + 1 or not events:
         raise BadInput(
             f"session {name.session!r} holds {len(events):,} of its {head + 1:,} events, the rest "
-            "was trimmed or lies in the session it was forked from; only whole logs are replayed"
+            "was erased; only whole logs are replayed"
         )
     return recorded(name.session, events, times)
 
