@@ -4,6 +4,7 @@
     taking   import                                           looking sessions, show, context
     past     history, search                                  deciding plan, fold, undo, pin
     keeping  export, erase                                    doctor, catalogue
+    lab      lab compare; gather its sessions, spread its work
 
 Knows how sessions are shown and asked for in a terminal. Refuses to decide: every command is a few
 calls of the session API. Without the extra `[cli]` it says which one to install.

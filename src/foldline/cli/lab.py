@@ -196,7 +196,7 @@ def _sessions(told: Comparison) -> list[str]:
     if len(told.sessions) == 1 or chosen == base:
         return []
     notable = sorted(
-        (one for one in told.sessions if one.folded),
+        (one for one in told.sessions if one.under(chosen).edits),
         key=lambda one: (-abs(one.under(base).dollars - one.under(chosen).dollars), one.session),
     )
     if not notable:

@@ -43,7 +43,9 @@ def cost(told: Comparison) -> str:
         first = f"{yours} cost {dollars(base.dollars)} ({_recorded(told)})."
     else:
         every = f"{yours}, with everything sent in every call, would cost"
-        first = f"{every} {dollars(base.dollars)} (simulated)."
+        guessed = not any(case.priced_as for case in told.sessions) and "prices" not in told.fixed
+        how = "simulated, at assumed prices" if guessed else "simulated"
+        first = f"{every} {dollars(base.dollars)} ({how})."
     if mine.policy == EVERYTHING:
         return first
     they = "it" if one else "they"
@@ -57,7 +59,8 @@ def lost(told: Comparison) -> str:
     if mine.policy == EVERYTHING:
         return ""
     if not mine.folds:
-        return f"{mine.policy} would have folded nothing away."
+        only = ", only cut large results as they came" if abs(mine.percent) >= _EQUAL else ""
+        return f"It would have folded nothing away{only}."
     return (
         f"This is what it would have folded away: in {many(mine.folds, 'fold')}, "
         f"{tokens(mine.tokens_folded)} tokens gave way to {tokens(mine.tokens_left)}. "
