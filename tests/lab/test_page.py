@@ -114,6 +114,7 @@ def test_it_is_the_same_every_time(told):
 
 def test_the_headline_and_the_limits_are_there(told, read):
     words = " ".join("".join(read.words).split())
+    assert " %" not in page(told).partition("<main>")[2], "no line begins with the sign"
     assert "Under steady they would have cost $" in words
     assert "Quality is not measured" in words
     assert "What steady folded away" in words

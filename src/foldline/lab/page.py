@@ -63,7 +63,7 @@ def page(told: Comparison) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{_SAFE}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title}</title>\n<style>\n{_style()}</style>\n</head>\n<body>\n<main>\n"
-        + "\n".join(body)
+        + "\n".join(body).replace(" %", "\u00a0%")  # no line begins with the sign
         + "\n</main>\n</body>\n</html>\n"
     )
 
@@ -174,7 +174,7 @@ def _sessions(told: Comparison, classes: dict[str, str]) -> Iterable[str]:
         yield "<h2>Session by session</h2>"
         yield (
             f'<p class="note">Where {_safe(chosen)} changes most comes first. Dots below a plot '
-            "are folds.</p>"
+            "are folds; a line that ends at the top goes on above the window.</p>"
         )
     for at, one in enumerate(notable[:_DRAWN]):
         yield _session(one, told, classes, first=not at)

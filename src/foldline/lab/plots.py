@@ -104,8 +104,10 @@ def sizes(session: Compared, policies: Sequence[str], classes: Mapping[str, str]
         body.append(_text(_LEFT + 4, y - 4, f"window {tokens(session.window)}", "axis"))
     body.append(_text(WIDE - _RIGHT, frame.high - 6, "call", "axis", "end"))
     for one in results:
-        shown = [min(size, frame.y[1]) for size in one.sizes]
-        line = _path(frame.at(at + 1, size) for at, size in _thinned(shown))
+        line = "".join(
+            _path(frame.at(at + 1, min(size, frame.y[1])) for at, size in run)
+            for run in _runs(_thinned(one.sizes), frame.y[1])
+        )
         body.append(f'<path class="line {classes[one.policy]}" d="{line}"/>')
     for row, one in enumerate(folding):
         y = frame.high + 6 + 12 * row
@@ -232,6 +234,20 @@ def _thinned(values: Sequence[float]) -> list[tuple[int, float]]:
         some = list(enumerate(values))[start : start + few]
         found |= {min(some, key=lambda one: one[1]), max(some, key=lambda one: one[1])}
     return sorted(found)
+
+
+def _runs(points: Sequence[tuple[int, float]], top: float) -> list[list[tuple[int, float]]]:
+    """The pieces of a line that are not above the paper, each with the step over its edge."""
+    found: list[list[tuple[int, float]]] = []
+    for at, point in enumerate(points):
+        around = points[max(at - 1, 0) : at + 2]
+        if min(size for _, size in around) > top:
+            continue
+        if found and found[-1][-1] == points[at - 1] and at:
+            found[-1].append(point)
+        else:
+            found.append([point])
+    return found
 
 
 def _path(points: Iterable[tuple[float, float]]) -> str:

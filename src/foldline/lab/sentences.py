@@ -59,7 +59,7 @@ def lost(told: Comparison) -> str:
     if mine.policy == EVERYTHING:
         return ""
     if not mine.folds:
-        only = ", only cut large results as they came" if abs(mine.percent) >= _EQUAL else ""
+        only = ", only shortened results" if abs(mine.percent) >= _EQUAL else ""
         return f"It would have folded nothing away{only}."
     return (
         f"This is what it would have folded away: in {many(mine.folds, 'fold')}, "
