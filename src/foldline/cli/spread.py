@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from importlib.util import find_spec
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import Any, TypeVar
 
 from foldline.errors import BadInput
@@ -29,7 +29,7 @@ async def spread(
     *,
     bar: Callable[[], None],
 ) -> list[Done]:
-    """Every job done, in order; who interrupts waits for one job at most."""
+    """Every job done, in order; who interrupts waits for the job in this process at most."""
     if executor is None:
         found: list[Done] = []
         for job in jobs:
@@ -65,8 +65,12 @@ def executor(
     pool = ProcessPoolExecutor(hands, mp_context=get_context("spawn"), initializer=_deaf)
     try:
         yield pool
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in active_children():  # who gives up does not wait for what is half done
+            child.terminate()
+        raise
+    pool.shutdown()
 
 
 @contextmanager

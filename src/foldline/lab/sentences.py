@@ -22,7 +22,7 @@ MEANINGS = {
 }
 REASONS = {
     "": "the agent's own compaction",
-    "forced": "the window was nearly full",
+    "forced": "the window was counted as nearly full",
     "pays": "cheaper than reading on",
     "cold": "the cache was cold anyway",
     "due": "the policy's own rule",
