@@ -1,4 +1,4 @@
-"""The page on the command line is true: its lines run, its keys and codes are the real ones."""
+"""The pages on the command line are true: lines run, keys and codes are the real ones."""
 
 import json
 import re
@@ -12,8 +12,13 @@ from foldline.cli.codes import MEANINGS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "cli.md").read_text()
-BLOCKS = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
-LINES = [line for block in BLOCKS for line in block.splitlines()]
+LAB = (ROOT / "docs" / "lab.md").read_text()
+
+
+def lines(page: str) -> list[str]:
+    """What a person would type."""
+    blocks = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]
 
 
 @pytest.fixture
@@ -24,9 +29,10 @@ def place(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("place")
-def test_every_line_runs(cli):
-    assert len(LINES) > 25
-    for line in LINES:
+@pytest.mark.parametrize(("page", "least"), [(PAGE, 25), (LAB, 8)], ids=["cli", "lab"])
+def test_every_line_runs(cli, page, least):
+    assert len(lines(page)) > least
+    for line in lines(page):
         _, _, *arguments = shlex.split(line)
         ended = cli(*arguments)
         wanted = (0, 1) if "--preview" in line or "--dry-run" in line else (0,)
@@ -56,6 +62,7 @@ def test_the_keys_are_all_told(cli):
         "erase --all --dry-run",
         "models opus",
         "doctor",
+        "lab compare pi-1 cc-1 --jobs 1",
     ):
         command, *rest = line.split()
         told = [set(re.findall(r"\w+", keys)) for name, keys in rows if name == command]

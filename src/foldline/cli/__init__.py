@@ -3,7 +3,8 @@
     app      the command line itself, errors, exit codes      desk    what each command works with
     taking   import                                           looking sessions, show, context
     past     history, search                                  deciding plan, fold, undo, pin
-    keeping  export, erase                                    doctor, catalogue, lab_cost
+    keeping  export, erase                                    doctor, catalogue
+    lab      lab compare; gather its sessions, spread its work  lab_cost
 
 Knows how sessions are shown and asked for in a terminal. Refuses to decide: every command is a few
 calls of the session API. Without the extra `[cli]` it says which one to install.

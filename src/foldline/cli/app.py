@@ -6,7 +6,7 @@ to know what a command does. No error of ours is shown as a traceback.
 
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -38,18 +38,36 @@ _STEPS = {
     "erase": "keeping:erase",
     "models": "catalogue:models",
     "doctor": "doctor:doctor",
+    "lab compare": "lab:compare",
+    "lab cost": "lab_cost:cost",
 }
-_LAB = {
-    "cost": "lab_cost:cost",
-}
+_GROUPS = {"lab": "Compare policies on sessions that happened: costs, and what stays in sight."}
 
 
 def app(arguments: Sequence[str]) -> typer.Typer:
     """The line with the commands that are named in it, else all: the rest need not be imported."""
     said = {*arguments}
-    wanted = said & {*_STEPS, "lab"} if not said & {"-h", "--help"} else set[str]()
-    made = typer.Typer(
-        help=_HELP,
+    firsts = {name.partition(" ")[0] for name in _STEPS}
+    wanted = said & firsts if not said & {"-h", "--help"} else set[str]()
+    made = _line(_HELP)
+    made.callback()(_shared)
+    groups = {name: _line(told) for name, told in _GROUPS.items()}
+    for name, step in _STEPS.items():
+        first, _, second = name.partition(" ")
+        if first in wanted or not wanted:
+            module, _, function = step.partition(":")
+            work = getattr(import_module(f"foldline.cli.{module}"), function)
+            (groups[first] if second else made).command(second or first)(work)
+    for name, group in groups.items():
+        if group.registered_commands:
+            group.callback()(_grouped)
+            made.add_typer(group, name=name)
+    return made
+
+
+def _line(told: str) -> typer.Typer:
+    return typer.Typer(
+        help=told,
         epilog=_CODES,
         no_args_is_help=True,
         add_completion=False,
@@ -57,21 +75,10 @@ def app(arguments: Sequence[str]) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
     )
-    made.callback()(_shared)
-    _add(made, _STEPS, wanted)
-    if "lab" in wanted or not wanted:
-        lab = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-        _add(lab, _LAB, said & {*_LAB} if wanted else set())
-        made.add_typer(lab, name="lab", help=_LAB_HELP)
-    return made
 
 
-def _add(made: typer.Typer, steps: Mapping[str, str], wanted: Collection[str]) -> None:
-    """Some commands, by name; all where none is named."""
-    for name, step in steps.items():
-        if name in wanted or not wanted:
-            module, _, function = step.partition(":")
-            made.command(name)(getattr(import_module(f"foldline.cli.{module}"), function))
+def _grouped() -> None:
+    """A group stays one, also with a single command."""
 
 
 def _version(asked: bool) -> None:  # noqa: FBT001 - the shape of an option's callback

@@ -11,7 +11,15 @@ from dataclasses import replace
 import msgspec
 
 from foldline.core.edits import fold
-from foldline.core.log import Event, Folded, ModelSaid, ModelSwitched, Opened
+from foldline.core.log import (
+    Event,
+    Folded,
+    ModelSaid,
+    ModelSwitched,
+    Opened,
+    ToolReturned,
+    UserSaid,
+)
 from foldline.core.plan import Facts, Ready
 from foldline.core.request import Request
 from foldline.core.tokens import count_parts, count_tools
@@ -46,6 +54,8 @@ class Ours(Planned):
                 self.append(event)
             case ModelSaid():
                 self.add(msgspec.structs.replace(event, saw=None, native=None))
+            case UserSaid() | ToolReturned() if event.clip is not None:
+                self.add(msgspec.structs.replace(event, clip=None))  # how to cut is decided anew
             case _:
                 self.add(event)
 

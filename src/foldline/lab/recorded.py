@@ -19,7 +19,8 @@ from foldline.core.log import (
     UsageReported,
     UserSaid,
 )
-from foldline.core.tokens import MESSAGE, count, count_parts
+from foldline.core.parts import Part
+from foldline.core.tokens import MESSAGE, count, count_parts, count_tools
 from foldline.imports.base import Imported, Mark
 
 _MISSED = 0.5  # of what the call before left in the cache: less was read, so it was gone
@@ -61,7 +62,8 @@ class Counted:
     """The place of the answer."""
     time: float
     messages: tuple[tuple[int, int], ...]
-    """What it was sent: the place of each message, and what that is estimated at."""
+    """What it was sent: the place of each message, and what that is estimated at; the newest
+    instructions first, where the record has any."""
     input: int | None
     read: int
     write: int
@@ -73,7 +75,7 @@ class Counted:
 
     @property
     def estimate(self) -> int:
-        """All of the messages; system and tools are in no file."""
+        """All of it; where a file does not tell system and tools, without those."""
         return sum(tokens for _, tokens in self.messages)
 
 
@@ -92,20 +94,29 @@ def imported(session: Imported) -> Recorded:
 
 
 def size(event: Event) -> int:
-    """What a message is estimated at."""
+    """What a message is estimated at, as it was shown then."""
     if isinstance(event, UserSaid | ModelSaid | ToolReturned):
-        return count_parts(event.parts) + MESSAGE
+        return count_parts(shown(event)) + MESSAGE
     return 0
+
+
+def shown(event: UserSaid | ModelSaid | ToolReturned) -> tuple[Part, ...]:
+    """What the model saw of a message when it was recorded: our own logs hold clips."""
+    clip = None if isinstance(event, ModelSaid) else event.clip
+    return event.parts if clip is None else clip.parts
 
 
 def _calls(events: Sequence[Event], times: Sequence[float]) -> Iterator[Counted]:
     sent: list[tuple[int, int]] = []
+    front: list[tuple[int, int]] = []
     cached, heard = 0, 0.0
     for at, event in enumerate(events):
         now = times[at] if at < len(times) else 0.0
         match event:
             case UserSaid() | ToolReturned():
                 heard = now
+            case Instructed(parts, tools):
+                front = [(at, count_parts(parts) + count_tools(tools))]
             case Checkpointed("compaction", summary):
                 sent = [(at, count(summary) + MESSAGE)]
             case Checkpointed("kept from", first):
@@ -119,11 +130,11 @@ def _calls(events: Sequence[Event], times: Sequence[float]) -> Iterator[Counted]
             yield Counted(
                 at=at,
                 time=now,
-                messages=tuple(one for one in sent if one[1]),
+                messages=tuple(one for one in (*front, *sent) if one[1]),
                 input=usage.input,
                 read=read,
                 write=write,
-                output=usage.output or 0,
+                output=(usage.output or 0) if usage.input else count_parts(event.parts),
                 missed=missed,
                 began=min(heard, now) or now,
             )

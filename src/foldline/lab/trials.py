@@ -66,11 +66,21 @@ class Result(msgspec.Struct, frozen=True):
     retention: Retention
     blocked: int = 0
     """Calls that could not be made to fit."""
+    read_dollars: float = 0.0
+    """For tokens that were read from the cache."""
+    again_dollars: float = 0.0
+    """For tokens that the call before had sent too, and that were written once more."""
 
     @property
     def input_dollars(self) -> float:
         """All but what the recorded answers cost: what a policy can change."""
         return self.dollars - self.output_dollars
+
+    @property
+    def new_dollars(self) -> float:
+        """For tokens that were sent for the first time."""
+        known = self.read_dollars + self.again_dollars + self.beside_dollars
+        return self.input_dollars - known
 
 
 def run(trial: Trial) -> Result:
@@ -107,6 +117,8 @@ def priced(made: Replayed, kept: Retention, rules: Rules) -> Result:
         edits=tuple(folds),
         retention=kept,
         blocked=made.blocked,
+        read_dollars=sum(call.read for call in billed) * rules.prices.read / 1e6,
+        again_dollars=sum(call.again for call in billed) * rules.prices.write / 1e6,
     )
 
 

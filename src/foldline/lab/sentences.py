@@ -1,0 +1,213 @@
+"""A comparison in words, for a stranger: the same in a terminal and on a page.
+
+Knows what was measured, what was assumed, and what was not looked at. Refuses to know columns and
+colours.
+"""
+
+from collections.abc import Sequence
+
+from foldline.core.prices import Prices
+from foldline.lab.compared import EVERYTHING, RECORDED, Compared, Comparison
+
+_LEAST = 0.005  # dollars: below it, cents say nothing
+_EQUAL = 0.5  # percent: less is no difference
+_SHOWN = 3  # of a list, named one by one
+_QUALITY = (
+    "Quality is not measured: no model was asked, every answer is the recorded one. What was "
+    "out of sight is exact text; whether it would have been missed is not known."
+)
+MEANINGS = {
+    RECORDED: "the calls as they were made, billed by the simulator",
+    EVERYTHING: "all of the conversation in every call, however large",
+}
+REASONS = {
+    "": "the agent's own compaction",
+    "forced": "the window was counted as nearly full",
+    "pays": "cheaper than reading on",
+    "cold": "the cache was cold anyway",
+    "due": "the policy's own rule",
+}
+
+
+def headline(told: Comparison) -> str:
+    """What it cost, what it would have cost, and what would have been folded away."""
+    return " ".join(one for one in (cost(told), lost(told)) if one)
+
+
+def cost(told: Comparison) -> str:
+    """What it cost, and what it would have cost."""
+    base, mine = told.total(told.baseline), told.total(told.chosen)
+    one = len(told.sessions) == 1
+    yours = "Your session" if one else f"Your {len(told.sessions):,} sessions"
+    if told.baseline == RECORDED:
+        first = f"{yours} cost {dollars(base.dollars)} ({_recorded(told)})."
+    else:
+        every = f"{yours}, with everything sent in every call, would cost"
+        guessed = not any(case.priced_as for case in told.sessions) and "prices" not in told.fixed
+        how = "simulated, at assumed prices" if guessed else "simulated"
+        first = f"{every} {dollars(base.dollars)} ({how})."
+    if mine.policy == EVERYTHING:
+        return first
+    they = "it" if one else "they"
+    now = f"{dollars(mine.dollars)} ({change(mine.percent)})"
+    return f"{first} Under {mine.policy} {they} would have cost {now}."
+
+
+def lost(told: Comparison) -> str:
+    """What the policy that is spoken of would have folded away."""
+    mine = told.total(told.chosen)
+    if mine.policy == EVERYTHING:
+        return ""
+    if not mine.folds:
+        only = ", only shortened results" if abs(mine.percent) >= _EQUAL else ""
+        return f"It would have folded nothing away{only}."
+    return (
+        f"This is what it would have folded away: in {many(mine.folds, 'fold')}, "
+        f"{tokens(mine.tokens_folded)} tokens gave way to {tokens(mine.tokens_left)}. "
+        f"Of the names that the agent wrote again later, {percent(100 - mine.kept_names)} were "
+        f"then out of its sight, of long lines {percent(100 - mine.kept_lines)}; "
+        "all of it stays in the log, one recall away."
+    )
+
+
+def _recorded(told: Comparison) -> str:
+    known = told.recorded_dollars or 0.0
+    some = len(told.sessions) - told.counted
+    where = f" for the {told.counted:,} of them that have counts" if some else ""
+    return f"simulated; {dollars(known)} by the recorded counts{where}"
+
+
+def small(told: Comparison) -> str:
+    """Sessions that nothing is to be done about."""
+    if not told.small:
+        return ""
+    if told.small == len(told.sessions):
+        who = "This session is" if told.small == 1 else "All of these sessions are"
+        return f"{who} too small to fold: no policy found anything that would pay."
+    rest = "is" if told.small == 1 else "are"
+    return f"{told.small:,} of them {rest} too small to fold; they are in every sum."
+
+
+def caveats(told: Comparison) -> list[str]:
+    """What a reader must know before believing any of it."""
+    found = [_QUALITY]
+    sessions = told.sessions
+    estimated = [one for one in sessions if not one.counts]
+    if estimated:
+        found.append(
+            f"{_of(estimated, sessions)} without the provider's counts: tokens are estimated, "
+            "and what a file does not tell (system, tools, thoughts) is not in them."
+        )
+    undated = [one for one in sessions if not one.dated]
+    if undated:
+        found.append(
+            f"{_of(undated, sessions)} without times: the cache is taken to be warm at every call."
+        )
+    found += [*_prices(told), *_windows(told)]
+    everything = told.total(EVERYTHING)
+    if everything.over:
+        found.append(
+            f"{EVERYTHING}: {many(everything.over, 'call')} larger than the window; a provider "
+            "would have refused them, and their cost is what they would cost if it had not."
+        )
+    blocked = [one for one in told.totals if one.blocked]
+    found += [
+        f"{one.policy}: {many(one.blocked, 'call')} could not be made to fit the window; "
+        "they are not in its cost."
+        for one in blocked
+    ]
+    if told.narratives:
+        found.append(
+            "Folds ask the session's own model for a summary where the policy wants one: its cost "
+            "is billed, its words are scripted."
+        )
+    else:
+        found.append("Folds are made without a model; --narratives bills summaries by one.")
+    return found
+
+
+def _prices(told: Comparison) -> list[str]:
+    sessions = told.sessions
+    if "prices" in told.fixed:
+        return [f"Prices as given: {priced(sessions[0].prices)}."]
+    unknown = [one for one in sessions if not one.priced_as]
+    known = {one.priced_as: one.prices for one in sessions if one.priced_as}
+    listed = [f"{name} {priced(prices)}" for name, prices in sorted(known.items())]
+    found: list[str] = []
+    if listed:
+        more = f", and {len(listed) - _SHOWN:,} more" if len(listed) > _SHOWN else ""
+        found.append(f"Prices of the catalogue: {'; '.join(listed[:_SHOWN])}{more}.")
+    if unknown:
+        found.append(
+            f"{_of(unknown, sessions)} of a model that the catalogue has no price of: "
+            f"{priced(unknown[0].prices)} is assumed; --prices sets them."
+        )
+    guessed = sorted({one.priced_as for one in sessions if one.priced_as and one.prices.assumed})
+    if guessed:
+        found.append(f"Cached reads are assumed at a tenth of input for {', '.join(guessed)}.")
+    stepped = sorted({one.priced_as for one in sessions if one.priced_as and one.prices.step})
+    if stepped:
+        found.append(
+            f"Higher prices of long requests are not billed ({', '.join(stepped)}): what is sent "
+            "whole would cost more than this says."
+        )
+    return found
+
+
+def _windows(told: Comparison) -> list[str]:
+    if "window" in told.fixed:
+        return [f"Window as given: {told.sessions[0].window:,} tokens."]
+    unknown = [one for one in told.sessions if one.window_assumed]
+    if not unknown:
+        return []
+    who = _of(unknown, told.sessions)
+    size = f"{unknown[0].window:,} tokens are assumed; --window sets it."
+    return [f"{who} of a model whose window is not known: {size}"]
+
+
+def _of(some: Sequence[Compared], every: Sequence[Compared]) -> str:
+    if len(some) == len(every):
+        return "The session is" if len(every) == 1 else f"All {len(every):,} sessions are"
+    return f"{len(some):,} of {len(every):,} sessions {'is' if len(some) == 1 else 'are'}"
+
+
+def priced(prices: Prices) -> str:
+    """Prices for people."""
+    four = (prices.input, prices.read, prices.write, prices.output)
+    said = (f"${round(one, 4):g}" for one in four)
+    return "{} in, {} read, {} written, {} out per million".format(*said)
+
+
+def dollars(amount: float) -> str:
+    """Money, with as many digits as it deserves."""
+    if amount >= 1_000:  # noqa: PLR2004
+        return f"${amount:,.0f}"
+    return f"${amount:,.2f}" if amount >= 1 or amount < _LEAST / 100 else f"${amount:.3f}"
+
+
+def change(share: float) -> str:
+    """More or less, in percent."""
+    if abs(share) < _EQUAL:
+        return "±0 %"
+    return f"{'+' if share > 0 else '−'}{abs(share):,.0f} %"  # noqa: RUF001 - a minus, not a dash
+
+
+def percent(share: float) -> str:
+    """A share; nothing is rounded to all or to nothing."""
+    if 0 < share < 0.1:  # noqa: PLR2004
+        return "< 0.1 %"
+    if 99.9 < share < 100:  # noqa: PLR2004
+        return "> 99.9 %"
+    return f"{share:.1f} %"
+
+
+def tokens(count: float) -> str:
+    """Tokens, short."""
+    if count >= 999_500:  # noqa: PLR2004
+        return f"{count / 1e6:.1f}M"
+    return f"{count / 1e3:,.0f}k" if count >= 9_950 else f"{count:,.0f}"  # noqa: PLR2004
+
+
+def many(count: int, name: str) -> str:
+    """A number of things."""
+    return f"{count:,} {name}{'' if count == 1 else 's'}"

@@ -1,0 +1,89 @@
+"""A session of our own store in the lab: what was sent then, and what others would send."""
+
+import asyncio
+
+import pytest
+
+import foldline
+from foldline.core.log import Checkpointed, Folded, Opened, UserSaid
+from foldline.core.parts import Text
+from foldline.core.prices import UNKNOWN
+from foldline.core.spine import Change, FoldAt, Range, Spine
+from foldline.errors import BadInput
+from foldline.lab.compared import RECORDED, Case, compared, tasks, work
+from foldline.lab.stored import recorded, stored
+from foldline.store.base import Name
+from foldline.store.sqlite import SqliteStore
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """A session that folded, with the model's own counts; and the sizes of what it sent."""
+    path, sizes = tmp_path / "a.db", []
+    with foldline.open(str(path), model="m", window=3_000, session="talk") as s:
+        for turn in range(40):
+            s.add(f"turn {turn}: read module_{turn}.py " + "and say what is in it " * 12)
+            s.request()
+            sizes.append(s.report.total)
+            usage = {"prompt_tokens": s.report.estimate, "completion_tokens": 9, "total_tokens": 9}
+            answer = {"role": "assistant", "content": f"module_{turn}.py holds parser_{turn}"}
+            choice = {"index": 0, "message": answer, "finish_reason": "stop"}
+            s.add({"object": "chat.completion", "choices": [choice], "usage": usage})
+        assert s.edits
+    return path, sizes
+
+
+async def read(path, name="talk"):
+    store = SqliteStore(str(path))
+    try:
+        return await stored(store, Name("local", name))
+    finally:
+        await store.close()
+
+
+def test_the_calls_have_the_sizes_they_had(kept):
+    path, sizes = kept
+    session = asyncio.run(read(path))
+    assert session.counts
+    assert len(session.calls) == 40
+    assert all(one.time for one in session.calls)
+    case = Case(session, UNKNOWN, 3_000)
+    results = [work(one) for one in tasks([case], ["steady"], narratives=False)]
+    by = {one.policy: one for one in results}
+    then = by[RECORDED].sizes
+    assert len(by[RECORDED].edits) >= 1
+    far = sorted(abs(a / b - 1) for a, b in zip(then, sizes, strict=True))
+    assert far[len(far) // 2] < 0.05
+    assert max(by["off"].sizes) > 1.3 * max(then), "it had folded"
+    told = compared([case], results)
+    assert told.baseline == RECORDED
+    assert told.recorded_dollars > 0
+
+
+def test_a_fold_tells_what_it_left_standing():
+    said = [UserSaid((Text(f"message {at}"),)) for at in range(6)]
+    spine = Spine((FoldAt(5), Range(4)))
+    fold = Folded("what was", Change(Range(1, 3)), spine)
+    made = recorded("x", [Opened("m"), *said[:4], fold, *said[4:]], [float(at) for at in range(8)])
+    assert made.events[5:7] == (
+        Checkpointed("compaction", "what was"),
+        Checkpointed("kept from", "4"),
+    )
+    assert made.events[7:] == tuple(said[4:])
+    assert made.times == (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 5.0, 6.0, 7.0)
+    assert made.model == "m"
+
+
+def test_a_log_that_is_not_whole_is_refused_with_the_reason(kept):
+    path, _ = kept
+
+    async def trimmed():
+        store = SqliteStore(str(path))
+        try:
+            await store.trim(Name("local", "talk"), 20, keep=[0])
+            return await stored(store, Name("local", "talk"))
+        finally:
+            await store.close()
+
+    with pytest.raises(BadInput, match=r"'talk' holds .* only whole logs are replayed"):
+        asyncio.run(trimmed())
