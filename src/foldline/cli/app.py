@@ -21,7 +21,6 @@ _HELP = """Keep LLM conversations inside the window, and see what the model saw.
 
 Begin with `foldline import ~/.claude/projects`, then `foldline sessions` and
 `foldline context NAME`. The beginning of a name is enough."""
-_LAB_HELP = "What sessions that happened cost, and what they would have cost."
 _CODES = "Exit codes: " + "; ".join(f"{code} {text}" for code, text in MEANINGS.items()) + "."
 _STEPS = {
     "import": "taking:take",
@@ -41,7 +40,7 @@ _STEPS = {
     "lab compare": "lab:compare",
     "lab cost": "lab_cost:cost",
 }
-_GROUPS = {"lab": "Compare policies on sessions that happened: costs, and what stays in sight."}
+_GROUPS = {"lab": "What sessions that happened cost, and what they would have cost and kept."}
 
 
 def app(arguments: Sequence[str]) -> typer.Typer:

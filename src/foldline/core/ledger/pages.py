@@ -112,17 +112,18 @@ def pages(facts: Sequence[Fact], *, cap: int, told: Collection[str] = ()) -> Pag
     )
     shown = tuple(fact for kind in _SHARES for fact in taken[kind])
     ranked["todo"] = whole
-    spare = {kind: -(-_SPARE[kind] * cap // CEILING) for kind in _SHARES}
+    most_stored = {
+        kind: 2 * len(taken[kind]) - (-_SPARE[kind] * cap // CEILING) for kind in _SHARES
+    }
+    # What is told beside the ledger may be so no longer after the next merge: a narrative's oldest
+    # lines give way, and names that only they held would be gone for good.
+    most_stored["name"] += sum(fact.key in covered for fact in ranked["name"])
     stored = tuple(
         fact
         for kind in _SHARES
         for at, fact in enumerate(ranked[kind])
-        if at < 2 * len(taken[kind]) + spare[kind] or at in places[kind]
+        if at < most_stored[kind] or at in places[kind]
     )
-    # What is told beside the ledger may be so no longer after the next merge: a narrative's oldest
-    # lines give way, and names that only they held would be gone for good.
-    aside = [fact for fact in _ranked("name", facts, ()) if fact.key in told]
-    stored += tuple(aside[: 2 * len(taken["name"]) + spare["name"]])
     return Pages(blocks, shown, stored, cap - left)
 
 
