@@ -152,13 +152,17 @@ def moment(view: View, budget: Budget, facts: Facts) -> fold.Moment | None:
     rule = facts.policy.priced
     if rule is None:
         return None
+    request, prices = budget.estimated(budget.request), facts.prices
+    # A narrative is told on the conversation's own prefix, which is read once more for it.
+    told = prices.r * request + facts.policy.narrative * prices.output / prices.input
     return fold.worthwhile(
         view,
         replace(rule, floor=budget.estimated(rule.floor), gain=budget.estimated(rule.gain)),
-        prices=facts.prices,
+        prices=prices,
         cache=facts.cache,
-        request=budget.estimated(budget.request),
+        request=request,
         most=budget.estimated(budget.room * facts.policy.handoff),
+        told=told if facts.prepared else 0.0,
     )
 
 

@@ -51,15 +51,15 @@ class Masking:
 class Priced:
     """When a fold pays although nothing forces it."""
 
-    alpha: float
-    """How much later than the cheapest moment: 1 is the cheapest, more is roomier."""
     tail: Tail
-    floor: int
+    floor: int = 0
     """No fold below so many tokens."""
-    inside_turn: float = 1.5
+    alpha: float = 1.0
+    """How much dearer a fold is taken to be: 1 is the cheapest moment, more is later."""
+    inside_turn: float = 1.25
     """Inside a turn, so many times later."""
     when_cold: float = 1.2
-    """With a cold cache, from so many times what would be left."""
+    """With a cold cache at a turn's end, from so many times what would be left."""
     gain: int = 2_000
     gain_share: float = 0.20
     """What a fold must gain at least: so many tokens, and this share of the request."""
@@ -134,13 +134,13 @@ STEADY = Policy(
     clip=Clipping(2_500, "ends"),
     clips=dict.fromkeys(_READERS, _UNCLIPPED),
     narrative=800,
-    priced=Priced(alpha=1.2, tail=Tail(least=4, groups=7, tokens=5_000), floor=28_000, ledger=0.16),
+    priced=Priced(tail=Tail(least=4, groups=8, tokens=6_000), floor=28_000, ledger=0.17),
 )
 THRIFTY = Policy(
     name="thrifty",
     hard=0.92,
     clip=Clipping(2_500, "ends"),
-    priced=Priced(alpha=1.0, tail=Tail(groups=6, tokens=4_000), floor=0, ledger=0.14),
+    priced=Priced(tail=Tail(groups=6, tokens=4_000), inside_turn=1.0, ledger=0.18),
 )
 # The papers' own numbers: they edit as their papers say, and cost what that costs.
 THREE_LAYER = Policy(

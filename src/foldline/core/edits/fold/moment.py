@@ -35,9 +35,13 @@ class Moment:
 
 
 def worthwhile(  # noqa: PLR0913 - everything that the decision rests on
-    view: View, rule: Priced, *, prices: Prices, cache: Cache, request: int, most: int
+    view: View, rule: Priced, *, prices: Prices, cache: Cache, request: int, most: int, told: float
 ) -> Moment | None:
-    """The fold that pays now or soon, if any; `request` is all that would be sent, estimated."""
+    """The fold that pays now or soon, if any.
+
+    `request` is all that would be sent, estimated; `told` what its narrative cost, in fresh input
+    tokens: it is paid, but so will be the next one's.
+    """
     if request < rule.floor:
         return None
     span = _span(view, rule, most=most)
@@ -54,7 +58,7 @@ def worthwhile(  # noqa: PLR0913 - everything that the decision rests on
     if cache == "cold" and ended:
         return Moment(span, cap, "cold") if request >= rule.when_cold * left else None
     tail = view.tokens - span.tokens - before(view, span)
-    cost = fold_cost(prices, rewritten=cap + tail)
+    cost = fold_cost(prices, rewritten=cap + tail, summary=told)
     size = cheapest_size(prices, left=left, growth=growth(view), cost=rule.alpha * cost)
     if cache == "cold":  # inside a turn what was read is being worked on: no sooner than it pays
         return Moment(span, cap, "cold") if request >= size else None
