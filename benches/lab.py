@@ -22,9 +22,9 @@ from foldline.core.plan import Facts
 from foldline.core.policy import CLASSIC, OFF, SLIDING, STEADY, THREE_LAYER, THRIFTY, WINDOW, Policy
 from foldline.core.prices import Prices
 from foldline.imports import read
-from foldline.lab.cache import Rules, bill
+from foldline.lab.bill.cache import Rules, bill
 from foldline.lab.ours import Ours
-from foldline.lab.probes import Retention, retention
+from foldline.lab.probes.kept import Retention, retention
 from foldline.lab.recorded import Recorded, imported, joined, size
 from foldline.lab.replay import as_recorded, replay
 from foldline.models.catalog import find

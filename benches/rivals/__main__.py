@@ -4,7 +4,7 @@
     PYTHONPATH=benches:src .rig/peers/bin/python -m rivals --shared ../shared --window 60000 swe tau:0 pi:opus45
 
 Sessions: `swe` (the 22 runs as one), `tau:N` (40 chats from the Nth on as one), `pi:opus45`, `pi:sonnet45`,
-and `coding:SEED` where `foldline.lab.generated` is there. A peer that is not installed or that fails is
+and `coding:SEED` where `foldline.lab.made.generated` is there. A peer that is not installed or that fails is
 named with the reason, and the others go on. Runs in the environment of `just peers`; the first line says who
 is there and with which settings.
 """
@@ -24,8 +24,8 @@ import msgspec
 
 from foldline.core.prices import Prices
 from foldline.imports import read
-from foldline.lab.cache import Rules
-from foldline.lab.probes import retention
+from foldline.lab.bill.cache import Rules
+from foldline.lab.probes.kept import retention
 from foldline.lab.recorded import Recorded, imported, joined
 from foldline.lab.replay import replay
 from foldline.lab.trials import priced
@@ -58,7 +58,7 @@ def session_of(name: str, shared: Path) -> Recorded:
             found = imported(read(text(shared, f"{file}.gz"), file)[0])
             return Recorded(name, found.model, found.events, found.times)
         case "coding":
-            made = importlib.import_module("foldline.lab.generated").coding(int(which))
+            made = importlib.import_module("foldline.lab.made.generated").coding(int(which))
             found = getattr(made, "recorded", made)
             return Recorded(name, found.model, found.events, found.times)
         case _:

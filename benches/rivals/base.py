@@ -16,7 +16,7 @@ from typing import ClassVar, NamedTuple
 from foldline.core.log import Event, Instructed, ModelSaid, ToolReturned, UserSaid, by_user
 from foldline.core.parts import Call, Part, Text, Tool, calls_of, spoken
 from foldline.core.tokens import MESSAGE, count, count_parts, count_tools
-from foldline.lab.cache import Aside
+from foldline.lab.bill.cache import Aside
 from foldline.lab.recorded import Recorded
 from foldline.lab.replay import Offer, Piece
 from foldline.lab.words import words_of

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldline.core.prices import Prices, known
-from foldline.lab.cache import Aside, Block, Rules, Sent, bill
-from foldline.lab.providers import lasting, living, rules_for
+from foldline.lab.bill.cache import Aside, Block, Rules, Sent, bill
+from foldline.lab.bill.providers import lasting, living, rules_for
 from foldline.models.catalog import find
 
 PRICES = Prices(1.0, 0.1, 1.25, 5.0)

@@ -21,13 +21,13 @@ from foldline.core.parts import Call, Text, Tool
 from foldline.core.prices import Prices
 from foldline.imports import read
 from foldline.imports.base import Mark
-from foldline.lab.cache import Rules, bill
-from foldline.lab.causes import around
-from foldline.lab.costs import FOLDED, costs
-from foldline.lab.paid import sent_with_fronts
-from foldline.lab.providers import rules_for
+from foldline.lab.bill.cache import Rules, bill
+from foldline.lab.bill.causes import around
+from foldline.lab.bill.costs import FOLDED, costs
+from foldline.lab.bill.paid import sent_with_fronts
+from foldline.lab.bill.providers import rules_for
+from foldline.lab.bill.volatile import difference, volatile
 from foldline.lab.recorded import Recorded, imported
-from foldline.lab.volatile import difference, volatile
 from foldline.models.catalog import find
 
 PAID = {"opus45": 42.60, "sonnet45": 30.33}

@@ -5,8 +5,8 @@ from statistics import fmean
 
 import pytest
 
-from foldline.lab.decay import MERGING, decay
 from foldline.lab.intervals import bootstrap
+from foldline.lab.probes.decay import MERGING, decay
 
 
 def test_what_is_carried_does_not_fade_as_what_is_retold():

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from foldline.core.log import ModelSaid, ToolReturned, UserSaid, encode
 from foldline.core.parts import calls_of, text_of
-from foldline.lab.generated import coding
+from foldline.lab.made.generated import coding
+from foldline.lab.made.repository import made
 from foldline.lab.recorded import size
-from foldline.lab.repository import made
 
 SMALL = {"calls": 100, "tokens": 60_000}
 

@@ -10,10 +10,10 @@ from foldline.core.log import Instructed, ModelSaid, Opened, ToolReturned, UserS
 from foldline.core.parts import Call, Text
 from foldline.core.prices import Prices
 from foldline.lab.compared import Case, compared, tasks, work
-from foldline.lab.page import page
-from foldline.lab.plots import unbeaten
 from foldline.lab.recorded import Recorded
-from foldline.lab.sentences import change, dollars, percent, tokens
+from foldline.lab.report.page import page
+from foldline.lab.report.plots import unbeaten
+from foldline.lab.report.sentences import change, dollars, percent, tokens
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>&\x1b[2J\u202e"
 PRICES = Prices(3.0, 0.3, 3.75, 15.0)

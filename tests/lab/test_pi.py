@@ -9,9 +9,9 @@ from foldline.core.budget import limits
 from foldline.core.plan import Facts
 from foldline.core.policy import PRESETS
 from foldline.imports import read
-from foldline.lab.cache import Rules, bill
+from foldline.lab.bill.cache import Rules, bill
 from foldline.lab.ours import Ours
-from foldline.lab.probes import retention
+from foldline.lab.probes.kept import retention
 from foldline.lab.recorded import imported
 from foldline.lab.replay import as_recorded, replay
 from foldline.models.catalog import find

@@ -10,12 +10,12 @@ from foldline.core.budget import limits
 from foldline.core.plan import Facts
 from foldline.core.policy import OFF, STEADY, THREE_LAYER, THRIFTY
 from foldline.core.prices import Prices
-from foldline.lab.generated import coding
+from foldline.lab.made.generated import coding
+from foldline.lab.made.truth import Correction, Touch, Truth, follow
 from foldline.lab.ours import Ours
-from foldline.lab.planted import Agreement, held, resurrected
+from foldline.lab.probes.planted import Agreement, held, resurrected
 from foldline.lab.recorded import Recorded
 from foldline.lab.replay import Offer, Piece, replay
-from foldline.lab.truth import Correction, Touch, Truth, follow
 from foldline.lab.words import words_of
 
 PRICES = Prices(1.0, 0.10, 1.25, 5.0)

@@ -12,9 +12,9 @@ from foldline.core.parts import Stub, Text
 from foldline.core.plan import Facts
 from foldline.core.policy import CONFIRM, PRESETS, THREE_LAYER, THRIFTY
 from foldline.core.prices import Prices
-from foldline.lab.generated import coding
+from foldline.lab.made.generated import coding
 from foldline.lab.ours import Ours
-from foldline.lab.recoverable import recovered
+from foldline.lab.probes.recoverable import recovered
 from foldline.lab.replay import replay
 
 PRICES = Prices(1.0, 0.10, 1.25, 5.0)

@@ -20,7 +20,7 @@ from foldline.core.parts import sound
 from foldline.core.policy import named
 from foldline.errors import BadInput
 from foldline.lab.compared import EVERYTHING, RECORDED, Comparison, compared, tasks, work
-from foldline.lab.sentences import (
+from foldline.lab.report.sentences import (
     MEANINGS,
     REASONS,
     caveats,
@@ -112,7 +112,7 @@ async def compare(  # noqa: PLR0913 - the options of one command
 
 
 def _write(path: Path, told: Comparison) -> None:
-    from foldline.lab.page import page  # noqa: PLC0415 - only who wants a page
+    from foldline.lab.report.page import page  # noqa: PLC0415 - only who wants a page
 
     try:
         path.write_text(page(told), encoding="utf-8")

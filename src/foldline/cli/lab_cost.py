@@ -24,10 +24,10 @@ from foldline.core.spine import Range, Spine
 from foldline.core.view import load
 from foldline.errors import BadInput, FoldlineError
 from foldline.imports import read
-from foldline.lab.advice import span
-from foldline.lab.cache import Rules
-from foldline.lab.costs import FOLDED, CostReport, costs
-from foldline.lab.providers import living, rules_for
+from foldline.lab.bill.advice import span
+from foldline.lab.bill.cache import Rules
+from foldline.lab.bill.costs import FOLDED, CostReport, costs
+from foldline.lab.bill.providers import living, rules_for
 from foldline.lab.recorded import Recorded, imported
 from foldline.models.catalog import find
 from foldline.store import logs

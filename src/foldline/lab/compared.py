@@ -13,8 +13,8 @@ from foldline.core.log import Checkpointed, Event, Folded, ModelSaid, ToolReturn
 from foldline.core.policy import OFF, named
 from foldline.core.prices import Prices
 from foldline.core.spine import Change, Range, Spine
-from foldline.lab.cache import Rules
-from foldline.lab.probes import Kept
+from foldline.lab.bill.cache import Rules
+from foldline.lab.probes.kept import Kept
 from foldline.lab.recorded import Recorded, shown
 from foldline.lab.replay import Offer, Piece
 from foldline.lab.tellers import Teller

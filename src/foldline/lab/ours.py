@@ -23,7 +23,7 @@ from foldline.core.log import (
 from foldline.core.plan import Facts, Ready
 from foldline.core.request import Request
 from foldline.core.tokens import count_parts, count_tools
-from foldline.lab.cache import Aside
+from foldline.lab.bill.cache import Aside
 from foldline.lab.planned import Planned
 from foldline.lab.recorded import Recorded, Scale
 from foldline.lab.replay import Offer, Piece

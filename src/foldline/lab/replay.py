@@ -19,7 +19,7 @@ from foldline.core.log import (
     ToolReturned,
     UserSaid,
 )
-from foldline.lab.cache import Aside, Block, Sent
+from foldline.lab.bill.cache import Aside, Block, Sent
 from foldline.lab.recorded import Recorded
 
 

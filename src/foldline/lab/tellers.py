@@ -12,7 +12,7 @@ from foldline.core.edits import fold
 from foldline.core.log import Event, ModelSaid, ToolReturned, UserSaid
 from foldline.core.parts import Line, spoken
 from foldline.core.tokens import count
-from foldline.lab.cache import Aside
+from foldline.lab.bill.cache import Aside
 
 _PROMPT = 250  # tokens of the question that is put behind the conversation's own prefix
 _SECTION = "Decisions and outcomes"

@@ -14,9 +14,9 @@ from foldline.core.budget import limits
 from foldline.core.plan import Facts
 from foldline.core.policy import Policy
 from foldline.core.prices import Prices
-from foldline.lab.cache import Billed, Rules, bill
+from foldline.lab.bill.cache import Billed, Rules, bill
 from foldline.lab.ours import Ours
-from foldline.lab.probes import Retention, retention
+from foldline.lab.probes.kept import Retention, retention
 from foldline.lab.recorded import Recorded
 from foldline.lab.replay import Contender, Replayed, replay
 from foldline.lab.tellers import Teller

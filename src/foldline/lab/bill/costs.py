@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from foldline.core.log import Checkpointed
 from foldline.core.tokens import count
-from foldline.lab.advice import advice
-from foldline.lab.cache import Aside, Cause, Rules, bill
-from foldline.lab.causes import Around, around
-from foldline.lab.paid import Paid, paid, sent_with_fronts
-from foldline.lab.providers import lasting, living
+from foldline.lab.bill.advice import advice
+from foldline.lab.bill.cache import Aside, Cause, Rules, bill
+from foldline.lab.bill.causes import Around, around
+from foldline.lab.bill.paid import Paid, paid, sent_with_fronts
+from foldline.lab.bill.providers import lasting, living
+from foldline.lab.bill.volatile import Volatile, volatile
 from foldline.lab.recorded import Recorded
-from foldline.lab.volatile import Volatile, volatile
 
 FOLDED = 20_000
 """The tokens that a fold is assumed to leave, where the report says what one would have cost."""

@@ -14,9 +14,9 @@ import msgspec
 from foldline.core.log import Event, ModelSaid, ToolReturned
 from foldline.core.parts import Call, Text
 from foldline.core.tokens import count
+from foldline.lab.made.repository import Fault, Repository, block, functions
+from foldline.lab.made.truth import State, Touch
 from foldline.lab.recorded import size
-from foldline.lab.repository import Fault, Repository, block, functions
-from foldline.lab.truth import State, Touch
 
 _LARGEST = 5_800  # tokens of a file that is read in one go
 _NEWEST, _RECENT, _OLDER = 0.5, 0.84, 0.94  # of names drawn: the newest, of this task, of the last

@@ -10,9 +10,9 @@ from html import escape
 from importlib.resources import files
 
 from foldline.draw.text import clean
-from foldline.lab import plots
 from foldline.lab.compared import EVERYTHING, RECORDED, Compared, Comparison, Total
-from foldline.lab.sentences import (
+from foldline.lab.report import plots
+from foldline.lab.report.sentences import (
     MEANINGS,
     REASONS,
     caveats,
@@ -70,7 +70,7 @@ def page(told: Comparison) -> str:
 
 @cache
 def _style() -> str:
-    return (files("foldline.lab") / "page.css").read_text(encoding="utf-8")
+    return (files("foldline.lab.report") / "page.css").read_text(encoding="utf-8")
 
 
 def _classes(policies: Sequence[str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from foldline.core.prices import Prices
-from foldline.lab.cache import Rules
+from foldline.lab.bill.cache import Rules
 
 HOUR, DAY = 3_600.0, 86_400.0
 _DATE = re.compile(r"[-@](\d{8}|\d{4}-\d{2}-\d{2}|latest)$")

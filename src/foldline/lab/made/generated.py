@@ -13,12 +13,11 @@ from random import Random
 
 from foldline.core.log import Event, Instructed, ModelSaid, Opened, UserSaid
 from foldline.core.parts import Text
-from foldline.lab import sayings
-from foldline.lab.coder import Act
-from foldline.lab.editor import Editor
-from foldline.lab.recorded import Recorded
-from foldline.lab.repository import Fault, Repository, made
-from foldline.lab.truth import (
+from foldline.lab.made import sayings
+from foldline.lab.made.coder import Act
+from foldline.lab.made.editor import Editor
+from foldline.lab.made.repository import Fault, Repository, made
+from foldline.lab.made.truth import (
     KINDS,
     By,
     Constraint,
@@ -28,6 +27,7 @@ from foldline.lab.truth import (
     Planted,
     Truth,
 )
+from foldline.lab.recorded import Recorded
 
 _FILES = 0.7  # of the turns: a file of its own is made, one of an earlier turn is tidied
 _CARRIED = 5  # open tasks that are taken over into the next turn

@@ -11,7 +11,7 @@ from random import Random
 import msgspec
 
 from foldline.core.parts import Tool
-from foldline.lab.truth import FactKind
+from foldline.lab.made.truth import FactKind
 
 SYSTEM = """\
 You are a coding agent. You work in the repository {root}, on a branch of your own, with the tools

@@ -3,7 +3,7 @@
 Knows what a person can change. Refuses to know sessions.
 """
 
-from foldline.lab.cache import Cause
+from foldline.lab.bill.cache import Cause
 
 _SAYS: dict[Cause, str] = {
     "model": "a cache belongs to one model: finish a turn with the model that began it, and switch "

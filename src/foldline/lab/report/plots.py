@@ -11,7 +11,7 @@ from math import ceil, floor, log10
 
 from foldline.draw.text import clean
 from foldline.lab.compared import Compared, Total
-from foldline.lab.sentences import dollars, percent, tokens
+from foldline.lab.report.sentences import dollars, percent, tokens
 
 WIDE = 420
 CAUSES = (

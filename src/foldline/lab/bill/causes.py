@@ -31,8 +31,8 @@ from foldline.core.log import (
 )
 from foldline.core.tokens import count
 from foldline.imports.base import Mark
-from foldline.lab.advice import span
-from foldline.lab.cache import Cause, Rules
+from foldline.lab.bill.advice import span
+from foldline.lab.bill.cache import Cause, Rules
 from foldline.lab.recorded import Counted, Recorded
 
 _THINKING = ("thinking", "reasoning", "reasoning_effort", "output_config", "effort")

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from foldline.core.tokens import count_parts, count_tools
-from foldline.lab.cache import Block, Rules, Sent, bill
-from foldline.lab.causes import Around, Found, cause, changed
+from foldline.lab.bill.cache import Block, Rules, Sent, bill
+from foldline.lab.bill.causes import Around, Found, cause, changed
 from foldline.lab.recorded import Counted, Recorded
 from foldline.lab.replay import as_recorded
 

@@ -6,8 +6,8 @@ Knows what each does to the files, and what a tool answers. Refuses to know why:
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from foldline.lab.coder import Act, Coder
-from foldline.lab.repository import Fault, block, functions
+from foldline.lab.made.coder import Act, Coder
+from foldline.lab.made.repository import Fault, block, functions
 
 
 @dataclass(slots=True)

@@ -16,9 +16,9 @@ from foldline.core.handles import handle
 from foldline.core.log import Folded, ModelSaid
 from foldline.core.parts import Fact
 from foldline.core.spine import FoldAt
-from foldline.lab.probes import Kept
+from foldline.lab.made.truth import Correction, State, Truth, follow
+from foldline.lab.probes.kept import Kept
 from foldline.lab.replay import Replayed, Step
-from foldline.lab.truth import Correction, State, Truth, follow
 from foldline.lab.words import words_of
 
 DEPTHS = (25, 75, 150)

@@ -1,0 +1,1 @@
+"""A comparison for people: its sentences, and one page with plots that needs nothing else."""
