@@ -1,11 +1,10 @@
 """Many sessions under many policies: what each would have cost and kept, wherever it is computed.
 
-Knows what a trial is and what comes of it. Refuses to know where it runs: any executor of
-`concurrent.futures` will do, a pool of processes here, a cluster through an executor of its own.
+Knows what a trial is and what comes of it. Refuses to know where it runs: trials and results are
+pickled, so any executor of `concurrent.futures` can map `run` over them, a cluster's too.
 """
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, as_completed
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -120,15 +119,6 @@ def priced(made: Replayed, kept: Retention, rules: Rules) -> Result:
         read_dollars=sum(call.read for call in billed) * rules.prices.read / 1e6,
         again_dollars=sum(call.again for call in billed) * rules.prices.write / 1e6,
     )
-
-
-def run_all(trials: Sequence[Trial], executor: Executor | None = None) -> Iterator[Result]:
-    """Every trial's result, as it comes; in order where nothing runs in parallel."""
-    if executor is None:
-        yield from map(run, trials)
-        return
-    for done in as_completed([executor.submit(run, trial) for trial in trials]):
-        yield done.result()
 
 
 def _lost(billed: Sequence[Billed]) -> dict[str, float]:

@@ -14,9 +14,10 @@ from foldline.core.names import names, pieces
 from foldline.core.parts import Fact, FactKind
 from foldline.core.tokens import count
 
-CEILING = 8_000  # tokens that a ledger never exceeds
+CEILING = 10_000  # tokens that a ledger never exceeds
 _EVENTS_A_CALL = 4  # an answer, its result, the request and the report of its usage
 _SHORTEST = 2  # tokens that any line takes at least, with its end
+_LEAST = 60  # tokens that a kind may take, whatever its share
 _WIDEST = 240  # characters of one name
 _FADES = 80  # calls after which a name counts half
 
@@ -91,7 +92,7 @@ def pages(facts: Sequence[Fact], *, cap: int, told: Collection[str] = ()) -> Pag
     left = cap
     for shares in (_SHARES, dict.fromkeys(_REST, 1.0)):  # each its share, then what is left
         for kind, share in shares.items():
-            most = min(left, int(cap * share))
+            most = min(left, max(int(cap * share), _LEAST))
             title = 0 if places[kind] else count(_TITLES[kind]) + 3 + count(_more(len(facts))) + 1
             used = title
             for at, fact in enumerate(ranked[kind]):
@@ -111,6 +112,7 @@ def pages(facts: Sequence[Fact], *, cap: int, told: Collection[str] = ()) -> Pag
         block for kind in _SHARES if (block := _block(kind, taken[kind], len(ranked[kind])))
     )
     shown = tuple(fact for kind in _SHARES for fact in taken[kind])
+    seen = {(fact.kind, fact.key) for fact in shown}
     ranked["todo"] = whole
     most_stored = {
         kind: 2 * len(taken[kind]) - (-_SPARE[kind] * cap // CEILING) for kind in _SHARES
@@ -122,7 +124,7 @@ def pages(facts: Sequence[Fact], *, cap: int, told: Collection[str] = ()) -> Pag
         fact
         for kind in _SHARES
         for at, fact in enumerate(ranked[kind])
-        if at < most_stored[kind] or at in places[kind]
+        if at < most_stored[kind] or (kind, fact.key) in seen
     )
     return Pages(blocks, shown, stored, cap - left)
 
