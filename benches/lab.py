@@ -45,6 +45,7 @@ from foldline.imports import read
 from foldline.lab.bill.cache import Rules
 from foldline.lab.bill.costs import costs
 from foldline.lab.bill.providers import rules_for
+from foldline.lab.compared import AsRecorded
 from foldline.lab.intervals import bootstrap
 from foldline.lab.made.generated import coding
 from foldline.lab.ours import Ours
@@ -80,7 +81,7 @@ class Way:
     def trial(self, session: Recorded, prices: Prices) -> Trial:
         """A session this way."""
         window = ENDLESS if self.policy.folds is False else WINDOW_TOKENS
-        return Trial(session, self.policy, prices, window, self.teller, least=0)
+        return Trial(session, self.policy, Rules(prices, least=0), window, self.teller)
 
 
 EVERYTHING = Way("everything", OFF)
@@ -278,10 +279,11 @@ def real(shared: Path, hands: Executor) -> list[str]:
     for name, (paid, most) in PAID.items():
         session = pi(shared, name)
         prices = find(session.model).prices
-        bill = costs(session, rules_for(session.model, prices))
+        rules = rules_for(session.model, prices)
+        bill = costs(session, rules)
         ways = [EVERYTHING, *OURS, *PAPERS[:3]]
         results = list(
-            hands.map(run, [replace(way.trial(session, prices), least=1_024) for way in ways])
+            hands.map(run, [replace(way.trial(session, prices), rules=rules) for way in ways])
         )
         print(
             f"\n{name}: paid ${paid:.2f}; by its counts ${bill.total:.2f}, of it ${bill.lost:.2f} for {len(bill.cold)} cold calls"
@@ -307,17 +309,11 @@ def real(shared: Path, hands: Executor) -> list[str]:
             missed.append(f"{name}: steady is below what it reached")
         if abs(bill.total / paid - 1) > 0.05:
             missed.append(f"{name}: ${bill.total:.2f} by the counts, ${paid:.2f} paid")
-        simulated = sum(one.dollars for one in _as_recorded(session, prices))
+        simulated = judged(session, AsRecorded(session), rules).dollars
         print(f"  the simulator, from the events alone, misses replayed: ${simulated:.2f}")
         if abs(simulated / paid - 1) > 0.05:
             missed.append(f"{name}: simulated ${simulated:.2f}, paid ${paid:.2f}")
     return missed
-
-
-def _as_recorded(session: Recorded, prices: Prices) -> list[Result]:
-    from foldline.lab.compared import AsRecorded  # noqa: PLC0415
-
-    return [judged(session, AsRecorded(session), Rules(prices))]
 
 
 def repeats(seed: int) -> list[str]:

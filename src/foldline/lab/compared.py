@@ -13,7 +13,7 @@ from foldline.core.log import Checkpointed, Event, Folded, ModelSaid, ToolReturn
 from foldline.core.policy import OFF, named
 from foldline.core.prices import Prices
 from foldline.core.spine import Change, Range, Spine
-from foldline.lab.bill.cache import Rules
+from foldline.lab.bill.providers import rules_for
 from foldline.lab.probes.kept import Kept
 from foldline.lab.recorded import Recorded, shown
 from foldline.lab.replay import Offer, Piece
@@ -64,13 +64,14 @@ def tasks(cases: Sequence[Case], policies: Sequence[str], *, narratives: bool) -
 def work(task: Task) -> Result:
     """One task; the same every time and everywhere."""
     case = task.case
+    rules = rules_for(case.session.model, case.prices)
     if task.policy == RECORDED:
-        return judged(case.session, AsRecorded(case.session), Rules(case.prices))
+        return judged(case.session, AsRecorded(case.session), rules)
     policy = named(task.policy)
     telling = task.narratives and policy.narrative
     teller = Teller(policy.narrative) if telling else None
     window = _ENDLESS if policy is OFF else case.window
-    return run(Trial(case.session, policy, case.prices, window, teller))
+    return run(Trial(case.session, policy, rules, window, teller))
 
 
 class AsRecorded:

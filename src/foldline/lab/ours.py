@@ -76,7 +76,8 @@ class Ours(Planned):
             told = self._teller.tell(made.ask, self.events)
             self.facts = replace(self.facts, prepared=told)
             self._asides.append(self._teller.aside(told, prefix=total))
-        return Offer(pieces, folds=folds, asides=asides)
+        folded = sum(item.state == "folded" for item in made.request.items)
+        return Offer(pieces, marks=(1 + folded,), folds=folds, asides=asides)  # as our encoder does
 
 
 def _pieces(request: Request, scale: Scale) -> Iterator[Piece]:

@@ -39,6 +39,8 @@ class Offer:
     pieces: Sequence[Piece]
     front: int = 1
     """How many of the pieces are the system's words and the tools."""
+    marks: tuple[int, ...] = ()
+    """Behind how many of the pieces a cache is asked to keep the prefix, besides front and end."""
     folds: tuple[Folded, ...] = ()
     """Made for this very request."""
     asides: tuple[Aside, ...] = ()
@@ -118,6 +120,7 @@ def replay(recorded: Recorded, contender: Contender) -> Replayed:
                             front=offer.front,
                             missed=call.missed,
                             asides=offer.asides,
+                            marks=offer.marks,
                         )
                         texts = tuple(piece.text for piece in offer.pieces)
                         steps.append(Step(sent, texts, event, offer.folds))

@@ -12,7 +12,6 @@ import msgspec
 from foldline.core.budget import limits
 from foldline.core.plan import Facts
 from foldline.core.policy import Policy
-from foldline.core.prices import Prices
 from foldline.lab.bill.cache import Billed, Rules, bill
 from foldline.lab.ours import Ours
 from foldline.lab.probes.kept import Retention, retention
@@ -23,15 +22,13 @@ from foldline.lab.tellers import Teller
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One session under one of our policies, at some prices."""
+    """One session under one of our policies, with some provider's cache and prices."""
 
     session: Recorded
     policy: Policy
-    prices: Prices
+    rules: Rules
     window: int
     teller: Teller | None = None
-    least: int = 1_024
-    """Tokens from which on the provider keeps a prefix."""
 
 
 class Edit(msgspec.Struct, frozen=True):
@@ -84,9 +81,10 @@ class Result(msgspec.Struct, frozen=True):
 
 def run(trial: Trial) -> Result:
     """One trial, from its session's events alone; the same every time."""
-    facts = Facts(limits(trial.window, None), trial.policy, trial.prices)
+    prices = trial.rules.prices
+    facts = Facts(limits(trial.window, None, step=prices.step), trial.policy, prices)
     ours = Ours(trial.session, facts, teller=trial.teller)
-    return judged(trial.session, ours, Rules(trial.prices, least=trial.least))
+    return judged(trial.session, ours, trial.rules)
 
 
 def judged(session: Recorded, contender: Contender, rules: Rules) -> Result:

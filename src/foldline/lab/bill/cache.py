@@ -72,6 +72,8 @@ class Sent:
     """Whether the record says that the cache was not found."""
     asides: tuple[Aside, ...] = ()
     """Calls that were made beside it, before it."""
+    marks: tuple[int, ...] = ()
+    """Behind how many of the blocks there is a mark, besides the front's and the end's."""
     changed: Cause = ""
     """What was changed since the call before, where it is known and the blocks do not show it."""
 
@@ -88,8 +90,8 @@ class Rules:
     grain: int = 1
     """Reads are multiples of so many tokens."""
     lookback: int | None = None
-    """Where prefixes are kept only at marks, at the request's end and behind its front: how many
-    content blocks are looked at from a mark backwards, its own the first. None: kept anywhere."""
+    """Where prefixes are kept only at marks: how many content blocks are looked at from a mark
+    backwards, its own the first. None: kept anywhere."""
     longer: float | None = None
     """How long a prefix can be kept instead, where that is offered."""
     dearer: float = 1.0
@@ -171,11 +173,12 @@ class _Cache:
         for block in call.blocks:
             at = self.names.setdefault((at, block.key), len(self.names) + 1)
             chain.append(at)
-        ends = [call.front] if cause == "thinking" else [len(call.blocks), call.front]
+        every = {call.front, *call.marks, len(call.blocks)}
+        ends = {call.front} if cause == "thinking" else every
         place = 0
         if cause in _PART and not call.missed:
             place = max(self._found(call, chain, end, lookback) for end in ends)
-        for mark in (place, call.front, len(call.blocks)):
+        for mark in (place, *every):
             self.used[chain[mark]] = call.time
         return _tokens(call.blocks[:place])
 

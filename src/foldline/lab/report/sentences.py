@@ -145,12 +145,6 @@ def _prices(told: Comparison) -> list[str]:
     guessed = sorted({one.priced_as for one in sessions if one.priced_as and one.prices.assumed})
     if guessed:
         found.append(f"Cached reads are assumed at a tenth of input for {', '.join(guessed)}.")
-    stepped = sorted({one.priced_as for one in sessions if one.priced_as and one.prices.step})
-    if stepped:
-        found.append(
-            f"Higher prices of long requests are not billed ({', '.join(stepped)}): what is sent "
-            "whole would cost more than this says."
-        )
     return found
 
 
