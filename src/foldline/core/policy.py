@@ -134,13 +134,13 @@ STEADY = Policy(
     clip=Clipping(2_500, "ends"),
     clips=dict.fromkeys(_READERS, _UNCLIPPED),
     narrative=800,
-    priced=Priced(tail=Tail(least=4, groups=8, tokens=6_000), floor=28_000, ledger=0.15),
+    priced=Priced(tail=Tail(least=4, groups=6, tokens=5_000), floor=28_000, ledger=0.17),
 )
 THRIFTY = Policy(
     name="thrifty",
     hard=0.92,
     clip=Clipping(2_500, "ends"),
-    priced=Priced(tail=Tail(groups=6, tokens=4_000), inside_turn=1.0, ledger=0.16),
+    priced=Priced(tail=Tail(groups=5, tokens=3_000), inside_turn=1.0, ledger=0.18),
 )
 # The papers' own numbers: they edit as their papers say, and cost what that costs.
 THREE_LAYER = Policy(
