@@ -5,12 +5,13 @@ import asyncio
 import pytest
 
 import foldline
-from foldline.core.log import Checkpointed, Folded, Opened, UserSaid
+from foldline.core.log import Checkpointed, Folded, ModelSaid, Opened, UsageReported, UserSaid
 from foldline.core.parts import Text
 from foldline.core.prices import UNKNOWN
 from foldline.core.spine import Change, FoldAt, Range, Spine
 from foldline.errors import BadInput
-from foldline.lab.compared import RECORDED, Case, compared, tasks, work
+from foldline.lab.compared import EVERYTHING, RECORDED, Case, Task, compared, tasks, work
+from foldline.lab.recorded import Recorded
 from foldline.lab.stored import recorded, stored
 from foldline.store.base import Name
 from foldline.store.sqlite import SqliteStore
@@ -72,6 +73,22 @@ def test_a_fold_tells_what_it_left_standing():
     assert made.events[7:] == tuple(said[4:])
     assert made.times == (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 5.0, 6.0, 7.0)
     assert made.model == "m"
+
+
+def test_a_compaction_of_the_record_is_no_miss_of_the_others():
+    """What the record's own edit lost was lost to it alone: who sends everything reads it."""
+    events = [Opened("m")]
+    counted = [(4_000, 0), (5_000, 4_000), (6_000, 5_000), (2_500, 1_100), (3_500, 2_500)]
+    for turn, (size, found) in enumerate(counted):
+        if turn == 3:
+            events += [Checkpointed("compaction", "what was said so far")]
+        events += [UserSaid((Text("word " * 1_000),)), ModelSaid((Text("yes"),))]
+        events += [UsageReported(size, 5, cache_read=found, cache_write=size - found)]
+    made = Recorded("x", "m", tuple(events))
+    assert not any(call.missed for call in made.calls)
+    case = Case(made, UNKNOWN, 200_000)
+    assert "missed" not in work(Task(case, EVERYTHING)).lost
+    assert "missed" not in work(Task(case, RECORDED)).lost
 
 
 def test_a_log_that_is_not_whole_is_refused_with_the_reason(kept):
