@@ -7,11 +7,12 @@ import pytest
 import foldline
 from foldline.core.log import Checkpointed, Folded, ModelSaid, Opened, UsageReported, UserSaid
 from foldline.core.parts import Text
-from foldline.core.prices import UNKNOWN
+from foldline.core.prices import UNKNOWN, Prices
 from foldline.core.spine import Change, FoldAt, Range, Spine
 from foldline.errors import BadInput
 from foldline.lab.compared import EVERYTHING, RECORDED, Case, Task, compared, tasks, work
 from foldline.lab.recorded import Recorded
+from foldline.lab.report.sentences import caveats
 from foldline.lab.stored import recorded, stored
 from foldline.store.base import Name
 from foldline.store.sqlite import SqliteStore
@@ -83,12 +84,35 @@ def test_a_compaction_of_the_record_is_no_miss_of_the_others():
         if turn == 3:
             events += [Checkpointed("compaction", "what was said so far")]
         events += [UserSaid((Text("word " * 1_000),)), ModelSaid((Text("yes"),))]
-        events += [UsageReported(size, 5, cache_read=found, cache_write=size - found)]
+        events += [UsageReported(input=size, output=5, cache_read=found, cache_write=size - found)]
     made = Recorded("x", "m", tuple(events))
     assert not any(call.missed for call in made.calls)
     case = Case(made, UNKNOWN, 200_000)
     assert "missed" not in work(Task(case, EVERYTHING)).lost
     assert "missed" not in work(Task(case, RECORDED)).lost
+
+
+def test_above_a_price_step_the_parts_are_still_the_sum():
+    """Long requests cost more: in the bill, in its parts, by the counts, and in words."""
+    events = [Opened("m")]
+    for size in (2_000, 4_000, 6_000, 8_000):
+        events += [UserSaid((Text("word " * 2_000),)), ModelSaid((Text("yes"),))]
+        events += [UsageReported(input=size, output=5, cache_read=size - 2_000, cache_write=2_000)]
+    session = Recorded("x", "m", tuple(events))
+    told = {}
+    for step in (3_000, 1_000_000):
+        prices = Prices(1.0, 0.1, 1.25, 5.0, step, above=2.0)
+        case = Case(session, prices, 200_000, priced_as="m")
+        results = [work(one) for one in tasks([case], ["steady"], narratives=False)]
+        told[step] = compared([case], results)
+    low, high = told[3_000], told[1_000_000]
+    assert low.recorded_dollars == pytest.approx(
+        (2_000 * 1.25 + 2 * (12_000 * 0.1 + 6_000 * 1.25) + 4 * 5 * 5.0) / 1e6
+    )
+    whole, cheap = low.total(EVERYTHING), high.total(EVERYTHING)
+    assert whole.read_dollars == pytest.approx(2 * cheap.read_dollars)
+    assert any("higher input prices of m;" in one for one in caveats(low))
+    assert not any("higher" in one.lower() for one in caveats(high))
 
 
 def test_a_log_that_is_not_whole_is_refused_with_the_reason(kept):

@@ -242,11 +242,12 @@ def compared(
 
 def paid(case: Case) -> float | None:
     """What the recorded counts cost at these prices; None where nothing was counted."""
-    session, prices = case.session, case.prices
+    session = case.session
     if not session.counts:
         return None
     dollars = 0.0
     for call in session.calls:
+        prices = case.prices.at(call.input or 0)
         fresh = max((call.input or 0) - call.read - call.write, 0)
         dollars += fresh * prices.input + call.read * prices.read + call.write * prices.write
         dollars += call.output * prices.output if call.input else 0.0

@@ -129,7 +129,7 @@ def caveats(told: Comparison) -> list[str]:
 def _prices(told: Comparison) -> list[str]:
     sessions = told.sessions
     if "prices" in told.fixed:
-        return [f"Prices as given: {priced(sessions[0].prices)}."]
+        return [f"Prices as given: {priced(sessions[0].prices)}.", *_steps(sessions)]
     unknown = [one for one in sessions if not one.priced_as]
     known = {one.priced_as: one.prices for one in sessions if one.priced_as}
     listed = [f"{name} {priced(prices)}" for name, prices in sorted(known.items())]
@@ -145,13 +145,23 @@ def _prices(told: Comparison) -> list[str]:
     guessed = sorted({one.priced_as for one in sessions if one.priced_as and one.prices.assumed})
     if guessed:
         found.append(f"Cached reads are assumed at a tenth of input for {', '.join(guessed)}.")
-    stepped = sorted({one.priced_as for one in sessions if one.priced_as and one.prices.step})
-    if stepped:
-        found.append(
-            f"Higher prices of long requests are not billed ({', '.join(stepped)}): what is sent "
-            "whole would cost more than this says."
-        )
-    return found
+    return [*found, *_steps(sessions)]
+
+
+def _steps(sessions: Sequence[Compared]) -> list[str]:
+    stepped = sorted({one.priced_as for one in sessions if _stepped(one)})
+    if not stepped:
+        return []
+    said = f"Long requests are billed at the higher input prices of {', '.join(stepped)}; what"
+    return [f"{said} answers cost more there is not in the catalogue."]
+
+
+def _stepped(session: Compared) -> bool:
+    """Whether any request of any policy was so large that all of it costs more."""
+    step, above = session.prices.step, session.prices.above
+    if step is None or above <= 1:
+        return False
+    return any(size > step for result in session.results for size in result.sizes)
 
 
 def _windows(told: Comparison) -> list[str]:
