@@ -5,7 +5,15 @@ import asyncio
 import pytest
 
 import foldline
-from foldline.core.log import Checkpointed, Folded, ModelSaid, Opened, UsageReported, UserSaid
+from foldline.core.log import (
+    Checkpointed,
+    Folded,
+    ModelSaid,
+    Opened,
+    Undone,
+    UsageReported,
+    UserSaid,
+)
 from foldline.core.parts import Text
 from foldline.core.prices import UNKNOWN, Prices
 from foldline.core.spine import Change, FoldAt, Range, Spine
@@ -113,6 +121,18 @@ def test_above_a_price_step_the_parts_are_still_the_sum():
     assert whole.read_dollars == pytest.approx(2 * cheap.read_dollars)
     assert any("higher input prices of m;" in one for one in caveats(low))
     assert not any("higher" in one.lower() for one in caveats(high))
+
+
+def test_an_edit_that_was_taken_back_is_one_fold_not_two():
+    said = [UserSaid((Text(f"message {at} " * 50),)) for at in range(6)]
+    yes = ModelSaid((Text("yes"),))
+    change = Change(Range(1, 3))
+    fold = Folded("what was", change, Spine((FoldAt(5), Range(4))))
+    undone = Undone(5, change, Spine((Range(0),)))
+    events = [Opened("m"), said[0], yes, said[1], yes, fold, said[2], yes, undone, said[3], yes]
+    made = recorded("x", events)
+    result = work(Task(Case(made, UNKNOWN, 200_000), RECORDED))
+    assert [edit.call for edit in result.edits] == [2]
 
 
 def test_a_log_that_is_not_whole_is_refused_with_the_reason(kept):

@@ -113,6 +113,8 @@ class AsRecorded:
         if not self._last or not new or new[0][0] in before:
             return ()
         gone = [one for one in self._last if one[0] not in {at for at, _ in now}]
+        if all(isinstance(self._events[at], Checkpointed) for at, _ in gone):
+            return ()  # an edit was taken back: nothing left but what it had put there
         told = Folded(
             "",
             Change(Range(0, 0)),
