@@ -135,6 +135,18 @@ def test_an_edit_that_was_taken_back_is_one_fold_not_two():
     assert [edit.call for edit in result.edits] == [2]
 
 
+def test_a_record_that_folded_without_counts_is_not_what_everything_would_cost():
+    said = [UserSaid((Text(f"message {at} " * 50),)) for at in range(6)]
+    yes = ModelSaid((Text("yes"),))
+    fold = Folded("what was", Change(Range(1, 3)), Spine((FoldAt(5), Range(4))))
+    whole = [Opened("m"), said[0], yes, said[1], yes, said[2], yes]
+    for events, shown in ((whole, False), ([*whole[:5], fold, *whole[5:]], True)):
+        case = Case(recorded("x", events), UNKNOWN, 200_000)
+        told = compared([case], [work(one) for one in tasks([case], ["steady"], narratives=False)])
+        assert told.baseline == EVERYTHING
+        assert (RECORDED in [one.policy for one in told.totals]) == shown
+
+
 def test_a_log_that_is_not_whole_is_refused_with_the_reason(kept):
     path, _ = kept
 

@@ -233,7 +233,7 @@ def compared(
     sessions = tuple(_session(case, row) for case, row in zip(cases, rows, strict=True))
     policies = [one.policy for one in rows[0]]
     baseline = RECORDED if any(one.counts for one in sessions) else EVERYTHING
-    if baseline == EVERYTHING:
+    if baseline == EVERYTHING and not any(one.under(RECORDED).edits for one in sessions):
         policies.remove(RECORDED)  # estimated from the same events, it is the same thing
     whole = sum(one.under(baseline).dollars for one in sessions)
     totals = tuple(_total(name, sessions, whole) for name in policies)
