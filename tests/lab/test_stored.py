@@ -8,6 +8,7 @@ import foldline
 from foldline.core.log import (
     Checkpointed,
     Folded,
+    Instructed,
     ModelSaid,
     Opened,
     Undone,
@@ -145,6 +146,19 @@ def test_a_record_that_folded_without_counts_is_not_what_everything_would_cost()
         told = compared([case], [work(one) for one in tasks([case], ["steady"], narratives=False)])
         assert told.baseline == EVERYTHING
         assert (RECORDED in [one.policy for one in told.totals]) == shown
+
+
+def test_names_in_the_system_prompt_were_in_sight_then_too():
+    """As they are under every policy: else a compaction seems to have lost them."""
+    said, yes = UserSaid((Text("look at parse_url"),)), ModelSaid((Text("parse_url it is"),))
+    told = Instructed((Text("Never change parse_url."),))
+    made = Recorded(
+        "x", "m", (Opened("m"), told, said, yes, Checkpointed("compaction", "talk"), said, yes)
+    )
+    gone = Recorded("x", "m", (*made.events[:5], UserSaid((Text("go on"),)), yes))
+    for one in (made, gone):
+        kept = work(Task(Case(one, UNKNOWN, 200_000), RECORDED)).retention.names
+        assert (kept.used, kept.there) == (2, 2)
 
 
 def test_a_log_that_is_not_whole_is_refused_with_the_reason(kept):

@@ -9,7 +9,15 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from foldline.core.log import Checkpointed, Event, Folded, ModelSaid, ToolReturned, UserSaid
+from foldline.core.log import (
+    Checkpointed,
+    Event,
+    Folded,
+    Instructed,
+    ModelSaid,
+    ToolReturned,
+    UserSaid,
+)
 from foldline.core.policy import OFF, named
 from foldline.core.prices import Prices
 from foldline.core.spine import Change, Range, Spine
@@ -104,6 +112,8 @@ class AsRecorded:
         event = self._events[at]
         if isinstance(event, UserSaid | ModelSaid | ToolReturned):
             return words_of(shown(event))
+        if isinstance(event, Instructed):
+            return words_of(event.parts)
         return event.body if isinstance(event, Checkpointed) else ""
 
     def _compactions(self, now: Sequence[tuple[int, int]]) -> tuple[Folded, ...]:
