@@ -73,19 +73,20 @@ def lost(told: Comparison) -> str:
 def _recorded(told: Comparison) -> str:
     known = told.recorded_dollars or 0.0
     some = len(told.sessions) - told.counted
-    where = f" for the {told.counted:,} of them that have counts" if some else ""
+    have = "that has counts" if told.counted == 1 else "of them that have counts"
+    where = f" for the {told.counted:,} {have}" if some else ""
     return f"simulated; {dollars(known)} by the recorded counts{where}"
 
 
 def small(told: Comparison) -> str:
     """Sessions that nothing is to be done about."""
-    if not told.small:
+    if not told.small or told.chosen == EVERYTHING:
         return ""
     if told.small == len(told.sessions):
         who = "This session is" if told.small == 1 else "All of these sessions are"
-        return f"{who} too small to fold: no policy found anything that would pay."
-    rest = "is" if told.small == 1 else "are"
-    return f"{told.small:,} of them {rest} too small to fold; they are in every sum."
+        return f"{who} too small to fold for any policy that was compared."
+    who = "is too small to fold; it is" if told.small == 1 else "are too small to fold; they are"
+    return f"{told.small:,} of them {who} in every sum."
 
 
 def caveats(told: Comparison) -> list[str]:
