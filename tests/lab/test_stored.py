@@ -10,6 +10,7 @@ from foldline.core.log import (
     Folded,
     Instructed,
     ModelSaid,
+    ModelSwitched,
     Opened,
     Undone,
     UsageReported,
@@ -159,6 +160,17 @@ def test_names_in_the_system_prompt_were_in_sight_then_too():
     for one in (made, gone):
         kept = work(Task(Case(one, UNKNOWN, 200_000), RECORDED)).retention.names
         assert (kept.used, kept.there) == (2, 2)
+
+
+def test_another_model_finds_no_cache():
+    """Whatever the policy: a cache belongs to one model."""
+    events = [Opened("a")]
+    for turn in range(4):
+        events += [ModelSwitched("b")] if turn == 2 else []
+        events += [UserSaid((Text("word " * 2_000),)), ModelSaid((Text("yes"),))]
+    case = Case(Recorded("x", "a", tuple(events)), UNKNOWN, 200_000)
+    for policy in (RECORDED, EVERYTHING, "steady"):
+        assert set(work(Task(case, policy)).lost) == {"model"}
 
 
 def test_a_log_that_is_not_whole_is_refused_with_the_reason(kept):
