@@ -218,3 +218,17 @@ def test_two_recorded_sessions(cli, shared, capsys):
     then = next(one for one in body["policies"] if one["policy"] == "as recorded")
     assert then["dollars"] == pytest.approx(body["recorded_dollars"], rel=0.02)
     assert then["folds"] == 2
+
+
+def test_what_was_not_compared_is_not_judged(cli, folder):
+    """Sending everything is no policy that folds: that it does not says nothing of a session."""
+    told = cli("lab", "compare", folder, "--policy", "off", "--jobs", 1).tidy()
+    assert told.code == 0
+    assert "too small" not in told.out
+
+
+def test_forty_columns_still_name_the_policies(cli, folder, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    told = cli("lab", "compare", folder, "--policy", "three-layer", "--jobs", 1).tidy()
+    assert [line for line in told.out.splitlines() if line.startswith("three-layer $")]
+    assert max(len(line) for line in told.out.splitlines()) <= 40

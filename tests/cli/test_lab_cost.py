@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import foldline
 from foldline.core import log
 from foldline.core.log import Instructed, ModelSaid, Opened, UsageReported, UserSaid
 from foldline.core.parts import Text
@@ -76,6 +77,26 @@ def test_a_session_of_the_store(cli, clocked):
     assert from_store["name"] == "kept"
     for part in ("total", "lost", "causes", "volatile"):
         assert from_store[part] == from_file[part]
+
+
+def test_a_session_of_the_store_that_folded(cli, tmp_path):
+    """It is billed for what was sent, not for what the folds had taken out."""
+    path = tmp_path / "own.db"
+    totals = []
+    for policy in ("off", "thrifty"):
+        with foldline.open(str(path), model="m", window=3_000_000 if policy == "off" else 12_000,
+                           session=policy, policy=policy) as s:  # fmt: skip
+            for turn in range(40):
+                s.add(f"turn {turn}: read module_{turn}.py " + "and say what is in it " * 60)
+                s.request()
+                s.add({"role": "assistant", "content": f"module_{turn}.py holds parser_{turn}"})
+            assert bool(s.edits) == (policy == "thrifty")
+        done = cli("lab", "cost", policy, "--store", path, "--json").json["sessions"][0]
+        totals.append(done)
+    whole, folded = totals
+    assert folded["total"] < whole["total"]
+    assert folded["read"] < 0.9 * whole["read"]
+    assert not any("compaction" in note for note in folded["notes"]), "no model was asked"
 
 
 def test_what_is_not_there(cli, tmp_path, clocked):

@@ -5,12 +5,24 @@ import asyncio
 import pytest
 
 import foldline
-from foldline.core.log import Checkpointed, Folded, Opened, UserSaid
+from foldline.core.log import (
+    Checkpointed,
+    Folded,
+    Instructed,
+    ModelSaid,
+    ModelSwitched,
+    Opened,
+    Undone,
+    UsageReported,
+    UserSaid,
+)
 from foldline.core.parts import Text
-from foldline.core.prices import UNKNOWN
+from foldline.core.prices import UNKNOWN, Prices
 from foldline.core.spine import Change, FoldAt, Range, Spine
 from foldline.errors import BadInput
-from foldline.lab.compared import RECORDED, Case, compared, tasks, work
+from foldline.lab.compared import EVERYTHING, RECORDED, Case, Task, compared, tasks, work
+from foldline.lab.recorded import Recorded
+from foldline.lab.report.sentences import caveats
 from foldline.lab.stored import recorded, stored
 from foldline.store.base import Name
 from foldline.store.sqlite import SqliteStore
@@ -72,6 +84,93 @@ def test_a_fold_tells_what_it_left_standing():
     assert made.events[7:] == tuple(said[4:])
     assert made.times == (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 5.0, 6.0, 7.0)
     assert made.model == "m"
+
+
+def test_a_compaction_of_the_record_is_no_miss_of_the_others():
+    """What the record's own edit lost was lost to it alone: who sends everything reads it."""
+    events = [Opened("m")]
+    counted = [(4_000, 0), (5_000, 4_000), (6_000, 5_000), (2_500, 1_100), (3_500, 2_500)]
+    for turn, (size, found) in enumerate(counted):
+        if turn == 3:
+            events += [Checkpointed("compaction", "what was said so far")]
+        events += [UserSaid((Text("word " * 1_000),)), ModelSaid((Text("yes"),))]
+        events += [UsageReported(input=size, output=5, cache_read=found, cache_write=size - found)]
+    made = Recorded("x", "m", tuple(events))
+    assert not any(call.missed for call in made.calls)
+    case = Case(made, UNKNOWN, 200_000)
+    assert "missed" not in work(Task(case, EVERYTHING)).lost
+    assert "missed" not in work(Task(case, RECORDED)).lost
+
+
+def test_above_a_price_step_the_parts_are_still_the_sum():
+    """Long requests cost more: in the bill, in its parts, by the counts, and in words."""
+    events = [Opened("m")]
+    for size in (2_000, 4_000, 6_000, 8_000):
+        events += [UserSaid((Text("word " * 2_000),)), ModelSaid((Text("yes"),))]
+        events += [UsageReported(input=size, output=5, cache_read=size - 2_000, cache_write=2_000)]
+    session = Recorded("x", "m", tuple(events))
+    told = {}
+    for step in (3_000, 1_000_000):
+        prices = Prices(1.0, 0.1, 1.25, 5.0, step, above=2.0)
+        case = Case(session, prices, 200_000, priced_as="m")
+        results = [work(one) for one in tasks([case], ["steady"], narratives=False)]
+        told[step] = compared([case], results)
+    low, high = told[3_000], told[1_000_000]
+    assert low.recorded_dollars == pytest.approx(
+        (2_000 * 1.25 + 2 * (12_000 * 0.1 + 6_000 * 1.25) + 4 * 5 * 5.0) / 1e6
+    )
+    whole, cheap = low.total(EVERYTHING), high.total(EVERYTHING)
+    assert whole.read_dollars == pytest.approx(2 * cheap.read_dollars)
+    assert any("higher input prices of m;" in one for one in caveats(low))
+    assert not any("higher" in one.lower() for one in caveats(high))
+
+
+def test_an_edit_that_was_taken_back_is_one_fold_not_two():
+    said = [UserSaid((Text(f"message {at} " * 50),)) for at in range(6)]
+    yes = ModelSaid((Text("yes"),))
+    change = Change(Range(1, 3))
+    fold = Folded("what was", change, Spine((FoldAt(5), Range(4))))
+    undone = Undone(5, change, Spine((Range(0),)))
+    events = [Opened("m"), said[0], yes, said[1], yes, fold, said[2], yes, undone, said[3], yes]
+    made = recorded("x", events)
+    result = work(Task(Case(made, UNKNOWN, 200_000), RECORDED))
+    assert [edit.call for edit in result.edits] == [2]
+
+
+def test_a_record_that_folded_without_counts_is_not_what_everything_would_cost():
+    said = [UserSaid((Text(f"message {at} " * 50),)) for at in range(6)]
+    yes = ModelSaid((Text("yes"),))
+    fold = Folded("what was", Change(Range(1, 3)), Spine((FoldAt(5), Range(4))))
+    whole = [Opened("m"), said[0], yes, said[1], yes, said[2], yes]
+    for events, shown in ((whole, False), ([*whole[:5], fold, *whole[5:]], True)):
+        case = Case(recorded("x", events), UNKNOWN, 200_000)
+        told = compared([case], [work(one) for one in tasks([case], ["steady"], narratives=False)])
+        assert told.baseline == EVERYTHING
+        assert (RECORDED in [one.policy for one in told.totals]) == shown
+
+
+def test_names_in_the_system_prompt_were_in_sight_then_too():
+    """As they are under every policy: else a compaction seems to have lost them."""
+    said, yes = UserSaid((Text("look at parse_url"),)), ModelSaid((Text("parse_url it is"),))
+    told = Instructed((Text("Never change parse_url."),))
+    made = Recorded(
+        "x", "m", (Opened("m"), told, said, yes, Checkpointed("compaction", "talk"), said, yes)
+    )
+    gone = Recorded("x", "m", (*made.events[:5], UserSaid((Text("go on"),)), yes))
+    for one in (made, gone):
+        kept = work(Task(Case(one, UNKNOWN, 200_000), RECORDED)).retention.names
+        assert (kept.used, kept.there) == (2, 2)
+
+
+def test_another_model_finds_no_cache():
+    """Whatever the policy: a cache belongs to one model."""
+    events = [Opened("a")]
+    for turn in range(4):
+        events += [ModelSwitched("b")] if turn == 2 else []
+        events += [UserSaid((Text("word " * 2_000),)), ModelSaid((Text("yes"),))]
+    case = Case(Recorded("x", "a", tuple(events)), UNKNOWN, 200_000)
+    for policy in (RECORDED, EVERYTHING, "steady"):
+        assert set(work(Task(case, policy)).lost) == {"model"}
 
 
 def test_a_log_that_is_not_whole_is_refused_with_the_reason(kept):

@@ -152,13 +152,13 @@ def _lines(told: Comparison, page: str) -> list[str]:
     if page:
         lines += ["", f"The page: {page}"]
     else:
-        lines += ["", "--html FILE writes all of it as one page, with plots."]
+        lines += ["", *wrapped("--html FILE writes all of it as one page, with plots.")]
     return lines
 
 
 def _policies(told: Comparison) -> list[str]:
     heads = (
-        Column("policy"),
+        Column("policy", most=11),  # whole, however narrow: a row without its name says nothing
         Column("cost", right=True, most=9),
         Column("change", right=True, most=8),
         Column("folds", right=True, most=6),

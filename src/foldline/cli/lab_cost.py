@@ -20,8 +20,6 @@ from foldline.cli.taking import name_of
 from foldline.core.log import ModelSaid
 from foldline.core.parts import sound
 from foldline.core.prices import Prices
-from foldline.core.spine import Range, Spine
-from foldline.core.view import load
 from foldline.errors import BadInput, FoldlineError
 from foldline.imports import read
 from foldline.lab.bill.advice import span
@@ -29,8 +27,8 @@ from foldline.lab.bill.cache import Rules
 from foldline.lab.bill.costs import FOLDED, CostReport, costs
 from foldline.lab.bill.providers import living, rules_for
 from foldline.lab.recorded import Recorded, imported
+from foldline.lab.stored import stored
 from foldline.models.catalog import find
-from foldline.store import logs
 
 _FOUR = 4  # prices: input, read, write, output
 _CENT = 0.01
@@ -144,12 +142,7 @@ def _found(given: str) -> Under | None:
 async def _kept(desk: Desk, given: str) -> Recorded:
     """A session of the store."""
     async with desk.store() as store:
-        name = await named(store, desk.tenant, given)
-        end = (await store.head(name)).seq
-        events = [one.event for one in await logs.read(store, name, Range(0, end))]
-        times = [row.time async for row in logs.walk(store, name, end)]
-    view = load(Spine(), dict(enumerate(events)), head=end)
-    return Recorded(name.session, view.model, tuple(events), tuple(times))
+        return await stored(store, await named(store, desk.tenant, given))
 
 
 def _body(report: CostReport) -> dict[str, Any]:

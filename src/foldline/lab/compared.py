@@ -9,7 +9,15 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from foldline.core.log import Checkpointed, Event, Folded, ModelSaid, ToolReturned, UserSaid
+from foldline.core.log import (
+    Checkpointed,
+    Event,
+    Folded,
+    Instructed,
+    ModelSaid,
+    ToolReturned,
+    UserSaid,
+)
 from foldline.core.policy import OFF, named
 from foldline.core.prices import Prices
 from foldline.core.spine import Change, Range, Spine
@@ -105,6 +113,8 @@ class AsRecorded:
         event = self._events[at]
         if isinstance(event, UserSaid | ModelSaid | ToolReturned):
             return words_of(shown(event))
+        if isinstance(event, Instructed):
+            return words_of(event.parts)
         return event.body if isinstance(event, Checkpointed) else ""
 
     def _compactions(self, now: Sequence[tuple[int, int]]) -> tuple[Folded, ...]:
@@ -114,6 +124,8 @@ class AsRecorded:
         if not self._last or not new or new[0][0] in before:
             return ()
         gone = [one for one in self._last if one[0] not in {at for at, _ in now}]
+        if all(isinstance(self._events[at], Checkpointed) for at, _ in gone):
+            return ()  # an edit was taken back: nothing left but what it had put there
         told = Folded(
             "",
             Change(Range(0, 0)),
@@ -232,7 +244,7 @@ def compared(
     sessions = tuple(_session(case, row) for case, row in zip(cases, rows, strict=True))
     policies = [one.policy for one in rows[0]]
     baseline = RECORDED if any(one.counts for one in sessions) else EVERYTHING
-    if baseline == EVERYTHING:
+    if baseline == EVERYTHING and not any(one.under(RECORDED).edits for one in sessions):
         policies.remove(RECORDED)  # estimated from the same events, it is the same thing
     whole = sum(one.under(baseline).dollars for one in sessions)
     totals = tuple(_total(name, sessions, whole) for name in policies)
@@ -243,11 +255,12 @@ def compared(
 
 def paid(case: Case) -> float | None:
     """What the recorded counts cost at these prices; None where nothing was counted."""
-    session, prices = case.session, case.prices
+    session = case.session
     if not session.counts:
         return None
     dollars = 0.0
     for call in session.calls:
+        prices = case.prices.at(call.input or 0)
         fresh = max((call.input or 0) - call.read - call.write, 0)
         dollars += fresh * prices.input + call.read * prices.read + call.write * prices.write
         dollars += call.output * prices.output if call.input else 0.0

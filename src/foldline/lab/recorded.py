@@ -119,6 +119,7 @@ def _calls(events: Sequence[Event], times: Sequence[float]) -> Iterator[Counted]
                 front = [(at, count_parts(parts) + count_tools(tools))]
             case Checkpointed("compaction", summary):
                 sent = [(at, count(summary) + MESSAGE)]
+                cached = 0  # little is found then, but for the record alone: others did not edit
             case Checkpointed("kept from", first):
                 sent += [(n, size(events[n])) for n in range(int(first), at - 1)]
             case _:

@@ -99,7 +99,10 @@ def replay(recorded: Recorded, contender: Contender) -> Replayed:
     counted = {call.at: call for call in recorded.calls}
     steps: list[Step] = []
     blocked, last = 0, 0.0
+    model, asked = recorded.model, ""  # the one in force, and the one that was called last
     for at, event in enumerate(recorded.events):
+        if isinstance(event, Opened | ModelSwitched):
+            model = event.model
         match event:
             case Opened() | ModelSwitched() if at:  # the first one opened the contender's own log
                 contender.take(event)
@@ -121,7 +124,9 @@ def replay(recorded: Recorded, contender: Contender) -> Replayed:
                             missed=call.missed,
                             asides=offer.asides,
                             marks=offer.marks,
+                            changed="model" if asked and asked != model else "",
                         )
+                        asked = model
                         texts = tuple(piece.text for piece in offer.pieces)
                         steps.append(Step(sent, texts, event, offer.folds))
                 contender.take(event)

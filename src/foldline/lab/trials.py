@@ -96,6 +96,7 @@ def judged(session: Recorded, contender: Contender, rules: Rules) -> Result:
 def priced(made: Replayed, kept: Retention, rules: Rules) -> Result:
     """A replay at some prices: for those who decide without them, one replay does for all."""
     billed = bill([step.sent for step in made.steps], rules)
+    at = rules.prices.at
     folds = (
         Edit(at, fold.why, fold.messages, fold.before, fold.after)
         for at, step in enumerate(made.steps)
@@ -106,7 +107,7 @@ def priced(made: Replayed, kept: Retention, rules: Rules) -> Result:
         policy=made.policy,
         calls=len(billed),
         dollars=sum(call.dollars for call in billed),
-        output_dollars=sum(call.output for call in billed) * rules.prices.output / 1e6,
+        output_dollars=sum(call.output * at(call.input).output for call in billed) / 1e6,
         beside_dollars=sum(call.beside for call in billed),
         lost=_lost(billed),
         sizes=tuple(round(call.input) for call in billed),
@@ -114,8 +115,8 @@ def priced(made: Replayed, kept: Retention, rules: Rules) -> Result:
         edits=tuple(folds),
         retention=kept,
         blocked=made.blocked,
-        read_dollars=sum(call.read for call in billed) * rules.prices.read / 1e6,
-        again_dollars=sum(call.again for call in billed) * rules.prices.write / 1e6,
+        read_dollars=sum(call.read * at(call.input).read for call in billed) / 1e6,
+        again_dollars=sum(call.again * at(call.input).write for call in billed) / 1e6,
     )
 
 

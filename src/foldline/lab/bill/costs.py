@@ -7,7 +7,7 @@ know how it is shown.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from foldline.core.log import Checkpointed
+from foldline.core.log import Checkpointed, Opened
 from foldline.core.tokens import count
 from foldline.lab.bill.advice import advice
 from foldline.lab.bill.cache import Aside, Cause, Rules, bill
@@ -226,10 +226,13 @@ def _summed(cold: Sequence[Cold], longer: Instead | None, rules: Rules) -> tuple
 
 def _notes(recorded: Recorded, seen: dict[int, Around], rows: Sequence[Paid]) -> Iterator[str]:
     """What else the record says, and what it cannot tell."""
+    first = recorded.events[0] if recorded.events else None
+    own = isinstance(first, Opened) and not first.origin.startswith("import:")
     summaries = [
         (at, event.body)
         for at, event in enumerate(recorded.events)
         if isinstance(event, Checkpointed) and event.label == "compaction"
+        if not own  # our own handoffs are mostly written without a model
     ]
     asides = 0.0
     for at, summary in summaries:

@@ -73,19 +73,20 @@ def lost(told: Comparison) -> str:
 def _recorded(told: Comparison) -> str:
     known = told.recorded_dollars or 0.0
     some = len(told.sessions) - told.counted
-    where = f" for the {told.counted:,} of them that have counts" if some else ""
+    have = "that has counts" if told.counted == 1 else "of them that have counts"
+    where = f" for the {told.counted:,} {have}" if some else ""
     return f"simulated; {dollars(known)} by the recorded counts{where}"
 
 
 def small(told: Comparison) -> str:
     """Sessions that nothing is to be done about."""
-    if not told.small:
+    if not told.small or told.chosen == EVERYTHING:
         return ""
     if told.small == len(told.sessions):
         who = "This session is" if told.small == 1 else "All of these sessions are"
-        return f"{who} too small to fold: no policy found anything that would pay."
-    rest = "is" if told.small == 1 else "are"
-    return f"{told.small:,} of them {rest} too small to fold; they are in every sum."
+        return f"{who} too small to fold for any policy that was compared."
+    who = "is too small to fold; it is" if told.small == 1 else "are too small to fold; they are"
+    return f"{told.small:,} of them {who} in every sum."
 
 
 def caveats(told: Comparison) -> list[str]:
@@ -129,7 +130,7 @@ def caveats(told: Comparison) -> list[str]:
 def _prices(told: Comparison) -> list[str]:
     sessions = told.sessions
     if "prices" in told.fixed:
-        return [f"Prices as given: {priced(sessions[0].prices)}."]
+        return [f"Prices as given: {priced(sessions[0].prices)}.", *_steps(sessions)]
     unknown = [one for one in sessions if not one.priced_as]
     known = {one.priced_as: one.prices for one in sessions if one.priced_as}
     listed = [f"{name} {priced(prices)}" for name, prices in sorted(known.items())]
@@ -145,7 +146,23 @@ def _prices(told: Comparison) -> list[str]:
     guessed = sorted({one.priced_as for one in sessions if one.priced_as and one.prices.assumed})
     if guessed:
         found.append(f"Cached reads are assumed at a tenth of input for {', '.join(guessed)}.")
-    return found
+    return [*found, *_steps(sessions)]
+
+
+def _steps(sessions: Sequence[Compared]) -> list[str]:
+    stepped = sorted({one.priced_as for one in sessions if _stepped(one)})
+    if not stepped:
+        return []
+    said = f"Long requests are billed at the higher input prices of {', '.join(stepped)}; what"
+    return [f"{said} answers cost more there is not in the catalogue."]
+
+
+def _stepped(session: Compared) -> bool:
+    """Whether any request of any policy was so large that all of it costs more."""
+    step, above = session.prices.step, session.prices.above
+    if step is None or above <= 1:
+        return False
+    return any(size > step for result in session.results for size in result.sizes)
 
 
 def _windows(told: Comparison) -> list[str]:
