@@ -139,52 +139,78 @@ def kept(results: list[Result], what: str) -> float:
     return 100 * there / used if used else 100.0
 
 
-def compare(
-    title: str, sessions: list[Recorded], ways: list[Way], hands: Executor, *, held_to: bool
-) -> list[str]:
-    """A table; what is below a target, where the sessions are held to them."""
-    tokens = sum(sum(map(size, one.events)) for one in sessions) // len(sessions)
-    calls = sum(len(one.calls) for one in sessions) // len(sessions)
-    print(
-        f"\n{title}: {len(sessions)} session(s) of {tokens:,} tokens and {calls} calls on average"
-    )
-    found, missed = percents(sessions, ways, hands), list[str]()
-    whole = [[one.input_dollars for one in row] for row in found["everything"]]
-    bad: dict[str, float] = {}
-    for name, rows in found.items():
-        shares = [
-            bootstrap([100 * one.input_dollars / all_ for one, all_ in zip(row, base, strict=True)])
-            for row, base in zip(rows, whole, strict=True)
+@dataclass(frozen=True)
+class Set:
+    """Some sessions under some ways."""
+
+    title: str
+    sessions: list[Recorded]
+    found: dict[str, list[list[Result]]]
+
+    def __add__(self, other: "Set") -> "Set":
+        found = {
+            name: [a + b for a, b in zip(rows, other.found[name], strict=True)]
+            for name, rows in self.found.items()
+        }
+        title = f"{self.title} and {other.title}"
+        return Set(title, self.sessions + other.sessions, found)
+
+    def shares(self, name: str) -> list[list[float]]:
+        """Percent of sending everything, by price and session."""
+        return [
+            [
+                100 * one.input_dollars / whole.input_dollars
+                for one, whole in zip(row, base, strict=True)
+            ]
+            for row, base in zip(self.found[name], self.found["everything"], strict=True)
         ]
-        bad[name] = shares[-1].mean
-        first = rows[0]
-        worst = max(
-            100 * one.input_dollars / all_
-            for row, base in zip(rows, whole, strict=True)
-            for one, all_ in zip(row, base, strict=True)
-        )
+
+    def show(self) -> None:
+        """Print it as a table."""
+        many = len(self.sessions)
+        tokens = sum(sum(map(size, one.events)) for one in self.sessions) // many
+        calls = sum(len(one.calls) for one in self.sessions) // many
         print(
-            f"  {name:13} cost {' / '.join(f'{one.mean:5.1f} ({one.low:.1f}-{one.high:.1f})' for one in shares)} %"
-            f"  worst {worst:5.1f}  folds {sum(len(one.edits) for one in first) / len(first):4.1f}"
-            f"  names {kept(first, 'names'):6.2f} (results {kept(first, 'from_results'):6.2f})"
-            f"  lines {kept(first, 'lines'):5.1f} (in the turn {kept(first, 'turn_lines'):5.1f})"
+            f"\n{self.title}: {many} session(s) of {tokens:,} tokens and {calls} calls on average"
         )
-        if not held_to or name not in MOST:
-            continue
-        missed += [
-            f"{title}: {name} costs {one.mean:.1f} % at {share}, at most {most} wanted"
-            for one, most, share in zip(shares, MOST[name], READS, strict=True)
-            if one.mean > most
+        for name, rows in self.found.items():
+            shares, first = self.shares(name), rows[0]
+            told = [bootstrap(row) for row in shares]
+            print(
+                f"  {name:13} cost {' / '.join(f'{one.mean:5.1f} ({one.low:.1f}-{one.high:.1f})' for one in told)} %"
+                f"  worst {max(map(max, shares)):5.1f}  folds {sum(len(one.edits) for one in first) / many:4.1f}"
+                f"  names {kept(first, 'names'):6.2f} (results {kept(first, 'from_results'):6.2f})"
+                f"  lines {kept(first, 'lines'):5.1f} (in the turn {kept(first, 'turn_lines'):5.1f})"
+            )
+
+    def missed(self, *, slack: float) -> list[str]:
+        """What is below its target by more than so many points."""
+        below = [
+            f"{self.title}: {name} costs {bootstrap(row).mean:.1f} % at {share}, at most {most} wanted"
+            for name, targets in MOST.items()
+            for row, most, share in zip(self.shares(name), targets, READS, strict=True)
+            if bootstrap(row).mean > most + slack
         ]
-        if name == "steady":
-            for what, least in (("names", NAMES), ("from_results", RESULTS)):
-                if kept(first, what) < least:
-                    missed.append(
-                        f"{title}: steady keeps {kept(first, what):.2f} % of {what}, {least} wanted"
-                    )
-    if title.startswith("made-up") and bad[BAD.name] <= max(100, bad["steady"], bad["thrifty"]):
-        missed.append(f"{title}: a mask that rolls should cost more than everything at 0.025")
-    return missed
+        first = self.found["steady"][0]
+        for what, least in (("names", NAMES), ("from_results", RESULTS)):
+            if kept(first, what) < least - slack:
+                below.append(
+                    f"{self.title}: steady keeps {kept(first, what):.2f} % of {what}, {least} wanted"
+                )
+        return below
+
+    def bad(self) -> list[str]:
+        """Whether the planted bad policy is found out."""
+        last = {name: bootstrap(self.shares(name)[-1]).mean for name in self.found}
+        found_out = last[BAD.name] > max(100, last["steady"], last["thrifty"])
+        return [] if found_out else ["a mask that rolls should cost more than everything at 0.025"]
+
+
+def compare(title: str, sessions: list[Recorded], ways: list[Way], hands: Executor) -> Set:
+    """Some sessions under every way, shown."""
+    made = Set(title, sessions, percents(sessions, ways, hands))
+    made.show()
+    return made
 
 
 def cut(session: Recorded, calls: int) -> Recorded:
@@ -348,15 +374,17 @@ def main() -> int:
     with ProcessPoolExecutor() as hands:
         made = [coding(seed).recorded for seed in seeds]
         ways = [*OURS, BAD] if args.short else [*OURS, BAD, *PAPERS]
-        # A mean of three sessions says little: targets are held over ten.
-        missed += compare("made-up coding", made, ways, hands, held_to=not args.short)
+        # A mean of few sessions says little: the short form holds them with some slack.
+        slack = 2.5 if args.short else 0.0
+        long = compare("made-up coding", made, ways, hands)
+        missed += long.bad()
         if shared:
-            chats = tau(shared)
-            missed += compare(
-                "tau-bench, odd tasks", chats[: 1 if args.short else 3], ways, hands, held_to=True
-            )
-            compare("SWE-agent, reported", [swe(shared)], ways, hands, held_to=False)
+            chats = tau(shared)[: 1 if args.short else 3]
+            long += compare("tau-bench of odd tasks", chats, ways, hands)
+            long.show()
+            compare("SWE-agent, reported", [swe(shared)], ways, hands)
             missed += real(shared, hands)
+        missed += long.missed(slack=slack)
         if not args.short:
             lengths(seeds, hands)
     print("\nPlanted in made-up sessions:")

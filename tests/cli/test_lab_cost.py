@@ -66,7 +66,7 @@ def test_prices_of_ones_own(cli, clocked):
     for wrong in ("1,2,3", "a,b,c,d", "1,2,3,-4", ""):
         done = cli("lab", "cost", clocked, "--prices", wrong).tidy()
         assert (done.code, done.out) == (2, "")
-        assert "is not four prices" in done.err
+        assert "write --prices 3,0.3,3.75,15" in done.err
 
 
 def test_a_session_of_the_store(cli, clocked):
@@ -101,7 +101,7 @@ def test_a_session_of_the_store_that_folded(cli, tmp_path):
 
 def test_what_is_not_there(cli, tmp_path, clocked):
     done = cli("lab", "cost", tmp_path / "nothing.jsonl").tidy()
-    assert (done.code, "there is no file or folder" in done.err) == (2, True)
+    assert (done.code, "is no file or folder" in done.err) == (1, True)
     assert cli("import", clocked, "--as", "kept").code == 0
     assert cli("lab", "cost", "nobody").code == 1
     (tmp_path / "bad.jsonl").write_text("no session\n")

@@ -4,8 +4,7 @@ Knows how a bill is laid out for a person. Refuses to compute one: that is the l
 """
 
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Generator, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -13,24 +12,15 @@ import typer
 
 from foldline.cli.codes import DONE, NOTHING
 from foldline.cli.desk import Desk, command
-from foldline.cli.files import ENDINGS, Passed, Under, text_of, under
-from foldline.cli.output import Column, many, paint, remark, short, table, wrapped
-from foldline.cli.place import named
-from foldline.cli.taking import name_of
-from foldline.core.log import ModelSaid
-from foldline.core.parts import sound
+from foldline.cli.gather import gather, remarks, terms
+from foldline.cli.output import Column, many, paint, short, table, wrapped
 from foldline.core.prices import Prices
-from foldline.errors import BadInput, FoldlineError
-from foldline.imports import read
 from foldline.lab.bill.advice import span
 from foldline.lab.bill.cache import Rules
 from foldline.lab.bill.costs import FOLDED, CostReport, costs
 from foldline.lab.bill.providers import living, rules_for
-from foldline.lab.recorded import Recorded, imported
-from foldline.lab.stored import stored
 from foldline.models.catalog import find
 
-_FOUR = 4  # prices: input, read, write, output
 _CENT = 0.01
 
 
@@ -45,8 +35,8 @@ async def cost(
     prices: Annotated[
         str | None,
         typer.Option(
-            metavar="IN,READ,WRITE,OUT",
-            help="Dollars for a million tokens, instead of the catalogue's.",
+            metavar="IN,READ,WRITE,OUT|MODEL",
+            help="Dollars per million tokens, or a model's; else each call's own model's.",
         ),
     ] = None,
     ttl: Annotated[
@@ -60,14 +50,10 @@ async def cost(
     that finds one. A cause with a ? is a guess from what was counted. Below stands what to do, and
     which bytes of the system prompt or the tools changed, where the record holds them.
     """
-    ruled = _ruled(_prices(prices), ttl)
-    passed: list[Passed] = []
-    reports: list[CostReport] = []
-    async for one in _sessions(desk, sessions, passed):
-        if not any(isinstance(event, ModelSaid) for event in one.events):
-            passed.append(Passed(one.name, "no answer of a model in it"))
-            continue
-        reports.append(costs(one, ruled(one.model), by_model=ruled))
+    said = terms(prices, None)
+    ruled = _ruled(said.prices, ttl)
+    cases, passed = await gather(desk, sessions, said)
+    reports = [costs(one.session, ruled(one.session.model), by_model=ruled) for one in cases]
     body = {
         "total": sum(one.total for one in reports),
         "lost": sum(one.lost for one in reports),
@@ -75,22 +61,8 @@ async def cost(
         "passed": [msgspec.to_builtins(one) for one in passed],
     }
     desk.answer(body, lambda: [*_told(reports)])
-    for one in passed:
-        remark(f"{one.path}: {one.reason}")
+    remarks(passed)
     return DONE if reports else NOTHING
-
-
-def _prices(given: str | None) -> Prices | None:
-    if given is None:
-        return None
-    try:
-        numbers = [float(one) for one in given.split(",")]
-    except ValueError:
-        numbers = []
-    if len(numbers) != _FOUR or not all(0 < one < 1e6 for one in numbers):  # noqa: PLR2004
-        raise BadInput(f"--prices {sound(given)!r} is not four prices, such as 3,0.3,3.75,15")
-    fresh, cached, written, output = numbers
-    return Prices(fresh, cached, written, output)
 
 
 def _ruled(prices: Prices | None, ttl: float | None) -> Callable[[str], Rules]:
@@ -99,50 +71,6 @@ def _ruled(prices: Prices | None, ttl: float | None) -> Callable[[str], Rules]:
         return living(found, ttl) if ttl else found
 
     return rules
-
-
-async def _sessions(
-    desk: Desk, given: Sequence[str], passed: list[Passed]
-) -> AsyncGenerator[Recorded]:
-    """Every session under what a person named: a file or folder, else a name in the store."""
-    for one in given:
-        found = _found(one)
-        if found is None:
-            yield await _kept(desk, one)
-            continue
-        passed += found.passed
-        for file in found.files:
-            place = sound(str(file.path))
-            try:
-                taken = read(text_of(file.path), place)
-            except FoldlineError as fault:
-                passed.append(Passed(place, str(fault)))
-                continue
-            for session in taken:
-                recorded = imported(session)
-                yield Recorded(
-                    name_of(session),
-                    recorded.model,
-                    recorded.events,
-                    recorded.times,
-                    recorded.marks,
-                )
-
-
-def _found(given: str) -> Under | None:
-    """The files that a person means, if any."""
-    path = Path(given).expanduser()
-    if path.exists():
-        return under([path])
-    if path.name != given or given.lower().endswith(ENDINGS):
-        raise BadInput(f"there is no file or folder {sound(given)!r}")
-    return None
-
-
-async def _kept(desk: Desk, given: str) -> Recorded:
-    """A session of the store."""
-    async with desk.store() as store:
-        return await stored(store, await named(store, desk.tenant, given))
 
 
 def _body(report: CostReport) -> dict[str, Any]:

@@ -86,6 +86,8 @@ def _pieces(request: Request, scale: Scale) -> Iterator[Piece]:
     front = ("front", request.system, request.tools)
     size = max(scale.fixed, 0) + fixed * scale.ratio
     yield Piece(front, size, words_of(request.system))
+    short = min(scale.fixed, 0)  # a record that holds more than was sent: taken off its beginning
     for item in request.items:
         key = (item.seq, item.state, item.role, item.tokens)
-        yield Piece(key, item.tokens * scale.ratio, words_of(item.parts))
+        yield Piece(key, max(item.tokens * scale.ratio + short, 0), words_of(item.parts))
+        short = 0

@@ -1,8 +1,9 @@
 """A session of our own store as a record that the lab can replay.
 
 Knows what our own log says that others' files do not: what had been decided then. Refuses to
-decide anew: an edit of that time becomes a note of what stood in the request after it, so that the
-recorded calls keep the sizes they had.
+decide anew: a fold of that time becomes a note of what stood in the request after it, so that the
+recorded calls keep the sizes they had. Masks and exclusions of that time are not carried: such a
+session is taken for larger than it was.
 """
 
 from collections.abc import Sequence

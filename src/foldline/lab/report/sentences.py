@@ -50,7 +50,8 @@ def cost(told: Comparison) -> str:
         return first
     they = "it" if one else "they"
     now = f"{dollars(mine.dollars)} ({change(mine.percent)})"
-    return f"{first} Under {mine.policy} {they} would have cost {now}."
+    unfit = f", without {many(mine.blocked, 'call')} that no fold makes fit" if mine.blocked else ""
+    return f"{first} Under {mine.policy} {they} would have cost {now}{unfit}."
 
 
 def lost(told: Comparison) -> str:
