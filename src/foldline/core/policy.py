@@ -134,7 +134,7 @@ STEADY = Policy(
     clip=Clipping(2_500, "ends"),
     clips=dict.fromkeys(_READERS, _UNCLIPPED),
     narrative=800,
-    priced=Priced(tail=Tail(least=4, groups=7, tokens=5_000), floor=28_000, ledger=0.17),
+    priced=Priced(tail=Tail(least=4, groups=7, tokens=5_000), floor=28_000, ledger=0.18),
 )
 THRIFTY = Policy(
     name="thrifty",
