@@ -414,6 +414,53 @@ async def test_appends_that_wait_are_sent_together(made, store):
         assert found.fetchone() == (19,)
 
 
+# Forks.
+
+
+async def test_a_fork_has_the_edits_of_its_ancestors(store):
+    """Also those that were not copied for it: at a place before the fork the view is as it was."""
+    name = Name("forking", "parent")
+    for at_place in range(40):
+        await store.append(name, rows(f"{at_place}", edit=at_place in (10, 20, 30)))
+    await store.fork(name, "child", at=35, keep=[(10, 10), (30, 35)])
+    child = Name("forking", "child")
+    await store.append(child, rows("own", edit=True))
+    await store.fork(child, "grandchild", at=36, keep=[(36, 36)])
+    grandchild = Name("forking", "grandchild")
+    for one in (child, grandchild):
+        for at_place, edit in (
+            (5, None),
+            (15, 10),
+            (25, 20),
+            (32, 30),
+            (35, 30),
+            (36, 36),
+            (None, 36),
+        ):
+            found = (await store.head(one, at=at_place)).edit
+            assert (found.seq if found else None) == edit, (one.session, at_place)
+    with pytest.raises(Conflict):
+        await store.fork(name, "child", at=35, keep=[])
+    await store.erase(child)
+    with pytest.raises(Erased):
+        await store.fork(name, "child", at=35, keep=[])
+    with pytest.raises(Erased):
+        await store.lease(child, "a", seconds=9)
+
+
+async def test_a_trim_takes_the_pieces_that_nothing_names(store):
+    name = Name("trimming", "one")
+    said = [
+        UserSaid((Media("image", base64=f"A{at_place % 2}" * 20_000),)) for at_place in range(4)
+    ]
+    await logs.append(store, name, [*said, UserSaid((Text("end"),))])
+    hashes = list(logs.draft(said).blobs)
+    assert await store.trim(name, 3, keep=[]) == 3
+    assert set(await store.blobs(name, hashes)) == {hashes[1]}
+    assert await store.trim(name, 4, keep=[]) == 1
+    assert await store.blobs(name, hashes) == {}
+
+
 # Erasure.
 
 

@@ -14,6 +14,7 @@ declare
     known record;
     above record;
     owner uuid;
+    place integer;
     ends integer;
 begin
     select h.head, h.edit, h.floor, h.trimmed, h.origin, h.origin_at into known
@@ -37,6 +38,7 @@ begin
         from {schema}.events as e
         where e.sid = p_sid and e.edit and e.seq <= head order by e.seq desc limit 1;
     ends := head;
+    place := coalesce(seq, -1);
     while known.origin is not null and head <= known.origin_at loop
         -- A place before a fork may have an edit that was not copied for it.
         ends := least(ends, known.origin_at);
@@ -46,9 +48,10 @@ begin
         exit when not found;
         select e.seq, e.kind, e.edit, e.time, e.sha256, e.body into above
             from {schema}.events as e
-            where e.sid = owner and e.edit and e.seq <= ends and e.seq > coalesce(seq, -1)
+            where e.sid = owner and e.edit and e.seq <= ends and e.seq > place
             order by e.seq desc limit 1;
         if found then
+            place := above.seq;
             seq := above.seq; kind := above.kind; edit := above.edit; "time" := above.time;
             sha256 := above.sha256; body := above.body;
         end if;
