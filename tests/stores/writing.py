@@ -1,6 +1,6 @@
 """One of several processes that write to one session: the child of `test_processes.py`.
 
-    python writing.py FILE WHO APPENDS
+    python writing.py ADDRESS WHO APPENDS
 
 Half of its messages come in as a bot's do, with a key and no lease; the others go through a view, and
 whoever loses opens the session again. Every tenth message it asks, which folds when that is due. Prints
@@ -18,8 +18,8 @@ from foldline.core.policy import STEADY
 from foldline.errors import Conflict
 from foldline.run.live import Live
 from foldline.store import logs
+from foldline.store.at import store_at
 from foldline.store.base import Name
-from foldline.store.sqlite import SqliteStore
 from foldline.testing import model, user
 from foldline.wire.dialects import OPENAI
 
@@ -32,9 +32,9 @@ def words(who: str, at: int) -> str:
     return f"<{who}:{at}> " + f"look at module_{at} and say what you find there " * 6
 
 
-async def write(path: str, who: str, count: int) -> dict[str, int]:
+async def write(address: str, who: str, count: int) -> dict[str, int]:
     """Write them all, once each."""
-    store = SqliteStore(path)
+    store = store_at(address)
     live = await Live.open(store, NAME, facts=FACTS)
     told = {"conflicts": 0, "folds": 0}
 

@@ -22,8 +22,8 @@ from foldline.run.facts import known
 from foldline.run.listed import listed
 from foldline.run.live import Live
 from foldline.run.session import AsyncSession
+from foldline.store.at import store_at
 from foldline.store.base import Name, Store
-from foldline.store.sqlite import SqliteStore
 
 MEMORY = ":memory:"
 _LISTED = 6  # names that a message offers
@@ -53,7 +53,7 @@ def default() -> Path:
 async def opened(address: str, *, make: bool = False) -> AsyncGenerator[Store]:
     """The store at an address; one that is not there is made only where that is wanted."""
     try:
-        store = SqliteStore(_found(address, make=make))
+        store = store_at(_found(address, make=make))
     except (BadInput, FormatError) as fault:
         raise Unusable(str(fault)) from fault
     except UnicodeEncodeError as fault:

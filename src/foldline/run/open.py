@@ -13,8 +13,8 @@ from foldline.run.facts import known
 from foldline.run.live import Live, Settings
 from foldline.run.session import AsyncSession, Session
 from foldline.run.sync import wait
+from foldline.store.at import store_at
 from foldline.store.base import Name
-from foldline.store.sqlite import SqliteStore
 
 P = ParamSpec("P")
 
@@ -33,7 +33,7 @@ async def _start(  # noqa: PLR0913 - one keyword for each thing that a session h
     carry: str | None = None,
     exclusive: float | None = None,
 ) -> AsyncSession:
-    """Open a session at `":memory:"` or a file's path.
+    """Open a session at `":memory:"`, a file's path, or a `postgresql://` address.
 
     `window` and `reserve` are in tokens: what the model takes in all, and what its answer may take.
     Without them the catalogue is asked; where it does not know, 128,000 and a tenth are assumed.
@@ -42,7 +42,7 @@ async def _start(  # noqa: PLR0913 - one keyword for each thing that a session h
     worker holds it. Messages from outside still come in, by `add(…, once=key)`.
     """
     facts = known(model, window=window, reserve=reserve, policy=policy)
-    store = SqliteStore(address)
+    store = store_at(address)
     try:
         live = await Live.open(store, Name(tenant, session), facts=facts)
         if exclusive:

@@ -20,7 +20,7 @@ from foldline.run.facts import known
 from foldline.run.session import AsyncSession, Session
 from foldline.run.sync import wait
 from foldline.run.talks import Exchange, Talks
-from foldline.store.sqlite import SqliteStore
+from foldline.store.at import store_at
 from foldline.wire import dialects
 
 C = TypeVar("C")
@@ -44,7 +44,7 @@ def wrap(
         )
     named(policy)  # a wrong name is told here, not at the first call
     talks = Talks(
-        SqliteStore(store),
+        store_at(store),
         lambda model, most: known(model, window=window, reserve=most, policy=policy),
     )
     is_async = isinstance(inner, http.AsyncClient)

@@ -1,0 +1,283 @@
+"""Appends: each a transaction of its own, many in one round trip and under one flush.
+
+    alone     select append_one(…)      one row, committed and flushed by the server
+    at once   select append(…)          several rows, pieces: the same
+    together  call append_all(…)        what came while others were under way: committed one by one,
+                                        flushed as one, and nobody is told before
+
+Whoever appends while others do waits for them anyway, so what came meanwhile is sent together. No
+lock is held for another session, and one that is refused takes none with it.
+
+Knows what becomes of an append whose connection ends: with a `once` key it is sent again, which
+writes it or finds it written; without one nobody knows, and that is said. Refuses to know events.
+"""
+
+import asyncio
+import hashlib
+import time
+from asyncio import Future, Task
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+from uuid import UUID
+
+import psycopg
+
+from foldline.errors import BadInput, Conflict, Erased, FoldlineError
+from foldline.store.base import Draft, Name, Row
+from foldline.store.postgres.connections import (
+    PATIENCE,
+    Connection,
+    Connections,
+    call,
+    is_lost,
+    is_undone,
+    pause,
+    sid,
+)
+from foldline.store.postgres.speaking import (
+    BOOL,
+    BYTEA,
+    FLOAT8,
+    INT4,
+    INT8,
+    TEXT,
+    UUID_,
+    Statement,
+    array,
+    number,
+    numbers,
+    single,
+    speak,
+)
+
+_CONDITIONS = (TEXT, UUID_, TEXT, INT4, INT8, BYTEA)
+_ROW = (*_CONDITIONS, TEXT, BOOL, FLOAT8, BYTEA, BYTEA)
+_SOME = call(
+    "append", "uuid", "text", "int4", "int8", "bytea", "int4", "int8",
+    "text[]", "bool[]", "float8[]", "text[]", "bytea[]", "bytea[]", "text[]", "bytea[]",
+)  # fmt: skip
+LANES = 2
+"""Connections that appends take: while one waits for the disk, the other is sent the next batch."""
+_TOGETHER, _BYTES = 64, 4_000_000  # the most appends and bytes of one batch
+_Outcome: TypeAlias = tuple[int, int, float | None]
+
+
+@dataclass(slots=True, eq=False)
+class _Append:
+    """One append that somebody waits for."""
+
+    name: Name
+    sid: UUID
+    draft: Draft
+    after: int | None
+    fence: int | None
+    once: bytes | None
+    since: float
+    done: "Future[_Outcome] | None" = None
+    tries: int = 0
+
+    @property
+    def conditions(self) -> tuple[Any, ...]:
+        """What its functions have in common, in their order; the tenant first."""
+        return (self.name.tenant, self.sid, self.name.session, self.after, self.fence, self.once)
+
+    @property
+    def row(self) -> Row | None:
+        """Its row, where it is one without pieces."""
+        rows = self.draft.rows
+        return rows[0] if len(rows) == 1 and not rows[0].pieces else None
+
+
+class Appends:
+    """What this process appends, and what waits for it."""
+
+    def __init__(self, db: Connections) -> None:
+        self._db = db
+        schema = db.place.schema
+        rest = ", ".join(f"${at}" for at in range(2, len(_ROW) + 1))
+        tenant = "set_config('foldline.tenant', $1, true)"
+        one = f"select * from {schema}.append_one({tenant}, {rest})"  # noqa: S608 - of ours alone
+        every = f"call {schema}.append_all($1, {rest}, '{{}}', '{{}}', '{{}}')"
+        self._one = Statement(b"foldline_append_one", one.encode(), _ROW)
+        self._all = Statement(b"foldline_append_all", every.encode(), _ROW, arrays=True)
+        self._waiting: deque[_Append] = deque()
+        self._busy = 0
+        self._lanes: set[Task[None]] = set()
+
+    async def append(
+        self,
+        name: Name,
+        draft: Draft,
+        *,
+        after: int | None = None,
+        fence: int | None = None,
+        once: str | None = None,
+    ) -> int:
+        """Add rows at the end of a log; the place of the last one."""
+        self._db.check()
+        key = None if once is None else hashlib.sha256(once.encode("utf-8", "surrogatepass"))
+        digest = None if key is None else key.digest()
+        one = _Append(name, sid(name), draft, after, fence, digest, time.monotonic())
+        outcome, place, moment = await (self._alone(one) if not self._busy else self._queued(one))
+        match outcome:
+            case 1:
+                raise Conflict(name.session, -1 if after is None else after, place)
+            case 2:
+                raise Conflict.over(name.session, -1 if fence is None else fence, place)
+            case 3:
+                raise Erased(name.session, moment or 0.0)
+            case _:
+                return place
+
+    async def close(self) -> None:
+        """Wait for what is under way."""
+        if self._lanes:
+            await asyncio.wait(self._lanes)
+
+    async def _alone(self, one: _Append) -> _Outcome:
+        """Nobody else appends: in the caller's own task."""
+        self._busy += 1
+        try:
+            while True:
+                try:
+                    async with self._db.one() as connection:
+                        return await self._single(connection, one)
+                except psycopg.Error as fault:
+                    if not _may_repeat(one, fault, known=True):
+                        raise self._db.meaning(fault) from fault
+                one.tries += 1
+                await pause(one.tries)
+        finally:
+            self._busy -= 1
+            self._wake()
+
+    async def _queued(self, one: _Append) -> _Outcome:
+        one.done = asyncio.get_running_loop().create_future()
+        self._waiting.append(one)
+        self._wake()
+        return await one.done
+
+    def _wake(self) -> None:
+        """Another lane, where something waits and there is room for one."""
+        if self._waiting and self._busy < LANES:
+            self._busy += 1
+            lane = asyncio.create_task(self._serve())
+            self._lanes.add(lane)
+            lane.add_done_callback(self._lanes.discard)
+
+    async def _serve(self) -> None:
+        """Send what waits, for as long as something does."""
+        batch: list[_Append] = []
+        try:
+            while self._waiting:
+                batch = []
+                try:
+                    async with self._db.one() as connection:
+                        while batch := self._taken():
+                            await self._send(connection, batch)
+                except FoldlineError as fault:
+                    _refuse(batch or self._taken(), fault)
+                except psycopg.Error as fault:
+                    # Without a batch there was no connection: nothing was sent.
+                    await self._resolve(batch or self._taken(), fault, sent=bool(batch))
+        except BaseException:
+            for one in batch:
+                cast("Future[_Outcome]", one.done).cancel()
+            raise
+        finally:
+            self._busy -= 1
+
+    def _taken(self) -> list[_Append]:
+        """The next batch: appends of one row, or another alone; not those nobody waits for."""
+        batch: list[_Append] = []
+        size = 0
+        while self._waiting and len(batch) < _TOGETHER and size < _BYTES:
+            one = self._waiting[0]
+            if batch and one.row is None:
+                break
+            self._waiting.popleft()
+            if one.done is not None and not one.done.done():
+                batch.append(one)
+                size += sum(len(row.body) for row in one.draft.rows)
+                if one.row is None:
+                    break
+        return batch
+
+    async def _send(self, connection: Connection, batch: Sequence[_Append]) -> None:
+        if len(batch) == 1:
+            _tell(batch[0], await self._single(connection, batch[0]))
+            return
+        values = zip(
+            *((*one.conditions, *_of_row(cast("Row", one.row))) for one in batch), strict=True
+        )
+        columns = [array(kind, column) for kind, column in zip(_ROW, values, strict=True)]
+        outcomes, places, moments = await speak(connection, self._all, columns)
+        told = zip(numbers(outcomes, "i"), numbers(places, "q"), numbers(moments, "d"), strict=True)
+        for one, outcome in zip(batch, told, strict=True):
+            _tell(one, outcome)
+
+    async def _single(self, connection: Connection, one: _Append) -> _Outcome:
+        row = one.row
+        if row is None:
+            text, values = self._db.text(_SOME), (*one.conditions, *_of_rows(one))
+            cursor = await connection.execute(text, values, binary=True)
+            return cast("_Outcome", await cursor.fetchone())
+        values = (*one.conditions, *_of_row(row))
+        given = [single(kind, value) for kind, value in zip(_ROW, values, strict=True)]
+        outcome, place, moment = await speak(connection, self._one, given)
+        return number(outcome, "i"), number(place, "q"), number(moment, "d")
+
+    async def _resolve(self, batch: Sequence[_Append], fault: psycopg.Error, *, sent: bool) -> None:
+        """After a fault: send again what may be, and tell the others that nobody knows."""
+        again = [one for one in batch if sent and _may_repeat(one, fault, known=len(batch) == 1)]
+        meaning = self._db.meaning(fault, alone=len(batch) == 1 or not sent)
+        _refuse([one for one in batch if one not in again], meaning)
+        for one in again:
+            one.tries += 1
+        if again:
+            await pause(max(one.tries for one in again))
+            self._waiting.extendleft(reversed(again))
+
+
+def _may_repeat(one: _Append, fault: psycopg.Error, *, known: bool) -> bool:
+    """Whether sending it again writes it once; `known` says that the fault is this append's own."""
+    if time.monotonic() - one.since > PATIENCE:
+        return False
+    return (known and is_undone(fault)) or (one.once is not None and (is_lost(fault) or not known))
+
+
+def _refuse(batch: Sequence[_Append], fault: FoldlineError) -> None:
+    for one in batch:
+        if one.done is not None and not one.done.done():
+            one.done.set_exception(fault)
+
+
+def _tell(one: _Append, outcome: _Outcome) -> None:
+    if one.done is not None and not one.done.done():
+        one.done.set_result(outcome)
+
+
+def _of_row(row: Row) -> tuple[Any, ...]:
+    return (row.kind, row.edit, row.time or None, hashlib.sha256(row.body).digest(), row.body)
+
+
+def _of_rows(one: _Append) -> tuple[Any, ...]:
+    rows = one.draft.rows
+    edits = [at for at, row in enumerate(rows) if row.edit]
+    named = list(dict.fromkeys(piece for row in rows for piece in row.pieces))
+    if any(" " in piece for piece in named):
+        raise BadInput(f"a piece of {one.name.session!r} is not named by its hash: it has a space")
+    return (
+        edits[-1] if edits else None,
+        sum(len(row.body) for row in rows),
+        [row.kind for row in rows],
+        [row.edit for row in rows],
+        [row.time or None for row in rows],
+        [" ".join(row.pieces) or None for row in rows],
+        [hashlib.sha256(row.body).digest() for row in rows],
+        [row.body for row in rows],
+        named,
+        [one.draft.blobs[piece] for piece in named],
+    )

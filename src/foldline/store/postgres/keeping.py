@@ -1,0 +1,87 @@
+"""What is kept and for how long: lists, holds, trimming, retention, erasure.
+
+Knows that an erasure is two steps: from the first on there is no such session and no write comes
+back; then its rows go, some at a time. Where that is cut short, the next erasure or retention of
+the tenant goes on with it. Refuses to know views: who trims a log says which rows its view still
+needs.
+"""
+
+import time
+from collections.abc import Sequence
+from uuid import UUID
+
+from foldline.errors import BadInput
+from foldline.store.base import Listed, Name, Receipt, Retention
+from foldline.store.postgres.connections import Connections, call, sid
+
+_SESSIONS = call("sessions", "text", "int4")
+_HOLD = call("hold", "uuid", "bool")
+_TRIM = call("trim", "uuid", "int4", "int4[]")
+_LEAVING = call("leaving", "float8", "int8", "numeric")
+_WEIGHED = call("weighed", "uuid")
+_ERASE = call("erase", "uuid", "text")
+_SWEEP = call("sweep", "uuid", "int4")
+_UNSWEPT = call("unswept")
+_BATCH = 5_000  # rows that a transaction takes away: of one session, so of one partition
+
+
+async def sessions(
+    db: Connections, tenant: str, *, after: str = "", limit: int = 100
+) -> list[Listed]:
+    """A tenant's sessions by name, behind `after`."""
+    sid(Name(tenant, after))
+    return [Listed(*row) for row in await db.ask(_SESSIONS, tenant, after, limit, again=True)]
+
+
+async def hold(db: Connections, name: Name, *, on: bool) -> None:
+    """Keep a session from retention, or no longer: R-74."""
+    ((found,),) = await db.ask(_HOLD, name.tenant, sid(name), on, again=True)
+    if not found:
+        raise BadInput(f"there is no session {name.session!r} to hold")
+
+
+async def trim(db: Connections, name: Name, floor: int, *, keep: Sequence[int]) -> int:
+    """Erase what lies below a floor but the rows of `keep`; how many rows went."""
+    ((gone,),) = await db.ask(_TRIM, name.tenant, sid(name), floor, list(keep))
+    return gone
+
+
+async def retain(db: Connections, tenant: str, rule: Retention, *, dry: bool = False) -> Receipt:
+    """Erase the sessions that a rule leaves no room for, each in transactions of its own: R-67."""
+    sid(Name(tenant, ""))
+    if not dry:
+        for (one,) in await db.ask(_UNSWEPT, tenant, again=True):
+            await _sweep(db, tenant, one)
+    seconds = None if rule.seconds is None else float(rule.seconds)
+    leaving = await db.ask(_LEAVING, tenant, seconds, rule.sessions, rule.size, again=True)
+    going = [session for session, _ in leaving]
+    parts = [await _gone(db, Name(tenant, one), dry=dry) for one in going]
+    events, size = (sum(column) for column in zip((0, 0), *parts, strict=True))
+    return Receipt(tuple(going), events, size, time.time(), dry=dry)
+
+
+async def erase(db: Connections, name: Name) -> Receipt:
+    """Erase a session for good: R-73."""
+    now = time.time()
+    ((there,),) = await db.ask(_ERASE, name.tenant, sid(name), name.session, again=True)
+    if not there:
+        return Receipt(time=now)
+    return Receipt((name.session,), *await _sweep(db, name.tenant, sid(name)), now)
+
+
+async def _gone(db: Connections, name: Name, *, dry: bool) -> tuple[int, int]:
+    if dry:
+        ((events, size),) = await db.ask(_WEIGHED, name.tenant, sid(name), again=True)
+        return events, size
+    receipt = await erase(db, name)
+    return receipt.events, receipt.size
+
+
+async def _sweep(db: Connections, tenant: str, one: UUID) -> tuple[int, int]:
+    """Take away the rows of an erased session: how many events, of how many bytes."""
+    events = size = 0
+    while True:
+        ((some, taken),) = await db.ask(_SWEEP, tenant, one, _BATCH, again=True)
+        events, size = events + some, size + taken
+        if some < _BATCH:
+            return events, size

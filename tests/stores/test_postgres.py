@@ -1,0 +1,614 @@
+"""What is PostgreSQL's own: tenants, migrations, plans, connections that end.
+
+The promises of every store are `test_postgres_conformance`'s.
+"""
+
+# ruff: noqa: S608 - the names in these statements are made here
+
+import asyncio
+import hashlib
+import json
+import os
+import re
+import sys
+from random import Random
+
+import psycopg
+import pytest
+from serving import SERVER, a_schema, address_of, connected
+
+import foldline
+from foldline.core.log import UserSaid
+from foldline.core.parts import Media, Text
+from foldline.errors import BadInput, Conflict, Erased, FormatError, StoreFailed
+from foldline.store import at, logs
+from foldline.store.base import Draft, Name, Retention, Row
+from foldline.store.postgres import PostgresStore, keeping, schema
+from foldline.store.postgres.connections import sid
+from foldline.store.postgres.place import place
+from foldline.testing.stores import Conformance, rows
+
+pytestmark = [pytest.mark.real, pytest.mark.anyio]
+MINE = Name("acme", "one")
+TABLES = ("heads", "events", "seen", "blobs", "side", "erased", "unindexed")
+OPERATIONS = 10_000 if os.environ.get("FOLDLINE_LAWS") == "deep" else 150
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def made():
+    """A schema for all tests here, made once; each has sessions of its own."""
+    with a_schema() as name:
+
+        async def make():
+            store = PostgresStore(address_of(name))
+            await store.head(MINE)
+            await store.close()
+
+        asyncio.run(make())
+        yield name
+
+
+@pytest.fixture
+async def store(made):
+    store = PostgresStore(address_of(made))
+    yield store
+    await store.close()
+
+
+def working(made):
+    """A connection that works as the store does: as a role that row-level security holds for."""
+    connection = connected()
+    connection.execute(f"set role {made}_app")
+    return connection
+
+
+# Tenants.
+
+
+async def test_nothing_is_reached_without_a_tenant(made, store):
+    """R-69: neither before one was ever set in a connection, nor after; also by a function."""
+    picture = [UserSaid((Text("canary"), Media("image", base64="A" * 20_000)))]
+    await logs.append(store, MINE, picture, once="k")
+    await store.put(MINE, "s", "k", b"canary")
+    await store.append(Name("acme", "gone"), rows("canary"))
+    await store.erase(Name("acme", "gone"))
+    with working(made) as connection:
+        role = connection.execute(
+            "select rolsuper or rolbypassrls from pg_roles where rolname = current_user"
+        )
+        assert role.fetchone() == (False,)
+        for _ in range(2):
+            for table in TABLES:
+                with pytest.raises(psycopg.errors.InsufficientPrivilege, match="not set"):
+                    connection.execute(f"select * from {made}.{table}")
+            for call in (
+                f"read(null, '{sid(MINE)}', '{{0}}', '{{9}}')",
+                "search('acme', null, 'x', 9)",
+            ):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege, match="not set"):
+                    connection.execute(f"select * from {made}.{call}")
+            with connection.transaction():  # what is left behind is '', and no tenant
+                connection.execute("select set_config('foldline.tenant', 'acme', true)")
+                found = connection.execute(f"select tenant from {made}.events").fetchall()
+                assert ("acme",) in found
+            assert connection.execute("show foldline.tenant").fetchone() == ("",)
+
+
+async def test_other_tenants_are_neither_read_nor_written(made, store):
+    """R-69: not by a statement that forgets to ask for the tenant, and not beside the tables."""
+    await store.append(Name("first", "s"), rows("canary"), once="k")
+    await store.append(Name("second", "s"), rows("theirs"))
+    with working(made) as connection, connection.transaction(force_rollback=True):
+        connection.execute("select set_config('foldline.tenant', 'second', true)")
+        for table in TABLES:
+            found = connection.execute(f"select distinct tenant from {made}.{table}").fetchall()
+            assert found in ([], [("second",)])
+        assert connection.execute(f"delete from {made}.events").rowcount == 1
+        for statement in (
+            f"insert into {made}.side values (gen_random_uuid(), 's', 'k', 'first', '', 1)",
+            f"select * from {made}.search('first', null, 'x', 9)",
+            f"select * from {made}.events_00",
+            f"select * from {made}.words",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege), connection.transaction():
+                connection.execute(statement)
+    with connected() as owner:  # the control: who goes round it sees both
+        found = owner.execute(f"select distinct tenant from {made}.events").fetchall()
+        assert {("first",), ("second",)} <= set(found)
+
+
+async def test_canaries(store):
+    """R-69: ten tenants with the same session names do all they can; nobody sees another's mark."""
+    random = Random(8)
+    tenants = [f"canary{n}x" for n in range(10)]
+    names = [Name(tenant, f"s{at}") for tenant in tenants for at in range(3)]
+    seen = 0
+
+    async def one(name):
+        nonlocal seen
+        mark = f"mark {name.tenant} mark"
+        match random.randrange(9):
+            case 0 | 1:
+                await store.append(name, rows(mark), once=f"{random.randrange(50)}")
+                found = ""
+            case 2:
+                await store.put(name, "space", f"k{random.randrange(3)}", mark.encode())
+                found = ""
+            case 3:
+                found = await store.get(name, "space", f"k{random.randrange(3)}")
+            case 4:
+                found = await store.sessions(name.tenant)
+                assert {row.session for row in found} <= {"s0", "s1", "s2", "fork"}
+            case 5:
+                head = (await store.head(name)).seq
+                found = await store.read(name, [(max(0, head - 5), head + 5)])
+            case 6:
+                other = random.choice(tenants)
+                found = await store.search(name.tenant, f"mark {other}")
+                assert other == name.tenant or not found
+            case 7:
+                found = await store.retain(name.tenant, Retention(sessions=99))
+            case _:
+                found = await store.blobs(name, ["0" * 64])
+        told = re.findall("canary[0-9]x", repr(found))
+        assert set(told) <= {name.tenant}
+        seen += len(told)
+
+    for _ in range(OPERATIONS // 10):
+        await asyncio.gather(*(one(random.choice(names)) for _ in range(100)))
+    assert seen > OPERATIONS  # the control: marks did come back
+
+
+# Plans and counts.
+
+
+def plan_of(connection, statement, *values):
+    (row,) = connection.execute(f"explain (analyze, buffers, format json) {statement}", values)
+    return row[0][0]["Plan"]
+
+
+def nodes(plan):
+    yield plan
+    for part in plan.get("Plans", ()):
+        yield from nodes(part)
+
+
+def body_of(made, function):
+    """The statements of a function, as the server has them."""
+    with connected() as owner:
+        found = owner.execute(
+            "select prosrc from pg_proc where proname = %s and pronamespace = %s::regnamespace",
+            (function, made),
+        )
+        return found.fetchone()[0]
+
+
+async def test_a_search_reads_what_it_finds(made, store):
+    """The words' index is used behind the definer function; row-level security would switch it off."""
+    many = [UserSaid((Text(f"common {n} " + "filler " * 20),)) for n in range(3_000)]
+    for tenant in ("large", "larger"):
+        await logs.append(store, Name(tenant, "s"), many)
+    await logs.append(store, Name("large", "t"), [UserSaid((Text("needle in common hay"),))])
+    assert len(await store.search("large", "needle")) == 1
+    assert len(await store.search("larger", "common", limit=5)) == 5
+    select = re.search(r"return query\s+(select.*?);", body_of(made, "search"), re.DOTALL)[1]
+    mark = hashlib.sha256(b"large").hexdigest()[:12]
+    given = {
+        "p_query": f"$$'{mark}needle'$$",
+        "p_tenant": "'large'",
+        "p_sid": "null::uuid",
+        "p_limit": "20",
+    }
+    for name, value in given.items():
+        select = re.sub(rf"\b{name}\b", value, select)
+    with connected() as owner:
+        owner.execute(f"analyze {made}.words, {made}.heads")
+        plan = plan_of(owner, select)
+        used = [node for node in nodes(plan) if node.get("Index Name") == "words_found"]
+        assert used, plan
+        assert sum(node["Actual Rows"] for node in used) <= 1
+        assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 30
+        # The control: under row-level security the same statement reads every row.
+        owner.execute(f"grant select on {made}.words to {made}_app")
+        owner.execute(
+            f"create policy tenants on {made}.words using (tenant = (select {made}.tenant()))"
+        )
+        try:
+            with owner.transaction():
+                owner.execute(f"set local role {made}_app")
+                owner.execute("select set_config('foldline.tenant', 'large', true)")
+                secured = plan_of(owner, select)
+        finally:
+            owner.execute(f"drop policy tenants on {made}.words")
+            owner.execute(f"revoke select on {made}.words from {made}_app")
+        assert not [node for node in nodes(secured) if node.get("Index Name") == "words_found"]
+        print(
+            f"\nsearch: {plan['Shared Hit Blocks']} buffers, under RLS {secured['Shared Hit Blocks']}"
+        )
+
+
+async def test_a_tail_reads_what_is_live(made, store):
+    """Law 6: as many rows and buffers for the newest edit and 50 rows, of however many."""
+    counted: dict[int, list[int]] = {}
+    for length in (100, 30_000):
+        name = Name("tails", f"s{length}")
+        await store.append(
+            name, Draft([Row("user_said", b"x" * 200, edit=n % 50 == 9) for n in range(length)])
+        )
+        calls = [
+            (f"head(%s, '{sid(name)}', null)", 1),
+            (f"head(%s, '{sid(name)}', {length - 60})", 1),
+            (f"read(%s, '{sid(name)}', '{{{length - 50},5}}', '{{{length - 1},5}}')", 51),
+            (f"read(%s, '{sid(name)}', '{{0}}', '{{{length}}}')", length),
+        ]
+        with working(made) as connection, connection.transaction():
+            connection.execute("select set_config('foldline.tenant', 'tails', true)")
+            counted[length] = []
+            for call, count in calls:
+                for _ in range(3):  # what is read of the catalogue is read once
+                    plan = plan_of(connection, f"select * from {made}.{call}", "tails")
+                assert plan["Actual Rows"] == count
+                counted[length].append(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+    print(f"\nbuffers of head, head(at), read of 51, read of all: {counted}")
+    short, long = counted[100], counted[30_000]
+    assert all(after <= before + 3 for before, after in zip(short[:3], long[:3], strict=True))
+    assert long[3] > 10 * short[3]  # the control
+
+
+@pytest.mark.parametrize("held", [10, 5_000])
+async def test_a_turn_is_as_many_statements_however_long_the_log(store, held):
+    """Law 6: opening is two statements, an append one."""
+    name = Name("counted", f"s{held}")
+    await store.append(name, rows(*(f"{n}" for n in range(held)), edit=False))
+    asked = []
+    before = store.db.ask
+
+    async def counting(statement, *values, **how):
+        asked.append(statement)
+        return await before(statement, *values, **how)
+
+    store.db.ask = counting
+    await store.head(name)
+    await store.read(name, [(held - 5, held - 1)])
+    await store.append(name, rows("more"), after=held - 1)
+    assert len(asked) == 2
+
+
+# Migrations.
+
+
+def test_migrations_are_numbered_and_can_be_lived_with():
+    """The previous release works on a database that has the next one's: nothing is taken away."""
+    known = schema.released()
+    assert [one.number for one in known] == list(range(1, len(known) + 1))
+    takes = re.compile(
+        r"\b(drop|rename|truncate)\b|alter column \w+ (type|set not null)", re.IGNORECASE
+    )
+    for one in known:
+        if takes.search(one.text):
+            assert one.lives_with == one.number, one.name
+    assert takes.search("alter table x drop column y")  # the control
+
+
+async def test_an_altered_migration_is_refused(made):
+    with connected() as owner:
+        owner.execute(f"update {made}.migrations set sha256 = 'x' || sha256 where number = 2")
+        try:
+            store = PostgresStore(address_of(made))
+            with pytest.raises(FormatError, match="002_appending"):
+                await store.head(MINE)
+        finally:
+            owner.execute(
+                f"update {made}.migrations set sha256 = substr(sha256, 2) where number = 2"
+            )
+
+
+@pytest.mark.parametrize("lives_with", [1, 99])
+async def test_a_newer_schema(made, lives_with):
+    """One that this release can live with is opened; another says to upgrade."""
+    with connected() as owner:
+        owner.execute(
+            f"insert into {made}.migrations values (99, '099_later.sql', '', {lives_with})"
+        )
+        store = PostgresStore(address_of(made))
+        try:
+            if lives_with == 1:
+                await store.head(MINE)
+            else:
+                with pytest.raises(FormatError, match="upgrade foldline"):
+                    await store.head(MINE)
+        finally:
+            await store.close()
+            owner.execute(f"delete from {made}.migrations where number = 99")
+
+
+async def test_several_open_a_new_schema_at_once():
+    with a_schema() as name:
+        stores = [PostgresStore(address_of(name)) for _ in range(4)]
+        await asyncio.gather(*(store.append(MINE, rows("x")) for store in stores))
+        assert (await stores[0].head(MINE)).seq == 3
+        await asyncio.gather(*(store.close() for store in stores))
+
+
+# Connections that end.
+
+
+async def end_all(made):
+    """End every connection of the store, as a restart does."""
+    with connected() as owner:
+        owner.execute(
+            "select pg_terminate_backend(a.pid) from pg_stat_activity as a "
+            "where a.pid <> pg_backend_pid() and a.datname = current_database() "
+            "and a.query like %s",
+            (f"%{made}%",),
+        )
+
+
+async def test_an_idle_connection_that_ended_is_replaced(made, store):
+    """Nothing was sent on it, so nothing is unknown: no error."""
+    name = Name("ended", "idle")
+    for at_end in range(3):
+        assert await store.append(name, rows("x")) == at_end
+        await end_all(made)
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("once", [None, "k"])
+async def test_an_append_whose_connection_ends(made, store, once):
+    """With a key it is sent again and is there once; without one its outcome is said to be unknown."""
+    name = Name("ended", f"{once}")
+    await store.append(name, rows("first"))
+    with connected() as other, other.transaction(force_rollback=True):
+        other.execute(f"select 1 from {made}.heads where sid = %s for update", (sid(name),))
+        hanging = asyncio.create_task(store.append(name, rows("second"), once=once))
+        await asyncio.sleep(0.3)
+        assert not hanging.done()
+        with connected() as owner:
+            ended = owner.execute(
+                "select count(pg_terminate_backend(pid)) from pg_stat_activity "
+                "where wait_event_type = 'Lock' and query like %s",
+                (f"%{made}.append_one%",),
+            )
+            assert ended.fetchone() == (1,)
+        await asyncio.sleep(0.1)
+    if once:
+        assert await hanging == 1
+    else:
+        with pytest.raises(StoreFailed, match="not known"):
+            await hanging
+    assert (await store.head(name)).seq == (1 if once else 0)
+    assert await store.append(name, rows("third"), once="k") == 1
+
+
+async def test_appends_that_wait_are_sent_together(made, store):
+    """Each is a transaction of its own: one that is refused takes none with it."""
+    names = [Name("batch", f"s{n}") for n in range(40)]
+    await asyncio.gather(*(store.append(name, rows("a")) for name in names))
+    sent = []
+    before = store._appends._send
+
+    async def counting(connection, batch):
+        sent.append(len(batch))
+        await before(connection, batch)
+
+    store._appends._send = counting
+    told = await asyncio.gather(
+        *(store.append(name, rows("b"), after=n % 2 - 1) for n, name in enumerate(names)),
+        store.append(names[1], Draft([Row("user_said", b"1"), Row("user_said", b"2")])),
+        return_exceptions=True,
+    )
+    assert [type(one) for one in told[:40:2]] == [Conflict] * 20
+    assert told[1:40:2] == [1] * 20
+    assert told[40] == 3
+    assert max(sent) > 5
+    with connected() as owner:
+        found = owner.execute(
+            f"select count(distinct xmin::text) from {made}.events where tenant = 'batch' and seq = 1 "
+            "and sid <> %s", (sid(names[1]),)
+        )  # fmt: skip
+        assert found.fetchone() == (19,)
+
+
+# Forks.
+
+
+async def test_a_fork_has_the_edits_of_its_ancestors(store):
+    """Also those that were not copied for it: at a place before the fork the view is as it was."""
+    name = Name("forking", "parent")
+    for at_place in range(40):
+        await store.append(name, rows(f"{at_place}", edit=at_place in (10, 20, 30)))
+    await store.fork(name, "child", at=35, keep=[(10, 10), (30, 35)])
+    child = Name("forking", "child")
+    await store.append(child, rows("own", edit=True))
+    await store.fork(child, "grandchild", at=36, keep=[(36, 36)])
+    grandchild = Name("forking", "grandchild")
+    for one in (child, grandchild):
+        for at_place, edit in (
+            (5, None),
+            (15, 10),
+            (25, 20),
+            (32, 30),
+            (35, 30),
+            (36, 36),
+            (None, 36),
+        ):
+            found = (await store.head(one, at=at_place)).edit
+            assert (found.seq if found else None) == edit, (one.session, at_place)
+    with pytest.raises(Conflict):
+        await store.fork(name, "child", at=35, keep=[])
+    await store.erase(child)
+    with pytest.raises(Erased):
+        await store.fork(name, "child", at=35, keep=[])
+    with pytest.raises(Erased):
+        await store.lease(child, "a", seconds=9)
+
+
+async def test_a_trim_takes_the_pieces_that_nothing_names(store):
+    name = Name("trimming", "one")
+    said = [
+        UserSaid((Media("image", base64=f"A{at_place % 2}" * 20_000),)) for at_place in range(4)
+    ]
+    await logs.append(store, name, [*said, UserSaid((Text("end"),))])
+    hashes = list(logs.draft(said).blobs)
+    assert await store.trim(name, 3, keep=[]) == 3
+    assert set(await store.blobs(name, hashes)) == {hashes[1]}
+    assert await store.trim(name, 4, keep=[]) == 1
+    assert await store.blobs(name, hashes) == {}
+
+
+# Erasure.
+
+
+async def test_erased_is_gone_from_every_table(made, store, monkeypatch):
+    """R-73: rows, pieces, deliveries, side values and words; also where a sweep was cut short."""
+    monkeypatch.setattr(keeping, "_BATCH", 7)
+    name = Name("erasing", "one")
+    picture = Media("image", base64="secret" * 9_000)
+    await logs.append(store, name, [UserSaid((Text("canary"), picture))] * 20, once="k")
+    await store.put(name, "s", "k", b"canary")
+    assert len(await store.search("erasing", "canary")) == 20
+    one = sid(name)
+    cut = iter([1, 0])
+    before = store.db.ask
+
+    async def cutting(statement, *values, **how):
+        if "sweep" in statement and not next(cut):
+            raise StoreFailed("cut")
+        return await before(statement, *values, **how)
+
+    store.db.ask = cutting
+    with pytest.raises(StoreFailed):
+        await store.erase(name)
+    store.db.ask = before
+    assert await store.read(name, [(0, 99)]) == []
+    with pytest.raises(Erased):
+        await store.append(name, rows("late"))
+    with connected() as owner:
+        count = "select count(*) from {}.{} where sid = %s"
+        assert owner.execute(count.format(made, "events"), (one,)).fetchone() == (13,)
+        receipt = await store.erase(name)
+        assert (receipt.sessions, receipt.events) == (("one",), 13)
+        for table in ("heads", "events", "seen", "blobs", "side", "unindexed", "words"):
+            assert owner.execute(count.format(made, table), (one,)).fetchone() == (0,), table
+        assert owner.execute(count.format(made, "erased"), (one,)).fetchone() == (1,)
+
+
+async def test_a_body_that_was_altered_is_told(made, store):
+    name = Name("altered", "one")
+    await store.append(name, rows("a"))
+    with connected() as owner:
+        owner.execute(f"update {made}.events set body = 'other' where sid = %s", (sid(name),))
+    with pytest.raises(FormatError, match="sha256"):
+        await store.read(name, [(0, 0)])
+
+
+# Addresses.
+
+
+async def test_open(made):
+    """`foldline.aopen` on an address, and again where it was left."""
+    for said in (1, 2):
+        async with foldline.aopen(
+            address_of(made), model="m/x", session="opened", window=9_000
+        ) as s:
+            await s.add(f"hello {said}")
+            sent = json.dumps(await s.request())
+            assert f"hello {said}" in sent
+
+
+def test_addresses():
+    found = place("postgresql://u:secret@h:1/d?schema=x&sslmode=require&pool=3")
+    assert (found.schema, found.pool, found.address) == (
+        "x",
+        3,
+        "postgresql://u:secret@h:1/d?sslmode=require",
+    )
+    assert "secret" not in found.shown
+    assert place("postgresql:///test?schema=x").address == "postgresql:///test"
+    for bad in ("postgresql:///d?schema=X;drop", "postgresql:///d?pool=0", "mysql://x"):
+        with pytest.raises(BadInput):
+            place(bad)
+
+
+async def test_a_server_that_is_not_there():
+    store = PostgresStore("postgresql://127.0.0.1:1/nowhere")
+    with pytest.raises(StoreFailed, match="no connection to"):
+        await store.head(MINE)
+    await store.close()
+    with pytest.raises(BadInput, match="closed"):
+        await store.append(MINE, rows("x"))
+
+
+def test_a_missing_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "foldline.store.postgres", None)
+    with pytest.raises(BadInput, match=r"foldline\[pg\]"):
+        at.store_at(SERVER)
+
+
+@pytest.mark.parametrize("name", [Name("", "s"), Name("a\0b", "s"), Name("a", "s\ud800")])
+async def test_names_that_it_cannot_keep(store, name):
+    with pytest.raises(BadInput):
+        await store.append(name, rows("x"))
+
+
+# The suite can fail here, too.
+
+MUTANTS = [
+    ("the end is not compared", "elsif p_after <> known.head then", "elsif false then", "an_append_is_all_or_nothing"),
+    ("the plain case compares no end", "and (p_after is null or head = p_after) and", "and", "one_row_is_compared"),
+    ("the fence is not compared", "and (p_fence is null or fence = p_fence)\n", "\n", "a_lease_is_one_holders"),
+    ("deliveries are not remembered", "if p_once is not null then\n        if outcome = 0 then", "if false then\n        if outcome = 0 then", "once"),
+    ("the newest edit is not noted", "edit = case when p_edit then head + 1 else edit end", "edit = edit", "the_newest_edit"),
+    ("a fork has no ancestors", "exit when known.origin is null;", "exit;", "a_fork_shares_what_was_before"),
+    ("a fork copies no pieces", "if named is not null then", "if false then", "a_fork_outlives_its_ancestors"),
+    ("erased sessions come back", "select time into moment from {schema}.erased where sid = p_sid;", "select null into moment where false;", "erasure"),
+    ("a held session is taken", "and known.until > told and known.holder <> p_holder then", "and false then", "a_lease_is_one_holders"),
+    ("retention takes what is held", "and not h.held", "", "retention"),
+]  # fmt: skip
+
+
+class _Own(Conformance):
+    """The suite, and what it does not ask of an append of one row, which has a path of its own."""
+
+    async def test_one_row_is_compared(self, store):
+        """One that comes late is refused."""
+        name = Name("own", "compared")
+        await store.append(name, rows("a"), after=-1)
+        with pytest.raises(Conflict):
+            await store.append(name, rows("b"), after=-1)
+        assert await store.append(name, rows("b"), after=0) == 1
+
+
+async def test_one_row_is_compared(store):
+    await _Own().test_one_row_is_compared(store)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=[one[0] for one in MUTANTS])
+async def test_a_broken_store_is_seen(mutant, monkeypatch):
+    _, line, instead, test = mutant
+    known = schema.released()
+    assert any(line in one.text for one in known)
+    altered = [
+        schema.Migration(one.number, one.name, one.text.replace(line, instead), one.lives_with)
+        for one in known
+    ]
+    monkeypatch.setattr(schema, "released", lambda: altered)
+    with a_schema() as name:
+        store = PostgresStore(address_of(name))
+        try:
+            with pytest.raises(
+                (
+                    AssertionError,
+                    pytest.fail.Exception,
+                    foldline.errors.FoldlineError,
+                    psycopg.Error,
+                )
+            ):
+                await getattr(_Own(), f"test_{test}")(store)
+        finally:
+            await store.close()

@@ -1,0 +1,36 @@
+"""PostgreSQL keeps the store's promises: the suite of every backend, unchanged."""
+
+import pytest
+from serving import a_schema, address_of
+
+from foldline.store.crypt import CryptStore
+from foldline.store.postgres import PostgresStore
+from foldline.testing.stores import Conformance
+
+pytestmark = pytest.mark.real
+
+
+class TestPostgres(Conformance):
+    """PostgreSQL."""
+
+    @pytest.fixture
+    async def store(self):
+        """A new schema."""
+        with a_schema() as schema:
+            store = PostgresStore(address_of(schema))
+            yield store
+            await store.close()
+
+
+class TestCrypt(Conformance):
+    """PostgreSQL under encryption."""
+
+    searches_tenants = False
+
+    @pytest.fixture
+    async def store(self):
+        """A new schema."""
+        with a_schema() as schema:
+            store = CryptStore(PostgresStore(address_of(schema)), bytes(32))
+            yield store
+            await store.close()
