@@ -32,9 +32,10 @@ check: setup
 test *args: setup
     {{python}} -m pytest -m "not real" -n 2 --inline-snapshot=disable --quiet {{args}}
 
-# Tests against real parts: the model server, the built wheel
+# Tests against real parts: PostgreSQL, the model server, the built wheel
 test-all *args: setup model
-    {{python}} -m pytest -m real --inline-snapshot=disable --quiet {{args}}
+    {{python}} -m pytest -m real --inline-snapshot=disable --quiet {{ if args == "" { "--ignore tests/stores" } else { args } }}
+    {{ if args == "" { python + " -m pytest -m real -n 2 --quiet tests/stores" } else { "" } }}
 
 # The laws, deep: 10,000 examples each
 laws *args: setup
