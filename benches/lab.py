@@ -23,7 +23,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
-from rivals import READS, rivals, table, text
+from rivals import READS, rivals, table
+from sessions import chats, pi, swe, text
 
 from foldline.core.budget import limits
 from foldline.core.log import ModelSaid
@@ -41,11 +42,9 @@ from foldline.core.policy import (
     Policy,
 )
 from foldline.core.prices import Prices
-from foldline.imports import read
 from foldline.lab.bill.cache import Rules
 from foldline.lab.bill.costs import costs
 from foldline.lab.bill.providers import rules_for
-from foldline.lab.compared import AsRecorded
 from foldline.lab.intervals import bootstrap
 from foldline.lab.made.generated import coding
 from foldline.lab.ours import Ours
@@ -53,15 +52,16 @@ from foldline.lab.probes.decay import decay
 from foldline.lab.probes.kept import Kept
 from foldline.lab.probes.planted import held
 from foldline.lab.probes.recoverable import recovered
-from foldline.lab.recorded import Recorded, imported, joined, size
+from foldline.lab.recorded import Recorded, joined, size
 from foldline.lab.replay import replay
 from foldline.lab.tellers import Teller
+from foldline.lab.theirs import AsRecorded
 from foldline.lab.trials import Result, Trial, judged, run
 from foldline.models.catalog import find
 
 WINDOW_TOKENS, ENDLESS = 200_000, 2_000_000
 ROLLING = replace(OFF, name="rolling mask", mask=Masking(2, 5))
-PAID = {"pi_session_opus45": (42.60, 19.0), "pi_session_sonnet45": (30.33, 8.5)}
+PAID = {"opus45": (42.60, 19.0), "sonnet45": (30.33, 8.5)}
 NAMES, RESULTS = 99.7, 98.5
 MOST = {  # percent of sending everything, at each of READS
     "steady": (46, 57, 69),
@@ -96,22 +96,9 @@ PAPERS = [Way(one.name, one) for one in (CLASSIC, SLIDING, WINDOW, CONFIRM, THRE
 
 def tau(shared: Path) -> list[Recorded]:
     """Chats of the odd tasks, 33 as one session."""
-    body = text(shared, "tau_bench_gpt4o_airline.json.gz")
-    tasks = [chat["task_id"] for chat in json.loads(body)]
-    chats = [imported(one) for one in read(body, "tau.json")]
-    odd = [chat for chat, task in zip(chats, tasks, strict=True) if task % 2]
+    tasks = [one["task_id"] for one in json.loads(text(shared, "tau_bench_gpt4o_airline.json.gz"))]
+    odd = [chat for chat, task in zip(chats(shared), tasks, strict=True) if task % 2]
     return [joined(f"tau {at}", odd[at : at + 33]) for at in (0, 33, 66)]
-
-
-def swe(shared: Path) -> Recorded:
-    """The 22 runs as one session."""
-    runs = read(text(shared, "swe_agent_demo_trajs.jsonl.gz"), "swe.jsonl")
-    return joined("swe, 22 runs", [imported(one) for one in runs])
-
-
-def pi(shared: Path, name: str) -> Recorded:
-    """A real session."""
-    return imported(read(text(shared, f"{name}.jsonl.gz"), f"{name}.jsonl")[0])
 
 
 def percents(
@@ -135,8 +122,7 @@ def percents(
 def kept(results: list[Result], what: str) -> float:
     """A share over several sessions."""
     every: list[Kept] = [getattr(one.retention, what) for one in results]
-    used, there = sum(one.used for one in every), sum(one.there for one in every)
-    return 100 * there / used if used else 100.0
+    return sum(every, Kept()).percent
 
 
 @dataclass(frozen=True)
@@ -312,7 +298,7 @@ def real(shared: Path, hands: Executor, *, short: bool) -> list[str]:
             hands.map(run, [replace(way.trial(session, prices), rules=rules) for way in ways])
         )
         print(
-            f"\n{name}: paid ${paid:.2f}; by its counts ${bill.total:.2f}, of it ${bill.lost:.2f} for {len(bill.cold)} cold calls"
+            f"\npi {name}: paid ${paid:.2f}; by its counts ${bill.total:.2f}, of it ${bill.lost:.2f} for {len(bill.cold)} cold calls"
         )
         for way, one in zip(ways, results, strict=True):
             r = one.retention

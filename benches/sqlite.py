@@ -101,9 +101,9 @@ class Growing:
             )
         self.batch = []
 
-    def grow(self, length: int) -> None:
+    def grow(self, length: int, *, live: int = 201) -> None:
         """Opened, small events and folds, then what is live."""
-        tail = [event_of(message) for message in history(201)] if length >= 1_000 else []
+        tail = [event_of(message) for message in history(live)] if length >= 1_000 else []
         self.put(Opened("bench/model"))
         while self.view.head + 1 < length - len(tail):
             self.put(small(self.view.head + 1))
@@ -300,9 +300,9 @@ async def appending(folder: Path, rounds: int) -> bool:
 class Others:
     """The peers' process, asked one thing at a time."""
 
-    def __init__(self, given: dict[str, Any]) -> None:
+    def __init__(self, given: dict[str, Any], *, script: Path = KEEPERS) -> None:
         self.process = subprocess.Popen(  # noqa: S603 - our own script
-            [str(PYTHON), str(KEEPERS)],
+            [str(PYTHON), str(script)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

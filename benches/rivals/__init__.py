@@ -8,7 +8,6 @@ versions of much that we use, so they run in a process of their own (`rivals.__m
     table(rows)
 """
 
-import gzip
 import json
 import os
 import subprocess
@@ -19,12 +18,6 @@ from typing import Any
 READS = (0.10, 0.05, 0.025)
 HERE = Path(__file__).resolve().parents[1]
 PYTHON = HERE.parent / ".rig" / "peers" / "bin" / "python"
-
-
-def text(shared: Path, name: str) -> str:
-    """A recorded file."""
-    with gzip.open(shared / "data" / name, "rt") as file:
-        return file.read()
 
 
 def rivals(

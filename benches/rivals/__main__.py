@@ -4,7 +4,7 @@
     PYTHONPATH=benches:src .rig/peers/bin/python -m rivals --shared ../shared --window 60000 swe tau:0 pi:opus45
 
 Sessions: `swe` (the 22 runs as one), `tau:N` (40 chats from the Nth on as one), `pi:opus45`, `pi:sonnet45`,
-and `coding:SEED` where `foldline.lab.made.generated` is there. A peer that is not installed or that fails is
+and `coding:SEED`. A peer that is not installed or that fails is
 named with the reason, and the others go on. Runs in the environment of `just peers`; the first line says who
 is there and with which settings.
 """
@@ -18,18 +18,20 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+from sessions import chats, pi, swe
 
 from foldline.core.prices import Prices
-from foldline.imports import read
 from foldline.lab.bill.cache import Rules
+from foldline.lab.made.generated import coding
 from foldline.lab.probes.kept import retention
-from foldline.lab.recorded import Recorded, imported, joined
+from foldline.lab.recorded import Recorded, joined
 from foldline.lab.replay import replay
 from foldline.lab.trials import priced
-from rivals import READS, text
+from rivals import READS
 from rivals.base import Everything, Peer
 
 FAMILIES = {
@@ -47,22 +49,17 @@ def session_of(name: str, shared: Path) -> Recorded:
     kind, _, which = name.partition(":")
     match kind:
         case "swe":
-            runs = read(text(shared, "swe_agent_demo_trajs.jsonl.gz"), "swe.jsonl")
-            return joined(name, [imported(one) for one in runs])
+            found = swe(shared)
         case "tau":
-            chats = read(text(shared, "tau_bench_gpt4o_airline.json.gz"), "tau.json")
             first = int(which)
-            return joined(name, [imported(one) for one in chats[first : first + 40]])
+            found = joined(name, chats(shared)[first : first + 40])
         case "pi":
-            file = f"pi_session_{which}.jsonl"
-            found = imported(read(text(shared, f"{file}.gz"), file)[0])
-            return Recorded(name, found.model, found.events, found.times)
+            found = pi(shared, which)
         case "coding":
-            made = importlib.import_module("foldline.lab.made.generated").coding(int(which))
-            found = getattr(made, "recorded", made)
-            return Recorded(name, found.model, found.events, found.times)
+            found = coding(int(which)).recorded
         case _:
             raise SystemExit(f"no session is called {name!r}")
+    return replace(found, name=name)
 
 
 def peers(wanted: list[str]) -> tuple[list[type[Peer]], dict[str, str]]:

@@ -14,12 +14,16 @@
     ├── Erased          the session, or the place asked for, was erased
     ├── Sealed          encrypted bytes that no key at hand opens
     ├── Unsupported     this kind of store cannot do what was asked
+    ├── ModelFailed     a model gave no answer, and what its provider said
+    ├── Vetoed          a hook forbids the fold that a request needs
+    ├── Spent           a call would pass a cap on tokens or money; it was not made
     └── FormatError     stored bytes that this release cannot read
 
 An error names the thing, the place and the way out. Knows nothing of the rest of the house.
 """
 
 from datetime import UTC, datetime
+from typing import Any
 
 
 class FoldlineError(Exception):
@@ -126,3 +130,44 @@ class Unsupported(FoldlineError):  # noqa: N818
 
 class FormatError(FoldlineError):
     """Stored bytes from a newer release, or bytes that were never an event."""
+
+
+class ModelFailed(FoldlineError):  # noqa: N818
+    """A provider refused, broke off, or was silent for too long.
+
+    `fault` is its meaning (`foldline.wire.faults.Fault`); `begun` says that some of the answer had
+    come, so that asking again would say it twice; `silent` that nothing came in time, so that
+    nobody knows whether it was worked on and will be billed.
+    """
+
+    def __init__(
+        self, model: str, fault: Any, *, begun: bool = False, silent: bool = False
+    ) -> None:
+        self.model = model
+        self.fault = fault
+        self.begun = begun
+        self.silent = silent
+        super().__init__(f"{model} gave no answer ({fault.kind}): {fault.message}")
+
+
+class Vetoed(FoldlineError):  # noqa: N818
+    """Somebody forbids a fold without which the request does not fit, or that was asked for."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the fold was vetoed: {why}; take the veto away, or shorten the session")
+
+
+class Spent(FoldlineError):  # noqa: N818
+    """A cap that was set is reached: the call was not made."""
+
+    def __init__(self, cap: str, *, spent: float, would: float, limit: float, unit: str) -> None:
+        self.cap = cap
+        self.limit = limit
+
+        def told(amount: float) -> str:
+            return f"${amount:,.4f}" if unit == "dollars" else f"{amount:,.0f} tokens"
+
+        super().__init__(
+            f"the cap per {cap} is {told(limit)}: {told(spent)} are spent and this call would take "
+            f"{told(would)}; raise the cap, or wait until it begins anew"
+        )

@@ -1,126 +1,57 @@
-"""End writers, the server and connections at random points, and miss nothing that was acknowledged.
+"""End writers, the server and connections at random points, fill its disks, and miss nothing that was acknowledged.
 
-    just chaos postgres            the long form
-    just chaos postgres --short    about two minutes
+    just chaos postgres            300 and 50 kills, some eight minutes
+    just chaos postgres --short    a minute
 
-On a private cluster (`initdb`, as the user postgres where we are root), on a free port:
+On private clusters (`clusters.py`), each on a free port; controls and the short form in memory:
 writers   a process that appends all that a session can is killed -9; the log must be what it was told
           to have appended, then what was in flight, whole or not at all
-server    16 sessions append, singly and in batches, while the server is killed -9 and started again;
-          appends with a `once` key go on by themselves and are there once, others are there at most once
-proxy     the connection is cut at the n-th message, before it reaches the server or after, for every n
-          of an append alone, of a batch, and of opening
+server    16 sessions append, singly and in batches, while the server is killed -9 and started again
+          (`loads.py`); for half of the kills the process that writes the journal late is stopped before,
+          so that nothing is on the disk but what somebody waited for
+proxy     every message is cut before, after and in its midst, delayed and stalled (`cutting.py`)
+disk      the disk of the tables, then that of the journal, is full, and is not any more (`filling.py`)
 
-Three controls must be caught, or the run fails: a server with `synchronous_commit = off`, batches without
-their flush, and appends that are sent again without a key. A kill does not test what the disk does without
-power: nothing here does.
+Appends with a `once` key go on by themselves and are there once; the others are told what became of them,
+or that nobody knows, and are there at most once.
+
+Eight controls must be caught, or the run fails: writers that acknowledge too early, or write a batch row
+by row; a server with `synchronous_commit = off`, killed, and out of space; batches without their flush;
+appends that are sent again without a key; a panic that is taken for a refusal; a full disk that is
+swallowed. A kill does not test what the disk does without power: nothing here does.
 """
 
 import argparse
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import os
-import pwd
+import resource
 import select
-import shutil
 import signal
-import socket
-import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NoReturn
 
 import psycopg
+from clusters import Cluster, NoDisk, a_cluster
+from cutting import every_message
+from filling import filled
+from loads import Said, talking, verified
 from sqlite import NAME, Broken, Known, Telling, believe, digest, how, take, write
 
 from foldline.errors import StoreFailed
-from foldline.store.base import Draft, Name, Row
-from foldline.store.postgres import PostgresStore, appending
+from foldline.store.base import Draft, Name
+from foldline.store.postgres import PostgresStore, appending, connections
 
-SESSIONS = 16
-
-
-@dataclass
-class Cluster:
-    """A server of our own."""
-
-    folder: Path
-    port: int
-    bin: Path
-
-    def address(self, schema: str = "foldline", port: int = 0) -> str:
-        """Where a store is."""
-        return f"postgresql://postgres@127.0.0.1:{port or self.port}/postgres?schema={schema}"
-
-    def run(self, *command: str) -> None:
-        """One of the server's own programs, as its own user."""
-        user = "postgres" if os.getuid() == 0 else None
-        subprocess.run(
-            command, check=True, user=user, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            cwd="/",
-        )  # fmt: skip
-
-    def start(self) -> None:
-        """Start, and wait until it answers."""
-        options = (
-            f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c shared_buffers=32MB"
-        )
-        control = str(self.bin / "pg_ctl")
-        log = str(self.folder / "log")
-        self.run(control, "-D", str(self.folder / "at"), "-l", log, "-w", "-o", options, "start")
-
-    def kill(self) -> None:
-        """Kill -9 the server; its other processes see that and end."""
-        number = int((self.folder / "at" / "postmaster.pid").read_text().split()[0])
-        children = subprocess.run(
-            ["ps", "-o", "pid=", "--ppid", str(number)], capture_output=True, text=True, check=False  # noqa: S607
-        ).stdout.split()  # fmt: skip
-        for one in (number, *map(int, children)):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(one, signal.SIGKILL)
-        end = time.monotonic() + 10
-        while time.monotonic() < end and any(
-            Path(f"/proc/{one}").exists() for one in (number, *children)
-        ):
-            time.sleep(0.02)
-        (self.folder / "at" / "postmaster.pid").unlink(missing_ok=True)
-
-    def stop(self) -> None:
-        """End it."""
-        self.run(str(self.bin / "pg_ctl"), "-D", str(self.folder / "at"), "-m", "immediate", "stop")
-
-
-@contextmanager
-def a_cluster() -> Iterator[Cluster]:
-    """A new server, gone afterwards."""
-    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    found = shutil.which("initdb")
-    folder = Path(tempfile.mkdtemp(prefix="foldline-chaos-"))
-    if os.getuid() == 0:
-        shutil.chown(folder, pwd.getpwnam("postgres").pw_uid)
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
-    cluster = Cluster(folder, port, Path(found).parent if found else programs[-1])
-    cluster.run(
-        str(cluster.bin / "initdb"), "-D", str(folder / "at"), "-U", "postgres", "-A", "trust"
-    )
-    cluster.start()
-    try:
-        yield cluster
-    finally:
-        with contextlib.suppress(subprocess.CalledProcessError):
-            cluster.stop()
-        shutil.rmtree(folder)
+BOUND = 40  # kills within which a control must be caught
+SLOW = 0.05  # seconds that a control takes where it is wrong, so that a kill meets it there
 
 
 def made(address: str) -> None:
@@ -137,327 +68,399 @@ def made(address: str) -> None:
 # Writers.
 
 
-def killed(address: str, known: Known, seed: int) -> list[Any]:
+class Hasty(Telling):
+    """The control that loses: acknowledged before it is sent, and killed between the two."""
+
+    async def writing(self, name: Name, draft: Draft, **given: Any) -> int:
+        """Say that it is done when it is about to be, unless it will be refused."""
+        head = (await self.inner.head(name)).seq
+        if given["once"] is None and given.get("after") in (None, head):
+            self.tell(done=self.count, end=head + len(draft.rows))
+            os.kill(os.getpid(), signal.SIGKILL)
+        return await self.inner.append(name, draft, **given)
+
+
+class Piecemeal(Telling):
+    """The control that tears: a batch in several transactions."""
+
+    async def writing(self, name: Name, draft: Draft, **given: Any) -> int:
+        """The first row under the conditions, the others behind it."""
+        end = await self.inner.append(name, Draft(draft.rows[:1], draft.blobs), **given)
+        for row in draft.rows[1:]:
+            await asyncio.sleep(SLOW)
+            end = await self.inner.append(name, Draft([row], draft.blobs))
+        return end
+
+
+def killed(address: str, known: Known, kind: type[Telling], *, random: Random) -> list[Any]:
     """Start a writer and kill it: what it said."""
     heard, said = os.pipe()
+    early = random.random() < 0.1  # some die while they open
+    ours, theirs = random.uniform(0.01, 0.3), Random(random.random())
     child = os.fork()
     if child == 0:
         os.close(heard)
         try:
-            asyncio.run(write(Telling(PostgresStore(address), said), known, Random(seed)))  # type: ignore[arg-type]
+            asyncio.run(write(kind(PostgresStore(address), said), known, theirs))  # type: ignore[arg-type]
         except BaseException as fault:  # noqa: BLE001 - any end but a kill is a finding
             os.write(said, json.dumps({"fault": repr(fault)[:500]}).encode() + b"\n")
         os._exit(1)
     os.close(said)
-    end, text = time.monotonic() + Random(seed + 1).uniform(0.1, 0.6), b""
-    while True:
-        ready, _, _ = select.select([heard], [], [], max(0.0, end - time.monotonic()))
-        if ready:
-            more = os.read(heard, 1 << 16)
-            if not more:
-                break
-            text += more
-        if time.monotonic() >= end:
-            os.kill(child, signal.SIGKILL)
-            end += 60
-    os.close(heard)
-    os.waitpid(child, 0)
+    end, text = time.monotonic() + (ours if early else 60), b""
+    try:
+        while True:
+            ready, _, _ = select.select([heard], [], [], max(0.0, end - time.monotonic()))
+            if ready:
+                more = os.read(heard, 1 << 16)
+                if not more:
+                    break
+                first = b'"done"' not in text
+                text += more
+                if first and not early and b'"done"' in text:  # however slow the machine is
+                    end = time.monotonic() + ours
+            if time.monotonic() >= end:
+                os.kill(child, signal.SIGKILL)
+                end += 60
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(heard)
     return [json.loads(line) for line in text.splitlines()]
+
+
+def quiet(cluster: Cluster) -> None:
+    """What a dead writer sent last may still be under way: wait until its connections are gone."""
+    end = time.monotonic() + 20
+    with cluster.owner() as owner:
+        while owner.execute(
+            "select from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()"
+        ).fetchone():
+            if time.monotonic() > end:
+                raise RuntimeError("the connections of a dead writer do not end")
+            time.sleep(0.005)
 
 
 async def compared(
     address: str, known: Known, flying: dict[str, Any] | None, seen: Counter[str]
 ) -> None:
-    """The log beside what was acknowledged."""
+    """The log beside what was acknowledged, from where it was compared last."""
     store = PostgresStore(address)
     try:
-        rows = await store.read(NAME, [(0, 2**31 - 1)])
         head = (await store.head(NAME)).seq
-        if [row.seq for row in rows] != list(range(head + 1)):
-            raise Broken(f"not dense up to {head}")
-        found = [digest(row) for row in rows]
-        more = found[len(known.log) :]
-        if found[: len(known.log)] != known.log:
-            raise Broken(how(found, known.log))
+        rows = await store.read(NAME, [(known.checked, max(head, known.checked))])
+        if [row.seq for row in rows] != list(range(known.checked, head + 1)):
+            raise Broken(f"lost, or not dense: {known.checked} to {head}")
+        found, told = [digest(row) for row in rows], known.log[known.checked :]
+        more = found[len(told) :]
+        if found[: len(told)] != told:
+            raise Broken(how(found, told))
         if more and (flying is None or more != flying["rows"]):
             raise Broken("torn, or twice: rows that were not in flight, or not all")
-        if more and flying is not None:
-            seen["in flight, there"] += 1
-            take(known, flying, head, seen)
+        if flying is not None:
+            seen[f"in flight, {'there' if more else 'not there'}"] += 1
+            if more:
+                take(known, flying, head, seen)
+        known.checked = len(known.log)
     finally:
         await store.close()
 
 
-def writers(cluster: Cluster, kills: int, seed: int) -> Counter[str]:
-    """Kill a writer so many times."""
-    address, known = cluster.address("writers"), Known()
+def writers(
+    cluster: Cluster, schema: str, *, kills: int, random: Random, kind: type[Telling] = Telling
+) -> Counter[str]:
+    """Kill a writer so many times, and read all of it again at the end."""
+    address, known = cluster.address(schema), Known()
     made(address)
     seen: Counter[str] = Counter()
-    for at in range(kills):
-        flying = believe(known, killed(address, known, seed + at), seen)
-        time.sleep(0.05)  # what the dead one sent last may still be under way
-        asyncio.run(compared(address, known, flying, seen))
+    for _ in range(kills):
         seen["kills"] += 1
+        lines = killed(address, known, kind, random=random)
+        quiet(cluster)
+        try:
+            asyncio.run(compared(address, known, believe(known, lines, seen), seen))
+        except Broken as fault:
+            raise Broken(f"kill {seen['kills']}: {fault}") from fault
+    known.checked = 0
+    asyncio.run(compared(address, known, None, seen))
+    if seen["appends"] < kills // 2:
+        raise Broken(f"only {seen['appends']} appends in {kills} kills: nothing was tested")
     return seen
 
 
 # The server.
 
 
-@dataclass
-class Said:
-    """What was appended, by whom, and what became of it."""
-
-    told: dict[str, int] = field(default_factory=dict)
-    unknown: set[str] = field(default_factory=set)
-    tried: set[str] = field(default_factory=set)
-
-
-async def talking(store: PostgresStore, said: Said, ended: asyncio.Event, *, keyed: bool) -> None:
-    """Sessions append until they are told to end; each event has words of its own."""
-
-    async def one(number: int) -> None:
-        at = 0
-        while not ended.is_set():
-            at += 1
-            words = f"{number}:{at}:{id(said)}"
-            rows = [Row("user_said", words.encode())] * (3 if at % 7 == 0 else 1)
-            said.tried.add(words)
-            try:
-                once = words if keyed else None
-                said.told[words] = await store.append(
-                    Name("t", f"s{number}"), Draft(rows), once=once
-                )
-            except StoreFailed:
-                said.unknown.add(words)
-                await asyncio.sleep(0.05)
-
-    await asyncio.gather(*(one(number) for number in range(SESSIONS)))
-
-
-async def verified(store: PostgresStore, said: Said) -> Counter[str]:
-    """Every acknowledged append at its place, once; the unknown ones at most once."""
-    found: Counter[str] = Counter()
-    for number in range(SESSIONS):
-        name = Name("t", f"s{number}")
-        rows = await store.read(name, [(0, 2**31 - 1)])
-        if [row.seq for row in rows] != list(range(len(rows))):
-            raise Broken(f"{name.session} is not dense")
-        bodies = [row.body.decode() for row in rows]
-        for words in {one for one in said.tried if one.startswith(f"{number}:")}:
-            times = bodies.count(words)
-            whole = 3 if int(words.split(":")[1]) % 7 == 0 else 1
-            if words in said.told and times == 0:
-                raise Broken(f"lost: {words} was acknowledged at {said.told[words]}")
-            if times > whole:
-                raise Broken(f"duplicated: {words} is there {times} times")
-            if times not in (0, whole):
-                raise Broken(f"torn: {times} of {whole} rows of {words}")
-            if words in said.told and bodies[said.told[words]] != words:
-                raise Broken(f"reordered: {words} is not at {said.told[words]}")
-            found["acknowledged"] += words in said.told
-            found["unknown, there"] += words in said.unknown and times > 0
-            found["unknown, not there"] += words in said.unknown and times == 0
-    return found
-
-
-async def struck(cluster: Cluster, schema: str, *, random: Random, keyed: bool) -> Counter[str]:
+async def struck(cluster: Cluster, schema: str, said: Said, *, random: Random, held: bool) -> None:
     """One kill of the server under load."""
-    store, said, ended = PostgresStore(cluster.address(schema)), Said(), asyncio.Event()
-    load = asyncio.create_task(talking(store, said, ended, keyed=keyed))
-    await asyncio.sleep(random.uniform(0.3, 0.9))
-    await asyncio.to_thread(cluster.kill)
-    await asyncio.to_thread(cluster.start)
-    await asyncio.sleep(0.2)
-    ended.set()
-    await load
-    await store.close()
-    again = PostgresStore(cluster.address(schema))
+    store, ended = PostgresStore(cluster.address(schema)), asyncio.Event()
+    if held:
+        await asyncio.to_thread(cluster.hold_journal)
+    load = asyncio.create_task(talking(store, said, ended))
     try:
-        return await verified(again, said)
+        await asyncio.sleep(random.uniform(0.2, 0.7))
+        await asyncio.to_thread(cluster.kill)
+        await asyncio.to_thread(cluster.start)
+        await asyncio.sleep(0.2)
     finally:
-        await again.close()
+        ended.set()
+        await load
+        await store.close()
 
 
-def server(cluster: Cluster, schema: str, *, kills: int, seed: int) -> Counter[str]:
-    """Kill the server so many times, with and without keys in turn."""
+async def found(cluster: Cluster, schema: str, said: Said) -> Counter[str]:
+    """What a new store finds of it."""
+    store = PostgresStore(cluster.address(schema))
+    try:
+        return await verified(store, said)
+    finally:
+        await store.close()
+
+
+def server(
+    cluster: Cluster, schema: str, *, kills: int, random: Random, control: bool = False
+) -> Counter[str]:
+    """Kill the server so many times, with and without keys in turn; a control has it harder."""
     made(cluster.address(schema))
     seen: Counter[str] = Counter()
+    loads: list[Said] = []
     for at in range(kills):
-        seen += asyncio.run(struck(cluster, schema, random=Random(seed + at), keyed=at % 2 == 0))
+        # Three rows are sent alone and wait for the disk, and what was written before them with them.
+        said = Said(keyed=at % 2 == 0, wide=not control)
+        held = control or at // 2 % 2 == 0
+        loads.append(said)
+        asyncio.run(struck(cluster, schema, said, random=random, held=held))
         seen["kills"] += 1
+        try:
+            seen += asyncio.run(found(cluster, schema, said))
+        except Broken as fault:
+            raise Broken(f"kill {seen['kills']}: {fault}") from fault
+        if said.keyed and said.failed():
+            fault = [*said.unknown.values(), *said.refused.values()][0]
+            raise Broken(f"an append with a key gave up: {fault}")
+    for said in loads:  # what a later kill did to earlier ones
+        asyncio.run(found(cluster, schema, said))
     return seen
 
 
-# The proxy.
+# The disks.
 
 
-class Proxy:
-    """Between a store and the server; cuts all connections once, at the n-th message."""
-
-    def __init__(self, port: int, cut: int, *, before: bool) -> None:
-        self.port, self.left, self.before, self.done = port, cut, before, False
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection."""
-        there, to = await asyncio.open_connection("127.0.0.1", self.port)
-        back = asyncio.create_task(self.copied(there, writer))
-        try:
-            while chunk := await reader.read(1 << 16):
-                self.left -= 1
-                if self.left == 0 and self.before:
-                    break
-                to.write(chunk)
-                await to.drain()
-                if self.left == 0:
-                    await asyncio.sleep(0.05)  # the server has it, and nobody hears the answer
-                    break
-        except (ConnectionError, asyncio.CancelledError):  # the run is over: nobody is waited for
-            pass
-        self.done |= self.left == 0
-        back.cancel()
-        for one in (to, writer):
-            one.transport.abort()
-
-    async def copied(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answers, until the cut."""
-        with contextlib.suppress(ConnectionError):
-            while chunk := await reader.read(1 << 16):
-                if self.left == 0 and not self.done:
-                    return
-                writer.write(chunk)
-                await writer.drain()
-
-
-async def cut(cluster: Cluster, schema: str, at: int, *, before: bool) -> bool:
-    """Open, append alone and together with keys, and read: all there once. Whether there was a cut."""
-    proxy = Proxy(cluster.port, at, before=before)
-    listening = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
-    port = listening.sockets[0].getsockname()[1]
-    tenant = f"cut{at}{before}"
-    store = PostgresStore(cluster.address(schema, port))
-    names = [Name(tenant, f"s{n}") for n in range(6)]
-    while True:
-        try:
-            await store.head(names[0])
-        except StoreFailed:  # the very first connection: nothing is repeated before it stood
-            continue
-        break
-    for turn in range(3):
-        rows = Draft([Row("user_said", b"%d" % turn)])
-        await store.append(names[0], rows, once=f"alone {turn}")
-        await asyncio.gather(*(store.append(name, rows, once=f"together {turn}") for name in names))
-    for name in names:
-        found = [row.body for row in await store.read(name, [(0, 99)])]
-        wanted = [b"%d" % turn for turn in range(3) for _ in range(2 if name == names[0] else 1)]
-        if found != wanted:
-            raise Broken(f"cut at message {at}, before={before}: {name.session} holds {found}")
-    await store.close()
-    listening.close()
-    return proxy.done
-
-
-def proxied(cluster: Cluster, schema: str) -> Counter[str]:
-    """Cut at every message there is."""
+def disks(cluster: Cluster, schema: str, *, rounds: int) -> Counter[str]:
+    """Fill either disk so many times, with and without keys in turn."""
     made(cluster.address(schema))
     seen: Counter[str] = Counter()
-    for before in (True, False):
-        at = 1
-        while asyncio.run(cut(cluster, schema, at, before=before)):
-            seen["cuts"] += 1
-            at += 1
+    for at in range(rounds):
+        for which in ("tables", "journal"):
+            keyed = (at % 2 == 0) == (which == "journal")
+            seen += asyncio.run(filled(cluster, schema, which, keyed=keyed))
+            with cluster.owner() as owner:  # else the tables' disk is full before the journal's
+                owner.execute(f"truncate {schema}.events, {schema}.seen, {schema}.heads".encode())
+                owner.execute("checkpoint")
     return seen
 
 
 # Controls.
 
 
-def caught(name: str, expected: str, work: Callable[[], Any]) -> bool:
-    """Whether a control is found out, and for what it is."""
+@contextmanager
+def instead(where: Any, name: str, other: Any) -> Iterator[None]:
+    """Something of ours is another, for a while."""
+    kept = getattr(where, name)
+    setattr(where, name, other)
     try:
-        work()
-    except Broken as fault:
-        print(f"control, {name}: caught: {str(fault)[:100]}")
-        return expected in str(fault)
-    print(f"control, {name}: NOT caught")
-    return False
+        yield
+    finally:
+        setattr(where, name, kept)
 
 
-def without_flush(cluster: Cluster) -> None:
+def without_flush(cluster: Cluster, random: Random) -> None:
     """Batches that are acknowledged before the disk has them."""
     made(cluster.address("unflushed"))
-    with psycopg.connect(cluster.address().partition("?")[0], autocommit=True) as owner:
+    with cluster.owner() as owner:
         row = owner.execute("select pg_get_functiondef('unflushed.append_all'::regproc)").fetchone()
         assert row is not None
-        text = row[0].replace("perform pg_logical_emit_message(true, 'foldline', '');", "")
-        assert text != row[0]
-        owner.execute(text.encode())
-    server(cluster, "unflushed", kills=12, seed=1)
+        text = str(row[0])
+        broken = text.replace("perform pg_logical_emit_message(true, 'foldline', '');", "")
+        assert text != broken
+        owner.execute(broken.encode())
+    server(cluster, "unflushed", kills=BOUND, random=random, control=True)
 
 
-def lazy_server(cluster: Cluster) -> None:
+@contextmanager
+def lazy(cluster: Cluster) -> Iterator[None]:
     """A server that acknowledges before the disk has it."""
-    with psycopg.connect(cluster.address().partition("?")[0], autocommit=True) as owner:
-        owner.execute("alter role postgres set synchronous_commit = off")
+    cluster.setting("set synchronous_commit = off")
     try:
-        server(cluster, "lazily", kills=12, seed=1)
+        yield
     finally:
-        with psycopg.connect(cluster.address().partition("?")[0], autocommit=True) as owner:
-            owner.execute("alter role postgres reset synchronous_commit")
+        with contextlib.suppress(psycopg.OperationalError):
+            cluster.setting("reset synchronous_commit")
+
+
+def lazy_killed(cluster: Cluster, random: Random) -> None:
+    """It is killed."""
+    made(cluster.address("lazily"))
+    with lazy(cluster):
+        server(cluster, "lazily", kills=BOUND, random=random, control=True)
+
+
+def lazy_full(cluster: Cluster) -> None:
+    """The disk of its journal is full."""
+    made(cluster.address("filled"))
+    with lazy(cluster):
+        for _ in range(5):
+            cluster.hold_journal()
+            asyncio.run(filled(cluster, "filled", "journal", keyed=False))
 
 
 def guessing(cluster: Cluster) -> None:
-    """A store that sends appends again without remembering their keys."""
+    """A store that sends appends again, and the server is not told their keys."""
     made(cluster.address("guessing"))
-    kept = appending.Appends._single
 
-    async def keyless(self: Any, connection: Any, one: Any) -> Any:
-        key, one.once = one.once, None
+    def conditions(one: Any) -> tuple[Any, ...]:
+        return (one.name.tenant, one.sid, one.name.session, one.after, one.fence, None)
+
+    with instead(appending._Append, "conditions", property(conditions)):
+        asyncio.run(every_message(cluster, "guessing", ("after",)))
+
+
+def refused(cluster: Cluster) -> None:
+    """A store that takes a server's last word for a refusal of the append."""
+    made(cluster.address("refused"))
+    kept = connections.is_lost
+
+    def is_lost(fault: psycopg.Error) -> bool:
+        return fault.sqlstate != "53100" and kept(fault)
+
+    with instead(connections, "is_lost", is_lost), instead(appending, "is_lost", is_lost):
+        asyncio.run(every_message(cluster, "refused", ("panic",)))
+
+
+class Swallowing(PostgresStore):
+    """A store that says nothing of a full disk."""
+
+    async def append(self, name: Name, draft: Draft, **given: Any) -> int:
+        """Done, in any case."""
         try:
-            return await kept(self, connection, one)
-        finally:
-            one.once = key
+            return await super().append(name, draft, **given)
+        except StoreFailed:
+            return (await self.head(name)).seq + len(draft.rows)
 
-    appending.Appends._single = keyless  # type: ignore[method-assign]
+
+def swallowing(cluster: Cluster) -> None:
+    """Callers hear of no failure, so it is enough that they look."""
+    made(cluster.address("filled"))
+    asyncio.run(filled(cluster, "filled", "tables", keyed=False, kind=Swallowing))
+
+
+class Campaign:
+    """What was run, and whether all of it was as it must be."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed, self.good = seed, True
+
+    def random(self, part: str) -> Random:
+        """Its own for every part, so that each can be run again as it was."""
+        return Random(f"{self.seed} {part}")
+
+    def control(self, name: str, expected: str, work: Callable[[], Any]) -> None:
+        """A control is found out, and for what it is."""
+        start = time.monotonic()
+        try:
+            work()
+            words, caught = "NOT caught", False
+        except Broken as fault:
+            caught = expected in str(fault)
+            words = f"{'caught' if caught else 'caught for ANOTHER REASON'}: {str(fault)[:90]}"
+        self.good &= caught
+        print(f"control, {name}: {words} ({time.monotonic() - start:.0f} s)", flush=True)
+
+    def part(self, name: str, work: Callable[[], Counter[str]]) -> None:
+        """A part finds nothing."""
+        start = time.monotonic()
+        try:
+            seen = work()
+        except Broken as fault:
+            self.good = False
+            print(f"{name}: BROKEN, seed {self.seed}: {fault}", flush=True)
+            return
+        figures = ", ".join(f"{what} {count:,}" for what, count in sorted(seen.items()))
+        took = f"{time.monotonic() - start:.0f} s"
+        print(f"{name}: {figures}; 0 lost, duplicated, reordered, torn ({took})", flush=True)
+
+
+def controls(run: Campaign, cluster: Cluster) -> None:
+    """What the parts must find out."""
+    hasty, torn, late, unflushed = map(run.random, ("hasty", "torn", "lazy", "unflushed"))
+    works: tuple[tuple[str, str, Callable[[], Any]], ...] = (
+        ("acknowledged before it is sent", "lost",
+         lambda: writers(cluster, "hasty", kills=BOUND, random=hasty, kind=Hasty)),
+        ("a batch row by row", "torn",
+         lambda: writers(cluster, "torn", kills=BOUND, random=torn, kind=Piecemeal)),
+        ("synchronous_commit = off, killed", "lost", lambda: lazy_killed(cluster, late)),
+        ("batches without their flush", "lost", lambda: without_flush(cluster, unflushed)),
+        ("sent again without a key", "holds", lambda: guessing(cluster)),
+        ("a panic taken for a refusal", "nothing was written", lambda: refused(cluster)),
+    )  # fmt: skip
+    for name, expected, work in works:
+        run.control(name, expected, work)
+
+
+def killing(run: Campaign, cluster: Cluster, *, short: bool) -> None:
+    """Writers, the server, connections."""
+    random = run.random("writers")
+    kills = 25 if short else 300
+    run.part("writers", lambda: writers(cluster, "written", kills=kills, random=random))
+    again = run.random("server")
+    times = 6 if short else 50
+    run.part("server", lambda: server(cluster, "served", kills=times, random=again))
+    made(cluster.address("proxied"))
+    for pool in (1,) if short else (1, 8):
+        work = every_message(cluster, "proxied", pool=pool, each=4 if short else 1)
+        run.part(f"proxy, connections {pool}", lambda work=work: asyncio.run(work))
+
+
+def filling(run: Campaign, *, short: bool) -> None:
+    """The disks."""
     try:
-        proxied(cluster, "guessing")
-    finally:
-        appending.Appends._single = kept  # type: ignore[method-assign]
+        with a_cluster(small=True) as cluster:
+            run.control(
+                "synchronous_commit = off, journal full", "lost", lambda: lazy_full(cluster)
+            )
+            run.control("a full disk swallowed", "lost", lambda: swallowing(cluster))
+            run.part("disk", lambda: disks(cluster, "filled", rounds=1 if short else 10))
+    except NoDisk as fault:
+        run.good &= short
+        print(f"disk: {'skipped' if short else 'NOT RUN'}: {fault}", flush=True)
+
+
+def ended(_number: int, _frame: object) -> NoReturn:
+    """Asked to end: as after Ctrl-C, everything that was started is ended first."""
+    raise KeyboardInterrupt
 
 
 def main() -> int:
     """Print the figures; 1 where something was lost, or a control was not."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--short", action="store_true", help="25 and 10 kills")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)  # fmt: skip
+    parser.add_argument("--short", action="store_true", help="25 and 6 kills, every fourth message")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     args = parser.parse_args()
-    logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)  # of course connections end here
-    good: list[bool] = []
-    with a_cluster() as cluster:
-        good += [
-            caught("synchronous_commit = off", "lost", lambda: lazy_server(cluster)),
-            caught("batches without their flush", "lost", lambda: without_flush(cluster)),
-            caught("sent again without a key", "holds", lambda: guessing(cluster)),
-        ]
-        parts: dict[str, Callable[[], Counter[str]]] = {
-            "writers": lambda: writers(cluster, 25 if args.short else 500, args.seed),
-            "server": lambda: server(cluster, "served", kills=10 if args.short else 100, seed=args.seed),
-            "proxy": lambda: proxied(cluster, "proxied"),
-        }  # fmt: skip
-        for name, part in parts.items():
-            start = time.monotonic()
-            try:
-                seen = part()
-            except Broken as fault:
-                print(f"{name}: BROKEN, seed {args.seed}: {fault}")
-                good.append(False)
-                continue
-            figures = ", ".join(f"{what} {count:,}" for what, count in sorted(seen.items()))
-            print(
-                f"{name}: {figures} in {time.monotonic() - start:.0f} s; 0 lost, duplicated, reordered, torn"
-            )
-            good.append(True)
-    return 0 if all(good) else 1
+    logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # of course connections end here
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a panic leaves no picture of the server
+    signal.signal(signal.SIGTERM, ended)
+    gc.freeze()
+    start, run = time.monotonic(), Campaign(args.seed)
+    print(f"seed {args.seed}", flush=True)
+    with a_cluster(memory=True) as cluster:
+        controls(run, cluster)
+        if args.short:
+            killing(run, cluster, short=True)
+    if not args.short:
+        with a_cluster() as cluster:
+            killing(run, cluster, short=False)
+    filling(run, short=args.short)
+    print(f"{'all as it must be' if run.good else 'BROKEN'} in {time.monotonic() - start:.0f} s")
+    return 0 if run.good else 1
 
 
 if __name__ == "__main__":

@@ -503,7 +503,7 @@ MUTANTS = {
     "unseen": (refused("right to left"), VERIFY, "elif UNSEEN.search(text):", "elif False:"),
     "headings": (refused("other headings"), VERIFY, 'faults += [] if section else [f"{title[:60]!r} is none of the headings"]', "section = section or SECTIONS[1]"),
     "again": (refused("empty"), VERIFY, "return Rejected(tuple(faults)) if again else Repair(", "return Repair("),
-    "fence": (no_text_leaves_its_fence, ASK, 'safe = _MARK.sub("(", words)', "safe = words"),
+    "fence": (no_text_leaves_its_fence, ASK, 'safe = re.sub(_MARK, "(", words)', "safe = words"),
     "pieces": (test_a_small_window_with_much_to_keep, ASK, "most = window - reserve - _AGAIN - _SLACK", "most = 9 * window"),
     "clipping": (fenced_whole, ASK, "text = _clipped(fence(seq, event), room)", "text = fence(seq, event)[: room * 2]"),
     "asked again": (packed, ASK, "most = window - reserve - _AGAIN - _SLACK", "most = window - reserve"),

@@ -17,7 +17,7 @@ def heard(statuses):
 
 def with_openai(server, statuses):
     client = foldline.wrap(
-        openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, http_client=heard(statuses))
+        openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", http_client=heard(statuses))
     )  # fmt: skip
     history = []
     for turn in range(11):
@@ -29,7 +29,7 @@ def with_openai(server, statuses):
 
 def with_anthropic(server, statuses):
     client = foldline.wrap(
-        anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0, http_client=heard(statuses))
+        anthropic.Anthropic(base_url=server.url, api_key="none", http_client=heard(statuses))
     )  # fmt: skip
     history = []
     for turn in range(11):
@@ -43,7 +43,10 @@ def with_anthropic(server, statuses):
 @pytest.mark.real
 @pytest.mark.parametrize("talk", [with_openai, with_anthropic])
 def test_a_real_overflow_is_recovered_in_one_retry(model_server, talk):
-    """Nobody said how large the window is: one refusal teaches it, and no other ever comes."""
+    """Nobody said how large the window is: one refusal teaches it, and no other ever comes.
+
+    The clients retry as they come: the server may close a connection that was idle for five seconds, and no status tells of it.
+    """
     statuses = []
     with talk(model_server, statuses) as client:
         session = client.foldline.session

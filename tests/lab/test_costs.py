@@ -28,6 +28,8 @@ from foldline.lab.bill.paid import sent_with_fronts
 from foldline.lab.bill.providers import rules_for
 from foldline.lab.bill.volatile import difference, volatile
 from foldline.lab.recorded import Recorded, imported
+from foldline.lab.theirs import AsRecorded
+from foldline.lab.trials import judged
 from foldline.models.catalog import find
 
 PAID = {"opus45": 42.60, "sonnet45": 30.33}
@@ -365,3 +367,21 @@ def test_instructions_of_a_file_that_only_grow_are_not_volatile():
     grown = Instructed((*OLD.parts, Text("More.")), OLD.tools)
     assert told(OLD, grown, origin="import:codex") == ()
     assert told(OLD, grown)[0].kind == "more"
+
+
+def test_a_system_prompt_is_paid_once():
+    """Without counts the bill is a simulation: of what a call was sent, and nothing twice."""
+    said = tuple(
+        event
+        for n in range(5)
+        for event in (UserSaid((Text(f"{n} " + "words " * 300),)), ModelSaid((Text("so " * 50),)))
+    )
+    front = Instructed((Text("Obey the house. " * 500),), (Tool("look", "sees", "{}"),))
+    recorded = Recorded("made up", "m", (Opened("m"), front, *said))
+    sizes = [
+        one.read + one.written for one in bill(sent_with_fronts(recorded, around(recorded)), RULES)
+    ]
+    assert sizes == pytest.approx([call.estimate for call in recorded.calls])
+    assert costs(recorded, RULES).total == pytest.approx(
+        judged(recorded, AsRecorded(recorded), RULES).dollars
+    )

@@ -13,7 +13,8 @@ from foldline.lab.bill.cache import Rules, bill
 from foldline.lab.ours import Ours
 from foldline.lab.probes.kept import retention
 from foldline.lab.recorded import imported
-from foldline.lab.replay import as_recorded, replay
+from foldline.lab.replay import replay
+from foldline.lab.theirs import as_recorded
 from foldline.models.catalog import find
 
 PAID = {"opus45": 42.60, "sonnet45": 30.33}

@@ -109,7 +109,7 @@ MOMENT = "foldline.core.edits.fold.moment"
     [
         (MOMENT, "cost=rule.alpha * cost", "cost=0.0"),
         (MOMENT, "if gain < max(rule.gain, rule.gain_share * request):", "if False:"),
-        (MOMENT, 'if cache == "cold":', "if True:"),
+        (MOMENT, 'if cache == "cold" and request >= rule.floor:', "if True:"),
         ("foldline.core.plan", 'if pressure == "hard" or len', "if True or len"),
     ],
 )  # fmt: skip

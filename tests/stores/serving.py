@@ -1,16 +1,27 @@
 """A schema of PostgreSQL for one test: made by the store that opens it, dropped with its role.
 
 `FOLDLINE_PG` names a database whose login may make roles; without it, the one on this machine.
+`FOLDLINE_PGBOUNCER` names the pooler's program where it is not on the path.
 """
 
 import os
+import pwd
+import shutil
+import socket
+import subprocess
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
+PGBOUNCER = os.environ.get("FOLDLINE_PGBOUNCER") or shutil.which(
+    "pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin"
+)
 SERVER = os.environ.get("FOLDLINE_PG", "postgresql:///test?host=127.0.0.1")
 
 
@@ -34,3 +45,55 @@ def a_schema() -> Iterator[str]:
         with connected() as server:
             server.execute(f"drop schema if exists {schema} cascade")
             server.execute(f"drop role if exists {schema}_app")
+
+
+@contextmanager
+def a_login(schema: str) -> Iterator[str]:
+    """A login that works in a schema and goes round no policy: what a pooler needs."""
+    login = f"{schema}_login"
+    with connected() as server:
+        server.execute(f"create role {login} login in role {schema}_app")
+    try:
+        yield login
+    finally:
+        with connected() as server:
+            server.execute(f"drop role if exists {login}")
+
+
+@contextmanager
+def pooler(folder: Path, logins: Sequence[str], *, size: int) -> Iterator[str]:
+    """A pgbouncer before the server, so many connections for each login; ended by its id."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    given = conninfo_to_dict(SERVER)
+    (folder / "users").write_text("".join(f'"{login}" ""\n' for login in logins))
+    (folder / "ini").write_text(
+        f"[databases]\n* = host={given.get('host', '127.0.0.1')} port={given.get('port', 5432)}\n"
+        f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
+        f"auth_type = trust\nauth_file = {folder}/users\npool_mode = transaction\n"
+        f"default_pool_size = {size}\nmax_client_conn = 100\nlog_connections = 0\n"
+        "log_disconnections = 0\nlog_stats = 0\n"
+    )
+    # It will not run as root, and pytest's folders are their owner's alone.
+    nobody = pwd.getpwnam("nobody") if os.getuid() == 0 else None
+    for path in (folder, *folder.iterdir(), *list(folder.parents)[:3]):
+        if nobody and path.stat().st_uid == 0 and str(path) not in ("/", "/tmp"):  # noqa: S108
+            path.chmod(0o755)
+    process = subprocess.Popen(
+        [str(PGBOUNCER), "-q", str(folder / "ini")],
+        user=nobody.pw_uid if nobody else None,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        for _ in range(100):
+            try:
+                socket.create_connection(("127.0.0.1", port), 0.1).close()
+                break
+            except OSError:
+                time.sleep(0.05)
+        yield f"127.0.0.1:{port}/{given['dbname']}"
+    finally:
+        process.terminate()
+        process.wait(timeout=10)

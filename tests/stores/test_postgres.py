@@ -10,7 +10,10 @@ import hashlib
 import json
 import os
 import re
+import subprocess
 import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
 from random import Random
 
 import psycopg
@@ -23,7 +26,7 @@ from foldline.core.parts import Media, Text
 from foldline.errors import BadInput, Conflict, Erased, FormatError, StoreFailed
 from foldline.store import at, logs
 from foldline.store.base import Draft, Name, Retention, Row
-from foldline.store.postgres import PostgresStore, keeping, schema
+from foldline.store.postgres import PostgresStore, keeping, schema, speaking
 from foldline.store.postgres.connections import sid
 from foldline.store.postgres.place import place
 from foldline.testing.stores import Conformance, rows
@@ -372,7 +375,7 @@ async def test_an_append_whose_connection_ends(made, store, once):
             ended = owner.execute(
                 "select count(pg_terminate_backend(pid)) from pg_stat_activity "
                 "where wait_event_type = 'Lock' and query like %s",
-                (f"%{made}.append_one%",),
+                (f'%"{made}".append_one%',),
             )
             assert ended.fetchone() == (1,)
         await asyncio.sleep(0.1)
@@ -414,38 +417,102 @@ async def test_appends_that_wait_are_sent_together(made, store):
         assert found.fetchone() == (19,)
 
 
-# Forks.
+@asynccontextmanager
+async def panicking(made):
+    """The address of a server that does the first append, and whose last word is that its disk is full."""
+    fields = (b"SPANIC", b"VPANIC", b"C53100", b"Mno space left on device", b"")
+    body = b"\0".join(fields) + b"\0"
+    left, serving = [1], set()
+    with connected() as owner:
+        at_server = owner.info.host, owner.info.port
+        login, database = owner.info.user, owner.info.dbname
+
+    async def serve(reader, writer):
+        serving.add(asyncio.current_task())
+        there, to = await asyncio.open_connection(*at_server)
+        last = False
+        while chunk := await reader.read(1 << 16):
+            last = bool(left[0]) and chunk[:1] == b"B" and b"foldline_append_one" in chunk
+            to.write(chunk)
+            answer = await there.read(1 << 16)
+            if last:
+                left[0] = 0
+                writer.write(b"E" + (len(body) + 4).to_bytes(4, "big") + body)
+                break
+            writer.write(answer)
+        for one in (to, writer):
+            one.close()
+            await one.wait_closed()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    base = f"postgresql://{login}@127.0.0.1:{port}/{database}?sslmode=disable&gssencmode=disable"
+    try:
+        yield address_of(made, base)
+    finally:
+        listening.close()
+        await asyncio.gather(*serving)
 
 
-async def test_a_fork_has_the_edits_of_its_ancestors(store):
-    """Also those that were not copied for it: at a place before the fork the view is as it was."""
-    name = Name("forking", "parent")
-    for at_place in range(40):
-        await store.append(name, rows(f"{at_place}", edit=at_place in (10, 20, 30)))
-    await store.fork(name, "child", at=35, keep=[(10, 10), (30, 35)])
-    child = Name("forking", "child")
-    await store.append(child, rows("own", edit=True))
-    await store.fork(child, "grandchild", at=36, keep=[(36, 36)])
-    grandchild = Name("forking", "grandchild")
-    for one in (child, grandchild):
-        for at_place, edit in (
-            (5, None),
-            (15, 10),
-            (25, 20),
-            (32, 30),
-            (35, 30),
-            (36, 36),
-            (None, 36),
-        ):
-            found = (await store.head(one, at=at_place)).edit
-            assert (found.seq if found else None) == edit, (one.session, at_place)
-    with pytest.raises(Conflict):
-        await store.fork(name, "child", at=35, keep=[])
-    await store.erase(child)
-    with pytest.raises(Erased):
-        await store.fork(name, "child", at=35, keep=[])
-    with pytest.raises(Erased):
-        await store.lease(child, "a", seconds=9)
+@pytest.mark.parametrize("once", [None, "k"])
+async def test_a_servers_last_word_does_not_say_what_became_of_an_append(made, once):
+    """The journal may hold the commit of one that met the end of its disk."""
+    name = Name("panicking", f"{once}")
+    async with panicking(made) as address:
+        store = PostgresStore(address)
+        try:
+            if once:
+                assert await store.append(name, rows("a"), once=once) == 0
+            else:
+                with pytest.raises(StoreFailed, match="not known"):
+                    await store.append(name, rows("a"))
+            assert (await store.head(name)).seq == 0
+        finally:
+            await store.close()
+
+
+async def test_one_who_gave_up_leaves_its_statement_prepared(made):
+    """The server knows it and we do not: the connection is as good as before."""
+    name = Name("prepared", "one")
+    store = PostgresStore(f"{address_of(made)}&pool=1")
+    try:
+        assert await store.append(name, rows("a")) == 0
+        speaking._prepared.clear()
+        assert await store.append(name, rows("b")) == 1
+    finally:
+        await store.close()
+
+
+async def test_one_that_fails_takes_none_with_it(made, store):
+    """What was sent with it is sent again by itself, and all hear of it at once."""
+    names = [Name("failing", f"s{n}") for n in range(12)]
+    await asyncio.gather(*(store.append(name, rows("a")) for name in names))
+    with connected() as owner:
+        owner.execute(
+            f"create function {made}.no_room() returns trigger language plpgsql as $$ begin "
+            "raise exception 'no space' using errcode = 'disk_full'; end $$"
+        )
+        owner.execute(
+            f"create trigger no_room before insert on {made}.events for each row "
+            f"when (new.sid = '{sid(names[7])}') execute function {made}.no_room()"
+        )
+        try:
+            async with asyncio.timeout(10):
+                told = await asyncio.gather(
+                    *(store.append(name, rows("b"), once="k") for name in names),
+                    return_exceptions=True,
+                )
+        finally:
+            owner.execute(f"drop function {made}.no_room cascade")
+    fault = told.pop(7)
+    assert told == [1] * 11
+    assert isinstance(fault, StoreFailed)
+    assert "no space" in str(fault)
+    assert "not known" in str(fault)  # it was sent twice, and of the first time nothing was heard
+    assert await store.append(names[7], rows("b"), once="k") == 1
+
+
+# Pieces.
 
 
 async def test_a_trim_takes_the_pieces_that_nothing_names(store):
@@ -498,6 +565,39 @@ async def test_erased_is_gone_from_every_table(made, store, monkeypatch):
         assert owner.execute(count.format(made, "erased"), (one,)).fetchone() == (1,)
 
 
+@pytest.mark.parametrize("seen", ["stable", "volatile"])
+async def test_nobody_reads_half_of_what_is_being_erased(monkeypatch, seen):
+    """R-67, R-73: a sweep between two statements of a read; the control is a read of two moments."""
+    monkeypatch.setattr(keeping, "_BATCH", 4)
+    with a_schema() as name:
+        store = PostgresStore(address_of(name))
+        await store.append(MINE, rows(*"abcdefghijkl"))
+        with connected() as owner:
+            ((text,),) = owner.execute(
+                "select pg_get_functiondef(oid) from pg_proc where proname = 'read' "
+                "and pronamespace = %s::regnamespace",
+                (name,),
+            ).fetchall()
+            slow = text.replace("return query", "perform pg_sleep(0.7); return query", 1)
+            assert "STABLE" in slow
+            owner.execute(slow.replace("STABLE", seen.upper()))
+        before = store.db.ask
+        reading = asyncio.create_task(store.read(MINE, [(0, 99)]))
+        await asyncio.sleep(0.3)
+        swept = iter([1])
+
+        async def cutting(statement, *values, **how):
+            if "sweep" in statement and not next(swept, 0):
+                raise StoreFailed("cut")
+            return await before(statement, *values, **how)
+
+        store.db.ask = cutting
+        with pytest.raises(StoreFailed):
+            await store.erase(MINE)
+        assert len(await reading) == (12 if seen == "stable" else 8)
+        await store.close()
+
+
 async def test_a_body_that_was_altered_is_told(made, store):
     name = Name("altered", "one")
     await store.append(name, rows("a"))
@@ -521,6 +621,53 @@ async def test_open(made):
             assert f"hello {said}" in sent
 
 
+async def test_a_reserved_word_may_name_a_schema():
+    with connected() as server:
+        server.execute('drop schema if exists "full" cascade')
+    try:
+        store = PostgresStore(address_of("full"))
+        assert await store.append(MINE, rows("a", "b")) == 1
+        assert await store.append(MINE, rows("c")) == 2
+        assert len(await store.read(MINE, [(0, 9)])) == 3
+        await store.close()
+    finally:
+        with connected() as server:
+            server.execute('drop schema "full" cascade')
+            server.execute("drop role full_app")
+
+
+async def test_an_owner_of_the_schema_alone_can_migrate_it():
+    """One who may make nothing else in the database."""
+    with a_schema() as name, connected() as server:
+        server.execute(f"create role {name}_owner login")
+        server.execute(f"create schema {name} authorization {name}_owner")
+        try:
+            given = psycopg.conninfo.conninfo_to_dict(SERVER)
+            where = f"{given.get('host', '127.0.0.1')}:{given.get('port', 5432)}/{given['dbname']}"
+            store = PostgresStore(address_of(name, f"postgresql://{name}_owner@{where}"))
+            assert await store.append(MINE, rows("a")) == 0
+            await store.close()
+        finally:
+            server.execute(f"drop owned by {name}_owner cascade")
+            server.execute(f"drop role {name}_owner")
+
+
+def test_no_command_prints_a_password(made):
+    given = psycopg.conninfo.conninfo_to_dict(SERVER)
+    where = f"{given.get('host', '127.0.0.1')}:{given.get('port', 5432)}/{given['dbname']}"
+    with connected() as server:
+        user = server.execute("select current_user").fetchone()[0]
+    address = address_of(made, f"postgresql://{user}:opensesame@{where}")
+    for command in (["sessions"], ["sessions", "--json"], ["doctor"], ["show", "nobody"]):
+        ended = subprocess.run(
+            [Path(sys.executable).with_name("foldline"), *command, "--store", address],
+            capture_output=True, text=True, check=False, env={**os.environ, "NO_COLOR": "1"},
+        )  # fmt: skip
+        assert f"postgresql://{where}" in ended.stdout or command[0] == "show"
+        assert ended.returncode in (0, 1)
+        assert "opensesame" not in ended.stdout + ended.stderr, command
+
+
 def test_addresses():
     found = place("postgresql://u:secret@h:1/d?schema=x&sslmode=require&pool=3")
     assert (found.schema, found.pool, found.address) == (
@@ -530,6 +677,12 @@ def test_addresses():
     )
     assert "secret" not in found.shown
     assert place("postgresql:///test?schema=x").address == "postgresql:///test"
+    spaced = "postgresql:///test?options=-c%20a%3Db%2Bc"
+    assert place(spaced).address == spaced  # libpq reads no + as a blank
+    for hidden in ("postgresql://u:se@cret@h/d", "postgresql://u:se?cret@h/d"):
+        with pytest.raises(BadInput, match="%40") as told:
+            place(hidden)
+        assert "cret" not in str(told.value)
     for bad in ("postgresql:///d?schema=X;drop", "postgresql:///d?pool=0", "mysql://x"):
         with pytest.raises(BadInput):
             place(bad)
@@ -560,32 +713,17 @@ async def test_names_that_it_cannot_keep(store, name):
 
 MUTANTS = [
     ("the end is not compared", "elsif p_after <> known.head then", "elsif false then", "an_append_is_all_or_nothing"),
-    ("the plain case compares no end", "and (p_after is null or head = p_after) and", "and", "one_row_is_compared"),
+    ("the plain case compares no end", "and (p_after is null or head = p_after) and", "and", "an_append_of_one_row_is_compared_too"),
     ("the fence is not compared", "and (p_fence is null or fence = p_fence)\n", "\n", "a_lease_is_one_holders"),
     ("deliveries are not remembered", "if p_once is not null then\n        if outcome = 0 then", "if false then\n        if outcome = 0 then", "once"),
     ("the newest edit is not noted", "edit = case when p_edit then head + 1 else edit end", "edit = edit", "the_newest_edit"),
     ("a fork has no ancestors", "exit when known.origin is null;", "exit;", "a_fork_shares_what_was_before"),
+    ("a fork has its own edits alone", "while known.origin is not null and head <= known.origin_at loop", "while false loop", "a_fork_has_the_edits_of_its_ancestors"),
     ("a fork copies no pieces", "if named is not null then", "if false then", "a_fork_outlives_its_ancestors"),
     ("erased sessions come back", "select time into moment from {schema}.erased where sid = p_sid;", "select null into moment where false;", "erasure"),
     ("a held session is taken", "and known.until > told and known.holder <> p_holder then", "and false then", "a_lease_is_one_holders"),
     ("retention takes what is held", "and not h.held", "", "retention"),
 ]  # fmt: skip
-
-
-class _Own(Conformance):
-    """The suite, and what it does not ask of an append of one row, which has a path of its own."""
-
-    async def test_one_row_is_compared(self, store):
-        """One that comes late is refused."""
-        name = Name("own", "compared")
-        await store.append(name, rows("a"), after=-1)
-        with pytest.raises(Conflict):
-            await store.append(name, rows("b"), after=-1)
-        assert await store.append(name, rows("b"), after=0) == 1
-
-
-async def test_one_row_is_compared(store):
-    await _Own().test_one_row_is_compared(store)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[one[0] for one in MUTANTS])
@@ -609,6 +747,6 @@ async def test_a_broken_store_is_seen(mutant, monkeypatch):
                     psycopg.Error,
                 )
             ):
-                await getattr(_Own(), f"test_{test}")(store)
+                await getattr(Conformance(), f"test_{test}")(store)
         finally:
             await store.close()

@@ -1,21 +1,24 @@
 """What is SQLite's own: the file, its versions, its neighbours. The promises are `test_conformance`'s."""
 
 import hashlib
+import re
 import subprocess
 import sys
+from contextlib import nullcontext
 from random import Random
 
 import apsw
 import pytest
+from mutants import broken
 
 from foldline.core import log
 from foldline.core.log import UserSaid
 from foldline.core.parts import Media, Text
 from foldline.core.spine import Range
-from foldline.errors import BadInput, FormatError
+from foldline.errors import BadInput, BrokenView, FormatError
 from foldline.store import logs
-from foldline.store.base import Name
-from foldline.store.sqlite import SqliteStore, keeping
+from foldline.store.base import Draft, Name
+from foldline.store.sqlite import SqliteStore, keeping, rows
 from foldline.testing import play, steps
 
 MINE = Name("acme", "one")
@@ -29,8 +32,8 @@ async def test_bytes_come_back_as_they_were_given(tmp_path):
     store = SqliteStore(path)
     await logs.append(store, MINE, talk.events, after=-1)
     await store.close()
-    rows = apsw.Connection(path).execute("select body from events order by seq").fetchall()
-    assert [body for (body,) in rows] == [log.encode(event) for event in talk.events]
+    found = apsw.Connection(path).execute("select body from events order by seq").fetchall()
+    assert [body for (body,) in found] == [log.encode(event) for event in talk.events]
 
 
 @pytest.mark.anyio
@@ -75,8 +78,8 @@ async def test_a_file_of_schema_1_becomes_one_of_today(tmp_path):
     old = apsw.Connection(path)
     old.execute(OLD)
     for name in ("one", "two"):
-        rows = [("acme", name, seq, log.kind(event), isinstance(event, log.Edit), log.encode(event)) for seq, event in enumerate(talk.events)]  # fmt: skip
-        old.executemany("insert into events (tenant, session, seq, kind, edit, body) values (?, ?, ?, ?, ?, ?)", rows)  # fmt: skip
+        given = [("acme", name, seq, log.kind(event), isinstance(event, log.Edit), log.encode(event)) for seq, event in enumerate(talk.events)]  # fmt: skip
+        old.executemany("insert into events (tenant, session, seq, kind, edit, body) values (?, ?, ?, ?, ?, ?)", given)  # fmt: skip
     old.close()
     for _ in range(2):
         store = SqliteStore(path)
@@ -145,3 +148,122 @@ async def test_an_index_that_another_process_empties_is_made_anew(tmp_path):
     assert [len(await here.search("acme", word)) for word in ("early", "late", "goes")] == [1, 1, 0]
     await here.close()
     await there.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("verb", ["read", "head", "blobs"])
+async def test_a_session_erased_while_it_is_read_shows_no_others_rows(tmp_path, verb):
+    """R-69: SQLite gives an erased session's number to the next one, which may be another tenant's."""
+    here, there = (SqliteStore(str(tmp_path / "talks.db")) for _ in range(2))
+    there.db.connection.set_busy_timeout(0)  # its checkpoint would wait for whom it interrupts
+    picture = Media("image", base64="canary" * 5_000)
+    draft = logs.draft([UserSaid((Text("canary"), picture))])
+    draft = Draft([row._replace(edit=True) for row in draft.rows], draft.blobs)
+    await logs.append(here, MINE, [UserSaid((Text("mine"),))])
+    erasing = iter([MINE])
+
+    def trace(_cursor, sql, _bindings):
+        for name in erasing if re.search("from (events|pieces)", sql) else ():
+            keeping.erase(there.db, name)
+            rows.append(there.db, Name("other", "one"), draft)
+        return True
+
+    here.db.connection.exec_trace = trace
+    asked = {
+        "read": lambda: here.read(MINE, [(0, 9)]),
+        "head": lambda: here.head(MINE),
+        "blobs": lambda: here.blobs(MINE, list(draft.blobs)),
+    }
+    found = await asked[verb]()
+    assert next(erasing, None) is None
+    assert "canary" not in repr(found)
+    assert "canary" in repr(await there.read(Name("other", "one"), [(0, 9)]))
+    await here.close()
+    await there.close()
+
+
+class Between:
+    """A store where something happens between a tail's two reads, once."""
+
+    def __init__(self, store, happens):
+        self._store, self._happens = store, [happens]
+
+    def __getattr__(self, verb):
+        return getattr(self._store, verb)
+
+    async def read(self, name, spans):
+        """First what happens."""
+        if self._happens:
+            await self._happens.pop()()
+        return await self._store.read(name, spans)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "broken_line", [None, "found is not None and not _lacks(rows, spans, head.floor)"]
+)
+async def test_a_tail_whose_session_goes_between_its_reads(broken_line):
+    """It is read again: a view of an erased session is empty, of a trimmed one it is what is left."""
+    with broken("foldline.store.logs", broken_line, "True") if broken_line else nullcontext():
+        for seed in range(10):
+            talk = play(steps(Random(seed), 200))
+            store = SqliteStore(":memory:")
+            await logs.append(store, MINE, talk.events)
+            erasing = Between(store, lambda store=store: store.erase(MINE))
+            if broken_line:
+                with pytest.raises((BrokenView, AssertionError)):
+                    assert (await logs.tail(erasing, MINE)).view().head == -1
+                continue
+            assert (await logs.tail(erasing, MINE)).view().head == -1
+        store = SqliteStore(":memory:")
+        await logs.append(store, MINE, [UserSaid((Text(word),)) for word in "abcdef"])
+        trimming = Between(store, lambda: store.trim(MINE, 4, keep=[1]))
+        assert [seq for seq, _ in (await logs.tail(trimming, MINE)).events] == [1, 4, 5]
+        assert [seq for seq, _ in (await logs.tail(store, MINE)).events] == [1, 4, 5]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("ends", ["erased", "trimmed", "lost"])
+async def test_a_read_whose_pieces_go_between(ends):
+    """Rows are read, then what they name: what went in between was not there; what is lost is told."""
+    store = SqliteStore(":memory:")
+    said = [UserSaid((Media("image", base64=f"{n}A" * 20_000),)) for n in range(3)]
+    await logs.append(store, MINE, said)
+
+    async def end():
+        if ends == "erased":
+            await store.erase(MINE)
+        elif ends == "trimmed":
+            await store.trim(MINE, 2, keep=[])
+        else:
+            store.db.sql("delete from blobs")
+
+    class Late:
+        def __getattr__(self, verb):
+            return getattr(store, verb)
+
+        async def blobs(self, name, hashes):
+            await end()
+            return await store.blobs(name, hashes)
+
+    if ends == "lost":
+        with pytest.raises(FormatError, match="restore a backup"):
+            await logs.read(Late(), MINE, Range(0, 2))
+        with pytest.raises(FormatError, match="restore a backup"):
+            await logs.tail(Late(), MINE)
+        return
+    left = {"erased": [], "trimmed": [2]}[ends]
+    assert [seq for seq, _ in await logs.read(Late(), MINE, Range(0, 2))] == left
+    assert [seq for seq, _ in (await logs.tail(Late(), MINE)).events] == left
+
+
+@pytest.mark.anyio
+async def test_a_tail_of_what_was_trimmed_is_two_statements():
+    """Law 6: what retention took is not looked for."""
+    store = SqliteStore(":memory:")
+    await logs.append(store, MINE, [UserSaid((Text(word),)) for word in "abcdef"])
+    await store.trim(MINE, 4, keep=[1])
+    begun = []
+    store.db.connection.exec_trace = lambda _c, sql, _b: begun.append(sql) or True
+    await logs.tail(store, MINE)
+    assert sum(sql.startswith("begin") for sql in begun) == 2

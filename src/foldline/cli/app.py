@@ -37,6 +37,7 @@ _STEPS = {
     "erase": "keeping:erase",
     "models": "catalogue:models",
     "doctor": "doctor:doctor",
+    "worker": "worker:worker",
     "lab compare": "lab:compare",
     "lab cost": "lab_cost:cost",
 }

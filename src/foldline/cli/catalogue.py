@@ -1,6 +1,7 @@
 """`foldline models`: windows and prices, and what a model's name is taken for.
 
-Knows how the catalogue is shown. Refuses to ask anybody else.
+Knows how the catalogue, the user's own file and a server's word are shown beside each other.
+Refuses to decide between them: `run.facts` does.
 """
 
 from typing import Annotated, Any
@@ -13,6 +14,9 @@ from foldline.cli.output import Column, table, wrapped
 from foldline.core.parts import sound
 from foldline.core.prices import UNKNOWN
 from foldline.models.catalog import Model, edition, find, names, why
+from foldline.models.overrides import believed, place, said_of
+from foldline.models.servers import Reported
+from foldline.models.servers import ask as ask_server
 
 
 @command
@@ -21,12 +25,16 @@ async def models(
     pattern: Annotated[
         str | None, typer.Argument(metavar="PATTERN", help="A name, or a part of names.")
     ] = None,
+    ask: Annotated[
+        str | None, typer.Option(metavar="URL", help="A server to ask what it says of the name.")
+    ] = None,
 ) -> int:
     """List windows and prices; say what a name is taken for."""
     pattern = sound(pattern or "").strip()
     wanted = pattern.lower()
-    found = [find(name) for name in names() if wanted in name.lower()]
-    taken = find(pattern) if pattern else None
+    found = [believed(name) for name in names() if wanted in name.lower()]
+    taken = believed(pattern) if pattern else None
+    said = await ask_server(ask, pattern) if ask else None
     known = edition()
     body = {
         "source": known.source,
@@ -34,8 +42,18 @@ async def models(
         "models": [_body(one) for one in found],
         "resolved": None if taken is None else {**_body(taken), "why": why(taken.name)},
     }
-    desk.answer(body, lambda: [*_table(found), *_resolved(taken), *_footer(len(found))])
-    exists = found or (taken is not None and taken.source != "default")
+    if ask:
+        body["server"] = {"url": ask, **_said(said)}
+    desk.answer(
+        body,
+        lambda: [
+            *_table(found),
+            *_resolved(taken),
+            *(_heard(ask, said) if ask else []),
+            *_footer(len(found)),
+        ],
+    )
+    exists = said or found or (taken is not None and taken.source != "default")
     return DONE if exists else NOTHING
 
 
@@ -54,6 +72,7 @@ def _body(one: Model) -> dict[str, Any]:
         "output": prices.output if priced else None,
         "step": prices.step,
         "assumed": prices.assumed if priced else None,
+        "own": list(said_of(one.name)),
     }
 
 
@@ -93,7 +112,35 @@ def _resolved(taken: Model | None) -> list[str]:
     if taken is None:
         return []
     window = f"window {taken.window:,}" if taken.window else "window not known: 128,000 is assumed"
-    return wrapped(f"{taken.name!r} {why(taken.name)}: {window}")
+    lines = wrapped(f"{taken.name!r} {why(taken.name)}: {window}")
+    if own := said_of(taken.name):
+        before = find(taken.name).window
+        lines += wrapped(
+            f"your own file says its {', '.join(own)} ({place()}); "
+            f"the catalogue's window is {_count(before)}"
+        )
+    return lines
+
+
+def _said(said: Reported | None) -> dict[str, Any]:
+    prices = said.prices if said else None
+    return {
+        "window": said.window if said else None,
+        "max_output": said.max_output if said else None,
+        "input": prices.input if prices else None,
+        "output": prices.output if prices else None,
+        "source": said.source if said else None,
+    }
+
+
+def _heard(url: str, said: Reported | None) -> list[str]:
+    if said is None:
+        return wrapped(f"{url} says nothing of it: is the address that of an API, as in …/v1?")
+    parts = [f"window {_count(said.window)}"]
+    parts += [f"max out {said.max_output:,}"] if said.max_output else []
+    if said.prices:
+        parts.append(f"input {said.prices.input:g}, output {said.prices.output:g}")
+    return wrapped(f"{url} says: {', '.join(parts)} ({said.source}); its word goes first")
 
 
 def _footer(count: int) -> list[str]:

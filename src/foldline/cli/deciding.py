@@ -17,6 +17,7 @@ from foldline.core import log
 from foldline.core.budget import measure
 from foldline.core.edits.fold import Loss, loss
 from foldline.core.log import Event, Folded, Interrupted, Masked
+from foldline.core.parts import sound
 from foldline.core.plan import Facts, Ready, after
 from foldline.core.request import Report, report
 from foldline.core.view import View
@@ -236,17 +237,29 @@ async def fold(
     preview: Annotated[
         bool, typer.Option("--preview", help="Only say what would leave the model's sight.")
     ] = False,
+    focus: Annotated[str, typer.Option(help="What to keep above all.")] = "",
+    summarizer: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Have this model tell what is folded.")
+    ] = None,
 ) -> int:
     """Fold now what may be folded; `undo` takes it back."""
     async with desk.store() as store:
         seen = await session(store, await named(store, desk.tenant, name))
+        narrator = None
+        if summarizer and not preview:
+            from foldline.run.preparing import preparing  # noqa: PLC0415 - few ask for it
+
+            seen.live.narrator = narrator = await preparing(summarizer)
         before = _now(seen)
         if preview:
             lost = await seen.fold(preview=True)
         else:
             async with held(seen):
-                lost = await seen.fold()
+                lost = await seen.fold(focus=sound(focus))
         then = _now(seen)
+        told = narrator.last if narrator else None
+        if narrator:
+            await narrator.close()
         edit = seen.edits[-1] if lost is not None and not preview else None
     body = {
         "session": seen.live.name.session,
@@ -256,9 +269,19 @@ async def fold(
         "tokens_before": before.total,
         "tokens_after": None if preview else then.total,
         "loss": None if lost is None else asdict(lost),
+        "narrative": None if told is None else {"outcome": told.outcome, "reason": told.reason},
     }
-    desk.answer(body, lambda: _folded(seen, lost, before=before, then=then, edit=edit))
+    lines = [] if told is None or told.outcome == "told" else _untold(told.outcome, told.reason)
+    desk.answer(
+        body,
+        lambda: [*lines, *_folded(seen, lost, before=before, then=then, edit=edit)],
+    )
     return DONE if lost is not None else NOTHING
+
+
+def _untold(outcome: str, reason: str) -> list[str]:
+    how = "asking for it failed" if outcome == "failed" else f"it was {outcome}"
+    return wrapped(f"without a narrative, {how}: {reason}")
 
 
 def _now(seen: AsyncSession) -> Report:

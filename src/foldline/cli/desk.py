@@ -18,6 +18,7 @@ from foldline.cli import place
 from foldline.cli.codes import STOPPED
 from foldline.cli.output import document, remark, say
 from foldline.core.parts import sound
+from foldline.store.at import without_secrets
 from foldline.store.base import Store
 
 P = ParamSpec("P")
@@ -51,6 +52,11 @@ class Desk:
     json: bool = False
     given: bool = False
     """Whether a person named the store."""
+
+    @property
+    def where(self) -> str:
+        """The store's address as people may read it: without a password."""
+        return without_secrets(self.address)
 
     def store(self, *, make: bool = False) -> AbstractAsyncContextManager[Store]:
         """The store, open."""

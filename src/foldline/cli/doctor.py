@@ -1,46 +1,38 @@
 """`foldline doctor`: whether all is well with this machine and this store, and what to do if not.
 
-Knows what a store file should say of itself, and looks without writing. Refuses to mend anything.
+Knows what a store file should say of itself, and looks without writing; `doctor_postgres` knows it
+of a server. Refuses to mend anything.
 """
 
 import platform
 from collections.abc import Generator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, date, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, cast
+from typing import Annotated, Any, cast
 
 import apsw
 import typer
 
 from foldline import __version__
+from foldline.cli.checks import Check, Level, lines, summed
 from foldline.cli.codes import DONE, NOTHING
 from foldline.cli.desk import Desk, command
-from foldline.cli.output import many, paint, size, wrapped
+from foldline.cli.output import many, size
 from foldline.cli.place import MEMORY
 from foldline.models.catalog import edition
+from foldline.store.at import POSTGRES
 from foldline.store.sqlite.schema import APPLICATION, VERSION
 
-Level: TypeAlias = Literal["ok", "warn", "bad"]
-_COLOURS: dict[Level, Literal["green", "yellow", "red"]] = {
-    "ok": "green",
-    "warn": "yellow",
-    "bad": "red",
+_EXTRAS = {
+    "cli": ("typer", "rich"),
+    "pg": ("psycopg", "psycopg_pool"),
+    "png": ("resvg_py",),
+    "worker": ("procrastinate",),
 }
-_EXTRAS = {"cli": ("typer", "rich"), "png": ("resvg_py",)}
 _OLD = 180  # days after which prices and windows have changed
 _JOURNAL = 64 * 1024 * 1024  # a larger one has a reader that never ends
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing that was looked at."""
-
-    level: Level
-    what: str
-    told: str
-    todo: str = ""
 
 
 @command
@@ -52,17 +44,17 @@ async def doctor(
 ) -> int:
     """Look whether all is well here, and say what to do if not."""
     place, given = address or desk.address, desk.given or address is not None
-    checks = [*_house(), *_store(place, given=given)]
+    if place.startswith(POSTGRES):
+        shown, found = await _server(place, desk.tenant)
+    else:
+        shown, found = place, [*_store(place, given=given)]
+    checks = [*_house(), *found]
     bad = any(check.level == "bad" for check in checks)
-    body = {"store": place, "ok": not bad, "checks": [asdict(check) for check in checks]}
-    desk.answer(body, lambda: [line for check in checks for line in _lines(check)])
+    body = {"store": shown, "ok": not bad, "checks": [asdict(check) for check in checks]}
+    desk.answer(
+        body, lambda: [*(line for check in checks for line in lines(check)), summed(checks)]
+    )
     return NOTHING if bad else DONE
-
-
-def _lines(check: Check) -> list[str]:
-    todo = f"; {check.todo}" if check.todo else ""
-    first, *rest = wrapped(f"{check.told}{todo}", title=f"     {check.what:10} ")
-    return [paint(f"{check.level:4}", _COLOURS[check.level]) + first[4:], *rest]
 
 
 def _house() -> Generator[Check]:
@@ -79,6 +71,17 @@ def _house() -> Generator[Check]:
     told = f"{many(known.models, 'model')} of {known.date}, from {known.source}"
     todo = "prices may have changed: upgrade foldline" if days > _OLD else ""
     yield Check("warn" if todo else "ok", "catalogue", told, todo)
+
+
+async def _server(address: str, tenant: str) -> tuple[str, list[Check]]:
+    """A schema of PostgreSQL: as a message may show it, and what there is to say of it."""
+    try:
+        from foldline.cli.doctor_postgres import examined  # noqa: PLC0415 - an extra
+    except ImportError as fault:
+        told = f"a PostgreSQL address needs the extra `pg`, which is not here: {fault}"
+        check = Check("bad", "store", told, "pip install 'foldline[pg]'")
+        return "postgresql://…", [check]
+    return await examined(address, tenant)
 
 
 def _store(address: str, *, given: bool) -> Generator[Check]:

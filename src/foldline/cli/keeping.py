@@ -199,6 +199,8 @@ async def erase(  # noqa: PLR0913 - one option for each limit of a rule
     async with desk.store() as store:
         going = await _going(store, desk, name, rule)
         if not going.sessions:
+            if not dry:  # what an erasure left that was cut short goes now
+                await store.retain(desk.tenant, Retention())
             _receipt(desk, going)
             return NOTHING
         if not dry and not yes and not _agreed(going):

@@ -56,7 +56,7 @@ async def sessions(desk: Desk) -> int:
     async with desk.store() as store:
         found = [one async for one in summaries(store, desk.tenant)]
     found.sort(key=lambda one: one.listed.changed, reverse=True)
-    body = {"store": desk.address, "sessions": [_body(one) for one in found]}
+    body = {"store": desk.where, "sessions": [_body(one) for one in found]}
     desk.answer(body, lambda: _listed(desk, found))
     return DONE if found else NOTHING
 
@@ -70,7 +70,7 @@ def _body(one: Summary) -> dict[str, Any]:
 
 def _listed(desk: Desk, found: list[Summary]) -> list[str]:
     if not found:
-        return wrapped(f"no sessions in {desk.address}; `foldline import FILE` takes some in")
+        return wrapped(f"no sessions in {desk.where}; `foldline import FILE` takes some in")
     heads = (
         Column("session", most=24),
         Column("model", most=15),
@@ -93,7 +93,7 @@ def _listed(desk: Desk, found: list[Summary]) -> list[str]:
         for one in found
     ]
     whole = sum(one.listed.size for one in found)
-    total = f"{many(len(found), 'session')}, {size(whole)}, in {desk.address}"
+    total = f"{many(len(found), 'session')}, {size(whole)}, in {desk.where}"
     return [*table(heads, rows), *wrapped(total)]
 
 

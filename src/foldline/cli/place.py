@@ -5,20 +5,19 @@ commands, and to write: a session is opened as it was left, whatever it is looke
 """
 
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, cast
 
 from foldline.cli.codes import NothingFound, Unusable
-from foldline.core.log import ModelSwitched
+from foldline.core.log import ModelSwitched, Setting
 from foldline.core.parts import sound
 from foldline.core.plan import Facts, after
 from foldline.core.view import View
 from foldline.errors import BadInput, FormatError
-from foldline.run.facts import known
+from foldline.run.facts import of_session
 from foldline.run.listed import listed
 from foldline.run.live import Live
 from foldline.run.session import AsyncSession
@@ -133,14 +132,12 @@ def sight(seen: AsyncSession, look: Look = AS_IT_IS) -> tuple[View, Facts]:
     return view, _facts(view.model, view.settings, look)
 
 
-def _facts(model: str, settings: dict[str, Any], look: Look) -> Facts:
-    own = look.model is None  # another model has a window of its own
-    window, reserve, policy = (settings.get(key) for key in ("window", "reserve", "policy"))
+def _facts(model: str, settings: Mapping[str, Setting], look: Look) -> Facts:
+    """What a session names, but what the look says; another model has a window of its own."""
     if look.window is not None and look.window < 1:
         raise BadInput(f"a window of {look.window} tokens holds nothing; write --window 128000")
-    return known(
-        look.model or model,
-        window=look.window or (cast("int | None", window) if own else None),
-        reserve=cast("int | None", reserve) if own else None,
-        policy=look.policy or cast("str | None", policy) or "steady",
+    own = settings if look.model is None else {"policy": settings.get("policy")}
+    given = {"window": look.window, "policy": look.policy}
+    return of_session(
+        look.model or model, {**own, **{key: one for key, one in given.items() if one}}
     )

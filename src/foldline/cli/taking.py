@@ -104,7 +104,7 @@ async def take(
                 bar()
     desk.answer(
         {
-            "store": desk.address,
+            "store": desk.where,
             "sessions": [asdict(one) for one in taken],
             "passed": [asdict(one) for one in passed],
             "others": found.others,
@@ -211,7 +211,7 @@ def _told(desk: Desk, taken: list[Taken], passed: list[Passed], *, notes: bool) 
     if not notes and (noted := sum(bool(one.notes) for one in changed)):
         total += f"; of {noted:,} the file held more than events can: --notes"
     lines += wrapped(total)
-    return [*lines, *(wrapped(f"in {desk.address} ({_size(desk.address)})") if taken else [])]
+    return [*lines, *(wrapped(f"in {desk.where} ({_size(desk.address)})") if taken else [])]
 
 
 def _table(changed: list[Taken]) -> list[str]:

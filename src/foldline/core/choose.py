@@ -30,6 +30,8 @@ class Facts:
     """Whether the provider still holds the last request's prefix, as far as the shell can tell."""
     now: bool = False
     """Whether a person asked for a fold now."""
+    focus: str = ""
+    """What that person wants to be kept above all, in their words."""
     prepared: fold.Prepared | None = None
     """A narrative that was asked for and is proven."""
     fetched: Mapping[int, Event] = field(default_factory=dict[int, Event])
@@ -57,7 +59,11 @@ class Folding:
         """The fold whose handoff takes at most so many tokens."""
         form, span, told = self.facts.policy.form, self.span, self.facts.prepared
         lines = told.of(self.view.spine, span.range) if told else ()
-        material = replace(self.material, lines=(*self.material.lines, *lines))
+        material = replace(
+            self.material,
+            lines=(*self.material.lines, *lines),
+            focus=self.facts.focus or self.material.focus,
+        )
         by = told.by if told and lines else ""
         if form == "omitted" and self.why == "due":
             left_out = fold.messages(self.view, span)
@@ -166,7 +172,7 @@ def moment(view: View, budget: Budget, facts: Facts) -> fold.Moment | None:
     )
 
 
-def ask(view: View, soon: fold.Moment | None, facts: Facts) -> fold.Ask | None:
+def ask(view: View, soon: fold.Moment | None, *, budget: Budget, facts: Facts) -> fold.Ask | None:
     """A narrative worth having before the fold that is near: of what no fold has told yet."""
     policy = facts.policy
     cut = fold.keeping(view, policy.tail) if soon is None else None
@@ -174,4 +180,9 @@ def ask(view: View, soon: fold.Moment | None, facts: Facts) -> fold.Ask | None:
     if not policy.narrative or not policy.folds or facts.prepared or hi is None:
         return None
     lo = fold.beginning(view, "sixth")
-    return fold.Ask(view.spine, Range(lo, hi), policy.narrative) if lo <= hi else None
+    if lo > hi:
+        return None
+    # No more than a handoff would have room for.
+    cap = min(budget.room * policy.handoff, policy.words or budget.room)
+    most = int(cap * fold.NARRATIVE)
+    return fold.Ask(view.spine, Range(lo, hi), min(policy.narrative, most), facts.focus)

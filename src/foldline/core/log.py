@@ -141,6 +141,8 @@ class Folded(_Event, frozen=True, omit_defaults=True, tag="folded"):
     """The narrative, as far as it was proven."""
     by: str = ""
     """The model that wrote the narrative."""
+    focus: str = ""
+    """What a person wanted to be kept above all, in their words."""
     rank: int = 0
     """How often the oldest of it was written anew by merging."""
     reads: Range | None = None
@@ -306,6 +308,12 @@ def decode(body: bytes) -> Event:
 def by_user(event: Event | None) -> TypeGuard[UserSaid]:
     """Whether a person said this: not a notice, a heartbeat or a cron job."""
     return isinstance(event, UserSaid) and event.speaker == "human"
+
+
+def shown(event: UserSaid | ModelSaid | ToolReturned) -> tuple[Part, ...]:
+    """What a model saw of a message when it came: what was clipped away is not in it."""
+    clip = None if isinstance(event, ModelSaid) else event.clip
+    return event.parts if clip is None else clip.parts
 
 
 def kind(event: Event) -> str:

@@ -49,6 +49,11 @@ class Ready:
     ask: fold.Ask | None = None
     """A narrative worth asking a model for while this request is answered."""
 
+    @property
+    def folded(self) -> Folded | None:
+        """The fold among its events, if it makes one."""
+        return next((event for event in self.events if isinstance(event, Folded)), None)
+
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
@@ -100,7 +105,8 @@ def plan(view: View, facts: Facts) -> Plan:
         return _blocked(work, budget)
     edits = tuple(view.head + 1 + n for n, event in enumerate(events) if isinstance(event, Edit))
     seen = report(work, budget, edits=edits, pressure=pressure, due=due and policy.start == "ask")
-    ask = choose.ask(work, soon, facts) if soon or pressure == "soft" else None
+    near = soon or pressure in ("warn", "soft") or _is_nearly_due(work, policy)
+    ask = choose.ask(work, soon, budget=budget, facts=facts) if near else None
     return Ready(render(work), tuple(events), seen, ask)
 
 
@@ -142,6 +148,11 @@ def _is_due(view: View, budget: Budget, policy: Policy, pressure: Pressure) -> b
         or (policy.fill is not None and budget.used > policy.fill)
         or pressure == "soft"
     )
+
+
+def _is_nearly_due(view: View, policy: Policy) -> bool:
+    """Whether the next turn's end is the one at which a preset folds."""
+    return policy.turns is not None and rules.turns(view) >= policy.turns - 1
 
 
 def _mask(view: View, policy: Policy) -> Masked | None:

@@ -7,7 +7,7 @@ breaking change before 1.0.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from foldline.errors import BadInput
@@ -203,6 +203,11 @@ PRESETS = {
     preset.name: preset
     for preset in (STEADY, THRIFTY, THREE_LAYER, CLASSIC, SLIDING, WINDOW, CONFIRM, OFF)
 }
+
+
+def unforced(policy: Policy) -> Policy:
+    """The same, folding only where it must."""
+    return replace(policy, soft=None, turns=None, fill=None, priced=None)
 
 
 def named(name: str) -> Policy:

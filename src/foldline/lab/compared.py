@@ -9,27 +9,17 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from foldline.core.log import (
-    Checkpointed,
-    Event,
-    Folded,
-    Instructed,
-    ModelSaid,
-    ToolReturned,
-    UserSaid,
-)
 from foldline.core.policy import OFF, named
 from foldline.core.prices import Prices
-from foldline.core.spine import Change, Range, Spine
+from foldline.lab.bill.cache import Rules
+from foldline.lab.bill.costs import costs
 from foldline.lab.bill.providers import rules_for
 from foldline.lab.probes.kept import Kept
-from foldline.lab.recorded import Recorded, shown
-from foldline.lab.replay import Offer, Piece
+from foldline.lab.recorded import Recorded
 from foldline.lab.tellers import Teller
+from foldline.lab.theirs import RECORDED, AsRecorded
 from foldline.lab.trials import Result, Trial, judged, run
-from foldline.lab.words import words_of
 
-RECORDED = "as recorded"
 EVERYTHING = OFF.name
 _ENDLESS = 1_000_000_000  # a window in which everything is sent, whatever the model would say
 
@@ -72,7 +62,7 @@ def tasks(cases: Sequence[Case], policies: Sequence[str], *, narratives: bool) -
 def work(task: Task) -> Result:
     """One task; the same every time and everywhere."""
     case = task.case
-    rules = rules_for(case.session.model, case.prices)
+    rules = _rules(case)
     if task.policy == RECORDED:
         return judged(case.session, AsRecorded(case.session), rules)
     policy = named(task.policy)
@@ -80,61 +70,6 @@ def work(task: Task) -> Result:
     teller = Teller(policy.narrative) if telling else None
     window = _ENDLESS if policy is OFF else case.window
     return run(Trial(case.session, policy, rules, window, teller))
-
-
-class AsRecorded:
-    """The record itself as a contender: what was sent then, its own compactions included."""
-
-    name = RECORDED
-
-    def __init__(self, recorded: Recorded) -> None:
-        self._events = recorded.events
-        self._scale = recorded.scale
-        billed = (one for one in recorded.calls if one.input or not recorded.counts)
-        self._calls = iter(list(billed))
-        self._last: tuple[tuple[int, int], ...] = ()
-
-    def take(self, event: Event) -> None:
-        """It knows already what will come."""
-
-    def offer(self, *, seconds: float, missed: bool) -> Offer:
-        """The next request of the record."""
-        del seconds, missed
-        scale, call = self._scale, next(self._calls)
-        short = min(scale.fixed, 0.0)  # a record that holds more than was sent: off its beginning
-        pieces = [Piece("front", max(scale.fixed, 0.0), "")]
-        for at, tokens in call.messages:
-            pieces.append(Piece(at, max(tokens * scale.ratio + short, 0.0), self._text(at)))
-            short = 0.0
-        folds, self._last = self._compactions(call.messages), call.messages
-        return Offer(pieces, folds=folds)
-
-    def _text(self, at: int) -> str:
-        event = self._events[at]
-        if isinstance(event, UserSaid | ModelSaid | ToolReturned):
-            return words_of(shown(event))
-        if isinstance(event, Instructed):
-            return words_of(event.parts)
-        return event.body if isinstance(event, Checkpointed) else ""
-
-    def _compactions(self, now: Sequence[tuple[int, int]]) -> tuple[Folded, ...]:
-        """The compaction that this request begins with, where the one before had not got it."""
-        before = {at for at, _ in self._last}
-        new = [one for one in now if isinstance(self._events[one[0]], Checkpointed)]
-        if not self._last or not new or new[0][0] in before:
-            return ()
-        gone = [one for one in self._last if one[0] not in {at for at, _ in now}]
-        if all(isinstance(self._events[at], Checkpointed) for at, _ in gone):
-            return ()  # an edit was taken back: nothing left but what it had put there
-        told = Folded(
-            "",
-            Change(Range(0, 0)),
-            Spine(),
-            before=round(sum(tokens for _, tokens in gone) * self._scale.ratio),
-            after=round(new[0][1] * self._scale.ratio),
-            messages=len(gone),
-        )
-        return (told,)
 
 
 class Compared(msgspec.Struct, frozen=True):
@@ -253,18 +188,8 @@ def compared(
     return Comparison(sessions, totals, baseline, chosen, narratives=narratives, fixed=fixed)
 
 
-def paid(case: Case) -> float | None:
-    """What the recorded counts cost at these prices; None where nothing was counted."""
-    session = case.session
-    if not session.counts:
-        return None
-    dollars = 0.0
-    for call in session.calls:
-        prices = case.prices.at(call.input or 0)
-        fresh = max((call.input or 0) - call.read - call.write, 0)
-        dollars += fresh * prices.input + call.read * prices.read + call.write * prices.write
-        dollars += call.output * prices.output if call.input else 0.0
-    return dollars / 1e6
+def _rules(case: Case) -> Rules:
+    return rules_for(case.session.model, case.prices)
 
 
 def _session(case: Case, results: Iterable[Result]) -> Compared:
@@ -280,7 +205,7 @@ def _session(case: Case, results: Iterable[Result]) -> Compared:
         window_assumed=case.window_assumed,
         prices=case.prices,
         priced_as=case.priced_as,
-        recorded_dollars=paid(case),
+        recorded_dollars=costs(session, _rules(case)).total if session.counts else None,
         folded=any(one.edits for one in told if one.policy != RECORDED),
         results=told,
     )
@@ -290,10 +215,6 @@ def _total(policy: str, sessions: Sequence[Compared], whole: float) -> Total:
     rows = [(one.window, one.under(policy)) for one in sessions]
     results = [result for _, result in rows]
     dollars = sum(one.dollars for one in results)
-    names, lines = (
-        (one.retention.names for one in results),
-        (one.retention.lines for one in results),
-    )
     return Total(
         policy=policy,
         dollars=dollars,
@@ -306,16 +227,9 @@ def _total(policy: str, sessions: Sequence[Compared], whole: float) -> Total:
         folds=sum(len(one.edits) for one in results),
         tokens_folded=sum(edit.before for one in results for edit in one.edits),
         tokens_left=sum(edit.after for one in results for edit in one.edits),
-        names=_sum(names),
-        lines=_sum(lines),
+        names=sum((one.retention.names for one in results), Kept()),
+        lines=sum((one.retention.lines for one in results), Kept()),
         peak=max((max(one.sizes, default=0) for one in results), default=0),
         over=sum(size > window for window, one in rows for size in one.sizes),
         blocked=sum(one.blocked for one in results),
     )
-
-
-def _sum(kept: Iterable[Kept]) -> Kept:
-    whole = Kept()
-    for one in kept:
-        whole.used, whole.there = whole.used + one.used, whole.there + one.there
-    return whole

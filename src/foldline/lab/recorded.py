@@ -18,8 +18,8 @@ from foldline.core.log import (
     ToolReturned,
     UsageReported,
     UserSaid,
+    shown,
 )
-from foldline.core.parts import Part
 from foldline.core.tokens import MESSAGE, count, count_parts, count_tools
 from foldline.imports.base import Imported, Mark
 
@@ -98,12 +98,6 @@ def size(event: Event) -> int:
     if isinstance(event, UserSaid | ModelSaid | ToolReturned):
         return count_parts(shown(event)) + MESSAGE
     return 0
-
-
-def shown(event: UserSaid | ModelSaid | ToolReturned) -> tuple[Part, ...]:
-    """What the model saw of a message when it was recorded: our own logs hold clips."""
-    clip = None if isinstance(event, ModelSaid) else event.clip
-    return event.parts if clip is None else clip.parts
 
 
 def _calls(events: Sequence[Event], times: Sequence[float]) -> Iterator[Counted]:

@@ -135,20 +135,3 @@ def replay(recorded: Recorded, contender: Contender) -> Replayed:
             case _:
                 pass  # edits, counts and requests of that time are not this contender's
     return Replayed(recorded, contender.name, steps, blocked)
-
-
-def as_recorded(recorded: Recorded) -> list[Sent]:
-    """The calls as they were made, from the events alone: with the record's own compactions."""
-    scale = recorded.scale
-    front = Block("front", max(scale.fixed, 0))
-    short = min(scale.fixed, 0)  # a record that holds more than was sent: taken off its beginning
-    sent: list[Sent] = []
-    for call in recorded.calls:
-        if recorded.counts and not call.input:
-            continue  # broken off before anything was counted or billed
-        blocks = [Block(at, tokens * scale.ratio) for at, tokens in call.messages]
-        first = blocks[0] if blocks else front
-        opening = Block(first.key, max(first.tokens + short, 0)) if blocks else front
-        whole = [front, opening, *blocks[1:]]
-        sent.append(Sent(call.at, call.time, whole, call.output, front=1, missed=call.missed))
-    return sent

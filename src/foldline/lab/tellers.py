@@ -12,9 +12,8 @@ from foldline.core.edits import fold
 from foldline.core.log import Event, ModelSaid, ToolReturned, UserSaid
 from foldline.core.parts import Line, spoken
 from foldline.core.tokens import count
-from foldline.lab.bill.cache import Aside
+from foldline.lab.bill.cache import PROMPT, Aside
 
-_PROMPT = 250  # tokens of the question that is put behind the conversation's own prefix
 _SECTION = "Decisions and outcomes"
 _WIDTH = 200
 
@@ -45,7 +44,7 @@ class Teller:
 
     def aside(self, told: fold.Prepared, *, prefix: float) -> Aside:
         """What asking cost: on the conversation's own prefix, which is in the cache."""
-        return Aside(prefix, _PROMPT, sum(count(line.text) for line in told.lines))
+        return Aside(prefix, PROMPT, sum(count(line.text) for line in told.lines))
 
 
 def _first(event: Event) -> str:

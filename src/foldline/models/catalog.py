@@ -94,7 +94,7 @@ def _file() -> _File:
 def _entries() -> dict[str, _Entry]:
     found: dict[str, _Entry] = {}
     for entry in _file().models:
-        found.setdefault(_plain(entry.id), entry)  # a maker's own entry before a reseller's
+        found.setdefault(plain(entry.id), entry)  # a maker's own entry before a reseller's
     return found
 
 
@@ -112,7 +112,7 @@ def why(name: str) -> str:
     """What a name was found by, for people."""
     entry = _entry(name)
     if entry is not None:
-        exact = _plain(name.rpartition("/")[2]) == _plain(entry.id)
+        exact = plain(name.rpartition("/")[2]) == plain(entry.id)
         return f"{'is' if exact else 'begins with'} {entry.id} of the catalogue"
     if _family(name):
         return "not in the catalogue; the usual window of its family"
@@ -146,15 +146,16 @@ def find(name: str) -> Model:
 
 def _entry(name: str) -> _Entry | None:
     """The entry of that very name, or of the longest name that it begins with."""
-    plain = _plain(name.rpartition("/")[2])
-    exact = _entries().get(plain)
+    wanted = plain(name.rpartition("/")[2])
+    exact = _entries().get(wanted)
     if exact is not None:
         return exact
-    found = [one for one in _entries() if plain.startswith((f"{one}-", f"{one}:", f"{one}@"))]
+    found = [one for one in _entries() if wanted.startswith((f"{one}-", f"{one}:", f"{one}@"))]
     return _entries()[max(found, key=len)] if found else None
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
+    """A name as names are compared: small, without its date, dots as hyphens."""
     return _DATE.sub("", name.lower()).replace(".", "-")
 
 

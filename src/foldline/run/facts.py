@@ -1,23 +1,52 @@
-"""What decisions rest on: the preset, and what the user or the catalogue says of the model.
+"""What decisions rest on: the preset, and what is believed of the model.
 
-Knows where each number comes from. Refuses to know sessions.
+Knows whose word goes first: the user's, the server's, the user's file, the catalogue, the family's;
+what an error has taught (`core.budget.learned`) wins where it is smaller. Refuses to know sessions.
 """
 
-from foldline.core.budget import limits
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
+
+from foldline.core.budget import Source, limits
+from foldline.core.log import Setting
 from foldline.core.plan import Facts
 from foldline.core.policy import named
-from foldline.models.catalog import find
+
+if TYPE_CHECKING:
+    from foldline.models.servers import Reported
 
 
-def known(model: str, *, window: int | None, reserve: int | None, policy: str) -> Facts:
-    """What decisions rest on: the preset, and what the user or the catalogue says of the model."""
-    preset, found = named(policy), find(model)
-    given = window is not None and window > 0
-    limit = limits(
-        window if given else found.window,
-        reserve or preset.reserve,
-        source="user" if given else found.source,
-        max_input=None if given else found.max_input,
-        step=found.prices.step,
+def known(
+    model: str,
+    *,
+    window: int | None,
+    reserve: int | None,
+    policy: str,
+    reported: "Reported | None" = None,
+) -> Facts:
+    """What decisions rest on: the preset, and what user, server and catalogue say of the model."""
+    from foldline.models.overrides import believed  # noqa: PLC0415 - a tenth of an import's time
+
+    preset, found = named(policy), believed(model)
+    size, source, most = found.window, found.source, found.max_input
+    words: tuple[tuple[int | None, Source], ...] = (
+        (reported.window if reported else None, "provider"),
+        (window, "user"),
     )
-    return Facts(limit, preset, found.prices)
+    for said, whose in words:
+        if said is not None and said > 0:
+            size, source, most = said, whose, None
+    prices = reported.prices if reported and reported.prices else found.prices
+    limit = limits(size, reserve or preset.reserve, source=source, max_input=most, step=prices.step)
+    return Facts(limit, preset, prices)
+
+
+def of_session(model: str, settings: Mapping[str, Setting]) -> Facts:
+    """The facts that a stored session names: as it was opened, or as it was left."""
+    window, reserve, policy = (settings.get(key) for key in ("window", "reserve", "policy"))
+    return known(
+        model,
+        window=cast("int | None", window),
+        reserve=cast("int | None", reserve),
+        policy=cast("str | None", policy) or "steady",
+    )

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeAli
 import msgspec
 
 from foldline.core import log
-from foldline.core.budget import learned
 from foldline.core.edits.fold import cached
 from foldline.core.handles import handle
 from foldline.core.log import (
@@ -27,7 +26,6 @@ from foldline.core.log import (
     Opened,
     Setting,
     SettingsChanged,
-    WindowLearned,
 )
 from foldline.core.plan import Blocked, Facts, Need, Plan, Ready, admit, plan
 from foldline.core.request import Report, render
@@ -53,14 +51,15 @@ from foldline.wire.dialects import Dialect
 if TYPE_CHECKING:
     from asyncio import Lock
 
-    from foldline.wire.faults import Fault
+    from foldline.core.edits.fold import Prepared
+    from foldline.run.narrator import Narrator
+    from foldline.run.spend import Spending
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T", bound="_HasLive")
 Settings: TypeAlias = dict[str, Setting]
 _LARGE = 30_000  # tokens of a view: folding more of it takes tens of milliseconds
-_SMALLER = 0.8  # of a request that was refused without a number: what to try next
 
 
 def alone(
@@ -97,6 +96,14 @@ class Live:
         """While it is held, nobody but the senders of messages writes beside us."""
         self.shared = False
         """Whether the store is another's to close."""
+        self.narrator: Narrator | None = None
+        self.spending: Spending | None = None
+        """What calls and folds are paid from, where there is a cap."""
+        from foldline.run.passes import Passes  # noqa: PLC0415 - not needed to import foldline
+
+        self.passes = Passes(name)
+        """Who watches folds, and who may forbid them."""
+        self._prepared: Prepared | None = None
         self._holder, self._seconds = os.urandom(8).hex(), 0.0
         self._lock: Lock | None = None
         self._unknown = False  # whether an append was left before its outcome was known
@@ -132,6 +139,8 @@ class Live:
 
     async def close(self) -> None:
         """Let go of the lease and the store; the log stays."""
+        if self.narrator is not None:
+            await self.narrator.close()
         if self.lease is not None:
             await self.store.release(self.lease)
             self.lease = None
@@ -214,6 +223,7 @@ class Live:
             raise
         self._unknown = False
         await self._show(events)
+        self.passes.made(events, self.view.model)
 
     async def _look_up(self) -> None:
         """Where an append was left before its outcome was known, see what became of it."""
@@ -262,11 +272,12 @@ class Live:
         """What to send now, in a dialect's bytes; recorded as sent."""
         given = _json(parameters)
         fields = msgspec.json.decode(given, type=dict[str, msgspec.Raw])
-        body, seen = b"", self.report
+        body, seen, worth = b"", self.report, None
 
         async def asking() -> Sequence[Event]:
-            nonlocal body, seen
+            nonlocal body, seen, worth
             ready = await self.plan(facts or self.facts)
+            worth = ready.ask
             body, seen = dialect.encode(ready.request, fields), ready.report
             asked = Asked(
                 at=self.view.head + len(ready.events),
@@ -281,6 +292,8 @@ class Live:
 
         await self.decide(asking)  # where a message came in, what is sent is planned with it
         self.report, self.touched = seen, time()
+        if worth is not None and self.narrator is not None:
+            self.narrator.wanted(self, worth)
         return body
 
     async def sent(self, at: int) -> bytes:
@@ -301,41 +314,42 @@ class Live:
             )
         return body
 
-    async def refused(self, fault: "Fault") -> Facts | None:
-        """Learn from a refusal (R-08): the facts to ask again under, None if no edit heals it."""
-        asked = self.view.held.get(self.view.asked)
-        if fault.kind not in ("tokens", "bytes") or not isinstance(asked, Asked):
-            return None
-        stated = fault.limit if fault.kind == "tokens" and not fault.suspected else None
-        if stated is None:
-            most = asked.tokens * _SMALLER
-        else:
-            await self._learn(stated, fault.message)
-            # In the measure of our own estimate, which a larger count shows to be too small.
-            most = min(stated * min(asked.tokens / (fault.count or 1), 1.0), asked.tokens)
-        return replace(self.facts, limits=learned(self.facts.limits, int(most)))
-
-    async def _learn(self, window: int, source: str) -> None:
-        known = learned(self.facts.limits, self.view.windows.get(self.view.model)).window
-        if window < known:
-            await self.record(WindowLearned(self.view.model, window, source[:200]))
-
     async def plan(self, facts: Facts) -> Ready:
-        """What to send and to append under some facts, with all that a fold is written from."""
-        facts = replace(facts, cache=cached(time() - self.touched, facts.prices))
+        """What to send and to append under some facts, without folds that somebody forbids."""
+        return await self.passes.allowed(self._plan, facts, self.view.model)
+
+    async def _plan(self, facts: Facts) -> Ready:
+        """What to send and to append, with all that a fold is written from."""
+        if self._prepared is not None and not self._prepared.suits(self.view.spine):
+            self._prepared = None
+        told = facts.prepared or self._prepared
+        facts = replace(facts, cache=cached(time() - self.touched, facts.prices), prepared=told)
         while True:
             match await self._planned(facts):
                 case Ready() as ready:
+                    if await self._is_told(ready, facts):
+                        facts = replace(facts, prepared=self._prepared)
+                        continue
                     return ready
                 case Blocked(parts, limit):
                     raise Overflow(parts, limit)
                 case Need() as need:
                     facts = await self.fetched(facts, need)
 
+    async def _is_told(self, ready: Ready, facts: Facts) -> bool:
+        """Whether a narrative is there that a plan could not know of: looked for near a fold."""
+        near = ready.ask or ready.folded
+        if not near or facts.prepared is not None or self.narrator is None:
+            return False
+        self._prepared = await self.narrator.find(self)
+        return self._prepared is not None
+
     async def fetched(self, facts: Facts, need: Need) -> Facts:
         """The facts with the events that a decision needs."""
         found = {**facts.fetched, **dict(await self.events(*need.ranges))}
         if len(found) == len(facts.fetched):
+            if (await self.store.head(self.name)).seq < 0:
+                raise Erased(self.name.session, time())
             raise BrokenView(f"the log no longer holds {need.ranges}, which a fold quotes")
         return replace(facts, fetched=found)
 

@@ -6,17 +6,25 @@ Knows which store an address means and how settings become facts. Refuses to kno
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import wraps
-from typing import Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias
 
 from foldline.core.log import Event
+from foldline.errors import BadInput
 from foldline.run.facts import known
 from foldline.run.live import Live, Settings
 from foldline.run.session import AsyncSession, Session
 from foldline.run.sync import wait
-from foldline.store.at import store_at
+from foldline.store.at import POSTGRES, store_at
 from foldline.store.base import Name
 
+if TYPE_CHECKING:
+    from foldline.models.port import Model
+    from foldline.models.summarize import Tellers
+    from foldline.run.narrator import Narrator
+    from foldline.run.spend import Caps
+
 P = ParamSpec("P")
+Summarizer: TypeAlias = "str | Model | Sequence[str | Model] | Tellers | None"
 
 
 async def _start(  # noqa: PLR0913 - one keyword for each thing that a session has
@@ -32,6 +40,8 @@ async def _start(  # noqa: PLR0913 - one keyword for each thing that a session h
     tenant: str = "local",
     carry: str | None = None,
     exclusive: float | None = None,
+    summarizer: Summarizer = None,
+    caps: "Caps | None" = None,
 ) -> AsyncSession:
     """Open a session at `":memory:"`, a file's path, or a `postgresql://` address.
 
@@ -40,11 +50,25 @@ async def _start(  # noqa: PLR0913 - one keyword for each thing that a session h
     `carry` names an earlier session whose record opens this one, if this one is new (A-24).
     `exclusive` takes the session for so many seconds, renewed by every append: `Busy` if another
     worker holds it. Messages from outside still come in, by `add(…, once=key)`.
+    `summarizer` adds a model's narrative to folds, asked for in the background: a model's name, a
+    `Model` of `foldline.models`, several of them in order of preference, or `Tellers`; "worker"
+    leaves it to `foldline worker`, on PostgreSQL.
+    `caps` are the most that `reply()` and folds may spend: `foldline.run.spend.Caps`.
     """
     facts = known(model, window=window, reserve=reserve, policy=policy)
     store = store_at(address)
     try:
         live = await Live.open(store, Name(tenant, session), facts=facts)
+        if caps is not None:
+            from foldline.run.spend import Spending  # noqa: PLC0415 - few have caps
+
+            live.spending = Spending(store, live.name, facts.prices, caps)
+        if summarizer == "worker":
+            live.narrator = _deferring(address)
+        elif summarizer is not None:
+            from foldline.run.preparing import preparing  # noqa: PLC0415 - few have one
+
+            live.narrator = await preparing(summarizer, spending=live.spending)
         if exclusive:
             await live.hold(exclusive)
         told: list[Event] = []
@@ -61,6 +85,23 @@ async def _start(  # noqa: PLR0913 - one keyword for each thing that a session h
         await store.close()
         raise
     return opened
+
+
+def _deferring(address: str) -> "Narrator":
+    """A worker tells this session's folds; a session in a file has nobody but its own process."""
+    if not address.startswith(POSTGRES):
+        raise BadInput(
+            f'summarizer="worker" is for sessions on PostgreSQL, and {address!r} is a file; '
+            "name a model, which is asked in this process"
+        )
+    try:
+        from foldline.run.deferring import Deferring  # noqa: PLC0415 - an extra
+    except ImportError as fault:
+        raise BadInput(
+            'summarizer="worker" needs the extra `worker`: '
+            f"pip install 'foldline[worker]' ({fault})"
+        ) from fault
+    return Deferring(address)
 
 
 def _sync(start: Callable[P, Coroutine[Any, Any, AsyncSession]]) -> Callable[P, Session]:

@@ -16,7 +16,6 @@ from foldline.core.budget import learned, measure
 from foldline.core.edits.fold import Loss, loss
 from foldline.core.log import (
     Event,
-    Folded,
     Instructed,
     ModelSwitched,
     Opened,
@@ -26,7 +25,7 @@ from foldline.core.log import (
     UserSaid,
 )
 from foldline.core.parts import Text, sound
-from foldline.core.plan import Blocked, after, take_back
+from foldline.core.plan import Blocked, Facts, after, take_back
 from foldline.core.request import Report, report
 from foldline.core.spine import Range
 from foldline.core.view import shape
@@ -40,6 +39,7 @@ from foldline.wire import dialects
 if TYPE_CHECKING:
     from foldline.run.history import AsyncHistory, History
 
+_FOCUS = 2_000  # characters
 Given: TypeAlias = str | Mapping[str, Any] | Sequence[Any] | Event | object
 """What add() reads: text, a message dict, an SDK's response, an event, or a list of these."""
 
@@ -87,15 +87,26 @@ class AsyncSession:
         given = dialect.parameters(parameters, reserve=self.live.facts.limits.reserve)
         return msgspec.json.decode(await self.live.ask(given, dialect=dialect))
 
+    async def fold(self, *, focus: str = "", preview: bool = False) -> Loss | None:
+        """Fold now what may be folded; what left the model's sight, None if there is nothing.
+
+        `focus` says what to keep above all. Where the session has a summarizer, it is waited for.
+        """
+        told, focus = None, sound(focus)[:_FOCUS]
+        if self.live.narrator is not None and not preview:
+            told = await self.live.narrator.now(self.live, focus)
+        return await self._fold(
+            replace(self.live.facts, now=True, focus=focus, prepared=told), preview
+        )
+
     @alone
-    async def fold(self, *, preview: bool = False) -> Loss | None:
-        """Fold now what may be folded; what left the model's sight, None if there is nothing."""
+    async def _fold(self, facts: Facts, preview: bool) -> Loss | None:  # noqa: FBT001
         left: Loss | None = None
 
         async def folding() -> Sequence[Event]:
             nonlocal left
-            ready = await self.live.plan(replace(self.live.facts, now=True))
-            lost = next((event for event in ready.events if isinstance(event, Folded)), None)
+            ready = await self.live.plan(facts)
+            lost = ready.folded
             before = ready.events[: ready.events.index(lost)] if lost else ()
             left = loss(after(self.live.view, before), lost) if lost else None
             return ready.events if lost else ()

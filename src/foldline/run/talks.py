@@ -15,7 +15,8 @@ import msgspec
 
 from foldline.core.log import Event, Instructed, ModelSaid
 from foldline.core.plan import Facts
-from foldline.errors import Overflow, WireError
+from foldline.errors import WireError
+from foldline.run import refused
 from foldline.run.live import Live
 from foldline.run.session import AsyncSession
 from foldline.store.base import Name, Store
@@ -78,7 +79,7 @@ class Talks:
         given = dialect.decode(body)
         if dialect.must_bound and given.events and isinstance(given.events[-1], ModelSaid):
             raise WireError("an answer that the client has begun itself: sent on as it is")
-        bound = _bound(dialect, given.parameters)
+        bound = refused.bound(dialect, given.parameters)
         facts = self._known(given.model, bound[1] if bound else None)
         said = [(chain.link(event), event) for event in given.events]
         talk = await self._found([link for link, _ in said if link], given.model, facts=facts)
@@ -157,7 +158,7 @@ class Exchange:
         dialect: Dialect,
         parameters: dict[str, msgspec.Raw],
         *,
-        bound: tuple[str, int] | None,
+        bound: refused.Bound | None,
     ) -> None:
         self._talk, self._dialect = talk, dialect
         self._parameters, self._bound = parameters, bound
@@ -165,13 +166,12 @@ class Exchange:
         self._tried = False
         self.begin(0)
 
-    async def plan(self, facts: Facts) -> None:
+    async def plan(self, facts: Facts) -> bytes:
         """Say what to send under some facts."""
         parameters = {"model": self._talk.live.view.model, **self._parameters}
-        if self._bound and facts.limits.reserve < self._bound[1]:
-            # R-04: what cannot be kept free for the answer cannot be asked for.
-            parameters[self._bound[0]] = msgspec.Raw(str(facts.limits.reserve).encode())
+        parameters = refused.within(parameters, self._bound, reserve=facts.limits.reserve)
         self.body = await self._talk.live.ask(parameters, dialect=self._dialect, facts=facts)
+        return self.body
 
     def begin(self, status: int) -> None:
         """A response begins."""
@@ -203,17 +203,9 @@ class Exchange:
             return False
         self._tried = True
         live = self._talk.live
-        filled = live.report.total / live.report.window if live.report else None
-        meant = classify(fault or b"".join(self.held), status=self._status, filled=filled)
-        async with live.lock:
-            facts = await live.refused(meant)
-            if facts is None:
-                return False
-            try:
-                await self.plan(facts)
-            except Overflow:
-                return False  # nothing is left to fold; the provider's own words go to the client
-        return True
+        body = fault or b"".join(self.held)
+        meant = classify(body, status=self._status, filled=refused.filled(live))
+        return await refused.healed(live, meant, self.plan) is not None
 
     async def end(self) -> None:
         """The response is over, or was left: take in what was answered."""
@@ -245,15 +237,3 @@ class Exchange:
             return []
         empty = isinstance(events[0], ModelSaid) and not events[0].parts
         return events[1:] if empty and self._streams and not self._assembly.done else events
-
-
-def _bound(dialect: Dialect, parameters: dict[str, msgspec.Raw]) -> tuple[str, int] | None:
-    """How long the answer may be, and what the client calls that."""
-    for name in dialect.bounds:
-        try:
-            most = msgspec.json.decode(parameters.get(name, b"null"), type=int | None)
-        except msgspec.DecodeError:
-            continue
-        if most and most > 0:
-            return name, most
-    return None

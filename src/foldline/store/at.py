@@ -10,12 +10,20 @@ from foldline.errors import BadInput
 from foldline.store.base import Store
 from foldline.store.sqlite import SqliteStore
 
-_POSTGRES = ("postgresql://", "postgres://")
+POSTGRES = ("postgresql://", "postgres://")
+
+
+def without_secrets(address: str) -> str:
+    """An address as a message may show it: of a server's, where it is and not who goes there."""
+    if not address.startswith(POSTGRES):
+        return address
+    where = address.partition("?")[0].partition("://")[2].rpartition("@")[2]
+    return f"postgresql://{where}"
 
 
 def store_at(address: str) -> Store:
     """The store at an address; whoever opens it closes it."""
-    if not address.startswith(_POSTGRES):
+    if not address.startswith(POSTGRES):
         return SqliteStore(address)
     try:
         from foldline.store.postgres import PostgresStore  # noqa: PLC0415 - an extra

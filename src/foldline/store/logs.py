@@ -56,16 +56,32 @@ async def append(  # noqa: PLR0913 - the store's own three conditions
 
 async def read(store: Store, name: Name, *spans: Range) -> list[Logged]:
     """The events of some spans, in order."""
-    return await _events(store, name, await store.read(name, _pairs(spans)))
+    pairs = _pairs(spans)
+    rows = await store.read(name, pairs)
+    while (found := await _events(store, name, rows)) is None:
+        before, rows = rows, await store.read(name, pairs)
+        if rows == before:  # nobody erased or trimmed it in between
+            raise _lost(name)
+    return found
 
 
 async def tail(store: Store, name: Name, *, at: int | None = None) -> Tail:
     """What the view at `at` (or the end) is made of, however long the log: two reads."""
     head = await store.head(name, at=at)
-    spine = _spine(head)
-    rows = await store.read(name, _pairs(live(spine, head.seq)))
+    while True:
+        spine = _spine(head)
+        spans = _pairs(live(spine, head.seq))
+        rows = await store.read(name, spans)
+        found = await _events(store, name, rows)
+        if found is not None and not _lacks(rows, spans, head.floor):
+            break
+        before, head = head, await store.head(name, at=at)
+        if head == before:  # nobody erased or trimmed it in between: it is as it is
+            if found is None:
+                raise _lost(name)
+            break
     changed = max((row.time for row in rows), default=0.0)
-    return Tail(spine, await _events(store, name, rows), head.seq, changed)
+    return Tail(spine, found, head.seq, changed)
 
 
 async def fork(store: Store, name: Name, to: str, *, at: int) -> None:
@@ -91,6 +107,12 @@ async def walk(store: Store, name: Name, head: int) -> AsyncGenerator[Row]:
     for lo in range(0, head + 1, _PIECE):
         for row in await store.read(name, [(lo, min(lo + _PIECE - 1, head))]):
             yield row
+
+
+def _lacks(rows: Sequence[Row], spans: Sequence[tuple[int, int]], floor: int) -> bool:
+    """Whether rows are missing that retention has left whole."""
+    wanted = sum(max(0, hi - max(lo, floor) + 1) for lo, hi in spans)
+    return sum(row.seq >= floor for row in rows) < wanted
 
 
 def _spine(head: Head) -> Spine:
@@ -133,8 +155,14 @@ def _row(event: Event, blobs: dict[str, bytes]) -> Row:
     return Row(log.kind(event), log.encode(kept), isinstance(event, Edit), pieces=tuple(pieces))
 
 
-async def _events(store: Store, name: Name, rows: Sequence[Row]) -> list[Logged]:
-    """Rows as events, their pieces put back."""
+def _lost(name: Name) -> FormatError:
+    return FormatError(
+        f"{name.session!r} names a large piece that its store does not have; restore a backup"
+    )
+
+
+async def _events(store: Store, name: Name, rows: Sequence[Row]) -> list[Logged] | None:
+    """Rows as events, their pieces put back; None where one of those is not there any more."""
     found = [Logged(row.seq, log.decode(row.body)) for row in rows]
     wanted: list[str] = []
 
@@ -147,14 +175,11 @@ async def _events(store: Store, name: Name, rows: Sequence[Row]) -> list[Logged]
     if not wanted:
         return found
     blobs = await store.blobs(name, wanted)
+    if not {*wanted} <= {*blobs}:
+        return None
 
     def whole(text: str) -> str:
-        if not text.startswith(_BLOB):
-            return text
-        piece = blobs.get(text.removeprefix(_BLOB))
-        if piece is None:
-            raise FormatError(f"{name.session!r} names the piece {text}, which the store lost")
-        return piece.decode()
+        return blobs[text.removeprefix(_BLOB)].decode() if text.startswith(_BLOB) else text
 
     return [Logged(seq, _mapped(event, whole)) for seq, event in found]
 

@@ -2,13 +2,18 @@
 
 from foldline.lab.planned import Planned
 from foldline.testing.logs import Conversation, Sent, calls, model, result, user, view_of
+from foldline.testing.models import ScriptedModel
 from foldline.testing.play import Step, play, steps
+from foldline.testing.provider import Provider, Trouble
 
 __all__ = [
     "Conversation",
     "Planned",
+    "Provider",
+    "ScriptedModel",
     "Sent",
     "Step",
+    "Trouble",
     "calls",
     "model",
     "play",

@@ -1,40 +1,90 @@
 """A provider on a real port, scripted: for tests of clients, wraps and gateways.
 
 Speaks OpenAI chat and Anthropic messages, streamed or not, counts what it is sent and refuses what
-is above its window, in the words of llama.cpp. Knows no model: a script says what is answered.
+is above its window, in the words of llama.cpp. Knows no model: a script says what is answered, or
+which trouble there is instead.
 
     with Provider(window=2_048) as provider:
         client = OpenAI(base_url=provider.url + "/v1", api_key="none")
+    with Provider([Trouble.RATE, "ok"]) as provider:   # refused once, then answered
 """
 
 import json
-from collections.abc import Callable, Iterator
+import select
+import socket
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
+from time import monotonic
 from typing import Any, Self, TypeAlias, cast
 
 from foldline.core.tokens import count
 
 Json: TypeAlias = dict[str, Any]
-Script: TypeAlias = Callable[[Json], "str | Json"]
-"""The answer to a request's body: its words, or an OpenAI message with `tool_calls`."""
+_LOOK = 0.02  # seconds between two looks at whether a client has hung up
+
+
+class Trouble(Enum):
+    """What may become of an answer: R-31."""
+
+    TIMEOUT = "timeout"
+    """Never answered."""
+    RATE = "429"
+    """Refused, with a time to come back after."""
+    ERROR = "500"
+    EMPTY = "empty"
+    """An answer without words."""
+    BLANK = "blank"
+    """An answer of white space."""
+    CUT = "cut"
+    """The connection is closed in the middle of the answer."""
+    REFUSAL = "refusal"
+    CALL = "tool call"
+    """A tool call instead of text."""
+    ECHO = "echo"
+    """The newest message, said again."""
+    STALE = "stale"
+    """Answered late, when the client may have gone on."""
+
+
+Answer: TypeAlias = "str | Json | Trouble"
+"""Words, an OpenAI message (with `tool_calls`, with a `refusal`), or trouble."""
+Script: TypeAlias = Callable[[Json], Answer]
+"""The answer to a request's body."""
+HALF = "This answer breaks off in the middle of its only sentence."
+LATE = "An answer to a question of long ago."
 
 
 class Provider:
     """A server of one scripted model."""
 
-    def __init__(self, script: Script | None = None, *, window: int = 1_000_000) -> None:
+    def __init__(
+        self, script: Script | Iterable[Answer] | None = None, *, window: int = 1_000_000
+    ) -> None:
         self.window = window
-        self.script: Script = script or _ok
+        self.script: Script = scripted(script)
         self.bodies: list[bytes] = []
         """Every body that was asked, in order, also those refused."""
         self.statuses: list[int] = []
+        """What each was answered with; 0: nothing."""
         self.lock = Lock()
         self.cut: int | None = None
         """After how many events a stream breaks off."""
+        self.stall: int | None = None
+        """After how many events a stream stands still."""
         self.refusal: tuple[int, Json] | None = None
         """What every request is refused with, and the status."""
+        self.delay = 0.0
+        """Seconds before each answer."""
+        self.late = 1.0
+        """Seconds before a stale answer."""
+        self.retry_after = "0.05"
+        """Seconds to come back after, as the header says it."""
+        self.left: list[float] = []
+        """When clients hung up on what was not answered yet, by the monotonic clock."""
+        self.ended = Event()
         outer = self
 
         class Handler(_Handler):
@@ -45,10 +95,13 @@ class Provider:
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> Self:
-        Thread(target=self._server.serve_forever, name="provider", daemon=True).start()
+        Thread(
+            target=self._server.serve_forever, args=(_LOOK,), name="provider", daemon=True
+        ).start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.ended.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -65,16 +118,63 @@ class Provider:
         tokens = count(body.decode())
         if tokens <= self.window:
             return None
-        words = (
-            f"request ({tokens} tokens) exceeds the available context size "
-            f"({self.window} tokens), try increasing it"
-        )
+        words = overflow(tokens, self.window)
         error = {"code": 400, "message": words, "type": "exceed_context_size_error"}
         return 400, {"error": {**error, "n_prompt_tokens": tokens, "n_ctx": self.window}}
 
 
-def _ok(_: Json) -> str:
-    return "ok"
+def scripted(script: Script | Iterable[Answer] | None) -> Script:
+    """A script out of what was given: itself, answers one after another, or "ok" for ever."""
+    if script is None:
+        return lambda _: "ok"
+    if callable(script):
+        return script
+    answers = iter(script)
+
+    def following(_: Json) -> Answer:
+        try:
+            return next(answers)
+        except StopIteration:
+            raise AssertionError("the script has no answer left; give it one more") from None
+
+    return following
+
+
+def overflow(tokens: int, window: int) -> str:
+    """A refusal, in the words of llama.cpp."""
+    return (
+        f"request ({tokens} tokens) exceeds the available context size "
+        f"({window} tokens), try increasing it"
+    )
+
+
+def told(trouble: Trouble, given: Json) -> Json:
+    """The message that some trouble is answered with, as far as it is."""
+    match trouble:
+        case Trouble.EMPTY:
+            return {"content": ""}
+        case Trouble.BLANK:
+            return {"content": " \n\t "}
+        case Trouble.REFUSAL:
+            return {"content": None, "refusal": "I'm sorry, but I can't help with that."}
+        case Trouble.CALL:
+            function = {"name": "run", "arguments": '{"command": "ls"}'}
+            call = {"id": "call_1", "type": "function", "function": function}
+            return {"content": None, "tool_calls": [call]}
+        case Trouble.ECHO:
+            return {"content": _newest(given)}
+        case Trouble.STALE:
+            return {"content": LATE}
+        case _:
+            return {"content": HALF}
+
+
+def _newest(given: Json) -> str:
+    content = given["messages"][-1].get("content") or ""
+    if isinstance(content, str):
+        return content
+    blocks = cast("list[Json]", content)
+    return "\n".join(str(block["text"]) for block in blocks if "text" in block)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -88,6 +188,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["content-length"]))
         refused = provider.refuse(body)
         with provider.lock:
+            place = len(provider.bodies)
             provider.bodies.append(body)
             provider.statuses.append(refused[0] if refused else 200)
         if refused:
@@ -95,26 +196,66 @@ class _Handler(BaseHTTPRequestHandler):
             return
         given = cast("Json", json.loads(body))
         said = provider.script(given)
-        message: Json = {"content": said} if isinstance(said, str) else said
-        write = _anthropic if self.path.endswith("/messages") else _openai
-        whole, events = write(given, message, count(body.decode()))
-        if not given.get("stream"):
-            self._send(json.dumps(whole).encode())
+        if provider.delay:
+            provider.ended.wait(provider.delay)
+        if not isinstance(said, Trouble):
+            self._answer({"content": said} if isinstance(said, str) else said, body=body)
             return
-        lines = [*events][: provider.cut]
+        match said:
+            case Trouble.TIMEOUT:
+                provider.statuses[place] = 0
+                self._hang()
+            case Trouble.RATE | Trouble.ERROR:
+                status = provider.statuses[place] = int(said.value)
+                words = "Rate limit reached" if status == 429 else "The server had an error"
+                error = json.dumps({"error": {"message": words, "code": status}})
+                self._send(error.encode(), status=status)
+            case Trouble.STALE:
+                provider.ended.wait(provider.late)
+                self._answer(told(said, given), body=body)
+            case _:
+                self._answer(told(said, given), body=body, cut=said is Trouble.CUT)
+
+    def _answer(self, message: Json, *, body: bytes, cut: bool = False) -> None:
+        given = cast("Json", json.loads(body))
+        dialect = "anthropic" if self.path.endswith("/messages") else "openai"
+        whole, events = written(dialect, given, message, count(body.decode()))
+        if not given.get("stream"):
+            self._send(json.dumps(whole).encode(), cut=cut)
+            return
+        lines = [*events]
+        end = len(lines) // 2 if cut else self.provider.cut
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("connection", "close")
+        if cut:  # so that the client can tell this from an end
+            self.send_header("content-length", str(len("".join(lines).encode())))
         self.end_headers()
-        self.wfile.write("".join(lines).encode())
+        self.wfile.write("".join(lines[:end][: self.provider.stall]).encode())
         self.close_connection = True
+        if self.provider.stall is not None:
+            self._hang()
 
-    def _send(self, body: bytes, *, status: int = 200) -> None:
+    def _hang(self) -> None:
+        """Say nothing until the client hangs up."""
+        self.close_connection = True
+        while not self.provider.ended.is_set():
+            readable, _, _ = select.select([self.connection], [], [], _LOOK)
+            with suppress(ConnectionError):
+                if not readable or self.connection.recv(1, socket.MSG_PEEK):
+                    continue
+            self.provider.left.append(monotonic())
+            return
+
+    def _send(self, body: bytes, *, status: int = 200, cut: bool = False) -> None:
         self.send_response(status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))
+        if status == 429:
+            self.send_header("retry-after", self.provider.retry_after)
         self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(body[: len(body) // 2] if cut else body)
+        self.close_connection = self.close_connection or cut
 
     def handle(self) -> None:
         """Serve a connection; a client that hangs up is no fault."""
@@ -123,6 +264,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name it is called by
         """Say nothing."""
+
+
+def written(dialect: str, given: Json, message: Json, tokens: int) -> tuple[Json, Iterator[str]]:
+    """An answer in a dialect, whole and as the events of a stream."""
+    return (_anthropic if dialect == "anthropic" else _openai)(given, message, tokens)
 
 
 def _openai(given: Json, message: Json, tokens: int) -> tuple[Json, Iterator[str]]:
@@ -138,24 +284,31 @@ def _openai(given: Json, message: Json, tokens: int) -> tuple[Json, Iterator[str
         words = str(message.get("content") or "")
         pieces = [words[at : at + 5] for at in range(0, len(words), 5)]
         deltas: list[Json] = [{"role": "assistant"}, *({"content": piece} for piece in pieces)]
+        deltas += [{"refusal": message["refusal"]}] if message.get("refusal") else []
         deltas += [{"tool_calls": calls}] if calls else []
         for delta, reason_ in [*((delta, None) for delta in deltas), ({}, reason)]:
             choice = {"index": 0, "delta": delta, "finish_reason": reason_}
             chunk = {"object": "chat.completion.chunk", **base, "choices": [choice]}
             yield f"data: {json.dumps(chunk)}\n\n"
+        options = cast("Json", given.get("stream_options") or {})
+        if options.get("include_usage"):
+            counted: Json = {"object": "chat.completion.chunk", **base, "usage": usage}
+            counted["choices"] = []
+            yield f"data: {json.dumps(counted)}\n\n"
         yield "data: [DONE]\n\n"
 
     return whole, events()
 
 
 def _anthropic(given: Json, message: Json, tokens: int) -> tuple[Json, Iterator[str]]:
-    words = str(message.get("content") or "")
+    words = str(message.get("content") or message.get("refusal") or "")
     blocks: list[Json] = [{"type": "text", "text": words}] if words else []
     for call in message.get("tool_calls", ()):
         made = json.loads(call["function"]["arguments"])
         use = {"id": call["id"], "name": call["function"]["name"], "input": made}
         blocks.append({"type": "tool_use", **use})
     reason = "tool_use" if message.get("tool_calls") else "end_turn"
+    reason = "refusal" if message.get("refusal") else reason
     usage = {"input_tokens": tokens, "output_tokens": 1}
     whole = {"id": "m", "type": "message", "role": "assistant", "model": given["model"]}
     whole |= {"content": blocks, "stop_reason": reason, "stop_sequence": None, "usage": usage}

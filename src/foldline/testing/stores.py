@@ -9,11 +9,11 @@
 A store without an index over all sessions says so: `searches_tenants = False`. It is then asked to
 refuse such a search, and to answer it session by session.
 
-Knows the store's promises and nothing of how they are kept. Each test names its requirement.
+Knows the store's promises and nothing of how they are kept. Each test names its requirement. Forks,
+retention and erasure are `foldline.testing.lasting`'s, and part of this suite.
 """
 
 import asyncio
-import hashlib
 from random import Random
 
 import pytest
@@ -21,49 +21,16 @@ import pytest
 from foldline.core.log import Instructed, ModelSaid, ToolReturned, UserSaid
 from foldline.core.parts import Media, Native, Text
 from foldline.core.spine import Range
-from foldline.errors import BadInput, Conflict, Erased, Unsupported
+from foldline.errors import Conflict
 from foldline.store import logs
-from foldline.store.base import Draft, Found, Name, Retention, Row, Store
+from foldline.store.base import Draft, Name, Retention, Row, Store
+from foldline.testing.lasting import MINE, THEIRS, Lasting, body_of, rows, whole
 from foldline.testing.play import play, steps
-
-MINE, THEIRS = Name("acme", "one"), Name("other", "one")
-
-
-def rows(*bodies: str, edit: bool = False) -> Draft:
-    """Rows that say what they are given."""
-    return Draft([Row("user_said", _body(one), edit) for one in bodies])
-
-
-def _body(words: str) -> bytes:
-    return logs.draft([UserSaid((Text(words),))]).rows[0].body
-
-
-async def _whole(store: Store, name: Name) -> list[bytes]:
-    head = await store.head(name)
-    return [row.body for row in await store.read(name, [(0, head.seq)])]
 
 
 @pytest.mark.anyio
-class Conformance:
+class Conformance(Lasting):
     """Give a fixture `store`, new for each test."""
-
-    searches_tenants = True
-    """Whether a search may leave out the session; False: it raises `Unsupported` then."""
-
-    @pytest.fixture
-    def anyio_backend(self) -> str:
-        """Stores are asyncio's."""
-        return "asyncio"
-
-    async def _search(self, store: Store, tenant: str, words: str) -> list[Found]:
-        """A search over all sessions, the newest session first where each is asked alone."""
-        if self.searches_tenants:
-            return await store.search(tenant, words)
-        with pytest.raises(Unsupported):
-            await store.search(tenant, words)
-        listed = sorted(await store.sessions(tenant), key=lambda one: -one.opened)
-        found = [await store.search(tenant, words, session=one.session) for one in listed]
-        return [hit for hits in found for hit in hits]
 
     # Logs.
 
@@ -74,7 +41,7 @@ class Conformance:
         assert await store.append(MINE, rows("c")) == 2
         found = await store.read(MINE, [(0, 9)])
         assert [(row.seq, row.body) for row in found] == [
-            (seq, _body(words)) for seq, words in enumerate("abc")
+            (seq, body_of(words)) for seq, words in enumerate("abc")
         ]
         assert (await store.head(MINE)).seq == 2
         assert (await store.head(MINE, at=0)).seq == 0
@@ -85,7 +52,18 @@ class Conformance:
         with pytest.raises(Conflict) as conflict:
             await store.append(MINE, rows("b", "c"), after=-1)
         assert (conflict.value.expected, conflict.value.found) == (-1, 0)
-        assert len(await _whole(store, MINE)) == 1
+        assert len(await whole(store, MINE)) == 1
+
+    async def test_an_append_of_one_row_is_compared_too(self, store: Store) -> None:
+        """R-63: most appends are one row, and a store may have a path of its own for them."""
+        await store.append(MINE, rows("a"), after=-1)
+        await store.append(MINE, rows("b"), after=0)
+        for late in (-1, 0, 2):
+            with pytest.raises(Conflict) as conflict:
+                await store.append(MINE, rows("late"), after=late)
+            assert (conflict.value.expected, conflict.value.found) == (late, 1)
+        assert await store.append(MINE, rows("c"), after=1) == 2
+        assert await whole(store, MINE) == [body_of(words) for words in "abc"]
 
     async def test_once(self, store: Store) -> None:
         """R-81: what was delivered twice is there once, wherever the log has gone since."""
@@ -93,9 +71,9 @@ class Conformance:
         await store.append(MINE, rows("more"))
         assert await store.append(MINE, rows("hello"), once="update 7") == first
         assert await store.append(MINE, rows("hello"), once="update 7", after=99) == first
-        assert len(await _whole(store, MINE)) == 2
+        assert len(await whole(store, MINE)) == 2
         await store.append(THEIRS, rows("hello"), once="update 7")
-        assert len(await _whole(store, THEIRS)) == 1
+        assert len(await whole(store, THEIRS)) == 1
 
     async def test_many_writers_of_one_log(self, store: Store) -> None:
         """R-62: whoever loses tries again; all are there, once."""
@@ -111,14 +89,14 @@ class Conformance:
                     break
 
         await asyncio.gather(*(write(who) for who in range(4)))
-        found = await _whole(store, MINE)
-        assert sorted(found) == sorted(_body(f"{w} {a}") for w in range(4) for a in range(20))
+        found = await whole(store, MINE)
+        assert sorted(found) == sorted(body_of(f"{w} {a}") for w in range(4) for a in range(20))
 
     async def test_bytes_come_back(self, store: Store) -> None:
         """R-35: also NUL, what is no UTF-8, and megabytes."""
         bodies = [b"\x00\xff\xfe", b"", b'{"b":1,"a":1,"a":2}', Random(1).randbytes(2_000_000)]
         await store.append(MINE, Draft([Row("user_said", body) for body in bodies]))
-        assert await _whole(store, MINE) == bodies
+        assert await whole(store, MINE) == bodies
 
     async def test_times(self, store: Store) -> None:
         """What happened long ago keeps its date; what does not say when is dated now."""
@@ -179,16 +157,16 @@ class Conformance:
         """R-69: a canary in every operation that gives something back."""
         await store.append(MINE, rows("canary of acme"), once="k")
         await store.put(MINE, "space", "key", b"canary")
-        assert len(await self._search(store, "acme", "canary")) == 1
+        assert len(await self.search_all(store, "acme", "canary")) == 1
         assert await store.read(THEIRS, [(0, 9)]) == []
         assert (await store.head(THEIRS)).seq == -1
         assert await store.get(THEIRS, "space", "key") is None
         assert await store.sessions("other") == []
-        assert await self._search(store, "other", "canary") == []
+        assert await self.search_all(store, "other", "canary") == []
         assert await store.search("other", "canary", session="one") == []
         assert (await store.retain("other", Retention(sessions=0))).sessions == ()
         await store.erase(THEIRS)
-        assert await _whole(store, MINE) == [_body("canary of acme")]
+        assert await whole(store, MINE) == [body_of("canary of acme")]
 
     # Leases.
 
@@ -220,7 +198,7 @@ class Conformance:
         assert lease is not None
         await store.append(MINE, rows("inbound"), once="m1")
         await store.append(MINE, rows("answer"), fence=lease.fence)
-        assert await _whole(store, MINE) == [_body("inbound"), _body("answer")]
+        assert await whole(store, MINE) == [body_of("inbound"), body_of("answer")]
 
     # The side table.
 
@@ -261,123 +239,11 @@ class Conformance:
         await store.append(MINE, rows("the parser fails", "a café in Köln", "the parser passes"))
         await store.append(Name("acme", "two"), rows('quote " and parser* (x'))
         assert [hit.seq for hit in await store.search("acme", "parser", session="one")] == [2, 0]
-        assert len(await self._search(store, "acme", "parser")) == 3
-        assert [hit.seq for hit in await self._search(store, "acme", "PARSER fails")] == [0]
+        assert len(await self.search_all(store, "acme", "parser")) == 3
+        assert [hit.seq for hit in await self.search_all(store, "acme", "PARSER fails")] == [0]
         assert len(await store.search("acme", "parser", session="one", limit=1)) == 1
         for odd in ('"', "*", "NEAR(", "a OR", "", "-", "café"):
             await store.search("acme", odd, session="one")
-        assert [hit.seq for hit in await self._search(store, "acme", "cafe koln")] == [1]
+        assert [hit.seq for hit in await self.search_all(store, "acme", "cafe koln")] == [1]
         await store.append(MINE, rows("another parser"))
         assert (await store.search("acme", "parser", session="one"))[0].seq == 3
-
-    # Forks.
-
-    async def test_a_fork_shares_what_was_before(self, store: Store) -> None:
-        """The tail is copied, the rest is read from the ancestor; both go on alone."""
-        talk = play(steps(Random(11), 300))
-        await logs.append(store, MINE, talk.events, after=-1)
-        at = len(talk.events) * 2 // 3
-        before = await logs.tail(store, MINE, at=at)
-        await logs.fork(store, MINE, "fork", at=at)
-        new = Name("acme", "fork")
-        assert await logs.tail(store, new) == before
-        assert [event for _, event in await logs.read(store, new, Range(0, at + 5))] == (
-            talk.events[: at + 1]
-        )
-        assert await store.append(new, rows("another way"), after=at) == at + 1
-        assert (await store.head(MINE)).seq == len(talk.events) - 1
-        await store.fork(new, "second", at=at + 1, keep=[(at + 1, at + 1)])
-        found = await store.read(Name("acme", "second"), [(0, at + 1)])
-        assert [row.seq for row in found] == list(range(at + 2))
-        with pytest.raises(Conflict):
-            await store.fork(MINE, "fork", at=at, keep=[])
-        with pytest.raises(BadInput):
-            await store.fork(MINE, "beyond", at=10_000, keep=[])
-        assert {one.session: one.origin for one in await store.sessions("acme")} == {
-            "fork": "one", "one": "", "second": "fork"
-        }  # fmt: skip
-
-    async def test_a_fork_outlives_its_ancestors(self, store: Store) -> None:
-        """What was copied stays, with its pictures; what only the ancestor had is gone."""
-        said = [UserSaid((Media("image", base64=f"A{at}" * 20_000),)) for at in range(4)]
-        await logs.append(store, MINE, said)
-        await store.fork(MINE, "two", at=3, keep=[(2, 3)])
-        await store.fork(Name("acme", "two"), "three", at=3, keep=[(2, 3)])
-        await store.erase(MINE)
-        await store.erase(Name("acme", "two"))
-        three = Name("acme", "three")
-        assert [event for _, event in await logs.read(store, three, Range(0, 3))] == said[2:]
-
-    # Retention and erasure.
-
-    async def test_a_floor(self, store: Store) -> None:
-        """What a view still needs stays."""
-        await store.append(MINE, rows(*"abcdefgh"))
-        assert await store.trim(MINE, 5, keep=[2]) == 4
-        assert [row.seq for row in await store.read(MINE, [(0, 9)])] == [2, 5, 6, 7]
-        head = await store.head(MINE)
-        assert (head.floor, head.trimmed is not None) == (5, True)
-        assert await store.trim(MINE, 3, keep=[]) == 0
-
-    async def test_retention(self, store: Store) -> None:
-        """R-67, R-74: by count, size, age, the least lately changed first; never what is held."""
-        names = [f"s{at}" for at in range(6)]
-        for name in names:
-            await store.append(Name("acme", name), rows("x" * 100))
-            await asyncio.sleep(0.002)
-        await store.hold(Name("acme", "s0"), on=True)
-        dry = await store.retain("acme", Retention(sessions=3), dry=True)
-        assert (dry.sessions, dry.dry) == (("s1", "s2", "s3"), True)
-        assert len(await store.sessions("acme")) == 6
-        assert (await store.retain("acme", Retention(sessions=4))).sessions == ("s1", "s2")
-        assert (await store.retain("acme", Retention(seconds=3600))).sessions == ()
-        size = (await store.sessions("acme"))[0].size
-        assert (await store.retain("acme", Retention(size=3 * size))).sessions == ("s3",)
-        assert (await store.retain("acme", Retention(seconds=0))).sessions == ("s4", "s5")
-        assert [one.session for one in await store.sessions("acme")] == ["s0"]
-        await store.hold(Name("acme", "s0"), on=False)
-        receipt = await store.retain("acme", Retention(sessions=0))
-        assert (receipt.sessions, receipt.events) == (("s0",), 1)
-
-    async def test_erasure(self, store: Store) -> None:
-        """R-73: originals, index and side entries go; late writes are refused; with a receipt."""
-        picture = Media("image", base64="secret" * 9_000)
-        await logs.append(store, MINE, [UserSaid((Text("canary"), picture))])
-        await store.put(MINE, "prepared", "k", b"canary")
-        assert len(await self._search(store, "acme", "canary")) == 1
-        receipt = await store.erase(MINE)
-        assert (receipt.sessions, receipt.events) == (("one",), 1)
-        assert receipt.size > 0
-        assert await _whole(store, MINE) == []
-        assert await self._search(store, "acme", "canary") == []
-        assert await store.search("acme", "canary", session="one") == []
-        assert await store.get(MINE, "prepared", "k") is None
-        assert await store.sessions("acme") == []
-        name = hashlib.sha256(picture.base64.encode()).hexdigest()
-        assert await store.blobs(MINE, [name]) == {}
-        with pytest.raises(Erased, match="erased on"):
-            await store.append(MINE, rows("late"))
-        with pytest.raises(Erased):
-            await store.put(MINE, "prepared", "k", b"a late fold")
-        assert (await store.erase(MINE)).events == 0
-        await store.append(THEIRS, rows("fine"))
-
-    async def test_erasure_of_what_has_no_log_yet(self, store: Store) -> None:
-        """R-73: side values alone are a session too; the tenant's own are none."""
-        await store.put(MINE, "prepared", "k", b"canary")
-        await store.put(Name("acme", ""), "spend", "k", b"1")
-        await store.erase(MINE)
-        assert await store.get(MINE, "prepared", "k") is None
-        with pytest.raises(Erased):
-            await store.append(MINE, rows("late"))
-        await store.erase(Name("acme", ""))
-        assert await store.get(Name("acme", ""), "spend", "k") is not None
-
-    async def test_a_piece_stays_while_another_session_names_it(self, store: Store) -> None:
-        """Erasing one session takes nothing from another."""
-        said = [UserSaid((Media("image", base64="A" * 50_000),))]
-        other = Name("acme", "two")
-        await logs.append(store, MINE, said)
-        await logs.append(store, other, said)
-        await store.erase(MINE)
-        assert [event for _, event in await logs.read(store, other, Range(0, 0))] == said

@@ -43,6 +43,10 @@ class Block(NamedTuple):
     """How many content blocks the provider sees in it."""
 
 
+PROMPT = 250
+"""Tokens of the question that asks for a summary, behind the conversation's own prefix."""
+
+
 class Aside(NamedTuple):
     """A call beside the conversation, such as one that asks for a summary."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from foldline.core.log import Checkpointed, Opened
 from foldline.core.tokens import count
 from foldline.lab.bill.advice import advice
-from foldline.lab.bill.cache import Aside, Cause, Rules, bill
+from foldline.lab.bill.cache import PROMPT, Aside, Cause, Rules, bill
 from foldline.lab.bill.causes import Around, around
 from foldline.lab.bill.paid import Paid, paid, sent_with_fronts
 from foldline.lab.bill.providers import lasting, living
@@ -19,7 +19,6 @@ from foldline.lab.recorded import Recorded
 
 FOLDED = 20_000
 """The tokens that a fold is assumed to leave, where the report says what one would have cost."""
-_PROMPT = 250  # tokens of the question for a summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +237,7 @@ def _notes(recorded: Recorded, seen: dict[int, Around], rows: Sequence[Paid]) ->
     for at, summary in summaries:
         last = next((row for row in reversed(rows) if row.call.at < at), None)
         if last is not None:
-            asked = Aside(last.read + last.unread, _PROMPT, float(count(summary)))
+            asked = Aside(last.read + last.unread, PROMPT, float(count(summary)))
             asides += asked.dollars(last.rules.prices)
     if asides:
         many = f"{len(summaries)} compactions" if len(summaries) > 1 else "a compaction"

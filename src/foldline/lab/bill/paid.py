@@ -13,7 +13,7 @@ from foldline.core.tokens import count_parts, count_tools
 from foldline.lab.bill.cache import Block, Rules, Sent, bill
 from foldline.lab.bill.causes import Around, Found, cause, changed
 from foldline.lab.recorded import Counted, Recorded
-from foldline.lab.replay import as_recorded
+from foldline.lab.theirs import as_recorded
 
 _SOME, _SHARE = 1_000, 0.1  # tokens, and share of what was there: less is no cold call
 
@@ -152,6 +152,6 @@ def sent_with_fronts(recorded: Recorded, seen: dict[int, Around]) -> list[Sent]:
         front = Block(("front", told), float(tokens), len(told.parts) + len(told.tools))
         found = changed(seen[call.at]).cause if made else ""
         known = found if found in ("model", "thinking", "restart") else ""
-        blocks = [front, *sent.blocks[1:]]
-        made.append(replace(sent, time=call.began, blocks=blocks, changed=known))
+        blocks = [front, *sent.blocks[sent.front :]]
+        made.append(replace(sent, time=call.began, blocks=blocks, front=1, changed=known))
     return made

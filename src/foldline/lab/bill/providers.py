@@ -4,15 +4,14 @@ Knows numbers and where each is from. Refuses to know prices: those are the cata
 age: a provider that is not listed is taken for one that keeps 1,024 tokens for five minutes.
 """
 
-import re
 from dataclasses import replace
 from typing import NamedTuple
 
 from foldline.core.prices import Prices
 from foldline.lab.bill.cache import Rules
+from foldline.models.catalog import plain
 
 HOUR, DAY = 3_600.0, 86_400.0
-_DATE = re.compile(r"[-@](\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
 
 
 class _Provider(NamedTuple):
@@ -32,7 +31,7 @@ _PROVIDERS = (
     _Provider(("claude",), lookback=20, longer=HOUR, dearer=2.0),
     # OpenAI, "Prompt caching": hits in steps of 128 tokens; models from GPT-5.6 on keep a prefix
     # for 30 minutes, with 12 hours to be asked for, at a price that the catalogue does not have.
-    _Provider(("gpt-5.6", "gpt-5-6", "gpt-5.7", "gpt-6"), seconds=1_800.0, grain=128),
+    _Provider(("gpt-5-6", "gpt-5-7", "gpt-6"), seconds=1_800.0, grain=128),
     # The same page on older ones: 5 to 10 minutes of idleness, a day with extended retention at no
     # further price. The shorter end is taken.
     _Provider(("gpt-", "o1", "o3", "o4", "chatgpt", "codex"), grain=128, longer=DAY),
@@ -68,10 +67,9 @@ _USUAL = 1_024  # OpenAI's and Anthropic's pages; elsewhere an assumption
 
 def rules_for(model: str, prices: Prices) -> Rules:
     """The cache that a model's provider keeps, by the name that a client would send."""
-    last = _DATE.sub("", model.lower().rpartition("/")[2])
-    name = last.rpartition("anthropic.")[2]  # as resellers write it
-    plain = name.replace(".", "-")
-    least = next((count for begin, count in _LEAST if plain.startswith(begin)), _USUAL)
+    last = model.lower().rpartition("/")[2]
+    name = plain(last.rpartition("anthropic.")[2])  # as resellers write it
+    least = next((count for begin, count in _LEAST if name.startswith(begin)), _USUAL)
     found = next((one for one in _PROVIDERS if name.startswith(one.begins)), _Provider(()))
     return Rules(
         prices,

@@ -28,6 +28,9 @@ class Kept:
         self.used += 1
         self.there += there
 
+    def __add__(self, other: "Kept") -> "Kept":
+        return Kept(self.used + other.used, self.there + other.there)
+
     @property
     def percent(self) -> float:
         """Of what was used again; all of nothing is all."""

@@ -223,8 +223,7 @@ def _folds(policy: str, edits: Sequence[Edit], *, open_: bool) -> str:
         f'<td class="left why">{_safe(REASONS.get(one.why, one.why))}</td></tr>'
         for one in edits[:_LISTED]
     )
-    rest = len(edits) - _LISTED
-    more = f'<p class="note">and {rest:,} more, in the JSON</p>' if rest > 0 else ""
+    more = _more(len(edits) - _LISTED)
     who = "the agent itself" if policy == RECORDED else _safe(policy)
     gone, left = sum(one.before for one in edits), sum(one.after for one in edits)
     return (
@@ -242,14 +241,17 @@ def _short(some: Sequence[Compared], told: Comparison, title: str) -> str:
         f"<td>{dollars(one.under(told.chosen).dollars)}</td></tr>"
         for one in some[:_LISTED]
     )
-    rest = len(some) - _LISTED
-    more = f'<p class="note">and {rest:,} more, in the JSON</p>' if rest > 0 else ""
+    more = _more(len(some) - _LISTED)
     return (
         f'<details class="session"><summary><span class="who">{title}</span></summary>'
         '<div class="inner"><table class="plain"><thead><tr><th>session</th><th>calls</th>'
         f"<th>{_safe(told.baseline)}</th><th>{_safe(told.chosen)}</th></tr></thead>"
         f"<tbody>{rows}</tbody></table>{more}</div></details>"
     )
+
+
+def _more(rest: int) -> str:
+    return f'<p class="note">and {rest:,} more, in the JSON</p>' if rest > 0 else ""
 
 
 def _limits(told: Comparison) -> Iterable[str]:

@@ -77,6 +77,8 @@ class _Append:
     since: float
     done: "Future[_Outcome] | None" = None
     tries: int = 0
+    apart: bool = False
+    """Sent with others it was refused, or one of them was: now it is sent by itself."""
 
     @property
     def conditions(self) -> tuple[Any, ...]:
@@ -95,13 +97,12 @@ class Appends:
 
     def __init__(self, db: Connections) -> None:
         self._db = db
-        schema = db.place.schema
         rest = ", ".join(f"${at}" for at in range(2, len(_ROW) + 1))
         tenant = "set_config('foldline.tenant', $1, true)"
-        one = f"select * from {schema}.append_one({tenant}, {rest})"  # noqa: S608 - of ours alone
-        every = f"call {schema}.append_all($1, {rest}, '{{}}', '{{}}', '{{}}')"
-        self._one = Statement(b"foldline_append_one", one.encode(), _ROW)
-        self._all = Statement(b"foldline_append_all", every.encode(), _ROW, arrays=True)
+        one = f"select * from {{schema}}.append_one({tenant}, {rest})"  # noqa: S608 - of ours alone
+        every = f"call {{schema}}.append_all($1, {rest}, '{{}}', '{{}}', '{{}}')"
+        self._one = Statement(b"foldline_append_one", db.text(one), _ROW)
+        self._all = Statement(b"foldline_append_all", db.text(every), _ROW, arrays=True)
         self._waiting: deque[_Append] = deque()
         self._busy = 0
         self._lanes: set[Task[None]] = set()
@@ -146,7 +147,7 @@ class Appends:
                         return await self._single(connection, one)
                 except psycopg.Error as fault:
                     if not _may_repeat(one, fault, known=True):
-                        raise self._db.meaning(fault) from fault
+                        raise self._db.meaning(fault, alone=not one.tries) from fault
                 one.tries += 1
                 await pause(one.tries)
         finally:
@@ -195,13 +196,14 @@ class Appends:
         size = 0
         while self._waiting and len(batch) < _TOGETHER and size < _BYTES:
             one = self._waiting[0]
-            if batch and one.row is None:
+            by_itself = one.apart or one.row is None
+            if batch and by_itself:
                 break
             self._waiting.popleft()
             if one.done is not None and not one.done.done():
                 batch.append(one)
                 size += sum(len(row.body) for row in one.draft.rows)
-                if one.row is None:
+                if by_itself:
                     break
         return batch
 
@@ -232,10 +234,13 @@ class Appends:
     async def _resolve(self, batch: Sequence[_Append], fault: psycopg.Error, *, sent: bool) -> None:
         """After a fault: send again what may be, and tell the others that nobody knows."""
         again = [one for one in batch if sent and _may_repeat(one, fault, known=len(batch) == 1)]
-        meaning = self._db.meaning(fault, alone=len(batch) == 1 or not sent)
-        _refuse([one for one in batch if one not in again], meaning)
-        for one in again:
-            one.tries += 1
+        for one in batch:
+            if one in again:
+                one.tries += 1
+                one.apart = one.apart or not is_lost(fault)
+            else:
+                alone = not one.tries and (len(batch) == 1 or not sent)
+                _refuse([one], self._db.meaning(fault, alone=alone))
         if again:
             await pause(max(one.tries for one in again))
             self._waiting.extendleft(reversed(again))

@@ -32,6 +32,7 @@ _LOGIN = """
     select rolsuper or rolbypassrls, pg_backend_pid() from pg_roles where rolname = current_user
 """
 _CLOSED = "the session is closed; open it again"
+_UNKNOWN = "whether it was done is not known: look at the log's end, then repeat the call"
 
 
 def call(function: str, *types: str) -> str:
@@ -74,7 +75,7 @@ class Connections:
         """A statement in our schema."""
         found = self._texts.get(statement)
         if found is None:
-            found = statement.replace("{schema}", self.place.schema).encode()
+            found = self.place.put_in(statement)
             self._texts[statement] = found
         return found
 
@@ -179,22 +180,21 @@ class Connections:
             return bool(bypasses), backend != connection.info.backend_pid
 
     def meaning(self, fault: psycopg.Error, *, alone: bool = True) -> FoldlineError:
-        """A driver's error as one of ours; of several in one call nobody knows whose it was."""
+        """A driver's error as one of ours; of several calls nobody knows which it ended."""
         where = self.place.shown
         match fault:
             case PoolClosed():
                 return BadInput(_CLOSED)
             case PoolTimeout():
                 way = "start the server, or give more connections by ?pool=NUMBER"
+                way = way if alone else f"{way}; {_UNKNOWN}"
                 return StoreFailed(f"no connection to {where} for {PATIENCE:.0f} s; {way}")
             case psycopg.errors.UndefinedFunction() | psycopg.errors.UndefinedTable():
                 return FormatError(f"{where} lacks what this release needs: {fault}; open it anew")
             case psycopg.errors.DataError():
                 return BadInput(f"{where} cannot keep this: {fault}")
             case _ if is_lost(fault) or not alone:
-                way = (
-                    "whether it was done is not known: look at the log's end, then repeat the call"
-                )
+                way = _UNKNOWN
             case _:
                 way = "nothing was written; mend what the server names, then repeat the call"
         return StoreFailed(f"the store {where} failed: {str(fault).strip()}; {way}")
@@ -205,6 +205,8 @@ def is_lost(fault: psycopg.Error) -> bool:
     state = fault.sqlstate or ""
     if isinstance(fault, PoolTimeout | PoolClosed):
         return False
+    if fault.diag.severity_nonlocalized in ("FATAL", "PANIC"):
+        return True  # the server's last word: a journal that finds no room may hold the commit
     return isinstance(fault, psycopg.OperationalError | psycopg.InterfaceError) and (
         not state or state.startswith(("08", "57P"))
     )

@@ -19,7 +19,7 @@ _HOLD = call("hold", "uuid", "bool")
 _TRIM = call("trim", "uuid", "int4", "int4[]")
 _LEAVING = call("leaving", "float8", "int8", "numeric")
 _WEIGHED = call("weighed", "uuid")
-_ERASE = call("erase", "uuid", "text")
+_ERASE = call("erase", "uuid", "text", "float8")
 _SWEEP = call("sweep", "uuid", "int4")
 _UNSWEPT = call("unswept")
 _BATCH = 5_000  # rows that a transaction takes away: of one session, so of one partition
@@ -54,27 +54,30 @@ async def retain(db: Connections, tenant: str, rule: Retention, *, dry: bool = F
             await _sweep(db, tenant, one)
     seconds = None if rule.seconds is None else float(rule.seconds)
     leaving = await db.ask(_LEAVING, tenant, seconds, rule.sessions, rule.size, again=True)
-    going = [session for session, _ in leaving]
-    parts = [await _gone(db, Name(tenant, one), dry=dry) for one in going]
-    events, size = (sum(column) for column in zip((0, 0), *parts, strict=True))
-    return Receipt(tuple(going), events, size, time.time(), dry=dry)
+    parts = [await _gone(db, Name(tenant, one), changed, dry=dry) for one, changed in leaving]
+    return Receipt(
+        tuple(one for part in parts for one in part.sessions),
+        sum(part.events for part in parts),
+        sum(part.size for part in parts),
+        time.time(),
+        dry=dry,
+    )
 
 
-async def erase(db: Connections, name: Name) -> Receipt:
-    """Erase a session for good: R-73."""
+async def erase(db: Connections, name: Name, *, unless: float | None = None) -> Receipt:
+    """Erase a session for good: R-73; not one that is held or was changed since `unless`."""
     now = time.time()
-    ((there,),) = await db.ask(_ERASE, name.tenant, sid(name), name.session, again=True)
+    ((there,),) = await db.ask(_ERASE, name.tenant, sid(name), name.session, unless, again=True)
     if not there:
         return Receipt(time=now)
     return Receipt((name.session,), *await _sweep(db, name.tenant, sid(name)), now)
 
 
-async def _gone(db: Connections, name: Name, *, dry: bool) -> tuple[int, int]:
+async def _gone(db: Connections, name: Name, changed: float, *, dry: bool) -> Receipt:
     if dry:
         ((events, size),) = await db.ask(_WEIGHED, name.tenant, sid(name), again=True)
-        return events, size
-    receipt = await erase(db, name)
-    return receipt.events, receipt.size
+        return Receipt((name.session,), events, size)
+    return await erase(db, name, unless=changed)
 
 
 async def _sweep(db: Connections, tenant: str, one: UUID) -> tuple[int, int]:

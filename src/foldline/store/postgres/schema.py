@@ -21,7 +21,13 @@ _FILE = re.compile(r"(\d{3})_\w+\.sql")
 _LIVES_WITH = re.compile(r"-- lives-with: (\d+)\n")
 _LOCK = "select pg_advisory_xact_lock(hashtextextended('foldline migrations of ' || %s, 0))"
 _TABLE = """
-    create schema if not exists {schema};
+    do $$
+    begin
+        -- `if not exists` asks for the right to make one also where there is one.
+        if to_regnamespace('{schema}') is null then
+            create schema {schema};
+        end if;
+    end $$;
     create table if not exists {schema}.migrations (
         number     integer primary key,
         name       text not null,
@@ -93,14 +99,13 @@ async def prepare(connection: "psycopg.AsyncConnection[Any]", place: Place) -> N
             applied = await _applied(connection, place)  # another may have done it meanwhile
             missing = lacking(known, applied, place.shown)
             if missing and not applied:
-                await connection.execute(_put_in(_TABLE, place))
+                await connection.execute(place.put_in(_TABLE))
             for one in missing:
-                await connection.execute(_put_in(one.text, place))
+                await connection.execute(place.put_in(one.text))
                 await connection.execute(
-                    _put_in(
+                    place.put_in(
                         "insert into {schema}.migrations (number, name, sha256, lives_with) "
-                        "values (%s, %s, %s, %s)",
-                        place,
+                        "values (%s, %s, %s, %s)"
                     ),
                     (one.number, one.name, one.sha256, one.lives_with),
                 )
@@ -121,10 +126,6 @@ async def _applied(
     if row is None or not row[0]:
         return []
     found = await connection.execute(
-        _put_in("select number, name, sha256, lives_with from {schema}.migrations", place)
+        place.put_in("select number, name, sha256, lives_with from {schema}.migrations")
     )
     return await found.fetchall()
-
-
-def _put_in(text: str, place: Place) -> bytes:
-    return text.replace("{schema}", place.schema).replace("{role}", place.role).encode()

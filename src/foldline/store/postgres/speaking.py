@@ -8,6 +8,7 @@ with a cursor, 180 without, of them 170 for the round trip).
 
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 from uuid import UUID
@@ -104,7 +105,10 @@ async def speak(
         known = _prepared.setdefault(connection, set())
         if statement.name not in known:
             server.send_prepare(statement.name, statement.text, oids)
-            _checked(connection, await connection.wait(generators.execute(server)))
+            results = await connection.wait(generators.execute(server))
+            # One who gave up before the answer came has left it prepared.
+            with suppress(psycopg.errors.DuplicatePreparedStatement):
+                _checked(connection, results)
             known.add(statement.name)
         server.send_query_prepared(statement.name, values, formats, result_format=pq.Format.BINARY)
     result = _checked(connection, await connection.wait(generators.execute(server)))

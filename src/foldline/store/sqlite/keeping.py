@@ -17,6 +17,7 @@ _LISTED = """
     where tenant = ? and session > ? order by session limit ?
 """
 _SIZES = "select seq, length(body) from events where sid = ? order by seq"
+_STAYS = "select 1 from sessions where sid = ? and (held or changed > ?)"
 _ORPHANS = "delete from blobs where hash = ? and not exists (select 1 from pieces where hash = ?)"
 
 
@@ -28,10 +29,11 @@ def sessions(db: Db, tenant: str, *, after: str = "", limit: int = 100) -> list[
 
 def hold(db: Db, name: Name, *, on: bool) -> None:
     """Keep a session from retention, or no longer: R-74."""
-    found = db.session(name)
-    if found is None:
-        raise BadInput(f"there is no session {name.session!r} to hold")
-    db.sql("update sessions set held = ? where sid = ?", (on, found.sid))
+    with db.transaction():
+        found = db.session(name)
+        if found is None:
+            raise BadInput(f"there is no session {name.session!r} to hold")
+        db.sql("update sessions set held = ? where sid = ?", (on, found.sid))
 
 
 def trim(db: Db, name: Name, floor: int, *, keep: Sequence[int]) -> int:
@@ -76,18 +78,21 @@ def retain(db: Db, tenant: str, rule: Retention, *, dry: bool = False) -> Receip
     )[0]
     left, size = len(rows) + held, taken + sum(row[1] for row in rows)
     before = None if rule.seconds is None else time.time() - rule.seconds
-    going: list[str] = []
+    going: list[tuple[str, float]] = []
     for session, taken, changed in rows:
         old = before is not None and changed < before
         many = rule.sessions is not None and left > rule.sessions
         large = rule.size is not None and size > rule.size
         if not old and not many and not large:
             break
-        going.append(session)
+        going.append((session, changed))
         left, size = left - 1, size - taken
-    parts = [erase(db, Name(tenant, one), dry=dry) for one in going]
+    parts = [
+        erase(db, Name(tenant, one), dry=dry, unless=None if dry else changed)
+        for one, changed in going
+    ]
     return Receipt(
-        tuple(going),
+        tuple(one for part in parts for one in part.sessions),
         sum(part.events for part in parts),
         sum(part.size for part in parts),
         time.time(),
@@ -95,11 +100,13 @@ def retain(db: Db, tenant: str, rule: Retention, *, dry: bool = False) -> Receip
     )
 
 
-def erase(db: Db, name: Name, *, dry: bool = False) -> Receipt:
-    """Erase a session for good: R-73."""
+def erase(db: Db, name: Name, *, dry: bool = False, unless: float | None = None) -> Receipt:
+    """Erase a session for good: R-73; not one that is held or was changed since `unless`."""
     now = time.time()
     with db.transaction():
         found = db.session(name)
+        if unless is not None and (found is None or db.sql(_STAYS, (found.sid, unless))):
+            return Receipt(time=now, dry=dry)  # since it was listed somebody came back to it
         rows = [] if found is None else db.sql(_SIZES, (found.sid,))
         aside = db.sql("select 1 from side where tenant = ? and session = ? limit 1", name)
         if found is None and not (aside and name.session):  # "" is the tenant, not a session

@@ -12,7 +12,7 @@ from foldline.store.sqlite.connection import Db, Known
 
 _EDIT = """
     select seq, kind, edit, time, body from events
-    where edit and sid = ? and seq <= ? order by seq desc limit 1
+    where edit and sid = ? and seq > ? and seq <= ? order by seq desc limit 1
 """
 _READ = """
     select seq, kind, edit, time, body from events
@@ -71,21 +71,33 @@ def _insert(db: Db, sid: int, first: int, draft: Draft, now: float) -> None:
 
 def head(db: Db, name: Name, *, at: int | None = None) -> Head:
     """Where a log ends; what is behind `at` counts as not there yet."""
-    found = db.session(name)
-    if found is None:
-        return Head()
-    end = found.head if at is None else min(at, found.head)
-    edits = db.rows(_EDIT, (found.sid, end))
-    return Head(end, edits[0] if edits else None, found.floor, found.trimmed)
+    with db.transaction("deferred"):  # a number that was looked up before may be another's by now
+        found = db.session(name)
+        if found is None:
+            return Head()
+        end = found.head if at is None else min(at, found.head)
+        edit = _edit(db, found, end)
+    return Head(end, edit, found.floor, found.trimmed)
+
+
+def _edit(db: Db, found: Known, end: int) -> Row | None:
+    """The newest edit up to a place; before a fork's own rows it may be an ancestor's."""
+    edits = db.rows(_EDIT, (found.sid, -1, end))
+    newest = edits[0] if edits else None
+    above: Known | None = found
+    # A fork has a copy of the edit in force where it begins, not of those before it.
+    while above is not None and end <= above.origin_at:
+        above = db.origin(above)
+        edits = db.rows(_EDIT, (above.sid, newest.seq if newest else -1, end)) if above else []
+        newest = edits[0] if edits else newest
+    return newest
 
 
 def read(db: Db, name: Name, spans: Sequence[tuple[int, int]]) -> list[Row]:
     """The rows of some spans in order; of a fork also its ancestors'."""
-    found = db.session(name)
-    if found is None:
-        return []
     with db.transaction("deferred"):
-        rows = {row.seq: row for row in _read(db, found, spans)}
+        found = db.session(name)
+        rows = {} if found is None else {row.seq: row for row in _read(db, found, spans)}
     return [rows[seq] for seq in sorted(rows)]
 
 
@@ -104,14 +116,15 @@ def _read(db: Db, found: Known, spans: Sequence[tuple[int, int]]) -> Generator[R
 
 def blobs(db: Db, name: Name, hashes: Sequence[str]) -> dict[str, bytes]:
     """Only what this session or an ancestor names: a hash alone opens nothing."""
-    found = db.session(name)
     kept: dict[str, bytes] = {}
-    while found is not None and len(kept) < len(set(hashes)):
-        for one in set(hashes) - set(kept):
-            if db.sql("select 1 from pieces where hash = ? and sid = ?", (one, found.sid)):
-                rows = db.sql("select body from blobs where hash = ?", (one,))
-                kept |= {one: rows[0][0]} if rows else {}
-        found = db.origin(found)
+    with db.transaction("deferred"):
+        found = db.session(name)
+        while found is not None and len(kept) < len(set(hashes)):
+            for one in set(hashes) - set(kept):
+                if db.sql("select 1 from pieces where hash = ? and sid = ?", (one, found.sid)):
+                    rows = db.sql("select body from blobs where hash = ?", (one,))
+                    kept |= {one: rows[0][0]} if rows else {}
+            found = db.origin(found)
     return kept
 
 

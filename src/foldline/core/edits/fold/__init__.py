@@ -3,8 +3,15 @@
 `verify`, which judges what a model told, is imported by whoever asks one: few sessions do.
 """
 
-from foldline.core.edits.fold.ask import Ask, Prepared, Prompt, prompts, sources
-from foldline.core.edits.fold.handoff import Handoff, Material, acknowledged, omitted, write
+from foldline.core.edits.fold.ask import Ask, Prepared, Prompt, behind, prompts, sources
+from foldline.core.edits.fold.handoff import (
+    NARRATIVE,
+    Handoff,
+    Material,
+    acknowledged,
+    omitted,
+    write,
+)
 from foldline.core.edits.fold.loss import Loss, loss
 from foldline.core.edits.fold.moment import Cache, Moment, cached, worthwhile
 from foldline.core.edits.fold.source import gather, lacking
@@ -15,6 +22,7 @@ from foldline.core.edits.fold.span import (
     Why,
     beginning,
     fold,
+    hidden,
     keeping,
     messages,
     proposals,
@@ -25,6 +33,7 @@ from foldline.core.edits.fold.span import (
 
 __all__ = [
     "MOST_FOLDS",
+    "NARRATIVE",
     "Ask",
     "Cache",
     "Handoff",
@@ -38,9 +47,11 @@ __all__ = [
     "Why",
     "acknowledged",
     "beginning",
+    "behind",
     "cached",
     "fold",
     "gather",
+    "hidden",
     "keeping",
     "lacking",
     "loss",

@@ -31,7 +31,8 @@ _OWN = ("#", "[handoff", "log:", "> ")  # how the record's own lines begin
 _QUOTE = 5  # tokens that the handle before a message takes
 _LEAST = 40  # tokens of a message, with its handles: below that it is not worth quoting
 _BOTH_ENDS = 200  # tokens from which a cut message keeps its end too
-_NARRATIVE_SHARE = 0.40  # of what words leave
+NARRATIVE = 0.40
+"""The share of what the user's words leave that a narrative may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class Material:
     facts: Sequence[Fact] = ()
     lines: Sequence[Line] = ()
     told: Collection[str] = ()
+    focus: str = ""
+    """What a person wants to be kept above all, in their words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ class Handoff:
     """The messages that are quoted in part."""
     facts: tuple[Fact, ...] = ()
     lines: tuple[Line, ...] = ()
+    focus: str = ""
     system: bool = False
     reply: str = ""
 
@@ -102,19 +106,22 @@ def _draft(head: str, material: Material, *, left: int) -> Handoff:
         _block("Said by others", _lines(quoted, others - pinned)),
         _block("Pinned", _lines(quoted, pinned)),
     ]
+    focus = cut.head(material.focus, left // 10)
+    wish = _block("To be kept above all, by the user's wish", [focus] if focus else [])
     then = _next(material.facts)
-    left -= used + count(then)
-    lines = _newest(material.lines, cap=min(int(left * _NARRATIVE_SHARE), _NARRATIVE))
+    left -= used + count(then) + count(wish)
+    lines = _newest(material.lines, cap=min(int(left * NARRATIVE), _NARRATIVE))
     narrative = _narrative(lines)
     told = {*material.told, *names("\n".join((*quoted.values(), narrative)))}
     known = ledger.pages(material.facts, cap=left - count(narrative), told=told)
-    text = "\n".join(one for one in (head, *blocks, *known.blocks, narrative, then) if one)
+    text = "\n".join(one for one in (head, *blocks, wish, *known.blocks, narrative, then) if one)
     return Handoff(
         text,
         verbatim=tuple(seq for seq in quoted if seq not in cut_short),
         clipped=tuple(sorted(cut_short)),
         facts=known.stored,
         lines=tuple(lines),
+        focus=material.focus,
     )
 
 
@@ -203,13 +210,14 @@ def _block(title: str, lines: Sequence[str]) -> str:
 
 
 def _newest(lines: Sequence[Line], *, cap: int) -> list[Line]:
+    """The lines that rest on the newest events, as many as there is room for, in their order."""
     kept: list[Line] = []
-    for line in reversed(lines):
+    for line in sorted(lines, key=lambda one: max(one.seqs, default=-1), reverse=True):
         cap -= count(_cited(line)) + 3
         if cap < 0:
             break
         kept.append(line)
-    return kept[::-1]
+    return [line for line in lines if any(line is one for one in kept)]
 
 
 def _narrative(lines: Sequence[Line]) -> str:

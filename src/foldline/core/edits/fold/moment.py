@@ -42,7 +42,7 @@ def worthwhile(  # noqa: PLR0913 - everything that the decision rests on
     `request` is all that would be sent, estimated; `told` what its narrative cost, in fresh input
     tokens: it is paid, but so will be the next one's.
     """
-    if request < rule.floor:
+    if request < rule.floor * _SOON:
         return None
     span = _span(view, rule, most=most)
     if span is None or taken_back(view, span):
@@ -55,14 +55,15 @@ def worthwhile(  # noqa: PLR0913 - everything that the decision rests on
         return None
     left = request - gain
     ended = rules.turn_end(view)
-    if cache == "cold" and ended:
+    if cache == "cold" and ended and request >= rule.floor:
         return Moment(span, cap, "cold") if request >= rule.when_cold * left else None
     tail = view.tokens - span.tokens - before(view, span)
     cost = fold_cost(prices, rewritten=cap + tail, summary=told)
     size = cheapest_size(prices, left=left, growth=growth(view), cost=rule.alpha * cost)
-    if cache == "cold":  # inside a turn what was read is being worked on: no sooner than it pays
+    if cache == "cold" and request >= rule.floor:
+        # Inside a turn what was read is being worked on: no sooner than it pays.
         return Moment(span, cap, "cold") if request >= size else None
-    size *= 1.0 if ended else rule.inside_turn
+    size = max(size * (1.0 if ended else rule.inside_turn), rule.floor)
     if request < size * _SOON:
         return None
     return Moment(span, cap, "pays", ripe=request >= size)

@@ -53,6 +53,7 @@ def gather(view: View, span: Span, fetched: Mapping[int, Event]) -> Material:
         facts if standing else ledger.settled(facts),
         tuple(chain.from_iterable(fold.lines for fold in merged)),
         frozenset(names("\n".join((*(fold.text for fold in standing), *shown)))),
+        next((fold.focus for fold in reversed(merged) if fold.focus), ""),
     )
 
 

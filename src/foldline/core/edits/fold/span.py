@@ -192,6 +192,7 @@ def fold(  # noqa: PLR0913 - what the event records
         facts=handoff.facts,
         lines=handoff.lines,
         by=by if handoff.lines else "",
+        focus=handoff.focus,
         rank=max((view.fold_at(at).rank + 1 for at in span.merges), default=0),
         reads=span.reads if span.reads != span.range else None,
         starts=_starts(view, span),

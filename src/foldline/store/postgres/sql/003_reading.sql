@@ -2,14 +2,15 @@
 -- Head, rows, pieces, forks. Of a fork also what only its ancestors have.
 --
 -- Custom plans: a plan for any session would lock all 64 partitions before it reads one. No bitmaps:
--- before its first analyze a partition looks as if a sort were cheaper than its own index.
+-- before its first analyze a partition looks as if a sort were cheaper than its own index. Stable: all
+-- statements of a call see one moment, so that none shows half of what is being erased.
 
 create function {schema}.head(
     p_tenant text, p_sid uuid, p_at integer,
     out head integer, out floor integer, out trimmed double precision,
     out seq integer, out kind text, out edit boolean, out "time" double precision,
     out sha256 bytea, out body bytea
-) language plpgsql set plan_cache_mode = force_custom_plan set enable_bitmapscan = off as $$
+) language plpgsql stable set plan_cache_mode = force_custom_plan set enable_bitmapscan = off as $$
 declare
     known record;
     above record;
@@ -62,7 +63,7 @@ create function {schema}.read(p_tenant text, p_sid uuid, p_los integer[], p_his 
 returns table (
     seq integer, kind text, edit boolean, "time" double precision, sha256 bytea, body bytea,
     pieces text
-) language plpgsql set plan_cache_mode = force_custom_plan set enable_bitmapscan = off as $$
+) language plpgsql stable set plan_cache_mode = force_custom_plan set enable_bitmapscan = off as $$
 declare
     known record;
     owner uuid := p_sid;
@@ -93,7 +94,7 @@ end $$;
 
 create function {schema}.pieces(p_tenant text, p_sid uuid, p_hashes text[])
 returns table (hash text, body bytea)
-language plpgsql set plan_cache_mode = force_custom_plan set enable_bitmapscan = off as $$
+language plpgsql stable set plan_cache_mode = force_custom_plan set enable_bitmapscan = off as $$
 declare
     owner uuid := p_sid;
     above uuid;

@@ -48,7 +48,7 @@ end $$;
 -- The sessions that a rule leaves no room for, the least lately changed first.
 create function {schema}.leaving(
     p_tenant text, p_seconds double precision, p_sessions bigint, p_size numeric
-) returns table (session text, size bigint) language sql as $$
+) returns table (session text, changed double precision) language sql as $$
     with every as (
         select count(*) as sessions, coalesce(sum(h.size), 0) as size
             from {schema}.heads as h where h.tenant = p_tenant
@@ -59,7 +59,7 @@ create function {schema}.leaving(
         from {schema}.heads as h where h.tenant = p_tenant and not h.held
         window before as (order by h.changed, h.session rows unbounded preceding)
     )
-    select f.session, f.size from free as f, every as e
+    select f.session, f.changed from free as f, every as e
         where f.changed < {schema}.clock() - p_seconds
         or e.sessions - f.gone > p_sessions
         or e.size - f.gone_size > p_size
@@ -74,20 +74,24 @@ begin
         from {schema}.events as e where e.sid = p_sid;
 end $$;
 
--- From here on there is no such session, and there will be none; whether there was something.
-create function {schema}.erase(p_tenant text, p_sid uuid, p_session text) returns boolean
-language plpgsql as $$
+-- From here on there is no such session, and there will be none; whether there was something. What
+-- is held or was changed since `p_unless` stays: somebody came back to it after it was listed.
+create function {schema}.erase(
+    p_tenant text, p_sid uuid, p_session text, p_unless double precision
+) returns boolean language plpgsql as $$
 declare
-    there boolean;
+    known record;
 begin
     perform pg_advisory_xact_lock(hashtextextended(p_sid::text, 0));
     perform from {schema}.erased where sid = p_sid and not swept;
     if found then
         return true;  -- an erasure that was cut short goes on
     end if;
-    perform from {schema}.heads where sid = p_sid for update;
-    there := found;
-    if not there then
+    select held, changed into known from {schema}.heads where sid = p_sid for update;
+    if found and p_unless is not null and (known.held or known.changed > p_unless) then
+        return false;
+    end if;
+    if not found then
         perform from {schema}.side where sid = p_sid limit 1;
         if not found or p_session = '' then  -- '' is the tenant, not a session
             return false;

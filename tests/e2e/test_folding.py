@@ -1,0 +1,86 @@
+"""Folds with a narrative, by a real model and in the background: the path, the counts, the cache.
+
+The model is far too small for a narrative that would be believed: what it says is judged, and mostly
+refused. `FOLDLINE_LAWS=deep` makes it 300 turns.
+"""
+
+import os
+from statistics import median
+
+import pytest
+
+import foldline
+from foldline.core.log import Asked, Folded, UsageReported
+from foldline.core.spine import Range
+from foldline.models.calling import Patience
+from foldline.models.clients import client
+from foldline.models.summarize import Tellers
+from foldline.run.turn import reply
+
+TURNS = 300 if os.environ.get("FOLDLINE_LAWS") == "deep" else 16
+NAME = "openai/smollm2"
+pytestmark = [pytest.mark.real, pytest.mark.anyio]
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+class Heard:
+    """A client whose answers are looked at."""
+
+    def __init__(self, inner):
+        self.inner, self.name, self.answers = inner, inner.name, []
+
+    async def say(self, request, *, heard=None):
+        """Ask, and remember."""
+        answer = await self.inner.say(request, heard=heard)
+        self.answers.append((request, answer["usage"]))
+        return answer
+
+    async def close(self):
+        """Let go."""
+        await self.inner.close()
+
+
+async def test_folds_are_told_behind_the_conversation_by_a_real_model(model_server):
+    """R-02, R-42, A-35: every request within the server's count, and questions read its cache."""
+    url = f"{model_server.url}/v1"
+    talking, telling = (Heard(client(NAME, base_url=url, api_key="none")) for _ in range(2))
+    tellers = Tellers((telling,), Patience(tries=1), seconds=60.0, window=model_server.window)
+    given = {"model": NAME, "window": model_server.window, "reserve": 64, "system": "Be brief."}
+    async with foldline.aopen(":memory:", **given, summarizer=tellers) as s:
+        for turn in range(TURNS):
+            said = f"Turn {turn}: the run of suite_{turn % 7} printed nothing of note. "
+            await s.add(said + "It took as long as it took before, and nobody waits for it. " * 8)
+            await reply(s, talking, max_tokens=8)
+        events = await s.live.events(Range(0, s.live.view.head))
+        last = s.live.narrator.last
+    await talking.close()
+    await telling.close()
+    asked = [event for _, event in events if isinstance(event, Asked)]
+    used = [event for _, event in events if isinstance(event, UsageReported)]
+    folds = [event for _, event in events if isinstance(event, Folded)]
+    pairs = [*zip(asked, used, strict=True)][3:]
+    errors = sorted(abs(one.tokens / two.input - 1) for one, two in pairs)
+    p95 = errors[int(len(errors) * 0.95) - 1]
+    questions = [usage for _, usage in telling.answers]
+    cached = [u.get("prompt_tokens_details", {}).get("cached_tokens", 0) for u in questions]
+    behind = sum(len(request["messages"]) > 1 for request, _ in telling.answers)
+    print(
+        f"\n{TURNS} turns at {model_server.window}: {len(folds)} folds, {sum(bool(f.by) for f in folds)} told, "
+        f"{len(questions)} questions, {behind} of them behind the conversation, of their "
+        f"{median(u['prompt_tokens'] for u in questions):.0f} tokens {median(cached):.0f} cached (medians); "
+        f"largest request {max(one.input + one.output for one in used)}, p95 error of the estimate {p95:.1%}; "
+        f"the last narrative: {last.outcome}, {last.reason[:120]}"
+    )
+    assert len(used) == TURNS
+    assert max(one.input + one.output for one in used) <= model_server.window
+    assert all(
+        u["prompt_tokens"] + u["completion_tokens"] <= model_server.window for u in questions
+    )
+    assert p95 <= 0.05
+    assert folds
+    assert behind
+    assert sum(count > 0 for count in cached) > len(cached) / 2
