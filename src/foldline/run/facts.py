@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from foldline.core.budget import Source, limits
 from foldline.core.log import Setting
 from foldline.core.plan import Facts
-from foldline.core.policy import named
+from foldline.core.policy import Policy, named
 
 if TYPE_CHECKING:
     from foldline.models.servers import Reported
@@ -21,13 +21,14 @@ def known(
     *,
     window: int | None,
     reserve: int | None,
-    policy: str,
+    policy: str | Policy,
     reported: "Reported | None" = None,
 ) -> Facts:
     """What decisions rest on: the preset, and what user, server and catalogue say of the model."""
     from foldline.models.overrides import believed  # noqa: PLC0415 - a tenth of an import's time
 
-    preset, found = named(policy), believed(model)
+    preset = named(policy) if isinstance(policy, str) else policy
+    found = believed(model)
     size, source, most = found.window, found.source, found.max_input
     words: tuple[tuple[int | None, Source], ...] = (
         (reported.window if reported else None, "provider"),

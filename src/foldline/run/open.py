@@ -18,7 +18,9 @@ from foldline.store.at import POSTGRES, store_at
 from foldline.store.base import Name
 
 if TYPE_CHECKING:
+    from foldline.core.policy import Policy
     from foldline.models.port import Model
+    from foldline.models.servers import Reported
     from foldline.models.summarize import Tellers
     from foldline.run.narrator import Narrator
     from foldline.run.spend import Caps
@@ -31,17 +33,18 @@ async def _start(  # noqa: PLR0913 - one keyword for each thing that a session h
     address: str,
     *,
     model: str,
-    system: str | None = None,
+    system: str | Sequence[str] | None = None,
     tools: Sequence[Mapping[str, Any]] = (),
     window: int | None = None,
     reserve: int | None = None,
-    policy: str = "steady",
+    policy: "str | Policy" = "steady",
     session: str = "main",
     tenant: str = "local",
     carry: str | None = None,
     exclusive: float | None = None,
     summarizer: Summarizer = None,
     caps: "Caps | None" = None,
+    reported: "Reported | None" = None,
 ) -> AsyncSession:
     """Open a session at `":memory:"`, a file's path, or a `postgresql://` address.
 
@@ -54,8 +57,10 @@ async def _start(  # noqa: PLR0913 - one keyword for each thing that a session h
     `Model` of `foldline.models`, several of them in order of preference, or `Tellers`; "worker"
     leaves it to `foldline worker`, on PostgreSQL.
     `caps` are the most that `reply()` and folds may spend: `foldline.run.spend.Caps`.
+    `policy` is a preset's name, or one of `foldline.core.policy` changed to taste.
+    `reported` is what the server says of the model: `foldline.models.servers.ask`.
     """
-    facts = known(model, window=window, reserve=reserve, policy=policy)
+    facts = known(model, window=window, reserve=reserve, policy=policy, reported=reported)
     store = store_at(address)
     try:
         live = await Live.open(store, Name(tenant, session), facts=facts)
@@ -76,7 +81,7 @@ async def _start(  # noqa: PLR0913 - one keyword for each thing that a session h
             from foldline.run.carry import carried  # noqa: PLC0415 - few sessions carry on
 
             told.append(await carried(store, Name(tenant, carry), facts=facts))
-        settings: Settings = {"policy": policy, "window": window, "reserve": reserve}
+        settings: Settings = {"policy": facts.policy.name, "window": window, "reserve": reserve}
         await live.begin(model, origin=carry or "", settings=settings)
         await live.take(*told)
         opened = AsyncSession(live)

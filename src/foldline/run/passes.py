@@ -47,7 +47,7 @@ class Pass(NamedTuple):
         return self.before / self.after if self.after else 0.0
 
 
-Watcher: TypeAlias = Callable[[Pass], None]
+Watcher: TypeAlias = Callable[[Pass], object]
 Veto: TypeAlias = Callable[[Folded], str | None]
 """Why a fold must not be made, or None."""
 Planning: TypeAlias = Callable[[Facts], Awaitable[Ready]]

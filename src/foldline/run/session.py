@@ -72,11 +72,19 @@ class AsyncSession:
 
     @alone
     async def instruct(
-        self, *, system: str | None = None, tools: Sequence[Mapping[str, Any]] | None = None
+        self,
+        *,
+        system: str | Sequence[str] | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """Change the system's words or the tools from here on; what is not given stays."""
+        """Change the system's words or the tools from here on; what is not given stays.
+
+        Words in several pieces are compared piece by piece: what is added behind them is told by
+        itself, and not all of them again.
+        """
         now = self.live.view.newest
-        parts = now.parts if system is None else (Text(sound(system)),) if system else ()
+        pieces = (system,) if isinstance(system, str) else system
+        parts = now.parts if pieces is None else tuple(Text(sound(one)) for one in pieces if one)
         known = now.tools if tools is None else tuple(dialects.tool(tool) for tool in tools)
         await self.live.instruct(Instructed(parts, known))
 
@@ -155,7 +163,7 @@ class AsyncSession:
     async def switch(self, model: str, *, window: int | None = None) -> None:
         """Go on with another model; one that cannot hold what must stay changes nothing: R-14."""
         policy, limits = self.live.facts.policy, self.live.facts.limits
-        facts = known(model, window=window, reserve=None, policy=policy.name)
+        facts = known(model, window=window, reserve=None, policy=policy)
 
         async def switching() -> Sequence[Event]:
             # Folded before the switch, in the counts of the model that has read it.

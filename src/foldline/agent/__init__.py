@@ -1,0 +1,13 @@
+"""An agent to talk to for months: a session, a model, and tools.
+
+    moments       what happens in a turn, told to hooks as it happens      agent/moments.py
+    tool          the port that every tool stands behind                   agent/tool.py
+    loop          ask, run what was called for, ask again                  agent/loop.py
+    approval      what a person is asked before something is changed       agent/approval.py
+    tools/        files, search, shell, the past of the session            agent/tools/
+    servers       tools of MCP servers; recall, the session's own as one   agent/mcp/
+    instructions/ AGENTS.md, nearest first; the memory file                agent/instructions/
+
+Knows how an agent works through a turn. Refuses to know who listens: a terminal, a bot and a
+scheduler run the same loop.
+"""
