@@ -14,7 +14,7 @@ from foldline.core.tokens import MESSAGE, count, count_parts
 
 Role: TypeAlias = Literal["system", "user", "model", "result", "handoff"]
 State: TypeAlias = Literal["whole", "clipped", "masked", "folded", "interrupted", "late"]
-LOST = "[interrupted: whether this call had an effect is not known]"
+LOST = "[interrupted, outcome unknown: whether this call had an effect is not known]"
 _TAGS = ("[human", "[notice", "[heartbeat", "[cron")
 
 

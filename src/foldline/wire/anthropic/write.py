@@ -27,7 +27,7 @@ from foldline.wire.tools import Names, named, once
 
 __all__ = ["DIALECT", "ENCODER", "blocks", "encode", "write_tool"]
 
-ENCODER = 2
+ENCODER = 3
 """Raised when the same request would be written in other bytes."""
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ITS_OWN_ID = re.compile(r"[a-zA-Z0-9_-]+")  # what came in this dialect may be longer

@@ -26,7 +26,7 @@ from foldline.wire.reading import object_of
 from foldline.wire.tools import Names, marked, named, once
 
 DIALECT = "openai-chat"
-ENCODER = 1
+ENCODER = 2
 """Raised when the same request would be written in other bytes."""
 LEGACY = "function:"
 """What the id of a call begins with that came as `function_call`, which has none."""
