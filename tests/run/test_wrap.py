@@ -204,7 +204,7 @@ def test_calls_and_results():
         assert len(client.foldline._talks._talks) == 1
         sent = provider.asked[-1]
         assert not chat.faults(sent["messages"])
-        assert sent["messages"][1]["tool_calls"] == CALL["tool_calls"]  # as the model wrote it
+        assert sent["messages"] == history  # unedited: as the client says it
         assert sent["tools"] == TOOLS
 
 
@@ -323,7 +323,7 @@ def test_many_at_once_that_begin_alike(tmp_path):
             await asyncio.gather(*(talk() for _ in range(12)))
             talks = client.foldline._talks._talks
             assert len(talks) == 12
-            assert all(len(talk.chain) == 6 for talk in talks.values())
+            assert all(len(talk.live.view.items) == 6 for talk in talks.values())
 
     with Provider(lambda _: f"answer {len(provider.bodies)}") as provider:
         asyncio.run(all_of_them(provider.url))

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias, TypeGuard
 
 import msgspec
 
-from foldline.core.parts import Clip, Fact, Line, Native, Part, Stub, Tool
+from foldline.core.parts import Clip, Echo, Fact, Line, Native, Part, Stub, Tool
 from foldline.core.spine import Change, Range, Spine
 from foldline.errors import BadInput, FormatError
 
@@ -105,6 +105,12 @@ class Asked(_Event, frozen=True, omit_defaults=True, tag="asked"):
     parameters: str = "{}"
     tokens: int = 0
     estimate: int = 0
+    relayed: bool = False
+    """Whether a client's own bytes were sent: the sha256 is then of its messages, block by block
+    and without cache marks."""
+    echoes: tuple[Echo, ...] = ()
+    """The answers that the client said again in other bytes than ours: so they are said from here
+    on."""
 
 
 class UsageReported(_Event, frozen=True, omit_defaults=True, tag="usage_reported"):

@@ -78,6 +78,13 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     native: Native | None = None
 
 
+class Echo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An answer as a client says it again, where that is not how we would write it."""
+
+    seq: int
+    native: Native
+
+
 FactKind: TypeAlias = Literal[
     "todo", "file", "test", "call", "error", "command", "decision", "link", "said", "name", "where"
 ]

@@ -46,7 +46,7 @@ from foldline.core.log import (
     UserSaid,
     WindowLearned,
 )
-from foldline.core.parts import calls_of, text_of
+from foldline.core.parts import Native, calls_of, text_of
 from foldline.core.row import Row
 from foldline.core.spine import FoldAt, Range, Spine
 from foldline.core.tokens import Learned
@@ -193,6 +193,8 @@ class View(Row):
             case Asked(at):
                 self.asked, self.shown = seq, max(self.shown, at)
                 self.awaited = self._spoken = True
+                for echo in event.echoes:
+                    self._echo(echo.seq, echo.native)
             case Opened() | SettingsChanged() | ModelSwitched() | WindowLearned():
                 self._keep(seq, event)
             case Pinned() | Unpinned():
@@ -236,6 +238,19 @@ class View(Row):
         asked = self.counted(event)
         if asked is not None and event.input is not None:
             self.learned = self.learned.report(asked.estimate, event.input)
+
+    def _echo(self, seq: int, native: Native) -> None:
+        """Show an answer in other bytes from here on, where nothing of it is left out."""
+        said = self.held.get(seq)
+        for at in range(len(self.items) - 1, -1, -1):
+            item = self.items[at]
+            if item.seq > seq:
+                continue
+            if isinstance(said, ModelSaid) and (item.seq, item.parts) == (seq, said.parts):
+                self._count(item, -1)
+                self.items[at] = items.make(seq, item.role, item.parts, native=native)
+                self._count(self.items[at], 1)
+            return
 
     def _newer(self, kind: str, seq: int) -> bool:
         """Whether this is the newest of its kind: a range may hold older ones than what stands."""

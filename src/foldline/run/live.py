@@ -10,7 +10,16 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
 from time import time
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+)
 
 import msgspec
 
@@ -27,6 +36,7 @@ from foldline.core.log import (
     Setting,
     SettingsChanged,
 )
+from foldline.core.parts import Echo
 from foldline.core.plan import Blocked, Facts, Need, Plan, Ready, admit, plan
 from foldline.core.request import Report, render
 from foldline.core.spine import Range, Spine, places
@@ -73,6 +83,17 @@ def alone(
             return await method(one, *args, **kwargs)
 
     return waiting
+
+
+class Relayed(NamedTuple):
+    """A client's own bytes, which say what would be sent."""
+
+    body: bytes
+    sha256: str
+    echoes: tuple[Echo, ...]
+
+
+Relay: TypeAlias = Callable[[View, Ready], Relayed | None]
 
 
 class _HasLive(Protocol):
@@ -151,18 +172,21 @@ class Live:
         self, model: str, *, origin: str = "", settings: Settings | None = None
     ) -> None:
         """Record what is new about this opening: the session, its model, its settings."""
-        if self.view.head < 0:
-            opened = Opened(model, settings or {}, origin=origin, format=log.FORMAT)
-            await self.record(opened)
-        elif self.view.model != model:
-            await self.record(ModelSwitched(model))
+        await self.record(*self.beginning(model, origin=origin, settings=settings))
         if settings is not None and self.view.settings != settings:
             await self.record(SettingsChanged(settings))
 
+    def beginning(
+        self, model: str, *, origin: str = "", settings: Settings | None = None
+    ) -> list[Event]:
+        """What is to be recorded where a model is asked: the session, or that it is another's."""
+        if self.view.head < 0:
+            return [Opened(model, settings or {}, origin=origin, format=log.FORMAT)]
+        return [ModelSwitched(model)] if self.view.model != model else []
+
     async def instruct(self, told: Instructed) -> None:
         """From here on these instructions hold, if they are others."""
-        now = self.view.newest
-        if (told.parts, told.tools, told.native) != (now.parts, now.tools, now.native):
+        if told != self.view.newest:
             await self.record(told)
 
     async def record(self, *events: Event) -> None:
@@ -180,19 +204,28 @@ class Live:
         session, and only if that key was never written before.
         """
         if once is not None:
-            entering = [one for event in events for one in admit(self.view, event, self.facts)]
+            entering, _ = self._entered(events)
             _check(entering)
             self._unknown = True
             await logs.append(self.store, self.name, entering, once=once)
             self._unknown = False
             await self.catch_up()
             return
+
+        async def admitting() -> Sequence[Event]:
+            return self._entered(events)[0]
+
+        await self.decide(admitting)
+
+    def _entered(self, events: Sequence[Event]) -> tuple[list[Event], View]:
+        """What enters the log when some events arrive, and the view behind it."""
+        found: list[Event] = []
+        view = self.view.copy() if events else self.view
         for event in events:
-
-            async def admitting(event: Event = event) -> Sequence[Event]:
-                return admit(self.view, event, self.facts)
-
-            await self.decide(admitting)
+            for one in admit(view, event, self.facts):
+                found.append(one)
+                view.append(view.head + 1, one)
+        return found, view
 
     async def decide(self, what: Callable[[], Awaitable[Sequence[Event]]]) -> None:
         """Append what is decided of the view as it is; of a later one, where messages came in."""
@@ -267,28 +300,41 @@ class Live:
         return await logs.read(self.store, self.name, *spans)
 
     async def ask(
-        self, parameters: Mapping[str, Any], *, dialect: Dialect, facts: Facts | None = None
+        self,
+        parameters: Mapping[str, Any],
+        *,
+        dialect: Dialect,
+        facts: Facts | None = None,
+        entering: Sequence[Event] = (),
+        relay: Relay | None = None,
     ) -> bytes:
-        """What to send now, in a dialect's bytes; recorded as sent."""
+        """What to send now, in a dialect's bytes; recorded as sent, with what came in before it.
+
+        Where `relay` finds that a client's own bytes say the same, those are sent.
+        """
         given = _json(parameters)
         fields = msgspec.json.decode(given, type=dict[str, msgspec.Raw])
         body, seen, worth = b"", self.report, None
 
         async def asking() -> Sequence[Event]:
             nonlocal body, seen, worth
-            ready = await self.plan(facts or self.facts)
-            worth = ready.ask
-            body, seen = dialect.encode(ready.request, fields), ready.report
+            came, view = self._entered(entering)
+            ready = await self.plan(facts or self.facts, view=view)
+            worth, seen = ready.ask, ready.report
+            as_is = relay(view, ready) if relay is not None else None
+            body = as_is.body if as_is else dialect.encode(ready.request, fields)
             asked = Asked(
-                at=self.view.head + len(ready.events),
+                at=view.head + len(ready.events),
                 dialect=dialect.name,
-                sha256=_sha256(body),
+                sha256=as_is.sha256 if as_is else _sha256(body),
                 encoder=dialect.encoder,
                 parameters=given,
                 tokens=ready.report.total,
                 estimate=ready.report.estimate,
+                relayed=as_is is not None,
+                echoes=as_is.echoes if as_is else (),
             )
-            return [*ready.events, asked]
+            return [*came, *ready.events, asked]
 
         await self.decide(asking)  # where a message came in, what is sent is planned with it
         self.report, self.touched = seen, time()
@@ -302,30 +348,32 @@ class Live:
         asked = found[0].event if found else None
         if not isinstance(asked, Asked):
             raise BadHandle(f"no request was recorded at {at}")
-        tail = await logs.tail(self.store, self.name, at=asked.at)
+        tail = await logs.tail(self.store, self.name, at=at if asked.relayed else asked.at)
         request = render(tail.view())
         dialect = dialects.named(asked.dialect)
         parameters = msgspec.json.decode(asked.parameters, type=dict[str, msgspec.Raw])
         body = dialect.encode(request, parameters)
-        if _sha256(body) != asked.sha256:
+        said = relayed(dialect.blocks(request)) if asked.relayed else _sha256(body)
+        if said != asked.sha256:
             raise FormatError(
                 f"the request at {at} differs from what was sent: "
                 f"encoder {asked.encoder} wrote it, this release has {dialect.encoder}"
             )
         return body
 
-    async def plan(self, facts: Facts) -> Ready:
+    async def plan(self, facts: Facts, *, view: View | None = None) -> Ready:
         """What to send and to append under some facts, without folds that somebody forbids."""
-        return await self.passes.allowed(self._plan, facts, self.view.model)
+        seen = view or self.view
+        return await self.passes.allowed(lambda one: self._plan(one, seen), facts, seen.model)
 
-    async def _plan(self, facts: Facts) -> Ready:
+    async def _plan(self, facts: Facts, view: View) -> Ready:
         """What to send and to append, with all that a fold is written from."""
-        if self._prepared is not None and not self._prepared.suits(self.view.spine):
+        if self._prepared is not None and not self._prepared.suits(view.spine):
             self._prepared = None
         told = facts.prepared or self._prepared
         facts = replace(facts, cache=cached(time() - self.touched, facts.prices), prepared=told)
         while True:
-            match await self._planned(facts):
+            match await _planned(view, facts):
                 case Ready() as ready:
                     if await self._is_told(ready, facts):
                         facts = replace(facts, prepared=self._prepared)
@@ -353,13 +401,19 @@ class Live:
             raise BrokenView(f"the log no longer holds {need.ranges}, which a fold quotes")
         return replace(facts, fetched=found)
 
-    async def _planned(self, facts: Facts) -> Plan:
-        """The plan; of a large view in a thread, so that the event loop goes on (R-44)."""
-        if self.view.tokens < _LARGE:
-            return plan(self.view, facts)
-        from asyncio import to_thread  # noqa: PLC0415 - half of the time of an import
 
-        return await to_thread(plan, self.view, facts)
+async def _planned(view: View, facts: Facts) -> Plan:
+    """The plan; of a large view in a thread, so that the event loop goes on (R-44)."""
+    if view.tokens < _LARGE:
+        return plan(view, facts)
+    from asyncio import to_thread  # noqa: PLC0415 - half of the time of an import
+
+    return await to_thread(plan, view, facts)
+
+
+def relayed(blocks: Sequence[bytes]) -> str:
+    """What a request is known by that went out in a client's own bytes."""
+    return _sha256(b"".join(blocks))
 
 
 def _check(events: Sequence[Event]) -> None:

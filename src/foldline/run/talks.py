@@ -1,239 +1,266 @@
 """Conversations known by their history: clients that send all of it again with every call.
 
-Knows which log a history goes on with, and what of it is new; plans the call, and takes in the
-answer. Refuses to know HTTP: bytes come in and go out. One history that is asked twice at a time is
-two conversations; one that turns off from a known one is a new log that names its origin.
+Knows which log a history goes on with, and what of it is new; plans the call with that, in one
+append. Refuses to know HTTP: bytes come in and go out. One history that is asked twice at a time is
+two conversations; one that turns off from a known one is a new log that names its origin; one that
+may be either of two is a new log.
+
+What a client sent before is known by its bytes: then only what is new is read. Where a byte of it
+is another (cache marks that moved, a process that has not seen it), all of it is read and hashed.
 """
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import msgspec
 
-from foldline.core.log import Event, Instructed, ModelSaid
+from foldline.core.log import Instructed, ModelSaid
 from foldline.core.plan import Facts
-from foldline.errors import WireError
+from foldline.core.spine import Range
+from foldline.errors import Conflict, WireError
 from foldline.run import refused
+from foldline.run.exchange import Behind, Exchange, Said, Talk
+from foldline.run.known import Known, Place, Scope, Trail, follow
 from foldline.run.live import Live
+from foldline.run.sent import Plain, Sent, split
 from foldline.run.session import AsyncSession
 from foldline.store.base import Name, Store
-from foldline.wire import chain, dialects
+from foldline.wire import chain
 from foldline.wire.chain import Link
 from foldline.wire.dialects import Dialect
-from foldline.wire.faults import classify
-from foldline.wire.reading import parse
-from foldline.wire.sse import Lines
+from foldline.wire.reading import Decoded, readable
 
 MOST = 256
-"""The conversations that one client knows at a time; one that was forgotten begins a new log."""
-_REFUSED = 400
-Known: TypeAlias = Callable[[str, int | None], Facts]
+"""The conversations that one process holds at a time; others are opened again, or begin anew."""
+ALL = Scope()
+_LOOKED_FOR = 16  # beginnings of a history that a store is asked for
+_BEHIND = 64  # events that are read to see how a log went on
+FactsOf: TypeAlias = Callable[[str, int | None], Facts]
 """The facts of a model, and of how long its answer may be."""
 
 
-@dataclass(slots=True)
-class Talk:
-    """One conversation: its log, and what its client's history must begin with."""
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A request, as far as it had to be read, and the conversation that it goes on with."""
 
-    live: Live
-    chain: list[Link] = field(default_factory=list[Link])
-    places: list[int] = field(default_factory=list[int])
-    """Where in the log each message of the chain is."""
-    led: Instructed = field(default_factory=Instructed)
-    """The instructions that the client's last history began with."""
-    busy: bool = False
-    """Whether a call is under way."""
-    lost: bool = False
-    """Whether a message was left before it was known to be written: what follows is a fork."""
-
-    async def take(self, event: Event, link: Link) -> None:
-        """Into the log, and a message into the chain too."""
-        self.lost = True
-        place = self.live.view.head + 1
-        await self.live.take(event)
-        self.lost = False
-        if link:
-            self.chain.append(link)
-            self.places.append(place)
+    talk: Talk
+    """Busy from here on."""
+    given: Decoded
+    said: list[Said]
+    known: int
+    """How many of these messages the log has."""
+    trail: Trail
+    """Behind the last of them."""
 
 
 class Talks:
-    """The conversations that pass through one client."""
+    """The conversations that pass through one client, or one gateway."""
 
-    def __init__(self, store: Store, known: Known) -> None:
+    def __init__(
+        self,
+        store: Store,
+        facts_of: FactsOf,
+        *,
+        shared: bool = False,
+        most: int = MOST,
+        prefix: str = "talk",
+    ) -> None:
         self.store = store
-        self._known = known
-        self._talks: OrderedDict[str, Talk] = OrderedDict()
-        self._prefix, self._count = f"talk-{os.urandom(3).hex()}", 0
+        self._facts_of = facts_of
+        self._known = Known(store if shared else None)
+        self._shared, self._most = shared, most
+        self._talks: OrderedDict[Name, Talk] = OrderedDict()
+        self._by_bytes: dict[tuple[Scope, bytes], Talk] = {}
+        self._prefix, self._count = f"{prefix}-{os.urandom(6).hex()}", 0
 
     @property
     def newest(self) -> Live | None:
         """The log that was asked last."""
         return next(reversed(self._talks.values())).live if self._talks else None
 
-    async def ask(self, dialect: Dialect, body: bytes) -> "Exchange":
+    async def ask(self, dialect: Dialect, body: bytes, *, scope: Scope = ALL) -> Exchange:
         """Plan a client's request."""
-        given = dialect.decode(body)
-        if dialect.must_bound and given.events and isinstance(given.events[-1], ModelSaid):
-            raise WireError("an answer that the client has begun itself: sent on as it is")
-        bound = refused.bound(dialect, given.parameters)
-        facts = self._known(given.model, bound[1] if bound else None)
-        said = [(chain.link(event), event) for event in given.events]
-        talk = await self._found([link for link, _ in said if link], given.model, facts=facts)
+        sent = split(body)
         try:
+            return await self._asked(dialect, sent, scope)
+        except Conflict:  # another process went on with it: look again, at what is there now
+            return await self._asked(dialect, sent, scope)
+
+    async def _asked(self, dialect: Dialect, sent: Sent, scope: Scope) -> Exchange:
+        reading = self._by_its_bytes(dialect, sent, scope)
+        if reading is None:
+            reading = await self._by_what_it_says(dialect, sent, scope)
+        talk, given = reading.talk, reading.given
+        try:
+            bound = refused.bound(dialect, given.parameters)
+            talk.live.facts = facts = self._facts_of(given.model, bound[1] if bound else None)
+            exchange = Exchange(
+                talk, self._known, fork=self._forked, dialect=dialect, given=given, sent=sent
+            )
             async with talk.live.lock:
-                await self._go_on(talk, given.model, said)
-                exchange = Exchange(talk, dialect, given.parameters, bound=bound)
-                await exchange.plan(facts)
+                entering = talk.entering(given.model, reading.said, reading.known)
+                await exchange.plan(facts, entering)
+                self._settle(reading, sent)
         except BaseException:
-            talk.busy = False
+            self._drop(talk)  # what became of it is in the log
             raise
+        place = Place(talk.live.name.session, talk.place)
+        await self._known.note(scope.tenant, talk.trail.digest, place)
         return exchange
 
-    async def _found(self, given: list[Link], model: str, *, facts: Facts) -> Talk:
-        """The conversation that a history goes on with, or a new one; it is busy from here on."""
-        best, origin, shared = None, None, 0
-        for name, talk in self._talks.items():
-            same = chain.known(talk.chain, given)
-            if same == len(talk.chain) and not talk.busy and not talk.lost:
-                best = name if best is None or same >= len(self._talks[best].chain) else best
-            if same > shared:
-                origin, shared = talk, same
-        if best is not None:
-            talk = self._talks[best]
-            talk.busy, talk.live.facts = True, facts
+    def _settle(self, reading: _Reading, sent: Sent) -> None:
+        """A request was recorded: what goes on with it goes on from here."""
+        talk = reading.talk
+        self._by_bytes.pop((talk.scope, talk.beginning), None)
+        talk.trail, talk.place, talk.behind = reading.trail, talk.newest(), []
+        talk.fixed, talk.own = sent.fixed, frozenset(sent.fields) - {*reading.given.parameters}
+        talk.beginning = sent.beginnings[0][1] if sent.messages else b""
+        self._by_bytes[talk.scope, talk.beginning] = talk
+        self._talks.move_to_end(talk.live.name)
+        idle = [one for one in self._talks.values() if not one.busy]
+        for one in idle[: max(len(self._talks) - self._most, 0)]:
+            self._drop(one)
+
+    def _drop(self, talk: Talk) -> None:
+        self._talks.pop(talk.live.name, None)
+        if self._by_bytes.get((talk.scope, talk.beginning)) is talk:
+            del self._by_bytes[talk.scope, talk.beginning]
+        talk.busy = False
+
+    def _by_its_bytes(self, dialect: Dialect, sent: Sent, scope: Scope) -> _Reading | None:
+        """A request whose messages begin with bytes that a conversation was last asked in."""
+        for count, digest in sent.beginnings:
+            talk = self._by_bytes.get((scope, digest))
+            if talk is None:
+                continue
+            if talk.busy or talk.fixed != sent.fixed:
+                return None
+            given = _rest(dialect, sent, count, own=talk.own)
+            said = [Said(chain.link(event), event) for event in given.events]
+            links = [one.link for one in said]
+            if not all(links) or not talk.goes_on(links):
+                return None  # instructions in mid-talk, or it turns off: all of it is read
+            talk.busy = True
+            trail = talk.trail.copy()
+            trail.walk(links)
+            if isinstance(talk.led, Instructed) and talk.led != Instructed():
+                said.insert(0, Said((), talk.led))
+            return _Reading(talk, given, said, len(talk.behind), trail)
+        return None
+
+    async def _by_what_it_says(self, dialect: Dialect, sent: Sent, scope: Scope) -> _Reading:
+        """A request, all of it read, and the conversation that it goes on with, or a new one."""
+        given = dialect.decode(sent.body)
+        if dialect.must_bound and given.events and isinstance(given.events[-1], ModelSaid):
+            raise WireError("an answer that the client has begun itself: sent on as it is")
+        said = [Said(chain.link(event), event) for event in given.events]
+        links = [one.link for one in said if one.link]
+        trail = Trail(scope)
+        digests = trail.walk(links)
+        facts = self._facts_of(given.model, None)
+        count, place = await self._placed(scope, links, digests)
+        if place is None:
+            talk, count = await self._begun(scope, facts), 0
         else:
-            best, self._count = f"{self._prefix}-{self._count}", self._count + 1
-            if origin is None:
-                talk = Talk(await Live.open(self.store, Name("local", best), facts=facts))
-                talk.live.shared = True
-            else:
-                talk = await self._turned_off(origin, shared, best)
-            talk.busy, talk.live.facts = True, facts
-            await talk.live.begin(model)
-            self._talks[best] = talk
-        self._talks.move_to_end(best)
-        idle = [name for name, one in self._talks.items() if not one.busy]
-        for name in idle[: max(len(self._talks) - MOST, 0)]:
-            del self._talks[name]
+            talk, more = await self._gone_on(scope, place, links[count:], facts)
+            count += more
+        talk.plain = Plain()
+        if talk.led is None and _standing(said, count) == talk.live.view.newest:
+            first = said[0].event
+            talk.led = first if isinstance(first, Instructed) else Instructed()
+        return _Reading(talk, given, said, count, trail)
+
+    async def _placed(
+        self, scope: Scope, links: Sequence[Link], digests: Sequence[bytes]
+    ) -> tuple[int, Place | None]:
+        """The longest beginning of a history that is known, and where it is; None: nobody knows."""
+        for count in range(len(links), 0, -1):
+            places = self._known.here(scope.tenant, digests[count - 1])
+            if count > 1:  # behind an answer that this process has seen
+                for digest in follow(digests[count - 2], links[count - 1]):
+                    places = places or self._known.here(scope.tenant, digest)
+            if places:
+                return count, places[0] if len(places) == 1 else None
+        ends = [*range(len(links), 0, -1)][:_LOOKED_FOR]
+        which, found = await self._known.anywhere(scope.tenant, [digests[at - 1] for at in ends])
+        return (ends[which], found[0]) if len(found) == 1 else (0, None)
+
+    async def _begun(self, scope: Scope, facts: Facts) -> Talk:
+        """A new conversation, under the name that its client gives it or one of ours."""
+        name = Name(scope.tenant, scope.session or self._named())
+        live = await Live.open(self.store, name, facts=facts)
+        if scope.session and live.view.head >= 0:  # it has a history that this is not
+            live = await Live.open(self.store, name._replace(session=self._named()), facts=facts)
+        return self._held(live, scope)
+
+    async def _gone_on(
+        self, scope: Scope, place: Place, links: Sequence[Link], facts: Facts
+    ) -> tuple[Talk, int]:
+        """The conversation at a place, or one that turns off there; how many more it has."""
+        name = Name(scope.tenant, place.session)
+        talk = self._talks.get(name)
+        if talk is None:
+            live = await Live.open(self.store, name, facts=facts)
+            if live.view.head < 0:  # erased meanwhile
+                return await self._begun(scope, facts), 0
+            talk = self._held(live, scope, place=place.seq)
+            talk.behind = await self._behind(live, place.seq)
+            fresh = True
+        else:
+            fresh = False
+        here = [at for at, one in enumerate(talk.behind) if one.seq == place.seq]
+        if place.seq not in (talk.place, *(one.seq for one in talk.behind)):
+            return await self._turned_off(talk, place.seq), 0
+        past = here[0] + 1 if here else 0  # of what is behind, this place is past so many
+        rest = [one.link for one in talk.behind[past:]]
+        same = chain.known(rest, [*links])
+        if same == len(rest) and (fresh or not talk.busy):
+            talk.busy = True
+            return talk, same
+        seq = talk.behind[past + same - 1].seq if past + same else talk.place
+        return await self._turned_off(talk, seq), same
+
+    async def _behind(self, live: Live, place: int) -> list[Behind]:
+        """The messages that a log has behind a place; one more than can be, if they are many."""
+        last = min(live.view.head, place + _BEHIND)
+        events = await live.events(Range(place + 1, last)) if last > place else []
+        return [Behind(link, seq) for seq, event in events if (link := chain.link(event))]
+
+    async def _turned_off(self, origin: Talk, place: int) -> Talk:
+        """A new log that begins as a known one was at a place."""
+        return self._held(await self._forked(origin.live, place), origin.scope)
+
+    async def _forked(self, live: Live, place: int) -> Live:
+        return (await AsyncSession(live).fork(self._named(), at=place)).live
+
+    def _held(self, live: Live, scope: Scope, *, place: int = -1) -> Talk:
+        live.shared = True
+        talk = Talk(live, scope, Trail(scope), place=place, busy=True)
+        self._talks[live.name] = talk
         return talk
 
-    async def _turned_off(self, origin: Talk, shared: int, name: str) -> Talk:
-        """A new log that begins as a known one was behind the messages that both share."""
-        session = await AsyncSession(origin.live).fork(name, at=origin.places[shared - 1])
-        led = session.live.view.newest  # those of that place, not the newest of the other log
-        return Talk(session.live, origin.chain[:shared], origin.places[:shared], led)
-
-    async def _go_on(self, talk: Talk, model: str, said: list[tuple[Link, Event]]) -> None:
-        """Append what is new: another model, other instructions, the messages behind the chain."""
-        await talk.live.begin(model)
-        first = said[0][1] if said else None
-        led = first if isinstance(first, Instructed) else Instructed()
-        if led != talk.led:
-            await talk.live.instruct(led)
-            talk.led = led
-        known, past = len(talk.chain), 0
-        for link, event in said[led is first :]:
-            past += bool(link)
-            if past < known or (link and past == known):
-                continue
-            if link:
-                await talk.take(event, link)
-            elif isinstance(event, Instructed):
-                await talk.live.instruct(event)
+    def _named(self) -> str:
+        self._count += 1
+        return f"{self._prefix}-{self._count - 1}"
 
 
-class Exchange:
-    """One call: what to send, and what comes back."""
+def _rest(dialect: Dialect, sent: Sent, count: int, *, own: frozenset[str]) -> Decoded:
+    """The messages behind so many, and the parameters; all else is as it was."""
+    parameters = {name: raw for name, raw in sent.fields.items() if name not in own}
+    readable(msgspec.json.encode(parameters))
+    model = msgspec.json.decode(sent.fields["model"], type=str) if "model" in sent.fields else ""
+    return Decoded(model, dialect.decode(sent.rest(count)).events, parameters)
 
-    body: bytes
-    """What to send."""
 
-    def __init__(
-        self,
-        talk: Talk,
-        dialect: Dialect,
-        parameters: dict[str, msgspec.Raw],
-        *,
-        bound: refused.Bound | None,
-    ) -> None:
-        self._talk, self._dialect = talk, dialect
-        self._parameters, self._bound = parameters, bound
-        self._streams = bytes(parameters.get("stream", b"")) == b"true"
-        self._tried = False
-        self.begin(0)
-
-    async def plan(self, facts: Facts) -> bytes:
-        """Say what to send under some facts."""
-        parameters = {"model": self._talk.live.view.model, **self._parameters}
-        parameters = refused.within(parameters, self._bound, reserve=facts.limits.reserve)
-        self.body = await self._talk.live.ask(parameters, dialect=self._dialect, facts=facts)
-        return self.body
-
-    def begin(self, status: int) -> None:
-        """A response begins."""
-        self._status, self._failed = status, status >= _REFUSED
-        self._lines, self._assembly = Lines(), self._dialect.assembly()
-        self._unreadable = False
-        self.held: list[bytes] = []
-        """What was heard before the answer had opened."""
-        self.opened = not self._streams and not self._failed
-        """Whether the answer has begun: until then another request may be sent instead."""
-
-    def hear(self, chunk: bytes) -> None:
-        """Bytes of the response, as they come; what we cannot read, the client may."""
-        if not self._streams or self._failed or not self.opened:
-            self.held.append(chunk)
-        if not self._streams or self._failed:
-            return
-        try:
-            for sent in self._lines.feed(chunk):
-                self._assembly.take(sent.data)
-                self.opened = True
-        except WireError:
-            self.opened = self._unreadable = True
-
-    async def again(self) -> bool:
-        """Whether to send another body, once, because an edit may heal a refusal: R-08, R-13."""
-        fault = self._assembly.fault
-        if self._tried or not (self._failed or fault):
-            return False
-        self._tried = True
-        live = self._talk.live
-        body = fault or b"".join(self.held)
-        meant = classify(body, status=self._status, filled=refused.filled(live))
-        return await refused.healed(live, meant, self.plan) is not None
-
-    async def end(self) -> None:
-        """The response is over, or was left: take in what was answered."""
-        if not self._talk.busy:
-            return
-        try:
-            async with self._talk.live.lock:
-                for event in self._answer():
-                    await self._talk.take(event, chain.link(event))
-        finally:
-            self._talk.busy = False
-
-    def leave(self) -> None:
-        """Nothing came back."""
-        self._talk.busy = False
-
-    def _answer(self) -> list[Event]:
-        """What was answered; nothing where it cannot be read: the client will say it again."""
-        view = self._talk.live.view
-        if self._failed or self._unreadable:
-            return []
-        try:
-            if self._streams:
-                for sent in self._lines.close():
-                    self._assembly.take(sent.data, whole=False)
-            body = self._assembly.body() if self._streams else parse(b"".join(self.held))
-            events = dialects.events(body, own=self._dialect, saw=view.shown, asked=view.asked)
-        except WireError:
-            return []
-        empty = isinstance(events[0], ModelSaid) and not events[0].parts
-        return events[1:] if empty and self._streams and not self._assembly.done else events
+def _standing(said: Sequence[Said], known: int) -> Instructed:
+    """The instructions that hold behind so many messages of a history."""
+    held, past = Instructed(), 0
+    for link, event in said:
+        past += bool(link)
+        if past > known:
+            break
+        held = event if isinstance(event, Instructed) else held
+    return held

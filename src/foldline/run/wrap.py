@@ -16,10 +16,11 @@ import msgspec
 
 from foldline.core.policy import named
 from foldline.errors import BadInput, Overflow, WireError
+from foldline.run.exchange import Exchange
 from foldline.run.facts import known
 from foldline.run.session import AsyncSession, Session
 from foldline.run.sync import wait
-from foldline.run.talks import Exchange, Talks
+from foldline.run.talks import Talks
 from foldline.store.at import store_at
 from foldline.wire import dialects
 

@@ -3,19 +3,22 @@
 Knows the dialects side by side. Refuses to know what is in a message beyond the signs of its form.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, TypeAlias, cast
 
+import msgspec
+
 from foldline.core.log import Event
-from foldline.core.parts import Tool
+from foldline.core.parts import Native, Tool
 from foldline.core.request import Request
 from foldline.errors import FormatError
 from foldline.wire import openai_chat
 from foldline.wire.reading import Decoded, Json
 
 Encode: TypeAlias = Callable[[Request, Mapping[str, Any]], bytes]
+Sent: TypeAlias = Callable[[Mapping[str, msgspec.Raw], Sequence[msgspec.Raw]], list[bytes]]
 _BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "document", "image")
 
 
@@ -47,6 +50,12 @@ class Dialect:
     encode: Encode
     decode: Callable[[bytes], Decoded]
     assembly: Callable[[], Assembly]
+    blocks: Callable[[Request], list[bytes]]
+    """What is said in a request, piece by piece, without cache marks."""
+    sent: Sent
+    """The same of a client's body: its other fields, and its messages or the last of them."""
+    own: Callable[[bytes], Native]
+    """A client's message, to be said again in its own bytes."""
     bounds: tuple[str, ...]
     """The parameters that say how long the answer may be."""
     must_bound: bool = False
@@ -63,6 +72,9 @@ OPENAI = Dialect(
     openai_chat.encode,
     decode=lambda body: openai_chat.decode(body),  # noqa: PLW0108 - imported when it is asked for
     assembly=lambda: openai_chat.Assembly(),  # noqa: PLW0108
+    blocks=openai_chat.blocks,
+    sent=lambda fields, messages: openai_chat.sent(fields, messages),  # noqa: PLW0108
+    own=lambda message: openai_chat.own(message),  # noqa: PLW0108
     bounds=("max_completion_tokens", "max_tokens"),
 )
 
@@ -78,6 +90,9 @@ def _anthropic() -> Dialect:
         it.encode,
         decode=it.decode,
         assembly=it.Assembly,
+        blocks=it.blocks,
+        sent=it.sent,
+        own=it.own,
         bounds=("max_tokens",),
         must_bound=True,
     )

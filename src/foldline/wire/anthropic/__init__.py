@@ -6,7 +6,7 @@ is kept beside the event and sent again unless the event is shown shortened.
 
 from foldline.wire.anthropic.check import faults
 from foldline.wire.anthropic.read import answer, message, said, tool
-from foldline.wire.anthropic.request import decode
+from foldline.wire.anthropic.request import decode, own, sent
 from foldline.wire.anthropic.stream import Assembly
 from foldline.wire.anthropic.write import DIALECT, ENCODER, blocks, encode
 
@@ -20,6 +20,8 @@ __all__ = [
     "encode",
     "faults",
     "message",
+    "own",
     "said",
+    "sent",
     "tool",
 ]

@@ -6,12 +6,12 @@ know sessions: whose conversation it is, and what of it is known already.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from foldline.core.log import Event, Instructed
-from foldline.core.parts import Tool
+from foldline.core.parts import Native, Tool
 from foldline.errors import WireError
 from foldline.wire.anthropic import forms
 from foldline.wire.anthropic.block import Content, content_of, listed
@@ -24,6 +24,7 @@ from foldline.wire.anthropic.read import (
     message_of,
     tool_of,
 )
+from foldline.wire.anthropic.write import framed
 from foldline.wire.reading import Decoded, readable, shaped_bytes
 from foldline.wire.tools import repeated
 
@@ -53,6 +54,21 @@ def decode(body: bytes) -> Decoded:
         system.append(content_of(fields.pop("system"), path="$.system"))
     events = [*_first(system, tools), *_events(rows, system, tools)]
     return Decoded(model, tuple(events), fields)
+
+
+def sent(fields: Mapping[str, msgspec.Raw], messages: Sequence[msgspec.Raw]) -> list[bytes]:
+    """The blocks of a client's system and messages as `blocks` would give them."""
+    system = fields.get("system")
+    turns = [("system", content_of(system))] if system is not None and _filled(system) else []
+    for raw in messages:
+        came = message_of(raw)
+        turns.append((came.role, content_of(came.content)))
+    return [framed(role, block) for role, content in turns for block in content.blocks]
+
+
+def own(message: bytes) -> Native:
+    """A message to be said again in its own bytes."""
+    return message_content(message_of(message)).native()
 
 
 def _filled(raw: msgspec.Raw | None) -> bool:

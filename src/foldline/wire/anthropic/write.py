@@ -70,10 +70,15 @@ def encode(request: Request, parameters: Mapping[str, Any]) -> bytes:
 def blocks(request: Request) -> list[bytes]:
     """The blocks of all messages in order, each in its own bytes, without cache marks."""
     return [
-        msgspec.json.encode({"role": turn.role, "block": msgspec.Raw(marks.unmarked(block).body)})
+        framed(turn.role, block)
         for turn in (_system(request), *_turns(request, _tools(request)[1]))
         for block in turn.blocks
     ]
+
+
+def framed(role: str, block: Block) -> bytes:
+    """A block and who says it, without its mark."""
+    return msgspec.json.encode({"role": role, "block": msgspec.Raw(marks.unmarked(block).body)})
 
 
 def write_tool(tool: Tool, names: Names = _ALONE) -> Block:

@@ -13,7 +13,7 @@ from foldline.wire.openai_chat.usage import usage
 from foldline.wire.openai_chat.write import DIALECT, ENCODER, blocks, encode
 
 if TYPE_CHECKING:
-    from foldline.wire.openai_chat.request import decode
+    from foldline.wire.openai_chat.request import decode, own, sent
     from foldline.wire.openai_chat.stream import Assembly
 
 __all__ = [
@@ -26,12 +26,14 @@ __all__ = [
     "encode",
     "faults",
     "message",
+    "own",
     "said",
+    "sent",
     "tool",
     "usage",
 ]
 
-_LATER = {"decode": "request", "Assembly": "stream"}
+_LATER = {"decode": "request", "own": "request", "sent": "request", "Assembly": "stream"}
 
 
 def __getattr__(name: str) -> Any:

@@ -5,6 +5,7 @@ would not write. Refuses to judge: what the client sent goes on as it came, the 
 """
 
 from collections import deque
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -47,6 +48,16 @@ def decode(body: bytes) -> Decoded:
         )
         tools = _tools(raws)
     return Decoded(model, tuple(_events(given, tools)), fields)
+
+
+def sent(_: Mapping[str, msgspec.Raw], messages: Sequence[msgspec.Raw]) -> list[bytes]:
+    """Messages of a client as `blocks` would give them."""
+    return [bytes(raw) for raw in messages]
+
+
+def own(message: bytes) -> Native:
+    """A message to be said again in its own bytes."""
+    return Native(DIALECT, message.decode())
 
 
 def _filled(raw: msgspec.Raw) -> bool:

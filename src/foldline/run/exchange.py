@@ -1,0 +1,246 @@
+"""One call of a client that sends its whole history: what to send, and what comes back.
+
+Knows what a conversation's log has behind its last request, and what is new to it; takes in the
+answer as it passes by. Refuses to know which conversation it is (`talks`), and HTTP.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from foldline.core import spine as spines
+from foldline.core.log import Event, Instructed, ModelSaid, ToolReturned, UserSaid
+from foldline.core.plan import Facts
+from foldline.core.request import Report
+from foldline.errors import Conflict, WireError
+from foldline.run import refused
+from foldline.run.known import Known, Place, Scope, Trail, follow
+from foldline.run.live import Live
+from foldline.run.sent import Plain, Sent
+from foldline.wire import chain, dialects
+from foldline.wire.chain import Link
+from foldline.wire.dialects import Dialect
+from foldline.wire.faults import classify
+from foldline.wire.reading import Decoded, parse
+from foldline.wire.sse import Lines
+
+_REFUSED = 400
+
+
+Fork: TypeAlias = Callable[[Live, int], Awaitable[Live]]
+"""A log of its own that begins as another was at a place."""
+
+
+class Said(NamedTuple):
+    """An event of a client's history, and what it is known by; nothing, if it is no message."""
+
+    link: Link
+    event: Event
+
+
+class Behind(NamedTuple):
+    """A message that a log has behind its last request."""
+
+    link: Link
+    seq: int
+
+
+@dataclass(slots=True)
+class Talk:
+    """One conversation: its log, and what its client's history must go on with."""
+
+    live: Live
+    scope: Scope
+    trail: Trail
+    """The client's history as it was last asked."""
+    place: int = -1
+    """Where in the log its last message is."""
+    behind: list[Behind] = field(default_factory=list[Behind])
+    """The messages that the log has behind it: the answer, once it is there."""
+    led: Instructed | None = None
+    """The instructions that the client's last history began with; None: whatever holds."""
+    plain: Plain | None = field(default_factory=Plain)
+    """None, once it went out otherwise than it came."""
+    beginning: bytes = b""
+    """What the bytes of its messages are known by, as they were last asked."""
+    fixed: tuple[bytes, ...] = ()
+    own: frozenset[str] = frozenset()
+    """The fields of the client's body that are no parameters."""
+    busy: bool = False
+    """Whether a call is under way."""
+
+    def goes_on(self, links: Sequence[Link]) -> bool:
+        """Whether a history that has come as far as this one goes on as the log does."""
+        return self.shared(links) == len(self.behind)
+
+    def shared(self, links: Sequence[Link]) -> int:
+        """How many of the messages behind the last request a history has too."""
+        return chain.known([one.link for one in self.behind], [*links])
+
+    def entering(self, model: str, said: Sequence[Said], known: int) -> list[Event]:
+        """What is new to the log: another model, other instructions, messages behind the known."""
+        found = self.live.beginning(model)
+        first = said[0].event if said else None
+        led = first if isinstance(first, Instructed) else Instructed()
+        now = self.live.view.newest
+        if led not in (self.led, now):
+            found.append(led)
+            now = led
+        self.led, past = led, 0
+        for link, event in said[led is first :]:
+            past += bool(link)
+            if past < known or (link and past == known):
+                continue
+            if link or event != now:
+                found.append(event)
+                now = event if isinstance(event, Instructed) else now
+        return found
+
+    def newest(self) -> int:
+        """Where the newest message of the log is."""
+        held = self.live.view.held
+        places = range(self.live.view.head, -1, -1)
+        messages = (UserSaid, ModelSaid, ToolReturned)
+        return next((at for at in places if isinstance(held.get(at), messages)), -1)
+
+
+class Exchange:
+    """One call: what to send, and what comes back."""
+
+    body: bytes
+    """What to send."""
+    report: Report | None = None
+    """Where the window goes."""
+
+    def __init__(  # noqa: PLR0913 - whose call, in whose words
+        self,
+        talk: Talk,
+        known: Known,
+        *,
+        fork: Fork,
+        dialect: Dialect,
+        given: Decoded,
+        sent: Sent,
+    ) -> None:
+        self._talk, self._known, self._fork, self._dialect = talk, known, fork, dialect
+        self._parameters = {"model": given.model, **given.parameters}
+        self._bound, self._sent = refused.bound(dialect, given.parameters), sent
+        self._streams = bytes(given.parameters.get("stream", b"")) == b"true"
+        self._tried = False
+        self.begin(0)
+
+    @property
+    def session(self) -> str:
+        """The session's name."""
+        return self._talk.live.name.session
+
+    @property
+    def edits(self) -> int:
+        """How many edits stand in what is sent."""
+        return len(spines.edits(self._talk.live.view.spine))
+
+    async def plan(self, facts: Facts, entering: Sequence[Event] = ()) -> bytes:
+        """Say what to send under some facts, and record it with what came in before."""
+        live = self._talk.live
+        parameters = refused.within(self._parameters, self._bound, reserve=facts.limits.reserve)
+        plain = self._talk.plain if parameters == self._parameters else None
+        self.body = await live.ask(
+            parameters,
+            dialect=self._dialect,
+            facts=facts,
+            entering=entering,
+            relay=plain.relaying(self._dialect, self._sent) if plain else None,
+        )
+        if plain is None or not plain.went(self._sent):
+            self._talk.plain = None
+        self.report = live.report
+        return self.body
+
+    def begin(self, status: int) -> None:
+        """A response begins."""
+        self._status, self._failed = status, status >= _REFUSED
+        self._lines, self._assembly = Lines(), self._dialect.assembly()
+        self._unreadable = False
+        self.held: list[bytes] = []
+        """What was heard before the answer had opened."""
+        self.opened = not self._streams and not self._failed
+        """Whether the answer has begun: until then another request may be sent instead."""
+
+    def hear(self, chunk: bytes) -> None:
+        """Bytes of the response, as they come; what we cannot read, the client may."""
+        if not self._streams or self._failed or not self.opened:
+            self.held.append(chunk)
+        if not self._streams or self._failed:
+            return
+        try:
+            for sent in self._lines.feed(chunk):
+                self._assembly.take(sent.data)
+                self.opened = True
+        except WireError:
+            self.opened = self._unreadable = True
+
+    async def again(self) -> bool:
+        """Whether to send another body, once, because an edit may heal a refusal: R-08, R-13."""
+        fault = self._assembly.fault
+        if self._tried or not (self._failed or fault):
+            return False
+        self._tried = True
+        live = self._talk.live
+        body = fault or b"".join(self.held)
+        meant = classify(body, status=self._status, filled=refused.filled(live))
+        return await refused.healed(live, meant, self.plan) is not None
+
+    async def end(self) -> None:
+        """The response is over, or was left: take in what was answered."""
+        talk = self._talk
+        if not talk.busy:
+            return
+        try:
+            if events := self._answer():
+                async with talk.live.lock:
+                    await self._take(events)
+                    self._note(events[0])
+        finally:
+            talk.busy = False
+
+    def leave(self) -> None:
+        """Nothing came back."""
+        self._talk.busy = False
+
+    async def _take(self, events: Sequence[Event]) -> None:
+        """Into the log; where another process went on with it meanwhile, into one of its own."""
+        talk, asked = self._talk, self._talk.live.view.asked
+        try:
+            await talk.live.take(*events)
+        except Conflict:
+            talk.live = await self._fork(talk.live, asked)
+            await talk.live.take(*events)
+            place = Place(talk.live.name.session, talk.place)
+            await self._known.note(talk.scope.tenant, talk.trail.digest, place)
+
+    def _note(self, event: Event) -> None:
+        """An answer is in the log: a history that has it goes on behind it."""
+        link = chain.link(event)
+        if not link:
+            return
+        talk = self._talk
+        seq = talk.newest()
+        talk.behind.append(Behind(link, seq))
+        for digest in follow(talk.trail.digest, link):
+            self._known.noted(talk.scope.tenant, digest, Place(talk.live.name.session, seq))
+
+    def _answer(self) -> list[Event]:
+        """What was answered; nothing where it cannot be read: the client will say it again."""
+        view = self._talk.live.view
+        if self._failed or self._unreadable:
+            return []
+        try:
+            if self._streams:
+                for sent in self._lines.close():
+                    self._assembly.take(sent.data, whole=False)
+            body = self._assembly.body() if self._streams else parse(b"".join(self.held))
+            events = dialects.events(body, own=self._dialect, saw=view.shown, asked=view.asked)
+        except WireError:
+            return []
+        empty = isinstance(events[0], ModelSaid) and not events[0].parts
+        return events[1:] if empty and self._streams and not self._assembly.done else events
