@@ -93,17 +93,20 @@ def unit(boundary: Boundary, inner: tuple[str, ...], *, scope: Scope, most: int)
         return []
     walk = _Walk(boundary, most)
     walk.take(path, scope, found, depth=0)
+    for importer, depth, asked in walk.asked:  # grows while it is walked
+        walk.follow(asked, importer, depth)
     return [Unit(tuple(walk.sources), boundary.folder), *walk.beside]
 
 
 class _Walk:
-    """Imports, depth first, as they stand in the text."""
+    """Imports, those of the file first and then theirs, so that each is met by its shortest way."""
 
     def __init__(self, boundary: Boundary, most: int) -> None:
         self.boundary, self.most = boundary, most
         self.sources: list[Source] = []
         self.seen: set[Path] = set()
         self.beside: list[Unit] = []
+        self.asked: list[tuple[Path, int, str]] = []
 
     def take(self, path: Path, scope: Scope, found: Read | Refused | None, *, depth: int) -> None:
         self.seen.add(path)
@@ -112,10 +115,9 @@ class _Walk:
             self.sources.append(Source(path, scope, why=why))
             return
         self.sources.append(Source(path, scope, found.body, found.size))
-        for asked in imported(words(found.body).text):
-            self._follow(asked, path, depth + 1)
+        self.asked += [(path, depth + 1, asked) for asked in imported(words(found.body).text)]
 
-    def _follow(self, asked: str, importer: Path, depth: int) -> None:
+    def follow(self, asked: str, importer: Path, depth: int) -> None:
         home = self.boundary.home
         at_home = asked.startswith("~/") and home is not None
         joined = f"{home}/{asked[2:]}" if at_home else os.path.join(importer.parent, asked)  # noqa: PTH118 - a Path would keep `..`
