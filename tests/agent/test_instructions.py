@@ -1,10 +1,12 @@
 """Instructions from files: which count, in what order, and who agreed to them."""
 
+import asyncio
 import os
+import time
 
 import pytest
 
-from foldline.agent.instructions import Instructions, Trust
+from foldline.agent.instructions import Instructions, Trust, finding
 from foldline.agent.instructions.finding import root_of
 from foldline.errors import BadInput
 from foldline.store.at import store_at
@@ -224,14 +226,15 @@ async def test_what_is_on_disk_is_read_again_only_where_it_changed(tree, monkeyp
     assert laid
 
 
-async def test_a_change_just_after_a_look_is_seen_although_size_and_time_are_the_same(tree):
+async def test_a_change_just_after_a_look_is_seen_although_a_coarse_clock_tells_none(
+    tree, monkeypatch
+):
+    now = time.time_ns()
+    monkeypatch.setattr(finding, "state", lambda path: (1, 1, path.exists(), now, now))
     found = Instructions(tree)
     await found.answers.always(tree)
-    path = tree / "AGENTS.md"
-    before = path.stat()
-    found.texts()
-    path.write_text("ROOT RULES")
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert told(found) == [("AGENTS.md", "root rules")]
+    (tree / "AGENTS.md").write_text("ROOT RULES")
     assert told(found) == [("AGENTS.md", "ROOT RULES")]
 
 
@@ -327,21 +330,28 @@ async def test_r61_a_changed_import_is_a_change_of_what_imports_it(tree):
     made(tree, {"AGENTS.md": "root\n@docs/style.md", "docs/style.md": "tabs"})
     found = await agreed(tree)
     assert told(found)[1] == ("docs/style.md", "tabs")
-    (tree / "docs/style.md").write_text("spaces")
+    (tree / "docs/style.md").write_text("TABS")
     await found.look()
     assert told(found)[1] == ("docs/style.md", "tabs")
     assert {entry.state for entry in found.untrusted()} == {"changed"}
 
 
-async def test_r61_answers_of_two_processes_at_once_are_both_kept(tree):
+class Slow(Trust):
+    """Lets others come between its looking and its writing."""
+
+    async def _read(self):
+        version = await super()._read()
+        await asyncio.sleep(0)
+        return version
+
+
+async def test_r61_answers_that_many_processes_give_at_once_are_all_kept(tree):
     store = store_at(":memory:")
-    one, other = Trust(store), Trust(store)
-    await one.load()
-    await other.load()
-    await one.trust(tree / "AGENTS.md", "1")
-    await other.trust(tree / "pkg/AGENTS.md", "2")
-    await one.load()
-    assert {*one.listed()} == {tree / "AGENTS.md", tree / "pkg/AGENTS.md"}
+    paths = [tree / f"{n}/AGENTS.md" for n in range(8)]
+    await asyncio.gather(*(Slow(store).trust(path, "1") for path in paths))
+    trust = Trust(store)
+    await trust.load()
+    assert [*trust.listed()] == paths
     await store.close()
 
 
