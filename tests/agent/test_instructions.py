@@ -296,6 +296,17 @@ async def test_r61_changed_words_are_asked_about_and_the_old_hold_meanwhile(tree
     await store.close()
 
 
+async def test_r61_words_written_while_somebody_is_asked_are_not_agreed_to(tree):
+    found = Instructions(tree)
+    await found.look()
+    assert found.untrusted()
+    (tree / "AGENTS.md").write_text("evil rules")
+    found.texts()
+    await found.trust("yes")
+    assert not found.texts()
+    assert [entry.lines for entry in found.untrusted()] == [("evil rules",)]
+
+
 async def test_r61_always_is_by_path_only_for_the_folder_and_what_is_below(tree):
     found = Instructions(tree)
     await found.look()

@@ -99,6 +99,7 @@ class Instructions:
         self._agreed: dict[Path, Unit] = {}  # as it was told last
         self._refused: set[tuple[Path, str]] = set()
         self._asked: list[Unit] = []
+        self._shown: list[Unit] | None = None  # by untrusted(), and not answered yet
         self._texts: list[str] = []
         self._entries: list[Entry] = []
         self._seen: list[tuple[int, ...]] | None = None
@@ -144,17 +145,20 @@ class Instructions:
 
     def untrusted(self) -> list[Entry]:
         """What somebody has to be asked about, imports included."""
-        waiting = {source.path for one in self._waiting() for source in one.sources}
+        self._shown = self._waiting()
+        waiting = {source.path for one in self._shown for source in one.sources}
         return [e for e in self._entries if e.path in waiting and e.state in _TO_ASK]
 
     async def trust(self, answer: Answer, *, paths: Sequence[Path] | None = None) -> None:
-        """Take in what was answered about what is untrusted, or some of it; then look again.
+        """Take in what was answered about what `untrusted` showed, or some of it; then look again.
 
         "yes" agrees to the words as they are; "always" to whatever the project's folder holds, also
         when it changes (a home folder, and what an import brings from there, is agreed to as it
         is: too much lies in it); "no" holds until the words change, or this process ends.
         """
-        for one in self._waiting():
+        # What was shown, and not what may have been written while somebody thought about it.
+        shown = self._waiting() if self._shown is None else self._shown
+        for one in shown:
             if paths is not None and one.path not in paths:
                 continue
             if answer == "no":
@@ -163,6 +167,7 @@ class Instructions:
                 await self.answers.always(one.boundary)
             else:
                 await self.answers.trust(one.path, one.sha)
+        self._shown = None
         await self.look()
 
     def remember(self, line: str) -> str:
