@@ -15,6 +15,8 @@ from foldline.core.tokens import MESSAGE, count, count_parts
 Role: TypeAlias = Literal["system", "user", "model", "result", "handoff"]
 State: TypeAlias = Literal["whole", "clipped", "masked", "folded", "interrupted", "late"]
 LOST = "[interrupted, outcome unknown: whether this call had an effect is not known]"
+NAMED = "[instructions: "
+"""How the first line of a piece of instructions begins that has a name, and ends with `]`."""
 _TAGS = ("[human", "[notice", "[heartbeat", "[cron")
 
 
@@ -104,9 +106,31 @@ def note(seq: int, event: Instructed, told: tuple[Part, ...]) -> Item:
     elif told and event.parts[: len(told)] == told:
         words = f"[further instructions, from here on]\n{retold(event.parts[len(told) :])}"
     else:
-        words = f"[new instructions, from here on]\n{retold(event.parts)}"
+        words = _changes(event.parts, told) or (
+            f"[new instructions, from here on]\n{retold(event.parts)}"
+        )
     native = event.native[-1] if event.native else None
     return make(seq, "system", (Text(words),), native=native)
+
+
+def _changes(parts: tuple[Part, ...], told: tuple[Part, ...]) -> str:
+    """What differs from what was told, piece by piece; "" where such a piece has no name: R-60."""
+    new = [part for part in parts if part not in told]
+    gone = [part for part in told if part not in parts]
+    names = [*map(_name, new), *map(_name, gone)]
+    if not all(names) or not any(part in told for part in parts):
+        return ""
+    ends = sorted({*names} - {*map(_name, parts)})
+    lines = [f"[no longer in force: {name}" for name in (one.removeprefix(NAMED) for one in ends)]
+    if new:
+        lines.append("[changed instructions, from here on, each instead of what had its name]")
+    return "\n".join((*lines, retold(new))).rstrip("\n") or "[the instructions hold as they are]"
+
+
+def _name(part: Part) -> str:
+    """The line that names a piece of instructions, where it has one."""
+    line = part.text.partition("\n")[0] if isinstance(part, Text) else ""
+    return line if line.startswith(NAMED) and line.endswith("]") else ""
 
 
 def tag(event: UserSaid, words: str) -> str:
