@@ -161,6 +161,8 @@ def test_a_fold_is_a_tooth_and_everything_a_ramp():
     )
     title = f"40 turns, 1 fold: never above {words.above(drawn.peak)} of 24k tokens"
     assert words.finding(drawn) == title
+    for step in drawn.steps:  # no cache was reported: everything would not have had one either
+        assert step.all_dollars == pytest.approx((step.everything * 4 + 50 * 20) / 1e6)
     paid, everything = drawn.dollars
     assert words.money(drawn).startswith(f"${paid:.4f} instead of about ${everything:.4f}")
 
@@ -199,13 +201,24 @@ def test_everything_has_the_luck_of_the_session():
     before, step = told(first, warm)
     held = before.everything * 0.4 + (step.everything - before.everything) * 5
     assert step.all_dollars == pytest.approx(held / 1e6)
-    *_, step = told(first, cold)
+    *_, step = told(first, warm, cold)
     assert step.all_dollars == pytest.approx(step.everything * 5 / 1e6)
     *_, before, step = told(
         first, warm, warm, warm, cold, edit=lambda talk: talk.fold(cut_points(talk.view)[-2])
     )
     held = before.everything * 0.4 + (step.everything - before.everything) * 5
     assert step.all_dollars == pytest.approx(held / 1e6)
+
+
+def test_what_could_not_be_sent_is_told():
+    """From the first call on that no request could have held: said in the picture and below it."""
+    events = session().events
+    drawn = drawn_of(events, window=6_000)
+    first = next(step for step in drawn.steps if step.everything > 6_000 - 600)
+    assert drawn.outgrown == first
+    assert f"full at turn {first.turn};" in course_svg(drawn)
+    assert f"From turn {first.turn} on it could not have been sent" in course_terminal(drawn, 500)
+    assert "could not" not in course_terminal(drawn_of(events, window=100_000), 500)
 
 
 def test_what_nobody_counted_is_told_as_estimated():

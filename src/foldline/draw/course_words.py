@@ -75,7 +75,11 @@ def notes(drawn: Course) -> tuple[str, ...]:
         "cache, but where this session's own cache was cold."
     )
     found = ["Everything is estimated: the newest instructions and every message whole."]
-    found += [bill] if drawn.dollars is not None else []
+    if drawn.dollars is not None:
+        found.append(bill)
+        if drawn.outgrown is not None:
+            turn = f"turn {drawn.outgrown.turn:,}"
+            found.append(f"From {turn} on it could not have been sent: that bill is a comparison.")
     found.append("Window and tiers are as they are now; what edits took is estimated.")
     if drawn.step is not None:
         found.append(f"Above {drawn.step:,} tokens of input every token of a call costs more.")
