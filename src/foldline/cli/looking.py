@@ -48,6 +48,12 @@ WindowOption = Annotated[
 ModelOption = Annotated[
     str | None, typer.Option("--model", metavar="MODEL", help="Look through another model.")
 ]
+SvgOption = Annotated[
+    Path | None, typer.Option("--svg", metavar="FILE", help="Write the picture as SVG.")
+]
+PngOption = Annotated[
+    Path | None, typer.Option("--png", metavar="FILE", help="Write it as PNG: extra [png].")
+]
 
 
 @command
@@ -203,12 +209,8 @@ async def context(  # noqa: PLR0913 - one for each way to look
     desk: Desk,
     name: NameArgument,
     *,
-    vector: Annotated[
-        Path | None, typer.Option("--svg", metavar="FILE", help="Write the picture as SVG.")
-    ] = None,
-    pixels: Annotated[
-        Path | None, typer.Option("--png", metavar="FILE", help="Write it as PNG: extra [png].")
-    ] = None,
+    vector: SvgOption = None,
+    pixels: PngOption = None,
     width: Annotated[
         int | None, typer.Option(metavar="COLUMNS", help="As wide as this.", min=20, max=500)
     ] = None,
@@ -221,13 +223,7 @@ async def context(  # noqa: PLR0913 - one for each way to look
     async with desk.store() as store:
         seen = await session(store, await named(store, desk.tenant, name))
     drawn = picture(*sight(seen, look))
-    written: list[str] = []
-    if vector is not None:
-        vector.write_text(svg(drawn), encoding="utf-8")
-        written.append(str(vector))
-    if pixels is not None:
-        pixels.write_bytes(_png(svg(drawn)))
-        written.append(str(pixels))
+    written = write_picture(svg(drawn), vector=vector, pixels=pixels)
     body = {"session": seen.live.name.session, **pictured(drawn), "written": written}
     across = width or columns()
     desk.answer(
@@ -258,6 +254,15 @@ def pictured(drawn: Picture) -> dict[str, Any]:
         "spaces": drawn.spaces(),
         "parts": {run.kind: sum(one.tokens for one in drawn.of(run.kind)) for run in drawn.runs},
     }
+
+
+def write_picture(drawing: str, *, vector: Path | None, pixels: Path | None) -> list[str]:
+    """Write a drawing where it is wanted; the files' names."""
+    if vector is not None:
+        vector.write_text(drawing, encoding="utf-8")
+    if pixels is not None:
+        pixels.write_bytes(_png(drawing))
+    return [str(one) for one in (vector, pixels) if one is not None]
 
 
 def _png(drawing: str) -> bytes:

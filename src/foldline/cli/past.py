@@ -13,7 +13,7 @@ import typer
 
 from foldline.cli.codes import DONE, NOTHING, NothingFound
 from foldline.cli.desk import Desk, command
-from foldline.cli.looking import NameArgument
+from foldline.cli.looking import NameArgument, PngOption, SvgOption
 from foldline.cli.output import (
     Column,
     Style,
@@ -33,6 +33,7 @@ from foldline.core.parts import calls_of, retold, sound
 from foldline.core.request import Report, report
 from foldline.core.view import View
 from foldline.draw.text import clean, fit
+from foldline.errors import BadInput
 from foldline.run import history as pasts
 from foldline.run.history import Changed, Found, Turn, difference, growth
 from foldline.run.session import AsyncSession
@@ -45,19 +46,32 @@ _BEFORE = 24  # letters before a word that was found
 
 
 @command
-async def history(
+async def history(  # noqa: PLR0913 - one for each way to look
     desk: Desk,
     name: NameArgument,
     number: Annotated[
         int | None, typer.Argument(metavar="TURN", help="What the model saw at this turn.")
     ] = None,
+    *,
+    drawn: Annotated[
+        bool, typer.Option("--over-time", help="Draw tokens, edits and cost call by call.")
+    ] = False,
+    vector: SvgOption = None,
+    pixels: PngOption = None,
 ) -> int | None:
     """List the turns, or show what the model saw at one.
 
     What is new since the turn before stands behind +, what went behind -, what is another behind ~.
     """
+    drawn = drawn or vector is not None or pixels is not None
+    if drawn and number is not None:
+        raise BadInput("--over-time, --svg and --png draw all turns: leave out the turn's number")
     async with desk.store() as store:
         seen = await session(store, await named(store, desk.tenant, name))
+        if drawn:
+            from foldline.cli.over_time import over_time  # noqa: PLC0415 - few want it drawn
+
+            return await over_time(desk, seen, vector=vector, pixels=pixels)
         turns = await seen.history.turns()
         if number is None:
             return _turns(desk, seen, turns)

@@ -1,0 +1,288 @@
+"""A session over time: its sums are what was reported, whatever the log; nothing is drawn outside."""
+
+import re
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foldline.core.budget import estimate, limits
+from foldline.core.edits.clip import clip
+from foldline.core.log import Asked, Folded, Logged, ModelSwitched, Opened, UsageReported
+from foldline.core.plan import Facts
+from foldline.core.policy import STEADY
+from foldline.core.prices import UNKNOWN, Prices, known
+from foldline.core.rules import cut_points
+from foldline.draw import course_words as words
+from foldline.draw.course import HOWS, columns, course
+from foldline.draw.course_svg import course_svg
+from foldline.draw.course_terminal import course_terminal
+from foldline.draw.paper import WIDTH
+from foldline.draw.picture import picture
+from foldline.draw.text import width
+from foldline.testing import Conversation, calls, model, result, user, view_of
+from foldline.testing.strategies import conversations
+
+PRICES = Prices(input=4.0, read=0.4, write=5.0, output=20.0)
+STEPPED = known(input=4.0, read=0.4, write=5.0, output=20.0, step=200_000, above=8.0)
+counts = st.none() | st.integers(0, 3_000_000)
+usages = st.builds(
+    UsageReported,
+    input=counts,
+    cache_read=counts,
+    cache_write=counts,
+    output=counts,
+    asked=st.none() | st.integers(0, 50),
+)
+
+
+def now(window=8_192, view=None):
+    shown = view or view_of([Opened("test/model")])
+    return picture(shown, Facts(limits(window, None), STEADY, PRICES))
+
+
+def drawn_of(events, *, window=8_192, prices=PRICES, view=None):
+    log = [Logged(seq, event) for seq, event in enumerate(events)]
+    return course(log, now(window, view), lambda _: prices)
+
+
+@st.composite
+def logs(draw):
+    """The log of a conversation with counts in it, also where no provider would put them."""
+    events = [*draw(conversations()).events]
+    for usage in draw(st.lists(usages, max_size=12)):
+        events.insert(draw(st.integers(0, len(events))), usage)
+    return events
+
+
+@given(logs(), st.sampled_from((UNKNOWN, PRICES, STEPPED)))
+def test_the_sums_are_what_was_reported(events, prices):
+    """Every count of the log is drawn once, and nothing is told as counted that was not."""
+    drawn = drawn_of(events, prices=prices)
+    told = [event for event in events if isinstance(event, UsageReported)]
+    kept = [step.usage for step in drawn.steps if step.usage]
+    for name in ("input", "cache_read", "cache_write", "output"):
+        assert sum(getattr(one, name) or 0 for one in kept) == sum(
+            getattr(one, name) or 0 for one in told
+        )
+    counted = sum(step.input for step in drawn.steps if step.counted)
+    assert counted == sum(one.input or 0 for one in told)
+    assert all(0 <= step.read <= step.input <= step.everything for step in drawn.steps)
+    folds = [event for event in events if isinstance(event, Folded)]
+    assert drawn.sums()["fold"][0] == len(folds)
+    if prices != UNKNOWN:
+        for step in drawn.steps:
+            assert step.dollars >= 0
+            assert step.all_dollars >= 0
+
+
+@given(logs(), st.integers(1, 30))
+def test_columns_hold_every_call_once(events, most):
+    drawn = drawn_of(events)
+    shown = columns(drawn, most)
+    assert len(shown) == min(len(drawn.steps), most)
+    assert tuple(step for column in shown for step in column.steps) == drawn.steps
+    assert max((one.largest.input for one in shown), default=0) == drawn.peak
+    for how in HOWS:
+        taken = [one for column in shown for one in column.of(how)]
+        assert taken == [one for one in drawn.taken if one.how == how and one not in drawn.later]
+
+
+def boxed(text):
+    """Well-formed, and every mark and word inside the card."""
+    root = ET.fromstring(text)  # noqa: S314 - our own
+    high = float(root.get("height"))
+    ids = {one.get("id") for one in root.iter() if one.get("id")}
+    assert {*re.findall(r"url\(#(\w+)\)", text)} <= ids
+    assert "nan" not in text
+    assert "inf" not in re.sub(r">[^<]*<", "><", text)
+    for one in root.iter():
+        kind = one.tag.rpartition("}")[2]
+        if kind == "rect" and one.get("x"):
+            x, y, wide, tall = (float(one.get(name)) for name in ("x", "y", "width", "height"))
+            assert -1 <= x <= x + wide <= WIDTH + 1
+            assert -1 <= y <= y + tall <= high + 1
+        elif kind == "text":
+            x, y = float(one.get("x")), float(one.get("y"))
+            long = len(one.text or "") * float(one.get("font-size")) * 0.56
+            left = x - long if one.get("text-anchor") == "end" else x
+            assert left >= 0, one.text
+            assert left + long <= WIDTH, one.text
+            assert 0 <= y <= high
+        elif kind == "path":
+            points = re.findall(r"(?:M|L)(-?[\d.]+) (-?[\d.]+)", one.get("d"))
+            heights = re.findall(r"V(-?[\d.]+)", one.get("d"))
+            assert all(0 <= float(x) <= WIDTH for x, _ in points)
+            assert all(0 <= float(y) <= high for y in (*(y for _, y in points), *heights))
+    return root
+
+
+@given(logs(), st.sampled_from((300, 8_192, 1_000_000)), st.sampled_from((UNKNOWN, STEPPED)))
+def test_any_log_gives_a_picture_within_its_box(events, window, prices):
+    drawn = drawn_of(events, window=window, prices=prices)
+    boxed(course_svg(drawn))
+    for wide in (20, 60, 80, 133):
+        lines = course_terminal(drawn, wide).splitlines()
+        assert all(width(line) <= wide for line in lines)
+
+
+def ask(talk, usage=None):
+    """A request and its answer; counted as it was estimated, where no count is given."""
+    size = estimate(talk.view)
+    talk.add(Asked(talk.view.head, "openai", "", 1, tokens=size, estimate=size))
+    talk.add(model("An answer."), usage or UsageReported(input=size, output=50))
+
+
+def session(turns=40, fold_at=20):
+    """A session that grows turn by turn, and folds once."""
+    talk = Conversation("test/model")
+    for turn in range(turns):
+        talk.add(user(f"Turn {turn}. " + "words of a person " * 60))
+        if turn == fold_at:
+            talk.fold(cut_points(talk.view)[-4], cap=200)
+        ask(talk)
+    return talk
+
+
+def test_a_fold_is_a_tooth_and_everything_a_ramp():
+    drawn = drawn_of(session().events, window=24_000)
+    sizes = [step.input for step in drawn.steps]
+    whole = [step.everything for step in drawn.steps]
+    assert (drawn.turns, len(sizes)) == (40, 40)
+    assert [at for at, step in enumerate(drawn.steps) if step.taken] == [20]
+    assert sizes[20] < sizes[19] / 2
+    (taken,) = drawn.taken
+    assert (taken.how, taken.tokens) == ("fold", pytest.approx(sizes[19] - sizes[20], rel=0.1))
+    assert whole[:20] == sizes[:20], "until something is kept out of sight, it is what was sent"
+    assert whole[20:] == pytest.approx(
+        [whole[19] / 20 * (at + 1) for at in range(20, 40)], rel=0.02
+    )
+    title = f"40 turns, 1 fold: never above {words.above(drawn.peak)} of 24k tokens"
+    assert words.finding(drawn) == title
+    for step in drawn.steps:  # no cache was reported: everything would not have had one either
+        assert step.all_dollars == pytest.approx((step.everything * 4 + 50 * 20) / 1e6)
+    paid, everything = drawn.dollars
+    assert words.money(drawn).startswith(f"${paid:.4f} instead of about ${everything:.4f}")
+
+
+def test_the_bill_is_that_of_the_prices():
+    """Reads, writes and the rest each at its price; above the step all input costs more."""
+    usage = UsageReported(input=1_000, cache_read=600, cache_write=300, output=10)
+    events = [Opened("m"), user("hi"), Asked(1, "openai", "", 1, tokens=900), model("yes"), usage]
+    (step,) = drawn_of(events).steps
+    assert step.dollars == pytest.approx((600 * 0.4 + 300 * 5 + 100 * 4 + 10 * 20) / 1e6)
+    large = UsageReported(input=300_000, output=10)
+    (step,) = drawn_of([*events[:-1], large], prices=STEPPED).steps
+    assert step.dollars == pytest.approx((300_000 * 8 + 10 * 20) / 1e6)
+    assert "Above 200,000 tokens" in " ".join(
+        words.notes(drawn_of([*events[:-1], large], prices=STEPPED))
+    )
+    assert drawn_of(events, prices=UNKNOWN).dollars is None
+    assert "no price" in words.money(drawn_of(events, prices=UNKNOWN))
+
+
+def told(*usages, edit=None):
+    talk = Conversation("test/model")
+    for at, usage in enumerate(usages):
+        talk.add(user("words of a person " * 300))
+        if edit is not None and at == len(usages) - 1:
+            edit(talk)
+        ask(talk, usage)
+    return drawn_of(talk.events).steps
+
+
+def test_everything_has_the_luck_of_the_session():
+    """A cold cache is cold for everything too; a cache that a fold broke would have been warm."""
+    first = UsageReported(input=2_000, cache_read=0, cache_write=2_000, output=0)
+    warm = UsageReported(input=4_000, cache_read=2_000, cache_write=2_000, output=0)
+    cold = UsageReported(input=4_000, cache_read=0, cache_write=4_000, output=0)
+    before, step = told(first, warm)
+    held = before.everything * 0.4 + (step.everything - before.everything) * 5
+    assert step.all_dollars == pytest.approx(held / 1e6)
+    *_, step = told(first, warm, cold)
+    assert step.all_dollars == pytest.approx(step.everything * 5 / 1e6)
+    *_, before, step = told(
+        first, warm, warm, warm, cold, edit=lambda talk: talk.fold(cut_points(talk.view)[-2])
+    )
+    held = before.everything * 0.4 + (step.everything - before.everything) * 5
+    assert step.all_dollars == pytest.approx(held / 1e6)
+
+
+def test_what_could_not_be_sent_is_told():
+    """From the first call on that no request could have held: said in the picture and below it."""
+    events = session().events
+    drawn = drawn_of(events, window=6_000)
+    first = next(step for step in drawn.steps if step.everything > 6_000 - 600)
+    assert drawn.outgrown == first
+    assert f"full at turn {first.turn};" in course_svg(drawn)
+    assert f"From turn {first.turn} on it could not have been sent" in course_terminal(drawn, 500)
+    assert "could not" not in course_terminal(drawn_of(events, window=100_000), 500)
+
+
+def test_what_nobody_counted_is_told_as_estimated():
+    events = [Opened("m"), user("hi"), Asked(1, "openai", "", 1, tokens=900), model("yes")]
+    drawn = drawn_of(events)
+    assert (drawn.steps[0].input, drawn.counted) == (900, False)
+    assert "tokens estimated" in words.under(drawn)
+    both = drawn_of([*events, user("and?"), model("no"), UsageReported(input=5, output=1)])
+    assert "tokens reported for 1 calls, else estimated" in words.under(both)
+    assert "cache not reported" in course_svg(drawn)
+
+
+def test_a_call_that_broke_off_is_none():
+    """Its edits belong to the call that came then."""
+    large = clip(result("c", "a line of a log\n" * 900), cap=200, how="ends")
+    events = [Opened("m"), user("hi"), calls("c"), UsageReported(input=0, output=0), large]
+    events += [model(""), UsageReported(input=0, output=0), model("yes"), UsageReported(input=9)]
+    (step,) = drawn_of(events).steps
+    assert (step.input, [one.how for one in step.taken]) == (9, ["clip"])
+    assert step.taken[0].tokens == large.clip.whole - large.clip.shown > 1_000
+
+
+def test_masks_and_what_came_after_the_last_call():
+    talk = Conversation("test/model")
+    talk.add(user("go"), calls("c"), result("c", "a line of a log\n" * 300))
+    talk.ask()
+    talk.add(model("done"), UsageReported(input=2_000))
+    talk.mask([3])
+    drawn = drawn_of(talk.events)
+    assert [one.how for one in drawn.later] == ["mask"]
+    assert drawn.sums()["mask"][1] > 1_000
+    assert "□ 1 took" in course_terminal(drawn, 80)
+    assert course_svg(drawn).count(' stroke-width="1.5"') == 1
+
+
+def test_another_model_has_other_prices():
+    events = [Opened("a"), user("hi"), model("yes"), UsageReported(input=1_000, output=0)]
+    events += [ModelSwitched("b"), user("hi"), model("yes"), UsageReported(input=1_000, output=0)]
+    log = [Logged(seq, event) for seq, event in enumerate(events)]
+    twice = replace(PRICES, input=8.0)
+    drawn = course(log, now(), lambda name: twice if name == "b" else PRICES)
+    assert [step.dollars for step in drawn.steps] == pytest.approx([0.004, 0.008])
+
+
+def test_a_person_can_read_it():
+    drawn = drawn_of(session().events, window=24_000)
+    lines = course_terminal(drawn, 60).splitlines()
+    assert lines[0] == words.finding(drawn)
+    row = {line.split()[0]: line for line in lines if line}
+    assert row["tokens"].split()[1] == "▁▁▁▁▂▃▃▃▄▄▄▅▅▆▆▇▇▁▁▂▂▃▃▄▄▄▅▅▆▆▇▇▇█"
+    assert row["folds"].count("▼") == 1
+    assert "masks" in row
+    assert course_terminal(drawn_of([Opened("m")])).startswith("no call of a model yet")
+
+
+@pytest.mark.parametrize(
+    ("number", "short"),
+    [(0, "0"), (999, "999"), (1_500, "2k"), (999_600, "1.0M"), (2_340_000, "2.3M")],
+)
+def test_numbers_are_short(number, short):
+    assert words.tokens(number) == short
+
+
+def test_nothing_is_told_as_less_than_it_was():
+    assert words.above(45_001) == "46k"
+    assert words.ticks(46_000, 4) == [0, 20_000, 40_000]
+    assert words.ticks(0, 4) == [0]
