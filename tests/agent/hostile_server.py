@@ -13,7 +13,12 @@ from pathlib import Path
 
 NOTES = Path(sys.argv[1])
 WAY = sys.argv[2] if len(sys.argv) > 2 else "well"
-PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (3000).to_bytes(4) * 2 + b"\x08\x02\0\0\0" + b"\x07" * (5 * 2**20)
+PNG = (
+    b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
+    + (3000).to_bytes(4) * 2
+    + b"\x08\x02\0\0\0"
+    + b"\x07" * (5 * 2**20)
+)
 ODD = [
     {"type": "text", "text": "plain \U0001f600"},
     {"type": "audio", "data": base64.b64encode(b"RIFF1234").decode(), "mimeType": "audio/wav"},
@@ -25,7 +30,7 @@ ODD = [
     {"type": "hologram", "frames": [1, 2, 3]},
     {"type": "text", "text": 5},
 ]  # fmt: skip
-tools = ["echo", "die", "hang", "big", "picture", "deep", "odd", "structured", "twice", "wrong", "grow", "chatter", "refuse", "*", "naïve tool"]  # fmt: skip
+tools = ["echo", "die", "hang", "doze", "big", "picture", "deep", "odd", "structured", "twice", "wrong", "grow", "chatter", "refuse", "*", "naïve tool"]  # fmt: skip
 
 
 def note(words):
@@ -34,7 +39,9 @@ def note(words):
 
 
 def send(body):
-    sys.stdout.write((body if isinstance(body, str) else json.dumps({"jsonrpc": "2.0", **body})) + "\n")
+    sys.stdout.write(
+        (body if isinstance(body, str) else json.dumps({"jsonrpc": "2.0", **body})) + "\n"
+    )
     sys.stdout.flush()
 
 
@@ -47,6 +54,9 @@ def answer(number, name, given):
         case "die":
             sys.stderr.write("I am dying\n")
             os._exit(3)
+        case "doze":
+            note("dozing")
+            time.sleep(3600)
         case "hang":
             note("hanging")
             return
@@ -84,7 +94,9 @@ def answer(number, name, given):
             send({"id": number, "error": {"code": -32602, "message": "not with these arguments"}})
             return
         case _:
-            result = text(json.dumps([name, given, os.environ.get("SECRET", "-"), "HOME" in os.environ]))
+            result = text(
+                json.dumps([name, given, os.environ.get("SECRET", "-"), "HOME" in os.environ])
+            )
     send({"id": number, "result": result})
 
 

@@ -4,6 +4,7 @@ Knows which sessions are given. Refuses to change them, and to write anything bu
 where the host reads.
 """
 
+import signal
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Annotated
@@ -63,4 +64,6 @@ async def mcp(
     async with desk.store() as store:
         shelf = _Shelf(store, desk.tenant)
         only = (await named(store, desk.tenant, name)).session if name is not None else None
+        # The SDK reads in a thread that nothing wakes; we change nothing, so Ctrl-C just ends us.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         await serve(past(shelf, only=only), name="foldline", version=__version__)

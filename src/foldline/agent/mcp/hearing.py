@@ -38,7 +38,10 @@ async def heard(
     At once: before the next message is looked at, so a result behind the notice finds it heard.
     """
     async with transport as (read, write):
-        yield Hearing(read, changed, ended), write
+        try:
+            yield Hearing(read, changed, ended), write
+        finally:
+            ended()
 
 
 class Hearing:

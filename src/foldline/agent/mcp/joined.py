@@ -10,6 +10,7 @@ import logging
 import os
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import KW_ONLY, dataclass, field
+from importlib import import_module
 from pathlib import Path
 from re import fullmatch
 from tempfile import TemporaryFile
@@ -20,15 +21,16 @@ from foldline.core.parts import sound
 from foldline.errors import BadInput, FoldlineError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Coroutine, Mapping, Sequence
 
     from mcp import Client
     from mcp_types import CallToolResult, Tool
 
 _NAME = r"[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*"
 _LONGEST = 32  # characters of a name: half of what a tool's name may have
-_LEAVING = 4.0  # seconds for a goodbye
+_LEAVING = 10.0  # seconds for a goodbye: the SDK ends within 7 what does not end by itself
 _LISTING = 5.0  # seconds that a call waits for the tools that it changed
+_STOPPING = 0.5  # seconds for telling a server that it need not go on
 _PAGES = 100  # of a list of tools
 _LARGEST = 64 * 2**20  # bytes of one message over HTTP
 _LAST_WORDS, _SHOWN = 4_096, 400
@@ -83,6 +85,8 @@ class _Run:
         self.ready.add_done_callback(lambda one: one.exception())  # else it warns where none asks
         self.stirred, self.settled = asyncio.Event(), asyncio.Event()
         self.changed = self.ended = self.left = False
+        self.busy = True  # starting, or asking for tools
+        self.task: asyncio.Task[None] | None = None
         self.settled.set()
 
     def change(self) -> None:
@@ -107,13 +111,13 @@ class Joined:
         """Why it is down."""
         self._run: _Run | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._calls: set[asyncio.Task[CallToolResult]] = set()
 
     def start(self) -> None:
         """Start it, or join it, in a task of its own; nothing is waited for."""
-        self._run = _Run()
-        task = asyncio.get_running_loop().create_task(
-            self._live(self._run), name=f"MCP server {self.server.name}"
-        )
+        run = self._run = _Run()
+        name = f"MCP server {self.server.name}"
+        run.task = task = asyncio.get_running_loop().create_task(self._live(run), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -135,7 +139,11 @@ class Joined:
         run, client = await self._running()
         limit = self.server.seconds
         try:
-            answer = await client.call_tool(tool, arguments, read_timeout_seconds=limit)
+            answer = await self._answer(
+                client.call_tool(tool, arguments, read_timeout_seconds=limit)
+            )
+        except TimeoutError as fault:
+            raise self._failed(f"takes nothing in, for {limit:g} s now") from fault
         except MCPError as fault:
             if run.ended or fault.code == CONNECTION_CLOSED:
                 run.end()
@@ -154,17 +162,32 @@ class Joined:
             await asyncio.wait_for(run.settled.wait(), _LISTING)
         return answer
 
+    async def _answer(self, call: "Coroutine[Any, Any, CallToolResult]") -> "CallToolResult":
+        """What a call comes to. Stopped, it ends at once, also where a server does not read."""
+        task = asyncio.get_running_loop().create_task(call)
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+        task.add_done_callback(lambda one: one.cancelled() or one.exception())  # else it warns
+        try:
+            done, _ = await asyncio.wait({task}, timeout=self.server.seconds + _STOPPING)
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task}, timeout=_STOPPING)
+        if not done:
+            raise TimeoutError
+        return task.result()
+
     async def leave(self) -> None:
         """Let it go; what does not end by itself is ended."""
-        if self._run is not None:
-            self._run.left = True
-            self._run.end()
+        run = self._run
+        if run is not None:
+            run.left = True
+            if run.task is not None and run.busy and not run.ended:
+                run.task.cancel()  # not while it ends: that would break off the SDK's own goodbye
+            run.end()
         if self._tasks:
-            _, stubborn = await asyncio.wait({*self._tasks}, timeout=_LEAVING)
-            for task in stubborn:
-                task.cancel()
-            if stubborn:
-                await asyncio.wait(stubborn, timeout=2 * _LEAVING)
+            await asyncio.wait({*self._tasks}, timeout=_LEAVING)
 
     async def _running(self) -> "tuple[_Run, Client]":
         if self._run is None or self._run.ended:
@@ -182,6 +205,7 @@ class Joined:
         """From its start to its end; what goes wrong is kept as words."""
         with self._stderr() as errors:
             try:
+                await asyncio.to_thread(_imported)
                 await self._talk(run, errors)
             except Exception as fault:  # noqa: BLE001 - whatever a server's start may raise
                 why = f"nothing within {self.server.seconds:g} s"
@@ -195,8 +219,6 @@ class Joined:
     async def _talk(self, run: _Run, errors: IO[str]) -> None:
         from mcp import Client  # noqa: PLC0415 - an extra, and it takes a second
 
-        for name in ("mcp", "client"):  # what the SDK logs would else be on the terminal
-            logging.getLogger(name).addHandler(logging.NullHandler())
         async with AsyncExitStack() as stack:
             # Not anyio's: a scope of its own would have to outlive those that are entered in it.
             async with asyncio.timeout(self.server.seconds):
@@ -210,7 +232,9 @@ class Joined:
             self.fault = ""
             run.ready.set_result(client)
             while not run.ended:
+                run.busy = False
                 await run.stirred.wait()
+                run.busy = True
                 run.stirred.clear()
                 if run.changed and not run.ended:
                     run.changed = False
@@ -244,14 +268,23 @@ class Joined:
 
     def _stderr(self) -> IO[str]:
         """Where its complaints go: a log, or a file without a name; never a terminal."""
-        if self.log is None:
-            return TemporaryFile("w+", errors="replace")
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        large = self.log.exists() and self.log.stat().st_size > _FRESH
-        return self.log.open("w+" if large else "a+", errors="replace")
+        if self.log is not None:
+            with suppress(OSError):
+                self.log.parent.mkdir(parents=True, exist_ok=True)
+                large = self.log.exists() and self.log.stat().st_size > _FRESH
+                return self.log.open("w+" if large else "a+", errors="replace")
+        return TemporaryFile("w+", errors="replace")
 
     def _failed(self, what: str) -> ServerFailed:
         return ServerFailed(f"the MCP server {self.server.name!r} {what}")
+
+
+def _imported() -> None:
+    """Import the SDK, in a thread: a person may be typing. What it logs is not for the terminal."""
+    import_module("mcp")
+    for one in (logging.getLogger("mcp"), logging.getLogger("client")):
+        if not one.handlers:
+            one.addHandler(logging.NullHandler())
 
 
 async def _listed(client: "Client") -> "tuple[Tool, ...]":
