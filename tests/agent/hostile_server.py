@@ -24,6 +24,7 @@ ODD = [
     {"type": "audio", "data": base64.b64encode(b"RIFF1234").decode(), "mimeType": "audio/wav"},
     {"type": "image", "data": "*** no base64 ***", "mimeType": "image/png"},
     {"type": "image", "data": "AAAA", "mimeType": "text/html"},
+    {"type": "image", "data": "", "mimeType": "image/png"},
     {"type": "resource", "resource": {"uri": "file:///a.txt", "mimeType": "text/plain", "text": "inside"}},
     {"type": "resource", "resource": {"uri": "file:///a.pdf", "mimeType": "application/pdf", "blob": "JVBERg=="}},
     {"type": "resource_link", "uri": "file:///b.txt", "name": "b", "description": "a link"},

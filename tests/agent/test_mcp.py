@@ -203,6 +203,7 @@ async def test_r57_every_kind_of_content_becomes_parts_and_none_is_dropped(notes
             Media("audio", mime="audio/wav", base64=base64.b64encode(b"RIFF1234").decode()),
             Text('{"type": "image", "data": "*** no base64 ***", "mimeType": "image/png"}'),
             Text('{"type": "image", "data": "AAAA", "mimeType": "text/html"}'),
+            Text('{"type": "image", "data": "", "mimeType": "image/png"}'),
             Text("[resource file:///a.txt text/plain]\ninside"),
             Media("file", mime="application/pdf", base64="JVBERg==", name="file:///a.pdf"),
             Text('{"name": "b", "uri": "file:///b.txt", "description": "a link", "type": "resource_link"}'),
@@ -307,17 +308,29 @@ async def test_a_server_that_does_not_start_is_told_and_the_others_work(notes, s
         assert servers.faults["broken"]
 
 
-async def test_rubbish_before_the_first_message_and_complaints_reach_no_terminal(
-    notes, tmp_path, capfd
-):
-    logs = tmp_path / "logs"
-    async with begun(hostile(notes, "garbage"), logs=logs) as servers:
-        for name in ("chatter", "die"):
-            await asyncio.gather(
-                by_name(servers)[f"mcp__h__{name}"].run({}), return_exceptions=True
-            )
-    assert capfd.readouterr() == ("", "")
-    assert (logs / "h.log").read_text() == "I am dying\n"
+NOISY = """
+import asyncio, sys
+from pathlib import Path
+from foldline.agent.mcp.using import Server, Servers
+
+async def main(logs, *command):
+    async with Servers([Server("h", command=command)], logs=Path(logs)) as servers:
+        await servers.begun(30)
+        for name in ("chatter", "die", "echo"):
+            tool = next(one for one in servers.tools if one.name == f"mcp__h__{name}")
+            await asyncio.gather(tool.run({}), return_exceptions=True)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def test_rubbish_before_the_first_message_and_complaints_reach_no_terminal(notes, tmp_path):
+    """In a program without logging of its own: neither the server's words nor the SDK's."""
+    command = [sys.executable, "-c", NOISY, tmp_path / "logs", *HOSTILE, notes, "garbage"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (tmp_path / "logs" / "h.log").read_text() == "I am dying\n"
+    assert notes.read_text().count("started") == 2
 
 
 async def test_tools_that_change_are_there_when_the_model_is_asked_next(notes):
