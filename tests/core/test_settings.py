@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from foldline.core.policy import PRESETS, STEADY, Clipping, Masking
 from foldline.core.settings import checked, read
 from foldline.core.settings.kinds import shown
-from foldline.core.settings.known import KNOWN, PREFIX, RESERVED, SLOT, find, setting, variable
+from foldline.core.settings.known import KNOWN, PREFIX, SLOT, variable
+from foldline.core.settings.names import RESERVED, find, setting
 from foldline.core.settings.values import Limit, ServerSettings
 from foldline.errors import BadInput
 

@@ -17,16 +17,17 @@ from foldline.cli.output import Column, many, paint, table, wrapped
 from foldline.core.parts import sound
 from foldline.core.policy import named
 from foldline.core.settings import Settings
-from foldline.core.settings.known import KNOWN, SLOT, Known, find, near, variable
+from foldline.core.settings.known import KNOWN, SLOT, Known, variable
+from foldline.core.settings.names import find, near
 from foldline.core.settings.reading import parted, slots
 from foldline.errors import BadInput
-from foldline.run.settings import files, load, places, problems
+from foldline.run.settings import LINE, files, load, places, problems
 
 _HIDDEN = "…"
 _DEFAULT = "default"
 _UNSET = "-"
 _LONG = 10_000
-_WHO = re.compile(r"(\w+://)[^\s/@]*@")
+_WHO = re.compile(r"(\w+://)\S*@")  # a password may hold anything
 _ASKED = re.compile(r"(\w+://[^\s?]*)\?\S+")
 ProfileOption = Annotated[
     str | None, typer.Option("--profile", metavar="NAME", help="The profile to use.")
@@ -203,16 +204,16 @@ def _labels(here: Path, config: Path | None) -> dict[str, str]:
     user, project = places(here, env=os.environ, faults=[])
     found = {user: "user", project: "project"}
     if config is not None:
-        found[config.absolute()] = "config"
+        found[config] = "config"
     return {str(path): word for path, word in found.items() if path is not None}
 
 
 def _label(origin: str, labels: Mapping[str, str]) -> str:
     """An origin in few columns: the files are named below."""
-    for words, short in (("policy ", "policy"), ("env ", "environment")):
+    for words, short in (("policy ", "policy"), ("env ", "environment"), (LINE, "flag")):
         if origin.startswith(words):
             return short
-    who = re.match(r"profile .*? in (?=/)", origin)
+    who = re.match(r"profile \S+ in ", origin)
     place = origin[who.end() :] if who else origin
     for path, word in labels.items():
         if place == path or place.startswith(f"{path}:"):
@@ -278,20 +279,12 @@ async def check(
     ] = None,
 ) -> int:
     """Say that settings are right, or everything that is wrong with them."""
-    found = problems(file) if file else _problems_here()
+    found = problems(Path.cwd(), alone=file)
     what = str(file) if file else "the settings in force here"
     lines = [line for fault in found for line in wrapped(fault)]
     count = paint(many(len(found), "fault"), "dim")
     desk.answer(
         {"ok": not found, "faults": found},
-        lambda: [*lines, count] if found else wrapped(f"{what}: ok"),
+        lambda: [*lines, count] if found else [f"{sound(what)}: ok"],
     )
     return NOTHING if found else DONE
-
-
-def _problems_here() -> list[str]:
-    try:
-        load(Path.cwd())
-    except BadInput as fault:
-        return str(fault).split("\n")
-    return []

@@ -1,7 +1,8 @@
 """Settings: names and values as a file has them → one typed value, and a policy.
 
-    kinds     what a value may be                  known     every name there is
-    reading   a file's content, name by name       values    what a program uses
+    kinds     what a value may be                  known     every setting there is
+    names     which setting a name means           reading   a file's content, name by name
+    making    settings and their policy            values    what a program uses
 
 Knows every name that may stand in a settings file, in TOML or YAML alike, and what to write instead
 of a wrong one. Refuses to know files: whoever reads one gives its content here.

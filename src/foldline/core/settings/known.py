@@ -1,12 +1,11 @@
 """Every setting there is: its name, what it may be, what it is where nobody says, what it means.
 
-Knows names, also those in which a person puts one of their own, and which of them a stranger's file
-may not decide. Refuses to know where values come from. `docs/settings.md` is made from this table.
+Knows also which of them a stranger's file may not decide. Refuses to know where values come from,
+and how a name is found: `names` does. `docs/settings.md` is made from this table.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from foldline.core.policy import PRESETS, Policy
@@ -16,21 +15,8 @@ from foldline.core.settings.kinds import Kind
 SLOT = "NAME"
 """Stands in a setting's name for one that a person gives: a tool, a server, a provider."""
 PREFIX = "FOLDLINE_"
-RESERVED = frozenset({"DEBUG", "LAWS", "MODELS", "PG", "PGBOUNCER", "SHARED"})
-"""Variables of ours that are no settings."""
 SHORT = {"model": "model.name", "instructions": "instructions.text"}
 """A text where a table could stand: `model = "gpt-5"` is all of the model's name."""
-_ALIASES = {
-    "window": "model.max_input_tokens",
-    "context_window": "model.max_input_tokens",
-    "max_tokens": "model.max_output_tokens",
-    "api_base": "model.base_url",
-    "url": "model.base_url",
-    "summariser": "summarizer",
-    "mcpServers": "mcp.servers.NAME.command",
-}
-KEYS = frozenset({"api_key", "apikey", "key", "token", "secret", "password", "auth_token"})
-"""Last words of names under which people write secrets; there is no such setting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,40 +346,3 @@ KNOWN: tuple[Known, ...] = (
     Known("ui.bar", kinds.YES, _ON, "The bar that shows how full the window is"),
     Known("ui.markdown", kinds.YES, _ON, "Answers drawn, not only written"),
 )
-_PLAIN = {one.name: one for one in KNOWN if SLOT not in one.name}
-_SLOTTED = tuple(one for one in KNOWN if SLOT in one.name)
-
-
-def find(name: str) -> Known | None:
-    """The setting of a name; a free part of it may be anything."""
-    return _PLAIN.get(name) or next((one for one in _SLOTTED if one.named(name)), None)
-
-
-def setting(name: str) -> str | None:
-    """The setting that a variable sets; a free part of it is in small letters."""
-    small = name.removeprefix(PREFIX).lower()
-    for one in KNOWN:
-        before, slot, behind = one.name.replace(".", "__").partition(SLOT)
-        if not slot and small == before:
-            return one.name
-        inside = small[len(before) : len(small) - len(behind)]
-        if slot and inside and small.startswith(before) and small.endswith(behind):
-            return one.name.replace(SLOT, inside)
-    return small if small in SHORT else None
-
-
-def near(name: str, others: Iterable[str] = ()) -> str | None:
-    """What somebody may have meant."""
-    if name in _ALIASES:
-        return _ALIASES[name]
-    last = _ALIASES.get(name.rpartition(".")[2])
-    found = get_close_matches(name[:200], [*_candidates(name), *others], n=1, cutoff=0.6)
-    return found[0] if found else last
-
-
-def _candidates(name: str) -> Iterator[str]:
-    """Every name, with what stands in this one's free part put into theirs."""
-    for one in KNOWN:
-        before, slot, behind = one.name.partition(SLOT)
-        inside = name.removeprefix(before).partition(".")[0] if name.startswith(before) else ""
-        yield f"{before}{inside or slot}{behind}"

@@ -7,7 +7,7 @@ know places: a fault names its setting, and whoever read the file knows the line
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
-from foldline.core.settings import kinds, known
+from foldline.core.settings import kinds, known, names
 from foldline.core.settings.kinds import Wrong, shown
 
 PROFILES = "profiles."
@@ -58,7 +58,7 @@ def _take(found: dict[str, Any], name: str, value: Any) -> None:
 
 def spoken(name: str, words: Any) -> dict[str, Any]:
     """A setting from a variable or a flag, in words or as it is; `Wrong` says what to write."""
-    setting = known.find(known.SHORT.get(name, name))
+    setting = names.find(known.SHORT.get(name, name))
     if isinstance(words, str) and setting is not None:
         words = setting.kind.spoken(words)
     return {own: _value(own, value) for own, value in _expanded(name, words).items()}
@@ -87,7 +87,7 @@ def servers(found: Collection[str]) -> list[str]:
 
 def slots(found: Collection[str], prefix: str) -> list[str]:
     """What stands in the free part of those names that begin so."""
-    settings = [(own, known.find(own)) for own in found if own.startswith(prefix)]
+    settings = [(own, names.find(own)) for own in found if own.startswith(prefix)]
     return [*dict.fromkeys(one.named(own) or "" for own, one in settings if one)]
 
 
@@ -100,7 +100,7 @@ def _spread(
         if next(left, None) is None:
             raise Wrong(f"{name}: {_MANY:,} names stand before it; remove some")
         _, own = parted(name)
-        if isinstance(value, Mapping) and known.find(own) is None and depth < _DEEP:
+        if isinstance(value, Mapping) and names.find(own) is None and depth < _DEEP:
             yield from _spread(cast("Mapping[Any, Any]", value), left, f"{name}.", depth + 1)
         else:
             yield name, value
@@ -120,7 +120,7 @@ def _expanded(name: str, value: Any) -> dict[str, Any]:
 
 def _value(name: str, value: Any) -> Any:
     profile, own = parted(name)
-    setting = known.find(own)
+    setting = names.find(own)
     if setting is None or (profile and own == "profile"):
         raise Wrong(_unknown(name, own, profile))
     try:
@@ -135,7 +135,7 @@ def _unknown(name: str, own: str, profile: str) -> str:
     told = f"there is no setting {shown(name)}"
     if profile and own == "profile":
         return f"{told}: a profile does not choose another; take it away"
-    if own.rpartition(".")[2].lower() in known.KEYS:
+    if own.rpartition(".")[2].lower() in names.KEYS:
         return (
             f"{told}, and no key stands in a file: put it into an environment variable, and write "
             'model.key_env = "THE_VARIABLES_NAME"'
@@ -144,7 +144,7 @@ def _unknown(name: str, own: str, profile: str) -> str:
     if own in ("", "profiles") or below:
         some = f"{below[0].removeprefix(f'{own}.')} = …" if below else 'model = "…"'
         return f"{told}, it is a table: write [{name}], and below it lines like {some}"
-    meant = known.near(own)
+    meant = names.near(own)
     if meant:
         return f"{told}; did you mean {name.removesuffix(own)}{meant}?"
     return f"{told}; `foldline config show` lists all"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from foldline.core.settings import Settings, known, made
+from foldline.core.settings import Settings, known, made, names
 from foldline.core.settings.kinds import Wrong, shown
 from foldline.core.settings.reading import PROFILES, checked, crossed, parted, spoken
 from foldline.core.settings.values import Held
@@ -26,8 +26,8 @@ Trusted: TypeAlias = Callable[[Path, str], bool]
 """Whether a project's file is trusted: its path, and the sha256 of what it says."""
 _TEXTS = ("compaction.prompt_template", "instructions.text")  # that may stand in a file
 _PATHS = ("store", "instructions.roots")
-_SHARES = ("compact_threshold", "compaction.safety_ratio")
-_LINE = "the command line"
+_SHARES = ("compaction.safety_ratio", "compact_threshold")  # of equals the last counts
+LINE = "the command line"
 _PROFILE = 4
 _NEAR = 0.8
 
@@ -51,6 +51,32 @@ class _Layers:
     held: list[Held] = field(default_factory=list[Held])
     faults: list[str] = field(default_factory=list[str])
 
+    def lay(
+        self,
+        *,
+        env: Mapping[str, str],
+        flags: Mapping[str, Any] | None = None,
+        profile: str | None = None,
+        config: Path | None = None,
+        trusted: Trusted | None = None,
+    ) -> dict[str, Any]:
+        """All places over each other, the weakest first: what is in force."""
+        user, project = places(self.here, env=env, faults=self.faults)
+        if user is not None:
+            self.file(user, 1, None)
+        if config is not None:
+            self.file(config, 2, None)
+        elif project is not None:
+            self.file(project, 2, trusted or _nobody)
+        _environment(self, env)
+        given = {**(flags or {}), **({"profile": profile} if profile else {})}
+        if "profile" in given:
+            self.words("profile", given.pop("profile"), LINE, 5)
+        self.profile()
+        for name, value in given.items():
+            self.words(name, value, LINE, 5)
+        return self.values()
+
     def file(self, path: Path, rank: int, trusted: Trusted | None) -> None:
         """What a file says; of a stranger's, what is harmless."""
         try:
@@ -71,10 +97,17 @@ class _Layers:
     def words(self, name: str, value: Any, origin: str, rank: int) -> None:
         """What a variable or a flag says."""
         try:
-            for own, checked_value in spoken(name, value).items():
-                self.said[own] = Said(checked_value, origin, rank, self.here)
+            found = spoken(name, value)
         except Wrong as wrong:
             self.faults.append(f"{origin}: {wrong}")
+            return
+        for own, one in found.items():
+            before = self.said.get(own)
+            if before is not None and before.rank == rank:
+                told = f"{own} is also set by {before.origin}; keep one"
+                self.faults.append(f"{origin}: {told}")
+                return
+            self.said[own] = Said(one, origin, rank, self.here)
 
     def profile(self) -> None:
         """What the profile that is chosen says, over files and environment."""
@@ -153,23 +186,9 @@ def load(  # noqa: PLR0913 - one keyword for each place that settings come from
     `trusted` says of a project's file whether it may set what could do harm; without it, it may
     not: `Settings.untrusted` has what is held back.
     """
-    env = os.environ if env is None else env
     layers = _Layers(cwd.absolute())
-    user, project = places(layers.here, env=env, faults=layers.faults)
-    if user is not None:
-        layers.file(user, 1, None)
-    if config is not None:
-        layers.file(config.absolute(), 2, None)
-    elif project is not None:
-        layers.file(project, 2, trusted or _nobody)
-    _environment(layers, env)
-    given = {**(flags or {}), **({"profile": profile} if profile else {})}
-    if "profile" in given:
-        layers.words("profile", given.pop("profile"), _LINE, 5)
-    layers.profile()
-    for name, value in given.items():
-        layers.words(name, value, _LINE, 5)
-    values = layers.values()
+    env = os.environ if env is None else env
+    values = layers.lay(env=env, flags=flags, profile=profile, config=config, trusted=trusted)
     if layers.faults:
         raise BadInput(_told(layers.faults))
     settings = made(values)
@@ -179,12 +198,15 @@ def load(  # noqa: PLR0913 - one keyword for each place that settings come from
     return replace(settings, origins=origins, untrusted=tuple(layers.held))
 
 
-def problems(path: Path) -> list[str]:
-    """All that is wrong with one file, whoever wrote it."""
-    layers = _Layers(path.absolute().parent)
-    layers.file(path.absolute(), 2, None)
-    layers.profile()
-    layers.values()
+def problems(cwd: Path, *, alone: Path | None = None) -> list[str]:
+    """All that is wrong with what is in force in a folder, or with one file alone."""
+    layers = _Layers(cwd.absolute())
+    if alone is None:
+        layers.lay(env=os.environ)
+    else:
+        layers.file(alone, 2, None)
+        layers.profile()
+        layers.values()
     return layers.faults
 
 
@@ -213,7 +235,7 @@ def _nobody(_path: Path, _sha256: str) -> bool:
 
 
 def _is_guarded(name: str) -> bool:
-    setting = known.find(parted(name)[1])
+    setting = names.find(parted(name)[1])
     return setting is not None and setting.guarded
 
 
@@ -240,40 +262,40 @@ def _listed(value: str | tuple[str, ...]) -> tuple[str, ...]:
 def _beside(path: str, folder: Path) -> str:
     if "://" in path or path == ":memory:":
         return path
-    return str(folder / Path(path).expanduser())
+    return str(files.beside(path, folder).absolute())
 
 
 def _named(value: str, folder: Path) -> Path:
     from urllib.parse import unquote  # noqa: PLC0415 - few name a file
 
-    return folder / Path(unquote(value.removeprefix(FILE))).expanduser()
+    return files.beside(unquote(value.removeprefix(FILE)), folder)
 
 
 def _environment(layers: _Layers, env: Mapping[str, str]) -> None:
     for key, words in env.items():
         own = key.removeprefix(known.PREFIX)
-        if own == key or own in known.RESERVED or not words:
+        if own == key or own in names.RESERVED or not words:
             continue
-        name = known.setting(key)
+        name = names.setting(key)
         if name is not None:
             layers.words(name, words, f"env {key}", 3)
         elif own.startswith("PROFILES__"):
             layers.faults.append(
                 f"env {key}: profiles stand in files; FOLDLINE_PROFILE=NAME chooses one"
             )
-        elif meant := _variable(own):
-            layers.faults.append(f"env {key}: there is no such setting; did you mean {meant}?")
+        elif hint := _hint(own):
+            layers.faults.append(f"env {key}: there is no such setting; {hint}")
 
 
-def _variable(own: str) -> str | None:
+def _hint(own: str) -> str | None:
     """What a mistyped variable may have meant; one that is like none of ours is another's."""
     from difflib import get_close_matches  # noqa: PLC0415 - mistakes are rare
 
-    names = {one.env.removeprefix(known.PREFIX) for one in known.KNOWN}
-    near = get_close_matches(own, names, n=1, cutoff=_NEAR)
+    ours = {one.env.removeprefix(known.PREFIX) for one in known.KNOWN}
+    near = get_close_matches(own, ours, n=1, cutoff=_NEAR)
     if near:
-        return f"{known.PREFIX}{near[0]}"
-    return "a name that `foldline config show --json` lists" if "__" in own else None
+        return f"did you mean {known.PREFIX}{near[0]}?"
+    return "`foldline config show --json` lists all" if "__" in own else None
 
 
 def _told(faults: list[str]) -> str:

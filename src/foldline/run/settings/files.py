@@ -7,6 +7,7 @@ Knows folders, TOML and YAML. Refuses to know settings, and to read what is no p
 """
 
 import hashlib
+import os
 import re
 import stat
 import tomllib
@@ -69,7 +70,7 @@ def root(folder: Path) -> Path:
     above = (folder, *folder.parents)
     for marks in (_REPOSITORY, _PACKAGE):
         for one in above:
-            if any((one / mark).exists() for mark in marks):
+            if any(_is_there(one / mark) for mark in marks):
                 return one
     return folder
 
@@ -85,7 +86,7 @@ def folders(here: Path) -> Iterator[Path]:
 
 def found(folder: Path) -> Path | None:
     """The file of a folder; `Wrong` where there are two."""
-    there = [folder / name for name in NAMES if (folder / name).exists()]
+    there = [folder / name for name in NAMES if _is_there(folder / name)]
     if len(there) > 1:
         names = " and ".join(path.name for path in there)
         raise Wrong(
@@ -93,6 +94,10 @@ def found(folder: Path) -> Path | None:
             f"{' and '.join(path.name for path in there[1:])}"
         )
     return there[0] if there else None
+
+
+def _is_there(path: Path) -> bool:
+    return os.path.exists(path)  # noqa: PTH110 - pathlib's raises where a folder is another's
 
 
 def read(path: Path) -> File:
@@ -105,6 +110,14 @@ def read(path: Path) -> File:
     if path.suffix in (".yaml", ".yml"):
         return _yaml(path, text, body)
     return _toml(path, text, body)
+
+
+def beside(path: str, folder: Path) -> Path:
+    """A path that is relative to a folder, or to somebody's home."""
+    try:
+        return folder / Path(path).expanduser()
+    except RuntimeError:  # nobody of that name is here
+        return folder / path
 
 
 def plain(path: Path) -> bytes:
