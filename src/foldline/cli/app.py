@@ -39,10 +39,16 @@ _STEPS = {
     "doctor": "doctor:doctor",
     "worker": "worker:worker",
     "mcp": "mcp:mcp",
+    "config show": "config:show",
+    "config path": "config:path",
+    "config check": "config:check",
     "lab compare": "lab:compare",
     "lab cost": "lab_cost:cost",
 }
-_GROUPS = {"lab": "What sessions that happened cost, and what they would have cost and kept."}
+_GROUPS = {
+    "config": "The settings: which are in force, who says so, and what is wrong with them.",
+    "lab": "What sessions that happened cost, and what they would have cost and kept.",
+}
 
 
 def app(arguments: Sequence[str]) -> typer.Typer:

@@ -1,0 +1,60 @@
+"""Write the tables of docs/settings.md anew, from the settings that the code knows.
+
+.venv/bin/python scripts/make_settings.py
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+from foldline.core.policy import STEADY
+from foldline.core.settings.known import KNOWN, Known
+
+PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
+BEGIN, END = "<!-- made by scripts/make_settings.py -->\n", "<!-- end -->\n"
+HEAD = "| setting | variable | what it may be | default | what it means |\n|---|---|---|---|---|"
+
+
+def tables() -> str:
+    """A table for each group of settings."""
+    return "\n\n".join("\n".join(_table(top, [*some])) for top, some in groupby(KNOWN, _top)) + "\n"
+
+
+def _top(one: Known) -> str:
+    return one.name.partition(".")[0] if "." in one.name else ""
+
+
+def _table(top: str, some: list[Known]) -> Iterator[str]:
+    yield f"### `[{top}]`\n" if top else "### At the top\n"
+    yield HEAD
+    for one in some:
+        held = " †" if one.guarded else ""
+        cells = (f"`{one.name}`{held}", f"`{one.env}`", one.kind.told, _default(one), one.meaning)
+        yield f"| {' | '.join(cells)} |"
+
+
+def _default(one: Known) -> str:
+    if one.of is not None:
+        return f"the policy's; `steady`: {_shown(one.of(STEADY))}"
+    return _shown(one.default)
+
+
+def _shown(value: object) -> str:
+    match value:
+        case None | "" | ():
+            return "-"
+        case bool():
+            return f"`{str(value).lower()}`"
+        case tuple():
+            return f"`{', '.join(map(str, value))}`"
+        case float():
+            return f"`{value:g}`"
+        case _:
+            return f"`{value}`"
+
+
+if __name__ == "__main__":
+    text = PAGE.read_text()
+    found = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.DOTALL)
+    PAGE.write_text(found.sub(lambda _: f"{BEGIN}\n{tables()}\n{END}", text))
