@@ -81,7 +81,10 @@ def test_what_is_no_file_is_said(root):
     read = files.reading(root)
     assert refused(read, path="src") == "src is a folder; list shows what is in it"
     assert refused(read, path="src/parsers.py") == "there is no src/parsers.py; like it: parser.py"
-    assert refused(read, path="lib/x/a.py") == "there is no lib/x/a.py, nor its folder; what is there is ../.."
+    assert (
+        refused(read, path="lib/x/a.py")
+        == "there is no lib/x/a.py, nor its folder; what is there is ../.."
+    )
     assert "is no file but a device" in refused(read, path="pipe")
     assert "leads nowhere" in refused(read, path="loop")
     assert "is no path" in refused(read, path=" ")
@@ -93,7 +96,10 @@ def test_a_file_that_is_too_large_is_read_by_lines(root, monkeypatch):
     monkeypatch.setattr(files, "LARGEST", 1_000)
     (root.path / "log").write_text("".join(f"line {n:05}\n" for n in range(1_000)))
     read = files.reading(root)
-    assert refused(read, path="log") == "log has 11,000 bytes; read it by first and lines, or search it"
+    assert (
+        refused(read, path="log")
+        == "log has 11,000 bytes; read it by first and lines, or search it"
+    )
     assert words(read, path="log", first=500, lines=2) == (
         "[lines 500-501 of 11,000 bytes]\nline 00499\nline 00500\n"
     )
@@ -128,20 +134,25 @@ def test_a_link_that_leads_elsewhere_after_the_question_is_not_followed(root, tm
         tool.intent(arguments)
         link.unlink()
         link.symlink_to(tmp_path / "secret")
-        with pytest.raises(BadInput, match="by now|in between"):
+        with pytest.raises(BadInput, match=r"by now|in between"):
             asyncio.run(tool.run(arguments))
     assert (tmp_path / "secret").read_text() == "s"
 
 
 def test_write_makes_folders_and_keeps_the_mode(root):
     write = writing.write(root)
-    assert words(write, path="new/deep/a.sh", content="echo\n") == "done: create new/deep/a.sh, 1 line"
+    assert (
+        words(write, path="new/deep/a.sh", content="echo\n") == "done: create new/deep/a.sh, 1 line"
+    )
     path = root.path / "new/deep/a.sh"
     umask = os.umask(0)
     os.umask(umask)
     assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
     path.chmod(0o750)
-    assert words(write, path="new/deep/a.sh", content="a\nb") == "done: overwrite new/deep/a.sh, 2 lines"
+    assert (
+        words(write, path="new/deep/a.sh", content="a\nb")
+        == "done: overwrite new/deep/a.sh, 2 lines"
+    )
     assert stat.S_IMODE(path.stat().st_mode) == 0o750
     assert path.read_text() == "a\nb"
     assert [one.name for one in path.parent.iterdir()] == ["a.sh"]  # nothing is left beside it

@@ -10,13 +10,15 @@ from foldline.agent.loop import Agent
 from foldline.agent.tool import Tool, said
 from foldline.agent.tools import own
 from foldline.core.log import ToolReturned
-from foldline.core.parts import text_of
+from foldline.core.parts import Media, Text, text_of
 from foldline.core.plan import recallable
 from foldline.core.tokens import count
 from foldline.testing import ScriptedModel
 
 pytestmark = pytest.mark.anyio
-LINES = [f"{n:05}: the reading of sensor {n * 7919 % 1000} is {n * 31 % 97}.{n % 10}" for n in range(400)]
+LINES = [
+    f"{n:05}: the reading of sensor {n * 7919 % 1000} is {n * 31 % 97}.{n % 10}" for n in range(400)
+]
 
 
 @pytest.fixture
@@ -87,7 +89,9 @@ async def test_r37_the_hint_of_a_mask_executed_returns_the_original(tmp_path):
         number = len(model.requests)
         if number <= 9:
             return calls("fetch", n=number)
-        stubs = re.findall(r"\[result masked — .*\n\[whole: log:.*\]\n\[it began: .*\]", sent(request))
+        stubs = re.findall(
+            r"\[result masked — .*\n\[whole: log:.*\]\n\[it began: .*\]", sent(request)
+        )
         if not asked:
             asked.append(stubs[0])
             return calls("recall", handle=stubs[0])
@@ -124,7 +128,9 @@ async def test_r37_the_hint_of_a_fold_executed_returns_the_original(tmp_path):
                 return "It is fetched."
             case 3:
                 assert LINES[30] not in sent(request)
-                (hint,) = re.findall(r"^\[handoff: log:.*was folded\]$", sent(request), re.MULTILINE)
+                (hint,) = re.findall(
+                    r"^\[handoff: log:.*was folded\]$", sent(request), re.MULTILINE
+                )
                 return calls("recall", handle=hint, grep="00030:", around=1)
             case 4:
                 answer = request["messages"][-1]["content"]
@@ -170,7 +176,9 @@ async def test_recall_comes_in_pages_that_are_never_clipped_again(tmp_path):
 
     async with opened(window=16_000, reserve=1_000) as session:
         model = ScriptedModel(script)
-        agent = Agent(session, model, tools=[*own(session, tmp_path), fetching(original)], rounds=60)
+        agent = Agent(
+            session, model, tools=[*own(session, tmp_path), fetching(original)], rounds=60
+        )
         assert (await agent.turn("Fetch it.")).how == "answered"
         assert len(pages) > 2
         assert "".join(pages) == original
@@ -181,7 +189,7 @@ async def test_several_recalls_in_one_step_share_the_room(tmp_path):
     """Each is given what is left by then: not one of them is clipped."""
     original = "\n".join(LINES)
     many = [
-        {"id": f"r{n}", "type": "function", "function": {"name": "recall", "arguments": '{"handle": "log:3"}'}}
+        {"id": f"r{n}", "type": "function", "function": {"name": "recall", "arguments": '{"handle": "log:2"}'}}
         for n in range(4)
     ]  # fmt: skip
 
@@ -194,6 +202,28 @@ async def test_several_recalls_in_one_step_share_the_room(tmp_path):
         found = await results(session)
         assert len(found) == 4
         assert all(one.clip is None for one in found)
+        assert all(text_of(one.parts).startswith("[lines 1-") for one in found), text_of(
+            found[0].parts
+        )[:80]
+
+
+async def test_a_picture_comes_back_as_a_picture(tmp_path):
+    """Nothing lost: also what is no text is one recall away."""
+    (tmp_path / "shot.png").write_bytes(
+        b"\x89PNG\r\n\x1a\n" + bytes(8) + bytes([0, 0, 0, 40] * 2) + bytes(9)
+    )
+    model = ScriptedModel([calls("read", path="shot.png"), "done"])
+    async with opened() as session:
+        agent = Agent(session, model, tools=own(session, tmp_path))
+        await agent.turn("Look at it.")
+        ((seq, read),) = [
+            one for one in await session.history.events() if isinstance(one.event, ToolReturned)
+        ]
+        recall = agent.tools["recall"]
+        back = await recall.run({"handle": f"log:{seq}"})
+        assert [type(part) for part in back.parts] == [Text, Media]
+        assert back.parts[1] == read.parts[1]
+        assert len((await recall.run({"handle": f"log:{seq}", "grep": "shot"})).parts) == 1
 
 
 async def test_what_is_no_handle_is_the_result(tmp_path):

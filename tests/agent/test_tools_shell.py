@@ -48,8 +48,9 @@ def test_what_it_prints_comes_in_order_with_its_status_last(root):
 
 def test_the_ledger_reads_the_status():
     """What a fold tells of a command rests on this line."""
-    assert outcome("x\n[exit status 3]", ok=False, shell=True).exit == 3
-    assert outcome("x\n[exit status -9]", ok=False, shell=True).exit == -9
+    for status in (0, 3, 127, -9):
+        told = outcome(f"x\n[exit status {status}]", ok=True, shell=True)  # noqa: S604 - only read
+        assert told.exit == status
 
 
 def test_there_is_no_input_to_wait_for(root):
@@ -155,7 +156,7 @@ def test_a_command_is_given_none_of_our_secrets(root, monkeypatch):
     assert "KEYBOARD=value-of-it" in text
     assert "TOKENIZERS_PARALLELISM=value-of-it" in text
     assert f"PATH={os.environ['PATH']}" in text
-    assert shell.environment({"GH_TOKEN": "x"}, keep=["GH_TOKEN"])["GH_TOKEN"] == "x"
+    assert "GH_TOKEN" in shell.environment({"GH_TOKEN": "x"}, keep=["GH_TOKEN"])
 
 
 def test_an_intent_shows_all_of_a_command(root):

@@ -13,6 +13,9 @@ from foldline.agent.tool import Arguments, Result, Tool, said
 from foldline.agent.tools.arguments import schema, taken
 from foldline.core import recall as recalling
 from foldline.core.handles import handle
+from foldline.core.log import ToolReturned, UserSaid
+from foldline.core.media import media_tokens
+from foldline.core.parts import Media, Part
 from foldline.core.plan import RECALL, recallable
 from foldline.core.recall.pages import LEAST
 from foldline.errors import BadHandle, BadInput, Erased
@@ -46,7 +49,9 @@ def recall(session: AsyncSession) -> Tool:
         given = taken(arguments, _Recall)
         most = max(recallable(session.live.view, session.live.facts), LEAST)
         try:
-            return said(await session.recall(_asked(given), most=most))
+            asked = _asked(given)
+            answer = said(await session.recall(recalling.call(asked), most=most))
+            return Result((*answer.parts, *await _pictures(session, asked, most=most)))
         except (BadHandle, Erased) as fault:
             return said(str(fault), ok=False)
 
@@ -93,13 +98,23 @@ def search_history(session: AsyncSession) -> Tool:
     )
 
 
-def _asked(given: _Recall) -> str:
-    """One call, as it is written: the handle's own, unless a way to look is given beside it."""
+def _asked(given: _Recall) -> recalling.Query:
+    """What is asked for: as the hint says, unless a way to look is given beside it."""
+    asked = recalling.parse(given.handle)
     ways = {name: getattr(given, name) for name in given.__struct_fields__ if name != "handle"}
     if all(one is None for one in ways.values()):
-        return given.handle
-    asked = recalling.parse(given.handle)
-    return recalling.call(recalling.look(handle(asked.lo, asked.hi), **ways))
+        return asked
+    return recalling.look(handle(asked.lo, asked.hi), **ways)
+
+
+async def _pictures(session: AsyncSession, asked: recalling.Query, *, most: int) -> list[Part]:
+    """The pictures of one event that is asked for whole, where there is room for them."""
+    if asked.lo != asked.hi or not isinstance(asked.way, recalling.Whole):
+        return []
+    (one,) = await session.history.events(asked.lo, asked.hi)
+    parts = one.event.parts if isinstance(one.event, UserSaid | ToolReturned) else ()
+    pictures = [part for part in parts if isinstance(part, Media)]
+    return [*pictures] if sum(map(media_tokens, pictures)) <= most else []
 
 
 def _near(text: str, tokens: list[str]) -> str:

@@ -22,7 +22,7 @@ from foldline.agent.tool import Intent
 from foldline.core.ledger.shell import commands
 
 # Outside of quotes only what no shell expands, inside of them what it leaves alone. Linear.
-_WORD = r"""(?:[A-Za-z0-9_./:=@,+%^~-]|'[^'\n\r\0]*'|"[^"$`\\!\n\r\0]*")++"""
+_WORD = r"""(?:[A-Za-z0-9_./:=@,+%^-]|(?<=[A-Za-z0-9])~|'[^'\n\r\0]*'|"[^"$`\\!\n\r\0]*")++"""
 _SIMPLE = re.compile(rf" *+{_WORD}(?: ++{_WORD})*+ *+")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*+")
 _BREAKS = re.compile(r"[;&|()<>`${}\n\r]+")
