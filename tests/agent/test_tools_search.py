@@ -73,6 +73,9 @@ def found(root, rg, **arguments):
         {"pattern": "needle", "path": "a.py"},
         {"pattern": "needle", "names": "*.txt"},
         {"pattern": "needle", "names": "*.log"},
+        {"pattern": "needle", "names": "*.{py,md}"},
+        {"pattern": "needle", "names": "src/**/*.log"},
+        {"pattern": "needle", "names": "deep/*", "path": "src"},
         {"pattern": "(?i)NEEDLE"},
         {"pattern": "^needle$"},
         {"pattern": "^$"},
@@ -116,6 +119,11 @@ def test_search_is_bounded_and_says_how_much_more_there_is(root, rg):
     lines = found(root, rg, pattern="many").split("\n")
     assert len(lines) == 101
     assert lines[-1] == "[200 further matches, 2 files in all; narrow the pattern, path or names]"
+    assert found(root, rg, pattern="needle", names="*.{py,md}").split("\n") == [
+        "a.py:2: needle = 1",
+        "a.py:4: print(needle, needle)",
+        "doc/a/final.md:1: needle: done: really",
+    ]
     (root.path / "m3").write_text("many\n" * 20_000)
     assert "9,900 or more further matches" in found(root, rg, pattern="many")
 

@@ -144,6 +144,14 @@ def test_output_without_end_is_held_within_its_bound(root, monkeypatch):
     assert len(text) < 101_000
 
 
+def test_output_takes_no_more_memory_than_its_bound():
+    output = shell._Output(1_000_000)
+    for _ in range(1_000):
+        output.take(b"x" * 65_536)
+        assert len(output._first) + len(output._last) <= 1_600_000
+    assert "[64,536,000 bytes of output are not kept]" in output.text()
+
+
 def test_a_command_is_given_none_of_our_secrets(root, monkeypatch):
     gone = (
         *("OPENAI_API_KEY", "GH_TOKEN", "MY_SECRET", "FOLDLINE_STORE", "AWS_SECRET_ACCESS_KEY"),

@@ -12,6 +12,7 @@ import stat
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
+from threading import Event
 
 import msgspec
 
@@ -90,7 +91,11 @@ def listing(root: Root) -> Tool:
         if not place.real.is_dir():
             raise BadInput(f"{place.told} is a file; read shows it")
         if asked.names:
-            return await asyncio.to_thread(_found, root, place, asked.names)
+            stop = Event()
+            try:
+                return await asyncio.to_thread(_found, root, place, asked.names, stop)
+            finally:
+                stop.set()  # the thread ends when nobody waits for it any more
         return await asyncio.to_thread(_list, place)
 
     return Tool(
@@ -213,10 +218,10 @@ def _entry(one: os.DirEntry[str]) -> str:
     return f"{one.name}/" if one.is_dir() else one.name
 
 
-def _found(root: Root, place: Place, names: str) -> Result:
+def _found(root: Root, place: Place, names: str, stop: Event) -> Result:
     """The files below a folder whose path from it matches."""
     pattern = matching(names)
-    every = (named(root, path) for path in walk(root, place.real, only=pattern))
+    every = (named(root, path) for path in walk(root, place.real, only=pattern, stop=stop))
     shown = [*islice(every, _LISTED)]
     if more := sum(1 for _ in every):
         shown.append(f"[{more:,} more; ask for fewer names, or in a smaller folder]")

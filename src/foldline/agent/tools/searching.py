@@ -91,8 +91,8 @@ def searching(root: Root, *, rg: str | None = None) -> Tool:
             raise missing(place)
         found = _Found()
         pattern = compiled(b"(?m)" + asked.pattern.encode("utf-8", "replace"))
-        only = matching(asked.names) if asked.names else None
-        if not engine or not await _by_ripgrep(engine, root, place, asked, found):
+        only = matching(asked.names) if asked.names and place.real.is_dir() else None
+        if not engine or not await _by_ripgrep(engine, root, place, (asked.pattern, only), found):
             await _by_walk(root, place, (pattern, only), found)
         return said(found.told("." if place.real == root.path else place.told))
 
@@ -112,16 +112,17 @@ def searching(root: Root, *, rg: str | None = None) -> Tool:
     )
 
 
-async def _by_ripgrep(engine: str, root: Root, place: Place, asked: _Search, found: _Found) -> bool:
+async def _by_ripgrep(
+    engine: str, root: Root, place: Place, pattern: tuple[str, Any], found: _Found
+) -> bool:
     """Whether ripgrep could read the pattern; then what it found."""
+    words, only = pattern
     process = await asyncio.create_subprocess_exec(
         *(engine, "--no-config", "--no-messages", "--color=never", "--no-heading", "-nH0"),
         *("--sort=path", "--hidden", "--no-require-git", "--no-ignore-dot", "--no-ignore-global"),
         *("--no-ignore-exclude", f"--max-filesize={LARGEST}"),
         *(f"-g!{name}" for name in SKIPPED),
-        # By a type: names given with -g would bring back what is ignored.
-        *(("--type-add", f"asked:{asked.names}", "-tasked") if asked.names else ()),
-        *("-e", asked.pattern, "--", place.name),
+        *("-e", words, "--", place.name),
         cwd=root.path,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
@@ -133,8 +134,8 @@ async def _by_ripgrep(engine: str, root: Root, place: Place, asked: _Search, fou
             async for line in _lines(process.stdout):
                 path, zero, rest = line.partition(b"\0")
                 number, colon, text = rest.partition(b":")
-                if zero and colon:
-                    name = os.fsdecode(path).removeprefix("./")
+                name = os.fsdecode(path).removeprefix("./")
+                if zero and colon and _wanted(root.path / name, place, only):
                     found.take(name, int(number), text)
                 if found.enough:
                     return True
@@ -146,6 +147,11 @@ async def _by_ripgrep(engine: str, root: Root, place: Place, asked: _Search, fou
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
+
+
+def _wanted(path: Path, place: Place, only: Any) -> bool:
+    # Looked at by us: names given to ripgrep by -g would bring back what is ignored.
+    return only is None or only.search(os.path.relpath(path, place.real)) is not None
 
 
 async def _lines(out: asyncio.StreamReader) -> AsyncIterator[bytes]:
@@ -166,7 +172,8 @@ async def _by_walk(root: Root, place: Place, pattern: tuple[Any, Any], found: _F
     stop = Event()
 
     def look() -> None:
-        files = [place.real] if place.real.is_file() else walk(root, place.real, only=pattern[1])
+        tree = walk(root, place.real, only=pattern[1], stop=stop)
+        files = [place.real] if place.real.is_file() else tree
         for path in files:
             name = named(root, path)
             for number, text in _matches(path, pattern[0]):

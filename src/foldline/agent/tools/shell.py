@@ -165,10 +165,12 @@ async def _run(command: str, cwd: Path, seconds: float, variables: dict[str, str
     except asyncio.CancelledError:
         # A result all the same: what it printed until then has happened, and is told.
         killed = "killed: stopped by the user"
-    left = await _end(process.pid)
-    await asyncio.wait([printed], timeout=_GRACE)
-    printed.cancel()
-    transport.close()
+    try:
+        left = await _end(process.pid)
+        await asyncio.wait([printed], timeout=_GRACE)
+    finally:
+        printed.cancel()
+        transport.close()
     status = process.returncode
     lines = [] if not left or killed else ["[what it left running was ended]"]
     lines.append(f"[{killed}]" if killed else f"[exit status {status}]")

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any, NamedTuple, cast
 
 from foldline.agent.tools.places import Root
@@ -15,6 +16,7 @@ from foldline.errors import BadInput
 
 SKIPPED = (".git", ".hg", "node_modules", ".venv", "__pycache__")
 _GLOB = re.compile(r"\*\*/|/\*\*$|\*+|\?|\[!?[^\]/]+\]|\\.|.", re.DOTALL)
+_BRACES = {"{": "(?:", ",": "|", "}": ")"}
 
 
 class _Rule(NamedTuple):
@@ -34,12 +36,10 @@ class _Rules(NamedTuple):
     rules: list[_Rule]
 
 
-def walk(root: Root, start: Path, *, only: Any = None) -> Iterator[Path]:
-    """The files below a folder, sorted by path; those whose path from it matches, if so asked."""
-    above = _above(root, start)
-    for path in _below(str(start), above):
-        inner = os.path.relpath(path, start)
-        if only is None or only.search(inner) is not None:
+def walk(root: Root, start: Path, *, only: Any, stop: Event) -> Iterator[Path]:
+    """The files below a folder, sorted by path, until stopped; those whose path from it matches."""
+    for path in _below(str(start), _above(root, start), stop):
+        if only is None or only.search(os.path.relpath(path, start)) is not None:
             yield Path(path)
 
 
@@ -51,7 +51,8 @@ def named(root: Root, path: Path) -> str:
 def matching(names: str) -> Any:
     """A pattern of names: without a `/` at any depth, with one from the folder on."""
     where = "^" if "/" in names.strip("/") else "(?:^|/)"
-    return compiled(f"{where}{_translated(names.strip('/'))}$")
+    braces = names.count("{") == names.count("}") > 0
+    return compiled(f"{where}{_translated(names.strip('/'), braces=braces)}$")
 
 
 def compiled(pattern: str | bytes) -> Any:
@@ -73,7 +74,9 @@ def compiled(pattern: str | bytes) -> Any:
         ) from None
 
 
-def _below(folder: str, above: list[_Rules]) -> Iterator[str]:
+def _below(folder: str, above: list[_Rules], stop: Event) -> Iterator[str]:
+    if stop.is_set():
+        return
     rules = [*above, *_of(folder)]
     try:
         with os.scandir(folder) as found:
@@ -87,7 +90,7 @@ def _below(folder: str, above: list[_Rules]) -> Iterator[str]:
         if _ignored(one.path, rules, folder=folders):
             continue
         if folders:
-            yield from _below(one.path, rules)
+            yield from _below(one.path, rules, stop)
         elif one.is_file():
             yield one.path
 
@@ -140,8 +143,8 @@ def _ignored(path: str, rules: list[_Rules], *, folder: bool) -> bool:
     return False
 
 
-def _translated(glob: str) -> str:
-    """A glob as a pattern: `*` stays within a folder, `**` does not."""
+def _translated(glob: str, *, braces: bool = False) -> str:
+    """A glob as a pattern: `*` stays within a folder, `**` does not; `{a,b}` where it is known."""
     found: list[str] = []
     for one in _GLOB.findall(glob):
         match one[0]:
@@ -157,6 +160,8 @@ def _translated(glob: str) -> str:
                 found.append(one.replace("[!", "[^", 1))
             case "\\":
                 found.append(re.escape(one[1:]))
+            case "{" | "," | "}" if braces:
+                found.append(_BRACES[one])
             case _:
                 found.append(re.escape(one))
     return "".join(found)
