@@ -5,8 +5,9 @@
     loop          ask, run what was called for, ask again                  agent/loop.py
     approval      what a person is asked before something is changed       agent/approval.py
     tools/        files, search, shell, the past of the session            agent/tools/
-    servers       tools of MCP servers; recall, the session's own as one   agent/mcp/
+    mcp/          tools of MCP servers; a session's own past as one        agent/mcp/
     instructions/ AGENTS.md, nearest first; the memory file                agent/instructions/
+    making        an agent made of settings: all of these                  agent/making.py
 
 Knows how an agent works through a turn. Refuses to know who listens: a terminal, a bot and a
 scheduler run the same loop.

@@ -5,7 +5,7 @@
     past     history, search                                  deciding plan, fold, undo, pin
     keeping  export, erase                                    doctor, catalogue
     worker   worker                                           mcp     mcp
-    worker   worker                                           config  config show, path, check
+    config   config show, path, check
     lab      lab compare; gather its sessions, spread its work  lab_cost
 
 Knows how sessions are shown and asked for in a terminal. Refuses to decide: every command is a few

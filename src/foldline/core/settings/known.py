@@ -262,7 +262,7 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "instructions.names",
         kinds.TEXTS,
-        ("AGENTS.md",),
+        ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md"),
         "Their names, the first that is there counts",
         guarded=True,
     ),
