@@ -70,11 +70,11 @@ async def agent_of(  # noqa: PLR0913 - what an agent is made of
     said = settings.instructions
     instructions = Instructions(
         root,
-        roots=[Path(one).expanduser() for one in said.roots],
+        roots=[*map(_path, said.roots)],
         trust=Trust(store, tenant=tenant),
         most=said.max_tokens,
         names=said.names,
-        memory=Path(said.memory).expanduser() if "/" in said.memory else None,
+        memory=_path(said.memory) if "/" in said.memory else None,
         base="\n\n".join(one for one in (BASE if tools else "", said.text) if one),
     )
     await instructions.look()
@@ -104,6 +104,10 @@ async def agent_of(  # noqa: PLR0913 - what an agent is made of
             await servers.begun(_SERVERS)
         servers.join(agent)
         yield Made(agent, approvals, instructions, servers)
+
+
+def _path(written: str) -> Path:
+    return Path(written).expanduser()
 
 
 def _server(one: ServerSettings) -> Server:
