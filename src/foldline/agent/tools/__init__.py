@@ -4,8 +4,11 @@
     places        where a path leads; inside or outside of the root        tools/places.py
     rules         what an answer may be remembered for                     tools/rules.py
     files         `read` and `list`                                        tools/files.py
-    writing       `write` and `edit`; diffs and markers beside it          tools/writing.py
+    writing       `write` and `edit`                                       tools/writing.py
+    diffs         what becomes of a text, for who is asked                 tools/diffs.py
+    markers       what stands where Foldline cut, and belongs in no file   tools/markers.py
     searching     `search`, by ripgrep or by a walk of our own             tools/searching.py
+    walking       the files of a tree, without what git ignores            tools/walking.py
     shell         `shell`                                                  tools/shell.py
     past          `recall` and `search_history`                            tools/past.py
 

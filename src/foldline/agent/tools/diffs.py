@@ -20,7 +20,7 @@ def diff(before: str, after: str, name: str) -> str:
     left = min(len(old), len(new)) - first
     last = min(_same(zip(reversed(old), reversed(new), strict=False)), left)
     gone, come = old[first : len(old) - last], new[first : len(new) - last]
-    head = [f"--- a/{name}", f"+++ b/{name}"]
+    head = [f"--- a/{name.lstrip('/')}", f"+++ b/{name.lstrip('/')}"]
     if max(len(gone), len(come)) > _LINES:
         where = f"@@ -{first + 1},{len(gone)} +{first + 1},{len(come)} @@"
         return "\n".join([*head, where, *(f"-{one}" for one in gone), *(f"+{one}" for one in come)])

@@ -6,20 +6,22 @@ The text of any hint that Foldline leaves is read as it stands (R-37).
 """
 
 import re
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from foldline.agent.tool import Arguments, Result, Tool, said
 from foldline.agent.tools.arguments import schema, taken
-from foldline.core import recall as recalling
 from foldline.core.handles import handle
 from foldline.core.log import ToolReturned, UserSaid
 from foldline.core.media import media_tokens
 from foldline.core.parts import Media, Part
 from foldline.core.plan import RECALL, recallable
-from foldline.core.recall.pages import LEAST
 from foldline.errors import BadHandle, BadInput, Erased
 from foldline.run.session import AsyncSession
+
+if TYPE_CHECKING:
+    from foldline.core.recall import Query
 
 _HITS = 15
 _AROUND = 80  # characters on each side of a word that was found
@@ -46,11 +48,14 @@ def recall(session: AsyncSession) -> Tool:
     """`recall`: what a handle stands for."""
 
     async def run(arguments: Arguments) -> Result:
+        from foldline.core.recall import call  # noqa: PLC0415 - few sessions ask
+        from foldline.core.recall.pages import LEAST  # noqa: PLC0415 - and it takes a while
+
         given = taken(arguments, _Recall)
         most = max(recallable(session.live.view, session.live.facts), LEAST)
         try:
             asked = _asked(given)
-            answer = said(await session.recall(recalling.call(asked), most=most))
+            answer = said(await session.recall(call(asked), most=most))
             return Result((*answer.parts, *await _pictures(session, asked, most=most)))
         except (BadHandle, Erased) as fault:
             return said(str(fault), ok=False)
@@ -98,8 +103,10 @@ def search_history(session: AsyncSession) -> Tool:
     )
 
 
-def _asked(given: _Recall) -> recalling.Query:
+def _asked(given: _Recall) -> "Query":
     """What is asked for: as the hint says, unless a way to look is given beside it."""
+    from foldline.core import recall as recalling  # noqa: PLC0415 - it takes a while
+
     asked = recalling.parse(given.handle)
     ways = {name: getattr(given, name) for name in given.__struct_fields__ if name != "handle"}
     if all(one is None for one in ways.values()):
@@ -107,9 +114,11 @@ def _asked(given: _Recall) -> recalling.Query:
     return recalling.look(handle(asked.lo, asked.hi), **ways)
 
 
-async def _pictures(session: AsyncSession, asked: recalling.Query, *, most: int) -> list[Part]:
+async def _pictures(session: AsyncSession, asked: "Query", *, most: int) -> list[Part]:
     """The pictures of one event that is asked for whole, where there is room for them."""
-    if asked.lo != asked.hi or not isinstance(asked.way, recalling.Whole):
+    from foldline.core.recall import Whole  # noqa: PLC0415 - it takes a while
+
+    if asked.lo != asked.hi or not isinstance(asked.way, Whole):
         return []
     (one,) = await session.history.events(asked.lo, asked.hi)
     parts = one.event.parts if isinstance(one.event, UserSaid | ToolReturned) else ()

@@ -19,7 +19,6 @@ import shlex
 from itertools import chain
 
 from foldline.agent.tool import Intent
-from foldline.core.ledger.shell import commands
 
 # Outside of quotes only what no shell expands, inside of them what it leaves alone. Linear.
 _WORD = r"""(?:[A-Za-z0-9_./:=@,+%^-]|(?<=[A-Za-z0-9])~|'[^'\n\r\0]*'|"[^"$`\\!\n\r\0]*")++"""
@@ -170,6 +169,8 @@ def _like(text: str, what: str) -> bool:
 
 def _all_commands(text: str) -> list[list[str]]:
     """Whatever may be a command in a text: too many rather than too few."""
+    from foldline.core.ledger.shell import commands  # noqa: PLC0415 - only where rules forbid
+
     found = [[*one.words] for one in commands(text)]
     for plain in (_QUOTES.sub("", text), _QUOTES.sub(";", text)):
         for part in _BREAKS.split(plain):

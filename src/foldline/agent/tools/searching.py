@@ -8,7 +8,6 @@ RE2 takes: linear on any text. ripgrep knows the letters and digits of all scrip
 
 import asyncio
 import os
-import shutil
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -76,7 +75,6 @@ class _Found:
 
 def searching(root: Root, *, rg: str | None = None) -> Tool:
     """`search`: lines of files by a pattern; `rg` is ripgrep's path, "" for none."""
-    engine = shutil.which("rg") or "" if rg is None else rg
 
     def intent(arguments: Arguments) -> Intent | None:
         return root.outside("search", taken(arguments, _Search).path or ".")
@@ -89,6 +87,9 @@ def searching(root: Root, *, rg: str | None = None) -> Tool:
         place = root.agreed(asked.path or ".")
         if not place.real.exists():
             raise missing(place)
+        from shutil import which  # noqa: PLC0415 - it brings all archives along
+
+        engine = which("rg") or "" if rg is None else rg
         found = _Found()
         pattern = compiled(b"(?m)" + asked.pattern.encode("utf-8", "replace"))
         only = matching(asked.names) if asked.names and place.real.is_dir() else None

@@ -9,7 +9,6 @@ environment. POSIX only.
 import asyncio
 import os
 import re
-import shutil
 import signal
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +20,6 @@ from foldline.agent.tool import Arguments, Intent, Result, Tool, said
 from foldline.agent.tools.arguments import schema, taken
 from foldline.agent.tools.places import Root
 from foldline.agent.tools.rules import for_command
-from foldline.core.ledger import shell as ledger
 from foldline.errors import BadInput
 
 USUAL, MOST = 120, 600
@@ -54,6 +52,8 @@ def shell(root: Root, *, most: float = MOST, keep: Collection[str] = ()) -> Tool
         return Intent(f"run {first}{lines}", command, for_command(command))
 
     def touches(arguments: Arguments) -> Sequence[Path]:
+        from foldline.core.ledger import shell as ledger  # noqa: PLC0415 - it takes a while
+
         found = ledger.touches(_given(arguments).command)
         paths = [path for one in found for path in (one.path, one.to) if path]
         places: list[Path] = [root.path]
@@ -131,6 +131,8 @@ class _Output:
 
 
 async def _run(command: str, cwd: Path, seconds: float, variables: dict[str, str]) -> Result:
+    from shutil import which  # noqa: PLC0415 - it brings all archives along
+
     # A pipe of our own: one of asyncio's is waited for as long as anybody has it open.
     read, write = os.pipe()
     stream = asyncio.StreamReader(limit=_PIECE)
@@ -140,7 +142,7 @@ async def _run(command: str, cwd: Path, seconds: float, variables: dict[str, str
     )
     try:
         process = await asyncio.create_subprocess_exec(
-            *(shutil.which("bash") or "/bin/sh", "-c", command),
+            *(which("bash") or "/bin/sh", "-c", command),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=write,
             stderr=write,

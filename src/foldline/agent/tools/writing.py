@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from secrets import token_hex
 from typing import Any, NamedTuple
 
 import msgspec
@@ -177,7 +176,7 @@ def _replace(place: Place, body: bytes, *, new: bool) -> None:
     mode = None if new else path.stat().st_mode & 0o7777
     if mode is not None and not os.access(path, os.W_OK):
         raise BadInput(f"{place.told} is read-only; nothing was written")
-    beside = path.with_name(f".{path.name[:200]}.{token_hex(6)}")
+    beside = path.with_name(f".{path.name[:200]}.{os.urandom(6).hex()}")
     file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600)
     try:
         with os.fdopen(file, "wb") as out:
