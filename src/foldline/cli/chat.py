@@ -250,7 +250,7 @@ async def _once(wish: Wish, message: str) -> int:
             remark(ended.words)
         if sys.stderr.isatty():
             used = seat.agent.session.report
-            remark(f"{name}: {bar.after(used.total, used.window, 0)[0].partition(' |')[0]}]")
+            remark(f"{name}: {bar.after(used.total, used.window)[0]}")
     return DONE
 
 

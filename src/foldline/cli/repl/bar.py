@@ -104,8 +104,8 @@ def money(dollars: float) -> str:
     return f"${dollars:,.2f}" if dollars >= 1 or not dollars else f"${dollars:.4f}"
 
 
-def after(used: int, window: int, response: int) -> tuple[str, Level]:
+def after(used: int, window: int, response: int | None = None) -> tuple[str, Level]:
     """The line after each answer, and its colour: A-42."""
     percent = round(100 * used / window, 1)
-    said = f"[tokens: {used:,} / {window:,} ({percent:.1f}%) | response: {response:,} tokens]"
-    return said, level(percent)
+    told = "" if response is None else f" | response: {response:,} tokens"
+    return f"[tokens: {used:,} / {window:,} ({percent:.1f}%){told}]", level(percent)

@@ -1,7 +1,7 @@
 """The line that a person writes on: keys, history, completion, and what stands around it.
 
     (what is being said just now)
-    ❯ what the person writes
+    > what the person writes
       the bar
 
 It is there from the first moment to the last, also while a model answers: what is entered then
@@ -48,7 +48,7 @@ from prompt_toolkit.widgets import SearchToolbar
 
 Words: TypeAlias = Callable[[str], Iterable[tuple[str, str]]]
 """What may stand at the end of a line: (all of the last word, what it is) for each."""
-MARK = "❯ "
+MARK = "❯ "  # noqa: RUF001 - as shells show it
 _AGAIN = 2.0  # seconds in which a second Ctrl-C leaves
 _MOST_LINES = 10  # of what a person writes, seen at once
 _MENU = 8

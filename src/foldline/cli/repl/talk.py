@@ -121,7 +121,7 @@ class Talk:
         self.say(f"{question} {'y' if yes else 'n'}")
         return yes
 
-    def usage(self, response: int = 0) -> None:
+    def usage(self, response: int | None = None) -> None:
         """The line after each answer: A-42."""
         drawn = self.picture()
         line, level = bar.after(drawn.total, drawn.window, response)
@@ -246,7 +246,7 @@ class Talk:
                 self._brief(item.role, retold(item.parts))
         if lost := self._interrupted():
             self.note(f"{lost}: interrupted, outcome unknown", "yellow")
-        self.usage()
+        self.usage(await self._response(max(turns, default=live.view.head), ""))
 
     def _brief(self, role: str, words: str) -> None:
         lines = [clean(line) for line in words.strip().split("\n") if line.strip()]
