@@ -10,8 +10,8 @@ wait. Refuses to read options: where they are wrong, the usual way says so.
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from importlib import import_module
 from pathlib import Path
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from foldline.cli.repl.line import Line
 
 COMMAND = "chat"
+_STOPPED = 130
 _NOT_HERE = ("-h", "--help", "-m", "--message")
 waiting: ContextVar["Line | None"] = ContextVar("waiting", default=None)
 """The line that is there already, where there is one."""
@@ -43,15 +44,35 @@ def history() -> Path:
 def run(arguments: Sequence[str]) -> int | None:
     """Talk; the exit code, or None where the usual way is to be gone."""
     try:
-        from foldline.cli.repl.line import Line  # noqa: PLC0415 - most of what starting takes
+        with _typed_ahead():
+            from foldline.cli.repl.line import Line  # noqa: PLC0415 - most of what starting takes
+
+            return asyncio.run(_talk(arguments, Line(history=history())))
     except ImportError:
         return None
-    try:
-        return asyncio.run(_talk(arguments, Line(history=history())))
+    except KeyboardInterrupt:
+        return _STOPPED
     except Exception as fault:  # noqa: BLE001 - told in a line, as by every other command
         from foldline.cli.app import failed  # noqa: PLC0415 - it is imported by now
 
         return failed(fault)
+
+
+@contextmanager
+def _typed_ahead() -> Generator[None]:
+    """What is typed before the line is there comes to it as it was typed, and is not shown yet."""
+    import termios  # noqa: PLC0415 - where there is a terminal
+
+    stdin = sys.stdin.fileno()
+    before = termios.tcgetattr(stdin)
+    now = termios.tcgetattr(stdin)
+    now[0] &= ~termios.ICRNL
+    now[3] &= ~(termios.ECHO | termios.ICANON)
+    termios.tcsetattr(stdin, termios.TCSANOW, now)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(stdin, termios.TCSADRAIN, before)
 
 
 async def _talk(arguments: Sequence[str], line: "Line") -> int | None:

@@ -11,6 +11,7 @@ text with colours in it, or without. What it is fed is cleaned first, and nothin
 """
 
 import io
+from itertools import pairwise
 from typing import Any, ClassVar
 
 from markdown_it import MarkdownIt
@@ -129,10 +130,9 @@ class Saying:
 
 
 def rendered(source: str, columns: int, *, colour: bool = True) -> str:
-    """Clean markdown as lines of a terminal."""
-    written = io.StringIO()
+    """Clean markdown as lines of a terminal, an empty one between two blocks."""
     console = Console(
-        file=written,
+        file=io.StringIO(),
         width=max(min(columns, _WIDEST), 10),
         force_terminal=colour,
         color_system="256" if colour else None,
@@ -143,18 +143,28 @@ def rendered(source: str, columns: int, *, colour: bool = True) -> str:
         legacy_windows=False,
         theme=_THEME,
     )
-    console.print(_Answer(source))
-    lines = (line.rstrip() for line in written.getvalue().split("\n"))
+    shown = (_lines(console, block) for block in _blocks(source))
+    return "\n".join(one for one in shown if one.strip())
+
+
+def _lines(console: Console, block: str) -> str:
+    with console.capture() as written:
+        console.print(_Answer(block))
+    lines = (line.rstrip() for line in written.get().split("\n"))
     return "\n".join(lines).strip("\n") + "\n"
 
 
 def _split(source: str) -> tuple[str, str]:
     """What can no longer change, and the block that may go on."""
-    if not source.strip():
-        return "", source
-    starts = [token.map[0] for token in _parser().parse(source) if token.level == 0 and token.map]
-    if len(starts) < 2:  # noqa: PLR2004 - the last block may go on
-        return "", source
+    *done, last = _blocks(source)
+    return "".join(done), last
+
+
+def _blocks(source: str) -> list[str]:
+    """The source, block by block."""
+    tokens = _parser().parse(source)
+    starts = [token.map[0] for token in tokens if token.level == 0 and token.map]
     lines = source.split("\n")
-    cut = starts[-1]
-    return "\n".join(lines[:cut]) + "\n", "\n".join(lines[cut:])
+    cuts = [0, *starts[1:], len(lines)]
+    blocks = ["\n".join(lines[lo:hi]) for lo, hi in pairwise(cuts)]
+    return [f"{one}\n" for one in blocks[:-1]] + blocks[-1:]

@@ -23,9 +23,9 @@ from foldline.cli.repl.hearing import Hearing
 from foldline.cli.repl.line import MARK
 from foldline.cli.repl.safe import safe
 from foldline.cli.repl.seat import Face, Seat
-from foldline.core.log import Interrupted, UsageReported, by_user
-from foldline.core.parts import retold
-from foldline.core.plan import Ready, plan
+from foldline.core.log import Interrupted, UsageReported, UserSaid, by_user
+from foldline.core.parts import Text, retold
+from foldline.core.plan import Ready, after, plan
 from foldline.core.spine import Range
 from foldline.core.tokens import count
 from foldline.draw.picture import Picture, picture
@@ -190,7 +190,8 @@ class Talk:
     async def _ask_to_fold(self) -> None:
         """Above the line where a fold is due, a person is asked after every answer: A-36."""
         live = self.session.live
-        if live.facts.policy.start != "ask" or not self._due():
+        policy = live.facts.policy
+        if policy.start != "ask" or not policy.folds or not self._due():
             return
         drawn = self.picture()
         share, sizes = 100 * drawn.total / drawn.window, f"{drawn.total:,}/{drawn.window:,}"
@@ -199,8 +200,11 @@ class Talk:
             await fold(self)
 
     def _due(self) -> bool:
-        """Whether the next request would say that a fold waits for a person."""
-        made = plan(self.session.live.view, self.session.live.facts)
+        """Whether a fold waits for a person: judged as if they had said something more."""
+        if self.picture().pressure in ("soft", "hard"):
+            return True
+        live = self.session.live
+        made = plan(after(live.view, [UserSaid((Text("?"),))]), live.facts)
         return isinstance(made, Ready) and made.report.due
 
     def _hook(self, moment: Any) -> None:
@@ -241,9 +245,10 @@ class Talk:
             self.note(f"{name} · {model} · /help lists commands, Ctrl-D leaves")
             return
         self.note(f"{name} goes on · {model} · /help lists commands, Ctrl-D leaves")
-        for item in live.view.items[-2:]:
-            if item.role in ("user", "model"):
-                self._brief(item.role, retold(item.parts))
+        for role in ("user", "model"):
+            found = [one for one in live.view.items if one.role == role and retold(one.parts)]
+            if found and (role == "user" or found[-1].seq > max(turns, default=-1)):
+                self._brief(role, retold(found[-1].parts))
         if lost := self._interrupted():
             self.note(f"{lost}: interrupted, outcome unknown", "yellow")
         self.usage(await self._response(max(turns, default=live.view.head), ""))
