@@ -106,7 +106,9 @@ async def sitting(script=("ok",), *, columns=100, store=":memory:", tools=(), mo
             line = Line(input=keys, output=screen)
             scripted = model or ScriptedModel(script)
             agent = Agent(session, scripted, tools=tools, patience=ONCE)
-            talk = Talk(Seat(agent=agent, models=lambda name: ScriptedModel(["new"], name=name)), line)
+            talk = Talk(
+                Seat(agent=agent, models=lambda name: ScriptedModel(["new"], name=name)), line
+            )
             shown = asyncio.create_task(line.run())
             work = asyncio.create_task(talk.run())
             one = Sitting(keys, screen, line, talk, work)
@@ -264,7 +266,10 @@ async def test_r53_ctrl_c_stops_an_answer_and_keeps_what_was_said():
         assert time.monotonic() - begun < 1.0
         await one.enters("next", "short", "response:")
         events = [event for _, event in await one.session.history.events()]
-        assert [text_of(e.parts) for e in events if isinstance(e, UserSaid)] == ["a long one", "next"]
+        assert [text_of(e.parts) for e in events if isinstance(e, UserSaid)] == [
+            "a long one",
+            "next",
+        ]
 
 
 async def test_r53_words_that_were_heard_before_ctrl_c_are_kept():
@@ -492,7 +497,12 @@ async def test_completion_of_commands_and_what_they_take():
         await filled(one)
         await one.session.fold()
         words = one.line.words
-        assert [word for word, _ in words("/co")] == ["/context", "/cost", "/compaction-status", "/compact"]
+        assert [word for word, _ in words("/co")] == [
+            "/context",
+            "/cost",
+            "/compaction-status",
+            "/compact",
+        ]
         assert [word for word, _ in words("/undo ")] == [str(one.session.edits[0])]
         assert "last" in [word for word, _ in words("/pin ")]
         assert any(word.startswith("log:") for word, _ in words("/recall "))

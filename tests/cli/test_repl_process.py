@@ -190,5 +190,7 @@ def test_the_prompt_is_there_at_once(terminal, capsys):
         if len(ours) > 1 and min(ours) < max(400, 1.3 * min(bare)):
             break
     with capsys.disabled():
-        print(f"\nstart to prompt {min(ours):.0f} ms; importing prompt_toolkit alone {min(bare):.0f} ms")
+        print(
+            f"\nstart to prompt {min(ours):.0f} ms; importing prompt_toolkit alone {min(bare):.0f} ms"
+        )
     assert min(ours) < max(400, 1.6 * min(bare))

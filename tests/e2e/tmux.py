@@ -45,7 +45,7 @@ class Tmux:
         while (text := self.screen(past=True)).count(words) < count:
             if time.monotonic() > until:
                 raise AssertionError(f"{words!r} was not seen {count} times:\n{text}")
-            time.sleep(0.05)
+            time.sleep(0.1)
         return text
 
     def close(self) -> None:
