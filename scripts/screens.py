@@ -15,6 +15,10 @@ import tempfile
 import time
 from pathlib import Path
 
+import resvg_py
+from rich.console import Console
+from rich.text import Text
+
 from foldline.testing import Provider
 
 ROOT = Path(__file__).parents[1]
@@ -91,13 +95,11 @@ def screens(folder):
 
 def picture(text, path):
     """A screen with its colours, as PNG."""
-    import resvg_py
-    from rich.console import Console
-    from rich.text import Text
-
     console = Console(record=True, width=88, file=io.StringIO(), force_terminal=True)
     console.print(Text.from_ansi(text))
-    drawn = re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="foldline chat"), flags=re.S)
+    drawn = re.sub(
+        r"@font-face \{.*?\}", "", console.export_svg(title="foldline chat"), flags=re.DOTALL
+    )
     drawn = drawn.replace("Fira Code", "DejaVu Sans Mono")
     path.write_bytes(bytes(resvg_py.svg_to_bytes(svg_string=drawn)))
 
@@ -111,7 +113,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for name, one in screens(Path(folder)):
             shown = "\n".join(line.rstrip() for line in one.screen().rstrip().split("\n"))
-            before = re.compile(rf"(<!-- screen: {name} -->\n```text\n).*?(```\n)", re.S)
+            before = re.compile(rf"(<!-- screen: {name} -->\n```text\n).*?(```\n)", re.DOTALL)
             if not before.search(page):
                 raise SystemExit(f"{PAGE} has no place for the screen {name!r}")
             page = before.sub(lambda found, text=shown: f"{found[1]}{text}\n{found[2]}", page)

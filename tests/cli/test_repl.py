@@ -47,9 +47,11 @@ class Screen(DummyOutput):
         self.text, self.size = "", Size(rows=30, columns=columns)
 
     def write_raw(self, data):
+        """Keep it, without what only draws at once."""
         self.text += re.sub(r"\x1b\[\?2026[hl]", "", data).replace("\r\n", "\n")
 
     def get_size(self):
+        """As it was made."""
         return self.size
 
 
@@ -65,10 +67,12 @@ class Sitting:
 
     @property
     def session(self):
+        """The session that is talked with."""
         return self.talk.session
 
     @property
     def model(self):
+        """Who answers."""
         return self.talk.seat.agent.model
 
     async def sees(self, *words, seconds=10.0):
@@ -82,10 +86,12 @@ class Sitting:
         return text
 
     async def enters(self, text, *words):
+        """Type a line, and wait for what is written then."""
         self.keys.send_text(f"{text}{ENTER}")
         return await self.sees(*words) if words else ""
 
     async def until(self, what):
+        """Wait until something is so."""
         for _ in range(1_000):
             if what():
                 return
@@ -133,7 +139,9 @@ async def test_a42_a_turn_and_the_line_after_it():
         used = one.session.report.total
         share = round(100 * used / 10_000, 1)
         assert re.search(
-            rf"^\[tokens: {used:,} / 10,000 \({share}%\) \| response: \d+ tokens\]$", text, re.M
+            rf"^\[tokens: {used:,} / 10,000 \({share}%\) \| response: \d+ tokens\]$",
+            text,
+            re.MULTILINE,
         )
         assert messages(one.model) == ["hello"]
 
@@ -275,6 +283,7 @@ async def test_r53_ctrl_c_stops_an_answer_and_keeps_what_was_said():
 async def test_r53_words_that_were_heard_before_ctrl_c_are_kept():
     class Slow(ScriptedModel):
         async def say(self, request, *, heard=None):
+            self.requests.append(request)
             heard("the beginning\n\nof")
             await asyncio.Event().wait()
 

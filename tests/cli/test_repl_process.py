@@ -95,6 +95,7 @@ class Terminal:
         self.text = ""
 
     def sees(self, words, seconds=20.0):
+        """Wait until some words were written."""
         until = time.monotonic() + seconds
         while words not in self.text:
             ready, _, _ = select.select([self.fd], [], [], max(until - time.monotonic(), 0))
@@ -106,9 +107,11 @@ class Terminal:
                 raise AssertionError(f"it ended:\n{self.text}") from None
 
     def types(self, text):
+        """Type."""
         os.write(self.fd, text.encode())
 
     def ends(self):
+        """Read on to the end; the exit code."""
         while True:
             try:
                 got = os.read(self.fd, 65_536)

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from itertools import pairwise
 
 import pytest
 from hypothesis import example, given
@@ -35,7 +36,7 @@ def unsafe(text):
 
 def pieces(text, cuts):
     places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
-    return [text[lo:hi] for lo, hi in zip(places, places[1:], strict=False)]
+    return [text[lo:hi] for lo, hi in pairwise(places)]
 
 
 @given(TEXTS, st.lists(st.integers(0, 1_000), max_size=8))

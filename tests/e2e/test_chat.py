@@ -97,7 +97,7 @@ def planned(store: Path, url: str, words: str) -> str:
 
 
 @pytest.mark.real
-def test_thirty_turns_past_the_window(model_server, program, terminal, tmp_path, capsys):
+def test_thirty_turns_past_the_window(model_server, program, terminal, tmp_path, capsys):  # noqa: PLR0915
     url, store = f"{model_server.url}/v1", tmp_path / "home" / "foldline" / "sessions.db"
     chat = f"{program} chat --base-url {url}"
     begun = time.monotonic()
@@ -131,7 +131,8 @@ def test_thirty_turns_past_the_window(model_server, program, terminal, tmp_path,
     terminal.types("", "C-d")
     time.sleep(2)
     left = copied(store, tmp_path / "left.db")
-    assert past(running) == past(left)
+    before_leaving = past(running)
+    assert before_leaving == past(left)
     question = "And what is 1 and 1?"
     same = {planned(one, url, question) for one in (running, left)}
     assert len(same) == 1
@@ -145,7 +146,7 @@ def test_thirty_turns_past_the_window(model_server, program, terminal, tmp_path,
     time.sleep(2)
     end = past(store)
     assert end["asked"][max(end["asked"])] in same, "the same bytes as without leaving"
-    earlier = past(left)["asked"]
+    earlier = before_leaving["asked"]
     assert {seq: end["asked"][seq] for seq in earlier} == earlier
 
     events = end["events"]

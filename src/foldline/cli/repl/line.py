@@ -67,7 +67,7 @@ _STYLE = Style.from_dict(
         "completion-menu.meta.completion": "bg:default fg:ansibrightblack",
         "completion-menu.meta.completion.current": "bg:default fg:ansibrightblack",
         "scrollbar.background": "bg:default",
-        "scrollbar.button": "bg:ansibrightblack",
+        "scrollbar.button": "bg:default",
     }
 )
 

@@ -251,7 +251,7 @@ class Talk:
                 self._brief(role, retold(found[-1].parts))
         if lost := self._interrupted():
             self.note(f"{lost}: interrupted, outcome unknown", "yellow")
-        self.usage(await self._response(max(turns, default=live.view.head), ""))
+        self.usage(await self._response(max(turns, default=live.view.head), "") or None)
 
     def _brief(self, role: str, words: str) -> None:
         lines = [clean(line) for line in words.strip().split("\n") if line.strip()]
