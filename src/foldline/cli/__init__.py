@@ -5,7 +5,7 @@
     past     history, search                                  deciding plan, fold, undo, pin
     keeping  export, erase                                    doctor, catalogue
     worker   worker                                           mcp     mcp
-    config   config show, path, check
+    chat     chat; its terminal is repl/                      config  config show, path, check
     lab      lab compare; gather its sessions, spread its work  lab_cost
 
 Knows how sessions are shown and asked for in a terminal. Refuses to decide: every command is a few
@@ -33,6 +33,10 @@ def main() -> None:
             file=sys.stderr,
         )
         sys.exit(_USAGE)
+    from foldline.cli.repl import door  # noqa: PLC0415
+
+    if door.opens(sys.argv[1:]) and (code := door.run(sys.argv[1:])) is not None:
+        sys.exit(code)
     from foldline.cli.app import run  # noqa: PLC0415
 
     sys.exit(run(sys.argv[1:]))

@@ -23,6 +23,7 @@ Begin with `foldline import ~/.claude/projects`, then `foldline sessions` and
 `foldline context NAME`. The beginning of a name is enough."""
 _CODES = "Exit codes: " + "; ".join(f"{code} {text}" for code, text in MEANINGS.items()) + "."
 _STEPS = {
+    "chat": "chat:chat",
     "import": "taking:take",
     "sessions": "looking:sessions",
     "context": "looking:context",
@@ -124,13 +125,18 @@ def run(arguments: Sequence[str]) -> int:
         return STOPPED
     except typer.TyperException as fault:
         return _misused(fault)
-    except Exception as fault:
-        if os.environ.get("FOLDLINE_DEBUG"):
-            raise
-        number, line = meaning(fault)
-        remark(line)
-        return number
+    except Exception as fault:  # noqa: BLE001 - no error is shown as a traceback
+        return failed(fault)
     return code if isinstance(code, int) else DONE
+
+
+def failed(fault: Exception) -> int:
+    """Tell of an error in one line; its exit code."""
+    if os.environ.get("FOLDLINE_DEBUG"):
+        raise fault
+    number, line = meaning(fault)
+    remark(line)
+    return number
 
 
 def _misused(fault: typer.TyperException) -> int:

@@ -271,7 +271,7 @@ async def fold(
         "loss": None if lost is None else asdict(lost),
         "narrative": None if told is None else {"outcome": told.outcome, "reason": told.reason},
     }
-    lines = [] if told is None or told.outcome == "told" else _untold(told.outcome, told.reason)
+    lines = [] if told is None or told.outcome == "told" else untold(told.outcome, told.reason)
     desk.answer(
         body,
         lambda: [*lines, *_folded(seen, lost, before=before, then=then, edit=edit)],
@@ -279,7 +279,8 @@ async def fold(
     return DONE if lost is not None else NOTHING
 
 
-def _untold(outcome: str, reason: str) -> list[str]:
+def untold(outcome: str, reason: str) -> list[str]:
+    """Why a fold has no narrative."""
     how = "asking for it failed" if outcome == "failed" else f"it was {outcome}"
     return wrapped(f"without a narrative, {how}: {reason}")
 

@@ -62,7 +62,7 @@ async def export(
         events = await seen.history.events()
     if head.trimmed:
         remark(f"what lies below log:{head.floor} was erased on {moment(head.trimmed)}")
-    body = _written(seen, events, form, sight=sight)
+    body = written(seen, events, form, sight=sight)
     if file is not None:
         file.write_bytes(body)
     told = {
@@ -82,7 +82,8 @@ async def export(
         desk.answer(told, lambda: wrapped(line))
 
 
-def _written(seen: AsyncSession, events: list[Logged], form: Format, *, sight: bool) -> bytes:
+def written(seen: AsyncSession, events: list[Logged], form: Format, *, sight: bool) -> bytes:
+    """A session as a file of some format."""
     if form == "jsonl":
         return b"".join(log.encode(event) + b"\n" for _, event in events)
     if form == "markdown":

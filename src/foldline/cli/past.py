@@ -81,26 +81,36 @@ async def history(  # noqa: PLR0913 - one for each way to look
 
 
 def _turns(desk: Desk, seen: AsyncSession, turns: list[Turn]) -> int:
-    now, grown = seen.report, growth(turns)
-    free = now.room - (now.total - now.parts["system"] - now.parts["tools"])
-    left = int(max(free, 0) / grown) if grown else None
+    body = outline(seen, turns)
+    desk.answer(body, lambda: [*turn_table(turns), *totals(body)])
+    return DONE if turns else NOTHING
+
+
+def outline(seen: AsyncSession, turns: list[Turn]) -> dict[str, Any]:
+    """The turns and what they come to: A-41."""
+    now = seen.report
     answers = [turn.output for turn in turns if turn.output]
-    output = round(sum(answers) / len(answers)) if answers else None
-    body = {
+    return {
         "session": seen.live.name.session,
         "turns": [{**asdict(turn), "total": turn.total} for turn in turns],
         "calls": sum(turn.calls for turn in turns),
         "used": now.total,
         "window": now.window,
-        "growth": round(grown),
-        "turns_left": left,
-        "next_output": output,
+        "growth": round(growth(turns)),
+        "turns_left": turns_left(now, turns),
+        "next_output": round(sum(answers) / len(answers)) if answers else None,
     }
-    desk.answer(body, lambda: [*_turn_table(turns), *_totals(body)])
-    return DONE if turns else NOTHING
 
 
-def _turn_table(turns: list[Turn]) -> list[str]:
+def turns_left(now: Report, turns: list[Turn]) -> int | None:
+    """How many more turns fit if each adds what they added until now; None where none did."""
+    grown = growth(turns)
+    free = now.room - (now.total - now.parts["system"] - now.parts["tools"])
+    return int(max(free, 0) / grown) if grown else None
+
+
+def turn_table(turns: list[Turn]) -> list[str]:
+    """The turns, a row each."""
     heads = (
         Column("turn", most=5, right=True),
         Column("at", most=7, right=True),
@@ -129,7 +139,8 @@ def _turn_table(turns: list[Turn]) -> list[str]:
     return table(heads, rows)
 
 
-def _totals(body: dict[str, Any]) -> list[str]:
+def totals(body: dict[str, Any]) -> list[str]:
+    """What an outline's turns come to."""
     turns = body["turns"]
     output = sum(turn["output"] for turn in turns)
     told = f"{many(len(turns), 'turn')}, {many(body['calls'], 'call')}, {output:,} tokens of output"
@@ -273,11 +284,18 @@ async def search(
             for one in found
         ],
     }
-    desk.answer(body, lambda: _hits(found, asked, limit))
+    desk.answer(body, lambda: hits(found, asked, limit))
     return DONE if found else NOTHING
 
 
-def _hits(found: list[Found], asked: str, limit: int) -> list[str]:
+def hits(
+    found: list[Found],
+    asked: str,
+    limit: int,
+    *,
+    way: str = "`foldline show NAME log:N` gives the whole one",
+) -> list[str]:
+    """Messages that were found, with the words around."""
     if not found:
         return wrapped(f"nothing holds all of: {asked}")
     lines: list[str] = []
@@ -290,7 +308,7 @@ def _hits(found: list[Found], asked: str, limit: int) -> list[str]:
             marked = f"{cut[:at]}{_mark(cut[at:end])}{cut[end:]}" if end <= len(cut) else cut
             lines.append(f"{place}{marked}")
     more = "; --limit shows more" if len(found) == limit else ""
-    last = f"{many(len(found), 'message')}{more}; `foldline show NAME log:N` gives the whole one"
+    last = f"{many(len(found), 'message')}{more}; {way}"
     return [*lines, *wrapped(last)]
 
 

@@ -1,0 +1,118 @@
+"""The way in: the line is there before the rest of foldline is imported.
+
+    foldline chat …  →  a line to write on, in a third of a second
+                     →  behind it: options read, session opened, client made
+
+What is entered meanwhile waits its turn. Knows that importing takes longer than a person wants to
+wait. Refuses to read options: where they are wrong, the usual way says so.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from foldline.cli.repl.line import Line
+
+COMMAND = "chat"
+_STOPPED = 130
+_NOT_HERE = ("-h", "--help", "-m", "--message")
+waiting: ContextVar["Line | None"] = ContextVar("waiting", default=None)
+"""The line that is there already, where there is one."""
+
+
+def opens(arguments: Sequence[str]) -> bool:
+    """Whether a person at a terminal wants to talk, and needs no more than the line for now."""
+    if [*arguments[:1]] != [COMMAND] or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    asked = any(one.startswith("--message=") or one in _NOT_HERE for one in arguments)
+    return not asked and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def history() -> Path:
+    """Where what was entered is kept: in the user's data folder."""
+    folder = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(folder) / "foldline" / "chat_history"
+
+
+def run(arguments: Sequence[str]) -> int | None:
+    """Talk; the exit code, or None where the usual way is to be gone."""
+    try:
+        with _typed_ahead():
+            from foldline.cli.repl.line import Line  # noqa: PLC0415 - most of what starting takes
+
+            return asyncio.run(_talk(arguments, Line(history=history())))
+    except ImportError:
+        return None
+    except KeyboardInterrupt:
+        return _STOPPED
+    except Exception as fault:  # noqa: BLE001 - told in a line, as by every other command
+        from foldline.cli.app import failed  # noqa: PLC0415 - it is imported by now
+
+        return failed(fault)
+
+
+@contextmanager
+def _typed_ahead() -> Generator[None]:
+    """What is typed before the line is there comes to it as it was typed, and is not shown yet."""
+    import termios  # noqa: PLC0415 - where there is a terminal
+
+    stdin = sys.stdin.fileno()
+    before = termios.tcgetattr(stdin)
+    now = termios.tcgetattr(stdin)
+    now[0] &= ~termios.ICRNL
+    now[3] &= ~(termios.ECHO | termios.ICANON)
+    termios.tcsetattr(stdin, termios.TCSANOW, now)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(stdin, termios.TCSADRAIN, before)
+
+
+async def _talk(arguments: Sequence[str], line: "Line") -> int | None:
+    waiting.set(line)
+    line.bar = lambda _: [("ansibrightblack", "  opening …")]
+    shown = asyncio.create_task(line.run())
+    await asyncio.sleep(0)
+    while not line.app.is_running and not shown.done():  # noqa: ASYNC110 - no event tells it
+        await asyncio.sleep(0)
+    work = asyncio.create_task(_work(arguments, line))
+    done, _ = await asyncio.wait([work, shown], return_when=asyncio.FIRST_COMPLETED)
+    if work not in done:
+        work.cancel()
+    else:
+        line.close()
+    with suppress(asyncio.CancelledError):
+        await shown
+    try:
+        return await work
+    except asyncio.CancelledError:
+        return 0
+
+
+async def _work(arguments: Sequence[str], line: "Line") -> int | None:
+    """Behind the line: read the options, then talk."""
+    await asyncio.sleep(0.01)  # drawn first
+    wish = await asyncio.to_thread(_read, arguments)
+    if wish is None:
+        return None
+    return await wish.talk(line)
+
+
+def _read(arguments: Sequence[str]) -> Any:
+    """What the command line wishes; None where it is wrong."""
+    try:
+        from foldline.cli.app import app  # noqa: PLC0415 - it takes a while, and the line is there
+
+        wish = app(arguments)([*arguments], prog_name="foldline", standalone_mode=False)
+    except Exception:  # noqa: BLE001 - the usual way meets it again, and tells it
+        return None
+    for name in ("cli.repl.talk", "run.open"):  # here, where the line does not wait for them
+        import_module(f"foldline.{name}")
+    return wish

@@ -1,0 +1,568 @@
+"""The terminal of `foldline chat`, driven by keys: a real line, a real session, a scripted model."""
+
+import asyncio
+import json
+import re
+import stat
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+import foldline
+from foldline.agent.loop import Agent
+from foldline.agent.tool import Intent, Tool, said
+from foldline.cli.repl.approving import Answer, asked
+from foldline.cli.repl.line import Line
+from foldline.cli.repl.seat import Seat
+from foldline.cli.repl.talk import Another, Left, Talk
+from foldline.core.log import Interrupted, ModelSaid, UserSaid
+from foldline.core.parts import Call, text_of
+from foldline.core.policy import CONFIRM
+from foldline.draw.text import width
+from foldline.errors import Busy, Spent, StoreFailed, Vetoed
+from foldline.models.calling import Patience
+from foldline.testing import ScriptedModel, Trouble
+from foldline.wire.faults import Fault
+
+pytestmark = pytest.mark.anyio
+ONCE = Patience(tries=1)
+CTRL_C, CTRL_D, ALT_ENTER, ENTER = "\x03", "\x04", "\x1b\r", "\r"
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+class Screen(DummyOutput):
+    """What is written above the line, and nothing of what is drawn again and again."""
+
+    def __init__(self, columns=100):
+        self.text, self.size = "", Size(rows=30, columns=columns)
+
+    def write_raw(self, data):
+        """Keep it, without what only draws at once."""
+        self.text += re.sub(r"\x1b\[\?2026[hl]", "", data).replace("\r\n", "\n")
+
+    def get_size(self):
+        """As it was made."""
+        return self.size
+
+
+@dataclass
+class Sitting:
+    """A person at the terminal."""
+
+    keys: Any
+    screen: Screen
+    line: Line
+    talk: Talk
+    work: asyncio.Task
+
+    @property
+    def session(self):
+        """The session that is talked with."""
+        return self.talk.session
+
+    @property
+    def model(self):
+        """Who answers."""
+        return self.talk.seat.agent.model
+
+    async def sees(self, *words, seconds=10.0):
+        """Wait until all of it was written, then forget it; gives what was written."""
+        until = time.monotonic() + seconds
+        while not all(word in self.screen.text for word in words):
+            if time.monotonic() > until:
+                raise AssertionError(f"{words} was not written:\n{self.screen.text}")
+            await asyncio.sleep(0.01)
+        text, self.screen.text = self.screen.text, ""
+        return text
+
+    async def enters(self, text, *words):
+        """Type a line, and wait for what is written then."""
+        self.keys.send_text(f"{text}{ENTER}")
+        return await self.sees(*words) if words else ""
+
+    async def until(self, what):
+        """Wait until something is so."""
+        for _ in range(1_000):
+            if what():
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError("it did not happen")
+
+    async def asked(self):
+        """Wait for a question."""
+        await self.until(lambda: self.line._question is not None)
+
+
+@asynccontextmanager
+async def sitting(script=("ok",), *, columns=100, store=":memory:", tools=(), model=None, **more):
+    given = {"model": "scripted", "window": 10_000, **more}
+    async with foldline.aopen(store, **given) as session:
+        with create_pipe_input() as keys:
+            screen = Screen(columns)
+            line = Line(input=keys, output=screen)
+            scripted = model or ScriptedModel(script)
+            agent = Agent(session, scripted, tools=tools, patience=ONCE)
+            talk = Talk(
+                Seat(agent=agent, models=lambda name: ScriptedModel(["new"], name=name)), line
+            )
+            shown = asyncio.create_task(line.run())
+            work = asyncio.create_task(talk.run())
+            one = Sitting(keys, screen, line, talk, work)
+            try:
+                await one.until(lambda: line.words is not None)
+                yield one
+            finally:
+                work.cancel()
+                line.close()
+                await asyncio.gather(work, shown, return_exceptions=True)
+
+
+def messages(model):
+    return [one["messages"][-1]["content"] for one in model.requests]
+
+
+async def test_a42_a_turn_and_the_line_after_it():
+    async with sitting(["A **bold** word.\n\nAnd a second block."]) as one:
+        text = await one.enters("hello", "response:")
+        assert "❯ hello" in text
+        assert "A bold word.\n\nAnd a second block.\n" in text
+        used = one.session.report.total
+        share = round(100 * used / 10_000, 1)
+        assert re.search(
+            rf"^\[tokens: {used:,} / 10,000 \({share}%\) \| response: \d+ tokens\]$",
+            text,
+            re.MULTILINE,
+        )
+        assert messages(one.model) == ["hello"]
+
+
+async def test_a43_the_usage_in_both_forms():
+    async with sitting(["one", "two"]) as one:
+        await one.enters("hello", "response:")
+        await one.enters("again", "response:")
+        text = await one.enters("/tokens", "threshold")
+        used = one.session.report.total
+        assert f"📊 Tokens: {used}/10000 ({100 * used / 10_000:.0f}% used)\n" in text
+        assert "📊 Context Usage:\n" in text
+        assert f"Used: {used:,} / 10,000 tokens ({100 * used / 10_000:.1f}%)\n" in text
+        for word in ("Latest turn: ", "Avg turn: ", "Estimated turns remaining: ~"):
+            assert word in text
+        assert re.search(r"Compaction threshold: \d+%", text)
+        assert len(one.model.requests) == 2, "commands never reach the model"
+
+
+async def test_a45_every_command_answers_and_none_reaches_the_model():
+    async with sitting(["one"]) as one:
+        await one.enters("hello", "response:")
+        for command, words in (
+            ("/context", "as last sent"),
+            ("/cost", "1 call"),
+            ("/compaction-status", "breaker"),
+            ("/instructions", "none"),
+            ("/tools", "none"),
+            ("/history", "1 turn,"),
+            ("/help", "/compaction-status"),
+            ("/search hello", "log:1"),
+            ("/recall log:1", "hello"),
+            ("/compact --preview", "nothing to fold"),
+            ("/undo", "there is no edit to undo"),
+            ("/redo", "nothing to make again"),
+            ("/pin last", "pinned: log:1"),
+            ("/unpin log:1", "nothing is pinned"),
+            ("/model", "scripted"),
+            ("/remember x", "no memory file"),
+            ("/toknes", "did you mean /tokens"),
+            ("/recall nonsense", "handle"),
+        ):
+            text = await one.enters(command, words)
+            assert "Traceback" not in text
+        assert len(one.model.requests) == 1
+
+
+async def test_two_slashes_say_something_that_begins_with_one():
+    async with sitting(["one"]) as one:
+        await one.enters("//etc is a folder", "response:")
+        assert messages(one.model) == ["/etc is a folder"]
+
+
+async def filled(one, turns=12):
+    for turn in range(turns):
+        await one.session.add(f"turn {turn}: " + "words about the parser " * 60)
+        await one.session.add({"role": "assistant", "content": f"answer {turn} " + "fine " * 60})
+    one.talk.moved()
+
+
+async def test_a36_compact_by_hand_then_undo_and_redo():
+    async with sitting(["one"]) as one:
+        await filled(one)
+        total = one.session.report.total
+        text = await one.enters("/compact --preview", "nothing was written")
+        assert "tokens become" in text
+        assert one.session.edits == []
+        one.keys.send_text(f"/compact{ENTER}")
+        await one.asked()
+        assert one.line._question[0] == (
+            f"Context: {total:,}/10,000 ({100 * total / 10_000:.0f}%). Compact conversation? [y/N] "
+        )
+        await one.enters("", "nothing was folded")
+        assert one.session.edits == []
+        one.keys.send_text(f"/compact the parser{ENTER}")
+        await one.asked()
+        text = await one.enters("y", "[tokens: ")
+        assert f"{total:,} tokens became " in text
+        assert "messages stay verbatim" in text or "answers" in text
+        assert len(one.session.edits) == 1
+        folded = one.session.report.total
+        assert folded < total
+        await one.enters("/undo", f"{folded:,} tokens became {total:,}")
+        assert one.session.edits == []
+        await one.enters("/redo", f"{total:,} tokens became {folded:,}")
+        assert len(one.session.edits) == 1
+
+
+async def test_a36_ask_mode_asks_after_every_answer_while_above():
+    policy = replace(CONFIRM, soft=0.5)
+    async with sitting(["one", "two", "three"], policy=policy, window=4_000) as one:
+        for turn in range(7):
+            await one.session.add(f"turn {turn}: " + "words about the parser " * 60)
+            await one.session.add({"role": "assistant", "content": "fine " * 20})
+        for said in ("hello", "again"):
+            one.keys.send_text(f"{said}{ENTER}")
+            await one.asked()
+            used = one.session.report.total
+            assert one.line._question[0] == (
+                f"⚠ Context usage at {100 * used / 4_000:.0f}% ({used:,}/4,000 tokens). "
+                "Compact conversation? [y/N] "
+            )
+            await one.enters("n", "[y/N] n")
+            assert one.session.edits == []
+        one.keys.send_text(f"third{ENTER}")
+        await one.asked()
+        await one.enters("y", "tokens became")
+        assert len(one.session.edits) == 1
+
+
+async def test_a43_a_fold_is_seen():
+    async with sitting(lambda _: "ok", window=2_000, reserve=100) as one:
+        text = ""
+        for turn in range(12):
+            text += await one.enters(f"turn {turn}: " + "words about it " * 60, "response:")
+        assert re.search(r"◆ Folded: [\d,]+ → [\d,]+ tokens", text)
+        assert "/undo takes it back" in text
+
+
+async def test_r53_ctrl_c_stops_an_answer_and_keeps_what_was_said():
+    def script(request):
+        return Trouble.TIMEOUT if "long" in str(request["messages"][-1]["content"]) else "short"
+
+    async with sitting(script) as one:
+        one.keys.send_text(f"a long one{ENTER}")
+        await one.until(lambda: one.model.requests)
+        begun = time.monotonic()
+        one.keys.send_text(CTRL_C)
+        await one.sees("stopped")
+        assert time.monotonic() - begun < 1.0
+        await one.enters("next", "short", "response:")
+        events = [event for _, event in await one.session.history.events()]
+        assert [text_of(e.parts) for e in events if isinstance(e, UserSaid)] == [
+            "a long one",
+            "next",
+        ]
+
+
+async def test_r53_words_that_were_heard_before_ctrl_c_are_kept():
+    class Slow(ScriptedModel):
+        async def say(self, request, *, heard=None):
+            self.requests.append(request)
+            heard("the beginning\n\nof")
+            await asyncio.Event().wait()
+
+    async with sitting(model=Slow()) as one:
+        one.keys.send_text(f"hello{ENTER}")
+        await one.sees("the beginning")
+        one.keys.send_text(CTRL_C)
+        text = await one.sees("stopped")
+        assert "of\n" in text, "what was not finished stays too"
+        events = [event for _, event in await one.session.history.events()]
+        (answer,) = (event for event in events if isinstance(event, ModelSaid))
+        assert (text_of(answer.parts), answer.stop) == ("the beginning\n\nof", "cancelled")
+
+
+async def test_what_is_entered_during_an_answer_is_sent_after_it():
+    model = ScriptedModel(["first", "second"], delay=0.3)
+    async with sitting(model=model) as one:
+        one.keys.send_text(f"hello{ENTER}")
+        await one.until(lambda: model.requests)
+        one.keys.send_text(f"and then{ENTER}half a li")
+        await one.sees("first", "second")
+        assert messages(model) == ["hello", "and then"]
+        assert one.line.buffer.text == "half a li"
+
+
+async def test_ctrl_c_clears_and_twice_leaves():
+    async with sitting() as one:
+        one.keys.send_text("half a line")
+        await one.until(lambda: one.line.buffer.text)
+        one.keys.send_text(CTRL_C)
+        await one.until(lambda: not one.line.buffer.text)
+        assert not one.work.done()
+        one.keys.send_text(CTRL_C)
+        await asyncio.sleep(0.1)
+        assert not one.work.done()
+        one.keys.send_text(CTRL_C)
+        assert await asyncio.wait_for(one.work, 5) == Left()
+
+
+@pytest.mark.parametrize("way", [CTRL_D, "/quit\r", "/exit\r"])
+async def test_ways_to_leave(way):
+    async with sitting() as one:
+        one.keys.send_text(way)
+        assert await asyncio.wait_for(one.work, 5) == Left()
+
+
+async def test_leaving_during_an_answer_ends_it():
+    async with sitting([Trouble.TIMEOUT]) as one:
+        one.keys.send_text(f"hello{ENTER}")
+        await one.until(lambda: one.model.requests)
+        one.keys.send_text(CTRL_D)
+        assert await asyncio.wait_for(one.work, 5) == Left()
+
+
+@pytest.mark.parametrize(
+    ("typed", "said_"),
+    [
+        (f"one{ALT_ENTER}two", "one\ntwo"),
+        ("one\ntwo", "one\ntwo"),
+        (f"one\\{ENTER}two", "one\ntwo"),
+        ("\x1b[200~one\r\ntwo\r\n\x1b[201~", "one\ntwo"),
+    ],
+    ids=["alt-enter", "ctrl-j", "backslash", "paste"],
+)
+async def test_several_lines(typed, said_):
+    async with sitting(["ok"]) as one:
+        await one.enters(typed, "response:")
+        assert messages(one.model) == [said_]
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (Fault("rate", "slow down"), ("slow down", "/retry")),
+        (Fault("overloaded", "Connection error"), ("is the server up?",)),
+        (Busy("main"), ("another terminal",)),
+        (Vetoed("not now"), ("not now", "/compaction-status")),
+        (StoreFailed("the disk is full"), ("the disk is full", "doctor")),
+        (Spent("day", spent=1, would=2, limit=2, unit="tokens"), ("the cap per day",)),
+        (RuntimeError("strange"), ("unexpected RuntimeError", "goes on")),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+async def test_errors_are_told_and_the_talk_goes_on(fault, words):
+    async with sitting([fault, "well"]) as one:
+        text = await one.enters("hello", *words)
+        assert "Traceback" not in text
+        await one.enters("/retry", "well", "response:")
+        assert messages(one.model) == ["hello", "hello"]
+
+
+async def test_an_overflow_names_its_way_out():
+    async with sitting(["ok"], window=300, reserve=100) as one:
+        one.session.live.facts = replace(
+            one.session.live.facts, policy=replace(one.session.live.facts.policy, folds=False)
+        )
+        await one.session.instruct(system="rules " * 400)
+        text = await one.enters("hello", "cannot be made to fit")
+        assert "/compact or /model" in text
+
+
+def a_tool(name="look", **more):
+    async def run(arguments):
+        if "bad" in str(arguments):
+            return said("no such file", ok=False)
+        return said("line\n" * 4_000)
+
+    return Tool(name=name, description=f"{name}s", schema={"type": "object"}, run=run, **more)
+
+
+def calls(*named):
+    return {
+        "content": None,
+        "tool_calls": [
+            {"id": f"c{at}", "type": "function", "function": {"name": name, "arguments": json.dumps(given)}}
+            for at, (name, given) in enumerate(named)
+        ],
+    }  # fmt: skip
+
+
+async def test_tools_are_told_in_a_line_each():
+    script = [calls(("look", {"path": "a.py"}), ("look", {"path": "bad\x1b]0;x\x07"})), "done"]
+    async with sitting(script, tools=[a_tool()]) as one:
+        text = await one.enters("hello", "response:")
+        assert re.search(r"● look\(a\.py\) · \d\.\ds · [\d,]+ of [\d,]+ tokens, clipped\n", text)
+        assert re.search(r"● look\(bad\) failed · \d\.\ds · \d+ tokens\n  no such file\n", text)
+        await one.enters("/tools", "looks")
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        (["y"], Answer(agreed=True)),
+        ([""], Answer(agreed=False, why="the user said no")),
+        (["n not there"], Answer(agreed=False, why="the user said no: not there")),
+        (["what?", "s", "2"], Answer(agreed=True, scope="session", rule="shell: *")),
+        (["p 1"], Answer(agreed=True, scope="project", rule="shell: ls *")),
+        ([CTRL_C], Answer(agreed=False, why="the user said no")),
+    ],
+)
+async def test_approval_is_asked(typed, answer):
+    async with sitting() as one:
+        one.keys.send_text("half a line")
+        await one.until(lambda: one.line.buffer.text)
+        intent = Intent("run ls -la", "+ls\n-la", ("shell: ls *", "shell: *"))
+        work = asyncio.create_task(asked(one.line, Call("c", "shell"), intent))
+        for words in typed:
+            await one.asked()
+            question = one.line._question
+            one.keys.send_text(words if words == CTRL_C else f"{words}{ENTER}")
+            await one.until(lambda question=question: one.line._question is not question)
+        assert await work == answer
+        assert "◇ run ls -la" in one.screen.text
+        assert one.line.buffer.text == "half a line"
+
+
+async def test_r14_another_model_or_none():
+    async with sitting(["one"]) as one:
+        await one.enters("hello", "response:")
+        old = one.model
+        one.keys.send_text(f"/model gpt-5{ENTER}")
+        await one.asked()
+        assert "and fit" in one.screen.text
+        await one.enters("y", "answers from here on")
+        assert one.model.name == one.session.live.view.model == "gpt-5"
+        assert old.closed
+        await filled(one)
+        one.keys.send_text(f"/model tiny 200{ENTER}")
+        await one.asked()
+        text = await one.enters("y", "cannot be made to fit")
+        assert "too many: what is old is folded first" in " ".join(text.split())
+        assert one.model.name == one.session.live.view.model == "gpt-5"
+
+
+async def test_export_asks_before_it_writes_over(tmp_path):
+    async with sitting(["one"]) as one:
+        await one.enters("hello", "response:")
+        file = tmp_path / "out.md"
+        await one.enters(f"/export {file}", "as markdown")
+        assert "hello" in file.read_text()
+        file.write_text("mine")
+        one.keys.send_text(f"/export {file}{ENTER}")
+        await one.asked()
+        await one.enters("n", "nothing was written")
+        assert file.read_text() == "mine"
+
+
+async def test_another_session():
+    async with sitting() as one:
+        one.keys.send_text(f"/new side{ENTER}")
+        assert await asyncio.wait_for(one.work, 5) == Another("side")
+
+
+async def test_r22_a_tool_that_was_interrupted_is_told_on_return(tmp_path):
+    store = str(tmp_path / "s.db")
+    async with foldline.aopen(store, model="scripted", window=10_000) as session:
+        await session.add("look around")
+        body = {"role": "assistant", **calls(("look", {"path": "a"}))}
+        await session.add(body)
+        await session.add(Interrupted("c0", "killed"))
+    async with sitting(["ok"], store=store) as one:
+        text = await one.sees("interrupted, outcome unknown", "[tokens:")
+        assert "❯ look around" in text
+        assert "goes on" in text
+
+
+async def test_the_way_back_shows_the_last_exchange(tmp_path):
+    store = str(tmp_path / "s.db")
+    async with sitting(["a first answer"], store=store) as one:
+        await one.enters("hello", "response:")
+        one.keys.send_text(CTRL_D)
+        await one.work
+    async with sitting(["ok"], store=store) as one:
+        await one.sees("main goes on", "❯ hello\n  a first answer\n", "[tokens:")
+
+
+async def test_completion_of_commands_and_what_they_take():
+    async with sitting(["one"]) as one:
+        await one.enters("hello", "response:")
+        await filled(one)
+        await one.session.fold()
+        words = one.line.words
+        assert [word for word, _ in words("/co")] == [
+            "/context",
+            "/cost",
+            "/compaction-status",
+            "/compact",
+        ]
+        assert [word for word, _ in words("/undo ")] == [str(one.session.edits[0])]
+        assert "last" in [word for word, _ in words("/pin ")]
+        assert any(word.startswith("log:") for word, _ in words("/recall "))
+        assert "gpt-5" in [word for word, _ in words("/model gpt")]
+        assert [word for word, _ in words("/compact the parser --p")] == ["--preview"]
+        await one.until(lambda: one.talk.names)
+        assert [word for word, _ in words("/open m")] == ["main"]
+        one.keys.send_text("/hel")
+        await one.until(lambda: one.line.buffer.complete_state)
+        one.keys.send_text("\t")
+        await one.until(lambda: one.line.buffer.text == "/help")
+
+
+async def test_what_was_entered_is_kept_privately(tmp_path):
+    path = tmp_path / "data" / "chat_history"
+    with create_pipe_input() as keys:
+        line = Line(history=path, input=keys, output=Screen())
+        shown = asyncio.create_task(line.run())
+        keys.send_text(f"remember me{ENTER}")
+        assert await asyncio.wait_for(line.said(), 5) == "remember me"
+        line.close()
+        await shown
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "remember me" in path.read_text()
+    with create_pipe_input() as keys:
+        line = Line(history=path, input=keys, output=Screen())
+        shown = asyncio.create_task(line.run())
+        await asyncio.sleep(0.2)
+        keys.send_text(f"\x1b[A{ENTER}")
+        assert await asyncio.wait_for(line.said(), 5) == "remember me"
+        line.close()
+        await shown
+
+
+async def test_what_a_model_says_cannot_drive_the_terminal():
+    evil = "a\x1b]0;title\x07b \x1b[2Jc \x9b31md \u202ee \x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\ \x07\r\x08"
+    async with sitting([f"{evil}\n\n{evil}"]) as one:
+        text = await one.enters("say \x1b[201~it", "response:")
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text)
+        assert "ab c d e link" in text
+
+
+async def test_narrow_and_wide_letters(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    async with sitting(["漢字かな交じり文 " * 20, "ok"], columns=40) as one:
+        text = await one.enters("hello", "response:")
+        assert max(width(line) for line in text.split("\n") if not line.startswith("[")) <= 40
+
+
+async def test_text_that_a_person_pastes_is_shown_safely():
+    async with sitting(["ok"]) as one:
+        text = await one.enters("\x1b[200~a\x1b]0;t\x07b\x1b[201~", "response:")
+        assert "\x1b" not in text
+        assert "❯ ab" in text

@@ -1,0 +1,199 @@
+"""`foldline chat` as a program: one message, a pipe, a plain terminal, two terminals, the prompt."""
+
+import asyncio
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import termios
+import time
+
+import pytest
+
+import foldline
+from foldline.testing import Provider
+
+BARE = "import time; s = time.perf_counter(); import prompt_toolkit; print(time.perf_counter() - s)"
+
+
+def to(provider):
+    return "--model", "m", "--window", "128000", "--base-url", f"{provider.url}/v1"
+
+
+def test_one_message(cli):
+    with Provider(["An \x1b]0;x\x07*answer*."]) as provider:
+        done = cli("chat", "one", "-m", "hello", *to(provider))
+    assert (done.code, done.out) == (0, "An *answer*.\n")
+    assert cli("history", "one").code == 0
+
+
+def test_a_message_from_a_pipe_and_the_session_goes_on(program, tmp_path):
+    env = {"XDG_DATA_HOME": str(tmp_path)}
+    with Provider(["first", "second"]) as provider:
+        done = program("chat", *to(provider), env=env, stdin="hello\nthere\n")
+        assert (done.code, done.out) == (0, "first\n")
+        done = program("chat", "-c", "--base-url", f"{provider.url}/v1", env=env, stdin="again")
+        assert (done.code, done.out) == (0, "second\n")
+        assert provider.bodies[-1].count(b'"role"') == 3, "it is the same session, the same model"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words", "code"),
+    [
+        (["-m", "x"], "which model?", 2),
+        (["-m", "x", "--model", "m", "--policy", "stedy"], "there is no policy 'stedy'", 2),
+        (["-c", "-m", "x"], "no session to go on with", 1),
+        (["-c", "nobody", "-m", "x"], "there is no session 'nobody'", 1),
+        (["--start", "soon"], "soon", 2),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(cli, arguments, words, code):
+    done = cli("chat", *arguments).tidy()
+    assert (done.code, words in done.err) == (code, True), done.err
+
+
+def test_no_key_says_so(program):
+    env = {"OPENAI_API_KEY": "", "OPENAI_BASE_URL": ""}
+    done = program("chat", "k", "-m", "x", "--model", "gpt-5", env=env)
+    assert done.code == 2
+    assert "OPENAI_API_KEY" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_server_that_is_down_says_so(program):
+    url = "http://127.0.0.1:9/v1"
+    done = program("chat", "k", "-m", "x", "--model", "m", "--base-url", url)
+    assert done.code == 2
+    assert "does not say how large its window is" in done.err
+    assert "gave no answer" in done.err
+
+
+def test_r63_a_session_is_one_terminals_at_a_time(cli, tmp_path):
+    store = str(tmp_path / "s.db")
+
+    async def held():
+        async with foldline.aopen(store, model="m", session="mine", exclusive=60):
+            return await asyncio.to_thread(
+                cli, "chat", "mine", "-m", "x", "--model", "m", "--store", store
+            )
+
+    done = asyncio.run(held()).tidy()
+    assert done.code == 2
+    assert "'mine' is held by another" in done.err
+
+
+class Terminal:
+    """The program on a terminal of its own."""
+
+    def __init__(self, *arguments, env):
+        self.begun = time.perf_counter()
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execve(arguments[0], [str(one) for one in arguments], {**os.environ, **env})  # noqa: S606
+        self.text = ""
+
+    def sees(self, words, seconds=20.0):
+        """Wait until some words were written."""
+        until = time.monotonic() + seconds
+        while words not in self.text:
+            ready, _, _ = select.select([self.fd], [], [], max(until - time.monotonic(), 0))
+            if not ready:
+                raise AssertionError(f"{words!r} was not seen:\n{self.text}")
+            try:
+                self.text += os.read(self.fd, 65_536).decode(errors="replace")
+            except OSError:
+                raise AssertionError(f"it ended:\n{self.text}") from None
+
+    def types(self, text):
+        """Type."""
+        os.write(self.fd, text.encode())
+
+    def ends(self):
+        """Read on to the end; the exit code."""
+        while True:
+            try:
+                got = os.read(self.fd, 65_536)
+            except OSError:
+                got = b""
+            if not got:
+                break
+            self.text += got.decode(errors="replace")
+        os.close(self.fd)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    program = os.path.join(os.path.dirname(sys.executable), "foldline")  # noqa: PTH118, PTH120
+
+    def opened(*arguments, **env):
+        given = {"TERM": "xterm-256color", "XDG_DATA_HOME": str(tmp_path), **env}
+        return Terminal(program, "chat", *arguments, env=given)
+
+    return opened
+
+
+def test_a_plain_terminal(terminal):
+    with Provider(["An *answer*."]) as provider:
+        one = terminal("p", *to(provider), TERM="dumb")
+        one.sees("> ")
+        one.types("hello\n")
+        one.sees("response:")
+        one.types("/tokens\n")
+        one.sees("threshold")
+        one.types("\x04")
+        assert one.ends() == 0
+    assert "\x1b" not in one.text
+    assert "An answer." in one.text
+
+
+def test_no_colour_where_it_is_not_wanted(terminal):
+    with Provider(["An **answer**."]) as provider:
+        one = terminal("p", *to(provider), NO_COLOR="1")
+        one.sees("/ 128,000")
+        one.types("hello\r")
+        one.sees("response:")
+        one.types("\x04")
+        assert one.ends() == 0
+    assert not re.search(r"\x1b\[[0-9;]*(3[0-7]|9[0-7]|38;5;\d+)(;[0-9]+)*m", one.text)
+
+
+def test_wrong_options_end_the_line_and_are_told(terminal):
+    one = terminal("p", "--polic", "x")
+    assert one.ends() == 2
+    assert "No such option" in one.text
+    assert "Traceback" not in one.text
+
+
+def test_what_is_typed_before_it_is_open_is_not_lost(terminal):
+    with Provider(["An answer."]) as provider:
+        one = terminal("p", *to(provider))
+        while termios.tcgetattr(one.fd)[0] & termios.ICRNL:  # until the program has begun
+            time.sleep(0.001)
+        one.types("hello\r")
+        one.sees("response:")
+        one.types("\x04")
+        assert one.ends() == 0
+        assert b"hello" in provider.bodies[-1]
+
+
+def test_the_prompt_is_there_at_once(terminal, capsys):
+    """Start to prompt < 400 ms, or, on a machine that is busy, little more than prompt_toolkit."""
+    ours, bare = [], []
+    for _ in range(8):
+        done = subprocess.run([sys.executable, "-c", BARE], check=True, capture_output=True)
+        bare.append(1_000 * float(done.stdout))
+        one = terminal("p", "--model", "m", "--window", "1000")
+        one.sees("❯")
+        ours.append(1_000 * (time.perf_counter() - one.begun))
+        one.types("\x04")
+        one.ends()
+        if len(ours) > 1 and min(ours) < max(400, 1.3 * min(bare)):
+            break
+    with capsys.disabled():
+        print(
+            f"\nstart to prompt {min(ours):.0f} ms; importing prompt_toolkit alone {min(bare):.0f} ms"
+        )
+    assert min(ours) < max(400, 1.6 * min(bare))

@@ -1,0 +1,182 @@
+"""What reaches the terminal: words of strangers made safe, markdown as it comes, the bar."""
+
+import re
+import unicodedata
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from foldline.cli.repl import bar
+from foldline.cli.repl.faults import told
+from foldline.cli.repl.markdown import Saying, rendered
+from foldline.cli.repl.safe import Safe, safe
+from foldline.core.plan import Facts
+from foldline.draw.picture import picture
+from foldline.draw.text import width
+from foldline.errors import BadInput
+from foldline.run.facts import known
+from foldline.testing import model, user, view_of
+
+SGR = re.compile(r"\x1b\[[0-9;]*m")
+STEERING = st.sampled_from(
+    ["\x1b", "[", "]", "\x9b", "\x9d", "\x90", "P", "0;", "8;;http://x", "\x07", "\x1b\\", "\x9c",
+     "31m", "2J", "\u202e", "\u2066", "\r", "\x08", "\n", "\t", "```", "# ", "- ", "|a|b|\n|-|-|\n"]
+)  # fmt: skip
+TEXTS = st.lists(st.one_of(STEERING, st.text(max_size=8)), max_size=30).map("".join)
+
+
+def unsafe(text):
+    return [
+        letter for letter in text
+        if letter not in "\n\t" and unicodedata.category(letter) in ("Cc", "Cf", "Cs")
+    ]  # fmt: skip
+
+
+def pieces(text, cuts):
+    places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
+    return [text[lo:hi] for lo, hi in pairwise(places)]
+
+
+@given(TEXTS, st.lists(st.integers(0, 1_000), max_size=8))
+@example("\x1b]0;title\x07shown", [3])
+@example("\x1b", [])
+def test_nothing_steers_however_it_is_cut(text, cuts):
+    flow = Safe()
+    fed = "".join(map(flow.feed, pieces(text, cuts)))
+    assert unsafe(fed) == []
+    assert fed == safe(text), "the same, however it came"
+
+
+@given(st.binary(max_size=200))
+def test_bytes_of_any_kind(body):
+    for text in (body.decode("latin-1"), body.decode("utf-8", "surrogateescape")):
+        assert unsafe(safe(text)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b]0;title\x07a", "a"),
+        ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("\x1bP1$r0m\x1b\\a", "a"),
+        ("\x9b31ma\x9d0;t\x9cb", "ab"),
+        ("\x1b[38;5;1mred\x1b[0m", "red"),
+        ("a\u202eb\u2066c\u200bd", "abcd"),
+        ("\x1b]0;never ended\nthe next line", "\nthe next line"),
+        ("\x1b\x1b[31mx", "x"),
+        ("tab\tand\nline", "tab\tand\nline"),
+        ("e\u0301\u0301\u0301\u0301", "e\u0301\u0301"),
+        ("\x1b(Bx", "x"),
+    ],
+)
+def test_whole_sequences_go(text, shown):
+    assert safe(text) == shown
+    flow = Safe()
+    assert "".join(flow.feed(letter) for letter in text) == shown
+
+
+@given(TEXTS, st.lists(st.integers(0, 1_000), max_size=8), st.integers(20, 120))
+def test_markdown_of_any_kind_writes_no_controls_but_its_colours(text, cuts, columns):
+    said = Saying(columns)
+    out = "".join(said.feed(piece) + said.rest(5) for piece in pieces(text, cuts)) + said.end()
+    plain = SGR.sub("", out)
+    assert "\x1b" not in plain
+    assert unsafe(plain) == []
+
+
+ANSWER = """# A title
+
+Some *words* with `code` and a [link](http://x.example/y).
+
+1. one
+2. two
+
+```python
+def f():
+    return "[bold]no markup[/bold]"
+```
+
+| a | b |
+|---|---|
+| 1 | 2 |
+
+<div>tags are words</div>
+
+> quoted
+
+The end.
+"""
+
+
+@given(st.lists(st.integers(0, len(ANSWER)), max_size=12))
+def test_an_answer_looks_the_same_however_it_came(cuts):
+    said = Saying(80, colour=False)
+    out = "".join(map(said.feed, pieces(ANSWER, cuts))) + said.end()
+    assert out == rendered(ANSWER, 80, colour=False)
+
+
+def test_what_an_answer_says_is_all_there():
+    text = rendered(ANSWER, 80, colour=False)
+    for word in ("A title", "code", "link", "http://x.example/y", " 2 two", "[bold]no markup[/bold]",
+                 "<div>tags are words</div>", "quoted", "The end."):  # fmt: skip
+        assert word in text
+    assert "\x1b]8" not in rendered(ANSWER, 80)
+    assert "\x1b[" in rendered(ANSWER, 80)
+
+
+def test_a_block_is_written_when_the_next_one_begins_and_not_twice():
+    said = Saying(80, colour=False)
+    assert said.feed("one\n") == ""
+    assert said.rest(10) == "one"
+    assert said.feed("\ntwo") == "one\n"
+    assert said.feed(" and\n") == ""
+    assert said.rest(10) == "\ntwo and"
+    assert said.end() == "\ntwo and\n"
+    assert said.end() == ""
+
+
+@pytest.mark.parametrize(
+    ("used", "level"),
+    [(0, "green"), (6_994, "green"), (6_996, "yellow"), (8_994, "yellow"), (8_996, "red"), (12_000, "red")],
+)  # fmt: skip
+def test_a42_levels(used, level):
+    """The colour is that of the number as it is printed: 69.9 is green, 70.0 is yellow."""
+    line, found = bar.after(used, 10_000, 850)
+    assert found == level
+    assert line.endswith("| response: 850 tokens]")
+
+
+def test_a42_literally():
+    line, level = bar.after(12_450, 128_000, 850)
+    assert line == "[tokens: 12,450 / 128,000 (9.7%) | response: 850 tokens]"
+    assert level == "green"
+
+
+def stand(words=40, window=2_000, session="main"):
+    facts: Facts = known("gpt-5", window=window, reserve=100, policy="steady")
+    view = view_of([user("words " * words), model("fine " * words)])
+    return bar.Stand(session, picture(view, facts), 0.0123)
+
+
+@given(st.integers(1, 200), st.integers(0, 4_000), st.text(max_size=30))
+def test_the_bar_fits_whatever_its_width(columns, words, session):
+    text = "".join(piece for _, piece in bar.pieces(stand(words, session=session), columns))
+    assert width(text) <= columns
+    assert "\n" not in text
+
+
+def test_the_bar_tells_where_it_stands():
+    text = "".join(piece for _, piece in bar.pieces(stand(), 100))
+    assert "/ 2,000 (" in text
+    for word in ("main", "steady", "$0.0123", "╵"):
+        assert word in text
+    full = bar.pieces(stand(2_000), 100)
+    assert ("ansired", "█") in full
+    assert any("pressure hard" in piece for _, piece in full)
+
+
+def test_a_missing_key_says_what_to_do():
+    text = told(BadInput("no client for 'gpt-5': …; set OPENAI_API_KEY, or give api_key="))
+    assert "foldline chat --continue" in text
