@@ -15,9 +15,10 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 import foldline
+from foldline.agent.approval import No, Yes
 from foldline.agent.loop import Agent
 from foldline.agent.tool import Intent, Tool, said
-from foldline.cli.repl.approving import Answer, asked
+from foldline.cli.repl.approving import asked
 from foldline.cli.repl.line import Line
 from foldline.cli.repl.seat import Seat
 from foldline.cli.repl.talk import Another, Left, Talk
@@ -416,12 +417,12 @@ async def test_tools_are_told_in_a_line_each():
 @pytest.mark.parametrize(
     ("typed", "answer"),
     [
-        (["y"], Answer(agreed=True)),
-        ([""], Answer(agreed=False, why="the user said no")),
-        (["n not there"], Answer(agreed=False, why="the user said no: not there")),
-        (["what?", "s", "2"], Answer(agreed=True, scope="session", rule="shell: *")),
-        (["p 1"], Answer(agreed=True, scope="project", rule="shell: ls *")),
-        ([CTRL_C], Answer(agreed=False, why="the user said no")),
+        (["y"], Yes()),
+        ([""], No()),
+        (["n not there"], No("not there")),
+        (["what?", "s", "2"], Yes("session", "shell: *")),
+        (["p 1"], Yes("project", "shell: ls *")),
+        ([CTRL_C], No()),
     ],
 )
 async def test_approval_is_asked(typed, answer):

@@ -36,7 +36,7 @@ def test_a_message_from_a_pipe_and_the_session_goes_on(program, tmp_path):
         assert (done.code, done.out) == (0, "first\n")
         done = program("chat", "-c", "--base-url", f"{provider.url}/v1", env=env, stdin="again")
         assert (done.code, done.out) == (0, "second\n")
-        assert provider.bodies[-1].count(b'"role"') == 3, "it is the same session, the same model"
+        assert provider.bodies[-1].count(b'"role"') == 4, "it is the same session, the same model"
 
 
 @pytest.mark.parametrize(

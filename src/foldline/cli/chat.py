@@ -1,230 +1,30 @@
 """`chat`: talk with a model in a terminal, for as long as you like.
 
-Knows how what was written on the command line becomes an agent with a session, and which of the
-three ways to talk there is: a terminal, a plain one, or one message. Refuses to know how it looks:
-that is `repl`.
+Knows the options, and which of the three ways to talk there is: a terminal, a plain one, or one
+message. Refuses to know how options become an agent (`seating`), and how it looks (`repl`).
 """
 
 import asyncio
-import os
-import re
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
-from time import localtime, strftime
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from foldline.cli.codes import DONE, NothingFound
-from foldline.cli.desk import Desk, StoreOption, TenantOption, desk
+from foldline.cli.codes import DONE
+from foldline.cli.config import ProfileOption, SetOption, flags
+from foldline.cli.desk import StoreOption, TenantOption, desk
 from foldline.cli.output import remark
-from foldline.cli.place import MEMORY, named, session
 from foldline.cli.repl import door
-from foldline.cli.repl.seat import Face, Seat
+from foldline.cli.seating import Wish, seated
 from foldline.core.parts import sound
 from foldline.core.policy import named as preset
-from foldline.errors import BadInput, Busy, FoldlineError
-from foldline.models.port import Heard, Json, Model
-from foldline.run.listed import listed
-from foldline.store.base import Name, Store
+from foldline.errors import BadInput
 
 if TYPE_CHECKING:
     from foldline.agent.moments import Moment
-    from foldline.run.session import AsyncSession
 
 Start = Literal["auto", "ask", "manual"]
-_HOLD, _RENEW = 30.0, 8.0  # seconds: how long a session is ours, and how often we say so
-_UNNAMED = re.compile(r"[^a-z0-9]+")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What was written on the command line; None is not said."""
-
-    desk: Desk
-    name: str | None = None
-    go_on: bool = False
-    model: str | None = None
-    base_url: str | None = None
-    window: int | None = None
-    reserve: int | None = None
-    policy: str | None = None
-    start: Start | None = None
-    summarizer: str | None = None
-    rounds: int = 25
-
-    async def talk(self, face: Face) -> int:
-        """Talk until the person leaves, in one session or several."""
-        from foldline.cli.repl.talk import Another, Talk  # noqa: PLC0415 - one message needs none
-
-        name, wish = await self.which(), self
-        before: str | None = None
-        while True:
-            try:
-                async with seated(wish, name) as seat:
-                    before, end = name, await Talk(seat, face).run()
-            except FoldlineError as fault:
-                if before is None or before == name:
-                    raise
-                face.above(f"{fault}; {before} goes on")
-                name = before
-                continue
-            if not isinstance(end, Another):
-                return DONE
-            wish = replace(
-                self, name=end.name or None, go_on=end.known, model=seat.agent.model.name
-            )
-            try:
-                name = await wish.which()
-            except FoldlineError as fault:
-                face.above(f"{fault}; {before} goes on")
-
-    async def which(self) -> str:
-        """The name of the session that is meant."""
-        async with self.desk.store(make=True) as store:
-            if not self.go_on:
-                return sound(self.name) if self.name else await _new_name(store, self.desk.tenant)
-            if self.name:
-                return (await named(store, self.desk.tenant, self.name)).session
-            found = [one async for one in listed(store, self.desk.tenant)]
-        if not found:
-            raise NothingFound("there is no session to go on with; `foldline chat` begins one")
-        return max(found, key=lambda one: one.changed).session
-
-
-async def _new_name(store: Store, tenant: str) -> str:
-    """A name that nobody has yet: the folder, the day and the minute."""
-    folder = _UNNAMED.sub("-", Path.cwd().name.lower()).strip("-")[:24] or "chat"
-    name = f"{folder}-{strftime('%m%d-%H%M', localtime())}"
-    taken = {one.session for one in await store.sessions(tenant, after=name[:-1], limit=200)}
-    return next(
-        one for one in (name, *(f"{name}-{at}" for at in range(2, 300))) if one not in taken
-    )
-
-
-class Later:
-    """A model whose SDK is imported beside what else goes on: it takes a second."""
-
-    def __init__(self, name: str, *, base_url: str | None = None) -> None:
-        self._name = name
-        self._made = asyncio.ensure_future(asyncio.to_thread(_client, name, base_url))
-        self._made.add_done_callback(lambda made: made.cancelled() or made.exception())
-
-    @property
-    def name(self) -> str:
-        """As the catalogue knows it."""
-        return self._name
-
-    async def say(self, request: Json, *, heard: Heard | None = None) -> Json:
-        """The whole answer to a request."""
-        model = await asyncio.shield(self._made)
-        return await model.say(request, heard=heard)
-
-    async def close(self) -> None:
-        """Let go of connections."""
-        with suppress(FoldlineError):
-            await (await asyncio.shield(self._made)).close()
-
-
-def _client(name: str, base_url: str | None) -> Model:
-    from foldline.models.clients import client  # noqa: PLC0415 - beside what else goes on
-
-    return client(name, base_url=base_url)
-
-
-@asynccontextmanager
-async def seated(wish: Wish, name: str) -> AsyncGenerator[Seat]:
-    """An agent with that session, new or where it was left; nobody else writes to it meanwhile."""
-    from foldline.agent.loop import Agent  # noqa: PLC0415 - options are read without it
-    from foldline.run.open import aopen  # noqa: PLC0415
-
-    wish = await _as_left(wish, name)
-    if wish.model is None:
-        raise BadInput(
-            "which model? write --model NAME, for example --model claude-sonnet-5.5; a server of "
-            "your own: --base-url http://127.0.0.1:8080/v1 --model NAME"
-        )
-    model, notes = wish.model, list[str]()
-    teller = Later(wish.summarizer, base_url=wish.base_url) if wish.summarizer else None
-    client = Later(model, base_url=wish.base_url)
-    reported = None
-    address = wish.base_url or os.environ.get("OPENAI_BASE_URL")
-    if address and wish.window is None:
-        from foldline.models.servers import ask  # noqa: PLC0415 - few have a server
-
-        reported = await ask(address, model)
-        if reported is None or reported.window is None:
-            notes.append(f"{address} does not say how large its window is; --window says it")
-    policy = preset(wish.policy or "steady")
-    if wish.start is not None:
-        policy = replace(policy, start=wish.start)
-    try:
-        async with aopen(
-            _address(wish.desk),
-            model=model,
-            window=wish.window,
-            reserve=wish.reserve,
-            policy=policy,
-            session=name,
-            tenant=wish.desk.tenant,
-            exclusive=_HOLD,
-            summarizer=teller,
-            reported=reported,
-        ) as opened:
-            agent = Agent(opened, client, rounds=wish.rounds)
-            holding = asyncio.create_task(_hold(opened))
-            try:
-                yield Seat(
-                    agent=agent,
-                    models=lambda other: Later(other, base_url=wish.base_url),
-                    notes=notes,
-                )
-            finally:
-                holding.cancel()
-                await asyncio.gather(holding, return_exceptions=True)
-                client = agent.model
-    except Busy as fault:
-        raise BadInput(
-            f"{fault}. If its terminal ended without a goodbye, that is in {_HOLD:.0f} seconds"
-        ) from fault
-    finally:
-        for one in (client, teller):
-            if one is not None:
-                await one.close()
-
-
-async def _as_left(wish: Wish, name: str) -> Wish:
-    """The wish, and where it says nothing, as the session was left."""
-    async with wish.desk.store(make=True) as store:
-        seen = await session(store, Name(wish.desk.tenant, name))
-        view = seen.live.view
-    if view.head < 0:
-        return wish
-    window, reserve, policy = (view.settings.get(key) for key in ("window", "reserve", "policy"))
-    return replace(
-        wish,
-        model=wish.model or view.model or None,
-        window=wish.window or cast("int | None", window),
-        reserve=wish.reserve or cast("int | None", reserve),
-        policy=wish.policy or cast("str | None", policy),
-    )
-
-
-async def _hold(opened: "AsyncSession") -> None:
-    """Keep the session while the person thinks."""
-    while True:
-        await asyncio.sleep(_RENEW)
-        with suppress(FoldlineError):  # the next append says so
-            async with opened.live.lock:
-                await opened.live.hold(_HOLD)
-
-
-def _address(desk: Desk) -> str:
-    plain = desk.address == MEMORY or "://" in desk.address
-    return desk.address if plain else str(Path(desk.address).expanduser())
+Approve = Literal["ask", "edits", "all", "none"]
 
 
 async def _once(wish: Wish, message: str) -> int:
@@ -233,6 +33,8 @@ async def _once(wish: Wish, message: str) -> int:
     from foldline.cli.repl import bar  # noqa: PLC0415
     from foldline.cli.repl.safe import Safe  # noqa: PLC0415
 
+    settings = await wish.settled()
+    wish = wish.at(settings)
     flow, name = Safe(), await wish.which()
 
     def hear(moment: "Moment") -> None:
@@ -240,7 +42,7 @@ async def _once(wish: Wish, message: str) -> int:
             sys.stdout.write(flow.feed(moment.words))
             sys.stdout.flush()
 
-    async with seated(wish, name) as seat:
+    async with seated(wish, name, settings) as seat:
         for note in seat.notes:
             remark(note)
         seat.agent.hooks.append(hear)
@@ -313,8 +115,16 @@ def chat(  # noqa: PLR0913 - one for each option
         str | None, typer.Option(metavar="MODEL", help="Have this model tell what is folded.")
     ] = None,
     rounds: Annotated[
-        int, typer.Option(min=1, help="How often in one turn tools may be run.")
-    ] = 25,
+        int | None, typer.Option(min=1, help="How often in one turn tools may be run.")
+    ] = None,
+    tools: Annotated[
+        bool, typer.Option("--tools/--no-tools", help="Whether it may read, write and run.")
+    ] = True,
+    approve: Annotated[
+        Approve | None, typer.Option(help="What is done unasked: nothing, edits here, all, none.")
+    ] = None,
+    profile: ProfileOption = None,
+    set_: SetOption = None,
     store_: StoreOption = None,
     tenant_: TenantOption = None,
 ) -> Wish | int:
@@ -322,18 +132,24 @@ def chat(  # noqa: PLR0913 - one for each option
 
     Commands begin with a slash: /help lists them. The session is kept; --continue goes on.
     """
+    said = {
+        "model": model,
+        "model.base_url": base_url,
+        "model.max_input_tokens": window,
+        "model.max_output_tokens": reserve,
+        "policy": policy,
+        "start": start,
+        "summarizer": summarizer,
+        "session.max_tool_iterations": rounds,
+        "approval.mode": approve,
+    }
     wish = Wish(
         desk=desk(store=store_, tenant=tenant_, under=ctx.obj),
         name=name,
         go_on=go_on,
-        model=model,
-        base_url=base_url,
-        window=window,
-        reserve=reserve,
-        policy=policy,
-        start=start,
-        summarizer=summarizer,
-        rounds=rounds,
+        flags={**{key: one for key, one in said.items() if one is not None}, **flags(set_)},
+        profile=profile,
+        tools=tools,
     )
     if policy is not None:
         preset(policy)  # a wrong name is told at once

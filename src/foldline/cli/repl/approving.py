@@ -1,12 +1,16 @@
 """What a person is asked before something is changed, and what they may answer.
 
-    agent.approve = ...   # `agent.approval` decides by what is remembered, and asks by `asked`
+    approvals.ask = partial(asked, face)   # `agent.approval` decides by what is remembered, or asks
 
-Knows the question and its answers. Refuses to remember them: that is `agent.approval`'s.
+Knows the questions and their answers. Refuses to remember them: that is `agent.approval`'s and
+`agent.instructions`'.
 """
 
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Sequence
 
+from foldline.agent.approval import Answer, No, Span, Yes
+from foldline.agent.instructions import Answer as Trusting
+from foldline.agent.instructions import Entry
 from foldline.agent.tool import Intent
 from foldline.cli.output import paint
 from foldline.cli.repl.safe import safe
@@ -14,21 +18,8 @@ from foldline.cli.repl.seat import Face
 from foldline.core.parts import Call
 from foldline.draw.text import clean, fit
 
-Scope: TypeAlias = Literal["once", "session", "project"]
 _MOST = 40  # lines of a diff or a script that are shown
-_SCOPES: dict[str, Scope] = {"s": "session", "p": "project"}
-_DENIED = "the user said no"
-
-
-class Answer(NamedTuple):
-    """What a person said to an intent."""
-
-    agreed: bool
-    why: str = ""
-    """Why not, for the model to read."""
-    scope: Scope = "once"
-    rule: str = ""
-    """What it is remembered for: one of the intent's rules."""
+_SPANS: dict[str, Span] = {"s": "session", "p": "project"}
 
 
 async def asked(face: Face, call: Call, intent: Intent) -> Answer:
@@ -41,18 +32,17 @@ async def asked(face: Face, call: Call, intent: Intent) -> Answer:
     while True:
         said = await face.ask("Allow it? [y/N] ")
         if said is None:
-            return Answer(agreed=False, why=_DENIED)
+            return No()
         word, _, rest = said.strip().partition(" ")
         match word.lower():
             case "y" | "yes":
-                return Answer(agreed=True)
+                return Yes()
             case "" | "n" | "no":
-                why = safe(rest.strip())
-                return Answer(agreed=False, why=f"{_DENIED}: {why}" if why else _DENIED)
-            case "s" | "p" as scope if rules:
+                return No(safe(rest.strip()))
+            case "s" | "p" as span if rules:
                 rule = await _rule(face, intent.rules, rest)
                 if rule is not None:
-                    return Answer(agreed=True, scope=_SCOPES[scope], rule=rule)
+                    return Yes(_SPANS[span], rule)
             case _:
                 face.above(paint("  answer y, n and why, s or p", "dim"))
 
@@ -67,6 +57,28 @@ async def _rule(face: Face, rules: tuple[str, ...], given: str) -> str | None:
         given = given.strip() or "1"
     at = int(given) - 1 if given.strip().isdecimal() else -1
     return rules[at] if 0 <= at < len(rules) else None
+
+
+async def trusting(face: Face, files: Sequence[Entry]) -> Trusting:
+    """Ask about instructions that somebody wrote into this folder: R-61."""
+    lines = [paint("This folder has instructions for the model:", "yellow")]
+    for one in files:
+        lines.append(
+            fit(f"  {clean(str(one.path))}  {one.size:,} bytes, {one.state}", face.columns)
+        )
+        lines += (paint(fit(f"  │ {clean(line)}", face.columns), "dim") for line in one.lines)
+    told = "  y these words · a always in this folder, also when they change · n not now"
+    face.above("\n".join([*lines, paint(fit(told, face.columns), "dim")]))
+    while True:
+        match ((await face.ask("Follow them? [y/N] ")) or "").strip().lower():
+            case "y" | "yes":
+                return "yes"
+            case "a" | "always":
+                return "always"
+            case "" | "n" | "no":
+                return "no"
+            case _:
+                face.above(paint("  answer y, a or n", "dim"))
 
 
 def _detail(intent: Intent, columns: int) -> list[str]:

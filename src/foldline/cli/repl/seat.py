@@ -8,20 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from foldline.agent.approval import Approvals
+from foldline.agent.instructions import Instructions
 from foldline.agent.loop import Agent
 from foldline.models.port import Model
-
-
-class Instructions(Protocol):
-    """The instructions that hold here, as `/instructions` and `/remember` need them."""
-
-    def listed(self) -> Sequence[str]:
-        """One line for each of them: where it is from, and how large it is."""
-        ...
-
-    def remember(self, words: str) -> str:
-        """Keep something for all later sessions; where it was written."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +22,7 @@ class Seat:
     models: Callable[[str], Model]
     """The client of another model, for `/model`."""
     instructions: Instructions | None = None
+    approvals: Approvals | None = None
     notes: Sequence[str] = ()
     """What is to be said before the first line: what a server did not tell, what was left out."""
 

@@ -10,11 +10,13 @@ agent (`seat`). Commands never reach the model.
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from foldline.agent.loop import Ended
 from foldline.cli.output import Style, paint, wrapped
 from foldline.cli.repl import bar
+from foldline.cli.repl.approving import asked, trusting
 from foldline.cli.repl.bill import Bill
 from foldline.cli.repl.commands import TABLE, endings, find
 from foldline.cli.repl.commands.folding import fold
@@ -74,10 +76,13 @@ class Talk:
         self.hearing.changed = self.moved
         agent.hooks.append(self._hook)
         face.bar = self._bar
+        if self.seat.approvals is not None:
+            self.seat.approvals.ask = partial(asked, face)
         face.words = lambda text: endings(TABLE, self, text)
         beside = [asyncio.create_task(work) for work in (self._ticks(), self._looked())]
         try:
             await self._greet()
+            await self._stoppable(self._trust())
             while self._end is None:
                 said = await face.said()
                 if said is None:
@@ -180,6 +185,15 @@ class Talk:
         self.moved()
         self.usage(await self._response(start, ended.words))
         await self._ask_to_fold()
+        await self._trust()
+
+    async def _trust(self) -> None:
+        """Ask about instructions of this folder that nobody has agreed to: R-61."""
+        known = self.seat.instructions
+        if known is not None and (files := known.untrusted()):
+            answer = await trusting(self.face, files)
+            await known.trust(answer)
+            self.note("not followed" if answer == "no" else "followed from the next turn on")
 
     async def _response(self, start: int, words: str) -> int:
         """What the turn's answers took, as counted or estimated."""

@@ -6,7 +6,7 @@ Knows what a person wants to see. Refuses to change anything.
 from time import time
 from typing import TYPE_CHECKING
 
-from foldline.cli.output import coloured, many, paint, short, wrapped
+from foldline.cli.output import Column, coloured, many, paint, short, table, wrapped
 from foldline.cli.past import turns_left
 from foldline.cli.repl.bar import level, money
 from foldline.cli.repl.commands.table import Command
@@ -162,8 +162,16 @@ async def _tools(talk: "Talk", _: str) -> None:
 
 async def _instructions(talk: "Talk", _: str) -> None:
     known = talk.seat.instructions
-    if known is not None:
-        talk.say(*(line for one in known.listed() for line in wrapped(one)))
+    if known is not None and (files := known.listed()):
+        heads = (
+            Column("scope", 8),
+            Column("state", 10),
+            Column("tokens", 6, right=True),
+            Column("file"),
+        )
+        rows = [(one.scope, one.state, f"{one.tokens:,}", str(one.path)) for one in files]
+        talk.say(*table(heads, rows))
+        talk.say(*(line for one in files if one.why for line in wrapped(f"{one.name}: {one.why}")))
         return
     drawn = talk.picture()
     size = sum(run.tokens for run in drawn.of("system"))

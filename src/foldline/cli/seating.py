@@ -1,0 +1,272 @@
+"""From a command line to an agent at work: settings, a session, a model, tools.
+
+Knows how what was written on the command line, in settings and in the session itself become one
+agent, and what a person is asked before a stranger's settings hold. Refuses to know how it looks:
+that is `repl`.
+"""
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from time import localtime, strftime
+from typing import TYPE_CHECKING, Any
+
+from foldline.cli.codes import DONE, NothingFound
+from foldline.cli.desk import Desk
+from foldline.cli.place import MEMORY, named, session
+from foldline.cli.repl.seat import Face, Seat
+from foldline.core.parts import sound
+from foldline.core.settings.values import Settings
+from foldline.errors import BadInput, Busy, FoldlineError
+from foldline.models.port import Heard, Json, Model
+from foldline.run.listed import listed
+from foldline.run.settings import load
+from foldline.store.base import Name, Store
+
+if TYPE_CHECKING:
+    from foldline.run.session import AsyncSession
+
+_HOLD, _RENEW = 30.0, 8.0  # seconds: how long a session is ours, and how often we say so
+_UNNAMED = re.compile(r"[^a-z0-9]+")
+_SHOWN = 60  # characters of a setting that somebody is asked about
+_LEFT = {"window": "model.max_input_tokens", "reserve": "model.max_output_tokens"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What was written on the command line; None is not said."""
+
+    desk: Desk
+    name: str | None = None
+    go_on: bool = False
+    flags: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Settings, by their names."""
+    profile: str | None = None
+    tools: bool = True
+
+    async def talk(self, face: Face) -> int:
+        """Talk until the person leaves, in one session or several."""
+        from foldline.cli.repl.talk import Another, Talk  # noqa: PLC0415 - one message needs none
+
+        settings = await self.settled(face)
+        wish = self.at(settings)
+        name = await wish.which()
+        before: str | None = None
+        while True:
+            try:
+                async with seated(wish, name, settings) as seat:
+                    before, end = name, await Talk(seat, face).run()
+            except FoldlineError as fault:
+                if before is None or before == name:
+                    raise
+                face.above(f"{fault}; {before} goes on")
+                name = before
+                continue
+            if not isinstance(end, Another):
+                return DONE
+            flags = {**self.flags, "model": seat.agent.model.name}
+            wish = replace(wish, name=end.name or None, go_on=end.known, flags=flags)
+            settings = load(Path.cwd(), flags=flags, profile=self.profile)
+            try:
+                name = await wish.which()
+            except FoldlineError as fault:
+                face.above(f"{fault}; {before} goes on")
+
+    async def settled(self, face: Face | None = None) -> Settings:
+        """The settings in force; what a stranger's file would set is asked about where one can."""
+        from foldline.agent.instructions import Trust  # noqa: PLC0415 - the line is there first
+
+        asked: dict[Path, str] = {}
+        trust: Trust | None = None
+
+        def trusted(path: Path, sha: str) -> bool:
+            asked[path] = sha
+            return trust is not None and trust.trusted(path, sha)
+
+        here = Path.cwd()
+        settings = load(here, flags=self.flags, profile=self.profile, trusted=trusted)
+        if not settings.untrusted:
+            return settings
+        async with self.at(settings).desk.store(make=True) as store:
+            trust = Trust(store, tenant=self.desk.tenant)
+            await trust.load()
+            settings = load(here, flags=self.flags, profile=self.profile, trusted=trusted)
+            if settings.untrusted and face is not None:
+                face.above(
+                    "\n".join(
+                        f"{one.origin} sets {one.name} = {sound(repr(one.value))[:_SHOWN]}"
+                        for one in settings.untrusted
+                    )
+                )
+                said = await face.ask("Use what this folder's settings say? [y/N] ")
+                if (said or "").strip().lower() in ("y", "yes"):
+                    for path, sha in asked.items():
+                        await trust.trust(path, sha)
+                    settings = load(here, flags=self.flags, profile=self.profile, trusted=trusted)
+        return settings
+
+    def at(self, settings: Settings) -> "Wish":
+        """The same wish at the store that settings name, where the command line names none."""
+        desk = self.desk
+        if settings.store and not desk.given:
+            desk = replace(desk, address=settings.store, given=True)
+        if desk.tenant == Desk("").tenant:
+            desk = replace(desk, tenant=settings.tenant)
+        return replace(self, desk=desk)
+
+    async def which(self) -> str:
+        """The name of the session that is meant."""
+        async with self.desk.store(make=True) as store:
+            if not self.go_on:
+                return sound(self.name) if self.name else await _new_name(store, self.desk.tenant)
+            if self.name:
+                return (await named(store, self.desk.tenant, self.name)).session
+            found = [one async for one in listed(store, self.desk.tenant)]
+        if not found:
+            raise NothingFound("there is no session to go on with; `foldline chat` begins one")
+        return max(found, key=lambda one: one.changed).session
+
+
+async def _new_name(store: Store, tenant: str) -> str:
+    """A name that nobody has yet: the folder, the day and the minute."""
+    folder = _UNNAMED.sub("-", Path.cwd().name.lower()).strip("-")[:24] or "chat"
+    name = f"{folder}-{strftime('%m%d-%H%M', localtime())}"
+    taken = {one.session for one in await store.sessions(tenant, after=name[:-1], limit=200)}
+    return next(
+        one for one in (name, *(f"{name}-{at}" for at in range(2, 300))) if one not in taken
+    )
+
+
+class Later:
+    """A model whose SDK is imported beside what else goes on: it takes a second."""
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        self._name = name
+        self._made = asyncio.ensure_future(asyncio.to_thread(_client, settings, name))
+        self._made.add_done_callback(lambda made: made.cancelled() or made.exception())
+
+    @property
+    def name(self) -> str:
+        """As the catalogue knows it."""
+        return self._name
+
+    async def say(self, request: Json, *, heard: Heard | None = None) -> Json:
+        """The whole answer to a request."""
+        model = await asyncio.shield(self._made)
+        return await model.say(request, heard=heard)
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        with suppress(FoldlineError):
+            await (await asyncio.shield(self._made)).close()
+
+
+def _client(settings: Settings, name: str) -> Model:
+    from foldline.run.settings.using import model  # noqa: PLC0415 - beside what else goes on
+
+    return model(replace(settings, model=replace(settings.model, name=name)))
+
+
+@asynccontextmanager
+async def seated(wish: Wish, name: str, settings: Settings) -> AsyncGenerator[Seat]:
+    """An agent with that session, new or where it was left; nobody else writes to it meanwhile."""
+    from foldline.agent.making import agent_of  # noqa: PLC0415 - options are read without it
+    from foldline.run.open import aopen  # noqa: PLC0415
+    from foldline.run.settings.using import opening, tellers  # noqa: PLC0415
+
+    settings = await _as_left(wish, name, settings)
+    if settings.model.name is None:
+        raise BadInput(
+            "which model? write --model NAME, for example --model claude-sonnet-5.5; a server of "
+            'your own: --base-url http://127.0.0.1:8080/v1 --model NAME; or `model = "NAME"` '
+            "into foldline.toml"
+        )
+    client: Model = Later(settings, settings.model.name)
+    reported, notes = await _reported(settings)
+    if settings.untrusted:
+        held = ", ".join(sorted({one.name for one in settings.untrusted}))
+        notes.append(f"not in force, for nobody has trusted this folder's settings: {held}")
+    given: dict[str, Any] = {**opening(settings), "tenant": wish.desk.tenant}
+    try:
+        async with aopen(
+            _address(wish.desk),
+            **given,
+            session=name,
+            exclusive=_HOLD,
+            summarizer=tellers(settings, client),
+            reported=reported,
+        ) as opened:
+            holding = asyncio.create_task(_hold(opened))
+            try:
+                async with agent_of(
+                    opened, client, settings, root=Path.cwd(), tools=wish.tools, logs=_logs()
+                ) as made:
+                    yield Seat(
+                        agent=made.agent,
+                        models=lambda other: Later(settings, other),
+                        instructions=made.instructions,
+                        approvals=made.approvals,
+                        notes=[*notes, *made.notes()],
+                    )
+                    client = made.agent.model
+            finally:
+                holding.cancel()
+                await asyncio.gather(holding, return_exceptions=True)
+    except Busy as fault:
+        raise BadInput(
+            f"{fault}. If its terminal ended without a goodbye, that is in {_HOLD:.0f} seconds"
+        ) from fault
+    finally:
+        await client.close()
+
+
+async def _reported(settings: Settings) -> tuple[Any, list[str]]:
+    """What a server of one's own says of its model, where nobody has said how large it is."""
+    address = settings.model.base_url or os.environ.get("OPENAI_BASE_URL")
+    if not address or settings.model.max_input_tokens is not None:
+        return None, []
+    from foldline.models.servers import ask  # noqa: PLC0415 - few have a server
+
+    found = await ask(address, settings.model.name or "")
+    if found is not None and found.window is not None:
+        return found, []
+    return found, [f"{address} does not say how large its window is; --window says it"]
+
+
+async def _as_left(wish: Wish, name: str, settings: Settings) -> Settings:
+    """The settings, and where the command line says nothing, as the session was left."""
+    async with wish.desk.store(make=True) as store:
+        seen = await session(store, Name(wish.desk.tenant, name))
+        view = seen.live.view
+    if view.head < 0:
+        return settings
+    left = {named: view.settings.get(key) for key, named in _LEFT.items()}
+    left["model"] = view.model or None
+    if "policy" not in wish.flags and settings.origins.get("policy") is None:
+        left["policy"] = view.settings.get("policy")
+    flags = {key: one for key, one in left.items() if one} | wish.flags
+    return load(Path.cwd(), flags=flags, profile=wish.profile)
+
+
+def _logs() -> Path:
+    """Where servers complain."""
+    folder = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(folder) / "foldline" / "mcp"
+
+
+async def _hold(opened: "AsyncSession") -> None:
+    """Keep the session while the person thinks."""
+    while True:
+        await asyncio.sleep(_RENEW)
+        with suppress(FoldlineError):  # the next append says so
+            async with opened.live.lock:
+                await opened.live.hold(_HOLD)
+
+
+def _address(desk: Desk) -> str:
+    plain = desk.address == MEMORY or "://" in desk.address
+    return desk.address if plain else str(Path(desk.address).expanduser())
