@@ -4,7 +4,6 @@ Knows how a turn and a difference between two requests are told. Refuses to find
 the session's history.
 """
 
-import re
 from dataclasses import asdict
 from itertools import groupby
 from typing import Annotated, Any
@@ -26,22 +25,22 @@ from foldline.cli.output import (
     table,
     wrapped,
 )
-from foldline.cli.place import named, session
+from foldline.cli.place import named
 from foldline.core.budget import Limits, measure
 from foldline.core.item import Item
 from foldline.core.parts import calls_of, retold, sound
 from foldline.core.request import Report, report
 from foldline.core.view import View
-from foldline.draw.text import clean, fit
+from foldline.draw.text import fit, snippet
 from foldline.run import history as pasts
-from foldline.run.history import Changed, Found, Turn, difference, growth
+from foldline.run.history import Changed, Found, Turn, difference, pace
+from foldline.run.left import left
 from foldline.run.session import AsyncSession
 
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 _STYLES: dict[str, Style] = {"added": "green", "removed": "red", "changed": "yellow"}
 _APART = 1.3  # times what was counted: more than an estimate is off by
 _ALONE = 3  # removed neighbours that are told one by one
-_BEFORE = 24  # letters before a word that was found
 
 
 @command
@@ -57,7 +56,7 @@ async def history(
     What is new since the turn before stands behind +, what went behind -, what is another behind ~.
     """
     async with desk.store() as store:
-        seen = await session(store, await named(store, desk.tenant, name))
+        seen = await left(store, await named(store, desk.tenant, name))
         turns = await seen.history.turns()
         if number is None:
             return _turns(desk, seen, turns)
@@ -67,20 +66,17 @@ async def history(
 
 
 def _turns(desk: Desk, seen: AsyncSession, turns: list[Turn]) -> int:
-    now, grown = seen.report, growth(turns)
-    free = now.room - (now.total - now.parts["system"] - now.parts["tools"])
-    left = int(max(free, 0) / grown) if grown else None
-    answers = [turn.output for turn in turns if turn.output]
-    output = round(sum(answers) / len(answers)) if answers else None
+    now = seen.report
+    on = pace(turns, now)
     body = {
         "session": seen.live.name.session,
         "turns": [{**asdict(turn), "total": turn.total} for turn in turns],
         "calls": sum(turn.calls for turn in turns),
         "used": now.total,
         "window": now.window,
-        "growth": round(grown),
-        "turns_left": left,
-        "next_output": output,
+        "growth": on.growth,
+        "turns_left": on.turns_left,
+        "next_output": on.next_output,
     }
     desk.answer(body, lambda: [*_turn_table(turns), *_totals(body)])
     return DONE if turns else NOTHING
@@ -255,7 +251,11 @@ async def search(
     body = {
         "words": asked,
         "found": [
-            {"session": one.session, "handle": f"log:{one.seq}", "snippet": _snippet(one, asked)[0]}
+            {
+                "session": one.session,
+                "handle": f"log:{one.seq}",
+                "snippet": snippet(one.words, asked)[0],
+            }
             for one in found
         ],
     }
@@ -270,7 +270,7 @@ def _hits(found: list[Found], asked: str, limit: int) -> list[str]:
     for name, group in groupby(found, key=lambda one: one.session):
         lines.append(paint(short("", name), "strong"))
         for one in group:
-            text, at, end = _snippet(one, asked)
+            text, at, end = snippet(one.words, asked)
             place = f"  log:{one.seq:<6} "
             cut = fit(text, columns() - len(place) - 2)
             marked = f"{cut[:at]}{_mark(cut[at:end])}{cut[end:]}" if end <= len(cut) else cut
@@ -283,16 +283,3 @@ def _hits(found: list[Found], asked: str, limit: int) -> list[str]:
 def _mark(word: str) -> str:
     painted = paint(word, "yellow")
     return painted if painted != word or not word else f"«{word}»"
-
-
-def _snippet(one: Found, asked: str) -> tuple[str, int, int]:
-    """The words around the first that was asked for, and where in them it stands."""
-    text = clean(one.words)
-    words = sorted({*re.findall(r"\w+", asked)}, key=len, reverse=True)
-    hit = re.search("|".join(rf"\b{re.escape(word)}" for word in words), text, re.IGNORECASE)
-    if hit is None:
-        return text[:200], 0, 0
-    start = max(hit.start() - _BEFORE, 0)
-    dots = "…" if start else ""
-    cut = dots + text[start : hit.end() + 200]
-    return cut, hit.start() - start + len(dots), hit.end() - start + len(dots)
