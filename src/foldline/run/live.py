@@ -140,9 +140,10 @@ class Live:
 
     async def renew(self) -> None:
         """Hold the session for as long again: also a call without an append may be long."""
-        self.lease = await self.store.lease(self.name, self._holder, seconds=self._seconds)
-        if self.lease is None:
+        lease = await self.store.lease(self.name, self._holder, seconds=self._seconds)
+        if lease is None:  # what was held stays ours to be refused by: its fence is an old one
             raise Busy(self.name.session)
+        self.lease = lease
 
     async def close(self) -> None:
         """Let go of the lease and the store; the log stays."""

@@ -1,0 +1,95 @@
+"""The OpenAPI document: it is the table of routes, and what is answered is as it says.
+
+`FOLDLINE_FUZZ=5000` draws so many requests a route.
+"""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+import schemathesis
+from api_server import serving
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from foldline.gateway.api.document import document
+from foldline.gateway.api.routes import ROUTES
+
+EXAMPLES = int(os.environ.get("FOLDLINE_FUZZ", "6"))
+CHECKS = (
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+)
+DOCS = Path(__file__).parents[2] / "docs" / "http.md"
+VERBS = (
+    "context tokens fold undo redo pin unpin exclude recall search history instructions model "
+    "cost export fork messages events request"
+).split()
+
+
+def operations():
+    schema = schemathesis.openapi.from_dict(json.loads(document()))
+    return [one.ok() for one in schema.get_all_operations()]
+
+
+def test_every_route_and_every_verb_is_in_the_document():
+    paths = json.loads(document())["paths"]
+    told = {(method.upper(), path) for path, methods in paths.items() for method in methods}
+    assert told == {(route.method, f"/sessions{route.path}") for route in ROUTES}
+    assert {*VERBS} <= {part for path in paths for part in path.split("/")}
+    assert all(route.summary for route in ROUTES)
+    ids = [one["operationId"] for methods in paths.values() for one in methods.values()]
+    assert len({*ids}) == len(ids)
+
+
+def test_the_page_tells_of_every_route():
+    """docs/http.md and the table of routes are one."""
+    told = re.findall(r"^\| `(\w+) (/sessions[^` ]*)` \| (.+) \|$", DOCS.read_text(), re.MULTILINE)
+    known = [(route.method, f"/sessions{route.path}", route.summary) for route in ROUTES]
+    assert sorted(told) == sorted(known)
+
+
+@pytest.fixture(scope="module")
+def api():
+    with serving(rounds=3) as served:
+        for name in ("a", "t"):
+            served.made(name, system="Be brief.", window=16_000)
+            served.say(name, "Hello")
+        yield served
+
+
+def test_the_document_is_served(api):
+    assert api.ok("GET", "/sessions/openapi.json") == json.loads(document())
+
+
+@pytest.mark.parametrize("operation", operations(), ids=lambda one: one.label)
+def test_whatever_is_sent_is_answered_as_the_document_says(api, operation):
+    """No 500; every answer is in the form that its status has, valid requests and broken ones."""
+    looked = settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=[*HealthCheck],
+    )
+
+    def sent(case):
+        if "name" in (case.path_parameters or {}) and case.method != "DELETE":
+            case.path_parameters["name"] = "t"
+        if case.query and "follow" in case.query:
+            case.query["follow"] = 0
+        case.call_and_validate(base_url=api.url, checks=[*CHECKS], timeout=30)
+
+    for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
+        looked(given(operation.as_strategy(generation_mode=mode))(lambda case: sent(case)))()  # noqa: PLW0108
+    if api.call("GET", "/sessions/t")[0] == 200:
+        return
+    api.made("t")
