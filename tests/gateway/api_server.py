@@ -20,16 +20,15 @@ class Served:
 
     def __init__(self, address, model=None, **more):
         self.address, self.more = address, more
-        self.models = {}
         self.model = model or ScriptedModel(lambda _: "ok", name="scripted")
         self.tenant_header = b"x-tenant"
 
     def model_of(self, name, tenant):
-        self.models.setdefault((name, tenant), 0)
-        self.models[name, tenant] += 1
+        """As an operator would name upstreams."""
         return self.model(name, tenant) if callable(self.model) else self.model
 
     async def __call__(self, scope, receive, send):
+        """As a gateway would mount it."""
         if scope["type"] == "lifespan":
             while True:
                 message = await receive()
@@ -49,7 +48,9 @@ class Served:
             scope = {**scope, "state": {"tenant": tenant.decode()}}
         await self.api(scope, receive, send)
 
-    def call(self, method, path, body=None, *, tenant=None, accept=None, headers=None, raw=None):
+    def call(  # noqa: PLR0913 - HTTP
+        self, method, path, body=None, *, tenant=None, accept=None, headers=None, raw=None
+    ):
         """A status and a document; text where it is no JSON."""
         given = {**(headers or {})}
         if tenant:
@@ -73,20 +74,25 @@ class Served:
         return status, json.loads(body) if kind == "application/json" else body.decode()
 
     def ok(self, *args, **more):
+        """The document of a call that was answered."""
         status, body = self.call(*args, **more)
         assert status < 300, (status, body)
         return body
 
     def made(self, name, **more):
+        """A new session."""
         return self.ok("POST", "/sessions", {"name": name, "model": "scripted", **more})
 
     def say(self, name, text, **more):
+        """How a turn ended."""
         return self.ok("POST", f"/sessions/{name}/messages", {"text": text, **more})
 
     def events(self, name, **more):
+        """The log."""
         return self.ok("GET", f"/sessions/{name}/events?limit=1000", **more)["events"]
 
     def connection(self):
+        """A connection that can be hung up."""
         return HTTPConnection("127.0.0.1", self.port, timeout=60)
 
     def streamed(self, path, body=None, *, method="POST", headers=None):

@@ -7,8 +7,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from serving import a_schema, address_of
 from api_server import serving
+from serving import a_schema, address_of
 
 import foldline
 from foldline.agent.loop import Agent
@@ -31,11 +31,12 @@ class Slow(ScriptedModel):
         self.begun, self.go_on, self.ended = (threading.Event() for _ in range(3))
 
     async def say(self, request, *, heard=None):
+        """Some words, and the answer when it may be given."""
         if heard:
             heard("Let me think")
         self.begun.set()
         try:
-            while not self.go_on.is_set():
+            while not self.go_on.is_set():  # noqa: ASYNC110 - another thread's
                 await asyncio.sleep(0.01)
         finally:
             self.ended.set()
@@ -90,7 +91,7 @@ def test_a_message_is_answered_and_the_log_keeps_it():
         assert [one["name"] for one in rest["sessions"]] == [max("talk", named)]
 
 
-def test_every_verb_does_what_the_library_does():
+def test_every_verb_does_what_the_library_does():  # noqa: PLR0915 - there are many
     """DESIGN §9: the same verbs everywhere."""
     with serving(model=ScriptedModel(lambda _: LONG * 10, name="scripted")) as api:
         api.made("t", window=20_000)

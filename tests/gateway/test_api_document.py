@@ -6,7 +6,10 @@
 import json
 import os
 import re
+import shlex
+from argparse import ArgumentParser
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 import schemathesis
@@ -20,7 +23,10 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from foldline.gateway.api.document import document
+from foldline.gateway.api.faults import STATUSES
 from foldline.gateway.api.routes import ROUTES
+from foldline.gateway.api.shapes import Answered
+from foldline.testing import ScriptedModel
 
 EXAMPLES = int(os.environ.get("FOLDLINE_FUZZ", "6"))
 CHECKS = (
@@ -30,10 +36,27 @@ CHECKS = (
     response_schema_conformance,
 )
 DOCS = Path(__file__).parents[2] / "docs" / "http.md"
-VERBS = (
-    "context tokens fold undo redo pin unpin exclude recall search history instructions model "
-    "cost export fork messages events request"
-).split()
+VERBS = [
+    "context",
+    "tokens",
+    "fold",
+    "undo",
+    "redo",
+    "pin",
+    "unpin",
+    "exclude",
+    "recall",
+    "search",
+    "history",
+    "instructions",
+    "model",
+    "cost",
+    "export",
+    "fork",
+    "messages",
+    "events",
+    "request",
+]
 
 
 def operations():
@@ -93,3 +116,34 @@ def test_whatever_is_sent_is_answered_as_the_document_says(api, operation):
     if api.call("GET", "/sessions/t")[0] == 200:
         return
     api.made("t")
+
+
+def test_the_lines_of_the_page_are_true():
+    blocks = re.findall(r"```console\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    assert len(lines) > 6
+    with serving(model=lambda name, _: ScriptedModel(name=name)) as api:
+        for line in lines:
+            _, _, *given = shlex.split(line)
+            asked = ArgumentParser()
+            for flag in ("-X", "-d", "-H"):
+                asked.add_argument(flag)
+            asked.add_argument("-N", action="store_true")
+            asked.add_argument("address")
+            one = asked.parse_args(given)
+            accept = one.H.partition(": ")[2] if one.H else None
+            method = one.X or ("POST" if one.d else "GET")
+            body = json.loads(one.d) if one.d else None
+            api.ok(method, one.address.removeprefix("$API"), body, accept=accept)
+
+
+def test_the_page_tells_every_status_and_every_way_a_turn_ends():
+    page = DOCS.read_text()
+    told = {
+        int(one)
+        for row in re.findall(r"^\| ([\d, ]+) \|", page, re.MULTILINE)
+        for one in row.split(",")
+    }
+    assert told == {*STATUSES} - {500}
+    ends = get_args(get_type_hints(Answered)["ended"])
+    assert {*re.findall(r"^\| `(\w+)`(?: \(202\))? \|", page, re.MULTILINE)} == {*ends}

@@ -112,7 +112,9 @@ def _route(method: str, parts: tuple[str, ...]) -> tuple[Route, tuple[str, ...]]
     if not found:
         raise _nothing()
     methods = ", ".join(sorted(route.method for route, _ in found))
-    raise Misfit(405, f"{method[:20]} is not answered here; this address takes {methods}")
+    raise Misfit(
+        405, f"{method[:20]} is not answered here; this address takes {methods}", allow=methods
+    )
 
 
 def _nothing() -> NotFound:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Scope: TypeAlias = Any
 Receive: TypeAlias = Any
 Send: TypeAlias = Any
+R = TypeVar("R")
 S = TypeVar("S", bound=Shape)
 JSON, EVENTS = "application/json", "text/event-stream"
 OPENAPI = "openapi.json"
@@ -80,6 +81,18 @@ class Call:
         """Wait until the client has gone."""
         while (await self.receive())["type"] != "http.disconnect":
             pass
+
+    async def unless_gone(self, work: "asyncio.Future[R]") -> R:
+        """What some work comes to; `ClientGoneError` where nobody waits for it any more."""
+        gone = asyncio.ensure_future(self.gone())
+        try:
+            await asyncio.wait((work, gone), return_when="FIRST_COMPLETED")
+            if not work.done():
+                raise ClientGoneError
+            return work.result()
+        finally:
+            gone.cancel()
+            await asyncio.gather(gone, return_exceptions=True)
 
 
 def sound_name(given: str) -> str:

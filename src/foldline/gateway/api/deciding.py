@@ -11,7 +11,7 @@ from foldline.core.log import Undone as UndoneEvent
 from foldline.core.spine import Range
 from foldline.errors import BadInput, Conflict, NotAnEdit
 from foldline.gateway.api.calls import Call, Reply, Sent, sound_name
-from foldline.gateway.api.faults import NotFound
+from foldline.gateway.api.faults import NotFound, Taken
 from foldline.gateway.api.looking import instructed, told
 from foldline.gateway.api.shapes import (
     Excluded,
@@ -50,7 +50,7 @@ async def create(call: Call) -> Reply:
     facts = known(body.model, window=body.window, reserve=body.reserve, policy=body.policy)
     live = await Live.open(call.pool.place.store, name, facts=facts)
     if live.view.head >= 0:
-        raise Conflict(name.session, -1, live.view.head)
+        raise Taken(name.session)
     settings: Settings = {
         "policy": body.policy,
         "window": body.window,
@@ -221,6 +221,9 @@ async def fork(call: Call) -> Reply:
     body: Forking = call.body
     to = sound_name(body.to or f"s-{os.urandom(8).hex()}")
     async with call.pool.seen(call.name) as kept:
-        await kept.session.fork(to, at=body.at)
+        try:
+            await kept.session.fork(to, at=body.at)
+        except Conflict as fault:
+            raise Taken(to) from fault
     async with call.pool.seen(Name(call.tenant, to)) as made:
         return told(made)

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from foldline.gateway.api.calls import JSON
+from foldline.gateway.api.calls import EVENTS, JSON
 from foldline.gateway.api.faults import STATUSES
 from foldline.gateway.api.routes import ROUTES, Route
 from foldline.gateway.api.shapes import LONGEST_NAME, Refusal, Shape
@@ -24,6 +24,16 @@ _TOLD = {
     "at": "Where the request was recorded.",
     "Idempotency-Key": "What is sent twice under one key is there once, and answered once.",
     "Last-Event-ID": "Go on behind this event.",
+}
+_EVENT: Json = {
+    "type": "object",
+    "description": "One server-sent event; `id` is a place in the log, where it has one.",
+    "required": ["event", "data"],
+    "properties": {
+        "id": {"type": "string", "pattern": "^[0-9]+$"},
+        "event": {"type": "string", "pattern": "^[a-z_]+$"},
+        "data": {"type": "string", "contentMediaType": JSON},
+    },
 }
 _ABOUT = (
     "Conversations that stay inside their model's window. Foldline keeps the history: post only "
@@ -105,8 +115,9 @@ def _parameter(name: str, where: str, schema: Json, *, needed: bool) -> Json:
 
 def _given(route: Route) -> Json:
     ours = {} if route.gives is None else {"$ref": _REF.format(name=route.gives.__name__)}
+    schemas = {JSON: ours, EVENTS: _EVENT}
     content: Json = {
-        media: {"schema": ours if media == JSON else {"type": "string"}} for media in route.media
+        media: {"schema": schemas.get(media, {"type": "string"})} for media in route.media
     }
     told = "What was asked for." if route.gives is None else _doc(route.gives)
     return {"description": told, "content": content}

@@ -22,9 +22,16 @@ class NotFound(FoldlineError):  # noqa: N818 - named for what happened
 class Misfit(FoldlineError):  # noqa: N818
     """A request that HTTP itself can refuse: its method, its size, its kind of body."""
 
-    def __init__(self, status: int, message: str) -> None:
-        self.status = status
+    def __init__(self, status: int, message: str, *, allow: str = "") -> None:
+        self.status, self.allow = status, allow
         super().__init__(message)
+
+
+class Taken(FoldlineError):  # noqa: N818
+    """There is a session of that name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is a session {name!r} already; choose another name, or use that")
 
 
 class Told(NamedTuple):
@@ -40,6 +47,7 @@ _STATUS: tuple[tuple[type[FoldlineError], int], ...] = (
     (errors.BadHandle, 404),
     (errors.NotAnEdit, 404),
     (errors.BadInput, 400),
+    (Taken, 409),
     (errors.Busy, 409),
     (errors.Conflict, 409),
     (errors.UndoFirst, 409),
@@ -62,7 +70,8 @@ _BROKEN = "something is wrong in the gateway itself; its operator finds it in th
 def told(fault: BaseException) -> Told:
     """What a client is told of an error; one that nobody expected is logged, and not told."""
     if isinstance(fault, Misfit):
-        return Told(fault.status, _refusal("misfit", str(fault)))
+        headers = (("allow", fault.allow),) if fault.allow else ()
+        return Told(fault.status, _refusal("misfit", str(fault)), headers)
     if isinstance(fault, RecursionError):
         return Told(400, _refusal("bad_input", "nested too deeply"))
     for kind, status in _STATUS:

@@ -7,7 +7,7 @@ lock and everywhere by a lease, and that what was erased is let go of. Refuses t
 import asyncio
 import contextlib
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from time import monotonic
@@ -153,14 +153,18 @@ class Pool:
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: Name, kept: Kept) -> "asyncio.Task[Any]":
         """Work that goes on when whoever began it is gone; its session stays open."""
-
-        async def doing() -> Any:
-            with self._using(name, kept):
-                return await work
-
-        task = asyncio.create_task(doing())
+        using = self._using(name, kept)
+        using.__enter__()
+        task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+
+        def over(_: object) -> None:
+            self._tasks.discard(task)
+            using.__exit__(None, None, None)
+            if not task.cancelled():
+                task.exception()  # told by whoever waits for it, if anybody still does
+
+        task.add_done_callback(over)
         return task
 
     def forget(self, name: Name) -> None:
@@ -187,7 +191,7 @@ class Pool:
         return kept
 
     @contextlib.contextmanager
-    def _using(self, name: Name, kept: Kept):  # noqa: ANN202 - a generator of nothing
+    def _using(self, name: Name, kept: Kept) -> Generator[None]:
         kept.users += 1
         if self._kept.get(name) is kept:
             self._kept.move_to_end(name)

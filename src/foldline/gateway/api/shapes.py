@@ -18,7 +18,7 @@ from foldline.run.export import Format
 
 LONGEST_NAME = 200
 _FAR = 2**53 - 1  # what every JSON reader has exactly
-Place: TypeAlias = Annotated[int, Meta(ge=0, le=_FAR)]
+At: TypeAlias = Annotated[int, Meta(ge=0, le=_FAR)]
 SessionName: TypeAlias = Annotated[
     str,
     Meta(
@@ -117,19 +117,19 @@ class Folding(Shape, frozen=True, kw_only=True):
 class Undoing(Shape, frozen=True, kw_only=True):
     """An edit to be taken back: the newest, if none is named."""
 
-    edit: Place | None = None
+    edit: At | None = None
 
 
 class Pinning(Shape, frozen=True, kw_only=True):
     """A message, by its place or its handle."""
 
-    place: Place | Annotated[str, Meta(max_length=100)]
+    place: At | Annotated[str, Meta(max_length=100)]
 
 
 class Excluding(Shape, frozen=True, kw_only=True):
     """Messages, by their places."""
 
-    places: Annotated[list[Place], Meta(min_length=1, max_length=1000)]
+    places: Annotated[list[At], Meta(min_length=1, max_length=1000)]
 
 
 class Instructing(Shape, frozen=True, kw_only=True):
@@ -150,7 +150,7 @@ class Forking(Shape, frozen=True, kw_only=True):
     """A session that begins as this one is, or was at a place."""
 
     to: SessionName | None = None
-    at: Place | None = None
+    at: At | None = None
 
 
 # What is asked for in the address.

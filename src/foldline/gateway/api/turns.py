@@ -25,7 +25,7 @@ from foldline.core.parts import calls_of, retold, text_of
 from foldline.core.spine import Range
 from foldline.core.view import View
 from foldline.errors import BadInput, Busy, FoldlineError
-from foldline.gateway.api.calls import Call, ClientGoneError, Reply, Sent, Stream, event
+from foldline.gateway.api.calls import Call, Reply, Sent, Stream, event
 from foldline.gateway.api.faults import told
 from foldline.gateway.api.pool import Kept, Pool
 from foldline.gateway.api.shapes import (
@@ -72,15 +72,9 @@ async def message(call: Call) -> Reply:
 
 async def _whole(call: Call, work: "asyncio.Task[Answered]", *, goes_on: bool) -> Reply:
     """The answer when it is there; a client that has gone meanwhile gets none."""
-    gone = asyncio.ensure_future(call.gone())
     try:
-        await asyncio.wait((work, gone), return_when="FIRST_COMPLETED")
-        if not work.done():
-            raise ClientGoneError
-        answer = work.result()
+        answer = await call.unless_gone(work)
     finally:
-        gone.cancel()
-        await asyncio.gather(gone, return_exceptions=True)
         if not goes_on:
             await _stopped(work)
     if answer.ended == "queued":
@@ -311,6 +305,15 @@ async def events(call: Call) -> Reply:
         pass  # else an error would come behind a 200
     if call.streams:
         return Stream(_follow(call, after, query))
+    reading = asyncio.ensure_future(_some(call, after, query))
+    try:
+        return await call.unless_gone(reading)
+    finally:
+        reading.cancel()
+
+
+async def _some(call: Call, after: int, query: Stretch) -> Events:
+    """Events behind a place, as soon as there are any; none if there are none in time."""
     until = monotonic() + query.follow
     while True:
         found = await _stretch(call, after, query.limit)
