@@ -33,6 +33,7 @@ class Served:
             while True:
                 message = await receive()
                 if message["type"] == "lifespan.startup":
+                    self.loop = asyncio.get_running_loop()
                     self.store = store_at(self.address)
                     self.api = sessions_api(
                         Place(store=self.store, model_of=self.model_of, **self.more)

@@ -15,8 +15,10 @@ from foldline.agent.loop import Agent
 from foldline.agent.tool import Tool, said
 from foldline.core import log
 from foldline.errors import BadInput, ModelFailed
+from foldline.models.clients import client
 from foldline.run.spend import Cap, Caps
 from foldline.testing import ScriptedModel
+from foldline.testing.provider import Provider, Trouble
 from foldline.wire.faults import Fault
 
 LONG = "Many words are said here, and more of them, until the window is full. "
@@ -296,13 +298,54 @@ def test_a_queued_message_is_answered_though_nobody_asks_again():
     model = Slow()
     with serving(model=model) as api, ThreadPoolExecutor() as beside:
         api.made("t")
+        model.go_on.set()
+        zero = api.say("t", "Zero", once="z")
+        model.go_on.clear()
+        model.begun.clear()
         beside.submit(api.say, "t", "First")
         assert model.begun.wait(10)
         at = api.ok("POST", "/sessions/t/messages", {"text": "Second", "once": "s"})["at"]
+        again = api.say("t", "Zero", once="z")  # answered before: nobody need wait for that
+        assert (again["ended"], again["answer"]) == ("answered", zero["answer"])
         model.go_on.set()
-        eventually(lambda: len(words(api.events("t"), "model_said")) == 2)
+        eventually(lambda: len(words(api.events("t"), "model_said")) == 3)
         again = api.say("t", "Second", once="s")
-        assert (again["ended"], again["at"], len(model.requests)) == ("answered", at, 2)
+        assert (again["ended"], again["at"], len(model.requests)) == ("answered", at, 3)
+
+
+def test_over_a_real_port_a_call_upstream_ends_with_its_client():
+    """A-08: the provider sees the client hang up; asked again, it answers."""
+    with Provider([Trouble.TIMEOUT, "It is noon."]) as provider:
+
+        def upstream(name, _):
+            return client(name, base_url=f"{provider.url}/v1", api_key="none")
+
+        with serving(model=upstream) as api:
+            api.ok("POST", "/sessions", {"name": "t", "model": "gpt-5"})
+            line = api.connection()
+            body = json.dumps({"text": "What time is it?", "once": "k"})
+            line.request("POST", "/sessions/t/messages", body, {"content-type": "application/json"})
+            eventually(lambda: provider.bodies)
+            line.close()
+            eventually(lambda: provider.left)
+            eventually(lambda: not api.ok("GET", "/sessions/t")["busy"])
+            got = api.say("t", "What time is it?", once="k")
+            assert (got["ended"], got["words"]) == ("answered", "It is noon.")
+            told = json.loads(provider.bodies[-1])["messages"]
+            assert [one["content"] for one in told] == ["What time is it?"]
+
+
+def test_at_the_end_turns_may_end_and_are_stopped_then():
+    model = Slow()
+    with serving(model=model) as api, ThreadPoolExecutor() as beside:
+        api.made("t", on_disconnect="continue")
+        turn = beside.submit(api.call, "POST", "/sessions/t/messages", {"text": "Go"})
+        assert model.begun.wait(10)
+        asyncio.run_coroutine_threadsafe(api.api.close(seconds=0.1), api.loop).result(10)
+        assert model.ended.is_set()
+        assert turn.result()[0] == 503
+        assert [e["event"].get("stop") for e in api.events("t")][-1] == "cancelled"
+        assert api.api.pool.working == 0
 
 
 @pytest.mark.parametrize("streams", [True, False])

@@ -34,6 +34,13 @@ class Taken(FoldlineError):  # noqa: N818
         super().__init__(f"there is a session {name!r} already; choose another name, or use that")
 
 
+class Stopped(FoldlineError):  # noqa: N818
+    """A turn that the gateway ended itself."""
+
+    def __init__(self) -> None:
+        super().__init__("the gateway is going down and stopped the turn; post the message again")
+
+
 class Told(NamedTuple):
     """What a client is told of an error."""
 
@@ -58,12 +65,13 @@ _STATUS: tuple[tuple[type[FoldlineError], int], ...] = (
     (errors.ModelFailed, 502),
     (errors.Unsupported, 501),
     (errors.FormatError, 501),
+    (Stopped, 503),
     (errors.StoreFailed, 503),
     (errors.Sealed, 503),
 )
 STATUSES = tuple(sorted({405, 415, 500, *(status for _, status in _STATUS)}))
 """Every status that an error may have."""
-_AGAIN: dict[type[FoldlineError], float] = {errors.Busy: 1.0, errors.StoreFailed: 1.0}
+_AGAIN: dict[type[FoldlineError], float] = {errors.Busy: 1.0, errors.StoreFailed: 1.0, Stopped: 1.0}
 _BROKEN = "something is wrong in the gateway itself; its operator finds it in the log"
 
 

@@ -26,7 +26,7 @@ from foldline.core.spine import Range
 from foldline.core.view import View
 from foldline.errors import BadInput, Busy, FoldlineError
 from foldline.gateway.api.calls import Call, Reply, Sent, Stream, event
-from foldline.gateway.api.faults import told
+from foldline.gateway.api.faults import Stopped, told
 from foldline.gateway.api.pool import Kept, Pool
 from foldline.gateway.api.shapes import (
     Added,
@@ -74,6 +74,10 @@ async def _whole(call: Call, work: "asyncio.Task[Answered]", *, goes_on: bool) -
     """The answer when it is there; a client that has gone meanwhile gets none."""
     try:
         answer = await call.unless_gone(work)
+    except asyncio.CancelledError:
+        if not work.cancelled():
+            raise
+        raise Stopped from None
     finally:
         if not goes_on:
             await _stopped(work)
@@ -98,7 +102,7 @@ async def _told(
 def _end(work: "asyncio.Task[Answered]") -> bytes:
     """What is told of a turn that did not end as it should."""
     if work.cancelled():
-        return event("error", told(BadInput("the turn was stopped; post the message again")).body)
+        return event("error", told(Stopped()).body)
     fault = work.exception()
     return b"" if fault is None else event("error", told(fault).body)
 
