@@ -6,7 +6,7 @@ them. Refuses to know routes and sessions.
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -49,6 +49,8 @@ class Stream:
     """Server-sent events, as they come."""
 
     events: AsyncGenerator[bytes]
+    over: Callable[[], Awaitable[None]] | None = None
+    """Done at its end, also where nobody has listened to any of it."""
 
 
 Reply: TypeAlias = Answer | Sent | Stream
@@ -183,9 +185,13 @@ async def answer(send: Send, call: Call | None, reply: Reply | Told, *, status: 
             sent = Sent(msgspec.json.encode(reply), status=status)
         case Sent():
             sent = reply
-        case Stream(events):
+        case Stream(events, over):
             assert call is not None  # noqa: S101 - only a route streams
-            await _stream(send, call, events)
+            try:
+                await _stream(send, call, events)
+            finally:
+                if over is not None:
+                    await over()
             return
     await _start(
         send, sent.status, sent.media, (*sent.headers, ("content-length", f"{len(sent.body)}"))

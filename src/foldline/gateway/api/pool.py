@@ -114,7 +114,8 @@ class Pool:
             raise Busy(kept.session.live.name.session)
         until = monotonic() + (_LONGEST if wait else 0.0)
         try:
-            await asyncio.wait_for(kept.turn.acquire(), _LONGEST)
+            async with asyncio.timeout(_LONGEST if wait else _LOOK):  # others may stand in line
+                await kept.turn.acquire()
         except TimeoutError:
             raise Busy(kept.session.live.name.session) from None
         try:

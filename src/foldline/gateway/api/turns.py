@@ -66,7 +66,7 @@ async def message(call: Call) -> Reply:
         work.add_done_callback(lambda _: told.put_nowait(None))
         goes_on = (body.on_disconnect or view.settings.get("on_disconnect")) == "continue"
     if streams:
-        return Stream(_told(work, told, goes_on=goes_on))
+        return Stream(_told(work, told), None if goes_on else lambda: _stopped(work))
     return await _whole(call, work, goes_on=goes_on)
 
 
@@ -87,16 +87,12 @@ async def _whole(call: Call, work: "asyncio.Task[Answered]", *, goes_on: bool) -
 
 
 async def _told(
-    work: "asyncio.Task[Answered]", moments: "asyncio.Queue[bytes | None]", *, goes_on: bool
+    work: "asyncio.Task[Answered]", moments: "asyncio.Queue[bytes | None]"
 ) -> AsyncGenerator[bytes]:
     """What happens in a turn, and how it ended."""
-    try:
-        while (one := await moments.get()) is not None:
-            yield one
-        yield _end(work)
-    finally:
-        if not goes_on:
-            await _stopped(work)
+    while (one := await moments.get()) is not None:
+        yield one
+    yield _end(work)
 
 
 def _end(work: "asyncio.Task[Answered]") -> bytes:
