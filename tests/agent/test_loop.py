@@ -415,3 +415,30 @@ async def test_r22_killed_in_the_middle_of_a_tool_nothing_runs_twice(tmp_path: P
     assert sent["c1"] == "worked 1"
     assert "interrupted, outcome unknown" in sent["c2"]
     assert "interrupted, outcome unknown" in sent["c3"]
+
+
+async def test_calls_of_tools_that_others_run_end_the_turn_and_ours_are_run():
+    """`lent`: the session's own tools stay offered; whoever asked brings their results."""
+    ran = []
+
+    async def ours(arguments):
+        ran.append(arguments)
+        return said("ours is done")
+
+    theirs = {
+        "type": "function",
+        "function": {"name": "theirs", "parameters": {"type": "object"}},
+    }
+    own = tool("ours", ours)
+    both = calls(("ours", {"n": 1}), ("theirs", {"n": 2}), ("nobodys", {}))
+    async with opened(tools=[own.offered, theirs]) as session:
+        model = ScriptedModel([both, "all done"])
+        agent = Agent(session, model, tools=[own], lent=True)
+        assert (await agent.turn("Go.")).how == "calls"
+        assert ran == [{"n": 1}]
+        assert [one[0] for one in await told(session)] == ["c0", "c2"]  # an unknown one is told of
+        assert {*session.live.view.open} == {"c1"}
+        await session.add({"role": "tool", "tool_call_id": "c1", "content": "theirs is done"})
+        assert (await agent.go_on()).words == "all done"
+        assert model.requests[1]["tools"] == model.requests[0]["tools"]
+        assert "theirs is done" in json.dumps(model.requests[1])

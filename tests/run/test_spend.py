@@ -252,7 +252,8 @@ async def play(calls, caps, store):
                 return
             real = tokens_in * share // 100
             usage = used(real, tokens_out * share // 100, read=real * cached // 100)
-            amount = spend._cost(reserved, None if outcome == "silent" else usage)
+            said = UsageReported() if outcome == "silent" else usage
+            amount = spend.price(reserved.prices, said, told=reserved.tokens)
             now = now + given + amount
             took.append((kind, await purse.after(reserved, None if outcome == "silent" else usage)))
 

@@ -44,7 +44,7 @@ _STOPPED = "stopped by the user"
 class Ended(NamedTuple):
     """How a turn ended; what went wrong with the model or the store is raised instead."""
 
-    how: Literal["answered", "rounds", "vetoed"]
+    how: Literal["answered", "calls", "rounds", "vetoed"]
     words: str
     """The answer, or what keeps it from coming."""
 
@@ -61,6 +61,7 @@ class Agent:
         approve: Approve | None = None,
         hooks: Sequence[Hook] = (),
         instructions: Callable[[], Sequence[str]] | None = None,
+        lent: bool = False,
         rounds: int = 25,
         patience: Patience = PATIENT,
     ) -> None:
@@ -70,6 +71,9 @@ class Agent:
         self.hooks: list[Hook] = [*hooks]
         self.instructions = instructions
         """The system's words, part by part; looked at before every call of the model: R-60."""
+        self.lent = lent
+        """Whether the session's own tools stay as they are, and calls of those that are not ours
+        end the turn: whoever asked runs them, adds their results, and lets the agent go on."""
         self.rounds = rounds
         """How often in one turn tools may be run: `session.max_tool_iterations`, A-08."""
         self.patience = patience
@@ -94,7 +98,10 @@ class Agent:
             words, calls = await self._ask()
             if not calls:
                 return Ended("answered", words)
-            await self._run(calls)
+            ours = [call for call in calls if not self._theirs(call)]
+            await self._run(ours)
+            if len(ours) < len(calls):
+                return Ended("calls", words)
         return Ended(
             "rounds", f"tools were run {self.rounds} times in this turn; say something to go on"
         )
@@ -104,7 +111,7 @@ class Agent:
         while self._wanted:
             await self.session.add(self._wanted[0])
             del self._wanted[0]
-        tools = [tool.offered for tool in self.tools.values()]
+        tools = None if self.lent else [tool.offered for tool in self.tools.values()]
         system = [*self.instructions()] if self.instructions else None
         await self.session.instruct(system=system, tools=tools)
         heard: list[str] = []
@@ -118,6 +125,11 @@ class Agent:
         calls = self._open()
         self._tell(Answered(answer, calls, perf_counter() - begun))
         return "".join(heard), calls
+
+    def _theirs(self, call: Call) -> bool:
+        """Whether whoever asked runs this."""
+        offered = self.session.live.view.newest.tools if self.lent else ()
+        return call.name not in self.tools and any(one.name == call.name for one in offered)
 
     def _open(self) -> tuple[Call, ...]:
         """The calls that wait for a result, under the ids that the model is shown."""

@@ -12,7 +12,7 @@ from foldline.cli.codes import DONE, NOTHING, TOO_LARGE
 from foldline.cli.desk import Desk, command
 from foldline.cli.looking import ModelOption, NameArgument, WindowOption
 from foldline.cli.output import Column, many, paint, table, wrapped
-from foldline.cli.place import Look, held, named, session, sight
+from foldline.cli.place import Look, named, sight
 from foldline.core import log
 from foldline.core.budget import measure
 from foldline.core.edits.fold import Loss, loss
@@ -24,6 +24,7 @@ from foldline.core.view import View
 from foldline.draw import Picture, picture
 from foldline.draw.picture import KINDS
 from foldline.errors import Overflow
+from foldline.run.left import held, left
 from foldline.run.live import Live
 from foldline.run.session import AsyncSession
 
@@ -76,7 +77,7 @@ async def plan(
     Nothing is written. With two policies, both stand side by side.
     """
     async with desk.store() as store:
-        seen = await session(store, await named(store, desk.tenant, name))
+        seen = await left(store, await named(store, desk.tenant, name))
         looks = [Look(policy=one, window=window, model=model) for one in policies or (None,)]
         found = [await _outlook(seen, look) for look in looks]
     body = {
@@ -244,7 +245,7 @@ async def fold(
 ) -> int:
     """Fold now what may be folded; `undo` takes it back."""
     async with desk.store() as store:
-        seen = await session(store, await named(store, desk.tenant, name))
+        seen = await left(store, await named(store, desk.tenant, name))
         narrator = None
         if summarizer and not preview:
             from foldline.run.preparing import preparing  # noqa: PLC0415 - few ask for it
@@ -315,7 +316,7 @@ async def undo(
     The number that it prints, undone, makes the edit again.
     """
     async with desk.store() as store:
-        seen = await session(store, await named(store, desk.tenant, name))
+        seen = await left(store, await named(store, desk.tenant, name))
         undone = edit if edit is not None else (seen.edits[-1] if seen.edits else None)
         before = _now(seen)
         async with held(seen):
@@ -347,7 +348,7 @@ async def pin(
 ) -> None:
     """Keep a message verbatim through every fold."""
     async with desk.store() as store:
-        seen = await session(store, await named(store, desk.tenant, name))
+        seen = await left(store, await named(store, desk.tenant, name))
         async with held(seen):
             await seen.pin(handle, on=not off)
     pins = sorted(seen.live.view.pins)

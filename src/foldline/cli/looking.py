@@ -25,12 +25,13 @@ from foldline.cli.output import (
     visible,
     wrapped,
 )
-from foldline.cli.place import Look, named, session, sight
+from foldline.cli.place import Look, named, sight
 from foldline.core import log, recall
 from foldline.core.parts import calls_of, retold
 from foldline.core.view import shape
-from foldline.draw import Picture, picture, svg, terminal
+from foldline.draw import Picture, picture, pictured, svg, terminal
 from foldline.errors import BadInput
+from foldline.run.left import left
 from foldline.run.listed import Summary, summaries
 from foldline.run.session import AsyncSession
 
@@ -125,7 +126,7 @@ async def show(  # noqa: PLR0913 - one for each way to look
     if handle is None and (head is not None or tail is not None or grep is not None):
         raise BadInput("--head, --tail and --grep go with a handle: show NAME log:12 --tail 20")
     async with desk.store() as store:
-        seen = await session(store, await named(store, desk.tenant, name))
+        seen = await left(store, await named(store, desk.tenant, name))
         if handle is not None:
             ways = {"head": head, "tail": tail, "grep": grep}
             await _original(desk, seen, handle, ways)
@@ -221,7 +222,7 @@ async def context(  # noqa: PLR0913 - one for each way to look
     """Draw where the window goes: parts, tiers, cache, cost."""
     look = Look(policy=policy, window=window, model=model)
     async with desk.store() as store:
-        seen = await session(store, await named(store, desk.tenant, name))
+        seen = await left(store, await named(store, desk.tenant, name))
     drawn = picture(*sight(seen, look))
     written = write_picture(svg(drawn), vector=vector, pixels=pixels)
     body = {"session": seen.live.name.session, **pictured(drawn), "written": written}
@@ -240,20 +241,6 @@ def _advice(drawn: Picture, seen: AsyncSession) -> list[str]:
     name = seen.live.name.session
     steps = (f"`foldline plan {name}` says what would be folded", f"`foldline fold {name}` does it")
     return [line for step in steps for line in wrapped(step, title=" " * 8)] if drawn.over else []
-
-
-def pictured(drawn: Picture) -> dict[str, Any]:
-    """A picture as the document that scripts read."""
-    body: dict[str, Any] = msgspec.to_builtins(drawn)
-    return {
-        **body,
-        "total": drawn.total,
-        "percent": drawn.percent,
-        "level": drawn.level,
-        "over": drawn.over,
-        "spaces": drawn.spaces(),
-        "parts": {run.kind: sum(one.tokens for one in drawn.of(run.kind)) for run in drawn.runs},
-    }
 
 
 def write_picture(drawing: str, *, vector: Path | None, pixels: Path | None) -> list[str]:

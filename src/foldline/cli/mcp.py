@@ -13,10 +13,11 @@ import typer
 
 from foldline import __version__
 from foldline.cli.desk import Desk, command
-from foldline.cli.place import named, session
+from foldline.cli.place import named
 from foldline.errors import BadInput
 from foldline.run import history
 from foldline.run.history import Found
+from foldline.run.left import left
 from foldline.run.session import AsyncSession
 from foldline.store.base import Store
 
@@ -29,7 +30,7 @@ class _Shelf:
     tenant: str
 
     async def session(self, name: str) -> AsyncSession:
-        return await session(self.store, await named(self.store, self.tenant, name))
+        return await left(self.store, await named(self.store, self.tenant, name))
 
     async def search(self, words: str, *, session: str | None, limit: int) -> list[Found]:
         only = (await named(self.store, self.tenant, session)).session if session else None

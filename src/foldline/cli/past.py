@@ -4,7 +4,6 @@ Knows how a turn and a difference between two requests are told. Refuses to find
 the session's history.
 """
 
-import re
 from dataclasses import asdict
 from itertools import groupby
 from typing import Annotated, Any
@@ -26,23 +25,23 @@ from foldline.cli.output import (
     table,
     wrapped,
 )
-from foldline.cli.place import named, session
+from foldline.cli.place import named
 from foldline.core.budget import Limits, measure
 from foldline.core.item import Item
 from foldline.core.parts import calls_of, retold, sound
 from foldline.core.request import Report, report
 from foldline.core.view import View
-from foldline.draw.text import clean, fit
+from foldline.draw.text import fit, snippet
 from foldline.errors import BadInput
 from foldline.run import history as pasts
-from foldline.run.history import Changed, Found, Turn, difference, growth
+from foldline.run.history import Changed, Found, Turn, difference, pace
+from foldline.run.left import left
 from foldline.run.session import AsyncSession
 
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 _STYLES: dict[str, Style] = {"added": "green", "removed": "red", "changed": "yellow"}
 _APART = 1.3  # times what was counted: more than an estimate is off by
 _ALONE = 3  # removed neighbours that are told one by one
-_BEFORE = 24  # letters before a word that was found
 
 
 @command
@@ -67,7 +66,7 @@ async def history(  # noqa: PLR0913 - one for each way to look
     if drawn and number is not None:
         raise BadInput("--over-time, --svg and --png draw all turns: leave out the turn's number")
     async with desk.store() as store:
-        seen = await session(store, await named(store, desk.tenant, name))
+        seen = await left(store, await named(store, desk.tenant, name))
         if drawn:
             from foldline.cli.over_time import over_time  # noqa: PLC0415 - few want it drawn
 
@@ -89,24 +88,17 @@ def _turns(desk: Desk, seen: AsyncSession, turns: list[Turn]) -> int:
 def outline(seen: AsyncSession, turns: list[Turn]) -> dict[str, Any]:
     """The turns and what they come to: A-41."""
     now = seen.report
-    answers = [turn.output for turn in turns if turn.output]
+    on = pace(turns, now)
     return {
         "session": seen.live.name.session,
         "turns": [{**asdict(turn), "total": turn.total} for turn in turns],
         "calls": sum(turn.calls for turn in turns),
         "used": now.total,
         "window": now.window,
-        "growth": round(growth(turns)),
-        "turns_left": turns_left(now, turns),
-        "next_output": round(sum(answers) / len(answers)) if answers else None,
+        "growth": on.growth,
+        "turns_left": on.turns_left,
+        "next_output": on.next_output,
     }
-
-
-def turns_left(now: Report, turns: list[Turn]) -> int | None:
-    """How many more turns fit if each adds what they added until now; None where none did."""
-    grown = growth(turns)
-    free = now.room - (now.total - now.parts["system"] - now.parts["tools"])
-    return int(max(free, 0) / grown) if grown else None
 
 
 def turn_table(turns: list[Turn]) -> list[str]:
@@ -280,7 +272,11 @@ async def search(
     body = {
         "words": asked,
         "found": [
-            {"session": one.session, "handle": f"log:{one.seq}", "snippet": _snippet(one, asked)[0]}
+            {
+                "session": one.session,
+                "handle": f"log:{one.seq}",
+                "snippet": snippet(one.words, asked)[0],
+            }
             for one in found
         ],
     }
@@ -302,7 +298,7 @@ def hits(
     for name, group in groupby(found, key=lambda one: one.session):
         lines.append(paint(short("", name), "strong"))
         for one in group:
-            text, at, end = _snippet(one, asked)
+            text, at, end = snippet(one.words, asked)
             place = f"  log:{one.seq:<6} "
             cut = fit(text, columns() - len(place) - 2)
             marked = f"{cut[:at]}{_mark(cut[at:end])}{cut[end:]}" if end <= len(cut) else cut
@@ -315,16 +311,3 @@ def hits(
 def _mark(word: str) -> str:
     painted = paint(word, "yellow")
     return painted if painted != word or not word else f"«{word}»"
-
-
-def _snippet(one: Found, asked: str) -> tuple[str, int, int]:
-    """The words around the first that was asked for, and where in them it stands."""
-    text = clean(one.words)
-    words = sorted({*re.findall(r"\w+", asked)}, key=len, reverse=True)
-    hit = re.search("|".join(rf"\b{re.escape(word)}" for word in words), text, re.IGNORECASE)
-    if hit is None:
-        return text[:200], 0, 0
-    start = max(hit.start() - _BEFORE, 0)
-    dots = "…" if start else ""
-    cut = dots + text[start : hit.end() + 200]
-    return cut, hit.start() - start + len(dots), hit.end() - start + len(dots)

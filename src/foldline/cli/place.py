@@ -19,14 +19,12 @@ from foldline.core.view import View
 from foldline.errors import BadInput, FormatError
 from foldline.run.facts import of_session
 from foldline.run.listed import listed
-from foldline.run.live import Live
 from foldline.run.session import AsyncSession
 from foldline.store.at import store_at
 from foldline.store.base import Name, Store
 
 MEMORY = ":memory:"
 _LISTED = 6  # names that a message offers
-_SECONDS = 30.0  # that a change may take
 _PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
 
 
@@ -103,25 +101,6 @@ async def named(store: Store, tenant: str, given: str) -> Name:
     near = [every[one] for one in get_close_matches(given[:100], every, n=3)]
     hint = f"did you mean {' or '.join(near)}?" if near else "`foldline sessions` lists them"
     raise NothingFound(f"there is no session {given!r} here; {hint}")
-
-
-async def session(store: Store, name: Name, look: Look = AS_IT_IS) -> AsyncSession:
-    """A session as it was left, under the facts that it names or others."""
-    live = await Live.open(store, name, facts=_facts("", {}, AS_IT_IS))
-    live.facts = _facts(live.view.model, live.view.settings, look)
-    return AsyncSession(live)
-
-
-@asynccontextmanager
-async def held(seen: AsyncSession) -> AsyncGenerator[AsyncSession]:
-    """A session for ourselves while we change it: `Busy` where a worker has it (R-63)."""
-    live = seen.live
-    await live.hold(_SECONDS)
-    try:
-        yield seen
-    finally:
-        if live.lease is not None:
-            await live.store.release(live.lease)
 
 
 def sight(seen: AsyncSession, look: Look = AS_IT_IS) -> tuple[View, Facts]:

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from foldline.cli.codes import DONE, NothingFound
 from foldline.cli.desk import Desk
-from foldline.cli.place import MEMORY, named, session
+from foldline.cli.place import MEMORY, named
 from foldline.cli.repl.seat import Face, Seat
 from foldline.core.parts import sound
 from foldline.core.settings.values import Settings
 from foldline.errors import BadInput, Busy, FoldlineError
 from foldline.models.port import Heard, Json, Model
+from foldline.run.left import left
 from foldline.run.listed import listed
 from foldline.run.settings import load
 from foldline.store.base import Name, Store
@@ -240,15 +241,15 @@ async def _reported(settings: Settings) -> tuple[Any, list[str]]:
 async def _as_left(wish: Wish, name: str, settings: Settings) -> Settings:
     """The settings, and where the command line says nothing, as the session was left."""
     async with wish.desk.store(make=True) as store:
-        seen = await session(store, Name(wish.desk.tenant, name))
+        seen = await left(store, Name(wish.desk.tenant, name))
         view = seen.live.view
     if view.head < 0:
         return settings
-    left = {named: view.settings.get(key) for key, named in _LEFT.items()}
-    left["model"] = view.model or None
+    was = {named: view.settings.get(key) for key, named in _LEFT.items()}
+    was["model"] = view.model or None
     if "policy" not in wish.flags and settings.origins.get("policy") is None:
-        left["policy"] = view.settings.get("policy")
-    flags = {key: one for key, one in left.items() if one} | wish.flags
+        was["policy"] = view.settings.get("policy")
+    flags = {key: one for key, one in was.items() if one} | wish.flags
     return load(Path.cwd(), flags=flags, profile=wish.profile)
 
 

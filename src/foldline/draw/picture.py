@@ -12,7 +12,9 @@ fold is in the measure of the estimate and is brought to the same one.
 
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
+
+import msgspec
 
 from foldline.core.budget import Budget, Source, measure
 from foldline.core.choose import Facts
@@ -314,3 +316,17 @@ def _cost(prefix: Prefix, prices: Prices) -> Cost | None:
     dollars = (prices.read * read + prices.write * (total - read)) / 1_000_000
     step = prices.step if prices.step is not None and total > prices.step else None
     return Cost(dollars, prices.input * total / 1_000_000, prices.assumed, step)
+
+
+def pictured(drawn: Picture) -> dict[str, Any]:
+    """A picture as the document that scripts read."""
+    body: dict[str, Any] = msgspec.to_builtins(drawn)
+    return {
+        **body,
+        "total": drawn.total,
+        "percent": drawn.percent,
+        "level": drawn.level,
+        "over": drawn.over,
+        "spaces": drawn.spaces(),
+        "parts": {run.kind: sum(one.tokens for one in drawn.of(run.kind)) for run in drawn.runs},
+    }

@@ -18,6 +18,7 @@ _SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 """They change how wide the character before them stands, in some terminals and not in others."""
 _MOST_MARKS = 2  # above one letter: more are there to cover the lines around
 _DOTS = "…"
+_BEFORE, _BEHIND = 24, 200  # letters around a word that was found
 
 
 def clean(text: str) -> str:
@@ -57,6 +58,19 @@ def fit(text: str, columns: int) -> str:
             break
         kept.append(letter)
     return "".join(kept) + _DOTS
+
+
+def snippet(said: str, asked: str) -> tuple[str, int, int]:
+    """The words around the first that was asked for, and where in them it stands."""
+    text = clean(said)
+    words = sorted({*re.findall(r"\w+", asked)}, key=len, reverse=True)
+    hit = re.search("|".join(rf"\b{re.escape(word)}" for word in words), text, re.IGNORECASE)
+    if hit is None:
+        return text[:_BEHIND], 0, 0
+    start = max(hit.start() - _BEFORE, 0)
+    dots = "…" if start else ""
+    cut = dots + text[start : hit.end() + _BEHIND]
+    return cut, hit.start() - start + len(dots), hit.end() - start + len(dots)
 
 
 def _columns(letter: str) -> int:

@@ -24,6 +24,7 @@ from foldline.core.log import (
     UsageReported,
 )
 from foldline.core.parts import retold
+from foldline.core.request import Report
 from foldline.core.spine import Range
 from foldline.core.view import View
 from foldline.errors import BadInput, NotAnEdit
@@ -224,6 +225,30 @@ def growth(turns: Sequence[Turn]) -> float:
     grown = [after.total - before.total for before, after in pairwise(counted) if not after.folded]
     grown = [more for more in grown if more > 0]
     return sum(grown) / len(grown) if grown else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast a session fills its window: A-41."""
+
+    growth: int
+    """What a turn adds, on average."""
+    turns_left: int | None
+    """The turns that still fit at that pace; None where it is not known."""
+    next_output: int | None
+    """How long the next answer may be expected to be."""
+
+
+def pace(turns: Sequence[Turn], now: Report) -> Pace:
+    """How fast some turns filled the window, and for how long that can go on: A-41."""
+    grown = growth(turns)
+    free = now.room - (now.total - now.parts["system"] - now.parts["tools"])
+    answers = [turn.output for turn in turns if turn.output]
+    return Pace(
+        round(grown),
+        int(max(free, 0) / grown) if grown else None,
+        round(sum(answers) / len(answers)) if answers else None,
+    )
 
 
 class History(Face[AsyncHistory]):

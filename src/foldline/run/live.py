@@ -150,21 +150,27 @@ class Live:
     async def hold(self, seconds: float) -> None:
         """Take the session for ourselves; every append renews that."""
         self._seconds = seconds
-        await self._renew()
+        await self.renew()
         await self.catch_up()
 
-    async def _renew(self) -> None:
-        self.lease = await self.store.lease(self.name, self._holder, seconds=self._seconds)
-        if self.lease is None:
+    async def let_go(self) -> None:
+        """Give the session back, if we hold it."""
+        lease, self.lease = self.lease, None
+        if lease is not None:
+            await self.store.release(lease)
+
+    async def renew(self) -> None:
+        """Hold the session for as long again: also a call without an append may be long."""
+        lease = await self.store.lease(self.name, self._holder, seconds=self._seconds)
+        if lease is None:  # what was held stays ours to be refused by: its fence is an old one
             raise Busy(self.name.session)
+        self.lease = lease
 
     async def close(self) -> None:
         """Let go of the lease and the store; the log stays."""
         if self.narrator is not None:
             await self.narrator.close()
-        if self.lease is not None:
-            await self.store.release(self.lease)
-            self.lease = None
+        await self.let_go()
         if not self.shared:
             await self.store.close()
 
@@ -197,8 +203,8 @@ class Live:
 
         await self.decide(these)
 
-    async def take(self, *events: Event, once: str | None = None) -> None:
-        """Take in what arrived: clipped where it is too large, repairs noted.
+    async def take(self, *events: Event, once: str | None = None) -> int:
+        """Take in what arrived: clipped where it is too large, repairs noted; where it ends.
 
         With `once` it came from outside, perhaps a second time: it is written whoever holds the
         session, and only if that key was never written before.
@@ -207,15 +213,16 @@ class Live:
             entering, _ = self._entered(events)
             _check(entering)
             self._unknown = True
-            await logs.append(self.store, self.name, entering, once=once)
+            end = await logs.append(self.store, self.name, entering, once=once)
             self._unknown = False
             await self.catch_up()
-            return
+            return end
 
         async def admitting() -> Sequence[Event]:
             return self._entered(events)[0]
 
         await self.decide(admitting)
+        return self.view.head
 
     def _entered(self, events: Sequence[Event]) -> tuple[list[Event], View]:
         """What enters the log when some events arrive, and the view behind it."""
@@ -246,7 +253,7 @@ class Live:
         await self._look_up()
         after = self.view.head  # what was decided was decided of this view and no later one
         if self.lease is not None and self.lease.until - time() < self._seconds / 2:
-            await self._renew()
+            await self.renew()
         fence = self.lease.fence if self.lease else None
         self._unknown = True
         try:

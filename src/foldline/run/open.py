@@ -76,20 +76,28 @@ async def _start(  # noqa: PLR0913 - one keyword for each thing that a session h
             live.narrator = await preparing(summarizer, spending=live.spending)
         if exclusive:
             await live.hold(exclusive)
-        told: list[Event] = []
-        if live.view.head < 0 and carry:
-            from foldline.run.carry import carried  # noqa: PLC0415 - few sessions carry on
-
-            told.append(await carried(store, Name(tenant, carry), facts=facts))
         settings: Settings = {"policy": facts.policy.name, "window": window, "reserve": reserve}
-        await live.begin(model, origin=carry or "", settings=settings)
-        await live.take(*told)
-        opened = AsyncSession(live)
+        opened = await begun(live, model, settings=settings, carry=carry)
         await opened.instruct(system=system, tools=tools or None)
     except BaseException:
         await store.close()
         raise
     return opened
+
+
+async def begun(
+    live: Live, model: str, *, settings: Settings, carry: str | None = None
+) -> AsyncSession:
+    """A session on an open log: what is new about this opening is recorded."""
+    told: list[Event] = []
+    if live.view.head < 0 and carry:
+        from foldline.run.carry import carried  # noqa: PLC0415 - few sessions carry on
+
+        earlier = live.name._replace(session=carry)
+        told.append(await carried(live.store, earlier, facts=live.facts))
+    await live.begin(model, origin=carry or "", settings=settings)
+    await live.take(*told)
+    return AsyncSession(live)
 
 
 def _deferring(address: str) -> "Narrator":

@@ -60,15 +60,18 @@ class AsyncSession:
     @alone
     async def add(
         self, given: Given, *, speaker: Speaker = "human", author: str = "", once: str | None = None
-    ) -> None:
+    ) -> int:
         """Take in what happened: the user's words, the model's answer, a tool's result.
 
-        With `once`, a key of the sender's, what is delivered twice is there once (R-81).
+        With `once`, a key of the sender's, what is delivered twice is there once (R-81). Gives the
+        place of the last of it.
         """
+        end = self.live.view.head
         many = cast("Sequence[Given]", given) if isinstance(given, list | tuple) else (given,)
         for at, one in enumerate(many):
             said = [self._spoken(event, speaker, author) for event in self._read(one)]
-            await self.live.take(*said, once=once and (f"{once}\0{at}" if at else once))
+            end = await self.live.take(*said, once=once and (f"{once}\0{at}" if at else once))
+        return end
 
     @alone
     async def instruct(

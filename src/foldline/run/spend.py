@@ -188,7 +188,7 @@ class Spending:
 
     async def after(self, reserved: Reserved, usage: UsageReported | None) -> Amount:
         """Count what a call took, in place of what was set aside; untold, it is that."""
-        took = _cost(reserved, usage)
+        took = price(reserved.prices, usage or UsageReported(), told=reserved.tokens)
         await self._settle(reserved, took)
         return took
 
@@ -290,14 +290,16 @@ def _estimate(prices: Prices, tokens_in: int, tokens_out: int, *, cached: int) -
     return Amount(tokens_in + tokens_out, pico)
 
 
-def _cost(reserved: Reserved, usage: UsageReported | None) -> Amount:
-    """What a call cost by what its provider counted, each token at its own price."""
-    used = usage or UsageReported()
-    tokens_in = reserved.tokens[0] if used.input is None else used.input
-    tokens_out = reserved.tokens[1] if used.output is None else used.output
-    at = reserved.prices.at(tokens_in)
-    read = min(used.cache_read or 0, tokens_in)
-    write = min(used.cache_write or 0, tokens_in - read)
+def price(prices: Prices, usage: UsageReported, *, told: tuple[int, int] = (0, 0)) -> Amount:
+    """What a call cost by what its provider counted, each token at its own price.
+
+    Input and output that it did not count are `told`.
+    """
+    tokens_in = told[0] if usage.input is None else usage.input
+    tokens_out = told[1] if usage.output is None else usage.output
+    at = prices.at(tokens_in)
+    read = min(usage.cache_read or 0, tokens_in)
+    write = min(usage.cache_write or 0, tokens_in - read)
     fresh = (tokens_in - read - write) * _pico(at.input)
     cached = read * _pico(at.read) + write * _pico(at.write)
     return Amount(tokens_in + tokens_out, fresh + cached + tokens_out * _pico(at.output))

@@ -7,13 +7,12 @@ from time import time
 from typing import TYPE_CHECKING
 
 from foldline.cli.output import Column, coloured, many, paint, short, table, wrapped
-from foldline.cli.past import turns_left
 from foldline.cli.repl.bar import level, money
 from foldline.cli.repl.commands.table import Command
 from foldline.core.request import Pressure
 from foldline.draw import terminal
 from foldline.draw.picture import Picture
-from foldline.run.history import Turn, growth
+from foldline.run.history import Turn, growth, pace
 from foldline.run.preparing import Preparing
 from foldline.run.preparing import state as breaker
 
@@ -28,7 +27,7 @@ async def _tokens(talk: "Talk", _: str) -> None:
     turns = await talk.session.history.turns()
     share = 100 * drawn.total / drawn.window
     line = f"📊 Tokens: {drawn.total}/{drawn.window} ({share:.0f}% used)"
-    left = turns_left(talk.session.report, turns)
+    left = pace(turns, talk.session.report).turns_left
     rows = [
         f"Used: {drawn.total:,} / {drawn.window:,} tokens ({drawn.percent:.1f}%)",
         f"Latest turn: {_latest(turns):,}",

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foldline.cli.keeping import Format, written
 from foldline.cli.output import many, paint, size, wrapped
 from foldline.cli.past import hits, outline, totals, turn_table
 from foldline.cli.repl.commands.table import Command, Misused
 from foldline.cli.repl.safe import safe
 from foldline.core.parts import sound
+from foldline.run.export import Format, exported
 
 if TYPE_CHECKING:
     from foldline.cli.repl.talk import Talk
@@ -57,7 +57,7 @@ async def _export(talk: "Talk", given: str) -> None:
         return
     form = _FORMS.get(file.suffix, "jsonl")
     events = await talk.session.history.events()
-    body = written(talk.session, events, form, sight=False)
+    body = exported(talk.session, events, form, sight=False)
     file.write_bytes(body)
     talk.say(*wrapped(f"wrote {file}: {many(len(events), 'event')} as {form}, {size(len(body))}"))
 

@@ -1,0 +1,229 @@
+"""Verbs that change a session: made, folded, undone, pinned, switched, forked, erased.
+
+Knows that whoever changes a session has it for itself meanwhile. Refuses to decide: the session
+does.
+"""
+
+import os
+from typing import Any
+
+from foldline.core.log import Undone as UndoneEvent
+from foldline.core.spine import Range
+from foldline.errors import BadInput, Conflict, NotAnEdit
+from foldline.gateway.api.calls import Call, Reply, Sent, sound_name
+from foldline.gateway.api.faults import NotFound, Taken
+from foldline.gateway.api.looking import instructed, told
+from foldline.gateway.api.shapes import (
+    Excluded,
+    Excluding,
+    Folded,
+    Folding,
+    Forking,
+    Instructing,
+    Json,
+    NewSession,
+    Pinning,
+    Pins,
+    Receipt,
+    Switching,
+    Undoing,
+    Undone,
+    Wanted,
+)
+from foldline.run.facts import known
+from foldline.run.live import Live, Settings
+from foldline.run.open import begun
+from foldline.run.session import AsyncSession
+from foldline.store.base import Name
+from foldline.wire import dialects
+
+_OURS = ("model", "messages", "system", "tools")
+"""Fields of a request that the session writes itself."""
+
+
+async def create(call: Call) -> Reply:
+    """Make a session."""
+    body: NewSession = call.body
+    name = Name(call.tenant, sound_name(body.name or f"s-{os.urandom(8).hex()}"))
+    carry = None if body.carry is None else sound_name(body.carry)
+    tools = [*map(dialects.tool, body.tools or ())]  # what cannot be read leaves no session behind
+    facts = known(body.model, window=body.window, reserve=body.reserve, policy=body.policy)
+    live = await Live.open(call.pool.place.store, name, facts=facts)
+    if live.view.head >= 0:
+        raise Taken(name.session)
+    settings: Settings = {
+        "policy": body.policy,
+        "window": body.window,
+        "reserve": body.reserve,
+    }
+    if body.on_disconnect != "pause":
+        settings["on_disconnect"] = body.on_disconnect
+    session = await begun(live, body.model, settings=settings, carry=carry)
+    if body.system or tools:
+        await _instruct(call, session, body.system, body.tools or [])
+    async with call.pool.seen(name) as kept:
+        return told(kept)
+
+
+async def _instruct(
+    call: Call, session: AsyncSession, system: str | list[str] | None, tools: list[Json] | None
+) -> None:
+    """Change what holds; tools that the gateway runs itself are offered beside the client's."""
+    if tools is not None:
+        own = call.pool.place.tools_of(session)
+        names = {one.name for one in own}
+        theirs = [one for one in tools if dialects.tool(one).name not in names]
+        tools = [*(one.offered for one in own), *theirs]
+    await session.instruct(system=system, tools=tools)
+
+
+async def erase(call: Call) -> Reply:
+    """Erase a session for good."""
+    name = call.name
+    async with call.pool.seen(name) as kept, call.pool.changing(kept, wait=call.query.wait):
+        receipt = await call.pool.place.store.erase(name)
+        call.pool.forget(name)
+    if not receipt.sessions:
+        raise NotFound(f"there is no session {name.session!r}")
+    return Receipt(
+        sessions=[*receipt.sessions], events=receipt.events, bytes=receipt.size, time=receipt.time
+    )
+
+
+async def request(call: Call) -> Reply:
+    """What to send now, as the provider's JSON; recorded as sent."""
+    body: Wanted = call.body
+    if taken := [one for one in _OURS if one in body.parameters]:
+        raise BadInput(f"{taken[0]!r} is written by the session; leave it out of the parameters")
+    async with call.pool.seen(call.name) as kept, call.pool.changing(kept, wait=call.query.wait):
+        live = kept.session.live
+        dialect = dialects.speaking(live.view.model)
+        async with live.lock:
+            given = dialect.parameters(body.parameters, reserve=live.facts.limits.reserve)
+            sent = await live.ask(given, dialect=dialect)
+            headers = (("x-foldline-asked", str(live.view.asked)),)
+    return Sent(sent, headers=headers)
+
+
+async def fold(call: Call) -> Reply:
+    """Fold now what may be folded, or say what would be."""
+    body: Folding = call.body
+    async with call.pool.seen(call.name) as kept:
+        if body.preview:
+            now = kept.session.report.total
+            lost = await kept.session.fold(focus=body.focus, preview=True)
+            return Folded(folded=False, preview=True, edit=None, before=now, after=now, loss=lost)
+        async with call.pool.changing(kept, wait=call.query.wait) as session:
+            before = session.report.total
+            lost = await session.fold(focus=body.focus)
+            return Folded(
+                folded=lost is not None,
+                preview=False,
+                edit=session.edits[-1] if lost is not None else None,
+                before=before,
+                after=session.report.total,
+                loss=lost,
+            )
+
+
+async def undo(call: Call) -> Reply:
+    """Take back an edit."""
+    body: Undoing = call.body
+    async with call.pool.seen(call.name) as kept, call.pool.changing(kept, wait=call.query.wait):
+        return await _undone(kept.session, body.edit)
+
+
+async def redo(call: Call) -> Reply:
+    """Make the edit again that was undone last, if nothing was edited since."""
+    async with call.pool.seen(call.name) as kept, call.pool.changing(kept, wait=call.query.wait):
+        live = kept.session.live
+        head = await live.store.head(live.name)
+        newest = -1 if head.edit is None else head.edit.seq
+        if not await _takes_back(live, newest):
+            raise NotAnEdit("there is nothing to redo: the newest edit is no undoing")
+        return await _undone(kept.session, newest)
+
+
+async def _takes_back(live: Live, at: int) -> bool:
+    """Whether the edit at a place is an undoing: the undoing of one is a redo, and so on."""
+    back = False
+    while found := await live.events(Range(at, at)):
+        one = found[0].event
+        if not isinstance(one, UndoneEvent):
+            break
+        back, at = not back, one.edit
+    return back
+
+
+async def _undone(session: AsyncSession, edit: int | None) -> Undone:
+    before, standing = session.report.total, session.edits
+    redo = await session.undo(edit)
+    return Undone(
+        undone=standing[-1] if edit is None else edit,
+        redo=redo,
+        edits=session.edits,
+        before=before,
+        after=session.report.total,
+    )
+
+
+async def pin(call: Call) -> Reply:
+    """Keep a message verbatim through every fold."""
+    return await _pinned(call, on=True)
+
+
+async def unpin(call: Call) -> Reply:
+    """Keep it no longer."""
+    return await _pinned(call, on=False)
+
+
+async def _pinned(call: Call, *, on: bool) -> Reply:
+    body: Pinning = call.body
+    async with call.pool.seen(call.name) as kept:
+        async with call.pool.changing(kept, wait=call.query.wait) as session:
+            await session.pin(body.place, on=on)
+        return Pins(pins=sorted(kept.session.live.view.pins))
+
+
+async def exclude(call: Call) -> Reply:
+    """Take messages out of the model's sight."""
+    body: Excluding = call.body
+    async with call.pool.seen(call.name) as kept, call.pool.changing(kept, wait=call.query.wait):
+        before = kept.session.report.total
+        edit = await kept.session.history.exclude(*body.places)
+        return Excluded(edit=edit, before=before, after=kept.session.report.total)
+
+
+async def instruct(call: Call) -> Reply:
+    """Change the system's words or the tools from here on."""
+    body: Instructing = call.body
+    async with call.pool.seen(call.name) as kept:
+        async with call.pool.changing(kept, wait=call.query.wait) as session:
+            await _instruct(call, session, body.system, body.tools)
+        return instructed(kept.session)
+
+
+async def switch(call: Call) -> Reply:
+    """Go on with another model; one that cannot hold what must stay changes nothing: R-14."""
+    body: Switching = call.body
+    async with call.pool.seen(call.name) as kept:
+        async with call.pool.changing(kept, wait=call.query.wait) as session:
+            await session.switch(body.model, window=body.window)
+            live = session.live
+            settings: Any = {**live.view.settings, "window": body.window}
+            async with live.lock:
+                await live.begin(body.model, settings=settings)
+        return told(kept)
+
+
+async def fork(call: Call) -> Reply:
+    """A session of its own that begins as this one is, or was at a place."""
+    body: Forking = call.body
+    to = sound_name(body.to or f"s-{os.urandom(8).hex()}")
+    async with call.pool.seen(call.name) as kept:
+        try:
+            await kept.session.fork(to, at=body.at)
+        except Conflict as fault:
+            raise Taken(to) from fault
+    async with call.pool.seen(Name(call.tenant, to)) as made:
+        return told(made)

@@ -1,0 +1,149 @@
+"""The OpenAPI document: it is the table of routes, and what is answered is as it says.
+
+`FOLDLINE_FUZZ=5000` draws so many requests a route.
+"""
+
+import json
+import os
+import re
+import shlex
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+import pytest
+import schemathesis
+from api_server import serving
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from foldline.gateway.api.document import document
+from foldline.gateway.api.faults import STATUSES
+from foldline.gateway.api.routes import ROUTES
+from foldline.gateway.api.shapes import Answered
+from foldline.testing import ScriptedModel
+
+EXAMPLES = int(os.environ.get("FOLDLINE_FUZZ", "6"))
+CHECKS = (
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+)
+DOCS = Path(__file__).parents[2] / "docs" / "http.md"
+VERBS = [
+    "context",
+    "tokens",
+    "fold",
+    "undo",
+    "redo",
+    "pin",
+    "unpin",
+    "exclude",
+    "recall",
+    "search",
+    "history",
+    "instructions",
+    "model",
+    "cost",
+    "export",
+    "fork",
+    "messages",
+    "events",
+    "request",
+]
+
+
+def operations():
+    schema = schemathesis.openapi.from_dict(json.loads(document()))
+    return [one.ok() for one in schema.get_all_operations()]
+
+
+def test_every_route_and_every_verb_is_in_the_document():
+    paths = json.loads(document())["paths"]
+    told = {(method.upper(), path) for path, methods in paths.items() for method in methods}
+    assert told == {(route.method, f"/sessions{route.path}") for route in ROUTES}
+    assert {*VERBS} <= {part for path in paths for part in path.split("/")}
+    assert all(route.summary for route in ROUTES)
+    ids = [one["operationId"] for methods in paths.values() for one in methods.values()]
+    assert len({*ids}) == len(ids)
+
+
+def test_the_page_tells_of_every_route():
+    """docs/http.md and the table of routes are one."""
+    told = re.findall(r"^\| `(\w+) (/sessions[^` ]*)` \| (.+) \|$", DOCS.read_text(), re.MULTILINE)
+    known = [(route.method, f"/sessions{route.path}", route.summary) for route in ROUTES]
+    assert sorted(told) == sorted(known)
+
+
+@pytest.fixture(scope="module")
+def api():
+    with serving(rounds=3) as served:
+        for name in ("a", "t"):
+            served.made(name, system="Be brief.", window=16_000)
+            served.say(name, "Hello")
+        yield served
+
+
+def test_the_document_is_served(api):
+    assert api.ok("GET", "/sessions/openapi.json") == json.loads(document())
+
+
+@pytest.mark.parametrize("operation", operations(), ids=lambda one: one.label)
+def test_whatever_is_sent_is_answered_as_the_document_says(api, operation):
+    """No 500; every answer is in the form that its status has, valid requests and broken ones."""
+    looked = settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=[*HealthCheck],
+    )
+
+    def sent(case):
+        if "name" in (case.path_parameters or {}) and case.method != "DELETE":
+            case.path_parameters["name"] = "t"
+        if case.query and "follow" in case.query:
+            case.query["follow"] = 0
+        case.call_and_validate(base_url=api.url, checks=[*CHECKS], timeout=30)
+
+    for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
+        looked(given(operation.as_strategy(generation_mode=mode))(lambda case: sent(case)))()  # noqa: PLW0108
+    if api.call("GET", "/sessions/t")[0] == 200:
+        return
+    api.made("t")
+
+
+def test_the_lines_of_the_page_are_true():
+    blocks = re.findall(r"```console\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    assert len(lines) > 6
+    with serving(model=lambda name, _: ScriptedModel(name=name)) as api:
+        for line in lines:
+            _, _, *given = shlex.split(line)
+            asked = ArgumentParser()
+            for flag in ("-X", "-d", "-H"):
+                asked.add_argument(flag)
+            asked.add_argument("-N", action="store_true")
+            asked.add_argument("address")
+            one = asked.parse_args(given)
+            accept = one.H.partition(": ")[2] if one.H else None
+            method = one.X or ("POST" if one.d else "GET")
+            body = json.loads(one.d) if one.d else None
+            api.ok(method, one.address.removeprefix("$API"), body, accept=accept)
+
+
+def test_the_page_tells_every_status_and_every_way_a_turn_ends():
+    page = DOCS.read_text()
+    told = {
+        int(one)
+        for row in re.findall(r"^\| ([\d, ]+) \|", page, re.MULTILINE)
+        for one in row.split(",")
+    }
+    assert told == {*STATUSES} - {500}
+    ends = get_args(get_type_hints(Answered)["ended"])
+    assert {*re.findall(r"^\| `(\w+)`(?: \(202\))? \|", page, re.MULTILINE)} == {*ends}
