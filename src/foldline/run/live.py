@@ -228,6 +228,7 @@ class Live:
         """What enters the log when some events arrive, and the view behind it."""
         found: list[Event] = []
         view = self.view.copy() if events else self.view
+        _check(events)
         for event in events:
             for one in admit(view, event, self.facts):
                 found.append(one)
