@@ -100,7 +100,7 @@ class Line:
         input: Input | None = None,  # noqa: A002 - as prompt_toolkit says it
         output: Output | None = None,
     ) -> None:
-        self.bar: Callable[[int], StyleAndTextTuples] = lambda _: []
+        self.bar: Callable[[int], list[tuple[str, str]]] = lambda _: []
         """What stands below, in so many columns."""
         self.words: Words | None = None
         """How a line that begins with a slash may end."""
@@ -279,7 +279,7 @@ class Line:
     def _below(self) -> StyleAndTextTuples:
         if self._hint:
             return [("class:hint", f"  {self._hint}")]
-        return self.bar(self.columns)
+        return [*self.bar(self.columns)]
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
