@@ -80,8 +80,8 @@ def test_r63_a_session_is_one_terminals_at_a_time(cli, tmp_path):
             )
 
     done = asyncio.run(held()).tidy()
-    assert done.code == 2
-    assert "'mine' is held by another" in done.err
+    assert done.code == 4
+    assert "'mine' is open in another terminal" in done.err
 
 
 class Terminal:

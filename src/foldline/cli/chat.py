@@ -25,7 +25,7 @@ from foldline.cli.output import remark
 from foldline.cli.place import MEMORY, named, session
 from foldline.cli.repl import door
 from foldline.cli.repl.seat import Face, Seat
-from foldline.core.parts import sound
+from foldline.core.parts import Call, sound
 from foldline.core.policy import named as preset
 from foldline.errors import BadInput, Busy, FoldlineError
 from foldline.models.port import Heard, Json, Model
@@ -33,7 +33,9 @@ from foldline.run.listed import listed
 from foldline.store.base import Name, Store
 
 if TYPE_CHECKING:
+    from foldline.agent.loop import Approve
     from foldline.agent.moments import Moment
+    from foldline.agent.tool import Intent
     from foldline.run.session import AsyncSession
 
 Start = Literal["auto", "ask", "manual"]
@@ -65,7 +67,7 @@ class Wish:
         before: str | None = None
         while True:
             try:
-                async with seated(wish, name) as seat:
+                async with seated(wish, name, face) as seat:
                     before, end = name, await Talk(seat, face).run()
             except FoldlineError as fault:
                 if before is None or before == name:
@@ -106,6 +108,17 @@ async def _new_name(store: Store, tenant: str) -> str:
     )
 
 
+class Taken(Busy):
+    """A session is one terminal's at a time."""
+
+    def __init__(self, session: str) -> None:
+        FoldlineError.__init__(
+            self,
+            f"session {session!r} is open in another terminal; leave it there first, or, if that "
+            f"ended without a goodbye, wait {_HOLD:.0f} seconds",
+        )
+
+
 class Later:
     """A model whose SDK is imported beside what else goes on: it takes a second."""
 
@@ -137,7 +150,7 @@ def _client(name: str, base_url: str | None) -> Model:
 
 
 @asynccontextmanager
-async def seated(wish: Wish, name: str) -> AsyncGenerator[Seat]:
+async def seated(wish: Wish, name: str, face: Face | None = None) -> AsyncGenerator[Seat]:
     """An agent with that session, new or where it was left; nobody else writes to it meanwhile."""
     from foldline.agent.loop import Agent  # noqa: PLC0415 - options are read without it
     from foldline.run.open import aopen  # noqa: PLC0415
@@ -175,7 +188,8 @@ async def seated(wish: Wish, name: str) -> AsyncGenerator[Seat]:
             summarizer=teller,
             reported=reported,
         ) as opened:
-            agent = Agent(opened, client, rounds=wish.rounds)
+            approve = _approve(face) if face else None
+            agent = Agent(opened, client, approve=approve, rounds=wish.rounds)
             holding = asyncio.create_task(_hold(opened))
             try:
                 yield Seat(
@@ -188,13 +202,22 @@ async def seated(wish: Wish, name: str) -> AsyncGenerator[Seat]:
                 await asyncio.gather(holding, return_exceptions=True)
                 client = agent.model
     except Busy as fault:
-        raise BadInput(
-            f"{fault}. If its terminal ended without a goodbye, that is in {_HOLD:.0f} seconds"
-        ) from fault
+        raise Taken(name) from fault
     finally:
         for one in (client, teller):
             if one is not None:
                 await one.close()
+
+
+def _approve(face: Face) -> "Approve":
+    """Whoever sits there is asked, each time."""
+    from foldline.cli.repl.approving import asked  # noqa: PLC0415 - one message asks nobody
+
+    async def approve(call: Call, intent: "Intent") -> str | None:
+        answer = await asked(face, call, intent)
+        return None if answer.agreed else answer.why
+
+    return approve
 
 
 async def _as_left(wish: Wish, name: str) -> Wish:
