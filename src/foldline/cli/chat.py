@@ -27,6 +27,7 @@ from foldline.cli.repl import door
 from foldline.cli.repl.seat import Face, Seat
 from foldline.core.parts import Call, sound
 from foldline.core.policy import named as preset
+from foldline.draw.text import clean
 from foldline.errors import BadInput, Busy, FoldlineError
 from foldline.models.port import Heard, Json, Model
 from foldline.run.listed import listed
@@ -72,7 +73,7 @@ class Wish:
             except FoldlineError as fault:
                 if before is None or before == name:
                     raise
-                face.above(f"{fault}; {before} goes on")
+                face.above(clean(f"{fault}; {before} goes on"))
                 name = before
                 continue
             if not isinstance(end, Another):
@@ -83,7 +84,7 @@ class Wish:
             try:
                 name = await wish.which()
             except FoldlineError as fault:
-                face.above(f"{fault}; {before} goes on")
+                face.above(clean(f"{fault}; {before} goes on"))
 
     async def which(self) -> str:
         """The name of the session that is meant."""
