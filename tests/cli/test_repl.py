@@ -441,6 +441,15 @@ async def test_approval_is_asked(typed, answer):
         assert one.line.buffer.text == "half a line"
 
 
+async def test_two_questions_at_once_are_asked_one_after_the_other():
+    async with sitting() as one:
+        both = [asyncio.create_task(one.line.ask(f"{name}? ")) for name in "ab"]
+        for name, answer in (("a? ", "1"), ("b? ", "2")):
+            await one.until(lambda name=name: (one.line._question or ("",))[0] == name)
+            one.keys.send_text(f"{answer}{ENTER}")
+        assert await asyncio.gather(*both) == ["1", "2"]
+
+
 async def test_r14_another_model_or_none():
     async with sitting(["one"]) as one:
         await one.enters("hello", "response:")

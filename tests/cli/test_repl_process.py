@@ -80,8 +80,8 @@ def test_r63_a_session_is_one_terminals_at_a_time(cli, tmp_path):
             )
 
     done = asyncio.run(held()).tidy()
-    assert done.code == 2
-    assert "'mine' is held by another" in done.err
+    assert done.code == 4
+    assert "'mine' is open in another terminal" in done.err
 
 
 class Terminal:
@@ -128,9 +128,9 @@ class Terminal:
 def terminal(tmp_path):
     program = os.path.join(os.path.dirname(sys.executable), "foldline")  # noqa: PTH118, PTH120
 
-    def opened(*arguments, **env):
+    def opened(*arguments, before=(), **env):
         given = {"TERM": "xterm-256color", "XDG_DATA_HOME": str(tmp_path), **env}
-        return Terminal(program, "chat", *arguments, env=given)
+        return Terminal(program, *before, "chat", *arguments, env=given)
 
     return opened
 
@@ -197,3 +197,29 @@ def test_the_prompt_is_there_at_once(terminal, capsys):
             f"\nstart to prompt {min(ours):.0f} ms; importing prompt_toolkit alone {min(bare):.0f} ms"
         )
     assert min(ours) < max(400, 1.6 * min(bare))
+
+
+def test_options_before_the_command_lead_to_the_same_terminal(terminal, tmp_path):
+    store = str(tmp_path / "other.db")
+    with Provider(["An answer."]) as provider:
+        one = terminal("p", *to(provider), before=("--store", store))
+        one.sees("/ 128,000")
+        one.types("hello\r")
+        one.sees("response:")
+        one.types("\x04")
+        assert one.ends() == 0
+    assert "❯" in one.text
+
+
+def test_the_terminal_is_left_as_it_was(terminal):
+    one = terminal("p", "--model", "m", "--window", "1000")
+    before = termios.tcgetattr(one.fd)
+    one.sees("/ 1,000")
+    assert termios.tcgetattr(one.fd)[3] != before[3]
+    one.types("\x04")
+    one.sees("\x1b[?2004l")
+    until = time.monotonic() + 20
+    while termios.tcgetattr(one.fd)[:4] != before[:4] and time.monotonic() < until:
+        time.sleep(0.05)
+    assert termios.tcgetattr(one.fd)[:4] == before[:4]
+    assert one.ends() == 0

@@ -26,7 +26,7 @@ Tmux = runpy.run_path(str(Path(__file__).with_name("tmux.py")))["Tmux"]
 RESERVE = 24
 TURNS = int(os.environ.get("FOLDLINE_TURNS", "30"))
 WORDS = "The test run printed nothing of note and the file is as it was before we began. " * 2
-USAGE = re.compile(r"\[tokens: ([\d,]+) / 2,048 \([\d.]+%\) \| response: (\d+) tokens\]")
+USAGE = re.compile(r"\[tokens: ([\d,]+) / 2,048 \([\d.]+%\) \| response: ([\d,]+) tokens\]")
 
 
 @pytest.fixture(scope="module")

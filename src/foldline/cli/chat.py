@@ -6,6 +6,7 @@ message. Refuses to know how options become an agent (`seating`), and how it loo
 
 import asyncio
 import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -74,8 +75,14 @@ def _begun(wish: Wish, message: str | None) -> Wish | int:
         message = str(sys.stdin.read())
         if not message.strip():
             raise BadInput("nothing was said: write -m TEXT, or give a text on the standard input")
-    work = _plain(wish) if message is None else _once(wish, message)
-    return asyncio.run(work)
+    if message is not None:
+        return asyncio.run(_once(wish, message))
+    if find_spec("prompt_toolkit") is None:
+        raise BadInput(
+            "a terminal to talk in needs the extra `chat`: pip install 'foldline[chat]'; "
+            "without it one message goes by -m TEXT"
+        )
+    return door.sit(wish.talk) if door.able() else asyncio.run(_plain(wish))
 
 
 def chat(  # noqa: PLR0913 - one for each option

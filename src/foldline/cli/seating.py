@@ -21,6 +21,7 @@ from foldline.cli.place import MEMORY, named
 from foldline.cli.repl.seat import Face, Seat
 from foldline.core.parts import sound
 from foldline.core.settings.values import Settings
+from foldline.draw.text import clean
 from foldline.errors import BadInput, Busy, FoldlineError
 from foldline.models.port import Heard, Json, Model
 from foldline.run.left import left
@@ -64,7 +65,7 @@ class Wish:
             except FoldlineError as fault:
                 if before is None or before == name:
                     raise
-                face.above(f"{fault}; {before} goes on")
+                face.above(clean(f"{fault}; {before} goes on"))
                 name = before
                 continue
             if not isinstance(end, Another):
@@ -75,7 +76,7 @@ class Wish:
             try:
                 name = await wish.which()
             except FoldlineError as fault:
-                face.above(f"{fault}; {before} goes on")
+                face.above(clean(f"{fault}; {before} goes on"))
 
     async def settled(self, face: Face | None = None) -> Settings:
         """The settings in force; what a stranger's file would set is asked about where one can."""
@@ -140,6 +141,17 @@ async def _new_name(store: Store, tenant: str) -> str:
     return next(
         one for one in (name, *(f"{name}-{at}" for at in range(2, 300))) if one not in taken
     )
+
+
+class Taken(Busy):
+    """A session is one terminal's at a time."""
+
+    def __init__(self, session: str) -> None:
+        FoldlineError.__init__(
+            self,
+            f"session {session!r} is open in another terminal; leave it there first, or, if that "
+            f"ended without a goodbye, wait {_HOLD:.0f} seconds",
+        )
 
 
 class Later:
@@ -218,9 +230,7 @@ async def seated(wish: Wish, name: str, settings: Settings) -> AsyncGenerator[Se
                 holding.cancel()
                 await asyncio.gather(holding, return_exceptions=True)
     except Busy as fault:
-        raise BadInput(
-            f"{fault}. If its terminal ended without a goodbye, that is in {_HOLD:.0f} seconds"
-        ) from fault
+        raise Taken(name) from fault
     finally:
         await client.close()
 

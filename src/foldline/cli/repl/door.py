@@ -9,30 +9,36 @@ wait. Refuses to read options: where they are wrong, the usual way says so.
 
 import asyncio
 import os
+import signal
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from foldline.cli.repl.line import Line
 
+T = TypeVar("T")
 COMMAND = "chat"
 _STOPPED = 130
-_NOT_HERE = ("-h", "--help", "-m", "--message")
+_NOT_HERE = ("-h", "--help", "--message")
 waiting: ContextVar["Line | None"] = ContextVar("waiting", default=None)
 """The line that is there already, where there is one."""
 
 
 def opens(arguments: Sequence[str]) -> bool:
     """Whether a person at a terminal wants to talk, and needs no more than the line for now."""
-    if [*arguments[:1]] != [COMMAND] or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return False
-    asked = any(one.startswith("--message=") or one in _NOT_HERE for one in arguments)
-    return not asked and os.environ.get("TERM", "dumb") != "dumb"
+    asked = any(one.startswith(("--message=", "-m")) or one in _NOT_HERE for one in arguments)
+    return [*arguments[:1]] == [COMMAND] and not asked and able()
+
+
+def able() -> bool:
+    """Whether somebody sits at a terminal that can do what the line needs."""
+    seen = sys.stdin.isatty() and sys.stdout.isatty()
+    return seen and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def history() -> Path:
@@ -43,11 +49,15 @@ def history() -> Path:
 
 def run(arguments: Sequence[str]) -> int | None:
     """Talk; the exit code, or None where the usual way is to be gone."""
-    try:
-        with _typed_ahead():
-            from foldline.cli.repl.line import Line  # noqa: PLC0415 - most of what starting takes
 
-            return asyncio.run(_talk(arguments, Line(history=history())))
+    async def begun(line: "Line") -> int | None:
+        waiting.set(line)
+        await asyncio.sleep(0.01)  # drawn first
+        wish = await asyncio.to_thread(_read, arguments)
+        return None if wish is None else await wish.talk(line)
+
+    try:
+        return sit(begun)
     except ImportError:
         return None
     except KeyboardInterrupt:
@@ -58,14 +68,42 @@ def run(arguments: Sequence[str]) -> int | None:
         return failed(fault)
 
 
+def sit(talk: "Callable[[Line], Coroutine[Any, Any, T]]") -> "T | int":
+    """A line to write on, for as long as somebody talks."""
+    with _typed_ahead():
+        from foldline.cli.repl.line import Line  # noqa: PLC0415 - most of what starting takes
+
+        return asyncio.run(_sat(Line(history=history()), talk))
+
+
+async def _sat(line: "Line", talk: "Callable[[Line], Coroutine[Any, Any, T]]") -> "T | int":
+    line.bar = lambda _: [("ansibrightblack", "  opening …")]
+    loop = asyncio.get_running_loop()
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(ending, line.leave)
+    shown = asyncio.create_task(line.run())
+    while not line.app.is_running and not shown.done():  # noqa: ASYNC110 - no event tells it
+        await asyncio.sleep(0)
+    work = asyncio.create_task(talk(line))
+    done, _ = await asyncio.wait([work, shown], return_when=asyncio.FIRST_COMPLETED)
+    if work in done:
+        line.close()
+    else:
+        work.cancel()  # the terminal is gone
+    with suppress(asyncio.CancelledError, EOFError):
+        await shown
+    with suppress(asyncio.CancelledError):
+        return await work
+    return 0
+
+
 @contextmanager
 def _typed_ahead() -> Generator[None]:
     """What is typed before the line is there comes to it as it was typed, and is not shown yet."""
     import termios  # noqa: PLC0415 - where there is a terminal
 
     stdin = sys.stdin.fileno()
-    before = termios.tcgetattr(stdin)
-    now = termios.tcgetattr(stdin)
+    before, now = termios.tcgetattr(stdin), termios.tcgetattr(stdin)
     now[0] &= ~termios.ICRNL
     now[3] &= ~(termios.ECHO | termios.ICANON)
     termios.tcsetattr(stdin, termios.TCSANOW, now)
@@ -73,36 +111,6 @@ def _typed_ahead() -> Generator[None]:
         yield
     finally:
         termios.tcsetattr(stdin, termios.TCSADRAIN, before)
-
-
-async def _talk(arguments: Sequence[str], line: "Line") -> int | None:
-    waiting.set(line)
-    line.bar = lambda _: [("ansibrightblack", "  opening …")]
-    shown = asyncio.create_task(line.run())
-    await asyncio.sleep(0)
-    while not line.app.is_running and not shown.done():  # noqa: ASYNC110 - no event tells it
-        await asyncio.sleep(0)
-    work = asyncio.create_task(_work(arguments, line))
-    done, _ = await asyncio.wait([work, shown], return_when=asyncio.FIRST_COMPLETED)
-    if work not in done:
-        work.cancel()
-    else:
-        line.close()
-    with suppress(asyncio.CancelledError):
-        await shown
-    try:
-        return await work
-    except asyncio.CancelledError:
-        return 0
-
-
-async def _work(arguments: Sequence[str], line: "Line") -> int | None:
-    """Behind the line: read the options, then talk."""
-    await asyncio.sleep(0.01)  # drawn first
-    wish = await asyncio.to_thread(_read, arguments)
-    if wish is None:
-        return None
-    return await wish.talk(line)
 
 
 def _read(arguments: Sequence[str]) -> Any:

@@ -100,7 +100,7 @@ class Line:
         input: Input | None = None,  # noqa: A002 - as prompt_toolkit says it
         output: Output | None = None,
     ) -> None:
-        self.bar: Callable[[int], StyleAndTextTuples] = lambda _: []
+        self.bar: Callable[[int], list[tuple[str, str]]] = lambda _: []
         """What stands below, in so many columns."""
         self.words: Words | None = None
         """How a line that begins with a slash may end."""
@@ -113,6 +113,7 @@ class Line:
         self._left = False
         self._more = asyncio.Event()
         self._question: tuple[str, asyncio.Future[str | None], Document] | None = None
+        self._asking = asyncio.Lock()
         self._drawing = False
         self.buffer = Buffer(
             completer=_Completing(lambda: None if self._question else self.words),
@@ -154,8 +155,10 @@ class Line:
 
     async def ask(self, question: str) -> str | None:
         """The answer to a question, or None; what was being written comes back after it."""
-        if self._left:
-            return None
+        async with self._asking:  # one at a time: tools may run side by side
+            return None if self._left else await self._ask(question)
+
+    async def _ask(self, question: str) -> str | None:
         answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         self._question = (question, answer, self.buffer.document)
         self.buffer.reset()
@@ -279,7 +282,7 @@ class Line:
     def _below(self) -> StyleAndTextTuples:
         if self._hint:
             return [("class:hint", f"  {self._hint}")]
-        return self.bar(self.columns)
+        return [*self.bar(self.columns)]
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()

@@ -12,6 +12,7 @@ from foldline.cli.repl.commands.table import Command
 from foldline.core.request import Pressure
 from foldline.draw import terminal
 from foldline.draw.picture import Picture
+from foldline.draw.text import clean
 from foldline.run.history import Turn, growth, pace
 from foldline.run.preparing import Preparing
 from foldline.run.preparing import state as breaker
@@ -156,7 +157,7 @@ async def _tools(talk: "Talk", _: str) -> None:
     if not tools:
         talk.say(*wrapped("none: this agent only talks"))
     for tool in tools.values():
-        talk.say(short(f"  {tool.name:14} ", tool.description))
+        talk.say(short(f"  {clean(tool.name):14} ", tool.description))
 
 
 async def _instructions(talk: "Talk", _: str) -> None:
