@@ -99,7 +99,7 @@ def planned(store: Path, url: str, words: str) -> str:
 @pytest.mark.real
 def test_thirty_turns_past_the_window(model_server, program, terminal, tmp_path, capsys):  # noqa: PLR0915
     url, store = f"{model_server.url}/v1", tmp_path / "home" / "foldline" / "sessions.db"
-    chat = f"{program} chat --base-url {url}"
+    chat = f"{program} chat --no-tools --summarizer off --base-url {url}"
     begun = time.monotonic()
     terminal.types(f"{chat} talk --model smollm2 --reserve {RESERVE}", "Enter")
     terminal.sees("0 / 2,048 (0.0%)")
@@ -165,7 +165,7 @@ def test_thirty_turns_past_the_window(model_server, program, terminal, tmp_path,
 
 @pytest.mark.real
 def test_ctrl_c_in_tmux_stops_a_real_answer_within_a_second(model_server, program, terminal):
-    terminal.types(f"{program} chat long --base-url {model_server.url}/v1 --model smollm2 --reserve 900", "Enter")  # fmt: skip
+    terminal.types(f"{program} chat long --no-tools --summarizer off --base-url {model_server.url}/v1 --model smollm2 --reserve 900", "Enter")  # fmt: skip
     terminal.sees("0 / 2,048 (0.0%)")
     terminal.types("Count from one to one thousand, in words.", "Enter")
     terminal.sees("answering")
