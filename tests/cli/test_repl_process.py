@@ -1,6 +1,7 @@
 """`foldline chat` as a program: one message, a pipe, a plain terminal, two terminals, the prompt."""
 
 import asyncio
+import json
 import os
 import pty
 import re
@@ -223,3 +224,57 @@ def test_the_terminal_is_left_as_it_was(terminal):
         time.sleep(0.05)
     assert termios.tcgetattr(one.fd)[:4] == before[:4]
     assert one.ends() == 0
+
+
+def called(name, **arguments):
+    made = {"id": "c1", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}  # fmt: skip
+    return {"content": None, "tool_calls": [made]}
+
+
+def test_an_agent_at_work_in_a_folder_asks_before_it_changes_anything(
+    terminal, tmp_path, monkeypatch
+):
+    """Settings, AGENTS.md, tools and approval together: R-61, and a stranger's settings are asked about."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / ".git").mkdir()
+    (folder / "AGENTS.md").write_text("Use tabs. The canary is 4711.\n")
+    monkeypatch.chdir(folder)
+    script = [called("write", path="note.txt", content="written\n"), "It is written."]
+    with Provider([*script, "Once more."]) as provider:
+        (folder / "foldline.toml").write_text(
+            f'policy = "thrifty"\nmodel = "m"\n[profiles.work]\nmodel.base_url = "{provider.url}/v1"\n'
+        )
+        one = terminal("p", "--profile", "work", "--window", "64000")
+        one.sees("Use what this folder's settings say? [y/N]")
+        assert not provider.bodies
+        one.types("y\r")
+        one.sees("The canary is 4711.")
+        one.sees("Follow them? [y/N]")
+        one.types("y\r")
+        one.sees("followed from the next turn on")
+        one.types("Write a note.\r")
+        one.sees("Allow it? [y/N]")
+        assert not (folder / "note.txt").exists()
+        one.types("p\r")
+        one.sees("For which? [1]")
+        one.types("1\r")
+        one.sees("response:")
+        assert (folder / "note.txt").read_text() == "written\n"
+        one.types("/instructions\r")
+        one.sees("root")
+        one.types("/tools\r")
+        one.sees("search_history")
+        one.types("\x04")
+        assert one.ends() == 0
+        assert b"The canary is 4711." in provider.bodies[0]
+        # The next time nobody is asked: the words are the same.
+        again = terminal("p", "--profile", "work", "-c")
+        again.sees("goes on")
+        again.types("And now?\r")
+        again.sees("Once more.")
+        again.types("\x04")
+        assert again.ends() == 0
+        assert "Follow them?" not in again.text
+        assert "settings say" not in again.text
+        assert b"thrifty" in again.text.encode()

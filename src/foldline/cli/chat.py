@@ -34,8 +34,7 @@ async def _once(wish: Wish, message: str) -> int:
     from foldline.cli.repl import bar  # noqa: PLC0415
     from foldline.cli.repl.safe import Safe  # noqa: PLC0415
 
-    settings = await wish.settled()
-    wish = wish.at(settings)
+    wish = await wish.settled()
     flow, name = Safe(), await wish.which()
 
     def hear(moment: "Moment") -> None:
@@ -43,7 +42,7 @@ async def _once(wish: Wish, message: str) -> int:
             sys.stdout.write(flow.feed(moment.words))
             sys.stdout.flush()
 
-    async with seated(wish, name, settings) as seat:
+    async with seated(wish, name) as seat:
         for note in seat.notes:
             remark(note)
         seat.agent.hooks.append(hear)

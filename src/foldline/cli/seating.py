@@ -8,7 +8,7 @@ that is `repl`.
 import asyncio
 import os
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,13 +20,13 @@ from foldline.cli.desk import Desk
 from foldline.cli.place import MEMORY, named
 from foldline.cli.repl.seat import Face, Seat
 from foldline.core.parts import sound
-from foldline.core.settings.values import Settings
+from foldline.core.settings.values import Held, Settings
 from foldline.draw.text import clean
 from foldline.errors import BadInput, Busy, FoldlineError
 from foldline.models.port import Heard, Json, Model
 from foldline.run.left import left
 from foldline.run.listed import listed
-from foldline.run.settings import load
+from foldline.run.settings import Trusted, load
 from foldline.store.base import Name, Store
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _HOLD, _RENEW = 30.0, 8.0  # seconds: how long a session is ours, and how often we say so
 _UNNAMED = re.compile(r"[^a-z0-9]+")
-_SHOWN = 60  # characters of a setting that somebody is asked about
+_SHOWN = 200  # characters of a setting that somebody is asked about
 _LEFT = {"window": "model.max_input_tokens", "reserve": "model.max_output_tokens"}
 
 
@@ -49,18 +49,19 @@ class Wish:
     """Settings, by their names."""
     profile: str | None = None
     tools: bool = True
+    trusted: Trusted | None = None
+    """Whether a project's settings were agreed to."""
 
     async def talk(self, face: Face) -> int:
         """Talk until the person leaves, in one session or several."""
         from foldline.cli.repl.talk import Another, Talk  # noqa: PLC0415 - one message needs none
 
-        settings = await self.settled(face)
-        wish = self.at(settings)
+        wish = await self.settled(face)
         name = await wish.which()
         before: str | None = None
         while True:
             try:
-                async with seated(wish, name, settings) as seat:
+                async with seated(wish, name) as seat:
                     before, end = name, await Talk(seat, face).run()
             except FoldlineError as fault:
                 if before is None or before == name:
@@ -72,46 +73,38 @@ class Wish:
                 return DONE
             flags = {**self.flags, "model": seat.agent.model.name}
             wish = replace(wish, name=end.name or None, go_on=end.known, flags=flags)
-            settings = load(Path.cwd(), flags=flags, profile=self.profile)
             try:
                 name = await wish.which()
             except FoldlineError as fault:
                 face.above(clean(f"{fault}; {before} goes on"))
 
-    async def settled(self, face: Face | None = None) -> Settings:
-        """The settings in force; what a stranger's file would set is asked about where one can."""
+    def settings(self, weaker: Mapping[str, Any] | None = None) -> Settings:
+        """What is in force; `weaker` is what holds where the command line says nothing."""
+        flags = {**(weaker or {}), **self.flags}
+        return load(Path.cwd(), flags=flags, profile=self.profile, trusted=self.trusted)
+
+    async def settled(self, face: Face | None = None) -> "Wish":
+        """The same wish where its settings say; a stranger's are asked about where one can."""
         from foldline.agent.instructions import Trust  # noqa: PLC0415 - the line is there first
 
         asked: dict[Path, str] = {}
-        trust: Trust | None = None
-
-        def trusted(path: Path, sha: str) -> bool:
-            asked[path] = sha
-            return trust is not None and trust.trusted(path, sha)
-
-        here = Path.cwd()
-        settings = load(here, flags=self.flags, profile=self.profile, trusted=trusted)
-        if not settings.untrusted:
-            return settings
-        async with self.at(settings).desk.store(make=True) as store:
-            trust = Trust(store, tenant=self.desk.tenant)
+        wish = self.placed(self.settings())
+        async with wish.desk.store(make=True) as store:
+            trust = Trust(store, tenant=wish.desk.tenant)
             await trust.load()
-            settings = load(here, flags=self.flags, profile=self.profile, trusted=trusted)
-            if settings.untrusted and face is not None:
-                face.above(
-                    "\n".join(
-                        f"{one.origin} sets {one.name} = {sound(repr(one.value))[:_SHOWN]}"
-                        for one in settings.untrusted
-                    )
-                )
-                said = await face.ask("Use what this folder's settings say? [y/N] ")
-                if (said or "").strip().lower() in ("y", "yes"):
-                    for path, sha in asked.items():
-                        await trust.trust(path, sha)
-                    settings = load(here, flags=self.flags, profile=self.profile, trusted=trusted)
-        return settings
 
-    def at(self, settings: Settings) -> "Wish":
+            def trusted(path: Path, sha: str) -> bool:
+                asked[path] = sha
+                return trust.trusted(path, sha)
+
+            wish = replace(wish, trusted=trusted)
+            held = wish.settings().untrusted
+            if held and face is not None and await _agreed(face, held):
+                for path, sha in asked.items():
+                    await trust.trust(path, sha)
+        return wish.placed(wish.settings())
+
+    def placed(self, settings: Settings) -> "Wish":
         """The same wish at the store that settings name, where the command line names none."""
         desk = self.desk
         if settings.store and not desk.given:
@@ -131,6 +124,14 @@ class Wish:
         if not found:
             raise NothingFound("there is no session to go on with; `foldline chat` begins one")
         return max(found, key=lambda one: one.changed).session
+
+
+async def _agreed(face: Face, held: Sequence[Held]) -> bool:
+    """Whether what a folder's settings would do is wanted."""
+    told = (f"{one.origin} sets {one.name} = {one.value!r}" for one in held)
+    face.above("\n".join(clean(line)[:_SHOWN] for line in told))
+    said = await face.ask("Use what this folder's settings say? [y/N] ")
+    return (said or "").strip().lower() in ("y", "yes")
 
 
 async def _new_name(store: Store, tenant: str) -> str:
@@ -185,13 +186,13 @@ def _client(settings: Settings, name: str) -> Model:
 
 
 @asynccontextmanager
-async def seated(wish: Wish, name: str, settings: Settings) -> AsyncGenerator[Seat]:
+async def seated(wish: Wish, name: str) -> AsyncGenerator[Seat]:
     """An agent with that session, new or where it was left; nobody else writes to it meanwhile."""
     from foldline.agent.making import agent_of  # noqa: PLC0415 - options are read without it
     from foldline.run.open import aopen  # noqa: PLC0415
     from foldline.run.settings.using import opening, tellers  # noqa: PLC0415
 
-    settings = await _as_left(wish, name, settings)
+    settings = await _as_left(wish, name)
     if settings.model.name is None:
         raise BadInput(
             "which model? write --model NAME, for example --model claude-sonnet-5.5; a server of "
@@ -248,19 +249,19 @@ async def _reported(settings: Settings) -> tuple[Any, list[str]]:
     return found, [f"{address} does not say how large its window is; --window says it"]
 
 
-async def _as_left(wish: Wish, name: str, settings: Settings) -> Settings:
+async def _as_left(wish: Wish, name: str) -> Settings:
     """The settings, and where the command line says nothing, as the session was left."""
     async with wish.desk.store(make=True) as store:
         seen = await left(store, Name(wish.desk.tenant, name))
         view = seen.live.view
+    settings = wish.settings()
     if view.head < 0:
         return settings
     was = {named: view.settings.get(key) for key, named in _LEFT.items()}
     was["model"] = view.model or None
-    if "policy" not in wish.flags and settings.origins.get("policy") is None:
+    if "policy" not in settings.origins:
         was["policy"] = view.settings.get("policy")
-    flags = {key: one for key, one in was.items() if one} | wish.flags
-    return load(Path.cwd(), flags=flags, profile=wish.profile)
+    return wish.settings({key: one for key, one in was.items() if one})
 
 
 def _logs() -> Path:
