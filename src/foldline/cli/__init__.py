@@ -4,7 +4,7 @@
     taking   import                                           looking sessions, show, context
     past     history, search                                  deciding plan, fold, undo, pin
     keeping  export, erase                                    doctor, catalogue
-    worker   worker
+    worker   worker                                           serve    serve, keys add
     lab      lab compare; gather its sessions, spread its work  lab_cost
 
 Knows how sessions are shown and asked for in a terminal. Refuses to decide: every command is a few

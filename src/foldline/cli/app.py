@@ -38,10 +38,15 @@ _STEPS = {
     "models": "catalogue:models",
     "doctor": "doctor:doctor",
     "worker": "worker:worker",
+    "serve": "serve:serve",
+    "keys add": "serve:add_key",
     "lab compare": "lab:compare",
     "lab cost": "lab_cost:cost",
 }
-_GROUPS = {"lab": "What sessions that happened cost, and what they would have cost and kept."}
+_GROUPS = {
+    "keys": "Keys of the gateway's own.",
+    "lab": "What sessions that happened cost, and what they would have cost and kept.",
+}
 
 
 def app(arguments: Sequence[str]) -> typer.Typer:

@@ -1,0 +1,170 @@
+"""The gateway's process: a port, signals, the drain at its end.
+
+Knows uvicorn. Refuses to know requests. A signal makes the gateway unready, lets answers end for
+`drain_seconds`, stops and records the rest, and ends the process with 0.
+"""
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from foldline.errors import BadInput
+from foldline.gateway.app import Gateway
+from foldline.models.redact import Redacting
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_AFTER = 10.0  # seconds behind the drain: for what was stopped to be written
+_BACKLOG = 2_048
+_BROKEN_OFF = "ASGI callable returned without completing response."  # what we mean by it is told
+
+
+class Served(uvicorn.Server):
+    """One server; `stop` is what a signal does."""
+
+    def __init__(self, gateway: Gateway, *, linger: float = 0.0) -> None:
+        limits = gateway.settings.limits
+        self._gateway, self._linger = gateway, linger
+        super().__init__(
+            uvicorn.Config(
+                gateway,  # type: ignore[arg-type]
+                http=bounded(limits.headers, limits.head_seconds),
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                date_header=False,
+                timeout_keep_alive=75,
+                timeout_graceful_shutdown=int(limits.drain_seconds + _AFTER),
+            )
+        )
+
+    def stop(self) -> None:
+        """Be unready, then take no more, then end; a second time: at once."""
+        if self._gateway.health.draining:
+            self._gateway.calls.stop()
+        self._gateway.drain()
+        asyncio.get_running_loop().call_later(self._linger, self._exit)
+
+    def _exit(self) -> None:
+        self.should_exit = True
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Uvicorn's own way ends with the signal's code: an end that was asked for is none."""
+        loop = asyncio.get_running_loop()
+        try:
+            for number in _SIGNALS:
+                loop.add_signal_handler(number, self.stop)
+        except (RuntimeError, ValueError):  # a thread of somebody's: no signals there
+            yield
+            return
+        try:
+            yield
+        finally:
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
+
+
+def run(server: Served, listening: socket.socket) -> None:
+    """Serve until a signal."""
+    quiet()
+    server.run(sockets=[listening])
+
+
+def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """A port; `shared` lets several processes stand at it."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if shared:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as fault:
+        listening.close()
+        raise BadInput(
+            f"no port {port} at {host}: {fault.strerror}; write another with --port"
+        ) from fault
+    listening.listen(_BACKLOG)
+    listening.set_inheritable(True)
+    return listening
+
+
+def quiet() -> None:
+    """Warnings on standard error, without secrets; an answer that we break off is none."""
+    root = logging.getLogger()
+    if not root.handlers:
+        logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    for one in root.handlers:
+        if not any(isinstance(kept, Redacting) for kept in one.filters):
+            one.addFilter(Redacting())
+    logging.getLogger("uvicorn.error").addFilter(_meant)
+
+
+def _meant(record: logging.LogRecord) -> bool:
+    return record.getMessage() != _BROKEN_OFF
+
+
+def bounded(most: int, seconds: float) -> type[HttpToolsProtocol]:
+    """Uvicorn's protocol, with an end to how large a request's head is and how long it takes."""
+
+    class Bounded(HttpToolsProtocol):
+        _size = 0
+        _patience: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._wait()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._heard()
+            super().connection_lost(exc)
+
+        def on_message_begin(self) -> None:
+            self._size = 0
+            if self._patience is None:
+                self._wait()
+            super().on_message_begin()
+
+        def on_url(self, url: bytes) -> None:
+            self._count(len(url))
+            super().on_url(url)
+
+        def on_header(self, name: bytes, value: bytes) -> None:
+            self._count(len(name) + len(value))
+            super().on_header(name, value)
+
+        def on_headers_complete(self) -> None:
+            self._heard()
+            super().on_headers_complete()
+
+        def send_400_response(self, msg: str) -> None:
+            super().send_400_response("Request head too large." if self._size > most else msg)
+
+        def _count(self, size: int) -> None:
+            self._size += size
+            if self._size > most:
+                raise ValueError("a request's head is too large")
+
+        def _wait(self) -> None:
+            self._patience = self.loop.call_later(seconds, self._late)
+
+        def _heard(self) -> None:
+            if self._patience is not None:
+                self._patience.cancel()
+                self._patience = None
+
+        def _late(self) -> None:
+            self._patience = None
+            self.transport.close()
+
+    return Bounded
