@@ -87,7 +87,7 @@ def process(*command: str, port: int) -> Iterator[str]:
     """One of them in a process of its own."""
     import socket  # noqa: PLC0415
 
-    started = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL)
+    started = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL)  # noqa: S603 - our own
     try:
         for _ in range(200):
             with socket.socket() as probe:
@@ -159,9 +159,9 @@ def main() -> int:
                 rates[name].append(rate)
                 _rate, took = asyncio.run(load(url, clients=1, seconds=given.seconds / 2))
                 alone[name].append(statistics.median(took) * 1_000)
-    for name in rates:
+    for name, of_many in rates.items():
         print(
-            f"{name:8}{statistics.median(rates[name]):10.0f} requests/s of 16 clients   {statistics.median(alone[name]):8.2f} ms p50 of one"
+            f"{name:8}{statistics.median(of_many):10.0f} requests/s of 16 clients   {statistics.median(alone[name]):8.2f} ms p50 of one"
         )
     share = statistics.median(
         ours_ / bare_ for ours_, bare_ in zip(rates["plain"], rates["bare"], strict=True)
