@@ -1,5 +1,6 @@
 """Faults: upstreams that break off anywhere, clients that hang up anywhere, an end under load."""
 
+import asyncio
 import http.client
 import json
 import os
@@ -12,9 +13,13 @@ import threading
 import time
 from pathlib import Path
 
+import apsw
 import pytest
+from multidict import CIMultiDict
+from yarl import URL
 
 from foldline.gateway.settings import Limits, Settings, upstreams
+from foldline.gateway.upstream import Links
 from foldline.testing.gateways import Served
 from foldline.testing.provider import written
 from foldline.testing.upstream import CUT, HANG, Upstream, chunk, head
@@ -61,7 +66,7 @@ def test_a_stream_cut_at_every_byte(dialect, store):
     at = 0
 
     def cut(_):
-        return [top, wire[:at], CUT] if at else [top, CUT]
+        return [top + wire[:at], CUT] if at % 2 else [top, wire[:at], CUT]
 
     def inside(size):
         """The bytes of the body among some of the wire's."""
@@ -95,6 +100,23 @@ def test_a_stream_cut_at_every_byte(dialect, store):
         assert client.getresponse().read() == body
         client.close()
         assert idle(gateway, upstream)
+
+
+def test_what_came_before_a_cut_is_read_however_late():
+    """A slow client has all of it: what lay in buffers when the upstream broke off is kept."""
+
+    async def late(url):
+        links = Links(Limits())
+        await links.open()
+        answer = await links.ask("GET", URL(url), headers=CIMultiDict(), body=b"", patient=False)
+        await asyncio.sleep(0.3)
+        got = [await answer.next(), await answer.next()]
+        answer.close()
+        await links.close()
+        return got, answer.cut
+
+    with Upstream(lambda _: [head(), chunk(b"x" * 9_000) + b"5\r\nab", CUT]) as upstream:
+        assert asyncio.run(late(upstream.url)) == ([b"x" * 9_000 + b"ab", b""], True)
 
 
 def test_an_answer_of_a_length_cut_at_every_byte():
@@ -229,11 +251,43 @@ def test_an_end_lets_answers_finish_and_stops_the_rest():
         assert upstream.left == 2
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_is_whole_when_it_is_kept(tmp_path, stream):
+    """Acknowledged is kept: while the store cannot write, the client has no whole answer."""
+    path, asked = asking(stream=stream)
+    whole, events = written("openai", {"model": "m"}, {"content": "ok"}, 9)
+    body = json.dumps(whole).encode()
+    answer = [head(length=len(body)) + body]
+    if stream:
+        answer = [head() + b"".join(chunk(one.encode()) for one in events) + chunk(b"")]
+    store = tmp_path / "talks.db"
+    freed = []
+    with Upstream() as upstream, Served(upstream.url, store=str(store)) as gateway:
+        other = apsw.Connection(str(store))
+
+        def locked(_):
+            other.execute("begin immediate")
+            return [*answer]
+
+        def free():
+            freed.append(time.monotonic())
+            other.execute("rollback")
+
+        upstream.script = locked
+        threading.Timer(0.6, free).start()
+        client = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=20)
+        client.request("POST", path, asked)
+        client.getresponse().read()
+        assert time.monotonic() >= freed[0]
+        client.close()
+        other.close()
+
+
 CANARY = "sk-canary-7f3a9d5e1b2c4d6f8091a2b3c4d5e6f7"
 
 
 @pytest.mark.parametrize("signalled", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_under_load(tmp_path, signalled):
+def test_a_signal_under_load(tmp_path, signalled):  # noqa: PLR0915 - one story
     """Every answer that a client saw whole is in the store; nothing leaks; no key is anywhere."""
     with Upstream() as upstream:
 

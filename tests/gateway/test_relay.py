@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import http.client
+import itertools
 import json
 import socket
 import time
@@ -186,7 +187,7 @@ def test_a_stream_passes_piece_by_piece(store):
             while piece := answer.read1(65_536):
                 came.append((time.monotonic(), piece))
             assert b"".join(piece for _, piece in came) == b"".join(pieces) + b"data: [DONE]\n\n"
-            gaps = [later - earlier for (earlier, _), (later, _) in zip(came, came[1:], strict=False)]  # fmt: skip
+            gaps = [later - earlier for (earlier, _), (later, _) in itertools.pairwise(came)]  # fmt: skip
             assert len(came) >= 5
             assert min(gaps[:4]) > 0.1
         wire.close()
@@ -218,7 +219,7 @@ def test_a_compressed_request_is_planned_and_a_bomb_is_refused():
     """Gzip is unfolded up to the limit; what unfolds beyond goes no further."""
     asked = json.dumps({"model": "m", "messages": [{"role": "user", "content": "x"}]}).encode()
     settings = limited(body=100_000)
-    with Upstream(speaking) as upstream:
+    with Upstream(speaking) as upstream:  # noqa: SIM117 - the settings need its address
         with Served(settings(upstream), store=":memory:") as gateway:
             gzipped = "Content-Encoding: gzip\r\n"
             assert b" 200 " in raw(gateway, post(gzip.compress(asked), headers=gzipped))
@@ -241,7 +242,7 @@ def limited(**limits):
     return lambda upstream: Settings(upstreams=upstreams([upstream.url], {}), limits=Limits(**limits))  # fmt: skip
 
 
-def test_limits_of_size(tmp_path):
+def test_limits_of_size():
     """Body by its stated length and as it comes, head, requests of one key, all bodies at a time."""
     with Upstream(lambda _: [HANG]) as upstream, Served(limited(body=1_000, each=2, held=1_500)(upstream)) as gateway:  # fmt: skip
         got = raw(gateway, post(b"x" * 1_001))
@@ -282,6 +283,7 @@ def test_limits_of_time():
     scripts = iter([[HANG], [head(), chunk(b"half"), HANG]])
     with Upstream(lambda _: next(scripts)) as upstream, Served(settings(upstream)) as gateway:
         begun = time.monotonic()
+        assert raw(gateway, b"") == b""
         assert raw(gateway, b"POST /v1/x HTTP/1.1\r\nHo") == b""
         got = raw(gateway, b"POST /v1/x HTTP/1.1\r\nHost: g\r\nContent-Length: 9\r\n\r\nabc")
         assert b" 408 " in got
