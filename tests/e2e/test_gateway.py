@@ -32,7 +32,12 @@ def test_openai(model_server, store):
 @BOTH
 def test_anthropic(model_server, store):
     with Served(model_server.url, store=store) as gateway, anthropic.Anthropic(base_url=gateway.url, api_key="none") as client:  # fmt: skip
-        asked = {"model": "smollm2", "messages": SAID, "max_tokens": 4, "temperature": 0}
+        asked = {
+            "model": "smollm2",
+            "messages": SAID,
+            "max_tokens": 4,
+            "extra_body": {"temperature": 0},
+        }
         whole = client.messages.create(**asked)
         with client.messages.stream(**asked) as stream:
             streamed = "".join(stream.text_stream)

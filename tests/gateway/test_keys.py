@@ -157,6 +157,9 @@ def test_a_key_that_is_taken_away_is_refused_soon(tmp_path, monkeypatch):
     os.utime(path, (time.time() + 5, time.time() + 5))
     assert keys.find(one) is None
     assert keys.find(two).tenant == "b"
+    path.write_text(path.read_text() + "half a li")  # somebody edits it: nobody is shut out
+    os.utime(path, (time.time() + 9, time.time() + 9))
+    assert keys.find(two).tenant == "b"
     path.unlink()
     assert keys.find(two) is None
 

@@ -427,6 +427,38 @@ def test_upstreams_by_dialect():
             assert b" 404 " in raw(gateway, post(b"{}", "/v1/messages"))
 
 
+OFFER = b"POST /v1/x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAE\r\nContent-Length: 18\r\n\r\n"
+INSIDE = b"\r\nUpgrade: in body"
+
+
+@pytest.mark.parametrize("cut", [0, 30, OFFER.index(b"\r\nUpgrade")])
+def test_an_offer_of_another_protocol_costs_no_body(cut):
+    """Java's client offers h2c with every request; the body passes, and the connection goes on."""
+    with Upstream() as upstream, Served(upstream.url) as gateway, socket.create_connection(("127.0.0.1", gateway.port), 20) as wire:  # fmt: skip
+        for _ in range(3):
+            wire.sendall(OFFER[:cut])
+            time.sleep(0.05)
+            wire.sendall(OFFER[cut:] + INSIDE)
+            assert wire.recv(65_536).startswith(b"HTTP/1.1 200")
+            assert upstream.asked[-1].body == INSIDE
+            assert upstream.asked[-1].header("upgrade") is None
+            assert upstream.asked[-1].header("http2-settings") is None
+        assert len(upstream.asked) == 3
+
+
+def test_an_offer_that_is_not_seen_is_refused():
+    """Cut inside the header's name: told, and no request without its body goes on."""
+    with Upstream() as upstream, Served(upstream.url) as gateway, socket.create_connection(("127.0.0.1", gateway.port), 20) as wire:  # fmt: skip
+        cut = OFFER.index(b"\r\nUpgrade") + 5
+        wire.sendall(OFFER[:cut])
+        time.sleep(0.05)
+        wire.sendall(OFFER[cut:])
+        got = wire.recv(65_536)
+        assert b" 400 " in got
+        assert b"x-foldline-error: upgrade" in got
+        assert not upstream.asked
+
+
 def test_a_copy_ends_where_it_cannot_be_read():
     packed = gzip.compress(b"x" * 1_000)
     copy = Copy(b"gzip", most=1_000)

@@ -29,6 +29,7 @@ from foldline.wire import dialects
 Scope: TypeAlias = Message
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 SESSIONS = "/sessions"
+_LONGEST = 200  # letters of a path that are noted
 _log = logging.getLogger("foldline.gateway")
 
 
@@ -59,7 +60,7 @@ class Gateway:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
             return
-        note = Note(scope["path"])
+        note = Note(scope["path"][:_LONGEST])
         reply = Reply(send, note)
         speaks = _speaks(scope)
         try:
@@ -67,6 +68,7 @@ class Gateway:
                 await self._shown(scope, reply)
                 return
             path = checked_path(scope["method"], scope["raw_path"])
+            _stays(scope)
             client = self._who(scope, note)
             if self._sessions is not None and _under(path, SESSIONS):
                 note.status = 200
@@ -78,7 +80,7 @@ class Gateway:
             note.ended = "refused"
             await reply.refuse(refusal, speaks)
         except Exception:  # noqa: BLE001 - a fault of ours ends one request, in words
-            _log.exception("a fault of the gateway itself at %s", note.route[:200])
+            _log.exception("a fault of the gateway itself at %s", note.route)
             note.ended = "fault"
             words = "a fault of the gateway itself; its log says more"
             await reply.refuse(Refusal(500, "fault", words), speaks)
@@ -161,6 +163,13 @@ def _speaks(scope: Scope) -> str:
         return ANTHROPIC
     has = any(name == b"anthropic-version" for name, _ in scope["headers"])
     return ANTHROPIC if has else OPENAI
+
+
+def _stays(scope: Scope) -> None:
+    """Refuse what offers another protocol and was not seen to (`serving`): its body was not read."""
+    if any(name == b"upgrade" for name, _ in scope["headers"]):
+        words = "another protocol was offered; send the request without `Upgrade`"
+        raise Refusal(400, "upgrade", words, close=True)
 
 
 def _under(path: str, root: str) -> bool:

@@ -7,6 +7,7 @@ a key, to show one, and to pass one of ours on.
 """
 
 import hmac
+import logging
 import os
 import secrets
 from collections.abc import Iterable, Sequence
@@ -22,6 +23,7 @@ PREFIX: Final = "fl-"
 OWN_HEADER: Final = b"x-foldline-key"
 """For clients that show a key of ours beside their provider's."""
 CREDENTIALS: Final = frozenset((b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"))
+_log = logging.getLogger("foldline.gateway")
 _LOOK = 1.0  # seconds between two looks at the file: a key that was taken away is refused soon
 _SHORT = 8  # digits of a digest by which keys are found before they are compared
 _DIGEST = 64
@@ -95,7 +97,7 @@ class Keys:
 
     def _read(self) -> None:
         """Read the file again if it has changed; one that is gone lets nobody in."""
-        self._looked = monotonic()
+        first, self._looked = not self._stamp[0], monotonic()
         try:
             status = self._path.stat()
             stamp = (status.st_mtime_ns, status.st_size)
@@ -103,22 +105,32 @@ class Keys:
                 return
             lines = self._path.read_text().splitlines()
         except OSError as fault:
-            if not self._stamp[0]:
+            if first:
                 raise BadInput(f"keys: {self._path}: {fault.strerror}") from fault
             self._stamp, self._entries = (1, 0), {}
             return
-        entries: dict[str, list[_Entry]] = {}
-        for number, line in enumerate(lines, 1):
-            fields = line.split()
-            if not fields or line.startswith("#"):
-                continue
-            if len(fields) != len(_Entry._fields) or not _is_digest(fields[0]):
-                raise BadInput(
-                    f"{self._path}, line {number}: no key; a line is DIGEST TENANT NAME, "
-                    "and `foldline keys add NAME` writes it"
-                )
-            entries.setdefault(fields[0][:_SHORT], []).append(_Entry(*fields))
-        self._stamp, self._entries = stamp, entries
+        self._stamp = stamp
+        try:
+            self._entries = _entries(lines, self._path)
+        except BadInput as fault:
+            if first:
+                raise
+            _log.error("%s; the keys stay as they were", fault)
+
+
+def _entries(lines: Iterable[str], path: Path) -> dict[str, list[_Entry]]:
+    entries: dict[str, list[_Entry]] = {}
+    for number, line in enumerate(lines, 1):
+        fields = line.split()
+        if not fields or line.startswith("#"):
+            continue
+        if len(fields) != len(_Entry._fields) or not _is_digest(fields[0]):
+            raise BadInput(
+                f"{path}, line {number}: no key; a line is DIGEST TENANT NAME, "
+                "and `foldline keys add NAME` writes it"
+            )
+        entries.setdefault(fields[0][:_SHORT], []).append(_Entry(*fields))
+    return entries
 
 
 def _is_digest(text: str) -> bool:

@@ -26,6 +26,8 @@ class Told:
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """The same for an answer's head."""
+        if not self.session:
+            return []
         return [
             (b"x-foldline-session", self.session.encode()),
             (b"x-foldline-tokens", str(self.tokens).encode()),

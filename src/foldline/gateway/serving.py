@@ -6,6 +6,7 @@ Knows uvicorn. Refuses to know requests. A signal makes the gateway unready, let
 
 import asyncio
 import logging
+import re
 import signal
 import socket
 from collections.abc import Generator
@@ -23,6 +24,9 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _AFTER = 10.0  # seconds behind the drain: for what was stopped to be written
 _BACKLOG = 2_048
 _BROKEN_OFF = "ASGI callable returned without completing response."  # what we mean by it is told
+
+_UPGRADE = re.compile(rb"\r\n(upgrade)[ \t]*:", re.IGNORECASE)
+_OFFERED = b"x-foldline-upgrade"  # ours, so that it is not passed on
 
 
 class Served(uvicorn.Server):
@@ -107,11 +111,18 @@ def quiet() -> None:
     for one in root.handlers:
         if not any(isinstance(kept, Redacting) for kept in one.filters):
             one.addFilter(Redacting())
-    logging.getLogger("uvicorn.error").addFilter(_meant)
+    uvicorns = logging.getLogger("uvicorn.error")
+    uvicorns.setLevel(logging.ERROR)  # it warns of every request that is none: strangers' to fill
+    uvicorns.addFilter(_meant)
 
 
 def _meant(record: logging.LogRecord) -> bool:
     return record.getMessage() != _BROKEN_OFF
+
+
+def _head(data: bytes) -> bytes:
+    end = data.find(b"\r\n\r\n")
+    return data if end < 0 else data[: end + 2]
 
 
 def bounded(most: int, seconds: float) -> type[HttpToolsProtocol]:
@@ -119,6 +130,7 @@ def bounded(most: int, seconds: float) -> type[HttpToolsProtocol]:
 
     class Bounded(HttpToolsProtocol):
         _size = 0
+        _in_head = True
         _patience: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
@@ -128,6 +140,17 @@ def bounded(most: int, seconds: float) -> type[HttpToolsProtocol]:
         def connection_lost(self, exc: Exception | None) -> None:
             self._heard()
             super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            # The parser leaves out the body of a request that offers another protocol, as Java's
+            # client does with each: an offer that nobody takes is none.
+            if self._in_head and (found := _UPGRADE.search(_head(data))):
+                data = data[: found.start(1)] + _OFFERED + data[found.end(1) :]
+            super().data_received(data)
+
+        def on_message_complete(self) -> None:
+            self._in_head = True
+            super().on_message_complete()
 
         def on_message_begin(self) -> None:
             self._size = 0
@@ -144,6 +167,7 @@ def bounded(most: int, seconds: float) -> type[HttpToolsProtocol]:
             super().on_header(name, value)
 
         def on_headers_complete(self) -> None:
+            self._in_head = False
             self._heard()
             super().on_headers_complete()
 
