@@ -83,8 +83,8 @@ def stand(what: str, port: int, upstream: str) -> None:
 
 
 @contextmanager
-def process(*command: str, port: int) -> Iterator[str]:
-    """One of them in a process of its own."""
+def process(*command: str, port: int) -> Iterator[tuple[str, int]]:
+    """One of them in a process of its own: its address, and the process."""
     import socket  # noqa: PLC0415
 
     started = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL)  # noqa: S603 - our own
@@ -94,10 +94,16 @@ def process(*command: str, port: int) -> Iterator[str]:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break
             time.sleep(0.05)
-        yield f"http://127.0.0.1:{port}"
+        yield f"http://127.0.0.1:{port}", started.pid
     finally:
         started.send_signal(signal.SIGTERM)
         started.wait(20)
+
+
+def worked(process_id: int) -> float:
+    """Seconds of a core that a process has taken: what a busy machine cannot blur."""
+    fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def load(url: str, *, clients: int, seconds: float) -> tuple[float, list[float]]:
@@ -138,33 +144,31 @@ def main() -> int:
     up, bare, ours = first, first + 1, first + 2
     rates: dict[str, list[float]] = {"bare": [], "plain": []}
     alone: dict[str, list[float]] = {"bare": [], "plain": []}
+    work: dict[str, list[float]] = {"bare": [], "plain": []}
+    program = str(Path(sys.executable).with_name("foldline"))
     with (
-        process(str(HERE), "--stand", "upstream", str(up), "-", port=up) as upstream,
+        process(str(HERE), "--stand", "upstream", str(up), "-", port=up) as (upstream, _),
         process(str(HERE), "--stand", "bare", str(bare), upstream, port=bare) as at_bare,
         process(
-            str(Path(sys.executable).with_name("foldline")),
-            "serve",
-            "--plain",
-            "--port",
-            str(ours),
-            "--upstream",
-            upstream,
-            port=ours,
+            program, "serve", "--plain", "--port", str(ours), "--upstream", upstream, port=ours
         ) as at_ours,
     ):
         places = {"bare": at_bare, "plain": at_ours}
         for _ in range(given.rounds):
-            for name, url in places.items():
-                rate, _took = asyncio.run(load(url, clients=16, seconds=given.seconds))
+            for name, (url, process_id) in places.items():
+                before = worked(process_id)
+                rate, took = asyncio.run(load(url, clients=16, seconds=given.seconds))
                 rates[name].append(rate)
+                work[name].append((worked(process_id) - before) / len(took) * 1_000)
                 _rate, took = asyncio.run(load(url, clients=1, seconds=given.seconds / 2))
                 alone[name].append(statistics.median(took) * 1_000)
-    for name, of_many in rates.items():
+    for name in places:
+        many, one, core = (statistics.median(of[name]) for of in (rates, alone, work))
         print(
-            f"{name:8}{statistics.median(of_many):10.0f} requests/s of 16 clients   {statistics.median(alone[name]):8.2f} ms p50 of one"
+            f"{name:8}{many:8.0f} requests/s of 16 clients {core:8.3f} ms of a core each {one:8.2f} ms p50 of one client"
         )
     share = statistics.median(
-        ours_ / bare_ for ours_, bare_ in zip(rates["plain"], rates["bare"], strict=True)
+        of_ours / of_bare for of_ours, of_bare in zip(rates["plain"], rates["bare"], strict=True)
     )
     print(
         f"relay without sessions / bare pass-through: {share:.2f} of its requests/s (target {PLAIN})"

@@ -412,6 +412,22 @@ def test_retries_come_before_the_first_byte_and_are_bounded():
         assert json.loads(got.partition(b"\r\n\r\n")[2])["type"] == "error"
 
 
+@pytest.mark.parametrize(
+    ("method", "status"), [("HEAD", 200), ("GET", 204), ("GET", 304), ("DELETE", 205)]
+)
+def test_answers_without_a_body(method, status):
+    """A length may be stated where no body comes; the connection goes on."""
+    answer = head(status, length=0 if status == 205 else 7, more=b"etag: e\r\n")
+    with Upstream(lambda _: [answer]) as upstream, Served(upstream.url) as gateway:
+        wire = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=20)
+        for _ in range(2):
+            wire.request(method, "/v1/x")
+            got = wire.getresponse()
+            assert (got.status, got.read(), got.getheader("etag")) == (status, b"", "e")
+        wire.close()
+        assert len(upstream.asked) == 2
+
+
 def test_upstreams_by_dialect():
     with Upstream() as one, Upstream() as two:
         settings = Settings(

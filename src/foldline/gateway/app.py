@@ -166,7 +166,7 @@ def _speaks(scope: Scope) -> str:
 
 
 def _stays(scope: Scope) -> None:
-    """Refuse what offers another protocol and was not seen to (`serving`): its body was not read."""
+    """Refuse an offer of another protocol that `serving` has not seen: its body was not read."""
     if any(name == b"upgrade" for name, _ in scope["headers"]):
         words = "another protocol was offered; send the request without `Upgrade`"
         raise Refusal(400, "upgrade", words, close=True)

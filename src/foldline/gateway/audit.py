@@ -114,16 +114,20 @@ class Figures:
         )
         self._tokens = client.Counter(metrics.SENT_TOKENS, "Tokens of planned requests.", **where)
         self._edits = client.Counter(metrics.EDITS, "Edits made in planned requests.", **where)
-        self._bytes = client.Counter(
+        passed = client.Counter(
             metrics.BYTES, "Bytes of requests and of answers.", ["way"], **where
         )
+        self._in, self._out = passed.labels("in"), passed.labels("out")
+        self._known: dict[tuple[str, int], Any] = {}
 
     def count(self, note: Note) -> None:
         """One more."""
-        route = note.route if note.route in _ROUTES else "other"
-        self._requests.labels(route, note.status).inc()
-        self._bytes.labels("in").inc(note.received)
-        self._bytes.labels("out").inc(note.sent)
+        kind = (note.route if note.route in _ROUTES else "other", note.status)
+        if (counter := self._known.get(kind)) is None:  # finding one costs more than counting
+            counter = self._known[kind] = self._requests.labels(*kind)
+        counter.inc()
+        self._in.inc(note.received)
+        self._out.inc(note.sent)
         if note.upstream:
             self._upstream.observe(note.upstream)
             self._added.observe(note.added)
