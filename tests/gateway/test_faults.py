@@ -166,10 +166,13 @@ def test_what_goes_wrong_upstream_passes_as_it_came(answer, store):
         assert idle(gateway, upstream)
 
 
+@pytest.mark.parametrize("told", [True, False], ids=["told", "asked for"])
 @BOTH
 @DIALECTS
-def test_a_client_that_is_gone_at_any_stage_leaves_nothing_open(dialect, store):
+def test_a_client_that_is_gone_at_any_stage_leaves_nothing_open(dialect, store, told, monkeypatch):
     """Before its body is there, while it waits, in the middle, behind the end; each at once."""
+    if not told:  # as under a server that is not ours
+        monkeypatch.setattr("foldline.gateway.app.WATCHED", "none")
     events = streamed(dialect)
     path, asked = asking(dialect)
     top = f"POST {path} HTTP/1.1\r\nHost: g\r\nContent-Length: {len(asked)}\r\n\r\n".encode()
@@ -197,6 +200,9 @@ def test_a_client_that_is_gone_at_any_stage_leaves_nothing_open(dialect, store):
         assert (len(upstream.asked), upstream.left) == (2, 2)
         for shown in range(1, len(events), 3):
             gone(top + asked, [head(), *map(chunk, events[:shown]), HANG], read=100)
+        assert upstream.left == len(upstream.asked)
+        large = b"x" * 1_000_000  # while a server holds back what it reads
+        gone(f"POST /v1/x HTTP/1.1\r\nHost: g\r\nContent-Length: {len(large)}\r\n\r\n".encode() + large, [HANG])  # fmt: skip
         assert upstream.left == len(upstream.asked)
         gone(top + asked, [head(), *map(chunk, events), chunk(b"")], read=len(b"".join(events)))
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from foldline.gateway import health, keys
 from foldline.gateway.audit import Audit, Figures, Note
-from foldline.gateway.calls import Calls
+from foldline.gateway.calls import WATCHED, Calls
 from foldline.gateway.health import Health
 from foldline.gateway.keys import Client
 from foldline.gateway.limits import Message, Receive, checked_path
@@ -116,6 +116,7 @@ class Gateway:
             speaks,
             dialects.at(path) if scope["method"] == "POST" else None,
             upstream,
+            scope.get(WATCHED),
         )
 
     async def _shown(self, scope: Scope, reply: Reply) -> None:

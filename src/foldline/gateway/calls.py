@@ -6,8 +6,8 @@ clock looks at all of them, so that a piece of an answer costs no timer.
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable
-from typing import Literal, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Final, Literal, TypeAlias, TypeVar
 
 from foldline.gateway.keys import Client
 from foldline.gateway.refusing import Refusal
@@ -15,6 +15,11 @@ from foldline.gateway.refusing import Refusal
 T = TypeVar("T")
 Why: TypeAlias = Literal["gone", "late", "drain"]
 """Who stopped a call: its client, the clock, the end of the gateway."""
+
+WATCHED: Final = "foldline.watched"
+"""Where a scope has `Watch`, if its server tells at once that a client is gone."""
+Watch: TypeAlias = Callable[[Callable[[], None]], Callable[[], None]]
+"""Be told; what is given back ends that."""
 
 
 class Call:
@@ -39,6 +44,10 @@ class Call:
             self.why = why
             if self._can_stop:
                 self.task.cancel()
+
+    def gone(self) -> None:
+        """Its client hung up."""
+        self.stop("gone")
 
     async def unbroken(self, work: Awaitable[T]) -> T:
         """Something that is not left in the middle: a stop waits for the next `check`."""

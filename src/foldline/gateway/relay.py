@@ -18,7 +18,7 @@ from yarl import URL
 from foldline.errors import FoldlineError, Overflow
 from foldline.gateway import keys
 from foldline.gateway.audit import Note
-from foldline.gateway.calls import Call, Calls
+from foldline.gateway.calls import Call, Calls, Watch
 from foldline.gateway.keys import Client
 from foldline.gateway.limits import Gone, Message, Receive, Room, Share, unfolded, whole
 from foldline.gateway.planning import Hearing, planned, told
@@ -47,6 +47,8 @@ class Asked:
     dialect: Dialect | None
     """What its body is written in, where that is planned."""
     upstream: Upstream
+    watch: Watch | None = None
+    """How to be told that the client is gone, where the server tells."""
 
     def header(self, name: bytes) -> bytes | None:
         """The first of a name."""
@@ -113,13 +115,16 @@ class Relay:
         begun = loop.time()
         call, share = Call(begun + self._limits.body_seconds), Share(self._room)
         self._calls.enter(call, asked.client)
-        watcher: asyncio.Task[None] | None = None
+        unwatch: Callable[[], object] | None = None
         try:
             stated = asked.header(b"content-length")
             body = await whole(receive, stated, most=self._limits.body, share=share)
             note.received = len(body)
             call.deadline = loop.time() + self._limits.first_seconds
-            watcher = loop.create_task(_watch(receive, call))
+            if asked.watch is not None:
+                unwatch = asked.watch(call.gone)
+            else:
+                unwatch = loop.create_task(_watch(receive, call)).cancel
             await self._relayed(Way(asked, call, reply, note), body)
         except Gone:
             note.ended, note.status = "gone", _GONE
@@ -130,11 +135,11 @@ class Relay:
             if why == "gone":
                 note.status = note.status or _GONE
             else:
-                await reply.refuse(_stopped(why, heard=watcher is not None), asked.speaks)
+                await reply.refuse(_stopped(why, heard=unwatch is not None), asked.speaks)
         finally:
             call.ended = True
-            if watcher is not None:
-                watcher.cancel()
+            if unwatch is not None:
+                unwatch()
             share.give()
             self._calls.leave(call, asked.client)
             note.seconds = loop.time() - begun
@@ -260,7 +265,7 @@ async def _watch(receive: Receive, call: Call) -> None:
     """Wait for the client to hang up."""
     while (await receive())["type"] != "http.disconnect":
         pass
-    call.stop("gone")
+    call.gone()
 
 
 async def _kept(hearing: Hearing) -> None:

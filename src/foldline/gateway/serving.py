@@ -9,8 +9,9 @@ import logging
 import re
 import signal
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -18,6 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from foldline.errors import BadInput
 from foldline.gateway.app import Gateway
+from foldline.gateway.calls import WATCHED
 from foldline.models.redact import Redacting
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -134,18 +136,27 @@ def bounded(most: int, seconds: float) -> type[HttpToolsProtocol]:
         _patience: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
+            self._told: list[Callable[[], None]] = []
             super().connection_made(transport)
             self._wait()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._heard()
             super().connection_lost(exc)
+            for told in [*self._told]:
+                told()
 
         def data_received(self, data: bytes) -> None:
             # The parser leaves out the body of a request that offers another protocol, as Java's
             # client does with each: an offer that nobody takes is none.
-            if self._in_head and (found := _UPGRADE.search(_head(data))):
-                data = data[: found.start(1)] + _OFFERED + data[found.end(1) :]
+            if self._in_head:
+                top = _head(data)
+                self._size += len(top)
+                if self._size > most:
+                    self.send_400_response("Request head too large.")
+                    return
+                if found := _UPGRADE.search(top):
+                    data = data[: found.start(1)] + _OFFERED + data[found.end(1) :]
             super().data_received(data)
 
         def on_message_complete(self) -> None:
@@ -153,31 +164,20 @@ def bounded(most: int, seconds: float) -> type[HttpToolsProtocol]:
             super().on_message_complete()
 
         def on_message_begin(self) -> None:
-            self._size = 0
             if self._patience is None:
                 self._wait()
             super().on_message_begin()
-
-        def on_url(self, url: bytes) -> None:
-            self._count(len(url))
-            super().on_url(url)
-
-        def on_header(self, name: bytes, value: bytes) -> None:
-            self._count(len(name) + len(value))
-            super().on_header(name, value)
+            self.scope[WATCHED] = self._watch  # type: ignore[typeddict-unknown-key]
 
         def on_headers_complete(self) -> None:
-            self._in_head = False
+            self._in_head, self._size = False, 0
             self._heard()
             super().on_headers_complete()
 
-        def send_400_response(self, msg: str) -> None:
-            super().send_400_response("Request head too large." if self._size > most else msg)
-
-        def _count(self, size: int) -> None:
-            self._size += size
-            if self._size > most:
-                raise ValueError("a request's head is too large")
+        def _watch(self, told: Callable[[], None]) -> Callable[[], None]:
+            self._told.append(told)
+            self.flow.resume_reading()  # who does not read does not see that the client is gone
+            return partial(self._told.remove, told)
 
         def _wait(self) -> None:
             self._patience = self.loop.call_later(seconds, self._late)
