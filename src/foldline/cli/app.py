@@ -43,11 +43,14 @@ _STEPS = {
     "config show": "config:show",
     "config path": "config:path",
     "config check": "config:check",
+    "serve": "serve:serve",
+    "keys add": "serve:add_key",
     "lab compare": "lab:compare",
     "lab cost": "lab_cost:cost",
 }
 _GROUPS = {
     "config": "The settings: which are in force, who says so, and what is wrong with them.",
+    "keys": "Keys of the gateway's own.",
     "lab": "What sessions that happened cost, and what they would have cost and kept.",
 }
 

@@ -1,8 +1,12 @@
 """The gateway: change `base_url`, and any agent in any language stays inside its window.
 
-    serving   uvicorn, the drain at its end                       gateway/serving.py
-    app       which path is whose: raw ASGI                       gateway/app.py
-    relay     one request to its upstream, and its answer back    gateway/relay.py
+    serving   uvicorn, the drain at its end
+    app       which path is whose: raw ASGI; health, audit beside it
+    keys      who comes in                      settings  what the operator decides
+    relay     one request to its upstream, and its answer back
+      limits    what a request may be           calls     stopped from outside, and counted
+      planning  the conversation it is of       upstream  asked over HTTP
+      refusing  errors of our own
     api/      sessions over HTTP, for those who send only what is new
 
 Knows HTTP. Refuses to decide: conversations are `run.talks`', plans are the core's. An upstream is

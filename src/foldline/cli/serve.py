@@ -1,0 +1,163 @@
+"""`foldline serve`: the gateway's process; `foldline keys add`: a key for it.
+
+Knows what an operator may say and what is told at the start. Refuses to know requests: those are
+the gateway's. Needs the extra `gateway`.
+"""
+
+import asyncio
+import sys
+from importlib.util import find_spec
+from typing import Annotated, Literal
+
+import typer
+
+from foldline.cli.desk import Desk, StoreOption, TenantOption, command, desk
+from foldline.cli.output import clean, remark, say
+from foldline.core.policy import named
+from foldline.errors import BadInput
+from foldline.run.facts import known
+from foldline.run.talks import Talks
+from foldline.store.at import store_at
+
+_EXTRA = ("uvicorn", "httptools", "aiohttp", "starlette")
+KeysOption = Annotated[
+    str | None,
+    typer.Option("--keys", metavar="FILE", help="Keys of the gateway's own; else none are asked."),
+]
+
+
+def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
+    ctx: typer.Context,
+    *,
+    upstream: Annotated[
+        list[str],
+        typer.Option(
+            "--upstream", metavar="URL", help="Where requests go: URL, openai=URL, anthropic=URL."
+        ),
+    ],
+    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 takes a free one.", min=0, max=65_535)] = 8080,
+    window: Annotated[
+        int | None, typer.Option(metavar="TOKENS", help="The models' window; else as known.", min=1)
+    ] = None,
+    policy: Annotated[str, typer.Option(help="The preset that plans.")] = "steady",
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Keep no sessions: relay all as it comes.")
+    ] = False,
+    keys: KeysOption = None,
+    is_open: Annotated[
+        bool, typer.Option("--open", help="Let anybody in who reaches the port.")
+    ] = False,
+    audit: Annotated[
+        str | None, typer.Option(metavar="FILE", help="One line of JSON for each request.")
+    ] = None,
+    on_disconnect: Annotated[
+        str,
+        typer.Option(metavar="pause|continue", help="What becomes of an answer nobody waits for."),
+    ] = "pause",
+    most_body: Annotated[
+        int, typer.Option("--max-body", metavar="BYTES", help="The largest request.", min=1)
+    ] = 32_000_000,
+    each: Annotated[
+        int, typer.Option("--concurrent", metavar="N", help="Requests of one key at a time.", min=1)
+    ] = 1_000,
+    retries: Annotated[
+        int, typer.Option(metavar="N", help="Asked again before an answer began.", min=0)
+    ] = 2,
+    drain: Annotated[
+        float, typer.Option(metavar="SECONDS", help="For answers to end when it does.", min=0)
+    ] = 30.0,
+    linger: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Unready but serving, at its end.", min=0)
+    ] = 0.0,
+    shared: Annotated[
+        bool, typer.Option("--reuse-port", help="Several processes at one port.")
+    ] = False,
+    store_: StoreOption = None,
+    tenant_: TenantOption = None,
+) -> None:
+    """Relay requests to a provider, planned to fit the model's window.
+
+    Change a client's base URL and nothing else. SIGTERM or Ctrl-C ends it when answers are over.
+    """
+    _check()
+    from foldline.gateway import serving, settings  # noqa: PLC0415 - an extra
+    from foldline.gateway.app import Gateway  # noqa: PLC0415
+    from foldline.gateway.audit import Audit  # noqa: PLC0415
+    from foldline.gateway.keys import Keys  # noqa: PLC0415
+
+    mine = desk(store=store_, tenant=tenant_, under=ctx.obj)
+    named(policy)
+    ours = Keys(keys) if keys else None
+    settings.must_be_closed(host, keys=ours, is_open=is_open)
+    set_ = settings.Settings(
+        upstreams=settings.upstreams(upstream),
+        keys=ours,
+        limits=settings.Limits(body=most_body, each=each, retries=retries, drain_seconds=drain),
+        on_disconnect=_mode(on_disconnect),
+        tenant=mine.tenant,
+    )
+    listening = serving.listen(host, port, shared=shared)
+    store = talks = None
+    if not plain:
+        asyncio.run(_made(mine))
+        store = store_at(mine.address)
+        talks = Talks(
+            store, lambda model, most: known(model, window=window, reserve=most, policy=policy)
+        )
+    gateway = Gateway(
+        set_, store=store, talks=talks, audit=Audit(audit) if audit is not None else None
+    )
+    where = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
+    kept = "none (--plain): every request goes out as it came" if plain else mine.where
+    asks = (
+        f"{len(ours)} of the gateway's own" if ours is not None else "providers' keys pass through"
+    )
+    say(
+        f"foldline gateway at {where}",
+        "",
+        f"  OPENAI_BASE_URL={where}/v1",
+        f"  ANTHROPIC_BASE_URL={where}",
+        "",
+        *(f"upstream  {one.base}  {name}".rstrip() for name, one in set_.upstreams.items()),
+        f"sessions  {clean(kept)}",
+        f"keys      {asks}",
+        f"pages     {where}/healthz  /readyz  /metrics",
+    )  # fmt: skip
+    sys.stdout.flush()
+    serving.run(serving.Served(gateway, linger=linger), listening)
+    remark("ended")
+
+
+def _check() -> None:
+    if missing := [name for name in _EXTRA if find_spec(name) is None]:
+        raise BadInput(
+            f"the gateway needs {missing[0]!r}, which is not installed; "
+            "pip install 'foldline[gateway]'"
+        )
+
+
+def _mode(given: str) -> Literal["pause", "continue"]:
+    if given not in ("pause", "continue"):
+        raise BadInput(f"--on-disconnect {given!r}: write pause or continue")
+    return "pause" if given == "pause" else "continue"
+
+
+async def _made(mine: Desk) -> None:
+    """See that the store can be used; a new file only its owner reads."""
+    async with mine.store(make=True) as store:
+        await store.sessions(mine.tenant, limit=1)
+
+
+@command
+async def add_key(
+    desk: Desk,
+    name: Annotated[str, typer.Argument(help="What you call it: one word.")],
+    *,
+    keys: Annotated[str, typer.Option("--keys", metavar="FILE", help="Where keys are kept.")],
+) -> None:
+    """Make a key of the gateway's own, for a tenant; it is shown this once and kept as a digest."""
+    from foldline.gateway.keys import add  # noqa: PLC0415 - few commands need it
+
+    key = add(keys, name, tenant=desk.tenant)
+    desk.answer({"name": name, "tenant": desk.tenant, "key": key}, lambda: [key])

@@ -1,0 +1,206 @@
+"""Who comes in: the gateway's own keys, and providers' keys that pass through.
+
+Knows where clients put keys and how ours are kept: as digests, in a file of lines. Refuses to keep
+a key, to show one, and to pass one of ours on.
+
+    3f1c…64 hex digits…  acme  ci-runner           digest, tenant, name
+"""
+
+import hmac
+import logging
+import os
+import secrets
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from pathlib import Path
+from time import monotonic
+from typing import Final, NamedTuple
+
+from foldline.errors import BadInput
+
+PREFIX: Final = "fl-"
+"""How every key of ours begins, so that it is told from a provider's."""
+OWN_HEADER: Final = b"x-foldline-key"
+"""For clients that show a key of ours beside their provider's."""
+CREDENTIALS: Final = frozenset((b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"))
+_log = logging.getLogger("foldline.gateway")
+_LOOK = 1.0  # seconds between two looks at the file: a key that was taken away is refused soon
+_SHORT = 8  # digits of a digest by which keys are found before they are compared
+_DIGEST = 64
+_PRIVATE = 0o600
+Headers = Iterable[tuple[bytes, bytes]]
+
+
+class Secret:
+    """A key that nothing shows by accident: not `repr`, not `str`, not a format, not a pickle."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        """The key itself, for the header that it goes into."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Secret(…)"
+
+    def __reduce__(self) -> str:
+        raise TypeError("a secret is not written down")
+
+
+class Client(NamedTuple):
+    """Who asks."""
+
+    tenant: str
+    scope: str
+    """The digest of the key that was shown: conversations are found under it."""
+    name: str = ""
+    """What the operator calls the key."""
+
+
+class Refused(NamedTuple):
+    """Why somebody is not let in."""
+
+    why: str
+
+
+class _Entry(NamedTuple):
+    digest: str
+    tenant: str
+    name: str
+
+
+class Keys:
+    """The gateway's keys, as the operator's file has them now."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        self._looked, self._stamp = -_LOOK, (0, 0)
+        self._entries: dict[str, list[_Entry]] = {}
+        self._read()
+
+    def find(self, key: str) -> Client | None:
+        """Whose key this is."""
+        if monotonic() - self._looked >= _LOOK:
+            self._read()
+        digest = digest_of(key)
+        found = None
+        for entry in self._entries.get(digest[:_SHORT], ()):
+            if hmac.compare_digest(entry.digest, digest):
+                found = entry
+        return Client(found.tenant, digest, found.name) if found else None
+
+    def __len__(self) -> int:
+        return sum(map(len, self._entries.values()))
+
+    def _read(self) -> None:
+        """Read the file again if it has changed; one that is gone lets nobody in."""
+        first, self._looked = not self._stamp[0], monotonic()
+        try:
+            status = self._path.stat()
+            stamp = (status.st_mtime_ns, status.st_size)
+            if stamp == self._stamp:
+                return
+            lines = self._path.read_text().splitlines()
+        except OSError as fault:
+            if first:
+                raise BadInput(f"keys: {self._path}: {fault.strerror}") from fault
+            self._stamp, self._entries = (1, 0), {}
+            return
+        self._stamp = stamp
+        try:
+            self._entries = _entries(lines, self._path)
+        except BadInput as fault:
+            if first:
+                raise
+            _log.error("%s; the keys stay as they were", fault)
+
+
+def _entries(lines: Iterable[str], path: Path) -> dict[str, list[_Entry]]:
+    entries: dict[str, list[_Entry]] = {}
+    for number, line in enumerate(lines, 1):
+        fields = line.split()
+        if not fields or line.startswith("#"):
+            continue
+        if len(fields) != len(_Entry._fields) or not _is_digest(fields[0]):
+            raise BadInput(
+                f"{path}, line {number}: no key; a line is DIGEST TENANT NAME, "
+                "and `foldline keys add NAME` writes it"
+            )
+        entries.setdefault(fields[0][:_SHORT], []).append(_Entry(*fields))
+    return entries
+
+
+def _is_digest(text: str) -> bool:
+    return len(text) == _DIGEST and not text.strip("0123456789abcdef")
+
+
+def digest_of(key: str) -> str:
+    """What is kept of a key."""
+    return sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def add(path: str | Path, name: str, *, tenant: str) -> str:
+    """Make a key and write its digest down; the key itself is in no file."""
+    if not name or not tenant or len((tenant + name).split()) != 1 or name.startswith("#"):
+        raise BadInput(f"a key's name and tenant are one word each, not {name!r} and {tenant!r}")
+    path = Path(path)
+    if path.exists() and any(line.split()[2:] == [name] for line in path.read_text().splitlines()):
+        raise BadInput(f"{path} has a key {name!r} already; remove its line, or take another name")
+    key = PREFIX + secrets.token_urlsafe(32)
+    made = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, _PRIVATE)
+    with os.fdopen(made, "a") as file:
+        file.write(f"{digest_of(key)}  {tenant}  {name}\n")
+    return key
+
+
+def who(headers: Headers, keys: Keys | None, *, tenant: str) -> Client | Refused:
+    """Who asks, by the headers of a request."""
+    shown = [
+        (name, token_of(name, value))
+        for name, value in headers
+        if name in CREDENTIALS or name == OWN_HEADER
+    ]
+    ours = {token for name, token in shown if name == OWN_HEADER or token.startswith(PREFIX)}
+    if keys is None:
+        if ours:
+            return Refused("this gateway has no keys of its own: send your provider's key")
+        return Client(tenant, digest_of("\n".join(token for _, token in shown)) if shown else "")
+    if len(ours) != 1:
+        return Refused(
+            "send one key of this gateway (fl-…) as bearer token, as x-api-key, or beside your "
+            "provider's key as X-Foldline-Key"
+        )
+    return keys.find(ours.pop()) or Refused("this gateway does not know the key that was sent")
+
+
+def token_of(name: bytes, value: bytes) -> str:
+    """The key in a header's value."""
+    text = value.decode("utf-8", "surrogateescape").strip()
+    if name == b"authorization" and text[:7].lower() == "bearer ":
+        return text[7:].strip()
+    return text
+
+
+def swapped(
+    pairs: Sequence[tuple[bytes, bytes]], key: Secret | None, *, anthropic: bool
+) -> list[tuple[bytes, bytes]]:
+    """Headers for the upstream: where a key of ours was, the operator's is, or nothing."""
+    made: list[tuple[bytes, bytes]] = []
+    shown = False
+    for name, value in pairs:
+        if name not in CREDENTIALS:
+            made.append((name, value))
+        elif not token_of(name, value).startswith(PREFIX):
+            made.append((name, value))
+            shown = True
+        elif key is not None:
+            bearer = "Bearer " if name == b"authorization" else ""
+            made.append((name, (bearer + key.reveal()).encode()))
+            shown = True
+    if key is not None and not shown:
+        name, bearer = (b"x-api-key", "") if anthropic else (b"authorization", "Bearer ")
+        made.append((name, (bearer + key.reveal()).encode()))
+    return made

@@ -1,0 +1,127 @@
+"""What an operator decides: upstreams, limits, who may come in.
+
+Knows how each is written down and which of it cannot be. Refuses to take any of it from a client.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from foldline.errors import BadInput
+from foldline.gateway.keys import Keys, Secret
+
+OnDisconnect: TypeAlias = Literal["pause", "continue"]
+"""What becomes of an answer whose client is gone: it is broken off, or read to its end (A-08)."""
+OPENAI, ANTHROPIC, ANY = "openai", "anthropic", ""
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much, how many, and how long at most."""
+
+    body: int = 32_000_000
+    """Bytes of a request, and of what a compressed one unfolds to."""
+    held: int = 1_000_000_000
+    """Bytes of all requests that are here at a time."""
+    headers: int = 65_536
+    """Bytes of a request's line and headers."""
+    each: int = 1_000
+    """Requests of one key at a time."""
+    retries: int = 2
+    """Times that an upstream is asked again before it has answered."""
+    head_seconds: float = 20.0
+    """For a client to send its headers."""
+    body_seconds: float = 60.0
+    """And its body."""
+    connect_seconds: float = 10.0
+    first_seconds: float = 600.0
+    """For an upstream to begin its answer; one that is not streamed is long in the making."""
+    idle_seconds: float = 300.0
+    """Without a byte of an answer that has begun, or without a client that takes one."""
+    drain_seconds: float = 30.0
+    """For answers under way to end when the gateway does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """A provider's address: what stands before each path."""
+
+    base: str
+    key: Secret | None = None
+    """The operator's own key, for clients that show one of the gateway's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All of it."""
+
+    upstreams: Mapping[str, Upstream]
+    """By dialect; `ANY` is for what has none of its own."""
+    keys: Keys | None = None
+    """The gateway's own keys; none: whoever reaches it may use it with a provider's key."""
+    limits: Limits = field(default_factory=Limits)
+    on_disconnect: OnDisconnect = "pause"
+    tenant: str = "local"
+    """Whose sessions they are where no key of ours says so."""
+
+    def upstream(self, dialect: str) -> Upstream | None:
+        """Where a dialect is spoken."""
+        return self.upstreams.get(dialect) or self.upstreams.get(ANY)
+
+
+def upstreams(
+    given: Sequence[str], environment: Mapping[str, str] = os.environ
+) -> dict[str, Upstream]:
+    """Addresses as an operator writes them: `URL`, `openai=URL`, `anthropic=URL`.
+
+    A key is read from `FOLDLINE_UPSTREAM_KEY`, or `FOLDLINE_UPSTREAM_KEY_OPENAI` for one of them.
+    """
+    found: dict[str, Upstream] = {}
+    for one in given:
+        name, is_named, url = one.partition("=")
+        if not is_named or "/" in name:
+            name, url = ANY, one
+        if name not in (ANY, OPENAI, ANTHROPIC):
+            raise BadInput(f"--upstream {one!r}: write openai=URL, anthropic=URL, or a URL alone")
+        if name in found:
+            raise BadInput(f"--upstream {one!r}: there is one for {name or 'all'} already")
+        variable = "FOLDLINE_UPSTREAM_KEY" + (f"_{name.upper()}" if name else "")
+        key = environment.get(variable) or environment.get("FOLDLINE_UPSTREAM_KEY")
+        found[name] = Upstream(_base(url), Secret(key) if key else None)
+    if not found:
+        raise BadInput("no upstream: write --upstream https://api.openai.com")
+    return found
+
+
+def _base(url: str) -> str:
+    """What stands before a client's path; `/v1` is in that path already."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as fault:
+        raise BadInput(f"--upstream {url!r} is no address: {fault}") from fault
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise BadInput(f"--upstream {url!r}: write http://HOST:PORT or https://HOST")
+    if parts.username or parts.password:
+        raise BadInput(
+            "an upstream's address with a name or password in it is seen by others; "
+            "put the key into FOLDLINE_UPSTREAM_KEY"
+        )
+    if parts.query or parts.fragment:
+        raise BadInput(f"--upstream {url!r}: an address ends before its ? and #")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    place = f"{host}:{port}" if port else host
+    return f"{parts.scheme}://{place}{parts.path.rstrip('/').removesuffix('/v1')}"
+
+
+def must_be_closed(host: str, *, keys: Keys | None, is_open: bool) -> None:
+    """Refuse to stand where strangers come by without asking who they are."""
+    if host in _LOOPBACK or keys is not None or is_open:
+        return
+    raise BadInput(
+        f"at {host} anybody could use this gateway: give --keys FILE "
+        "(`foldline keys add NAME` makes one), or say --open where something else guards it"
+    )

@@ -1,0 +1,95 @@
+"""A gateway on a real port, in this process: for tests of clients and of the gateway itself.
+
+with Served(upstream.url, store=":memory:") as gateway:
+    client = OpenAI(base_url=gateway.url + "/v1", api_key="none")
+"""
+
+import asyncio
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, Self
+
+from foldline.core.plan import Facts
+from foldline.gateway import serving
+from foldline.gateway.app import Gateway
+from foldline.gateway.audit import Audit
+from foldline.gateway.settings import Settings, upstreams
+from foldline.run.facts import known
+from foldline.run.talks import Talks
+from foldline.store.at import store_at
+
+
+class Served:
+    """A gateway in a thread of its own, with sessions in a store, or none."""
+
+    gateway: Gateway
+    talks: Talks | None
+
+    def __init__(
+        self,
+        upstream: str | Settings,
+        *,
+        store: str | None = None,
+        window: int | None = None,
+        audit: Path | None = None,
+    ) -> None:
+        self._settings = (
+            upstream
+            if isinstance(upstream, Settings)
+            else Settings(upstreams=upstreams([upstream], {}))
+        )
+        self._store, self._window, self._audit = store, window, audit
+        self._listening = serving.listen("127.0.0.1", 0)
+        self.port: int = self._listening.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._ready = Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._server: serving.Served | None = None
+
+    def __enter__(self) -> Self:
+        self._thread = Thread(target=self._run, name="gateway", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self._thread.join()
+
+    def stop(self) -> None:
+        """What SIGTERM does."""
+        if self._loop is not None and self._server is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._server.stop)
+
+    def _made(self) -> Gateway:
+        store = store_at(self._store) if self._store is not None else None
+        self.talks = None
+        if store is not None:
+            self.talks = Talks(store, self._facts)
+        return Gateway(
+            self._settings,
+            store=store,
+            talks=self.talks,
+            audit=Audit(self._audit) if self._audit is not None else None,
+        )
+
+    def _facts(self, model: str, most: int | None) -> Facts:
+        return known(model, window=self._window, reserve=most, policy="steady")
+
+    def _run(self) -> None:
+        async def serve() -> None:
+            self._loop = asyncio.get_running_loop()
+            self.gateway = self._made()
+            self._server = serving.Served(self.gateway)
+            self._ready.set()
+            await self._server.serve(sockets=[self._listening])
+
+        serving.quiet()
+        with asyncio.Runner(loop_factory=_uvloop()) as runner:
+            runner.run(serve())
+
+
+def _uvloop() -> Any:
+    import uvloop  # noqa: PLC0415 - of the extra
+
+    return uvloop.new_event_loop

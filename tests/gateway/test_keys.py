@@ -1,0 +1,252 @@
+"""Keys: who comes in, what goes on to the upstream, and that no key is shown."""
+
+import http.client
+import json
+import logging
+import os
+import pickle
+import time
+
+import pytest
+
+from foldline.cli.app import run
+from foldline.errors import BadInput
+from foldline.gateway.keys import Keys, Secret, add, digest_of, who
+from foldline.gateway.settings import Settings, must_be_closed, upstreams
+from foldline.models.redact import Redacting
+from foldline.testing.gateways import Served
+from foldline.testing.upstream import Upstream
+
+OPERATORS = "sk-operator-0123456789abcdef0123456789abcdef"
+ROUTES = [
+    ("POST", "/v1/chat/completions"),
+    ("POST", "/v1/messages"),
+    ("POST", "/v1/messages/count_tokens"),
+    ("POST", "/v1/embeddings"),
+    ("GET", "/v1/models"),
+    ("GET", "/sessions"),
+    ("GET", "/sessions/x"),
+    ("GET", "/metrics"),
+    ("GET", "/"),
+    ("GET", "/unknown"),
+    ("DELETE", "/v1/files/f"),
+    ("OPTIONS", "/v1/models"),
+]
+
+
+@pytest.fixture
+def keyed(tmp_path):
+    """An upstream behind a gateway with keys of its own; the key, and both servers."""
+    path = tmp_path / "keys"
+    key = add(path, "ci", tenant="acme")
+    with Upstream() as upstream:
+        settings = Settings(
+            upstreams=upstreams([upstream.url], {"FOLDLINE_UPSTREAM_KEY": OPERATORS}),
+            keys=Keys(path),
+        )
+        with Served(settings, store=":memory:") as gateway:
+            yield key, upstream, gateway
+
+
+def ask(gateway, method, path, headers=(), body=b"{}"):
+    client = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=20)
+    client.putrequest(method, path)
+    for name, value in headers:
+        client.putheader(name, value)
+    client.putheader("Content-Length", str(len(body)))
+    client.endheaders(body)
+    answer = client.getresponse()
+    got = answer.status, dict(answer.getheaders()), answer.read()
+    client.close()
+    return got
+
+
+def bad(key):
+    """Every kind of bad credential."""
+    other = key[:-1] + ("A" if key[-1] != "A" else "B")
+    return {
+        "none": [],
+        "empty": [("Authorization", "")],
+        "bearer of nothing": [("Authorization", "Bearer ")],
+        "basic": [("Authorization", "Basic Zm9vOmJhcg==")],
+        "a provider's": [("Authorization", "Bearer sk-abc")],
+        "unknown": [("Authorization", f"Bearer {other}")],
+        "cut": [("Authorization", f"Bearer {key[:-1]}")],
+        "longer": [("X-Api-Key", f"{key}x")],
+        "prefix only": [("X-Api-Key", "fl-")],
+        "the digest itself": [("X-Api-Key", f"fl-{digest_of(key)}")],
+        "two": [("Authorization", f"Bearer {key}"), ("X-Api-Key", other)],
+        "two of one header": [
+            ("Authorization", f"Bearer {key}"),
+            ("Authorization", f"Bearer {other}"),
+        ],
+        "own header, a provider's": [("X-Foldline-Key", "sk-abc"), ("X-Api-Key", key)],
+        "in the query": [],
+        "not UTF-8": [("X-Api-Key", b"fl-\xff\xfe")],
+        "in another case": [("Authorization", f"Bearer {key.swapcase()}")],
+    }
+
+
+def test_every_route_refuses_every_bad_credential(keyed):
+    """Point 4: 401 in the shape of the client's dialect, and the upstream hears nothing."""
+    key, upstream, gateway = keyed
+    for method, path in ROUTES:
+        for kind, headers in bad(key).items():
+            place = f"{path}?key={key}" if kind == "in the query" else path
+            status, told, body = ask(gateway, method, place, headers)
+            assert status == 401, (method, path, kind)
+            assert told["x-foldline-error"] == "bad_key"
+            error = json.loads(body)["error"]
+            if path.startswith("/v1/messages"):
+                assert error["type"] == "authentication_error"
+            else:
+                assert error["code"] == "invalid_api_key"
+            assert key.encode() not in body
+    assert not upstream.asked
+    for path in ("/healthz", "/readyz"):
+        assert ask(gateway, "GET", path)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("shown", "passed"),
+    [
+        (lambda key: [("Authorization", f"Bearer {key}")], {"authorization": f"Bearer {OPERATORS}"}),
+        (lambda key: [("x-api-key", key)], {"x-api-key": OPERATORS}),
+        (lambda key: [("X-Foldline-Key", key)], {"authorization": f"Bearer {OPERATORS}"}),
+        (lambda key: [("X-Foldline-Key", key), ("x-api-key", "sk-mine")], {"x-api-key": "sk-mine"}),
+        (lambda key: [("Authorization", f"Bearer {key}"), ("x-api-key", key)], {"authorization": f"Bearer {OPERATORS}", "x-api-key": OPERATORS}),
+    ],
+    ids=["bearer", "x-api-key", "beside", "beside a provider's", "twice the same"],
+)  # fmt: skip
+def test_a_key_of_ours_is_never_passed_on(keyed, shown, passed):
+    """The operator's key stands where ours did; a provider's key of the client's own stays."""
+    key, upstream, gateway = keyed
+    status, told, _ = ask(gateway, "POST", "/v1/embeddings", shown(key))
+    assert status == 200
+    (asked,) = upstream.asked
+    credentials = {n.decode().lower(): v.decode() for n, v in asked.headers if n.lower() in (b"authorization", b"x-api-key")}  # fmt: skip
+    assert credentials == passed
+    assert key.encode() not in b"".join(name + value for name, value in asked.headers)
+    assert OPERATORS not in str(told)
+
+
+def test_without_keys_a_providers_key_passes_and_ours_is_refused():
+    with Upstream() as upstream:
+        settings = Settings(
+            upstreams=upstreams([upstream.url], {"FOLDLINE_UPSTREAM_KEY": OPERATORS})
+        )
+        with Served(settings) as gateway:
+            assert (
+                ask(gateway, "GET", "/v1/models", [("Authorization", "Bearer sk-mine")])[0] == 200
+            )
+            assert upstream.asked[-1].header("authorization") == b"Bearer sk-mine"
+            assert ask(gateway, "GET", "/v1/models")[0] == 200
+            assert upstream.asked[-1].header("authorization") is None  # never the operator's
+            assert ask(gateway, "GET", "/v1/models", [("x-api-key", "fl-any")])[0] == 401
+            assert len(upstream.asked) == 2
+
+
+def test_a_key_that_is_taken_away_is_refused_soon(tmp_path, monkeypatch):
+    monkeypatch.setattr("foldline.gateway.keys._LOOK", 0.0)
+    path = tmp_path / "keys"
+    one, two = add(path, "one", tenant="a"), add(path, "two", tenant="b")
+    keys = Keys(path)
+    assert keys.find(one).tenant == "a"
+    assert keys.find(two)[::2] == ("b", "two")
+    path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if "two" in line))  # fmt: skip
+    os.utime(path, (time.time() + 5, time.time() + 5))
+    assert keys.find(one) is None
+    assert keys.find(two).tenant == "b"
+    path.write_text(path.read_text() + "half a li")  # somebody edits it: nobody is shut out
+    os.utime(path, (time.time() + 9, time.time() + 9))
+    assert keys.find(two).tenant == "b"
+    path.unlink()
+    assert keys.find(two) is None
+
+
+def test_the_file_keeps_digests_and_only_its_owner_reads_it(tmp_path):
+    path = tmp_path / "keys"
+    key = add(path, "ci", tenant="acme")
+    assert key not in path.read_text()
+    assert path.read_text() == f"{digest_of(key)}  acme  ci\n"
+    assert path.stat().st_mode & 0o777 == 0o600
+    for name, tenant in (
+        ("ci", "x"),
+        ("a b", "x"),
+        ("a", "x y"),
+        ("", "x"),
+        ("a", ""),
+        ("#a", "x"),
+    ):
+        with pytest.raises(BadInput):
+            add(path, name, tenant=tenant)
+    path.write_text("not a key\n")
+    with pytest.raises(BadInput, match="line 1"):
+        Keys(path)
+    with pytest.raises(BadInput, match="No such file"):
+        Keys(tmp_path / "none")
+
+
+def test_scopes_tell_keys_apart():
+    """Conversations are found under the key that was shown: never under another's."""
+    seen = [
+        who([(b"authorization", b"Bearer sk-1")], None, tenant="t"),
+        who([(b"authorization", b"Bearer sk-2")], None, tenant="t"),
+        who([(b"x-api-key", b"sk-1"), (b"authorization", b"Bearer sk-2")], None, tenant="t"),
+        who([], None, tenant="t"),
+    ]
+    assert len({one.scope for one in seen}) == 4
+    assert not any("sk-" in one.scope for one in seen)
+
+
+def test_a_secret_is_not_shown():
+    secret = Secret("sk-very-secret")
+    for shown in (repr(secret), str(secret), f"{secret}", f"{[secret]}", "%s" % secret):  # noqa: UP031
+        assert "very" not in shown
+    with pytest.raises(TypeError):
+        pickle.dumps(secret)
+    assert "very" not in repr(upstreams(["http://h"], {"FOLDLINE_UPSTREAM_KEY": "sk-very-secret"}))
+
+
+def test_logs_are_cleaned():
+    from foldline.gateway import serving  # noqa: PLC0415
+
+    serving.quiet()
+    assert all(any(isinstance(f, Redacting) for f in one.filters) for one in logging.getLogger().handlers)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["ftp://h", "h", "http://", "http://u:p@h", "http://h?x", "http://h/#f", "other=http://h", "http://h:x"],
+)  # fmt: skip
+def test_addresses_that_are_none(given):
+    with pytest.raises(BadInput):
+        upstreams([given], {})
+
+
+def test_addresses():
+    found = upstreams(["https://a.example/v1/", "anthropic=http://[::1]:9/base"], {"FOLDLINE_UPSTREAM_KEY_ANTHROPIC": "k"})  # fmt: skip
+    assert found[""].base == "https://a.example"
+    assert found[""].key is None
+    assert found["anthropic"].base == "http://[::1]:9/base"
+    assert found["anthropic"].key.reveal() == "k"
+    for bad_ in ([], ["http://a", "http://b"]):
+        with pytest.raises(BadInput):
+            upstreams(bad_, {})
+
+
+def test_a_port_for_strangers_needs_keys(tmp_path, capsys):
+    """Another host than loopback without keys is refused, unless --open says so."""
+    with pytest.raises(BadInput, match="--open"):
+        must_be_closed("0.0.0.0", keys=None, is_open=False)  # noqa: S104
+    must_be_closed("0.0.0.0", keys=None, is_open=True)  # noqa: S104
+    must_be_closed("127.0.0.1", keys=None, is_open=False)
+    assert run(["serve", "--host", "0.0.0.0", "--upstream", "http://127.0.0.1:1", "--plain"]) == 2  # noqa: S104
+    assert "--open" in capsys.readouterr().err
+    path = tmp_path / "keys"
+    assert run(["keys", "add", "ci", "--tenant", "acme", "--keys", str(path)]) == 0
+    key = capsys.readouterr().out.strip()
+    assert Keys(path).find(key).tenant == "acme"
+    must_be_closed("0.0.0.0", keys=Keys(path), is_open=False)  # noqa: S104
+    for wrong in (["--on-disconnect", "x"], ["--policy", "none"], ["--keys", "none"]):
+        assert run(["serve", "--upstream", "http://127.0.0.1:1", "--plain", *wrong]) == 2
