@@ -7,18 +7,22 @@ the gateway's. Needs the extra `gateway`.
 import asyncio
 import sys
 from importlib.util import find_spec
+from time import monotonic
 from typing import Annotated, Literal
 
 import typer
 
 from foldline.cli.desk import Desk, StoreOption, TenantOption, command, desk
 from foldline.cli.output import clean, remark, say
+from foldline.core.plan import Facts
 from foldline.core.policy import named
 from foldline.errors import BadInput
 from foldline.run.facts import known
-from foldline.run.talks import Talks
+from foldline.run.talks import FactsOf, Talks
 from foldline.store.at import store_at
 
+_TALKS = 4_096  # conversations that a process holds
+_FRESH, _MODELS = 10.0, 1_000  # seconds that facts of a model hold, and of how many
 _EXTRA = ("uvicorn", "httptools", "aiohttp", "starlette")
 KeysOption = Annotated[
     str | None,
@@ -102,11 +106,14 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
     if not plain:
         asyncio.run(_made(mine))
         store = store_at(mine.address)
-        talks = Talks(
-            store, lambda model, most: known(model, window=window, reserve=most, policy=policy)
-        )
+        talks = Talks(store, _facts_of(window, policy), shared=True, most=_TALKS, prefix="talk")
     gateway = Gateway(
-        set_, store=store, talks=talks, audit=Audit(audit) if audit is not None else None
+        set_,
+        store=store,
+        talks=talks,
+        # Whoever reads a tenant's sessions has shown a key of it, or sits at this machine.
+        sessions=ours is not None or settings.is_loopback(host),
+        audit=Audit(audit) if audit is not None else None,
     )
     where = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
     kept = "none (--plain): every request goes out as it came" if plain else mine.where
@@ -127,6 +134,23 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
     sys.stdout.flush()
     serving.run(serving.Served(gateway, linger=linger), listening)
     remark("ended")
+
+
+def _facts_of(window: int | None, policy: str) -> FactsOf:
+    """The facts of models, looked up anew now and then: a file may say otherwise meanwhile."""
+    found: dict[tuple[str, int | None], tuple[float, Facts]] = {}
+
+    def facts_of(model: str, most: int | None) -> Facts:
+        now = monotonic()
+        since, facts = found.get((model, most), (-_FRESH, None))
+        if facts is None or now - since > _FRESH:
+            facts = known(model, window=window, reserve=most, policy=policy)
+            if len(found) > _MODELS:
+                found.clear()
+            found[model, most] = (now, facts)
+        return facts
+
+    return facts_of
 
 
 def _check() -> None:

@@ -9,15 +9,16 @@ Knows routes and who may take them. Refuses to know how a request is relayed (`r
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 from foldline.gateway import health, keys
+from foldline.gateway.api import Place, sessions_api
 from foldline.gateway.audit import Audit, Figures, Note
 from foldline.gateway.calls import WATCHED, Calls
 from foldline.gateway.health import Health
 from foldline.gateway.keys import Client
 from foldline.gateway.limits import Message, Receive, checked_path
+from foldline.gateway.models import Models
 from foldline.gateway.refusing import Refusal
 from foldline.gateway.relay import Asked, Relay, Reply, Send
 from foldline.gateway.settings import ANTHROPIC, OPENAI, Settings
@@ -27,7 +28,6 @@ from foldline.store.base import Store
 from foldline.wire import dialects
 
 Scope: TypeAlias = Message
-App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 SESSIONS = "/sessions"
 _LONGEST = 200  # letters of a path that are noted
 _log = logging.getLogger("foldline.gateway")
@@ -42,11 +42,17 @@ class Gateway:
         *,
         store: Store | None = None,
         talks: Talks | None = None,
-        sessions: App | None = None,
+        sessions: bool = False,
         audit: Audit | None = None,
     ) -> None:
         self.settings = settings
-        self._store, self._sessions, self._audit = store, sessions, audit
+        self._store, self._audit = store, audit
+        self._models = Models(settings)
+        self._sessions = (
+            sessions_api(Place(store=store, model_of=self._models.of, body=settings.limits.body))
+            if store is not None and sessions
+            else None
+        )
         limits = settings.limits
         shortest = min(limits.body_seconds, limits.first_seconds, limits.idle_seconds)
         self.calls = Calls(each=limits.each, every=min(1.0, shortest / 4))
@@ -147,6 +153,9 @@ class Gateway:
         await receive()
         self.health.draining = True
         self.calls.stop()
+        if self._sessions is not None:
+            await self._sessions.close(seconds=self.settings.limits.drain_seconds)
+            await self._models.close()
         if not await self.calls.over(self.settings.limits.drain_seconds):
             _log.error("%d requests did not end", len(self.calls))
         self.calls.close()
@@ -179,7 +188,7 @@ def _under(path: str, root: str) -> bool:
 
 def _mounted(scope: Scope, client: Client) -> Scope:
     """The scope that an application below a path gets; `state.client` says who asks."""
-    state: dict[str, Any] = {**scope.get("state", {}), "client": client}
+    state: dict[str, Any] = {**scope.get("state", {}), "client": client, "tenant": client.tenant}
     return {**scope, "root_path": scope.get("root_path", "") + SESSIONS, "state": state}
 
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from foldline.errors import WireError
 from foldline.gateway.keys import Client
 from foldline.gateway.limits import Copy
-from foldline.run.talks import Exchange, Talks
+from foldline.run.exchange import Exchange
+from foldline.run.known import Scope
+from foldline.run.talks import Talks
 from foldline.wire.dialects import Dialect
 
 _HELD = 1_000_000  # bytes of a refusal that are read before it is passed on
@@ -36,24 +38,19 @@ class Told:
 
 
 async def planned(
-    talks: Talks, dialect: Dialect, body: bytes, *, client: Client, session: str | None
+    talks: Talks, dialect: Dialect, body: bytes, *, client: Client, session: str
 ) -> Exchange | None:
     """Plan a request; None where it is sent on as it came: the provider may understand it."""
-    del client, session  # the talks of one process are told apart by their history alone
+    scope = Scope(client.tenant, client.scope, session)
     try:
-        return await talks.ask(dialect, body)
+        return await talks.ask(dialect, body, scope=scope)
     except WireError:
         return None
 
 
 def told(exchange: Exchange) -> Told:
     """What was done with a request."""
-    report = getattr(exchange, "report", None)
-    return Told(
-        str(getattr(exchange, "session", "")),
-        getattr(report, "total", 0),
-        int(getattr(exchange, "edits", 0)),
-    )
+    return Told(exchange.session, exchange.report.total if exchange.report else 0, exchange.edits)
 
 
 class Hearing:
@@ -82,12 +79,12 @@ class Hearing:
     @property
     def complete(self) -> bool:
         """Whether all of the answer was heard, though its bytes may go on."""
-        return bool(getattr(self.exchange, "complete", False))
+        return self.exchange.complete
 
     @property
     def relayed(self) -> bool:
         """Whether what is sent is what the client sent, byte for byte."""
-        return bool(getattr(self.exchange, "relayed", False))
+        return self.exchange.relayed
 
     def hear(self, chunk: bytes) -> None:
         """A piece of it."""

@@ -29,6 +29,7 @@ from foldline.run.talks import Talks
 from foldline.wire.dialects import Dialect
 
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
+_LONGEST = 200
 _log = logging.getLogger("foldline.gateway")
 _GONE = 499  # as nginx writes it: the client hung up
 
@@ -178,7 +179,10 @@ class Relay:
         if plain is None:
             return None
         named = asked.header(b"x-foldline-session")
-        session = named.decode("utf-8", "replace") if named else None
+        session = named.decode("utf-8", "replace") if named else ""
+        if len(session) > _LONGEST or not session.isprintable():
+            words = f"a session's name has at most {_LONGEST} signs that can be read"
+            raise Refusal(400, "bad_session", words)
         try:
             exchange = await planned(
                 self._talks, asked.dialect, plain, client=asked.client, session=session

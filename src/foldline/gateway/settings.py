@@ -117,9 +117,14 @@ def _base(url: str) -> str:
     return f"{parts.scheme}://{place}{parts.path.rstrip('/').removesuffix('/v1')}"
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine comes by there."""
+    return host in _LOOPBACK
+
+
 def must_be_closed(host: str, *, keys: Keys | None, is_open: bool) -> None:
     """Refuse to stand where strangers come by without asking who they are."""
-    if host in _LOOPBACK or keys is not None or is_open:
+    if is_loopback(host) or keys is not None or is_open:
         return
     raise BadInput(
         f"at {host} anybody could use this gateway: give --keys FILE "

@@ -135,6 +135,16 @@ class Exchange:
         return self._talk.live.name.session
 
     @property
+    def relayed(self) -> bool:
+        """Whether the body is the client's own, byte for byte."""
+        return self.body is self._sent.body
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of a streamed answer was heard, though its bytes may go on."""
+        return self._streams and self._assembly.done
+
+    @property
     def edits(self) -> int:
         """How many edits stand in what is sent."""
         return len(spines.edits(self._talk.live.view.spine))

@@ -65,11 +65,12 @@ class Served:
         store = store_at(self._store) if self._store is not None else None
         self.talks = None
         if store is not None:
-            self.talks = Talks(store, self._facts)
+            self.talks = Talks(store, self._facts, shared=True)
         return Gateway(
             self._settings,
             store=store,
             talks=self.talks,
+            sessions=True,
             audit=Audit(self._audit) if self._audit is not None else None,
         )
 
