@@ -61,6 +61,10 @@ pin:
     uv pip compile --quiet --group peers --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --upgrade -o requirements/peers.txt
     echo mcp-server-time==2026.10.19 | uv pip compile --quiet - --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --upgrade -o requirements/mcp.txt
 
+# The screens of docs/chat.md, from a terminal that a script types in
+screens: setup
+    .venv/bin/python scripts/screens.py
+
 # The pictures of the README through the command: a recorded session, and one of 300 turns that is made here
 pictures: setup
     #!/usr/bin/env bash

@@ -52,7 +52,7 @@ def screens(folder):
         }
         one = Tmux(folder, columns=88, rows=26, env=env)
         try:
-            model = f"--base-url {provider.url}/v1 --model gpt-5 --window 8000"
+            model = f"--base-url {provider.url}/v1 --model gpt-5 --window 8000 --summarizer off"
             one.types(f"clear; foldline chat parser {model}", "Enter")
             one.sees("/ 8,000")
             one.types("Why do the parser tests fail?", "Enter")
