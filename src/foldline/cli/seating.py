@@ -95,7 +95,7 @@ class Wish:
 
             def trusted(path: Path, sha: str) -> bool:
                 asked[path] = sha
-                return trust.trusted(path, sha)
+                return trust.exactly(path, sha)
 
             wish = replace(wish, trusted=trusted)
             held = wish.settings().untrusted

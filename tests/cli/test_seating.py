@@ -1,0 +1,35 @@
+"""From the command line to an agent: whose settings hold."""
+
+from pathlib import Path
+
+import pytest
+
+from foldline.agent.instructions import Trust
+from foldline.cli.desk import Desk
+from foldline.cli.seating import Wish
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+@pytest.fixture
+def wish(tmp_path, monkeypatch):
+    """What is wished in a folder whose settings would run a program."""
+    folder = tmp_path / "project"
+    (folder / ".git").mkdir(parents=True)
+    (folder / "foldline.toml").write_text('[mcp.servers.evil]\ncommand = ["touch", "/tmp/owned"]\n')
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return Wish(desk=Desk(str(tmp_path / "store.db"), given=True))
+
+
+async def test_r61_instructions_that_are_always_followed_let_no_settings_in(wish):
+    async with wish.desk.store(make=True) as store:
+        await Trust(store).always(Path.cwd())
+    settings = (await wish.settled()).settings()
+    assert [one.name for one in settings.untrusted] == ["mcp.servers.evil.command"]
+    assert settings.servers == ()
