@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 _HOLD, _RENEW = 30.0, 8.0  # seconds: how long a session is ours, and how often we say so
 _UNNAMED = re.compile(r"[^a-z0-9]+")
-_SHOWN = 200  # characters of a setting that somebody is asked about
 _LEFT = {"window": "model.max_input_tokens", "reserve": "model.max_output_tokens"}
 
 
@@ -129,7 +128,7 @@ class Wish:
 async def _agreed(face: Face, held: Sequence[Held]) -> bool:
     """Whether what a folder's settings would do is wanted."""
     told = (f"{one.origin} sets {one.name} = {one.value!r}" for one in held)
-    face.above("\n".join(clean(line)[:_SHOWN] for line in told))
+    face.above("\n".join(map(clean, told)))  # whole: what is cut would be agreed to unseen
     said = await face.ask("Use what this folder's settings say? [y/N] ")
     return (said or "").strip().lower() in ("y", "yes")
 
