@@ -441,6 +441,44 @@ async def test_approval_is_asked(typed, answer):
         assert one.line.buffer.text == "half a line"
 
 
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("echo hello" + " " * 300 + "; rm -rf ~", "; rm -rf ~"),
+        ("echo \x1b] ; rm -rf ~ #\x07", r"echo \x1b] ; rm -rf ~ #\x07"),
+        ("echo \x9d; rm -rf ~ #\x9c", r"echo \x9d; rm -rf ~ #\x9c"),
+        ("echo \u202eolleh; rm -rf ~", r"echo \u202eolleh; rm -rf ~"),
+        ("ls\rrm -rf ~", r"ls\rrm -rf ~"),
+    ],
+)
+async def test_nothing_of_what_is_agreed_to_is_hidden(command, shown):
+    async with sitting(columns=60) as one:
+        intent = Intent(f"run {command}", command, (f"shell: {command}",))
+        work = asyncio.create_task(asked(one.line, Call("c", "shell"), intent))
+        await one.asked()
+        rows = one.screen.text.split("\n")
+        detail = "".join(row.removeprefix("  │ ") for row in rows if row.startswith("  │ "))
+        assert shown in detail
+        assert max(map(width, rows)) <= 60
+        assert "\x1b" not in one.screen.text
+        await one.enters("n")
+        assert await work == No()
+
+
+async def test_the_rest_of_a_long_script_is_shown_when_it_is_asked_for():
+    async with sitting() as one:
+        script = "\n".join(f"line {at}" for at in range(60)) + "\nrm -rf ~"
+        intent = Intent("run line 0", script, ())
+        work = asyncio.create_task(asked(one.line, Call("c", "shell"), intent))
+        await one.asked()
+        text = await one.sees("… and 21 more lines: v shows them")
+        assert "rm -rf" not in text
+        await one.enters("v", "line 40", "line 59", "rm -rf ~")
+        await one.asked()
+        await one.enters("y")
+        assert await work == Yes()
+
+
 async def test_two_questions_at_once_are_asked_one_after_the_other():
     async with sitting() as one:
         both = [asyncio.create_task(one.line.ask(f"{name}? ")) for name in "ab"]
