@@ -55,10 +55,13 @@ class Wish:
         """Talk until the person leaves, in one session or several."""
         from foldline.cli.repl.talk import Another, Talk  # noqa: PLC0415 - one message needs none
 
+        us = asyncio.current_task()
+        face.stop = us.cancel if us else None  # who leaves while it opens waits for nobody
         wish = await self.settled(face)
         name = await wish.which()
         before: str | None = None
         while True:
+            face.stop = us.cancel if us else None
             try:
                 async with seated(wish, name) as seat:
                     before, end = name, await Talk(seat, face).run()
