@@ -441,6 +441,34 @@ async def test_approval_is_asked(typed, answer):
         assert one.line.buffer.text == "half a line"
 
 
+async def test_arguments_that_are_too_deep_are_told_to_the_model():
+    call = {"name": "look", "arguments": "[" * 50_000 + "]" * 50_000}
+    asks = {"tool_calls": [{"id": "c", "type": "function", "function": call}]}
+    async with sitting([asks, "done"], window=200_000) as one:
+        text = await one.enters("look", "response:")
+        assert "failed" in text
+        assert "done" in text
+
+
+async def test_many_calls_at_once_never_fill_the_screen():
+    async def run(_):
+        await asyncio.sleep(60)
+
+    tool = Tool(name="look", description="", schema={"type": "object"}, run=run, beside=True)
+    calls = [
+        {"id": f"c{at}", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+        for at in range(100)
+    ]
+    async with sitting([{"tool_calls": calls}], tools=[tool]) as one:
+        one.keys.send_text(f"go{ENTER}")
+        await one.until(lambda: len(one.talk.hearing._running) == 100)
+        shown = one.talk.hearing._live().split("\n")
+        assert len(shown) <= one.line.rows - 4
+        assert any("and 78 more" in line for line in shown)
+        one.keys.send_text(CTRL_C)
+        await one.sees("stopped")
+
+
 @pytest.mark.parametrize(
     ("command", "shown"),
     [
