@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 import foldline
 from foldline.agent.approval import Approvals, No, Yes
 from foldline.agent.loop import Agent
+from foldline.agent.making import agent_of
 from foldline.agent.tool import Intent
 from foldline.agent.tools import files, own, shell, writing
 from foldline.agent.tools.places import Root
 from foldline.agent.tools.rules import covers, for_command, for_path, forbids, simple
 from foldline.core.parts import Call
 from foldline.errors import BadInput
+from foldline.run.settings import load
 from foldline.store.base import Name
 from foldline.testing import ScriptedModel
 
@@ -396,3 +398,20 @@ async def test_the_agent_asks_before_it_writes_and_runs(tmp_path):
         "a",
     ]
     assert sorted(one.name for one in tmp_path.iterdir()) == ["a.txt"]
+
+
+@pytest.mark.parametrize("rule", ["read: .env", "read: .e*", "read"])
+async def test_what_nobody_is_asked_about_is_forbidden_all_the_same(tmp_path, rule):
+    (tmp_path / ".env").write_text("KEY=1")
+    call = {"name": "read", "arguments": '{"path": "./.env"}'}
+    asks = {"tool_calls": [{"id": "c", "type": "function", "function": call}]}
+    settings = load(tmp_path, env={}, flags={"model": "scripted", "approval.deny": [rule]})
+    model = ScriptedModel([asks, "ok"])
+    async with (
+        foldline.aopen(":memory:", model="scripted", window=10_000) as session,
+        agent_of(session, model, settings, root=tmp_path) as made,
+    ):
+        await made.agent.turn("look")
+    told = model.requests[-1]["messages"][-1]["content"]
+    assert f"not run: the settings forbid {rule!r}" in told
+    assert "KEY=1" not in told

@@ -441,6 +441,72 @@ async def test_approval_is_asked(typed, answer):
         assert one.line.buffer.text == "half a line"
 
 
+async def test_arguments_that_are_too_deep_are_told_to_the_model():
+    call = {"name": "look", "arguments": "[" * 50_000 + "]" * 50_000}
+    asks = {"tool_calls": [{"id": "c", "type": "function", "function": call}]}
+    async with sitting([asks, "done"], window=200_000) as one:
+        text = await one.enters("look", "response:")
+        assert "failed" in text
+        assert "done" in text
+
+
+async def test_many_calls_at_once_never_fill_the_screen():
+    async def run(_):
+        await asyncio.sleep(60)
+
+    tool = Tool(name="look", description="", schema={"type": "object"}, run=run, beside=True)
+    calls = [
+        {"id": f"c{at}", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+        for at in range(100)
+    ]
+    async with sitting([{"tool_calls": calls}], tools=[tool]) as one:
+        one.keys.send_text(f"go{ENTER}")
+        await one.until(lambda: len(one.talk.hearing._running) == 100)
+        shown = one.talk.hearing._live().split("\n")
+        assert len(shown) <= one.line.rows - 4
+        assert any("and 78 more" in line for line in shown)
+        one.keys.send_text(CTRL_C)
+        await one.sees("stopped")
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("echo hello" + " " * 300 + "; rm -rf ~", "; rm -rf ~"),
+        ("echo \x1b] ; rm -rf ~ #\x07", r"echo \x1b] ; rm -rf ~ #\x07"),
+        ("echo \x9d; rm -rf ~ #\x9c", r"echo \x9d; rm -rf ~ #\x9c"),
+        ("echo \u202eolleh; rm -rf ~", r"echo \u202eolleh; rm -rf ~"),
+        ("ls\rrm -rf ~", r"ls\rrm -rf ~"),
+    ],
+)
+async def test_nothing_of_what_is_agreed_to_is_hidden(command, shown):
+    async with sitting(columns=60) as one:
+        intent = Intent(f"run {command}", command, (f"shell: {command}",))
+        work = asyncio.create_task(asked(one.line, Call("c", "shell"), intent))
+        await one.asked()
+        rows = one.screen.text.split("\n")
+        detail = "".join(row.removeprefix("  │ ") for row in rows if row.startswith("  │ "))
+        assert shown in detail
+        assert max(map(width, rows)) <= 60
+        assert "\x1b" not in one.screen.text
+        await one.enters("n")
+        assert await work == No()
+
+
+async def test_the_rest_of_a_long_script_is_shown_when_it_is_asked_for():
+    async with sitting() as one:
+        script = "\n".join(f"line {at}" for at in range(60)) + "\nrm -rf ~"
+        intent = Intent("run line 0", script, ())
+        work = asyncio.create_task(asked(one.line, Call("c", "shell"), intent))
+        await one.asked()
+        text = await one.sees("… and 21 more lines: v shows them")
+        assert "rm -rf" not in text
+        await one.enters("v", "line 40", "line 59", "rm -rf ~")
+        await one.asked()
+        await one.enters("y")
+        assert await work == Yes()
+
+
 async def test_two_questions_at_once_are_asked_one_after_the_other():
     async with sitting() as one:
         both = [asyncio.create_task(one.line.ask(f"{name}? ")) for name in "ab"]

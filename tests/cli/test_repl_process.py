@@ -180,6 +180,23 @@ def test_what_is_typed_before_it_is_open_is_not_lost(terminal):
         assert b"hello" in provider.bodies[-1]
 
 
+def test_who_leaves_while_it_opens_waits_for_nobody(terminal, tmp_path):
+    """A server that does not start is given ten seconds, but not by somebody who has left."""
+    folder = tmp_path / "config" / "foldline"
+    folder.mkdir(parents=True)
+    (folder / "foldline.toml").write_text('[mcp.servers.hangs]\ncommand = ["sleep", "60"]\n')
+    one = terminal(
+        "p", "--model", "m", "--window", "9000", XDG_CONFIG_HOME=str(tmp_path / "config")
+    )
+    one.sees("opening")
+    time.sleep(1.5)
+    begun = time.monotonic()
+    one.types("\x04")
+    assert one.ends() == 0
+    assert time.monotonic() - begun < 6
+    assert "goes on" not in one.text
+
+
 def test_the_prompt_is_there_at_once(terminal, capsys):
     """Start to prompt < 400 ms, or, on a machine that is busy, little more than prompt_toolkit."""
     ours, bare = [], []

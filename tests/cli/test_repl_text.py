@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from foldline.cli.repl import bar
 from foldline.cli.repl.faults import told
@@ -180,3 +181,20 @@ def test_the_bar_tells_where_it_stands():
 def test_a_missing_key_says_what_to_do():
     text = told(BadInput("no client for 'gpt-5': …; set OPENAI_API_KEY, or give api_key="))
     assert "foldline chat --continue" in text
+
+
+@pytest.mark.parametrize(("first", "line"), [("```python\n", "print({})\n"), ("", "- item {}\n")])
+def test_a_long_block_is_not_drawn_as_a_whole_with_every_line(first, line, monkeypatch):
+    """What is drawn and parsed grows with the block, not with its square."""
+    said, worked = Saying(100), []
+    parse = MarkdownIt.parse
+    monkeypatch.setattr(
+        MarkdownIt, "parse", lambda one, text: (worked.append(len(text)), parse(one, text))[1]
+    )
+    said.feed(first)
+    text = ""
+    for at in range(1_500):
+        text += said.feed(line.format(at)) + (said.rest(20) if at % 50 == 0 else "")
+    assert "1450" in said.rest(60)
+    assert sum(worked) < 120 * 1_500 * len(line)
+    assert "1499" in text + said.end()

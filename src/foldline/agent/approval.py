@@ -23,8 +23,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from foldline.agent.moments import Calling, Moment
 from foldline.agent.tool import Intent
-from foldline.agent.tools.rules import covers, forbids, inside, kind_of
+from foldline.agent.tools.rules import covers, for_path, forbids, inside, kind_of
 from foldline.core.parts import Call
 from foldline.errors import BadInput, StoreFailed
 from foldline.store.base import Name, Store
@@ -116,6 +117,21 @@ class Approvals:
                 return f"the user said no: {answer.why}" if answer.why else "the user said no"
             await self._remember(answer, intent)
             return None
+
+    def watch(self, moment: Moment) -> str | None:
+        """A hook: what nobody is asked about, as looking inside the root, may be forbidden too."""
+        if not isinstance(moment, Calling) or moment.intent is not None or not self.deny:
+            return None
+        names = [*map(self._named, moment.tool.touches(moment.arguments))]
+        looks = [Intent("", "", for_path("read", name)) for name in names] or [Intent("")]
+        name = moment.call.name
+        found = (rule for rule in self.deny for one in looks if forbids(rule, name, one))
+        rule = next(found, None)
+        return None if rule is None else f"the settings forbid {rule!r}"
+
+    def _named(self, path: Path) -> str:
+        inside = path.is_relative_to(self._key)
+        return path.relative_to(self._key).as_posix() if inside else path.as_posix()
 
     async def remembered(self) -> list[Remembered]:
         """What is allowed for this session and for the project, the newest first."""

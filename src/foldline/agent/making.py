@@ -95,7 +95,7 @@ async def agent_of(  # noqa: PLR0913 - what an agent is made of
         model,
         tools=mine,
         approve=approvals,
-        hooks=[instructions.notice],
+        hooks=[instructions.notice, approvals.watch],
         instructions=instructions.texts,
         rounds=settings.max_tool_iterations,
     )

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 _HOLD, _RENEW = 30.0, 8.0  # seconds: how long a session is ours, and how often we say so
 _UNNAMED = re.compile(r"[^a-z0-9]+")
-_SHOWN = 200  # characters of a setting that somebody is asked about
 _LEFT = {"window": "model.max_input_tokens", "reserve": "model.max_output_tokens"}
 
 
@@ -56,10 +55,13 @@ class Wish:
         """Talk until the person leaves, in one session or several."""
         from foldline.cli.repl.talk import Another, Talk  # noqa: PLC0415 - one message needs none
 
+        us = asyncio.current_task()
+        face.stop = us.cancel if us else None  # who leaves while it opens waits for nobody
         wish = await self.settled(face)
         name = await wish.which()
         before: str | None = None
         while True:
+            face.stop = us.cancel if us else None
             try:
                 async with seated(wish, name) as seat:
                     before, end = name, await Talk(seat, face).run()
@@ -95,7 +97,7 @@ class Wish:
 
             def trusted(path: Path, sha: str) -> bool:
                 asked[path] = sha
-                return trust.trusted(path, sha)
+                return trust.exactly(path, sha)
 
             wish = replace(wish, trusted=trusted)
             held = wish.settings().untrusted
@@ -129,7 +131,7 @@ class Wish:
 async def _agreed(face: Face, held: Sequence[Held]) -> bool:
     """Whether what a folder's settings would do is wanted."""
     told = (f"{one.origin} sets {one.name} = {one.value!r}" for one in held)
-    face.above("\n".join(clean(line)[:_SHOWN] for line in told))
+    face.above("\n".join(map(clean, told)))  # whole: what is cut would be agreed to unseen
     said = await face.ask("Use what this folder's settings say? [y/N] ")
     return (said or "").strip().lower() in ("y", "yes")
 

@@ -50,9 +50,15 @@ class Trust:
 
     def trusted(self, path: Path, sha: str) -> bool:
         """Whether these words at this path were agreed to, or whatever stands there."""
-        known = self._answers.get(str(path), Trusted())
         above = (self._answers.get(str(one), Trusted()) for one in (path, *path.parents))
-        return sha in known.shas or any(one.always for one in above)
+        return self.exactly(path, sha) or any(one.always for one in above)
+
+    def exactly(self, path: Path, sha: str) -> bool:
+        """Whether these words were agreed to, whatever holds for the folder: settings run programs.
+
+        "Always in this folder" was said of instructions.
+        """
+        return sha in self._answers.get(str(path), Trusted()).shas
 
     def known(self, path: Path) -> bool:
         """Whether other words at this path were agreed to."""

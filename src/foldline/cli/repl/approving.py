@@ -13,22 +13,28 @@ from foldline.agent.instructions import Answer as Trusting
 from foldline.agent.instructions import Entry
 from foldline.agent.tool import Intent
 from foldline.cli.output import paint
-from foldline.cli.repl.safe import safe
+from foldline.cli.repl.safe import safe, seen
 from foldline.cli.repl.seat import Face
 from foldline.core.parts import Call
-from foldline.draw.text import clean, fit
+from foldline.draw.text import clean, fit, width
 
-_MOST = 40  # lines of a diff or a script that are shown
+_MOST = 40  # rows of a diff or a script that are shown at once
 _SPANS: dict[str, Span] = {"s": "session", "p": "project"}
 
 
 async def asked(face: Face, call: Call, intent: Intent) -> Answer:
     """Ask a person about one call; whoever turns away has said no."""
-    face.above("\n".join([*_detail(intent, face.columns)]))
-    rules = [clean(rule) for rule in intent.rules]
-    told = paint(fit(f"◇ {clean(intent.what) or clean(call.name)}", face.columns), "yellow")
+    detail = _detail(intent, face.columns)
+    first, below = detail[:_MOST], detail[_MOST:]
+    if below:
+        first.append(paint(f"  │ … and {len(below):,} more lines: v shows them", "yellow"))
+    face.above("\n".join(first))
+    rules = intent.rules
+    what = _rows(f"◇ {clean(seen(intent.what)) or clean(call.name)}", face.columns)
     lasting = " · s for this session · p for this project" if rules else ""
-    face.above(f"{told}\n{paint(fit(f'  y once{lasting} · n [why]', face.columns), 'dim')}")
+    more = " · v the rest" if below else ""
+    ways = paint(fit(f"  y once{lasting}{more} · n [why]", face.columns), "dim")
+    face.above("\n".join([*(paint(row, "yellow") for row in what), ways]))
     while True:
         said = await face.ask("Allow it? [y/N] ")
         if said is None:
@@ -43,6 +49,8 @@ async def asked(face: Face, call: Call, intent: Intent) -> Answer:
                 rule = await _rule(face, intent.rules, rest)
                 if rule is not None:
                     return Yes(_SPANS[span], rule)
+            case "v" if below:
+                face.above("\n".join(below))
             case _:
                 face.above(paint("  answer y, n and why, s or p", "dim"))
 
@@ -52,7 +60,7 @@ async def _rule(face: Face, rules: tuple[str, ...], given: str) -> str | None:
     if len(rules) == 1:
         return rules[0]
     if not given:
-        face.above("\n".join(f"  {at} {clean(rule)}" for at, rule in enumerate(rules, 1)))
+        face.above("\n".join(f"  {at} {clean(seen(rule))}" for at, rule in enumerate(rules, 1)))
         given = await face.ask("For which? [1] ") or ""
         given = given.strip() or "1"
     at = int(given) - 1 if given.strip().isdecimal() else -1
@@ -82,11 +90,22 @@ async def trusting(face: Face, files: Sequence[Entry]) -> Trusting:
 
 
 def _detail(intent: Intent, columns: int) -> list[str]:
-    lines = safe(intent.detail).expandtabs(4).rstrip("\n").split("\n") if intent.detail else []
+    """All of it, and nothing hidden: what is not seen here would be agreed to all the same."""
+    lines = seen(intent.detail).expandtabs(4).rstrip("\n").split("\n") if intent.detail else []
     found: list[str] = []
-    for line in lines[:_MOST]:
+    for line in lines:
         style = "green" if line.startswith("+") else "red" if line.startswith("-") else "dim"
-        found.append(paint(f"  │ {fit(line, max(columns - 4, 8))}", style))
-    if len(lines) > _MOST:
-        found.append(paint(f"  │ … and {len(lines) - _MOST:,} more lines", "dim"))
+        found += (paint(f"  │ {row}", style) for row in _rows(line, max(columns - 4, 8)))
     return found
+
+
+def _rows(line: str, columns: int) -> list[str]:
+    """A line on as many rows as it takes."""
+    rows, room = [""], columns
+    for letter in line:
+        room -= width(letter)
+        if room < 0:
+            rows.append("")
+            room = columns - width(letter)
+        rows[-1] += letter
+    return rows

@@ -85,6 +85,7 @@ async def _sat(line: "Line", talk: "Callable[[Line], Coroutine[Any, Any, T]]") -
     while not line.app.is_running and not shown.done():  # noqa: ASYNC110 - no event tells it
         await asyncio.sleep(0)
     work = asyncio.create_task(talk(line))
+    line.stop = work.cancel  # until a talk says what there is to stop
     done, _ = await asyncio.wait([work, shown], return_when=asyncio.FIRST_COMPLETED)
     if work in done:
         line.close()

@@ -108,8 +108,13 @@ class Hearing:
         lines: list[str] = []
         if self._said is not None:
             lines += self._said.rest(max(self._face.rows - _LEFT, 3)).split("\n")
-        for told, begun in self._running.values():
+        room = max(
+            self._face.rows - _LEFT - len(lines), 3
+        )  # what is higher stays when it is erased
+        for told, begun in [*self._running.values()][:room]:
             lines.append(paint(fit(f"  ⋯ {told} · {now - begun:.0f}s", columns), "dim"))
+        if (more := len(self._running) - room) > 0:
+            lines.append(paint(fit(f"  ⋯ and {more:,} more", columns), "dim"))
         if self._doing:
             spin = _SPIN[int(now / _SPUN) % len(_SPIN)]
             doing = "answering" if self._said is not None else self._doing
@@ -166,7 +171,7 @@ def _call(call: Call) -> str:
     """A call in a few words."""
     try:
         given = json.loads(call.arguments or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict):
         return f"{clean(call.name)}({fit(clean(call.arguments), _SHORT)})"

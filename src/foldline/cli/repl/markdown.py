@@ -24,6 +24,7 @@ from rich.theme import Theme
 from foldline.cli.repl.safe import Safe
 
 _WIDEST = 100  # columns: longer lines are hard to read
+_LONG, _GROWN = 4_000, 1.1  # letters of a block that is looked at again only when it has grown
 _THEME = Theme(
     {
         "markdown.h1": "bold underline",
@@ -91,22 +92,25 @@ class Saying:
         self._clean = Safe()
         self._open = ""
         self._begun = False
+        self._next = 0  # letters from which it is looked again for what is finished
         self._drawn: tuple[str, str] = ("", "")
 
     def feed(self, piece: str) -> str:
         """Take a piece; what it has finished, as lines that stay."""
         self._open += self._clean.feed(piece).expandtabs(4)
-        if "\n" not in piece:
+        if "\n" not in piece or len(self._open) < self._next:
             return ""
         done, self._open = _split(self._open)
+        self._next = int(len(self._open) * _GROWN) if len(self._open) > _LONG else 0
         return self._written(done)
 
     def rest(self, most: int) -> str:
         """What may still change, at most its last so many lines."""
         source, text = self._drawn
-        if source != self._open:
-            text = self._render(self._open)
-            self._drawn = (self._open, text)
+        tail = _tail(self._open, most, self._columns)
+        if source != tail:
+            text = self._render(tail)
+            self._drawn = (tail, text)
         lines = text.rstrip("\n").split("\n")
         shown = lines[-most:] if most > 0 else []
         return "\n".join(["", *shown] if self._begun and text else shown)
@@ -152,6 +156,17 @@ def _lines(console: Console, block: str) -> str:
         console.print(_Answer(block))
     lines = (line.rstrip() for line in written.get().split("\n"))
     return "\n".join(lines).strip("\n") + "\n"
+
+
+def _tail(source: str, lines: int, columns: int) -> str:
+    """The end of a block, all that so many lines can show: it is drawn again with every word."""
+    room = lines * columns
+    if len(source) <= room and source.count("\n") <= lines:
+        return source
+    first, _, body = source.partition("\n")
+    fence = first if first.lstrip().startswith(("```", "~~~")) else ""
+    last = "\n".join((body if fence else source)[-room:].split("\n")[-lines:])
+    return f"{fence}\n{last}" if fence else last
 
 
 def _split(source: str) -> tuple[str, str]:

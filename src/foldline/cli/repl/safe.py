@@ -108,3 +108,22 @@ class Safe:
 def safe(text: str) -> str:
     """A whole text, in which nothing steers the terminal."""
     return Safe().feed(text)
+
+
+def seen(text: str) -> str:
+    r"""A whole text in which what nobody would see is written out: `\x1b`, `\u202e`.
+
+    For whoever has to agree to it: what `safe` leaves out a shell would run all the same.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    found: list[str] = []
+    marks = _MARKS
+    for letter in text:
+        category = unicodedata.category(letter)
+        marks = marks + 1 if category in ("Mn", "Me") else 0
+        hidden = category in (*_UNSEEN, "Zl", "Zp") and letter not in "\n\t"
+        if hidden or marks > _MARKS or (category == "Zs" and letter != " "):
+            letter = letter.encode("unicode_escape").decode()  # noqa: PLW2901 - as it is shown
+        found.append(letter)
+    return "".join(found)
