@@ -201,7 +201,13 @@ async def seated(wish: Wish, name: str) -> AsyncGenerator[Seat]:
             'your own: --base-url http://127.0.0.1:8080/v1 --model NAME; or `model = "NAME"` '
             "into foldline.toml"
         )
-    client: Model = Later(settings, settings.model.name)
+    clients: list[Model] = []
+
+    def another(model: str) -> Model:
+        clients.append(Later(settings, model))
+        return clients[-1]
+
+    client = another(settings.model.name)
     reported, notes = await _reported(settings)
     if settings.untrusted:
         held = ", ".join(sorted({one.name for one in settings.untrusted}))
@@ -223,19 +229,19 @@ async def seated(wish: Wish, name: str) -> AsyncGenerator[Seat]:
                 ) as made:
                     yield Seat(
                         agent=made.agent,
-                        models=lambda other: Later(settings, other),
+                        models=another,
                         instructions=made.instructions,
                         approvals=made.approvals,
                         notes=[*notes, *made.notes()],
                     )
-                    client = made.agent.model
             finally:
                 holding.cancel()
                 await asyncio.gather(holding, return_exceptions=True)
     except Busy as fault:
         raise Taken(name) from fault
     finally:
-        await client.close()
+        for one in clients:
+            await one.close()
 
 
 async def _reported(settings: Settings) -> tuple[Any, list[str]]:

@@ -54,7 +54,14 @@ def tellers(settings: Settings, own: Model) -> Tellers | None:
     if NOBODY in settings.summarizer:
         return None
     named = {OWN: own, settings.model.name or OWN: own}
-    found = Tellers(tuple(named.get(name) or client(name) for name in settings.summarizer))
+    # At the same address, where one is set: what is said there is not for anybody else.
+    found = Tellers(
+        tuple(
+            named.get(name)
+            or client(name, base_url=settings.model.base_url, api_key=_key(settings, None))
+            for name in settings.summarizer
+        )
+    )
     template = settings.prompt_template
     return replace(found, template=template) if template else found
 

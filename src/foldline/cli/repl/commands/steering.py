@@ -42,8 +42,7 @@ async def _model(talk: "Talk", given: str) -> None:
     except BaseException:
         await new.close()
         raise
-    old, talk.seat.agent.model = talk.seat.agent.model, new
-    await old.close()
+    talk.seat.agent.model = new  # the one before may still tell narratives: it ends with the talk
     talk.moved()
     talk.say(*wrapped(f"{clean(name)} answers from here on"))
     talk.usage()
