@@ -40,7 +40,7 @@ def test_a_call_that_nobody_answers_is_closed_where_the_talk_goes_on():
     assert shape(view_of(log)) == snapshot("""\
 0 model run(c) run(d)
 1 result d done
-3 result c [interrupted: whether this call had an e interrupted
+3 result c [interrupted, outcome unknown: whether t interrupted
 2 user and?
 3 model on
 4 user [notice] Late result of call 'c' (ok): l late""")

@@ -356,7 +356,7 @@ def test_codex_in_sight():
         "4 model Plan. Running. exec(f1) apply_patch(f2) local_shell(f3)\n"
         "6 result f1 a.py\n"
         "7 result f2 refused\n"
-        "10 result f3 [interrupted: whether this call had an e interrupted\n"
+        "10 result f3 [interrupted, outcome unknown: whether t interrupted\n"
         "11 model [web_search_call] Found."
     )
 
