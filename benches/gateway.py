@@ -96,9 +96,7 @@ class Place:
     def _clients(self, count: int, coding: bool) -> list[tuple[Client, Talk]]:
         path = "/v1/messages" if coding else "/v1/chat/completions"
         new = [os.urandom(4).hex() for _ in range(count)]
-        return [
-            (Client(self.port, self.headers, path), Talk(name, coding=coding)) for name in new
-        ]
+        return [(Client(self.port, self.headers, path), Talk(name, coding=coding)) for name in new]
 
     def worked(self) -> tuple[float, float]:
         """Seconds of a core: its own, and its backends'."""
@@ -106,8 +104,8 @@ class Place:
         if self.schema:
             with connected() as server:
                 found = server.execute(
-                    "select pid from pg_stat_activity where usename = %s",
-                    (f"{self.schema}_app",),
+                    "select pid from pg_stat_activity where query like %s and pid <> pg_backend_pid()",
+                    (f"%{self.schema}%",),
                 )
                 backends = sum(worked(pid) for (pid,) in found)
         return worked(self.process_id), backends
@@ -188,7 +186,9 @@ class Stage:
             said = re.search(r'"version": "(.*?)"', (PORTKEY / "package.json").read_text())
             node = shutil.which("node") or "node"
             server = str(PORTKEY / "build/start-server.js")
-            port, pid = self.process(node, server, "--port=PORT", "--headless", NODE_ENV="production")
+            port, pid = self.process(
+                node, server, "--port=PORT", "--headless", NODE_ENV="production"
+            )
             headers = _PORTKEY.format(upstream=self.upstream)
             yield Place(f"portkey {said[1] if said else '?'}", port, pid, headers)
         if LITELLM.exists():
@@ -270,11 +270,11 @@ async def streams(place: Place, count: int) -> tuple[float, float, float]:
     return before, held, later
 
 
-async def compared(places: list[Place], *, rounds: int, seconds: float, coding: bool = False) -> int:
+async def compared(
+    places: list[Place], *, rounds: int, seconds: float, coding: bool = False
+) -> int:
     """Rounds in turn; the size of the largest request."""
-    return max(
-        [await one.round(seconds, coding=coding) for _ in range(rounds) for one in places]
-    )
+    return max([await one.round(seconds, coding=coding) for _ in range(rounds) for one in places])
 
 
 async def measured(given: argparse.Namespace) -> int:
@@ -287,7 +287,10 @@ async def measured(given: argparse.Namespace) -> int:
         port, _pid = stage.process(sys.executable, PARTS, "upstream", "PORT")
         stage.upstream = f"http://127.0.0.1:{port}"
         schema = stack.enter_context(a_schema())
-        bare = Place("bare pass-through", *stage.process(sys.executable, PARTS, "bare", "PORT", stage.upstream))
+        bare = Place(
+            "bare pass-through",
+            *stage.process(sys.executable, PARTS, "bare", "PORT", stage.upstream),
+        )
         plain = stage.serve("foldline, no sessions", "--plain")
         sqlite = stage.serve("foldline on SQLite", "--store", f"{folder}/sessions.db")
         postgres = stage.serve(
@@ -296,31 +299,49 @@ async def measured(given: argparse.Namespace) -> int:
         ours = [bare, plain, sqlite, postgres]
         others = [] if given.short else [*stage.others(folder)]
         size = await compared([*ours, *others], rounds=rounds, seconds=seconds)
-        print(f"a. Conversations of 100 messages and more, up to {size:,} bytes ({rounds} rounds of {seconds} s)")
+        print(
+            f"a. Conversations of 100 messages and more, up to {size:,} bytes ({rounds} rounds of {seconds} s)"
+        )
         for one in [*ours, *others]:
             print(f"  {one.line()}")
         base = bare.alone
-        print(f"  one client, bare pass-through: {statistics.median(base):.2f} ms; shares are of its requests/s")
+        print(
+            f"  one client, bare pass-through: {statistics.median(base):.2f} ms; shares are of its requests/s"
+        )
         met += [
             told("no sessions / bare pass-through", share(plain, bare), PLAIN),
             told("sessions in SQLite / bare pass-through", share(sqlite, bare), SQLITE),
             told("sessions in PostgreSQL / bare pass-through", share(postgres, bare), POSTGRES),
-            told("added to p50 of one client, PostgreSQL, ms", added(postgres, bare), ADDED_MS, most=True),
+            told(
+                "added to p50 of one client, PostgreSQL, ms",
+                added(postgres, bare),
+                ADDED_MS,
+                most=True,
+            ),
         ]
         for one in others:
             print(
                 f"  {one.name} / bare pass-through: {share(one, bare):.2f} of its requests/s, {added(one, bare):.2f} ms added"
             )
         if not given.short:
-            marked = [Place(one.name, one.port, one.process_id, schema=one.schema) for one in (bare, postgres)]
+            marked = [
+                Place(one.name, one.port, one.process_id, schema=one.schema)
+                for one in (bare, postgres)
+            ]
             size = await compared(marked, rounds=rounds, seconds=seconds, coding=True)
-            print(f"b. As Claude Code sends it: Anthropic's dialect, marks that move, up to {size:,} bytes")
+            print(
+                f"b. As Claude Code sends it: Anthropic's dialect, marks that move, up to {size:,} bytes"
+            )
             for one in marked:
                 print(f"  {one.line()}")
-            print(f"  sessions in PostgreSQL / bare pass-through: {share(marked[1], marked[0]):.2f}, {added(marked[1], marked[0]):.2f} ms added")
+            print(
+                f"  sessions in PostgreSQL / bare pass-through: {share(marked[1], marked[0]):.2f}, {added(marked[1], marked[0]):.2f} ms added"
+            )
         count = 200 if given.short else 1_000
         before, held, later = await streams(postgres, count)
-        print(f"c. {count:,} slow streams of 100 kB prompts, sessions in PostgreSQL: {before:.0f} MB before, {held:.0f} MB with all open, {later:.0f} MB {8 * EVERY:.0f} s later")
+        print(
+            f"c. {count:,} slow streams of 100 kB prompts, sessions in PostgreSQL: {before:.0f} MB before, {held:.0f} MB with all open, {later:.0f} MB {8 * EVERY:.0f} s later"
+        )
         met += [
             told("kB for each stream", (later - before) * 1_024 / count, STREAM_KB, most=True),
             told("memory later / with all open", later / held, GROWTH, most=True),
@@ -337,7 +358,9 @@ def main() -> int:
     given = parser.parse_args()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 8_192), hard), hard))
-    print(f"foldline {version('foldline')}, aiohttp {version('aiohttp')}, uvicorn {version('uvicorn')}, psycopg {psycopg.__version__}")
+    print(
+        f"foldline {version('foldline')}, aiohttp {version('aiohttp')}, uvicorn {version('uvicorn')}, psycopg {psycopg.__version__}"
+    )
     return uvloop.run(measured(given))
 
 
