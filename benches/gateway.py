@@ -34,11 +34,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import uvloop
-
 from gateway_load import EVERY, Client, Talk, load
 from pg_place import a_schema, address_of, connected
 
@@ -84,16 +82,16 @@ class Place:
         async def warmed() -> None:
             before[:] = self.worked()
 
-        many = await load(self._clients(CLIENTS, coding), seconds=seconds, warmed=warmed)
+        many = await load(self._clients(CLIENTS, coding=coding), seconds=seconds, warmed=warmed)
         own, backends = (b - a for a, b in zip(before, self.worked(), strict=True))
         self.rates.append(many.rate)
         self.core.append(own / len(many.took) * 1_000)
         self.backends.append(backends / len(many.took) * 1_000)
-        one = await load(self._clients(1, coding), seconds=seconds / 2)
+        one = await load(self._clients(1, coding=coding), seconds=seconds / 2)
         self.alone.append(statistics.median(one.took) * 1_000)
         return many.largest
 
-    def _clients(self, count: int, coding: bool) -> list[tuple[Client, Talk]]:
+    def _clients(self, count: int, *, coding: bool) -> list[tuple[Client, Talk]]:
         path = "/v1/messages" if coding else "/v1/chat/completions"
         new = [os.urandom(4).hex() for _ in range(count)]
         return [(Client(self.port, self.headers, path), Talk(name, coding=coding)) for name in new]

@@ -39,7 +39,7 @@ class Upstream(asyncio.Protocol):
         """Somebody comes."""
         self._transport = transport
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, _exc: Exception | None) -> None:
         """And goes."""
         for task in self._tasks:
             task.cancel()
