@@ -6,7 +6,7 @@ One run, on loopback, in turn, each a process of its own: an upstream that answe
 of uvicorn and aiohttp, `foldline serve --plain`, the same with sessions in SQLite and in PostgreSQL, and the
 gateways of others that `just gateways` has installed.
 
-a. Requests a second of 16 clients, and p50 of one: each goes on with a conversation of 100 messages, about
+a. Requests a second of 32 clients, and p50 of one: each goes on with a conversation of 100 messages, about
    100 kB, by one small exchange a call. Beside it what a request takes of a core, which a busy machine cannot blur:
    the gateway's own, and that of PostgreSQL's backends.
 b. The same as Claude Code sends it: Anthropic's dialect, its cache marks moved with each call.
@@ -43,7 +43,8 @@ from pg_place import a_schema, address_of, connected
 PLAIN, SQLITE, POSTGRES = 0.7, 0.4, 0.3
 ADDED_MS = 5.0
 STREAM_KB, GROWTH = 700.0, 1.1
-CLIENTS = 16
+CLIENTS = 32
+PATIENCE = 60.0  # seconds for a process to listen
 HERE = Path(__file__).parent
 PARTS = str(HERE / "gateway_load.py")
 RIG = HERE.parent / ".rig"
@@ -133,6 +134,15 @@ def memory(process_id: int) -> float:
     return int(found[1]) / 1_024 if found else 0.0
 
 
+class NotThereError(Exception):
+    """A process that did not come up."""
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 @contextmanager
 def process(*command: str, port: int, **env: str) -> Iterator[int]:
     """One of them in a process of its own, once it listens."""
@@ -141,12 +151,12 @@ def process(*command: str, port: int, **env: str) -> Iterator[int]:
         env={**os.environ, **env},
     )  # fmt: skip
     try:
-        for _ in range(1_200):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            if started.poll() is not None:
-                raise RuntimeError(f"{command} ended with {started.returncode}")
+        end = time.monotonic() + PATIENCE
+        while not _listens(port):
+            if started.poll() is not None or time.monotonic() > end:
+                raise NotThereError(
+                    f"{Path(command[0]).name} does not listen after {PATIENCE:.0f} s"
+                )
             time.sleep(0.05)
         yield started.pid
     finally:
@@ -178,35 +188,60 @@ class Stage:
         port, pid = self.process(program, *fixed, *options)
         return Place(name, port, pid, schema=schema)
 
-    def others(self, folder: str) -> Iterator[Place]:
-        """The gateways of others that are installed."""
-        if PORTKEY.exists():
-            said = re.search(r'"version": "(.*?)"', (PORTKEY / "package.json").read_text())
-            node = shutil.which("node") or "node"
-            server = str(PORTKEY / "build/start-server.js")
-            port, pid = self.process(
-                node, server, "--port=PORT", "--headless", NODE_ENV="production"
-            )
-            headers = _PORTKEY.format(upstream=self.upstream)
-            yield Place(f"portkey {said[1] if said else '?'}", port, pid, headers)
-        if LITELLM.exists():
-            file = Path(folder, "litellm.yaml")
-            file.write_text(_LITELLM.format(upstream=self.upstream))
-            found = subprocess.run(  # noqa: S603 - our own
-                [str(LITELLM.with_name("python")), "-c", "from importlib.metadata import version as v; print(v('litellm'))"],
-                capture_output=True, text=True, check=True,
-            )  # fmt: skip
-            port, pid = self.process(
-                str(LITELLM), "--config", str(file), "--port", "PORT", "--host", "127.0.0.1",
-                LITELLM_LOG="ERROR", LITELLM_LOCAL_MODEL_COST_MAP="True",
-            )  # fmt: skip
-            yield Place(f"litellm {found.stdout.strip()}", port, pid)
+    def others(self, folder: str) -> list[Place]:
+        """The gateways of others that are installed, and come up."""
+        found: list[Place] = []
+        for name, there, place in (
+            ("portkey", PORTKEY, self._portkey),
+            ("litellm", LITELLM, lambda: self._litellm(folder)),
+        ):
+            if not there.exists():
+                print(f"{name} is not installed: `just gateways`")
+                continue
+            try:
+                found.append(place())
+            except NotThereError as fault:
+                print(f"{name} is left out: {fault}")
+        return found
+
+    def _portkey(self) -> Place:
+        said = re.search(r'"version": "(.*?)"', (PORTKEY / "package.json").read_text())
+        server = str(PORTKEY / "build/start-server.js")
+        node = shutil.which("node") or "node"
+        port, pid = self.process(node, server, "--port=PORT", "--headless", NODE_ENV="production")
+        headers = _PORTKEY.format(upstream=self.upstream)
+        return Place(f"portkey {said[1] if said else '?'}", port, pid, headers)
+
+    def _litellm(self, folder: str) -> Place:
+        file = Path(folder, "litellm.yaml")
+        file.write_text(_LITELLM.format(upstream=self.upstream))
+        (named,) = (LITELLM.parent.parent / "lib").glob("python*/site-packages/litellm-*.dist-info")
+        port, pid = self.process(
+            str(LITELLM), "--config", str(file), "--port", "PORT", "--host", "127.0.0.1",
+            LITELLM_LOG="ERROR", LITELLM_LOCAL_MODEL_COST_MAP="True",
+        )  # fmt: skip
+        return Place(f"litellm {named.name.split('-')[1].removesuffix('.dist')}", port, pid)
+
+
+def shares(of: Place, beside: Place) -> list[float]:
+    """The shares of another's requests a second, round by round."""
+    return [one / other for one, other in zip(of.rates, beside.rates, strict=True)]
 
 
 def share(of: Place, beside: Place) -> float:
-    """The median share of another's requests a second, round by round."""
-    pairs = zip(of.rates, beside.rates, strict=True)
-    return statistics.median(one / other for one, other in pairs)
+    """The median of them."""
+    return statistics.median(shares(of, beside))
+
+
+def spread(of: Place, beside: Place) -> str:
+    """How much to believe of a share: its rounds, the medians of both sides, and the work of a core."""
+    all_ = shares(of, beside)
+    many, other = statistics.median(of.rates), statistics.median(beside.rates)
+    core, bare = statistics.median(of.core), statistics.median(beside.core)
+    return (
+        f"    rounds {min(all_):.2f} to {max(all_):.2f}; medians {many:.0f} / {other:.0f} = {many / other:.2f}; "
+        f"of a core {bare:.2f} / {core:.2f} ms = {bare / core:.2f}"
+    )
 
 
 def added(of: Place, beside: Place) -> float:
@@ -295,7 +330,7 @@ async def measured(given: argparse.Namespace) -> int:
             "foldline on PostgreSQL", "--store", address_of(schema), schema=schema
         )
         ours = [bare, plain, sqlite, postgres]
-        others = [] if given.short else [*stage.others(folder)]
+        others = [] if given.short else stage.others(folder)
         size = await compared([*ours, *others], rounds=rounds, seconds=seconds)
         print(
             f"a. Conversations of 100 messages and more, up to {size:,} bytes ({rounds} rounds of {seconds} s)"
@@ -306,10 +341,14 @@ async def measured(given: argparse.Namespace) -> int:
         print(
             f"  one client, bare pass-through: {statistics.median(base):.2f} ms; shares are of its requests/s"
         )
+        for what, one, bound in (
+            ("no sessions", plain, PLAIN),
+            ("sessions in SQLite", sqlite, SQLITE),
+            ("sessions in PostgreSQL", postgres, POSTGRES),
+        ):
+            met.append(told(f"{what} / bare pass-through", share(one, bare), bound))
+            print(spread(one, bare))
         met += [
-            told("no sessions / bare pass-through", share(plain, bare), PLAIN),
-            told("sessions in SQLite / bare pass-through", share(sqlite, bare), SQLITE),
-            told("sessions in PostgreSQL / bare pass-through", share(postgres, bare), POSTGRES),
             told(
                 "added to p50 of one client, PostgreSQL, ms",
                 added(postgres, bare),
