@@ -20,7 +20,6 @@ ANSWER = b'{"id":"c","object":"chat.completion","created":1,"model":"bench","cho
 MESSAGE = b'{"id":"m","type":"message","role":"assistant","model":"bench","content":[{"type":"text","text":"ok"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":25000,"output_tokens":1}}'
 PIECE = b'data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"bench","choices":[{"index":0,"delta":{"role":"assistant","content":"piece %d "},"finish_reason":null}]}\n\n'
 LAST = b'data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"bench","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-PIECES = 40
 EVERY = 0.5  # seconds between the pieces of a slow stream
 
 
@@ -62,7 +61,8 @@ class Upstream(asyncio.Protocol):
             del self._buffer[: self._length]
             self._length = -1
             if slow:
-                task = asyncio.ensure_future(self._slowly())
+                pieces = int(self._head.partition(b"x-pieces:")[2].split(b"\r\n", 1)[0])
+                task = asyncio.ensure_future(self._slowly(pieces))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             else:
@@ -70,10 +70,10 @@ class Upstream(asyncio.Protocol):
                 head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: "
                 self._transport.write(b"%s%d\r\n\r\n%s" % (head, len(body), body))
 
-    async def _slowly(self) -> None:
+    async def _slowly(self, pieces: int) -> None:
         head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
         self._transport.write(head + b"transfer-encoding: chunked\r\n\r\n")
-        for at in range(PIECES):
+        for at in range(pieces):
             piece = PIECE % at
             self._transport.write(b"%x\r\n%s\r\n" % (len(piece), piece))
             await asyncio.sleep(EVERY)
