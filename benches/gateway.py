@@ -1,133 +1,389 @@
-"""The gateway beside a bare pass-through of the same stack: requests a second with prompts of 100 kB.
+"""The gateway beside a bare pass-through of the same stack: conversations of 100 kB that are sent whole each time.
 
-One run, on loopback, rounds in turn: an upstream that answers at once, the bare pass-through of uvicorn and
-aiohttp below, and `foldline serve --plain`, each a process of its own. Exits 1 where the relay without sessions
-is below 0.7 of the bare one's rate.
+    just gateways && just bench gateway
+
+One run, on loopback, in turn, each a process of its own: an upstream that answers at once, a bare pass-through
+of uvicorn and aiohttp, `foldline serve --plain`, the same with sessions in SQLite and in PostgreSQL, and the
+gateways of others that `just gateways` has installed.
+
+a. Requests a second of 32 clients, and p50 of one: each goes on with a conversation of 100 messages, about
+   100 kB, by one small exchange a call. Beside it what a request takes of a core, which a busy machine cannot blur:
+   the gateway's own, and that of PostgreSQL's backends.
+b. The same as Claude Code sends it: Anthropic's dialect, its cache marks moved with each call.
+c. 1,000 slow streams at a time through the gateway with sessions: memory before, with all of them open, later.
+
+Medians. Exits 1 where a target is missed. `--short`: fewer and shorter rounds, 100 streams; others' gateways
+and b are left out. The targets are the same. `FOLDLINE_PG` names the database.
 """
 
 import argparse
 import asyncio
 import os
+import re
+import resource
+import shutil
 import signal
+import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
-PLAIN = 0.7
-HERE = Path(__file__)
-BODY = b'{"model":"m","messages":[{"role":"user","content":"%s"}]}' % (b"word " * 20_000)
-ANSWER = b'{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"ok"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":1,"total_tokens":10}}'
+import psycopg
+import uvloop
+from gateway_load import EVERY, Client, Talk, load
+from pg_place import a_schema, address_of, connected
 
-
-# What each is beside: as little as the stack allows.
-
-
-async def answering(_scope: Any, receive: Any, send: Any) -> None:
-    """An upstream that takes all and answers at once."""
-    while (await receive()).get("more_body"):
-        pass
-    head = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(ANSWER))]
-    await send({"type": "http.response.start", "status": 200, "headers": head})
-    await send({"type": "http.response.body", "body": ANSWER})
-
-
-class Bare:
-    """A pass-through: reads, asks, streams back; no key, no limit, no clock, no count."""
-
-    def __init__(self, upstream: str) -> None:
-        self.upstream, self.session = upstream, None
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """One request."""
-        import aiohttp  # noqa: PLC0415 - only where it runs
-
-        if self.session is None:
-            self.session = aiohttp.ClientSession(
-                auto_decompress=False, connector=aiohttp.TCPConnector(limit=0)
-            )
-        body = b""
-        more = True
-        while more:
-            message = await receive()
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-        headers = [
-            (n.decode(), v.decode())
-            for n, v in scope["headers"]
-            if n not in (b"host", b"content-length")
-        ]
-        url = self.upstream + scope["raw_path"].decode()
-        async with self.session.request(scope["method"], url, data=body, headers=headers) as answer:
-            kept = [
-                (n, v)
-                for n, v in answer.raw_headers
-                if n.lower() not in (b"transfer-encoding", b"connection")
-            ]
-            await send({"type": "http.response.start", "status": answer.status, "headers": kept})
-            async for chunk in answer.content.iter_any():
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            await send({"type": "http.response.body", "body": b""})
+PLAIN, SQLITE, POSTGRES = 0.7, 0.4, 0.3
+ADDED_MS = 5.0
+STREAM_KB, GROWTH = 700.0, 1.1
+CLIENTS = 32
+PATIENCE = 60.0  # seconds for a process to listen
+HERE = Path(__file__).parent
+PARTS = str(HERE / "gateway_load.py")
+RIG = HERE.parent / ".rig"
+PORTKEY = RIG / "portkey/node_modules/@portkey-ai/gateway"
+LITELLM = RIG / "litellm/bin/litellm"
+_PORTKEY = "x-portkey-provider: openai\r\nx-portkey-custom-host: {upstream}/v1\r\n"
+_LITELLM = """model_list:
+  - model_name: bench
+    litellm_params: {{model: openai/bench, api_base: "{upstream}/v1", api_key: none}}
+litellm_settings: {{telemetry: false}}
+"""
 
 
-def stand(what: str, port: int, upstream: str) -> None:
-    """Be one of them, in this process."""
-    import uvicorn  # noqa: PLC0415
+@dataclass
+class Place:
+    """Something that relays, and what was measured at it."""
 
-    app = answering if what == "upstream" else Bare(upstream)
-    uvicorn.run(app, port=port, log_level="error", lifespan="off", access_log=False)
+    name: str
+    port: int
+    process_id: int
+    headers: str = ""
+    schema: str = ""
+    """Of PostgreSQL, where it keeps sessions there."""
+    rates: list[float] = field(default_factory=list[float])
+    alone: list[float] = field(default_factory=list[float])
+    """The median of one client, in milliseconds."""
+    core: list[float] = field(default_factory=list[float])
+    """Milliseconds of a core for each request."""
+    backends: list[float] = field(default_factory=list[float])
+    """The same of PostgreSQL."""
 
+    async def round(self, seconds: float, *, coding: bool = False) -> int:
+        """Measure once: many clients, then one; the size of the largest request."""
+        before = [0.0, 0.0]
 
-@contextmanager
-def process(*command: str, port: int) -> Iterator[tuple[str, int]]:
-    """One of them in a process of its own: its address, and the process."""
-    import socket  # noqa: PLC0415
+        async def warmed() -> None:
+            before[:] = self.worked()
 
-    started = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL)  # noqa: S603 - our own
-    try:
-        for _ in range(200):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.05)
-        yield f"http://127.0.0.1:{port}", started.pid
-    finally:
-        started.send_signal(signal.SIGTERM)
-        started.wait(20)
+        many = await load(self._clients(CLIENTS, coding=coding), seconds=seconds, warmed=warmed)
+        own, backends = (b - a for a, b in zip(before, self.worked(), strict=True))
+        self.rates.append(many.rate)
+        self.core.append(own / len(many.took) * 1_000)
+        self.backends.append(backends / len(many.took) * 1_000)
+        one = await load(self._clients(1, coding=coding), seconds=seconds / 2)
+        self.alone.append(statistics.median(one.took) * 1_000)
+        return many.largest
+
+    def _clients(self, count: int, *, coding: bool) -> list[tuple[Client, Talk]]:
+        path = "/v1/messages" if coding else "/v1/chat/completions"
+        new = [os.urandom(4).hex() for _ in range(count)]
+        return [(Client(self.port, self.headers, path), Talk(name, coding=coding)) for name in new]
+
+    def worked(self) -> tuple[float, float]:
+        """Seconds of a core: its own, and its backends'."""
+        backends = 0.0
+        if self.schema:
+            with connected() as server:
+                found = server.execute(
+                    "select pid from pg_stat_activity where query like %s and pid <> pg_backend_pid()",
+                    (f"%{self.schema}%",),
+                )
+                backends = sum(worked(pid) for (pid,) in found)
+        return worked(self.process_id), backends
+
+    def line(self) -> str:
+        """Its medians."""
+        many, one, core, pg = map(
+            statistics.median, (self.rates, self.alone, self.core, self.backends)
+        )
+        beside = f" + {pg:.2f} of PostgreSQL's" if self.schema else ""
+        return f"{self.name:24}{many:7.0f} requests/s of {CLIENTS} clients{one:8.2f} ms p50 of one{core:7.2f} ms of a core each{beside}"
 
 
 def worked(process_id: int) -> float:
-    """Seconds of a core that a process has taken: what a busy machine cannot blur."""
-    fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
+    """Seconds of a core that a process has taken."""
+    try:
+        fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def load(url: str, *, clients: int, seconds: float) -> tuple[float, list[float]]:
-    """Requests a second by some clients that wait for each answer, and how long each took."""
-    import aiohttp  # noqa: PLC0415
+def memory(process_id: int) -> float:
+    """MB that a process has in memory."""
+    text = Path(f"/proc/{process_id}/status").read_text()
+    found = re.search(r"VmRSS:\s+(\d+) kB", text)
+    return int(found[1]) / 1_024 if found else 0.0
 
-    took: list[float] = []
-    end = time.perf_counter() + seconds
 
-    async def one(session: Any) -> None:
-        while time.perf_counter() < end:
-            begun = time.perf_counter()
-            async with session.post(
-                url + "/v1/chat/completions",
-                data=BODY,
-                headers={"authorization": "Bearer none", "content-type": "application/json"},
-            ) as answer:
-                assert await answer.read() == ANSWER
-            took.append(time.perf_counter() - begun)
+class NotThereError(Exception):
+    """A process that did not come up."""
 
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-        begun = time.perf_counter()
-        await asyncio.gather(*(one(session) for _ in range(clients)))
-        return len(took) / (time.perf_counter() - begun), took
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@contextmanager
+def process(*command: str, port: int, **env: str) -> Iterator[int]:
+    """One of them in a process of its own, once it listens."""
+    started = subprocess.Popen(  # noqa: S603 - our own
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL if env else None,
+        env={**os.environ, **env},
+    )  # fmt: skip
+    try:
+        end = time.monotonic() + PATIENCE
+        while not _listens(port):
+            if started.poll() is not None or time.monotonic() > end:
+                raise NotThereError(
+                    f"{Path(command[0]).name} does not listen after {PATIENCE:.0f} s"
+                )
+            time.sleep(0.05)
+        yield started.pid
+    finally:
+        started.send_signal(signal.SIGTERM)
+        try:
+            started.wait(20)
+        except subprocess.TimeoutExpired:
+            started.kill()
+
+
+class Stage:
+    """All that stands in one run."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._port = 20_000 + os.getpid() % 20_000
+        self.upstream = ""
+
+    def process(self, *command: str, **env: str) -> tuple[int, int]:
+        """Start one; its port and its process. `PORT` in a command is the port's place."""
+        self._port += 1
+        given = [one.replace("PORT", str(self._port)) for one in command]
+        return self._port, self._stack.enter_context(process(*given, port=self._port, **env))
+
+    def serve(self, name: str, *options: str, schema: str = "") -> Place:
+        """The gateway, with some options."""
+        program = str(Path(sys.executable).with_name("foldline"))
+        fixed = ("serve", "--port", "PORT", "--window", "200000", "--upstream", self.upstream)
+        port, pid = self.process(program, *fixed, *options)
+        return Place(name, port, pid, schema=schema)
+
+    def others(self, folder: str) -> list[Place]:
+        """The gateways of others that are installed, and come up."""
+        found: list[Place] = []
+        for name, there, place in (
+            ("portkey", PORTKEY, self._portkey),
+            ("litellm", LITELLM, lambda: self._litellm(folder)),
+        ):
+            if not there.exists():
+                print(f"{name} is not installed: `just gateways`")
+                continue
+            try:
+                found.append(place())
+            except NotThereError as fault:
+                print(f"{name} is left out: {fault}")
+        return found
+
+    def _portkey(self) -> Place:
+        said = re.search(r'"version": "(.*?)"', (PORTKEY / "package.json").read_text())
+        server = str(PORTKEY / "build/start-server.js")
+        node = shutil.which("node") or "node"
+        port, pid = self.process(node, server, "--port=PORT", "--headless", NODE_ENV="production")
+        headers = _PORTKEY.format(upstream=self.upstream)
+        return Place(f"portkey {said[1] if said else '?'}", port, pid, headers)
+
+    def _litellm(self, folder: str) -> Place:
+        file = Path(folder, "litellm.yaml")
+        file.write_text(_LITELLM.format(upstream=self.upstream))
+        (named,) = (LITELLM.parent.parent / "lib").glob("python*/site-packages/litellm-*.dist-info")
+        port, pid = self.process(
+            str(LITELLM), "--config", str(file), "--port", "PORT", "--host", "127.0.0.1",
+            LITELLM_LOG="ERROR", LITELLM_LOCAL_MODEL_COST_MAP="True",
+        )  # fmt: skip
+        return Place(f"litellm {named.name.split('-')[1].removesuffix('.dist')}", port, pid)
+
+
+def shares(of: Place, beside: Place) -> list[float]:
+    """The shares of another's requests a second, round by round."""
+    return [one / other for one, other in zip(of.rates, beside.rates, strict=True)]
+
+
+def share(of: Place, beside: Place) -> float:
+    """The median of them."""
+    return statistics.median(shares(of, beside))
+
+
+def spread(of: Place, beside: Place) -> str:
+    """How much to believe of a share: its rounds, the medians of both sides, and the work of a core."""
+    all_ = shares(of, beside)
+    many, other = statistics.median(of.rates), statistics.median(beside.rates)
+    core, bare = statistics.median(of.core), statistics.median(beside.core)
+    return (
+        f"    rounds {min(all_):.2f} to {max(all_):.2f}; medians {many:.0f} / {other:.0f} = {many / other:.2f}; "
+        f"of a core {bare:.2f} / {core:.2f} ms = {bare / core:.2f}"
+    )
+
+
+def added(of: Place, beside: Place) -> float:
+    """The median of what one client waits longer, round by round."""
+    pairs = zip(of.alone, beside.alone, strict=True)
+    return statistics.median(one - other for one, other in pairs)
+
+
+def told(what: str, figure: float, bound: float, *, most: bool = False) -> bool:
+    """Print a figure with its target; whether it is met."""
+    met = figure <= bound if most else figure >= bound
+    sign = "<=" if most else ">="
+    print(f"  {what:66}{figure:8.2f}  {sign} {bound:<6g} {'' if met else 'MISSED'}".rstrip())
+    return met
+
+
+async def streams(place: Place, count: int, *, pieces: int) -> tuple[float, float, float]:
+    """Memory before, with so many slow streams open, and some pieces later; all of them end well."""
+    before = memory(place.process_id)
+    opened = [0]
+    pieces = [0]
+    ended = [0]
+
+    async def one(at: int) -> None:
+        first = True
+
+        def piece() -> None:
+            nonlocal first
+            opened[0] += first
+            first = False
+            pieces[0] += 1
+
+        talk = Talk(f"stream {at} {os.urandom(4).hex()}")
+        async with Client(place.port, f"x-pieces: {pieces}\r\n").open() as client:
+            found = await client.ask(talk.body(stream=True), piece)
+            assert found.endswith(b"data: [DONE]\n\n"), found[-200:]
+            ended[0] += 1
+
+    gate = asyncio.Semaphore(20)  # that come at a time
+
+    async def coming(at: int) -> asyncio.Task[None]:
+        async with gate:
+            task = asyncio.create_task(one(at))
+            await asyncio.sleep(0.02)
+            return task
+
+    tasks = await asyncio.gather(*(coming(at) for at in range(count)))
+    while opened[0] < count:
+        await asyncio.sleep(0.05)
+        for task in tasks:
+            if task.done():
+                task.result()
+    assert not ended[0], f"{ended[0]} streams ended before all were open"
+    held = memory(place.process_id)
+    await asyncio.sleep(8 * EVERY)
+    assert not ended[0], f"{ended[0]} streams ended while all were held"
+    later = memory(place.process_id)
+    await asyncio.gather(*tasks)
+    return before, held, later
+
+
+async def compared(
+    places: list[Place], *, rounds: int, seconds: float, coding: bool = False
+) -> int:
+    """Rounds in turn; the size of the largest request."""
+    return max([await one.round(seconds, coding=coding) for _ in range(rounds) for one in places])
+
+
+async def measured(given: argparse.Namespace) -> int:
+    """All of it."""
+    rounds, seconds = (3, 0.7) if given.short else (given.rounds, given.seconds)
+    met: list[bool] = []
+    with ExitStack() as stack:
+        stage = Stage(stack)
+        folder = stack.enter_context(tempfile.TemporaryDirectory(dir=HERE.parent, prefix=".bench-"))
+        port, _pid = stage.process(sys.executable, PARTS, "upstream", "PORT")
+        stage.upstream = f"http://127.0.0.1:{port}"
+        schema = stack.enter_context(a_schema())
+        bare = Place(
+            "bare pass-through",
+            *stage.process(sys.executable, PARTS, "bare", "PORT", stage.upstream),
+        )
+        plain = stage.serve("foldline, no sessions", "--plain")
+        sqlite = stage.serve("foldline on SQLite", "--store", f"{folder}/sessions.db")
+        postgres = stage.serve(
+            "foldline on PostgreSQL", "--store", address_of(schema), schema=schema
+        )
+        ours = [bare, plain, sqlite, postgres]
+        others = [] if given.short else stage.others(folder)
+        size = await compared([*ours, *others], rounds=rounds, seconds=seconds)
+        print(
+            f"a. Conversations of 100 messages and more, up to {size:,} bytes ({rounds} rounds of {seconds} s)"
+        )
+        for one in [*ours, *others]:
+            print(f"  {one.line()}")
+        base = bare.alone
+        print(
+            f"  one client, bare pass-through: {statistics.median(base):.2f} ms; shares are of its requests/s"
+        )
+        for what, one, bound in (
+            ("no sessions", plain, PLAIN),
+            ("sessions in SQLite", sqlite, SQLITE),
+            ("sessions in PostgreSQL", postgres, POSTGRES),
+        ):
+            met.append(told(f"{what} / bare pass-through", share(one, bare), bound))
+            print(spread(one, bare))
+        met += [
+            told(
+                "added to p50 of one client, PostgreSQL, ms",
+                added(postgres, bare),
+                ADDED_MS,
+                most=True,
+            ),
+        ]
+        for one in others:
+            print(
+                f"  {one.name} / bare pass-through: {share(one, bare):.2f} of its requests/s, {added(one, bare):.2f} ms added"
+            )
+        if not given.short:
+            marked = [
+                Place(one.name, one.port, one.process_id, schema=one.schema)
+                for one in (bare, postgres)
+            ]
+            size = await compared(marked, rounds=rounds, seconds=seconds, coding=True)
+            print(
+                f"b. As Claude Code sends it: Anthropic's dialect, marks that move, up to {size:,} bytes"
+            )
+            for one in marked:
+                print(f"  {one.line()}")
+            print(
+                f"  sessions in PostgreSQL / bare pass-through: {share(marked[1], marked[0]):.2f}, {added(marked[1], marked[0]):.2f} ms added"
+            )
+        count, pieces = (100, 24) if given.short else (1_000, 120)
+        before, held, later = await streams(postgres, count, pieces=pieces)
+        print(
+            f"c. {count:,} slow streams of 100 kB prompts, sessions in PostgreSQL: {before:.0f} MB before, {held:.0f} MB with all open, {later:.0f} MB {8 * EVERY:.0f} s later"
+        )
+        met += [
+            told("kB for each stream", (later - before) * 1_024 / count, STREAM_KB, most=True),
+            told("memory later / with all open", later / held, GROWTH, most=True),
+        ]
+    return 0 if all(met) else 1
 
 
 def main() -> int:
@@ -135,45 +391,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--stand", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--short", action="store_true")
     given = parser.parse_args()
-    if given.stand:
-        stand(given.stand[0], int(given.stand[1]), given.stand[2])
-        return 0
-    first = 20_000 + os.getpid() % 20_000
-    up, bare, ours = first, first + 1, first + 2
-    rates: dict[str, list[float]] = {"bare": [], "plain": []}
-    alone: dict[str, list[float]] = {"bare": [], "plain": []}
-    work: dict[str, list[float]] = {"bare": [], "plain": []}
-    program = str(Path(sys.executable).with_name("foldline"))
-    with (
-        process(str(HERE), "--stand", "upstream", str(up), "-", port=up) as (upstream, _),
-        process(str(HERE), "--stand", "bare", str(bare), upstream, port=bare) as at_bare,
-        process(
-            program, "serve", "--plain", "--port", str(ours), "--upstream", upstream, port=ours
-        ) as at_ours,
-    ):
-        places = {"bare": at_bare, "plain": at_ours}
-        for _ in range(given.rounds):
-            for name, (url, process_id) in places.items():
-                before = worked(process_id)
-                rate, took = asyncio.run(load(url, clients=16, seconds=given.seconds))
-                rates[name].append(rate)
-                work[name].append((worked(process_id) - before) / len(took) * 1_000)
-                _rate, took = asyncio.run(load(url, clients=1, seconds=given.seconds / 2))
-                alone[name].append(statistics.median(took) * 1_000)
-    for name in places:
-        many, one, core = (statistics.median(of[name]) for of in (rates, alone, work))
-        print(
-            f"{name:8}{many:8.0f} requests/s of 16 clients {core:8.3f} ms of a core each {one:8.2f} ms p50 of one client"
-        )
-    share = statistics.median(
-        of_ours / of_bare for of_ours, of_bare in zip(rates["plain"], rates["bare"], strict=True)
-    )
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 8_192), hard), hard))
     print(
-        f"relay without sessions / bare pass-through: {share:.2f} of its requests/s (target {PLAIN})"
+        f"foldline {version('foldline')}, aiohttp {version('aiohttp')}, uvicorn {version('uvicorn')}, psycopg {psycopg.__version__}"
     )
-    return 1 if share < PLAIN else 0
+    return uvloop.run(measured(given))
 
 
 if __name__ == "__main__":

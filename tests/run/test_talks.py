@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -266,6 +267,49 @@ async def test_two_processes_take_turns_with_one_conversation():
     said = [event.parts[0].text.split(".")[0] for event in events if isinstance(event, UserSaid)]
     assert said == [f"Turn {n}" for n in range(24)]
     assert len([event for event in events if isinstance(event, ModelSaid)]) == 24
+
+
+@pytest.mark.parametrize("results", [0, 1, 12])
+async def test_another_process_finds_a_conversation_at_any_of_its_calls(results):
+    """Also behind calls that the store was told nothing of: the log says how it went on."""
+    for calls in range(1, 12):
+        store = store_at(":memory:")
+        first, second = (Talks(store, facts_of(), shared=True) for _ in range(2))
+        client = Client(OPENAI)
+        client.user("Begin.")
+        for turn in range(calls):
+            made = [f"c{turn}.{n}" for n in range(results)]
+            one, answer = await exchange(first, client, message("noted", made))
+            asked = client.heard(answer)
+            if asked:
+                client.results(asked, "so")
+            else:
+                client.user(f"Turn {turn}.")
+        other, _ = await exchange(second, client, message("noted"))
+        assert other.session == one.session
+
+
+async def test_only_what_is_new_is_read_also_where_marks_moved():
+    """A client like Claude Code: the marks go with the newest message, the rest is known by its bytes."""
+    read = []
+    dialect = named("anthropic")
+
+    def reading(body):
+        read.append(len(json.loads(body)["messages"]))
+        return dialect.decode(body)
+
+    talks, client = Talks(store_at(":memory:"), facts_of(), shared=True), Client(dialect)
+    watched = replace(dialect, decode=reading)
+    for turn in range(5):
+        for one in client.history:
+            one["content"][-1].pop("cache_control", None)
+        mark = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+        client.user([{"type": "text", "text": f"Turn {turn}", **mark}])
+        client.dialect = watched
+        _, answer = await exchange(talks, client, message("noted"))
+        client.dialect = dialect
+        client.heard(answer)
+    assert read == [1, 2, 2, 2, 2]
 
 
 async def test_marks_that_a_client_moves_do_not_matter():

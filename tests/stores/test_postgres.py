@@ -417,6 +417,48 @@ async def test_appends_that_wait_are_sent_together(made, store):
         assert found.fetchone() == (19,)
 
 
+async def test_appends_of_several_rows_are_sent_together(made, store):
+    """As those of one row: each by itself, its rows in order, its newest edit and its `once` its own."""
+    names = [Name("several", f"s{n}") for n in range(30)]
+    await asyncio.gather(*(store.append(name, rows("a")) for name in names))
+    sent, before = [], store._appends._send
+
+    async def counting(connection, batch):
+        sent.append([len(one.draft.rows) for one in batch])
+        await before(connection, batch)
+
+    store._appends._send = counting
+
+    def draft(n):
+        words = [Row("user_said", f'"{n} {at}"'.encode()) for at in range(n % 4 + 1)]
+        return Draft([*words, Row("masked", b'"edit"', edit=True), Row("asked", b'"last"')])
+
+    told = await asyncio.gather(
+        *(
+            store.append(name, draft(n), after=-(n % 5 == 0), once=f"k{n}")
+            for n, name in enumerate(names)
+        ),
+        return_exceptions=True,
+    )
+    assert any(len(batch) > 5 for batch in sent)
+    for n, name in enumerate(names):
+        head, given = await store.head(name), draft(n).rows
+        if n % 5 == 0:
+            assert isinstance(told[n], Conflict)
+            assert head.seq == 0
+            continue
+        assert told[n] == head.seq == len(given)
+        assert head.edit.seq == len(given) - 1
+        found = await store.read(name, [(1, head.seq)])
+        assert [(row.kind, row.body) for row in found] == [(row.kind, row.body) for row in given]
+        assert await store.append(name, draft(n), once=f"k{n}") == head.seq
+    with connected() as owner:
+        found = owner.execute(
+            f"select count(distinct xmin::text), count(distinct sid) from {made}.events where tenant = 'several' and seq > 0"
+        )
+        assert found.fetchone() == (24, 24)
+
+
 @asynccontextmanager
 async def panicking(made):
     """The address of a server that does the first append, and whose last word is that its disk is full."""

@@ -1,5 +1,6 @@
 """What is SQLite's own: the file, its versions, its neighbours. The promises are `test_conformance`'s."""
 
+import asyncio
 import hashlib
 import re
 import subprocess
@@ -15,11 +16,12 @@ from foldline.core import log
 from foldline.core.log import UserSaid
 from foldline.core.parts import Media, Text
 from foldline.core.spine import Range
-from foldline.errors import BadInput, BrokenView, FormatError
+from foldline.errors import BadInput, BrokenView, Conflict, FormatError, StoreFailed
 from foldline.store import logs
 from foldline.store.base import Draft, Name
 from foldline.store.sqlite import SqliteStore, keeping, rows
 from foldline.testing import play, steps
+from foldline.testing.lasting import rows as lasting
 
 MINE = Name("acme", "one")
 
@@ -34,6 +36,47 @@ async def test_bytes_come_back_as_they_were_given(tmp_path):
     await store.close()
     found = apsw.Connection(path).execute("select body from events order by seq").fetchall()
     assert [body for (body,) in found] == [log.encode(event) for event in talk.events]
+
+
+@pytest.mark.anyio
+async def test_appends_that_wait_are_flushed_together(tmp_path):
+    """Each is done or refused by itself; nobody is told before all of them are on the disk."""
+    path = str(tmp_path / "chat.db")
+    store = SqliteStore(path)
+    names = [Name("acme", f"s{n}") for n in range(30)]
+    commits, beside = [], apsw.Connection(path)
+    store.db.connection.set_commit_hook(lambda: bool(commits.append(1)))  # False: let it pass
+
+    async def one(n, name):
+        end = await store.append(name, lasting("a", "b"), after=-1 if n % 3 else 7)
+        seen = beside.execute("select head from sessions where session = ?", (name.session,))
+        assert seen.fetchall() == [(end,)]
+        return end
+
+    told = await asyncio.gather(*(one(*pair) for pair in enumerate(names)), return_exceptions=True)
+    assert [type(one) for one in told[::3]] == [Conflict] * 10
+    assert told[1::3] == told[2::3] == [1] * 10
+    assert len(commits) < 10
+    assert [(await store.head(name)).seq for name in names[:3]] == [-1, 1, 1]
+    await store.close()
+
+
+@pytest.mark.anyio
+async def test_what_fails_as_a_whole_is_told_to_all_of_it(tmp_path):
+    """A flush that fails undid all that it was for; what comes behind it is done."""
+    store = SqliteStore(str(tmp_path / "chat.db"))
+    names = [Name("acme", f"s{n}") for n in range(10)]
+    await store.append(MINE, lasting("a"))
+    failing = [True]
+    store.db.connection.set_commit_hook(lambda: failing[0])
+    told = await asyncio.gather(
+        *(store.append(name, lasting("a")) for name in names), return_exceptions=True
+    )
+    assert [type(one) for one in told] == [StoreFailed] * 10
+    failing[0] = False
+    assert [(await store.head(name)).seq for name in names] == [-1] * 10
+    assert await store.append(MINE, lasting("b")) == 1
+    await store.close()
 
 
 @pytest.mark.anyio

@@ -12,7 +12,6 @@ appended in O(1), and an edit lays the view anew from the events it holds.
     is shown:  user 1 · model (calls c) · result c · user 2 · user 4
 """
 
-import copy
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import assert_never, cast
@@ -91,10 +90,11 @@ class View(Row):
 
     def copy(self) -> "View":
         """A view of its own over the same events."""
-        other = copy.copy(self)
+        other = View.__new__(View)
+        fields = vars(other)
         for name, value in vars(self).items():
-            if isinstance(value, list | dict | set):
-                setattr(other, name, copy.copy(cast("object", value)))
+            is_own = isinstance(value, list | dict | set)
+            fields[name] = cast("list[object]", value).copy() if is_own else value
         return other
 
     def holds(self, spine: Spine) -> bool:

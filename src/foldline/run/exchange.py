@@ -4,15 +4,16 @@ Knows what a conversation's log has behind its last request, and what is new to 
 answer as it passes by. Refuses to know which conversation it is (`talks`), and HTTP.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from foldline.core import spine as spines
 from foldline.core.log import Event, Instructed, ModelSaid, ToolReturned, UserSaid
 from foldline.core.plan import Facts
 from foldline.core.request import Report
-from foldline.errors import Conflict, WireError
+from foldline.errors import Conflict, FoldlineError, WireError
 from foldline.run import refused
 from foldline.run.known import Known, Place, Scope, Trail, follow
 from foldline.run.live import Live
@@ -24,9 +25,13 @@ from foldline.wire.faults import classify
 from foldline.wire.reading import Decoded, parse
 from foldline.wire.sse import Lines
 
+if TYPE_CHECKING:
+    from asyncio import Task
+
 _REFUSED = 400
 
 
+_under_way: "set[Task[None]]" = set()  # a loop alone does not keep them
 Fork: TypeAlias = Callable[[Live, int], Awaitable[Live]]
 """A log of its own that begins as another was at a place."""
 
@@ -68,6 +73,8 @@ class Talk:
     """The fields of the client's body that are no parameters."""
     busy: bool = False
     """Whether a call is under way."""
+    noted: int = -1_000_000
+    """How many messages its history had when every process was last told of it."""
 
     def goes_on(self, links: Sequence[Link]) -> bool:
         """Whether a history that has come as far as this one goes on as the log does."""
@@ -127,6 +134,7 @@ class Exchange:
         self._bound, self._sent = refused.bound(dialect, given.parameters), sent
         self._streams = bytes(given.parameters.get("stream", b"")) == b"true"
         self._tried = False
+        self._beside: Task[None] | None = None
         self.begin(0)
 
     @property
@@ -210,8 +218,23 @@ class Exchange:
                 async with talk.live.lock:
                     await self._take(events)
                     self._note(events[0])
+            if self._beside is not None:
+                await self._beside
         finally:
             talk.busy = False
+
+    def beside(self, noting: Coroutine[None, None, None], length: int) -> None:
+        """Do what need not be done before the answer is asked for, only before it is over."""
+        from asyncio import create_task  # noqa: PLC0415 - half of the time of an import
+
+        async def told() -> None:
+            with suppress(FoldlineError):  # the next request tells it again
+                await noting
+                self._talk.noted = length
+
+        self._beside = task = create_task(told())
+        _under_way.add(task)
+        task.add_done_callback(_under_way.discard)
 
     def leave(self) -> None:
         """Nothing came back."""

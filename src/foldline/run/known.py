@@ -48,6 +48,8 @@ class Trail:
 
     def __init__(self, scope: Scope) -> None:
         self._running = hashlib.sha256(f"{scope.key}\0{scope.session}".encode())
+        self.length = 0
+        """How many messages it has."""
 
     def copy(self) -> "Trail":
         """A trail of its own that has come as far."""
@@ -65,6 +67,7 @@ class Trail:
         found: list[bytes] = []
         for link in links:
             self._running.update(link[0])
+            self.length += 1
             found.append(self.digest)
         return found
 
@@ -107,7 +110,7 @@ class Known:
         return -1, []
 
     async def note(self, tenant: str, digest: bytes, place: Place) -> None:
-        """Let every process know."""
+        """Let every process know, where they share a store."""
         self.noted(tenant, digest, place)
         if self._store is None:
             return

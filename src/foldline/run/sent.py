@@ -6,7 +6,7 @@ carried on. Refuses to know whose conversation it is.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -41,6 +41,8 @@ class Sent:
     fields: dict[str, msgspec.Raw]
     """All but the messages."""
     messages: list[msgspec.Raw]
+    unmarked: Callable[[bytes], bytes] = bytes
+    """A message as it is known again: without the marks that a client moves."""
 
     @property
     def fixed(self) -> tuple[bytes, ...]:
@@ -51,10 +53,11 @@ class Sent:
     def beginnings(self) -> list[tuple[int, bytes]]:
         """How many messages, and what their bytes are known by: all of them first, then fewer."""
         near = max(len(self.messages) - _NEAR, 0)
-        running = hashlib.sha256(b"".join(map(bytes, self.messages[:near])))
+        said = [self.unmarked(bytes(raw)) for raw in self.messages]
+        running = hashlib.sha256(b"".join(said[:near]))
         found = [(near, running.digest())] if near else []
-        for count, raw in enumerate(self.messages[near:], near + 1):
-            running.update(bytes(raw))
+        for count, one in enumerate(said[near:], near + 1):
+            running.update(one)
             found.append((count, running.digest()))
         return found[::-1]
 
@@ -63,12 +66,12 @@ class Sent:
         return b'{"messages":[' + b",".join(map(bytes, self.messages[count:])) + b"]}"
 
 
-def split(body: bytes) -> Sent:
+def split(body: bytes, dialect: Dialect) -> Sent:
     """Find the parts of a body; what is in them is looked at by nobody yet."""
     fields = shaped_bytes(body, dict[str, msgspec.Raw], "a request")
     raw = fields.pop("messages", msgspec.Raw(b"[]"))
     messages = shaped_bytes(raw, list[msgspec.Raw], "a list of messages", path="$.messages")
-    return Sent(body, fields, messages)
+    return Sent(body, fields, messages, dialect.unmarked)
 
 
 class _Step(NamedTuple):

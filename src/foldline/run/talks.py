@@ -36,7 +36,8 @@ from foldline.wire.reading import Decoded, readable
 MOST = 256
 """The conversations that one process holds at a time; others are opened again, or begin anew."""
 ALL = Scope()
-_LOOKED_FOR = 16  # beginnings of a history that a store is asked for
+_LOOKED_FOR = 24  # beginnings of a history that a store is asked for
+_APART = 6  # messages: a store is told no more often; the log says how it went on behind them
 _BEHIND = 64  # events that are read to see how a log went on
 FactsOf: TypeAlias = Callable[[str, int | None], Facts]
 """The facts of a model, and of how long its answer may be."""
@@ -83,7 +84,7 @@ class Talks:
 
     async def ask(self, dialect: Dialect, body: bytes, *, scope: Scope = ALL) -> Exchange:
         """Plan a client's request."""
-        sent = split(body)
+        sent = split(body, dialect)
         try:
             return await self._asked(dialect, sent, scope)
         except Conflict:  # another process went on with it: look again, at what is there now
@@ -107,9 +108,16 @@ class Talks:
         except BaseException:
             self._drop(talk)  # what became of it is in the log
             raise
-        place = Place(talk.live.name.session, talk.place)
-        await self._known.note(scope.tenant, talk.trail.digest, place)
+        self._note(talk, exchange)
         return exchange
+
+    def _note(self, talk: Talk, exchange: Exchange) -> None:
+        """Let every process know where the history is: beside the call, over when that is."""
+        place = Place(talk.live.name.session, talk.place)
+        tenant, trail = talk.scope.tenant, talk.trail
+        self._known.noted(tenant, trail.digest, place)
+        if self._shared and not 0 <= trail.length - talk.noted < _APART:
+            exchange.beside(self._known.note(tenant, trail.digest, place), trail.length)
 
     def _settle(self, reading: _Reading, sent: Sent) -> None:
         """A request was recorded: what goes on with it goes on from here."""
@@ -141,7 +149,8 @@ class Talks:
             given = _rest(dialect, sent, count, own=talk.own)
             said = [Said(chain.link(event), event) for event in given.events]
             links = [one.link for one in said]
-            if not all(links) or not talk.goes_on(links):
+            begun = dialect.must_bound and said and isinstance(said[-1].event, ModelSaid)
+            if not all(links) or begun or not talk.goes_on(links):
                 return None  # instructions in mid-talk, or it turns off: all of it is read
             talk.busy = True
             trail = talk.trail.copy()

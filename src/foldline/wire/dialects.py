@@ -59,6 +59,8 @@ class Dialect:
     bounds: tuple[str, ...]
     """The parameters that say how long the answer may be."""
     must_bound: bool = False
+    unmarked: Callable[[bytes], bytes] = bytes
+    """A client's message without the marks that it moves with every request."""
 
     def parameters(self, given: Mapping[str, Any], *, reserve: int) -> Json:
         """What is sent beside the conversation; `reserve` is kept free for the answer."""
@@ -95,6 +97,7 @@ def _anthropic() -> Dialect:
         own=it.own,
         bounds=("max_tokens",),
         must_bound=True,
+        unmarked=it.unmarked,
     )
 
 

@@ -3,7 +3,8 @@
     alone     select append_one(…)      one row, committed and flushed by the server
     at once   select append(…)          several rows, pieces: the same
     together  call append_all(…)        what came while others were under way: committed one by one,
-                                        flushed as one, and nobody is told before
+              call append_each(…)       flushed as one, and nobody is told before; where some have
+                                        several rows, by the second
 
 Whoever appends while others do waits for them anyway, so what came meanwhile is sent together. No
 lock is held for another session, and one that is refused takes none with it.
@@ -19,6 +20,7 @@ from asyncio import Future, Task
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, TypeAlias, cast
 from uuid import UUID
 
@@ -30,7 +32,6 @@ from foldline.store.postgres.connections import (
     PATIENCE,
     Connection,
     Connections,
-    call,
     is_lost,
     is_undone,
     pause,
@@ -45,6 +46,7 @@ from foldline.store.postgres.speaking import (
     TEXT,
     UUID_,
     Statement,
+    Type,
     array,
     number,
     numbers,
@@ -54,10 +56,11 @@ from foldline.store.postgres.speaking import (
 
 _CONDITIONS = (TEXT, UUID_, TEXT, INT4, INT8, BYTEA)
 _ROW = (*_CONDITIONS, TEXT, BOOL, FLOAT8, BYTEA, BYTEA)
-_SOME = call(
-    "append", "uuid", "text", "int4", "int8", "bytea", "int4", "int8",
-    "text[]", "bool[]", "float8[]", "text[]", "bytea[]", "bytea[]", "text[]", "bytea[]",
+_SOME = (
+    *_CONDITIONS, INT4, INT8, TEXT, BOOL, FLOAT8, TEXT, BYTEA, BYTEA, TEXT, BYTEA
 )  # fmt: skip
+_SEVERAL = (*_CONDITIONS, INT4, INT8, INT4, TEXT, BOOL, FLOAT8, BYTEA, BYTEA)
+_ARRAYS = 8  # of `_SOME`: the values before are of the append, not of its rows
 LANES = 2
 """Connections that appends take: while one waits for the disk, the other is sent the next batch."""
 _TOGETHER, _BYTES = 64, 4_000_000  # the most appends and bytes of one batch
@@ -91,18 +94,32 @@ class _Append:
         rows = self.draft.rows
         return rows[0] if len(rows) == 1 and not rows[0].pieces else None
 
+    @property
+    def lone(self) -> bool:
+        """Whether it is sent by itself."""
+        rows = self.draft.rows
+        return self.apart or not rows or any(row.pieces for row in rows)
+
+    @property
+    def newest(self) -> int | None:
+        """Which of its rows is its newest edit."""
+        return max((at for at, row in enumerate(self.draft.rows) if row.edit), default=None)
+
+    @property
+    def size(self) -> int:
+        """The bytes of its rows."""
+        return sum(len(row.body) for row in self.draft.rows)
+
 
 class Appends:
     """What this process appends, and what waits for it."""
 
     def __init__(self, db: Connections) -> None:
         self._db = db
-        rest = ", ".join(f"${at}" for at in range(2, len(_ROW) + 1))
-        tenant = "set_config('foldline.tenant', $1, true)"
-        one = f"select * from {{schema}}.append_one({tenant}, {rest})"  # noqa: S608 - of ours alone
-        every = f"call {{schema}}.append_all($1, {rest}, '{{}}', '{{}}', '{{}}')"
-        self._one = Statement(b"foldline_append_one", db.text(one), _ROW)
-        self._all = Statement(b"foldline_append_all", db.text(every), _ROW, arrays=True)
+        self._one = _selecting(db, "append_one", _ROW)
+        self._some = _selecting(db, "append", _SOME, arrays=_ARRAYS)
+        self._all = _calling(db, "append_all", _ROW)
+        self._each = _calling(db, "append_each", _SEVERAL)
         self._waiting: deque[_Append] = deque()
         self._busy = 0
         self._lanes: set[Task[None]] = set()
@@ -191,19 +208,18 @@ class Appends:
             self._busy -= 1
 
     def _taken(self) -> list[_Append]:
-        """The next batch: appends of one row, or another alone; not those nobody waits for."""
+        """The next batch: appends without pieces, or another alone; not those nobody waits for."""
         batch: list[_Append] = []
         size = 0
         while self._waiting and len(batch) < _TOGETHER and size < _BYTES:
             one = self._waiting[0]
-            by_itself = one.apart or one.row is None
-            if batch and by_itself:
+            if batch and one.lone:
                 break
             self._waiting.popleft()
             if one.done is not None and not one.done.done():
                 batch.append(one)
-                size += sum(len(row.body) for row in one.draft.rows)
-                if by_itself:
+                size += one.size
+                if one.lone:
                     break
         return batch
 
@@ -211,24 +227,26 @@ class Appends:
         if len(batch) == 1:
             _tell(batch[0], await self._single(connection, batch[0]))
             return
-        values = zip(
-            *((*one.conditions, *_of_row(cast("Row", one.row))) for one in batch), strict=True
-        )
-        columns = [array(kind, column) for kind, column in zip(_ROW, values, strict=True)]
-        outcomes, places, moments = await speak(connection, self._all, columns)
+        every = all(one.row is not None for one in batch)
+        values = _of_all(batch) if every else _of_each(batch)
+        statement = self._all if every else self._each
+        columns = [
+            array(kind, column) for kind, column in zip(statement.types, values, strict=True)
+        ]
+        outcomes, places, moments = await speak(connection, statement, columns)
         told = zip(numbers(outcomes, "i"), numbers(places, "q"), numbers(moments, "d"), strict=True)
         for one, outcome in zip(batch, told, strict=True):
             _tell(one, outcome)
 
     async def _single(self, connection: Connection, one: _Append) -> _Outcome:
         row = one.row
-        if row is None:
-            text, values = self._db.text(_SOME), (*one.conditions, *_of_rows(one))
-            cursor = await connection.execute(text, values, binary=True)
-            return cast("_Outcome", await cursor.fetchone())
-        values = (*one.conditions, *_of_row(row))
-        given = [single(kind, value) for kind, value in zip(_ROW, values, strict=True)]
-        outcome, place, moment = await speak(connection, self._one, given)
+        statement = self._one if row is not None else self._some
+        values = (*one.conditions, *(_of_row(row) if row is not None else _of_rows(one)))
+        given = [
+            single(kind, value) if at < statement.arrays else array(kind, value)
+            for at, (kind, value) in enumerate(zip(statement.types, values, strict=True))
+        ]
+        outcome, place, moment = await speak(connection, statement, given)
         return number(outcome, "i"), number(place, "q"), number(moment, "d")
 
     async def _resolve(self, batch: Sequence[_Append], fault: psycopg.Error, *, sent: bool) -> None:
@@ -244,6 +262,22 @@ class Appends:
         if again:
             await pause(max(one.tries for one in again))
             self._waiting.extendleft(reversed(again))
+
+
+def _selecting(
+    db: Connections, name: str, types: tuple[Type, ...], arrays: int = 1_000
+) -> Statement:
+    """One append: the tenant is set in the same round trip."""
+    rest = ", ".join(f"${at}" for at in range(2, len(types) + 1))
+    text = f"select * from {{schema}}.{name}(set_config('foldline.tenant', $1, true), {rest})"  # noqa: S608 - of ours alone
+    return Statement(f"foldline_{name}".encode(), db.text(text), types, arrays)
+
+
+def _calling(db: Connections, name: str, types: tuple[Type, ...]) -> Statement:
+    """Several."""
+    given = ", ".join(f"${at}" for at in range(1, len(types) + 1))
+    text = f"call {{schema}}.{name}({given}, '{{}}', '{{}}', '{{}}')"
+    return Statement(f"foldline_{name}".encode(), db.text(text), types, arrays=0)
 
 
 def _may_repeat(one: _Append, fault: psycopg.Error, *, known: bool) -> bool:
@@ -268,15 +302,30 @@ def _of_row(row: Row) -> tuple[Any, ...]:
     return (row.kind, row.edit, row.time or None, hashlib.sha256(row.body).digest(), row.body)
 
 
+def _of_all(batch: Sequence[_Append]) -> list[tuple[Any, ...]]:
+    """Appends of one row each, column by column."""
+    given = ((*one.conditions, *_of_row(cast("Row", one.row))) for one in batch)
+    return list(zip(*given, strict=True))
+
+
+def _of_each(batch: Sequence[_Append]) -> list[tuple[Any, ...]]:
+    """Appends of any number of rows: of each, then of all their rows."""
+    ends = accumulate(len(one.draft.rows) for one in batch)
+    given = (
+        (*one.conditions, one.newest, one.size, end) for one, end in zip(batch, ends, strict=True)
+    )
+    rows = (_of_row(row) for one in batch for row in one.draft.rows)
+    return [*zip(*given, strict=True), *zip(*rows, strict=True)]
+
+
 def _of_rows(one: _Append) -> tuple[Any, ...]:
     rows = one.draft.rows
-    edits = [at for at, row in enumerate(rows) if row.edit]
     named = list(dict.fromkeys(piece for row in rows for piece in row.pieces))
     if any(" " in piece for piece in named):
         raise BadInput(f"a piece of {one.name.session!r} is not named by its hash: it has a space")
     return (
-        edits[-1] if edits else None,
-        sum(len(row.body) for row in rows),
+        one.newest,
+        one.size,
         [row.kind for row in rows],
         [row.edit for row in rows],
         [row.time or None for row in rows],

@@ -49,7 +49,13 @@ class Statement:
     name: bytes
     text: bytes
     types: tuple[Type, ...]
-    arrays: bool = False
+    arrays: int = 1_000
+    """From which value on they are arrays."""
+
+    @property
+    def oids(self) -> list[int]:
+        """Its values' types, as the server numbers them."""
+        return [one.array if at >= self.arrays else one.oid for at, one in enumerate(self.types)]
 
 
 def single(one: Type, value: Any) -> Value:
@@ -96,15 +102,14 @@ async def speak(
     """The one row that a statement gives, as bytes."""
     server = connection.pgconn
     formats = [pq.Format.BINARY] * len(values)
-    oids = [one.array if statement.arrays else one.oid for one in statement.types]
     if connection.prepare_threshold is None:  # behind a pooler nothing that is prepared lasts
         server.send_query_params(
-            statement.text, values, oids, formats, result_format=pq.Format.BINARY
+            statement.text, values, statement.oids, formats, result_format=pq.Format.BINARY
         )
     else:
         known = _prepared.setdefault(connection, set())
         if statement.name not in known:
-            server.send_prepare(statement.name, statement.text, oids)
+            server.send_prepare(statement.name, statement.text, statement.oids)
             results = await connection.wait(generators.execute(server))
             # One who gave up before the answer came has left it prepared.
             with suppress(psycopg.errors.DuplicatePreparedStatement):

@@ -32,13 +32,16 @@ _PATIENCE = 30_000  # ms that a writer waits for another
 
 
 def _operation(
-    work: Callable[Concatenate[Db, P], R],
+    work: Callable[Concatenate[Db, P], R], *, joins: bool = False
 ) -> "Callable[Concatenate[SqliteStore, P], CoroutineType[Any, Any, R]]":
-    """The async form of an operation: in the store's thread, so that no event loop stands."""
+    """The async form of an operation: in the store's thread, so that no event loop stands.
+
+    One that `joins` is flushed with those that wait beside it.
+    """
 
     @wraps(work)
     async def doing(store: "SqliteStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await store.run(lambda: work(store.db, *args, **kwargs))
+        return await store.run(lambda: work(store.db, *args, **kwargs), joins=joins)
 
     return doing
 
@@ -70,7 +73,7 @@ class SqliteStore:
         self._process = os.getpid()
         self._in_memory = path == ":memory:"
 
-    append = _operation(rows.append)
+    append = _operation(rows.append, joins=True)
     head = _operation(rows.head)
     read = _operation(rows.read)
     blobs = _operation(rows.blobs)
@@ -78,7 +81,7 @@ class SqliteStore:
     lease = _operation(leases.lease)
     release = _operation(leases.release)
     get = _operation(leases.get)
-    put = _operation(leases.put)
+    put = _operation(leases.put, joins=True)
     sessions = _operation(keeping.sessions)
     search = _operation(finding.search)
     hold = _operation(keeping.hold)
@@ -93,7 +96,7 @@ class SqliteStore:
             self._waiting.stop()
             self._waiting = None
 
-    async def run(self, work: Callable[[], R]) -> R:
+    async def run(self, work: Callable[[], R], *, joins: bool = False) -> R:
         """Do some work where the disk is waited for."""
         if os.getpid() != self._process:
             raise BadInput("this store was opened before a fork; open it again in this process")
@@ -102,5 +105,5 @@ class SqliteStore:
         if self._waiting is None:
             from foldline.store.sqlite.waiting import Waiting  # noqa: PLC0415 - asyncio: half of the time of an import
 
-            self._waiting = Waiting()
-        return await self._waiting.run(work)
+            self._waiting = Waiting(self.db.together)
+        return await self._waiting.run(work, joins=joins)

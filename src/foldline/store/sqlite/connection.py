@@ -38,18 +38,40 @@ class Db:
     def __init__(self, connection: apsw.Connection, words: Callable[[bytes], str]) -> None:
         self.connection = connection
         self.words = words
+        self._joined = False
 
     @contextmanager
     def transaction(self, mode: str = "immediate") -> Generator[None]:
-        """All or nothing."""
-        self.sql(f"begin {mode}")
+        """All or nothing; within `together` all or nothing of this part."""
+        joined = self._joined
+        if joined and not self.connection.in_transaction:
+            raise self._undone()
+        self.sql("savepoint part" if joined else f"begin {mode}")
         try:
             yield
         except BaseException:
             if self.connection.in_transaction:  # on a full disk SQLite has rolled back by itself
-                self.sql("rollback")
+                self.sql("rollback to part; release part" if joined else "rollback")
             raise
-        self.sql("commit")
+        self.sql("release part" if joined else "commit")
+
+    @contextmanager
+    def together(self) -> Generator[None]:
+        """Several transactions under one flush: each is done or not, and all of them at the end."""
+        with self.transaction():
+            self._joined = True
+            try:
+                yield
+            finally:
+                self._joined = False
+            if not self.connection.in_transaction:
+                raise self._undone()
+
+    def _undone(self) -> StoreFailed:
+        return StoreFailed(
+            f"the store {self.connection.filename!r} failed beside this and undid it; "
+            "repeat the call"
+        )
 
     def sql(self, statement: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run one statement, or several without bindings."""

@@ -5,6 +5,7 @@ is kept beside the event and sent again unless the event is shown shortened.
 """
 
 from foldline.wire.anthropic.check import faults
+from foldline.wire.anthropic.marks import plain as unmarked
 from foldline.wire.anthropic.read import answer, message, said, tool
 from foldline.wire.anthropic.request import decode, own, sent
 from foldline.wire.anthropic.stream import Assembly
@@ -24,4 +25,5 @@ __all__ = [
     "said",
     "sent",
     "tool",
+    "unmarked",
 ]

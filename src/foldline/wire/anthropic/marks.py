@@ -22,7 +22,7 @@ NAME = "cache_control"
 _LOOK_BACK = 19  # blocks: a mark finds what an earlier request wrote at most so far behind it
 _TAKES = {"text", "image", "document", "tool_use", "tool_result"}
 _MARK = b',"cache_control":{"type":"ephemeral"}}'
-_MAYBE = re.compile(rb"cache_control|\\u00[567]")  # a key may be written with escapes
+_ESCAPED = re.compile(rb"\\u00[567]")  # a key may be written with escapes
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
@@ -58,7 +58,7 @@ def marked(block: Block) -> Block:
 
 def is_marked(block: Block) -> bool:
     """Whether a block has a mark, ours or the client's."""
-    return _MAYBE.search(block.body) is not None and NAME in block.fields
+    return _maybe(block.body) and NAME in block.fields
 
 
 def bare(content: Content) -> Content:
@@ -68,13 +68,31 @@ def bare(content: Content) -> Content:
 
 def unmarked(block: Block) -> Block:
     """A block without its mark, and without those of the blocks in its content."""
-    if block.words or not _MAYBE.search(block.body):
+    if block.words or not _maybe(block.body):
         return block
-    body, kept, last = block.body, list[bytes](), 0
+    body = _cut(block.body)
+    return block if body is block.body else Block(body)
+
+
+def plain(message: bytes) -> bytes:
+    """A client's message without any mark; as it is, where it cannot be read."""
+    try:
+        return _cut(message) if _maybe(message) else message
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return message
+
+
+def _maybe(body: bytes) -> bool:
+    """Whether there may be a mark: `in` is ten times as fast as one expression for both."""
+    return b"cache_control" in body or (b"\\u00" in body and bool(_ESCAPED.search(body)))
+
+
+def _cut(body: bytes) -> bytes:
+    kept, last = list[bytes](), 0
     for start, end in sorted(_cuts(body)):
         kept.append(body[last:start])
         last = end
-    return Block(b"".join((*kept, body[last:]))) if kept else block
+    return b"".join((*kept, body[last:])) if kept else body
 
 
 class _Field(NamedTuple):
