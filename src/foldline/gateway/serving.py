@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from foldline.errors import BadInput
 from foldline.gateway.app import Gateway
@@ -137,12 +137,16 @@ def bounded(most: int, seconds: float) -> type[HttpToolsProtocol]:
 
         def connection_made(self, transport: Any) -> None:
             self._told: list[Callable[[], None]] = []
+            self._cycles: list[RequestResponseCycle] = []
             super().connection_made(transport)
             self._wait()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._heard()
             super().connection_lost(exc)
+            for one in self._cycles:  # uvicorn tells the newest only; of a pipeline it is the last
+                one.disconnected = True
+                one.message_event.set()
             for told in [*self._told]:
                 told()
 
@@ -173,6 +177,9 @@ def bounded(most: int, seconds: float) -> type[HttpToolsProtocol]:
             self._in_head, self._size = False, 0
             self._heard()
             super().on_headers_complete()
+            self._cycles = [one for one in self._cycles if not one.response_complete]
+            if self.cycle is not None:
+                self._cycles.append(self.cycle)
 
         def _watch(self, told: Callable[[], None]) -> Callable[[], None]:
             self._told.append(told)

@@ -158,6 +158,8 @@ class Talks:
         if dialect.must_bound and given.events and isinstance(given.events[-1], ModelSaid):
             raise WireError("an answer that the client has begun itself: sent on as it is")
         said = [Said(chain.link(event), event) for event in given.events]
+        if not said:
+            raise WireError("a request in which nobody says anything: sent on as it is")
         links = [one.link for one in said if one.link]
         trail = Trail(scope)
         digests = trail.walk(links)
