@@ -5,10 +5,13 @@ Knows uvicorn. Refuses to know requests. A signal makes the gateway unready, let
 """
 
 import asyncio
+import ctypes
 import logging
 import re
+import resource
 import signal
 import socket
+import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
@@ -25,6 +28,7 @@ from foldline.models.redact import Redacting
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _AFTER = 10.0  # seconds behind the drain: for what was stopped to be written
 _BACKLOG = 2_048
+_DUMPABLE = 4  # prctl's own number
 _BROKEN_OFF = "ASGI callable returned without completing response."  # what we mean by it is told
 
 _UPGRADE = re.compile(rb"\r\n(upgrade)[ \t]*:", re.IGNORECASE)
@@ -83,6 +87,7 @@ class Served(uvicorn.Server):
 def run(server: Served, listening: socket.socket) -> None:
     """Serve until a signal."""
     quiet()
+    keep_to_itself()
     server.run(sockets=[listening])
 
 
@@ -103,6 +108,13 @@ def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
     listening.listen(_BACKLOG)
     listening.set_inheritable(True)
     return listening
+
+
+def keep_to_itself() -> None:
+    """Leave no core behind, and let no other process of this user look in: both hold keys."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":  # a core that goes into a pipe heeds no limit
+        ctypes.CDLL(None).prctl(_DUMPABLE, 0, 0, 0, 0)
 
 
 def quiet() -> None:
