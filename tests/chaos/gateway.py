@@ -394,9 +394,10 @@ class Stage:
         """Do something to somebody, again and again."""
         until = time.monotonic() + seconds
         turn = 0
-        while time.monotonic() < until:
+        kinds = ("kill", "store", "term") if self.cluster else ("kill", "term")
+        while time.monotonic() < until or turn < len(kinds):
             await asyncio.sleep(random.uniform(0.5, 1.0))
-            kind = ("kill", "term", "store")[turn % (3 if self.cluster else 2)]
+            kind = kinds[turn % len(kinds)]
             turn += 1
             self.told[f"[{kind}]"] += 1
             if kind == "store" and self.cluster is not None:
@@ -460,6 +461,11 @@ def staged(address: str, folder: Path, *, gateways: int, seed: int, seconds: flo
             for one in ours:
                 no_canary("a gateway's words", one.said().encode())
             no_canary("the audit log", (folder / "audit").read_bytes())
+        except Broken:
+            for one in ours if not mutant else ():
+                told_, _, trace = one.said().partition("Traceback")
+                print(f"  {one.name}: {told_[-300:]}{trace[:3_000]}")
+            raise
         finally:
             for one in ours:
                 if one.process is not None and one.process.poll() is None:
@@ -514,7 +520,7 @@ def on_sqlite(seed: int, seconds: float, mutant: str = "") -> Counter[str]:
 def control(name: str, seed: int) -> bool:
     """A gateway with one rule taken out must be caught."""
     try:
-        on_sqlite(seed, 3.0, mutant=name)
+        on_sqlite(seed, 1.0, mutant=name)
     except Broken as fault:
         print(f"control: {name}: caught: {str(fault)[:150]}", flush=True)
         return True
@@ -540,8 +546,8 @@ def main() -> int:
     args = parser.parse_args()
     os.environ.pop("FOLDLINE_STORE", None)
     begun = time.monotonic()
-    good = part("postgresql", lambda: on_postgres(args.seed, 8.0 if args.short else 60.0))
-    good &= part("sqlite", lambda: on_sqlite(args.seed, 4.0 if args.short else 40.0))
+    good = part("postgresql", lambda: on_postgres(args.seed, 1.0 if args.short else 60.0))
+    good &= part("sqlite", lambda: on_sqlite(args.seed, 1.0 if args.short else 40.0))
     names = [*MUTANTS]
     for name in names[:1] if args.short else names:
         good &= control(name, args.seed)

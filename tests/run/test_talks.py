@@ -1,5 +1,6 @@
 """Conversations that clients send whole, again and again: found by bytes, by hash, in any process."""
 
+import asyncio
 import json
 import random
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from foldline.core.log import Asked, ModelSaid, Opened, UserSaid
 from foldline.core.plan import Facts
 from foldline.core.spine import Range
-from foldline.errors import WireError
+from foldline.errors import Conflict, WireError
 from foldline.run.facts import known
 from foldline.run.known import Scope
 from foldline.run.live import Live
@@ -402,4 +403,40 @@ async def test_no_conversation_crosses_tenants_keys_or_names(seed, count):
         _, events = await logged(store, name, tenant)
         mine = f"canary {scope.tenant} {scope.key} {scope.session}."
         assert {e.parts[0].text for e in events if isinstance(e, UserSaid)} <= {"hello", mine}
+    await store.close()
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_one_conversation_asked_at_a_time_by_many_is_nobodys_fault(seed):
+    """In a process that has not seen it: one goes on with the log, the others get their own."""
+    store = store_at(":memory:")
+    client = Client(OPENAI)
+    for turn in range(3):
+        client.user(f"turn {turn}")
+        _, answer = await exchange(Talks(store, facts_of(), shared=True), client, message("ok"))
+        client.heard(answer)
+    rng, several = random.Random(seed), []
+    for number in range(6):
+        one = Client(OPENAI)
+        one.history = client.history[: rng.choice([2, 4, 6, 6])]
+        one.user(f"of {rng.choice([0, number])}")
+        several.append(one)
+    processes = [Talks(store, facts_of(), shared=True) for _ in range(2)]
+
+    async def asked(one):
+        await asyncio.sleep(rng.choice([0, 0, 0.001]))
+        try:
+            return await exchange(rng.choice(processes), one, message("yes"))
+        except Conflict:
+            return None  # told to ask again
+
+    found = [one for one in await asyncio.gather(*map(asked, several)) if one]
+    assert found
+    for one, _ in found:
+        live, events = await logged(store, one.session)
+        said = [event.parts[0].text for event in events if isinstance(event, UserSaid)]
+        assert len(said) == len({*said})
+        for seq, event in enumerate(events):
+            if isinstance(event, Asked):
+                await live.sent(seq)
     await store.close()

@@ -189,9 +189,8 @@ def bounded(most: int, seconds: float) -> type[HttpToolsProtocol]:
             self._in_head, self._size = False, 0
             self._heard()
             super().on_headers_complete()
-            self._cycles = [one for one in self._cycles if not one.response_complete]
-            if self.cycle is not None:
-                self._cycles.append(self.cycle)
+            open_ = [one for one in self._cycles if not one.response_complete]
+            self._cycles = [*open_, self.cycle]
 
         def _watch(self, told: Callable[[], None]) -> Callable[[], None]:
             self._told.append(told)

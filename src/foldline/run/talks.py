@@ -119,6 +119,7 @@ class Talks:
         talk.fixed, talk.own = sent.fixed, frozenset(sent.fields) - {*reading.given.parameters}
         talk.beginning = sent.beginnings[0][1] if sent.messages else b""
         self._by_bytes[talk.scope, talk.beginning] = talk
+        self._talks[talk.live.name] = talk
         self._talks.move_to_end(talk.live.name)
         idle = [one for one in self._talks.values() if not one.busy]
         for one in idle[: max(len(self._talks) - self._most, 0)]:
@@ -209,8 +210,9 @@ class Talks:
             live = await Live.open(self.store, name, facts=facts)
             if live.view.head < 0:  # erased meanwhile
                 return await self._begun(scope, facts), 0
-            talk = Talk(live, scope, Trail(scope), place=place.seq)
-            talk.behind = await self._behind(live, place.seq, most=len(links))
+            opened = Talk(live, scope, Trail(scope), place=place.seq)
+            opened.behind = await self._behind(live, place.seq, most=len(links))
+            talk = self._talks.get(name, opened)  # somebody else may have opened it meanwhile
         here = [at for at, one in enumerate(talk.behind) if one.seq == place.seq]
         if place.seq not in (talk.place, *(one.seq for one in talk.behind)):
             return await self._turned_off(talk, place.seq), 0
