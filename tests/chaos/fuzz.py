@@ -431,7 +431,8 @@ class Campaign:
     names: list[str] = field(default_factory=list[str])
     owners: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     """Whose each session is."""
-    slowest: float = 0.0
+    slowest: tuple[float, bytes] = (0.0, b"")
+    """Seconds, and how that request began."""
 
     async def fire(self, random: Random, line: Line) -> None:
         """One shot, and what comes of it."""
@@ -442,7 +443,7 @@ class Campaign:
                 got = await (self._framed(one, line) if one.framed else self._odd(one))
         except TimeoutError:
             raise Broken(f"no answer in {PATIENCE:.0f} s: {one.wire[:_SHOWN]!r}") from None
-        self.slowest = max(self.slowest, time.monotonic() - begun)
+        self.slowest = max(self.slowest, (time.monotonic() - begun, one.wire[:60]))
         for status, top, body in got:
             self.judge(one, status, top, body)
             if one.keep and status == 200 and random.random() < 0.5:
@@ -611,7 +612,7 @@ def part(count: int, seed: int, *, mutant: bool = False) -> bool:
                 print("  BROKEN: a key is in the audit log")
                 return False
     told = " ".join(f"{status}:{many:,}" for status, many in sorted(campaign.told.items()))
-    print(f"  {count:,} requests in {time.monotonic() - begun:.0f} s, {passed:,} went upstream; answers {told}; slowest {campaign.slowest:.1f} s; memory {first:.0f} → {memory:.0f} MB")  # fmt: skip
+    print(f"  {count:,} requests in {time.monotonic() - begun:.0f} s, {passed:,} went upstream; answers {told}; slowest {campaign.slowest[0]:.1f} s ({campaign.slowest[1]!r}); memory {first:.0f} → {memory:.0f} MB")  # fmt: skip
     return not mutant
 
 
