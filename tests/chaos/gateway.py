@@ -64,6 +64,7 @@ FACTS = known("m", window=None, reserve=None, policy="steady")
 GROWTH = 200.0  # megabytes that a gateway may grow by
 AWAY = 33.0  # seconds: a store's patience is 30
 _PATIENCE = 2.0  # seconds that a client waits
+_AFTER = 3.0  # seconds of load when nobody is ended any more
 _BACK = 15.0  # seconds in which an answer comes once everything is there again
 MUTANTS = {
     "answers that are not kept": (
@@ -421,6 +422,7 @@ async def campaign(stage: Stage, random: Random, seconds: float) -> Counter[str]
         await stage.disturb(random, seconds)
         if stage.cluster is not None and seconds > AWAY:
             await stage.forsake()
+        await asyncio.sleep(_AFTER)
     stage.script.faults = False
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as web:
         await in_peace(stage.clients, web)
