@@ -10,12 +10,14 @@ import time
 import pytest
 
 from foldline.cli.app import run
-from foldline.errors import BadInput
+from foldline.errors import BadInput, StoreFailed
+from foldline.gateway.api.routes import ROUTES as ROUTES_OF_SESSIONS
 from foldline.gateway.keys import Keys, Secret, add, digest_of, who
 from foldline.gateway.settings import Settings, must_be_closed, upstreams
 from foldline.models.redact import Redacting
 from foldline.testing.gateways import Served
-from foldline.testing.upstream import Upstream
+from foldline.testing.provider import written
+from foldline.testing.upstream import Upstream, head
 
 OPERATORS = "sk-operator-0123456789abcdef0123456789abcdef"
 ROUTES = [
@@ -250,3 +252,69 @@ def test_a_port_for_strangers_needs_keys(tmp_path, capsys):
     must_be_closed("0.0.0.0", keys=Keys(path), is_open=False)  # noqa: S104
     for wrong in (["--on-disconnect", "x"], ["--policy", "none"], ["--keys", "none"]):
         assert run(["serve", "--upstream", "http://127.0.0.1:1", "--plain", *wrong]) == 2
+
+
+def said(*words):
+    return json.dumps({"model": "m", "messages": [{"role": "user", "content": one} for one in words]}).encode()  # fmt: skip
+
+
+def test_the_session_api_shows_a_key_its_tenants_sessions_only(tmp_path):
+    """Point 5: another tenant's session is not there, whatever is asked of it, as one that never was."""
+    path, log = tmp_path / "keys", tmp_path / "audit"
+    ours, other = add(path, "ours", tenant="acme"), add(path, "other", tenant="evil")
+    answer = json.dumps(written("openai", {"model": "m"}, {"content": "ok"}, 9)[0]).encode()
+    with Upstream(lambda _: [head(length=len(answer)) + answer]) as upstream:
+        settings = Settings(upstreams=upstreams([upstream.url], {}), keys=Keys(path))
+        with Served(settings, store=":memory:", audit=log) as gateway:
+            bearer = {key: [("Authorization", f"Bearer {key}"), ("Content-Type", "application/json")] for key in (ours, other)}  # fmt: skip
+            _, told, _ = ask(gateway, "POST", "/v1/chat/completions", bearer[ours], said("canary"))
+            name = told["x-foldline-session"]
+            assert name.encode() in ask(gateway, "GET", "/sessions", bearer[ours], b"")[2]
+            assert ask(gateway, "GET", f"/sessions/{name}", bearer[ours], b"")[0] == 200
+            for route in ROUTES_OF_SESSIONS:
+                for which in (name, "never-was"):
+                    inner = [which if part == "{name}" else "1" if part[0] == "{" else part for part in route.parts]  # fmt: skip
+                    target = "/".join(["/sessions", *inner])
+                    status, _, body = ask(gateway, route.method, target, bearer[other], b"{}" if route.body else b"")  # fmt: skip
+                    assert b"canary" not in body, target
+                    assert status != 500, target
+                    if route.method == "GET" and "{name}" in route.path:
+                        assert status in (400, 404), target
+            listed = ask(gateway, "GET", "/sessions?limit=1000", bearer[other], b"")[2]
+            assert b"talk-" not in listed
+            _, told, _ = ask(gateway, "POST", "/v1/chat/completions", [*bearer[other], ("X-Foldline-Session", name)], said("canary", "more"))  # fmt: skip
+            events = ask(gateway, "GET", f"/sessions/{name}/events", bearer[ours], b"")[2]
+            assert b"canary" in events
+            assert b"more" not in events
+            statuses = {json.loads(line)["status"] for line in log.read_text().splitlines() if "/sessions" in line}  # fmt: skip
+            assert {200, 404} <= statuses
+
+
+def test_a_fault_of_ours_tells_nobody_a_key(tmp_path, monkeypatch, caplog):
+    """Neither the client, nor the log with its traceback, nor the audit log."""
+    canary, log = "sk-canary-0123456789abcdef", tmp_path / "audit"
+
+    async def fails(*_, **__):
+        raise RuntimeError("as nobody expects")
+
+    monkeypatch.setattr("foldline.gateway.relay.planned", fails)
+    with Upstream() as upstream, Served(upstream.url, store=":memory:", audit=log) as gateway:
+        status, _, body = ask(gateway, "POST", "/v1/chat/completions", [("Authorization", f"Bearer {canary}"), ("X-Api-Key", canary)], said("hi"))  # fmt: skip
+        assert status == 500
+        assert not upstream.asked
+    whole = body.decode() + log.read_text() + caplog.text
+    assert "Traceback" in whole
+    assert canary not in whole
+
+
+def test_a_refusal_that_cannot_be_healed_passes_as_it_came(monkeypatch):
+    """The store fails between the refusal and the second request: the provider's words stand."""
+
+    async def fails(*_, **__):
+        raise StoreFailed("away")
+
+    monkeypatch.setattr("foldline.run.exchange.refused.healed", fails)
+    told = b'{"error":{"message":"maximum context length is 10 tokens"}}'
+    with Upstream(lambda _: [head(400, length=len(told)) + told]) as upstream, Served(upstream.url, store=":memory:") as gateway:  # fmt: skip
+        status, _, body = ask(gateway, "POST", "/v1/chat/completions", (), said("hi"))
+        assert (status, body) == (400, told)

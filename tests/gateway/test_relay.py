@@ -15,7 +15,7 @@ import openai
 import pydantic
 import pytest
 
-from foldline.gateway.limits import Copy, checked_path
+from foldline.gateway.limits import Copy, checked_path, unfolded
 from foldline.gateway.refusing import Refusal
 from foldline.gateway.settings import Limits, Settings, upstreams
 from foldline.testing.gateways import Served
@@ -545,3 +545,31 @@ def test_asyncio_clients_share_a_connection():
 
     with Upstream(echo) as upstream, Served(upstream.url) as gateway:
         assert asyncio.run(many(gateway.url)) == [str(n) for n in range(100)]
+
+
+def test_a_compressed_body_with_more_behind_it_is_not_read():
+    """Another reader goes on behind the first member: what we would log is not what was sent."""
+    one, more = gzip.compress(b'{"a":1}'), gzip.compress(b" ")
+    assert unfolded(one, b"gzip", most=99) == b'{"a":1}'
+    for behind in (more, b"more"):
+        assert unfolded(one + behind, b"gzip", most=99) is None
+
+
+def test_a_request_without_messages_passes_as_it_came():
+    with Upstream() as upstream, Served(upstream.url, store=":memory:") as gateway:
+        for body in (b'{"model":"m","messages":[]}', b'{"model":"m","messages":[],"stream":true}'):
+            assert b" 200 " in raw(gateway, post(body))
+            assert upstream.asked[-1].body == body
+
+
+def test_clients_that_pipeline_and_hang_up_are_told_apart_from_faults(caplog):
+    """Uvicorn knows of the last request of a pipeline only that nobody waits for it."""
+    with Upstream(lambda _: [HANG]) as upstream, Served(upstream.url) as gateway:
+        wire = socket.create_connection(("127.0.0.1", gateway.port), 20)
+        wire.sendall(b"POST /v1/x HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx" * 3)
+        while not upstream.asked:
+            time.sleep(0.01)
+        wire.close()
+        assert upstream.closed()
+        time.sleep(0.1)
+    assert not [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]

@@ -1,5 +1,6 @@
 """Conversations that clients send whole, again and again: found by bytes, by hash, in any process."""
 
+import asyncio
 import json
 import random
 from dataclasses import replace
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from foldline.core.log import Asked, ModelSaid, Opened, UserSaid
 from foldline.core.plan import Facts
 from foldline.core.spine import Range
+from foldline.errors import Conflict, WireError
 from foldline.run.facts import known
 from foldline.run.known import Scope
 from foldline.run.live import Live
@@ -332,3 +334,153 @@ async def test_marks_that_a_client_moves_do_not_matter():
     for seq, event in enumerate(events):
         if isinstance(event, Asked):
             await live.sent(seq)
+
+
+DOUBLE = [
+    '{"model":"m","max_tokens":5,"messages":[{"role":"user","content":"A"}],"messages":[{"role":"user","content":"B"}]}',
+    '{"model":"n","mod\\u0065l":"m","max_tokens":5,"messages":[{"role":"user","content":"B"}]}',
+    '{"model":"m","max_tokens":50,"max_tokens":5,"messages":[{"role":"user","content":"B"}]}',
+    '{"model":"m","max_tokens":5,"messages":[{"role":"user","content":"B"}],"stream":true,"stream":false}',
+]
+
+
+@BOTH
+@pytest.mark.parametrize("body", DOUBLE)
+async def test_a_field_that_is_there_twice_goes_out_once(dialect, body):
+    """Of two fields one reader takes the other: the log and the upstream read the same body."""
+    store = store_at(":memory:")
+    one = await Talks(store, facts_of(), shared=True).ask(dialect, body.encode())
+    names = []
+    json.loads(one.body, object_pairs_hook=lambda pairs: names.append([k for k, _ in pairs]))
+    assert all(len(set(found)) == len(found) for found in names)
+    assert '"A"' not in one.body.decode()
+    assert not one.relayed
+    await store.close()
+
+
+async def test_a_message_that_says_two_things_says_one():
+    """The same inside a message, where our record holds the last of them only."""
+    store = store_at(":memory:")
+    body = b'{"model":"m","max_tokens":5,"messages":[{"role":"user","content":"A","content":"B"}]}'
+    one = await Talks(store, facts_of(), shared=True).ask(named("anthropic"), body)
+    assert b'"A"' not in one.body
+    await store.close()
+
+
+@pytest.mark.parametrize("away", [1, 20, 40])
+async def test_a_log_that_went_on_elsewhere_for_long_is_gone_on_with(away):
+    """However many turns another process made: no message enters the log twice."""
+    store = store_at(":memory:")
+    here, there = (Talks(store, facts_of(), shared=True) for _ in range(2))
+    client, names = Client(OPENAI), set()
+    for turn in range(away + 4):
+        client.user(f"turn {turn}")
+        one, answer = await exchange(
+            there if 2 <= turn < away + 2 else here, client, message(f"noted {turn}")
+        )
+        names.add(one.session)
+        client.heard(answer)
+    (name,) = names
+    _, events = await logged(store, name)
+    said = [event.parts[0].text for event in events if isinstance(event, UserSaid)]
+    assert said == [f"turn {turn}" for turn in range(away + 4)]
+    await store.close()
+
+
+async def test_who_turns_off_first_in_a_new_process_keeps_nobody_from_going_on():
+    """A conversation that was only turned off from is not busy."""
+    store = store_at(":memory:")
+    talks = Talks(store, facts_of(), shared=True)
+    client = Client(OPENAI)
+    for turn in range(3):
+        client.user(f"turn {turn}")
+        first, answer = await exchange(talks, client, message(f"noted {turn}"))
+        client.heard(answer)
+    other = Client(OPENAI)
+    other.history = [*client.history[:3], {"role": "assistant", "content": "otherwise"}]
+    other.user("what now?")
+    anew = Talks(store, facts_of(), shared=True)
+    turned, _ = await exchange(anew, other, message("well"))
+    assert turned.session != first.session
+    client.user("on")
+    on, _ = await exchange(anew, client, message("yes"))
+    assert on.session == first.session
+    await store.close()
+
+
+@pytest.mark.parametrize("model", ["5", "null", "[1]", "{}"])
+async def test_a_model_that_is_no_name_is_told_also_behind_known_bytes(model):
+    store = store_at(":memory:")
+    talks, client = Talks(store, facts_of(), shared=True), Client(OPENAI)
+    client.user("one")
+    _, answer = await exchange(talks, client, message("two"))
+    client.heard(answer)
+    client.user("three")
+    with pytest.raises(WireError, match="model's name"):
+        await talks.ask(OPENAI, client.body().replace(b'"model":"m"', f'"model":{model}'.encode()))
+    await store.close()
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    count=st.integers(2, 4),
+)
+@settings(max_examples=40, deadline=None)
+async def test_no_conversation_crosses_tenants_keys_or_names(seed, count):
+    """All say the same, in any order, through any process: each finds its own log, or a new one."""
+    rng, store = random.Random(seed), store_at(":memory:")
+    processes = [Talks(store, facts_of(), shared=True) for _ in range(2)]
+    names = [("a", "b"), ("", "1", "2"), ("", "s")]
+    scopes = [Scope(*(rng.choice(one) for one in names)) for _ in range(count)]
+    owner, clients = {}, [(scope, Client(OPENAI)) for scope in scopes]
+    for _ in range(14):
+        scope, client = rng.choice(clients)
+        if len(client.history) > 5 and rng.random() < 0.3:
+            client.history = client.history[: rng.choice([0, 2, 4])]
+        mine = f"canary {scope.tenant} {scope.key} {scope.session}."
+        client.user(rng.choice(["hello", "hello", mine]))
+        one, answer = await exchange(rng.choice(processes), client, message("ok"), scope=scope)
+        client.heard(answer)
+        assert owner.setdefault((scope.tenant, one.session), scope) == scope
+        assert one.body.count(b"canary") == one.body.count(mine.encode())
+    for (tenant, name), scope in owner.items():
+        _, events = await logged(store, name, tenant)
+        mine = f"canary {scope.tenant} {scope.key} {scope.session}."
+        assert {e.parts[0].text for e in events if isinstance(e, UserSaid)} <= {"hello", mine}
+    await store.close()
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_one_conversation_asked_at_a_time_by_many_is_nobodys_fault(seed):
+    """In a process that has not seen it: one goes on with the log, the others get their own."""
+    store = store_at(":memory:")
+    client = Client(OPENAI)
+    for turn in range(3):
+        client.user(f"turn {turn}")
+        _, answer = await exchange(Talks(store, facts_of(), shared=True), client, message("ok"))
+        client.heard(answer)
+    rng, several = random.Random(seed), []
+    for number in range(6):
+        one = Client(OPENAI)
+        one.history = client.history[: rng.choice([2, 4, 6, 6])]
+        one.user(f"of {rng.choice([0, number])}")
+        several.append(one)
+    processes = [Talks(store, facts_of(), shared=True) for _ in range(2)]
+
+    async def asked(one):
+        await asyncio.sleep(rng.choice([0, 0, 0.001]))
+        try:
+            return await exchange(rng.choice(processes), one, message("yes"))
+        except Conflict:
+            return None  # told to ask again
+
+    found = [one for one in await asyncio.gather(*map(asked, several)) if one]
+    assert found
+    for one, _ in found:
+        live, events = await logged(store, one.session)
+        said = [event.parts[0].text for event in events if isinstance(event, UserSaid)]
+        assert len(said) == len({*said})
+        for seq, event in enumerate(events):
+            if isinstance(event, Asked):
+                await live.sent(seq)
+    await store.close()

@@ -77,8 +77,7 @@ class Gateway:
             _stays(scope)
             client = self._who(scope, note)
             if self._sessions is not None and _under(path, SESSIONS):
-                note.status = 200
-                await self._sessions(_mounted(scope, client), receive, send)
+                await self._sessions(_mounted(scope, client), receive, _noting(send, note))
                 return
             asked = self._asked(scope, path, client, speaks)
             await self._relay.serve(asked, reply, note=note, receive=receive)
@@ -180,6 +179,17 @@ def _stays(scope: Scope) -> None:
     if any(name == b"upgrade" for name, _ in scope["headers"]):
         words = "another protocol was offered; send the request without `Upgrade`"
         raise Refusal(400, "upgrade", words, close=True)
+
+
+def _noting(send: Send, note: Note) -> Send:
+    """The same, and what passes is noted."""
+
+    async def noting(message: Message) -> None:
+        note.status = message.get("status", note.status)
+        note.sent += len(message.get("body", b""))
+        await send(message)
+
+    return noting
 
 
 def _under(path: str, root: str) -> bool:

@@ -113,8 +113,8 @@ class Copy:
 
     @property
     def ended(self) -> bool:
-        """Whether all of it was there."""
-        return self._inflate is None or self._inflate.eof
+        """Whether all of it was there, and nothing behind it: others may read that, too."""
+        return self._inflate is None or (self._inflate.eof and not self._inflate.unused_data)
 
     def feed(self, chunk: bytes) -> bytes:
         """The next piece, decoded; nothing once it cannot be read."""

@@ -4,9 +4,10 @@ Knows `run.talks` and what of it the gateway uses; all that does stands here. Re
 Without talks nothing is planned: every request is relayed as it came (`--plain`).
 """
 
+import logging
 from dataclasses import dataclass
 
-from foldline.errors import WireError
+from foldline.errors import FoldlineError, WireError
 from foldline.gateway.keys import Client
 from foldline.gateway.limits import Copy
 from foldline.run.exchange import Exchange
@@ -14,6 +15,7 @@ from foldline.run.known import Scope
 from foldline.run.talks import Talks
 from foldline.wire.dialects import Dialect
 
+_log = logging.getLogger("foldline.gateway")
 _HELD = 1_000_000  # bytes of a refusal that are read before it is passed on
 _HEARD = 64_000_000  # bytes of an answer that are read along
 
@@ -93,6 +95,14 @@ class Hearing:
             self._size += len(chunk)
         if self._copy.readable and (piece := self._copy.feed(chunk)):
             self.exchange.hear(piece)
+
+    async def again(self) -> bool:
+        """Whether to send another request instead; where that cannot be kept, none is sent."""
+        try:
+            return await self.exchange.again()
+        except FoldlineError as fault:
+            _log.warning("a refusal was not healed: %s", fault)
+            return False
 
     async def end(self) -> None:
         """No more comes: what was heard is taken in."""

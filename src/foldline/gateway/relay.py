@@ -205,7 +205,7 @@ class Relay:
                 while not hearing.opened and (chunk := await answer.next()):
                     hearing.hear(chunk)
                     self._moved(call)
-                if answer.cut or not await call.unbroken(hearing.exchange.again()):
+                if answer.cut or not await call.unbroken(hearing.again()):
                     break
                 call.check()
                 answer.close()

@@ -5,9 +5,11 @@ Knows uvicorn. Refuses to know requests. A signal makes the gateway unready, let
 """
 
 import asyncio
+import ctypes
 import gc
 import logging
 import re
+import resource
 import signal
 import socket
 import sys
@@ -17,7 +19,7 @@ from functools import partial
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from foldline.errors import BadInput
 from foldline.gateway.app import Gateway
@@ -29,6 +31,7 @@ _AFTER = 10.0  # seconds behind the drain: for what was stopped to be written
 _BACKLOG = 2_048
 _SWITCH = 0.000_2  # seconds
 _COLLECT = (20_000, 20, 20)
+_DUMPABLE = 4  # prctl's own number
 _BROKEN_OFF = "ASGI callable returned without completing response."  # what we mean by it is told
 
 _UPGRADE = re.compile(rb"\r\n(upgrade)[ \t]*:", re.IGNORECASE)
@@ -93,6 +96,7 @@ def run(server: Served, listening: socket.socket) -> None:
     gc.collect()
     gc.freeze()  # what is here now stays; what a request leaves is hardly ever in a cycle
     gc.set_threshold(*_COLLECT)
+    keep_to_itself()
     server.run(sockets=[listening])
 
 
@@ -113,6 +117,13 @@ def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
     listening.listen(_BACKLOG)
     listening.set_inheritable(True)
     return listening
+
+
+def keep_to_itself() -> None:
+    """Leave no core behind, and let no other process of this user look in: both hold keys."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":  # a core that goes into a pipe heeds no limit
+        ctypes.CDLL(None).prctl(_DUMPABLE, 0, 0, 0, 0)
 
 
 def quiet() -> None:
@@ -147,12 +158,16 @@ def bounded(most: int, seconds: float) -> type[HttpToolsProtocol]:
 
         def connection_made(self, transport: Any) -> None:
             self._told: list[Callable[[], None]] = []
+            self._cycles: list[RequestResponseCycle] = []
             super().connection_made(transport)
             self._wait()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._heard()
             super().connection_lost(exc)
+            for one in self._cycles:  # uvicorn tells the newest only; of a pipeline it is the last
+                one.disconnected = True
+                one.message_event.set()
             for told in [*self._told]:
                 told()
 
@@ -183,6 +198,8 @@ def bounded(most: int, seconds: float) -> type[HttpToolsProtocol]:
             self._in_head, self._size = False, 0
             self._heard()
             super().on_headers_complete()
+            open_ = [one for one in self._cycles if not one.response_complete]
+            self._cycles = [*open_, self.cycle]
 
         def _watch(self, told: Callable[[], None]) -> Callable[[], None]:
             self._told.append(told)

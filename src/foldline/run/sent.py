@@ -22,7 +22,7 @@ from foldline.core.spine import Spine
 from foldline.core.view import View
 from foldline.run.live import Relay, Relayed
 from foldline.wire.dialects import Dialect
-from foldline.wire.reading import shaped_bytes
+from foldline.wire.reading import each_once, shaped_bytes
 
 _NEAR = 64  # messages: what a client adds between two requests is hardly ever more
 _FIXED = ("system", "tools")
@@ -43,6 +43,8 @@ class Sent:
     messages: list[msgspec.Raw]
     unmarked: Callable[[bytes], bytes] = bytes
     """A message as it is known again: without the marks that a client moves."""
+    clear: bool = True
+    """Whether each field is there once: else an upstream may read another than we do."""
 
     @property
     def fixed(self) -> tuple[bytes, ...]:
@@ -69,9 +71,15 @@ class Sent:
 def split(body: bytes, dialect: Dialect) -> Sent:
     """Find the parts of a body; what is in them is looked at by nobody yet."""
     fields = shaped_bytes(body, dict[str, msgspec.Raw], "a request")
+    clear = each_once(body, fields)
     raw = fields.pop("messages", msgspec.Raw(b"[]"))
     messages = shaped_bytes(raw, list[msgspec.Raw], "a list of messages", path="$.messages")
-    return Sent(body, fields, messages, dialect.unmarked)
+    return Sent(body, fields, messages, dialect.unmarked, clear)
+
+
+def _is_clear(message: msgspec.Raw) -> bool:
+    fields = shaped_bytes(message, dict[str, msgspec.Raw], "a message")
+    return each_once(bytes(message), fields)
 
 
 class _Step(NamedTuple):
@@ -100,9 +108,11 @@ class Plain:
     def _relay(self, dialect: Dialect, sent: Sent, view: View, ready: Ready) -> Relayed | None:
         """The client's own bytes, if they say what would be sent."""
         self._step = None
-        if ready.events or view.spine != _AS_IT_CAME or view.waiting:
+        if not sent.clear or ready.events or view.spine != _AS_IT_CAME or view.waiting:
             return None
         messages = sent.messages[self.messages :]
+        if not all(map(_is_clear, messages)):
+            return None
         theirs = dialect.sent(sent.fields if not self.items else {}, messages)
         echoes: tuple[Echo, ...] = ()
         if self._said(dialect, view.items, ready.request) != theirs:

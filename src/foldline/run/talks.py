@@ -31,14 +31,14 @@ from foldline.store.base import Name, Store
 from foldline.wire import chain
 from foldline.wire.chain import Link
 from foldline.wire.dialects import Dialect
-from foldline.wire.reading import Decoded, readable
+from foldline.wire.reading import Decoded, readable, shaped_bytes
 
 MOST = 256
 """The conversations that one process holds at a time; others are opened again, or begin anew."""
 ALL = Scope()
 _LOOKED_FOR = 24  # beginnings of a history that a store is asked for
 _APART = 6  # messages: a store is told no more often; the log says how it went on behind them
-_BEHIND = 64  # events that are read to see how a log went on
+_BEHIND = 64  # events that are read at a time to see how a log went on
 FactsOf: TypeAlias = Callable[[str, int | None], Facts]
 """The facts of a model, and of how long its answer may be."""
 
@@ -127,13 +127,15 @@ class Talks:
         talk.fixed, talk.own = sent.fixed, frozenset(sent.fields) - {*reading.given.parameters}
         talk.beginning = sent.beginnings[0][1] if sent.messages else b""
         self._by_bytes[talk.scope, talk.beginning] = talk
+        self._talks[talk.live.name] = talk
         self._talks.move_to_end(talk.live.name)
         idle = [one for one in self._talks.values() if not one.busy]
         for one in idle[: max(len(self._talks) - self._most, 0)]:
             self._drop(one)
 
     def _drop(self, talk: Talk) -> None:
-        self._talks.pop(talk.live.name, None)
+        if self._talks.get(talk.live.name) is talk:
+            del self._talks[talk.live.name]
         if self._by_bytes.get((talk.scope, talk.beginning)) is talk:
             del self._by_bytes[talk.scope, talk.beginning]
         talk.busy = False
@@ -166,6 +168,8 @@ class Talks:
         if dialect.must_bound and given.events and isinstance(given.events[-1], ModelSaid):
             raise WireError("an answer that the client has begun itself: sent on as it is")
         said = [Said(chain.link(event), event) for event in given.events]
+        if not said:
+            raise WireError("a request in which nobody says anything: sent on as it is")
         links = [one.link for one in said if one.link]
         trail = Trail(scope)
         digests = trail.walk(links)
@@ -203,7 +207,7 @@ class Talks:
         live = await Live.open(self.store, name, facts=facts)
         if scope.session and live.view.head >= 0:  # it has a history that this is not
             live = await Live.open(self.store, name._replace(session=self._named()), facts=facts)
-        return self._held(live, scope)
+        return self._held(Talk(live, scope, Trail(scope)))
 
     async def _gone_on(
         self, scope: Scope, place: Place, links: Sequence[Link], facts: Facts
@@ -215,40 +219,42 @@ class Talks:
             live = await Live.open(self.store, name, facts=facts)
             if live.view.head < 0:  # erased meanwhile
                 return await self._begun(scope, facts), 0
-            talk = self._held(live, scope, place=place.seq)
-            talk.behind = await self._behind(live, place.seq)
-            fresh = True
-        else:
-            fresh = False
+            opened = Talk(live, scope, Trail(scope), place=place.seq)
+            opened.behind = await self._behind(live, place.seq, most=len(links))
+            talk = self._talks.get(name, opened)  # somebody else may have opened it meanwhile
         here = [at for at, one in enumerate(talk.behind) if one.seq == place.seq]
         if place.seq not in (talk.place, *(one.seq for one in talk.behind)):
             return await self._turned_off(talk, place.seq), 0
         past = here[0] + 1 if here else 0  # of what is behind, this place is past so many
         rest = [one.link for one in talk.behind[past:]]
         same = chain.known(rest, [*links])
-        if same == len(rest) and (fresh or not talk.busy):
-            talk.busy = True
-            return talk, same
+        if same == len(rest) and not talk.busy:
+            return self._held(talk), same
         seq = talk.behind[past + same - 1].seq if past + same else talk.place
         return await self._turned_off(talk, seq), same
 
-    async def _behind(self, live: Live, place: int) -> list[Behind]:
-        """The messages that a log has behind a place; one more than can be, if they are many."""
-        last = min(live.view.head, place + _BEHIND)
-        events = await live.events(Range(place + 1, last)) if last > place else []
-        return [Behind(link, seq) for seq, event in events if (link := chain.link(event))]
+    async def _behind(self, live: Live, place: int, *, most: int) -> list[Behind]:
+        """The messages that a log has behind a place; with more than `most` it is another's."""
+        found: list[Behind] = []
+        while place < live.view.head and len(found) <= most:
+            last = min(live.view.head, place + _BEHIND)
+            events = await live.events(Range(place + 1, last))
+            found += [Behind(link, seq) for seq, event in events if (link := chain.link(event))]
+            place = last
+        return found
 
     async def _turned_off(self, origin: Talk, place: int) -> Talk:
         """A new log that begins as a known one was at a place."""
-        return self._held(await self._forked(origin.live, place), origin.scope)
+        live = await self._forked(origin.live, place)
+        return self._held(Talk(live, origin.scope, Trail(origin.scope)))
 
     async def _forked(self, live: Live, place: int) -> Live:
         return (await AsyncSession(live).fork(self._named(), at=place)).live
 
-    def _held(self, live: Live, scope: Scope, *, place: int = -1) -> Talk:
-        live.shared = True
-        talk = Talk(live, scope, Trail(scope), place=place, busy=True)
-        self._talks[live.name] = talk
+    def _held(self, talk: Talk) -> Talk:
+        """Held in this process from here on, and busy."""
+        talk.live.shared, talk.busy = True, True
+        self._talks[talk.live.name] = talk
         return talk
 
     def _named(self) -> str:
@@ -260,7 +266,8 @@ def _rest(dialect: Dialect, sent: Sent, count: int, *, own: frozenset[str]) -> D
     """The messages behind so many, and the parameters; all else is as it was."""
     parameters = {name: raw for name, raw in sent.fields.items() if name not in own}
     readable(msgspec.json.encode(parameters))
-    model = msgspec.json.decode(sent.fields["model"], type=str) if "model" in sent.fields else ""
+    name = sent.fields.get("model")
+    model = shaped_bytes(name, str, "a model's name", path="$.model") if name else ""
     return Decoded(model, dialect.decode(sent.rest(count)).events, parameters)
 
 

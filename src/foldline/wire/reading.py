@@ -17,6 +17,9 @@ from foldline.errors import WireError
 Json = dict[str, Any]
 T = TypeVar("T")
 _PATH = re.compile(r" - at `(\$[^`]*)`$")
+_KEY = rb'("(?:[^"\\]|\\.)*")\s*:\s*'
+_OPEN, _NEXT = re.compile(rb"\s*\{\s*" + _KEY), re.compile(rb"\s*,\s*" + _KEY)
+_CLOSE = re.compile(rb"\s*\}")
 DEEPEST = 200  # levels: no client nests deeper, and reading stays off Python's own limit
 
 
@@ -92,6 +95,22 @@ def shaped_bytes(body: bytes | msgspec.Raw, shape: type[T], what: str, *, path: 
         raise _misshapen(fault, what, path) from fault
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
         raise WireError(f"not JSON: {fault} at {path}", path=path) from fault
+
+
+def each_once(body: bytes, fields: Mapping[str, msgspec.Raw]) -> bool:
+    """Whether an object has each of its fields once: of two, one reader takes the other."""
+    seen: set[str] = set()
+    end = 0
+    found = _OPEN.match(body)
+    while found is not None:
+        key = msgspec.json.decode(found[1], type=str)
+        raw = memoryview(cast("bytes", fields[key]))
+        if key in seen or not body.startswith(raw, found.end()):
+            return False
+        seen.add(key)
+        end = found.end() + raw.nbytes
+        found = _NEXT.match(body, end)
+    return not seen or _CLOSE.match(body, end) is not None
 
 
 def _misshapen(fault: msgspec.ValidationError, what: str, path: str) -> WireError:
