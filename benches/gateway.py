@@ -262,7 +262,6 @@ async def streams(place: Place, count: int, *, pieces: int) -> tuple[float, floa
     """Memory before, with so many slow streams open, and some pieces later; all of them end well."""
     before = memory(place.process_id)
     opened = [0]
-    pieces = [0]
     ended = [0]
 
     async def one(at: int) -> None:
@@ -272,7 +271,6 @@ async def streams(place: Place, count: int, *, pieces: int) -> tuple[float, floa
             nonlocal first
             opened[0] += first
             first = False
-            pieces[0] += 1
 
         talk = Talk(f"stream {at} {os.urandom(4).hex()}")
         async with Client(place.port, f"x-pieces: {pieces}\r\n").open() as client:
