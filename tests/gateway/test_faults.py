@@ -272,6 +272,7 @@ def test_an_answer_is_whole_when_it_is_kept(tmp_path, stream):
         other = apsw.Connection(str(store))
 
         def locked(_):
+            other.set_busy_timeout(10_000)  # the place of the history is written beside the call
             other.execute("begin immediate")
             return [*answer]
 
