@@ -11,11 +11,23 @@ from foldline.agent.tool import Intent, Tool, said
 from foldline.bot.line import Pace
 from foldline.core.log import Folded, ModelSaid, Pinned, ToolReturned, Undone, UserSaid
 from foldline.core.parts import Media, text_of
+from foldline.core.policy import named
 from foldline.testing import ScriptedModel
 from foldline.wire.faults import Fault
 
 pytestmark = pytest.mark.anyio
 WORDS = "The parser reads a line and says where it ends, and the tests say the same of it. "
+
+
+class Slow(ScriptedModel):
+    """A model that takes its time for each word."""
+
+    async def say(self, request, *, heard=None):
+        """Word by word."""
+        for word in (WORDS * 20).split(" "):
+            heard(f"{word} ")
+            await asyncio.sleep(0.002)
+        return await super().say(request)
 
 
 def calls(name, given):
@@ -119,8 +131,8 @@ async def test_r28_r29_what_comes_during_a_turn_is_answered_by_the_next_in_order
 
 
 async def test_words_are_shown_while_they_are_said_in_one_message(desk):
-    desk.model = ScriptedModel(lambda _: WORDS * 20)
-    desk.pace = Pace(chat=0.0, stream=0.0, again=0.02, reading=5.0, polling=20)
+    desk.model = Slow(lambda _: WORDS * 20)
+    desk.pace = Pace(chat=0.0, stream=0.02, again=0.02, reading=5.0, polling=20)
     async with desk.running():
         await desk.ann.say("tell me")
         await settled(desk)
@@ -265,7 +277,7 @@ async def test_somebody_who_blocks_the_bot_finds_the_answer_when_they_are_back(d
 
 
 async def test_a36_ask_mode_is_a_card_after_every_answer_while_above(desk):
-    desk.opening = {"window": 8_000, "policy": "confirm"}
+    desk.opening = {"window": 8_000, "policy": replace(named("confirm"), soft=0.5)}
     desk.model = ScriptedModel(lambda _: WORDS * 8)
     async with desk.running():
         for _ in range(60):

@@ -91,6 +91,8 @@ class BotApi:
     fault: "Callable[[str], Fault | None]" = lambda _: None
     """Asked before every call, by its method: what is to go wrong with it."""
     calls: list[Called] = field(default_factory=list[Called])
+    watch: Callable[[Called], None] = lambda _: None
+    """Told of every call."""
     keep: bool = True
     """Whether calls are kept: a year of them is many."""
     pending: list[Json] = field(default_factory=list[Json])
@@ -160,7 +162,7 @@ class BotApi:
         while not true():
             if monotonic() > end:
                 screens = "\n".join(f"-- {chat}\n{self.screen(chat)}" for chat in self.seen)
-                raise AssertionError(f"not in {seconds} s; the screens:\n{screens}")
+                raise AssertionError(f"not in {seconds} s; the screens end:\n{screens[-2_000:]}")
             with suppress(TimeoutError):
                 async with asyncio.timeout(0.05), self._moved:
                     await self._moved.wait()
@@ -185,8 +187,10 @@ class BotApi:
                 await asyncio.sleep(3_600)
             _cut(request)
         status, body = await self._answer(request.match_info["token"], method, given, trouble)
+        called = Called(method, given, status, monotonic())
+        self.watch(called)
         if self.keep:
-            self.calls.append(Called(method, given, status, monotonic()))
+            self.calls.append(called)
         await self._notify()
         if trouble == "late":
             _cut(request)
@@ -349,7 +353,7 @@ class BotApi:
     def stand(self, chat: int, message: Json, *, topic: int | None, by_bot: bool) -> Shown:
         """Have a message in a chat."""
         there = self.seen.setdefault(chat, {})
-        number = max(there, default=0) + 1
+        number = len(there) + 1
         kind: Json = {"id": chat, "type": "private" if chat > 0 else "supergroup"}
         if chat < 0:
             kind |= {"title": "A group", "is_forum": topic is not None}
