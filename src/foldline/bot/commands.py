@@ -4,6 +4,7 @@ Knows what each command does with a chat's session. Refuses to decide what is fo
 talk. Every command but /stop waits for its turn in the chat; none reaches the model.
 """
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +28,7 @@ _FAR = 400  # events that are looked through for an undo
 _TURNS, _SHOWN = 10, 48
 _COLUMNS = 44  # of a telephone
 _PREVIEW = "preview"
+_COMMAND = re.compile(r"/(\w+)(?:@(\w+))?(?:\s+(.*))?", re.DOTALL)
 
 
 class Asked(NamedTuple):
@@ -55,12 +57,10 @@ class _Misused(Exception):  # noqa: N818 - named for what was done
 
 def read(text: str, bot: str) -> Asked | None:
     """The command that a text is, if it is one for this bot."""
-    first, _, rest = text.partition(" ")
-    first, line, more = first.partition("\n")
-    name, _, whom = first[1:].partition("@")
-    if not text.startswith("/") or (whom and whom.lower() != bot.lower()):
+    found = _COMMAND.fullmatch(text)
+    if found is None or (found[2] and found[2].lower() != bot.lower()):
         return None
-    return Asked(name.lower(), f"{more}{line}{rest}".strip())
+    return Asked(found[1].lower(), (found[3] or "").strip())
 
 
 async def work_off(chat: "Chat", update: Update) -> None:

@@ -185,7 +185,7 @@ class BotApi:
         if trouble in ("drop", "slow"):
             if trouble == "slow":
                 await asyncio.sleep(3_600)
-            _cut(request)
+            return _cut(request)
         status, body = await self._answer(request.match_info["token"], method, given, trouble)
         called = Called(method, given, status, monotonic())
         self.watch(called)
@@ -193,7 +193,7 @@ class BotApi:
             self.calls.append(called)
         await self._notify()
         if trouble == "late":
-            _cut(request)
+            return _cut(request)
         return web.json_response(body, status=status)
 
     async def _answer(
@@ -433,11 +433,11 @@ class Person:
         return await self.say(document=about, **more)
 
 
-def _cut(request: web.Request) -> None:
+def _cut(request: web.Request) -> web.Response:
     """End a connection without a word."""
     if request.transport is not None:
         request.transport.abort()
-    raise ConnectionResetError
+    return web.Response()
 
 
 def _markup(given: Json) -> Json:
