@@ -9,8 +9,10 @@
     chat       one chat: its worker, its turns, its answers                 bot/chat.py
     pen        words shown while they are said                              bot/pen.py
     asking     tools approved by buttons                                    bot/asking.py
-    commands   what begins with a slash; cards and their buttons            bot/commands.py
-    serving    updates in, by polling or by webhook                         bot/serving.py
+    commands   what begins with a slash                                     bot/commands.py
+    cards      what is said beside answers, and its buttons                 bot/cards.py
+    rules      who may talk, what they are told                             bot/rules.py
+    serving    updates in, by polling; webhook: brought by Telegram         bot/serving.py
 
 Knows chats, messages and buttons. Refuses to decide: a chat is a session, its agent is the loop of
 `foldline chat`.

@@ -371,6 +371,7 @@ KNOWN: tuple[Known, ...] = (
         kinds.choice("off", "quiet", "full"),
         "quiet",
         "off: answers alone; quiet: footers and folds; full: also what tools do",
+        guarded=True,
     ),
     Known(
         "telegram.base_url",
