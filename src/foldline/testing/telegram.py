@@ -180,7 +180,10 @@ class BotApi:
 
     async def _called(self, request: web.Request) -> web.StreamResponse:
         method = request.match_info["method"]
-        given = {**request.query, **(await request.post())}
+        try:
+            given = {**request.query, **(await request.post())}
+        except ConnectionResetError:  # who asked was killed
+            return web.Response()
         trouble = self.fault(method)
         if trouble in ("drop", "slow"):
             if trouble == "slow":
