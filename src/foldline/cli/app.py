@@ -44,6 +44,7 @@ _STEPS = {
     "config path": "config:path",
     "config check": "config:check",
     "serve": "serve:serve",
+    "bot": "bot:bot",
     "keys add": "serve:add_key",
     "lab compare": "lab:compare",
     "lab cost": "lab_cost:cost",

@@ -188,8 +188,11 @@ def _client(settings: Settings, name: str) -> Model:
 
 
 @asynccontextmanager
-async def seated(wish: Wish, name: str) -> AsyncGenerator[Seat]:
-    """An agent with that session, new or where it was left; nobody else writes to it meanwhile."""
+async def seated(wish: Wish, name: str, *, alone: bool = True) -> AsyncGenerator[Seat]:
+    """An agent with that session, new or where it was left.
+
+    Nobody else writes to it meanwhile; without `alone` whoever works with it takes it for turns.
+    """
     from foldline.agent.making import agent_of  # noqa: PLC0415 - options are read without it
     from foldline.run.open import aopen  # noqa: PLC0415
     from foldline.run.settings.using import opening, tellers  # noqa: PLC0415
@@ -215,14 +218,14 @@ async def seated(wish: Wish, name: str) -> AsyncGenerator[Seat]:
     given: dict[str, Any] = {**opening(settings), "tenant": wish.desk.tenant}
     try:
         async with aopen(
-            _address(wish.desk),
+            address_of(wish.desk),
             **given,
             session=name,
-            exclusive=_HOLD,
+            exclusive=_HOLD if alone else None,
             summarizer=tellers(settings, client),
             reported=reported,
         ) as opened:
-            holding = asyncio.create_task(_hold(opened))
+            holding = asyncio.create_task(_hold(opened)) if alone else None
             try:
                 async with agent_of(
                     opened, client, settings, root=Path.cwd(), tools=wish.tools, logs=_logs()
@@ -235,8 +238,9 @@ async def seated(wish: Wish, name: str) -> AsyncGenerator[Seat]:
                         notes=[*notes, *made.notes()],
                     )
             finally:
-                holding.cancel()
-                await asyncio.gather(holding, return_exceptions=True)
+                if holding is not None:
+                    holding.cancel()
+                    await asyncio.gather(holding, return_exceptions=True)
     except Busy as fault:
         raise Taken(name) from fault
     finally:
@@ -287,6 +291,7 @@ async def _hold(opened: "AsyncSession") -> None:
                 await opened.live.hold(_HOLD)
 
 
-def _address(desk: Desk) -> str:
+def address_of(desk: Desk) -> str:
+    """Where a desk's sessions are, for `foldline.open`."""
     plain = desk.address == MEMORY or "://" in desk.address
     return desk.address if plain else str(Path(desk.address).expanduser())

@@ -17,7 +17,6 @@ from foldline.agent.loop import Ended
 from foldline.cli.output import Style, paint, wrapped
 from foldline.cli.repl import bar
 from foldline.cli.repl.approving import asked, trusting
-from foldline.cli.repl.bill import Bill
 from foldline.cli.repl.commands import TABLE, endings, find
 from foldline.cli.repl.commands.folding import fold
 from foldline.cli.repl.faults import told
@@ -33,6 +32,7 @@ from foldline.core.tokens import count
 from foldline.draw.picture import Picture, picture
 from foldline.draw.text import clean, fit
 from foldline.errors import FoldlineError
+from foldline.run.bill import Bill
 from foldline.run.listed import listed
 
 _TICK = 0.2  # seconds between two pictures of what is under way

@@ -18,12 +18,14 @@ from foldline.core.settings.values import (
     ServerSettings,
     Settings,
     ShellSettings,
+    TelegramSettings,
     UiSettings,
 )
 
 _DEFAULTS = {one.name: one.default for one in KNOWN}
 _CONTEXT = "session.context."
 _SERVER = ("command", "env", "url", "headers", "trusted", "tools", "seconds")
+_TELEGRAM = ("allowed", "admins", "sessions", "notices", "base_url", "webhook", "listen")
 _SHARES = ("compact_threshold", "compaction.safety_ratio")
 
 
@@ -59,6 +61,7 @@ def made(said: Mapping[str, Any], *, outranked: Collection[str] = ()) -> Setting
         shell=ShellSettings(of("shell.enabled"), of("shell.timeout")),
         servers=tuple(_server(name, said) for name in servers(said)),
         ui=UiSettings(of("ui.bar"), of("ui.markdown")),
+        telegram=TelegramSettings(**{one: of(f"telegram.{one}") for one in _TELEGRAM}),
         profile=of("profile"),
         said=said,
     )

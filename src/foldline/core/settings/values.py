@@ -95,6 +95,19 @@ class UiSettings:
     markdown: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class TelegramSettings:
+    """The bot."""
+
+    allowed: tuple[str, ...] = ()
+    admins: tuple[str, ...] = ()
+    sessions: Literal["chat", "user"] = "chat"
+    notices: Literal["off", "quiet", "full"] = "quiet"
+    base_url: str | None = None
+    webhook: str | None = None
+    listen: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Everything that is set, checked."""
@@ -116,6 +129,7 @@ class Settings:
     shell: ShellSettings
     servers: tuple[ServerSettings, ...]
     ui: UiSettings
+    telegram: TelegramSettings
     profile: str | None
     said: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Every value that somebody set, by the setting's name."""

@@ -1,0 +1,99 @@
+"""A bot at the double, with a scripted model, on a file of its own."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import pytest
+
+import foldline
+from foldline.agent.approval import Approvals
+from foldline.agent.loop import Agent
+from foldline.bot.line import Line, Pace, bot_of
+from foldline.bot.rules import Rules
+from foldline.bot.serving import Telegram
+from foldline.run.left import left
+from foldline.store.at import store_at
+from foldline.store.base import Name
+from foldline.testing import ScriptedModel
+from foldline.testing.telegram import BotApi
+
+FAST = Pace(chat=0.0, stream=0.05, again=0.02, reading=5.0, polling=20)
+ANN, BOB = 7, 8
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+@dataclass
+class Desk:
+    """What a test works with."""
+
+    api: BotApi
+    model: ScriptedModel
+    address: str
+    rules: Rules
+    pace: Pace = FAST
+    opening: dict = field(default_factory=dict)
+    tools: tuple = ()
+    told: list = field(default_factory=list)
+    telegram: Telegram | None = None
+
+    def __post_init__(self):
+        self.ann, self.bob = self.api.person(ANN, "Ann"), self.api.person(BOB, "Bob")
+
+    @asynccontextmanager
+    async def seat(self, name):
+        """An agent for a session."""
+        given = {"model": "scripted", "window": 128_000, **self.opening}
+        async with foldline.aopen(self.address, session=name, **given) as session:
+            approvals = Approvals(session.live.store, "local", root="/nowhere", ask=None)
+            agent = Agent(session, self.model, tools=self.tools, approve=approvals)
+            yield SimpleNamespace(agent=agent, models=lambda other: ScriptedModel(lambda _: "other", name=other), approvals=approvals)  # fmt: skip
+
+    @asynccontextmanager
+    async def running(self, *, poll=True):
+        """The bot, until it is left."""
+        store = store_at(self.address)
+        line = Line(bot_of(self.api.token, base_url=self.api.url, pace=self.pace), pace=self.pace)
+        self.telegram = Telegram(
+            line,
+            seats=self.seat,
+            store=store,
+            tenant="local",
+            rules=self.rules,
+            tell=self.told.append,
+        )
+        await self.telegram.begin()
+        polling = asyncio.create_task(self.telegram.poll()) if poll else None
+        try:
+            yield self.telegram
+        finally:
+            if polling is not None:
+                polling.cancel()
+                await asyncio.gather(polling, return_exceptions=True)
+            await self.telegram.close()
+            await store.close()
+
+    async def events(self, name, kind):
+        """What a session's log holds of a kind."""
+        store = store_at(self.address)
+        try:
+            seen = await left(store, Name("local", name))
+            return [one for _, one in await seen.history.events() if isinstance(one, kind)]
+        finally:
+            await store.close()
+
+
+@pytest.fixture
+async def desk(tmp_path):
+    async with BotApi() as api:
+        yield Desk(
+            api,
+            ScriptedModel(lambda _: "fine, thank you"),
+            str(tmp_path / "chat.db"),
+            Rules(allowed=frozenset({ANN, -100}), admins=(BOB,), lease=2.0, again=0.05, look=0.2),
+        )

@@ -1,0 +1,88 @@
+"""Words as Telegram shows them: always valid, never too long, nothing lost."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foldline.bot import marks
+from foldline.bot.commands import Asked, pressed, read
+from foldline.bot.places import Place, named, placed
+from foldline.testing.telegram import _Entities
+
+_WRITTEN = st.lists(
+    st.sampled_from(
+        ["**", "*", "_", "__", "~~", "`", "```", "```py\n", "\n", "\n\n", "> ", "- ", "# ", "| a |", "[x](http://y.z)", "[x](", "<b>", "</i>", "&amp;", "&", "😀", "word ", "a_b_c "]
+    ),
+    max_size=60,
+).map("".join)  # fmt: skip
+
+
+@given(_WRITTEN)
+def test_whatever_a_model_writes_is_valid_html(text):
+    shown = _Entities.read(marks.html(text))
+    assert marks.units(shown) <= marks.units(text)
+
+
+@given(_WRITTEN, st.integers(40, 300))
+def test_parts_fit_and_hold_every_letter_in_order(text, most):
+    parts = marks.split(text, most)
+    assert all(0 < marks.units(part) <= most for part in parts)
+    letters = iter("".join(parts))
+    assert all(letter in letters for letter in text if letter.isalnum() or letter == "😀")
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("**bold** and *it* & `x < y`", "<b>bold</b> and <i>it</i> &amp; <code>x &lt; y</code>"),
+        ("snake_case_name and 2*3*4", "snake_case_name and 2*3*4"),
+        ("# Head\n- one\n- two", "<b>Head</b>\n• one\n• two"),
+        ("```py\na < b\n```\nend", '<pre><code class="language-py">a &lt; b</code></pre>\nend'),
+        ("```\nnot closed", "<pre>not closed</pre>"),
+        ("[t](https://a.b/c?d=1&e) [u](javascript:x)", '<a href="https://a.b/c?d=1&amp;e">t</a> [u](javascript:x)'),
+        ("> said\n> twice", "<blockquote>said\ntwice</blockquote>"),
+        ("~~no~~ __yes__", "<s>no</s> <b>yes</b>"),
+    ],
+)  # fmt: skip
+def test_markdown_in_telegrams_tags(text, html):
+    assert marks.html(text) == html
+
+
+def test_code_that_is_cut_is_closed_and_opened_again():
+    text = "```py\n" + "\n".join(f"line {n}" for n in range(40)) + "\n```"
+    parts = marks.split(text, 120)
+    assert len(parts) > 2
+    assert all(part.startswith("```py\n") and part.endswith("\n```") for part in parts)
+
+
+def test_paragraphs_are_cut_between():
+    first, second = "one " * 20, "two " * 20
+    assert marks.split(f"{first}\n\n{second}", 120) == [first.strip(), second]
+
+
+def test_a44_the_footer_is_literal():
+    assert marks.footer(12_450, 128_000) == "📊 Context: 12,450/128,000 (9.7%)"
+
+
+@given(
+    st.integers(-(10**13), 10**13).filter(bool),
+    st.none() | st.integers(1, 10**9),
+    st.integers(1, 10**12),
+    st.sampled_from(["chat", "user"]),
+)
+def test_a_name_leads_back_to_its_place(chat, topic, user, by):
+    place = placed(chat, topic=topic, user=user, by=by)
+    assert named(place.name) == place
+
+
+def test_names_of_others_are_no_places():
+    assert [named(one) for one in ("main", "tg-", "tg-x", "tg-5-", "xtg-5")] == [None] * 5
+    assert Place(5).name == "tg-5"
+    assert Place(-100, 7).name == "tg--100-7"
+
+
+def test_commands_are_read_with_the_bots_name_and_lines():
+    assert read("/Compact@me keep it", "Me") == Asked("compact", "keep it")
+    assert read("/compact\nkeep it", "me") == Asked("compact", "keep it")
+    assert read("/compact@other", "me") is None
+    assert pressed("compact", "…\nFocus: the parser") == Asked("compact", "the parser")
