@@ -64,7 +64,7 @@ class House:
     async def begun(self, session="main", **more):
         """A session, and an entry for it."""
         live = await Live.open(self.store, Name("local", session), facts=of_session("scripted", {}))
-        await live.append([Opened("scripted", {"window": 8_000})])
+        await live.append([Opened("scripted", {"window": 4_000})])
         return await self.entry(session=session, **more)
 
     async def entry(self, name="look", session="main", *, cron="0 * * * *", **more):
@@ -89,8 +89,8 @@ class House:
         self.clock.time = BEGIN + timedelta(hours=hours, minutes=minutes)
         one = worker or self.worker()
         await one.tick()
-        while one._answering:
-            await asyncio.wait([*one._answering.values()])
+        while one._tasks:
+            await asyncio.wait([*one._tasks])
         return [(one.what, one.words) for one in self.told]
 
     async def events(self, kind, session="main"):
@@ -123,7 +123,7 @@ async def test_a_simulated_year_in_two_zones_with_restarts():
     """Each time is fired once; when clocks change too; after a restart one run stands for all."""
     house = House()
     await house.begun(cron="30 2 * * *", zone="Europe/Berlin")
-    await house.entry("nine", cron="0 9 * * 1-5", zone="America/New_York")
+    await house.entry("nine", cron="0 9 * * 1", zone="America/New_York")
     house.clock.until = BEGIN
     for days in (100, 3, 97, 165):  # three days nobody is there
         house.clock.until += timedelta(days=days)
@@ -135,7 +135,7 @@ async def test_a_simulated_year_in_two_zones_with_restarts():
         await one.run()
     berlin, york = await house.now("look"), await house.now("nine")
     assert (berlin.fired + berlin.missed, berlin.missed) == (365, 2)
-    assert york.fired + york.missed == 261  # weekdays of 2026
+    assert york.fired + york.missed == 52  # Mondays
     said = await house.events(UserSaid)
     assert len(said) == berlin.fired + york.fired
     answers = len(await house.events(ModelSaid))  # those of one moment are answered together

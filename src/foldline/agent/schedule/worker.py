@@ -107,6 +107,7 @@ class Scheduler:
         self._stop = asyncio.Event()
         self._known: dict[str, tuple[int, Entry]] = {}  # by name: its change, and what was read
         self._answering: dict[str, asyncio.Task[None]] = {}  # by session, the newest
+        self._tasks: set[asyncio.Task[None]] = set()
         self._doing: Counter[str] = Counter()  # answers under way or queued, by entry
         self._free = asyncio.Semaphore(concurrency)
 
@@ -234,11 +235,13 @@ class Scheduler:
 
         def over(done: "asyncio.Task[None]") -> None:
             self._doing[entry.name] -= 1
+            self._tasks.discard(done)
             if self._answering.get(entry.session) is done:
                 del self._answering[entry.session]
 
         self._doing[entry.name] += 1
         task = self._answering[entry.session] = asyncio.create_task(work())
+        self._tasks.add(task)
         task.add_done_callback(over)
 
     async def _answer(self, entry: Entry, place: int) -> Happened:
@@ -311,7 +314,7 @@ class Scheduler:
 
     async def _answered_all(self) -> bool:
         """Wait for the answers under way; whether there were any."""
-        tasks = [*self._answering.values()]
+        tasks = [*self._tasks]
         if tasks:
             await asyncio.wait(tasks)
         return bool(tasks)
@@ -319,9 +322,9 @@ class Scheduler:
     async def _end(self, drain: float) -> None:
         """Let answers end for so long, then stop them: what happened is in their logs."""
         self.stop()
-        if self._answering:
-            await asyncio.wait([*self._answering.values()], timeout=drain)
-        tasks = [*self._answering.values()]
+        if self._tasks:
+            await asyncio.wait([*self._tasks], timeout=drain)
+        tasks = [*self._tasks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
