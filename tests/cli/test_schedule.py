@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -106,6 +108,17 @@ def test_by_hand_it_is_answered_now(line, provider):
     sent = turns(provider)[-1]["messages"]
     assert sent[-1]["content"] == "[cron: news]\nWhat is new?"
     assert "[human" not in json.dumps(sent)
+
+
+def test_every_line_of_the_page_runs(line):
+    page = (Path(__file__).parents[2] / "docs" / "schedule.md").read_text()
+    blocks = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
+    lines = [text for block in blocks for text in block.splitlines()]
+    assert len(lines) > 8
+    assert line("schedule", "remove", "news").code == 0
+    for text in lines:
+        _, program, *arguments = shlex.split(text)
+        assert (program, line(*arguments).code) == ("foldline", 0), text
 
 
 def turns(provider):
