@@ -8,14 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from foldline.agent.loop import Agent
-from foldline.agent.schedule.entry import Owed, made, step
+from foldline.agent.schedule.entry import Owed, made, paused, resumed, step
 from foldline.agent.schedule.kept import Schedules
 from foldline.agent.schedule.worker import Scheduler
 from foldline.agent.tool import Tool
 from foldline.agent.tool import said as result
 from foldline.core.log import Interrupted, ModelSaid, Opened, ToolReturned, UserSaid
-from foldline.core.parts import text_of
-from foldline.errors import BadInput, ModelFailed, StoreFailed
+from foldline.core.parts import Text, text_of
+from foldline.errors import BadInput, Conflict, ModelFailed, StoreFailed
 from foldline.models.calling import Patience
 from foldline.run.facts import of_session
 from foldline.run.left import held, left
@@ -278,10 +278,11 @@ async def test_what_was_cut_in_its_middle_is_gone_on_with():
     await house.begun()
     session = await left(house.store, Name("local", "main"))
     place = await session.add("Look.", speaker="cron", author="look", once="k")
-    await session.add(ModelSaid((), stop="cut"))
+    await session.add(ModelSaid((Text("It is"),), stop="cut"))
     entry = await house.schedules.change("look", lambda one: replace(one, owed=Owed(place, BEGIN)))
     await house.at(0)
     assert house.told[-1].words == "It is there."
+    assert "Go on with it" in house.model.requests[0]["messages"][-1]["content"]
     assert entry.owed.place == place
 
 
@@ -377,3 +378,52 @@ async def test_once_ends_when_nothing_is_due():
     await house.worker().run(once=True)
     assert [one.what for one in house.told] == ["missed", "fired", "answered"]
     assert "4 runs before it" in (await house.said())[0]
+
+
+async def test_an_answer_that_takes_long_is_begun_once_here():
+    house = House(ScriptedModel(lambda _: "ok", delay=0.2))
+    await house.begun(cron="0 1 1 1 *")
+    house.clock.time = BEGIN + timedelta(minutes=30)
+    worker = house.worker()
+    await worker.tick()
+    for _ in range(3):  # past the time after which others would look
+        house.clock.time += timedelta(minutes=5)
+        await worker.tick()
+        assert len(worker._tasks) == 1
+    await worker._answered_all()
+    assert [one.what for one in house.told] == ["fired", "answered"]
+
+
+async def test_an_answer_to_an_older_message_leaves_the_newer_one_owed():
+    house = House()
+    entry = await house.begun()
+    newer = Owed(9, BEGIN + timedelta(days=1))
+    await house.schedules.change("look", lambda one: replace(one, owed=newer))
+    await house.worker()._settle(entry, 3, lambda _: None)
+    assert (await house.now()).owed == newer
+    await house.worker()._settle(entry, 9, lambda _: None)
+    assert (await house.now()).owed is None
+
+
+async def test_a_session_that_is_taken_over_in_the_middle_of_an_answer_is_no_failure():
+    house = House()
+    await house.begun()
+
+    async def taken(*_, **__):
+        raise Conflict.over("main", 1, 2)
+
+    house.model.say = taken
+    await house.at(0.5)
+    assert [one.what for one in house.told] == ["fired", "busy"]
+    assert (await house.now()).owed.tries == 0
+
+
+async def test_who_rests_and_is_resumed_is_seen_by_a_worker_that_knew_it():
+    house = House()
+    await house.begun()
+    worker = house.worker()
+    await house.schedules.change("look", lambda one: paused(one, BEGIN))
+    await house.at(0, worker=worker)
+    await house.schedules.change("look", lambda one: resumed(one, BEGIN))
+    await house.at(0.5, worker=worker)
+    assert [one.what for one in house.told] == ["fired", "answered"]

@@ -31,7 +31,7 @@ from foldline.agent.schedule.kept import Schedules
 from foldline.core.log import ModelSaid
 from foldline.core.parts import calls_of
 from foldline.core.spine import Range
-from foldline.errors import BadInput, Busy, Erased, FoldlineError
+from foldline.errors import BadInput, Busy, Conflict, Erased, FoldlineError
 from foldline.run.left import left
 from foldline.run.session import AsyncSession
 from foldline.store.base import Name
@@ -206,10 +206,9 @@ class Scheduler:
         return await session.add(words, speaker="cron", author=entry.name, once=once)
 
     async def _marked(self, entry: Entry, claim: Claim, how: Callable[[Entry], Entry]) -> bool:
-        """Write the end of our claim; not where another has taken it over: they write it."""
+        """Write the end of a claim; not where another has taken it over and written it."""
         while (seen := await self.schedules.get(entry.name)) is not None:
-            now = seen.entry.claim
-            if now is None or (now.by, now.at) != (self._by, claim.at):
+            if seen.entry.claim is None or seen.entry.claim.at != claim.at:
                 return False
             if await self.schedules.put(how(seen.entry), seen.version):
                 return True
@@ -262,7 +261,7 @@ class Scheduler:
             async with self._seats(entry.session) as agent:
                 if not await _is_answered(agent.session, place):
                     words = (await _gone_on(agent)).words
-        except Busy as fault:
+        except (Busy, Conflict) as fault:  # another has it, or has taken it over
             await self._settle(entry, place, lambda owed: self._later(owed, _AGAIN))
             return Happened("busy", entry, str(fault))
         except FoldlineError as fault:
