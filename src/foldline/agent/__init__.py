@@ -7,6 +7,7 @@
     tools/        files, search, shell, the past of the session            agent/tools/
     mcp/          tools of MCP servers; a session's own past as one        agent/mcp/
     instructions/ AGENTS.md, nearest first; the memory file                agent/instructions/
+    schedule/     cron entries that speak into sessions                    agent/schedule/
     making        an agent made of settings: all of these                  agent/making.py
 
 Knows how an agent works through a turn. Refuses to know who listens: a terminal, a bot and a

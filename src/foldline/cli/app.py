@@ -46,12 +46,21 @@ _STEPS = {
     "serve": "serve:serve",
     "bot": "bot:bot",
     "keys add": "serve:add_key",
+    "schedule add": "schedule:add",
+    "schedule list": "schedule:listed",
+    "schedule next": "schedule:upcoming",
+    "schedule pause": "schedule:pause",
+    "schedule resume": "schedule:resume",
+    "schedule remove": "schedule:remove",
+    "schedule fire": "schedule:fire",
+    "schedule run": "schedule:run",
     "lab compare": "lab:compare",
     "lab cost": "lab_cost:cost",
 }
 _GROUPS = {
     "config": "The settings: which are in force, who says so, and what is wrong with them.",
     "keys": "Keys of the gateway's own.",
+    "schedule": "Entries that speak into sessions at their times, as `cron`.",
     "lab": "What sessions that happened cost, and what they would have cost and kept.",
 }
 
