@@ -18,7 +18,7 @@ from foldline.testing.gateways import Served
 
 pytestmark = pytest.mark.real
 BOTH = pytest.mark.parametrize("store", [None, ":memory:"], ids=["plain", "sessions"])
-CALLS = 300 if os.environ.get("FOLDLINE_LAWS") == "deep" else 40
+CALLS = 300 if os.environ.get("FOLDLINE_LAWS") == "deep" else 24
 FACTS = known("smollm2", window=None, reserve=None, policy="steady")
 SAID = [{"role": "user", "content": "Say one word."}]
 
@@ -58,8 +58,8 @@ def test_anthropic(model_server, store):
 
 
 def note(turn):
-    """What a person says: 40 of them are more than the window holds."""
-    return f"Note {turn}: the door of room {turn} is locked, and its key hangs in room {turn + 1}. " * 3  # fmt: skip
+    """What a person says: 24 of them are more than the window holds."""
+    return f"Note {turn}: the door of room {turn} is locked, and its key hangs in room {turn + 1}. " * 4  # fmt: skip
 
 
 def openai_turn(client, history, *, stream):
@@ -114,8 +114,8 @@ async def kept(store, session, calls):
 def test_a_run_that_overflows_straight_to_the_server_goes_on_through_the_gateway(
     model_server, tmp_path, dialect
 ):
-    """Must show: 300 calls (40 in CI; a third by Anthropic's SDK) and no error, unedited clients."""
-    calls = CALLS if dialect == "openai" else max(CALLS // 3, 40)
+    """Must show: 300 calls (24 in CI; a third by Anthropic's SDK) and no error, unedited clients."""
+    calls = CALLS if dialect == "openai" else max(CALLS // 3, 24)
     turn = openai_turn if dialect == "openai" else anthropic_turn
 
     def client_of(url):

@@ -7,7 +7,7 @@
     worker   worker                                           mcp     mcp
     chat     chat; its terminal is repl/                      config  config show, path, check
     serve    serve, keys add                                  bot     bot
-    serve    serve, keys add                                  schedule  schedule add, list, run, …
+    schedule schedule add, list, run, …
     lab      lab compare; gather its sessions, spread its work  lab_cost
 
 Knows how sessions are shown and asked for in a terminal. Refuses to decide: every command is a few
