@@ -1,10 +1,10 @@
-"""A-47: one and the same path from the terminal, HTTP and the scheduler: same events, same requests.
+"""A-47: one and the same path from terminal, HTTP, bot and scheduler: same events, same requests.
 
 The same conversation, with tools and folds, is held with the same scripted model through each call site.
 What differs is who speaks: a scheduler speaks as `cron` and under its entry's name, so it is held against a
 terminal loop that is told to say the same as `cron`. Requests are compared as the bytes that were sent.
 
-A call site is a function of a model and a folder that gives the events; a bot's goes into `SITES`.
+A call site is a function of a model and a folder that gives the events.
 """
 
 import asyncio
@@ -12,24 +12,30 @@ import hashlib
 import json
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from api_server import serving
 
 import foldline
+from foldline.agent.approval import Approvals
 from foldline.agent.loop import Agent
 from foldline.agent.schedule.entry import made
 from foldline.agent.schedule.kept import Schedules
 from foldline.agent.schedule.worker import Scheduler
 from foldline.agent.tool import Tool, said
+from foldline.bot.line import Line, Pace, bot_of
+from foldline.bot.rules import Rules
+from foldline.bot.serving import Telegram
 from foldline.core import log
 from foldline.run.left import left
 from foldline.store.at import store_at
 from foldline.store.base import Name
 from foldline.testing import ScriptedModel
+from foldline.testing.telegram import BotApi
 
 LONG = "Many words are said here, and more of them, until the window is full. "
-WORDS = f"Look at the next page. {LONG * 20}"
+WORDS = f"Look at the next page. {LONG * 20}".strip()
 TURNS = 16
 OPENING = {"model": "scripted", "window": 12_000, "system": "Read."}
 ENTRY = "reader"
@@ -62,10 +68,10 @@ def told(events):
     return [json.loads(log.encode(event)) for _, event in events]
 
 
-async def _logged(address):
+async def _logged(address, name="main"):
     store = store_at(address)
     try:
-        session = await left(store, Name("local", "main"))
+        session = await left(store, Name("local", name))
         return told(await session.history.events())
     finally:
         await store.close()
@@ -151,9 +157,51 @@ def scheduler(model, folder):
     return asyncio.run(talk())
 
 
+def bot(model, folder):
+    """A person who writes to the bot, over HTTP to a double of Telegram's API."""
+    address = str(folder / "bot.db")
+    pace = Pace(chat=0.0, stream=0.05, again=0.02, reading=5.0, polling=20)
+
+    @asynccontextmanager
+    async def seat(session):
+        opening = {**OPENING, "tools": [TOOL.offered], "session": session}
+        async with foldline.aopen(address, **opening) as opened:
+            approvals = Approvals(opened.live.store, "local", root=folder, ask=None)
+            agent = Agent(opened, model, tools=[TOOL], approve=approvals)
+            yield SimpleNamespace(agent=agent, models=lambda _: model, approvals=approvals)
+
+    async def talk():
+        store = store_at(address)
+        async with BotApi() as api:
+            line = Line(bot_of(api.token, base_url=api.url, pace=pace), pace=pace)
+            rules = Rules(allowed=frozenset({7}), lease=5.0, again=0.05, look=5.0)
+            at_work = Telegram(
+                line, seats=seat, store=store, tenant="local", rules=rules, tell=print
+            )
+            await at_work.begin()
+            polling, ann = asyncio.create_task(at_work.poll()), api.person(7, "Ann")
+            try:
+                for turn in range(TURNS):
+                    await ann.say(WORDS)
+                    await api.until(lambda: api.screen(7, None).count("📊 Context:") > turn)  # noqa: B023
+            finally:
+                polling.cancel()
+                await asyncio.gather(polling, return_exceptions=True)
+                await at_work.close()
+                await store.close()
+        return await _logged(address, "tg-7")
+
+    return asyncio.run(talk())
+
+
 HUMAN, CRON = {}, {"speaker": "cron", "author": ENTRY}
-SITES = {"terminal": (terminal, HUMAN), "http": (http, HUMAN), "scheduler": (scheduler, CRON)}
-"""Each call site, and who speaks there. A bot's belongs here too."""
+SITES = {
+    "terminal": (terminal, HUMAN),
+    "http": (http, HUMAN),
+    "bot": (bot, HUMAN),
+    "scheduler": (scheduler, CRON),
+}
+"""Each call site, and who speaks there."""
 
 
 def sent(events, model):
