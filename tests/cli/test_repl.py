@@ -525,7 +525,7 @@ async def test_r14_another_model_or_none():
         assert "and fit" in one.screen.text
         await one.enters("y", "answers from here on")
         assert one.model.name == one.session.live.view.model == "gpt-5"
-        assert old.closed
+        assert not old.closed  # it may still be telling a narrative
         await filled(one)
         one.keys.send_text(f"/model tiny 200{ENTER}")
         await one.asked()

@@ -6,10 +6,6 @@ Knows the literal texts of A-36, and which buttons make sense where. Refuses to 
 from foldline.bot.line import Button, Buttons
 from foldline.bot.marks import Words, framed, plainly
 from foldline.core.edits.fold import Loss
-from foldline.core.log import UserSaid
-from foldline.core.parts import Text
-from foldline.core.plan import Ready, after, plan
-from foldline.draw.picture import picture
 from foldline.run.passes import Pass
 from foldline.run.session import AsyncSession
 
@@ -29,18 +25,6 @@ _REASONS = {
 def usage(tokens: int, window: int) -> str:
     """How full a window is."""
     return f"{tokens:,}/{window:,} ({100 * tokens / window:.1f}%)"
-
-
-def due(session: AsyncSession) -> bool:
-    """Whether a fold waits for a person: judged as if they had said something more (A-36)."""
-    live = session.live
-    policy = live.facts.policy
-    if policy.start != "ask" or not policy.folds:
-        return False
-    if picture(live.view, live.facts).pressure in ("soft", "hard"):
-        return True
-    made = plan(after(live.view, [UserSaid((Text("?"),))]), live.facts)
-    return isinstance(made, Ready) and made.report.due
 
 
 def asked(session: AsyncSession) -> tuple[Words, Buttons]:

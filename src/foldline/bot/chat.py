@@ -31,6 +31,7 @@ from foldline.bot.rules import Rules, Seat
 from foldline.bot.track import AUTHOR, Track
 from foldline.core.log import ModelSaid, UserSaid
 from foldline.core.parts import Call, Part, calls_of, spoken
+from foldline.core.plan import waits
 from foldline.errors import Busy, FoldlineError, ModelFailed
 from foldline.run.left import held
 from foldline.run.passes import Pass
@@ -274,7 +275,7 @@ class Chat:
         if self.rules.notices != "off":
             for one in folds:
                 await self.say(*cards.folded(one), quiet=True)
-        if cards.due(self.session):
+        if waits(self.session.live.view, self.session.live.facts):
             await self.say(*cards.asked(self.session))
 
     async def deliver(self) -> None:

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from foldline.bot import cards
 from foldline.bot.inbox import Update
 from foldline.bot.marks import framed, plainly
-from foldline.core import log
-from foldline.core.log import Undone
 from foldline.core.parts import sound
 from foldline.draw import picture, svg, terminal
 from foldline.draw.text import clean, fit
@@ -24,7 +22,6 @@ from foldline.run.history import growth, pace
 if TYPE_CHECKING:
     from foldline.bot.chat import Chat
 
-_FAR = 400  # events that are looked through for an undo
 _TURNS, _SHOWN = 10, 48
 _COLUMNS = 44  # of a telephone
 _PREVIEW = "preview"
@@ -115,25 +112,13 @@ async def _undo(chat: "Chat", asked: Asked) -> None:
 
 
 async def _redo(chat: "Chat", _: Asked) -> None:
-    place = await _undone(chat)
+    place = await chat.session.history.taken_back()
     if place is None:
         raise _Misused("There is nothing to make again: no edit was taken back last.")
     before = _total(chat)
     await chat.session.undo(place)
     told = f"Made again: {before:,} tokens became {_total(chat):,}."
     await chat.say(plainly(told), [[cards.UNDO]])
-
-
-async def _undone(chat: "Chat") -> int | None:
-    """The newest edit, where it took one back."""
-    head = chat.session.live.view.head
-    events = await chat.session.history.events(max(head - _FAR, 0))
-    edits = [(seq, event) for seq, event in events if isinstance(event, log.Edit)]
-    seq, newest = edits[-1] if edits else (-1, None)
-    if not isinstance(newest, Undone):
-        return None
-    taken = [one for at, one in edits if at == newest.edit]
-    return None if any(isinstance(one, Undone) for one in taken) else seq
 
 
 async def _context(chat: "Chat", _: Asked) -> None:

@@ -30,6 +30,7 @@ from foldline.core.log import (
     UsageReported,
     UserSaid,
 )
+from foldline.core.parts import Text
 from foldline.core.policy import Policy
 from foldline.core.request import Pressure, Report, Request, render, report
 from foldline.core.spine import Range, overlap
@@ -119,6 +120,17 @@ def preview(view: View, facts: Facts) -> fold.Loss | Need | None:
         if isinstance(event, Folded):
             return fold.loss(after(view, made.events[:at]), event)
     return None
+
+
+def waits(view: View, facts: Facts) -> bool:
+    """Whether a fold waits for a person who is asked: as if they had said something more (A-36)."""
+    policy = facts.policy
+    if policy.start != "ask" or not policy.folds:
+        return False
+    if pressure_of(measure(view, facts.limits), policy) in ("soft", "hard"):
+        return True
+    made = plan(after(view, [UserSaid((Text("?"),))]), facts)
+    return isinstance(made, Ready) and made.report.due
 
 
 def tiers(budget: Budget, policy: Policy) -> dict[Pressure, int]:

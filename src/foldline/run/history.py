@@ -21,6 +21,7 @@ from foldline.core.log import (
     Folded,
     Logged,
     ModelSaid,
+    Undone,
     UsageReported,
 )
 from foldline.core.parts import retold
@@ -126,6 +127,21 @@ class AsyncHistory:
             raise NotAnEdit(f"there is no fold at {edit}")
         tail = await logs.tail(self.live.store, self.live.name, at=edit - 1)
         return fold.loss(tail.view(), event)
+
+    async def taken_back(self) -> int | None:
+        """The newest edit, where it took one back: what to undo for a redo.
+
+        The undoing of an undoing is a redo, and so on.
+        """
+        head = await self.live.store.head(self.live.name)
+        newest = at = -1 if head.edit is None else head.edit.seq
+        back = False
+        while found := await self.live.events(Range(at, at)) if at >= 0 else []:
+            one = found[0].event
+            if not isinstance(one, Undone):
+                break
+            back, at = not back, one.edit
+        return newest if back else None
 
     @alone
     async def exclude(self, *places: int) -> int:
@@ -259,6 +275,7 @@ class History(Face[AsyncHistory]):
     turns = verb(AsyncHistory.turns)
     seen = verb(AsyncHistory.seen)
     loss = verb(AsyncHistory.loss)
+    taken_back = verb(AsyncHistory.taken_back)
     exclude = verb(AsyncHistory.exclude)
     search = verb(AsyncHistory.search)
     trim = verb(AsyncHistory.trim)

@@ -24,9 +24,9 @@ from foldline.cli.repl.hearing import Hearing
 from foldline.cli.repl.line import MARK
 from foldline.cli.repl.safe import safe
 from foldline.cli.repl.seat import Face, Seat
-from foldline.core.log import Interrupted, UsageReported, UserSaid, by_user
-from foldline.core.parts import Text, retold
-from foldline.core.plan import Ready, after, plan
+from foldline.core.log import Interrupted, UsageReported, by_user
+from foldline.core.parts import retold
+from foldline.core.plan import waits
 from foldline.core.spine import Range
 from foldline.core.tokens import count
 from foldline.draw.picture import Picture, picture
@@ -204,22 +204,13 @@ class Talk:
     async def _ask_to_fold(self) -> None:
         """Above the line where a fold is due, a person is asked after every answer: A-36."""
         live = self.session.live
-        policy = live.facts.policy
-        if policy.start != "ask" or not policy.folds or not self._due():
+        if not waits(live.view, live.facts):
             return
         drawn = self.picture()
         share, sizes = 100 * drawn.total / drawn.window, f"{drawn.total:,}/{drawn.window:,}"
         asked = f"⚠ Context usage at {share:.0f}% ({sizes} tokens). Compact conversation? [y/N]"
         if await self.agreed(asked):
             await fold(self)
-
-    def _due(self) -> bool:
-        """Whether a fold waits for a person: judged as if they had said something more."""
-        if self.picture().pressure in ("soft", "hard"):
-            return True
-        live = self.session.live
-        made = plan(after(live.view, [UserSaid((Text("?"),))]), live.facts)
-        return isinstance(made, Ready) and made.report.due
 
     def _hook(self, moment: Any) -> None:
         self.hearing.hear(moment)

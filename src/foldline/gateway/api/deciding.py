@@ -7,8 +7,6 @@ does.
 import os
 from typing import Any
 
-from foldline.core.log import Undone as UndoneEvent
-from foldline.core.spine import Range
 from foldline.errors import BadInput, Conflict, NotAnEdit
 from foldline.gateway.api.calls import Call, Reply, Sent, sound_name
 from foldline.gateway.api.faults import NotFound, Taken
@@ -136,23 +134,10 @@ async def undo(call: Call) -> Reply:
 async def redo(call: Call) -> Reply:
     """Make the edit again that was undone last, if nothing was edited since."""
     async with call.pool.seen(call.name) as kept, call.pool.changing(kept, wait=call.query.wait):
-        live = kept.session.live
-        head = await live.store.head(live.name)
-        newest = -1 if head.edit is None else head.edit.seq
-        if not await _takes_back(live, newest):
+        newest = await kept.session.history.taken_back()
+        if newest is None:
             raise NotAnEdit("there is nothing to redo: the newest edit is no undoing")
         return await _undone(kept.session, newest)
-
-
-async def _takes_back(live: Live, at: int) -> bool:
-    """Whether the edit at a place is an undoing: the undoing of one is a redo, and so on."""
-    back = False
-    while found := await live.events(Range(at, at)):
-        one = found[0].event
-        if not isinstance(one, UndoneEvent):
-            break
-        back, at = not back, one.edit
-    return back
 
 
 async def _undone(session: AsyncSession, edit: int | None) -> Undone:

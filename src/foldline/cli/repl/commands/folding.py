@@ -10,7 +10,7 @@ from foldline.cli.deciding import lost_lines, untold
 from foldline.cli.output import paint, wrapped
 from foldline.cli.repl.commands.table import Command, Misused, number
 from foldline.core import log
-from foldline.core.log import Undone, by_user
+from foldline.core.log import by_user
 from foldline.core.parts import retold
 from foldline.draw.text import clean, fit
 from foldline.run.preparing import Preparing
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from foldline.cli.repl.talk import Talk
 
 _PREVIEW = "--preview"
-_FAR = 400  # events that are looked through for an undo
 _CHOICES = 20
 
 
@@ -80,7 +79,7 @@ async def _undo(talk: "Talk", given: str) -> None:
 
 
 async def _redo(talk: "Talk", _: str) -> None:
-    place = talk.redo if talk.redo is not None else await _undone(talk)
+    place = talk.redo if talk.redo is not None else await talk.session.history.taken_back()
     if place is None:
         raise Misused("there is nothing to make again: no edit was taken back last")
     before = talk.picture().total
@@ -88,18 +87,6 @@ async def _redo(talk: "Talk", _: str) -> None:
     talk.redo = None
     talk.moved()
     talk.say(*wrapped(f"made again: {before:,} tokens became {talk.picture().total:,}"))
-
-
-async def _undone(talk: "Talk") -> int | None:
-    """The newest edit, where it took one back: also before this terminal was opened."""
-    head = talk.session.live.view.head
-    events = await talk.session.history.events(max(head - _FAR, 0))
-    edits = [(seq, event) for seq, event in events if isinstance(event, log.Edit)]
-    seq, newest = edits[-1] if edits else (-1, None)
-    if not isinstance(newest, Undone):
-        return None
-    taken = [one for at, one in edits if at == newest.edit]
-    return None if any(isinstance(one, Undone) for one in taken) else seq
 
 
 async def _pin(talk: "Talk", given: str) -> None:
