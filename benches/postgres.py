@@ -141,7 +141,7 @@ async def _appending(store: PostgresStore, schema: str, rounds: int) -> bool:
         await asyncio.gather(*(several(session) for session in range(SESSIONS)))
 
     rates: dict[str, list[float]] = {way: [] for way in ways}
-    for number in range(max(rounds // 40, 7)):
+    for number in range(max(rounds // 40, 31)):  # each is short: few of them are a gamble
         for way, append in ways.items():
             took = await taking(lambda append=append: together(append))
             if number:
