@@ -19,7 +19,7 @@ import time
 from asyncio import Future, Task
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, TypeAlias, cast
 from uuid import UUID
@@ -81,24 +81,20 @@ class _Append:
     done: "Future[_Outcome] | None" = None
     tries: int = 0
     apart: bool = False
-    """Sent with others it was refused, or one of them was: now it is sent by itself."""
+    """Sent by itself: it has pieces, or sent with others it was refused, or one of them was."""
+    row: Row | None = field(init=False, default=None)
+    """Its row, where it is one without pieces."""
 
     @property
     def conditions(self) -> tuple[Any, ...]:
         """What its functions have in common, in their order; the tenant first."""
         return (self.name.tenant, self.sid, self.name.session, self.after, self.fence, self.once)
 
-    @property
-    def row(self) -> Row | None:
-        """Its row, where it is one without pieces."""
-        rows = self.draft.rows
-        return rows[0] if len(rows) == 1 and not rows[0].pieces else None
-
-    @property
-    def lone(self) -> bool:
-        """Whether it is sent by itself."""
-        rows = self.draft.rows
-        return self.apart or not rows or any(row.pieces for row in rows)
+    def __post_init__(self) -> None:
+        rows = self.draft.rows  # looked at once: there are thousands a second
+        pieces = any([row.pieces for row in rows])  # noqa: C419 - a list of one is faster
+        self.row = rows[0] if len(rows) == 1 and not pieces else None
+        self.apart = self.apart or not rows or pieces
 
     @property
     def newest(self) -> int | None:
@@ -213,13 +209,13 @@ class Appends:
         size = 0
         while self._waiting and len(batch) < _TOGETHER and size < _BYTES:
             one = self._waiting[0]
-            if batch and one.lone:
+            if batch and one.apart:
                 break
             self._waiting.popleft()
             if one.done is not None and not one.done.done():
                 batch.append(one)
                 size += one.size
-                if one.lone:
+                if one.apart:
                     break
         return batch
 
