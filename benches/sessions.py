@@ -4,9 +4,11 @@ Knows the files of the shared folder. Refuses to know what is measured on them.
 """
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 
 from foldline.imports import read
+from foldline.lab.made.generated import coding
 from foldline.lab.recorded import Recorded, imported, joined
 
 
@@ -32,3 +34,21 @@ def pi(shared: Path, which: str) -> Recorded:
     """A real session of the `pi` agent: opus45 or sonnet45."""
     file = f"pi_session_{which}.jsonl"
     return imported(read(text(shared, f"{file}.gz"), file)[0])
+
+
+def by_name(name: str, shared: Path) -> Recorded:
+    """`swe`, `tau:N` (40 chats from the Nth on as one), `pi:opus45`, `pi:sonnet45` or `coding:SEED`."""
+    kind, _, which = name.partition(":")
+    match kind:
+        case "swe":
+            found = swe(shared)
+        case "tau":
+            first = int(which)
+            found = joined(name, chats(shared)[first : first + 40])
+        case "pi":
+            found = pi(shared, which)
+        case "coding":
+            found = coding(int(which)).recorded
+        case _:
+            raise SystemExit(f"no session is called {name!r}")
+    return replace(found, name=name)

@@ -43,6 +43,7 @@ from foldline.core.plan import Facts, Ready, plan
 from foldline.core.policy import STEADY
 from foldline.core.spine import Spine
 from foldline.core.view import load
+from foldline.run import asking
 from foldline.run.live import Live
 from foldline.store import logs
 from foldline.store.base import Name
@@ -233,7 +234,7 @@ async def counted(path: str) -> tuple[Counter[str], Counter[str]]:
     live = await Live.open(store, NAME, facts=FACTS)
     opening = counts.taken()
     await live.take(user("Go on with the next."))
-    await live.ask({}, dialect=OPENAI)
+    await asking.ask(live, {}, dialect=OPENAI)
     await live.take(model("Done."))
     turn = counts.taken()
     await store.close()

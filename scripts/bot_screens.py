@@ -1,4 +1,4 @@
-"""Take the pictures of docs/telegram.md anew: a real bot at the double, drawn as on a telephone.
+"""Take the pictures of docs/how-to/telegram.md anew: a real bot at the double, as on a telephone.
 
     .venv/bin/python scripts/bot_screens.py          # writes docs/pictures/telegram-*.{svg,png}
 
@@ -11,7 +11,6 @@ import tempfile
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from textwrap import wrap
 from types import SimpleNamespace
 
 import resvg_py
@@ -30,9 +29,10 @@ from foldline.testing import ScriptedModel
 from foldline.testing.telegram import BotApi
 
 ROOT = Path(__file__).parents[1] / "docs" / "pictures"
-WIDE, EDGE, LETTER, ROW = 430, 14, 7.5, 19
-MOST, PICTURE = 12, 206  # lines of a message; pixels of a picture
-COLUMNS = 48
+WIDE, EDGE, ROW = 450, 14, 19
+INSIDE = WIDE - 40 - 28  # of a message that is as wide as can be
+MOST, PICTURE = 12, 218  # lines of a message; pixels of a picture
+WIDTHS = ((" ijlIftr.,:;'!|()[]/-", 4.7), ("mwMW%@→◆⚠", 12.2), ("0123456789$", 8.6))
 LONG = "It stays as we agreed: errors name the place, and nothing is dropped without words. " * 9
 SHORT = """`peek()` returns `None` at the end of the input:
 
@@ -42,14 +42,37 @@ ASK = "Does anything else depend on it? Look at the reader, the writer and the c
 SANS = "system-ui, 'Segoe UI', Roboto, Arial, 'DejaVu Sans', sans-serif"
 
 
+def wide_of(words):
+    """How wide a line is, about: no font is at hand to ask."""
+    return sum(
+        next((size for some, size in WIDTHS if one in some), 9.2 if one.isupper() else 8.35)
+        for one in words
+    )
+
+
+def wrapped(line):
+    """A line in as many as it takes."""
+    rows = [""]
+    for word in line.split(" "):
+        longer = f"{rows[-1]} {word}" if rows[-1] else word
+        if wide_of(longer) <= INSIDE or not rows[-1]:
+            rows[-1] = longer
+        else:
+            rows.append(word)
+    return rows
+
+
 def screen(api, chat, first):
     """A chat as SVG: what was written right, what the bot says left, buttons below."""
     body, y = [], EDGE
     for one in api.shown(chat)[first:]:
-        lines = [row for line in one.text.split("\n") for row in wrap(line, COLUMNS) or [""]]
+        lines = [row for line in one.text.split("\n") for row in wrapped(line)]
         if len(lines) > MOST:
             lines = [*lines[:5], "…", *lines[-4:]]
-        wide = min(max([len(line) for line in lines], default=1) * LETTER + 28, WIDE - 40)
+        rows = one.message.get("reply_markup", {}).get("inline_keyboard", [])
+        labels = [[button["text"] for button in row] for row in rows]
+        least = max([(wide_of(max(row, key=wide_of)) + 24) * len(row) for row in labels], default=0)
+        wide = min(max(max(map(wide_of, lines)) + 28, least), WIDE - 40)
         image = ""
         if one.photo:
             wide, high = WIDE - 40, PICTURE
@@ -67,7 +90,7 @@ def screen(api, chat, first):
         for at, line in enumerate(lines):
             body.append(_text(x + 14, top + 24 + at * ROW, line, ink="#1f2328"))
         y += high + 6
-        for row in one.message.get("reply_markup", {}).get("inline_keyboard", []):
+        for row in rows:
             each = (wide - 6 * (len(row) - 1)) / len(row)
             for at, button in enumerate(row):
                 left = x + at * (each + 6)

@@ -1,4 +1,4 @@
-"""Write the tables of docs/settings.md anew, from the settings that the code knows.
+"""Write the tables of docs/reference/settings.md anew, from the settings that the code knows.
 
 .venv/bin/python scripts/make_settings.py
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 from foldline.core.policy import STEADY
 from foldline.core.settings.known import KNOWN, Known
 
-PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "settings.md"
 BEGIN, END = "<!-- made by scripts/make_settings.py -->\n", "<!-- end -->\n"
 HEAD = "| setting | variable | what it may be | default | what it means |\n|---|---|---|---|---|"
 
@@ -54,7 +54,11 @@ def _shown(value: object) -> str:
             return f"`{value}`"
 
 
-if __name__ == "__main__":
-    text = PAGE.read_text()
+def page() -> str:
+    """The page, with its tables made anew."""
     found = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.DOTALL)
-    PAGE.write_text(found.sub(lambda _: f"{BEGIN}\n{tables()}\n{END}", text))
+    return found.sub(lambda _: f"{BEGIN}\n{tables()}\n{END}", PAGE.read_text())
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,6 +1,6 @@
-"""Take the screens of docs/chat.md anew: the real terminal in tmux, a scripted model behind it.
+"""Take the screens of docs/how-to/chat.md anew: a real terminal in tmux, and a scripted model.
 
-    .venv/bin/python scripts/screens.py          # writes docs/chat.md; --png FOLDER pictures too
+    .venv/bin/python scripts/screens.py      # writes docs/how-to/chat.md; --png FOLDER pictures too
 
 Every block between `<!-- screen: NAME -->` and the end of the code block behind it is replaced by
 what the terminal showed. Answers are scripted, so that they read well; all else is as it is.
@@ -22,7 +22,7 @@ from rich.text import Text
 from foldline.testing import Provider
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "chat.md"
+PAGE = ROOT / "docs" / "how-to" / "chat.md"
 Tmux = runpy.run_path(str(ROOT / "tests" / "e2e" / "tmux.py"))["Tmux"]
 ANSWER = """The parser fails because `peek()` returns `None` at the end of the input:
 

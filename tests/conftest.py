@@ -1,12 +1,15 @@
-"""Profiles for Hypothesis, and the skips that CI does not allow."""
+"""Profiles for Hypothesis, recorded data, and more than one try for what measures seconds."""
 
 import gzip
 import json
 import os
 from pathlib import Path
+from statistics import mean
+from time import perf_counter
 from typing import Any
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
 for name, examples in (("fast", 200), ("deep", 10_000)):
@@ -18,6 +21,72 @@ for name, examples in (("fast", 200), ("deep", 10_000)):
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
 settings.load_profile(os.environ.get("FOLDLINE_LAWS", "fast"))
+
+TRIES = 3
+CALM = 0.0060  # seconds of `walked` on a machine of this kind with nobody else on it
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Measure again, from new fixtures, where `timed` was missed: others at work only ever add time."""
+    if "timed" not in getattr(item, "fixturenames", ()):
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for _ in range(TRIES):
+        item.stash[MISSED] = False
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+        if not item.stash[MISSED]:
+            break
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+MISSED = pytest.StashKey[bool]()
+
+
+class Timed:
+    """Bounds in seconds. A test that misses one is tried again; one that fails otherwise is not."""
+
+    def __init__(self, stash: pytest.Stash) -> None:
+        self._stash = stash
+
+    def __call__(self, seconds: float) -> "Seconds":
+        """Seconds of a calm machine, as they are here and now."""
+        here = Seconds(seconds * max(1.0, mean(walked() for _ in range(10)) / CALM))
+        here.timed = self
+        return here
+
+    def met(self, fast: bool) -> bool:
+        """Whether it was fast enough, by a measure of the test's own."""
+        self._stash[MISSED] |= not fast
+        return fast
+
+
+class Seconds(float):
+    """A bound that what took is compared with: `took < timed(1.0)`."""
+
+    timed: Timed
+
+    def __gt__(self, took: float) -> bool:
+        return self.timed.met(float(self) > took)
+
+    def __ge__(self, took: float) -> bool:
+        return self.timed.met(float(self) >= took)
+
+
+def walked() -> float:
+    """Seconds that a known way takes now."""
+    begun, way = perf_counter(), 0
+    for step in range(100_000):
+        way += step
+    return perf_counter() - begun
+
+
+@pytest.fixture
+def timed(request: pytest.FixtureRequest) -> Timed:
+    """For a test that holds seconds: what it misses by others' work is measured up to three times."""
+    return Timed(request.node.stash)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ SOURCE = ROOT / "src" / "foldline"
 MODULES = sorted(SOURCE.rglob("*.py"))
 PURE = ("core", "imports", "wire")
 SMALLER = {"run/session.py": 350, "run/sync.py": 80}
+MAPPED = ("agent", "bot", "cli", "draw", "gateway", "lab", "models", "run", "store", "wire")
 BANNED = {"utils", "helpers", "manager", "handler", "data", "info"}
 
 
@@ -28,6 +29,17 @@ def test_a_module_is_small_and_says_what_it_knows(path):
     assert text.count("\n") <= limit
     assert ast.get_docstring(ast.parse(text))
     assert not BANNED & {*re.split(r"[/_.]", name)}
+
+
+@pytest.mark.parametrize("room", [*MAPPED, "core"])
+def test_a_room_names_what_is_in_it(room):
+    """Its first lines, or the core's README, say where a newcomer looks for what."""
+    page = SOURCE / room / ("README.md" if room == "core" else "__init__.py")
+    text = page.read_text()
+    told = text if room == "core" else ast.get_docstring(ast.parse(text))
+    inside = [one.parent if one.name == "__init__.py" else one for one in MODULES]
+    names = {one.stem for one in inside if one.parent == SOURCE / room}
+    assert names <= {*re.findall(r"\w+", told)}, names - {*re.findall(r"\w+", told)}
 
 
 def test_a_session_has_few_verbs():

@@ -3,8 +3,7 @@
     just peers
     PYTHONPATH=benches:src .rig/peers/bin/python -m rivals --shared ../shared --window 60000 swe tau:0 pi:opus45
 
-Sessions: `swe` (the 22 runs as one), `tau:N` (40 chats from the Nth on as one), `pi:opus45`, `pi:sonnet45`,
-and `coding:SEED`. A peer that is not installed or that fails is
+Sessions are those of `sessions.by_name`. A peer that is not installed or that fails is
 named with the reason, and the others go on. Runs in the environment of `just peers`; the first line says who
 is there and with which settings.
 """
@@ -18,17 +17,15 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
-from sessions import chats, pi, swe
+from sessions import by_name
 
 from foldline.core.prices import Prices
 from foldline.lab.bill.cache import Rules
-from foldline.lab.made.generated import coding
 from foldline.lab.probes.kept import retention
-from foldline.lab.recorded import Recorded, joined
+from foldline.lab.recorded import Recorded
 from foldline.lab.replay import replay
 from foldline.lab.trials import priced
 from rivals import READS
@@ -42,24 +39,6 @@ FAMILIES = {
     "adk": "of_adk",
 }
 PRICES = {share: Prices(1.0, share, 1.25, 5.0) for share in READS}
-
-
-def session_of(name: str, shared: Path) -> Recorded:
-    """A session by its name."""
-    kind, _, which = name.partition(":")
-    match kind:
-        case "swe":
-            found = swe(shared)
-        case "tau":
-            first = int(which)
-            found = joined(name, chats(shared)[first : first + 40])
-        case "pi":
-            found = pi(shared, which)
-        case "coding":
-            found = coding(int(which)).recorded
-        case _:
-            raise SystemExit(f"no session is called {name!r}")
-    return replace(found, name=name)
 
 
 def peers(wanted: list[str]) -> tuple[list[type[Peer]], dict[str, str]]:
@@ -126,7 +105,7 @@ def main() -> None:
     found, notes = peers(args.peer)
     answers.write(msgspec.json.encode({"python": sys.version.split()[0], "peers": notes}) + b"\n")
     for name in args.sessions:
-        session = session_of(name, args.shared)
+        session = by_name(name, args.shared)
         for maker in found:
             try:
                 for line in lines(session, maker, args.window):

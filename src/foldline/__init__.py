@@ -3,7 +3,7 @@
     log     what happened, append-only                        core/log.py
      → view    the log folded into what the model would see   core/view.py
      → budget  how much of the window that may fill           core/budget.py
-     → edits   clip, fold, and undo, each an event            core/edits/
+     → edits   clip, mask, fold; undo takes them back         core/edits/
      → request the view in a provider's own JSON              core/request.py, wire/
 
 `open` gives a session; `aopen` the same with `await`; `wrap` plans what an SDK's client sends.

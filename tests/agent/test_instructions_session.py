@@ -217,7 +217,7 @@ async def test_touches_that_cannot_be_told_are_left_to_the_tool_to_complain_of(r
         assert (await agent.turn("look")).how == "answered"
 
 
-DOCS = (Path(__file__).parents[2] / "docs/instructions.md").read_text()
+DOCS = (Path(__file__).parents[2] / "docs/how-to/instructions.md").read_text()
 
 
 async def test_the_page_on_instructions_tells_the_truth(root, capsys):

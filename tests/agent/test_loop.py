@@ -265,7 +265,7 @@ async def stopped(agent, words, *, when):
     return monotonic() - begun
 
 
-async def test_r53_a_turn_that_is_stopped_keeps_what_happened():
+async def test_r53_a_turn_that_is_stopped_keeps_what_happened(timed):
     """R-53, R-22: results that came stay, the running call is closed, what waited was not run."""
     running = []
 
@@ -281,7 +281,7 @@ async def test_r53_a_turn_that_is_stopped_keeps_what_happened():
     async with opened() as session:
         model = ScriptedModel([asks, "good"])
         agent = Agent(session, model, tools=[tool("quick", quick), tool("slow", slow)])
-        assert await stopped(agent, "Go.", when=lambda: running) < 1.0
+        assert await stopped(agent, "Go.", when=lambda: running) < timed(1.0)
         assert running == [1]
         assert await told(session) == [
             ("c0", "quick is done", True),
@@ -293,7 +293,7 @@ async def test_r53_a_turn_that_is_stopped_keeps_what_happened():
         assert "outcome unknown" in sent
 
 
-async def test_r53_words_that_were_heard_stay_when_the_answer_is_stopped():
+async def test_r53_words_that_were_heard_stay_when_the_answer_is_stopped(timed):
     heard = []
 
     class Endless(ScriptedModel):
@@ -307,7 +307,7 @@ async def test_r53_words_that_were_heard_stay_when_the_answer_is_stopped():
 
     async with opened() as session:
         agent = Agent(session, Endless(), hooks=[hook])
-        assert await stopped(agent, "A story.", when=lambda: heard) < 1.0
+        assert await stopped(agent, "A story.", when=lambda: heard) < timed(1.0)
         [said_] = await logged(session, ModelSaid)
         assert (text_of(said_.parts), said_.stop) == ("Once upon a time", "cancelled")
 

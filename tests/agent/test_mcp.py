@@ -350,7 +350,7 @@ async def test_tools_that_change_are_there_when_the_model_is_asked_next(notes):
         assert [result.ok for result in await results(agent)] == [True, True]
 
 
-async def test_r22_a_call_that_a_person_stops_ends_at_once_and_the_server_is_told(notes):
+async def test_r22_a_call_that_a_person_stops_ends_at_once_and_the_server_is_told(notes, timed):
     async with begun(hostile(notes)) as servers:
         async with working(servers, calls(("mcp__h__hang", {})), "done") as agent:
             turn = asyncio.ensure_future(agent.turn("go"))
@@ -358,7 +358,7 @@ async def test_r22_a_call_that_a_person_stops_ends_at_once_and_the_server_is_tol
             stopped = time.perf_counter()
             turn.cancel()
             await asyncio.gather(turn, return_exceptions=True)
-            assert time.perf_counter() - stopped < 1
+            assert time.perf_counter() - stopped < timed(1)
             assert turn.cancelled()
             events = [event for _, event in await agent.session.history.events()]
             assert any(isinstance(event, Interrupted) for event in events)
@@ -366,7 +366,7 @@ async def test_r22_a_call_that_a_person_stops_ends_at_once_and_the_server_is_tol
         assert (await by_name(servers)["mcp__h__echo"].run({})).ok
 
 
-async def test_a_server_that_reads_no_more_holds_nobody_up(notes):
+async def test_a_server_that_reads_no_more_holds_nobody_up(notes, timed):
     """More than a pipe holds: the call cannot even be sent."""
     async with begun(hostile(notes, seconds=1)) as servers:
         doze, echo = (by_name(servers)[f"mcp__h__{name}"] for name in ("doze", "echo"))
@@ -379,7 +379,7 @@ async def test_a_server_that_reads_no_more_holds_nobody_up(notes):
         stopped = time.perf_counter()
         call.cancel()
         await asyncio.gather(call, dozing, return_exceptions=True)
-        assert time.perf_counter() - stopped < 1
+        assert time.perf_counter() - stopped < timed(1)
         assert call.cancelled()
 
 
@@ -424,7 +424,7 @@ def serving(number):
     raise AssertionError("the server does not listen")
 
 
-async def used(server, *before):
+async def used(server, timed, *before):
     """What every server of the SDK's must do; `before` the model calls for the tool that is new."""
     new = calls(("mcp__s__fly", {}))
     script = calls(("mcp__s__learn", {"name": "fly"})), *before, new, "done"
@@ -443,22 +443,26 @@ async def used(server, *before):
         stopped = time.perf_counter()
         slow.cancel()
         await asyncio.gather(slow, return_exceptions=True)
-        assert time.perf_counter() - stopped < 1
+        assert time.perf_counter() - stopped < timed(1)
 
 
 @pytest.mark.real
-async def test_a_server_of_the_newest_protocol_over_stdio():
-    await used(Server("s", command=[sys.executable, str(HERE / "sdk_server.py")], trusted=True))
+async def test_a_server_of_the_newest_protocol_over_stdio(timed):
+    await used(
+        Server("s", command=[sys.executable, str(HERE / "sdk_server.py")], trusted=True), timed
+    )
 
 
 @pytest.mark.real
-async def test_a_server_over_http_and_the_same_address_after_it_was_restarted():
+async def test_a_server_over_http_and_the_same_address_after_it_was_restarted(timed):
     number = port()
     address = f"http://127.0.0.1:{number}/mcp"
     first = serving(number)
     try:
         # Over HTTP a result and the notice that tools have changed come in any order.
-        await used(Server("s", url=address, trusted=True), calls(("mcp__s__slow", {"seconds": 1})))
+        await used(
+            Server("s", url=address, trusted=True), timed, calls(("mcp__s__slow", {"seconds": 1}))
+        )
         async with begun(Server("s", url=address, seconds=10)) as servers:
             look = by_name(servers)["mcp__s__look"]
             first.kill()

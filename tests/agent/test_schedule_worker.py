@@ -363,7 +363,7 @@ async def test_it_ends_when_told_to_and_another_goes_on_at_once():
     while not house.model.requests:  # noqa: ASYNC110 - a list tells nobody
         await asyncio.sleep(0)
     worker.stop()
-    await asyncio.wait_for(running, 5)
+    await asyncio.wait_for(running, 30)
     assert (await house.now()).owed.until <= house.clock.now()
     house.model.delay = 0.0
     await house.worker().run(once=True)

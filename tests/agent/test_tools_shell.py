@@ -65,13 +65,13 @@ def test_arguments_that_make_no_sense_are_said(root):
 
 @pytest.mark.real
 @pytest.mark.parametrize("trap", ["", "trap '' TERM; "], ids=["plain", "ignores SIGTERM"])
-def test_a_timeout_ends_the_whole_group_and_keeps_what_was_printed(root, trap):
+def test_a_timeout_ends_the_whole_group_and_keeps_what_was_printed(root, trap, timed):
     mark = f"31{uuid4().int % 10**8}"
     command = f"{trap}echo begun; (sleep {mark} & sleep {mark} | sleep {mark}) & sleep {mark}"
     begun = time.monotonic()
-    text, ok = run(root, command, timeout=0.5)
-    assert time.monotonic() - begun < 0.5 + 1.5
-    assert (text, ok) == ("begun\n[killed: it did not end within 0.5 s]", False)
+    text, ok = run(root, command, timeout=2)
+    assert time.monotonic() - begun - 2 <= timed(1.5)
+    assert (text, ok) == ("begun\n[killed: it did not end within 2 s]", False)
     assert left(mark) == []
 
 
@@ -85,17 +85,17 @@ def test_no_call_takes_longer_than_its_maker_allows(root):
 
 
 @pytest.mark.real
-def test_what_is_left_in_the_background_is_ended(root):
+def test_what_is_left_in_the_background_is_ended(root, timed):
     mark = f"32{uuid4().int % 10**8}"
     begun = time.monotonic()
     text, ok = run(root, f"sleep {mark} & echo started")
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < timed(2)
     assert (text, ok) == ("started\n[what it left running was ended]\n[exit status 0]", True)
     assert left(mark) == []
 
 
 @pytest.mark.real
-def test_r22_stopped_by_a_person_it_ends_at_once_and_tells_what_it_printed(root):
+def test_r22_stopped_by_a_person_it_ends_at_once_and_tells_what_it_printed(root, timed):
     """R-22, R-53: the group is gone within a second, and the log has what was printed."""
     mark = f"33{uuid4().int % 10**8}"
 
@@ -119,7 +119,7 @@ def test_r22_stopped_by_a_person_it_ends_at_once_and_tells_what_it_printed(root)
             turn.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await turn
-            assert time.monotonic() - begun < 1.5
+            assert time.monotonic() - begun < timed(1.5)
             assert await asyncio.to_thread(left, mark) == []
             return [event for _, event in await session.history.events()]
 

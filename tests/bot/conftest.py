@@ -1,11 +1,13 @@
-"""A bot at the double, with a scripted model, on a file of its own."""
+"""A bot at the double, with a scripted model, on a file or a schema of its own."""
 
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from serving import a_schema, address_of
 
 import foldline
 from foldline.agent.approval import Approvals
@@ -46,9 +48,9 @@ class Desk:
         self.ann, self.bob = self.api.person(ANN, "Ann"), self.api.person(BOB, "Bob")
 
     @asynccontextmanager
-    async def seat(self, name):
-        """An agent for a session."""
-        given = {"model": "scripted", "window": 128_000, **self.opening}
+    async def seat(self, name, store=None):
+        """An agent for a session, in the bot's store or one of its own."""
+        given = {"model": "scripted", "window": 128_000, "store": store, **self.opening}
         async with foldline.aopen(self.address, session=name, **given) as session:
             approvals = Approvals(session.live.store, "local", root="/nowhere", ask=None)
             agent = Agent(session, self.model, tools=self.tools, approve=approvals)
@@ -61,7 +63,7 @@ class Desk:
         line = Line(bot_of(self.api.token, base_url=self.api.url, pace=self.pace), pace=self.pace)
         self.telegram = Telegram(
             line,
-            seats=self.seat,
+            seats=partial(self.seat, store=store),
             store=store,
             tenant="local",
             rules=self.rules,
@@ -89,11 +91,26 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(tmp_path):
+def kind():
+    """Which store; a test that is parametrized with it runs on several."""
+    return "sqlite"
+
+
+@pytest.fixture
+def address(kind, tmp_path):
+    if kind == "sqlite":
+        yield str(tmp_path / "chat.db")
+        return
+    with a_schema() as schema:
+        yield address_of(schema)
+
+
+@pytest.fixture
+async def desk(address):
     async with BotApi() as api:
         yield Desk(
             api,
             ScriptedModel(lambda _: "fine, thank you"),
-            str(tmp_path / "chat.db"),
+            address,
             Rules(allowed=frozenset({ANN, -100}), admins=(BOB,), lease=2.0, again=0.05, look=0.2),
         )

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from foldline.bot import marks
 from foldline.bot.commands import Asked, pressed, read
 from foldline.bot.places import Place, named, placed
-from foldline.testing.telegram import _Entities
+from foldline.testing.telegram.messages import Entities
 
 _WRITTEN = st.lists(
     st.sampled_from(
@@ -19,7 +19,7 @@ _WRITTEN = st.lists(
 
 @given(_WRITTEN)
 def test_whatever_a_model_writes_is_valid_html(text):
-    shown = _Entities.read(marks.html(text))
+    shown = Entities.read(marks.html(text))
     assert marks.units(shown) <= marks.units(text)
 
 

@@ -1,7 +1,8 @@
 """A year of a bot: messages from twenty chats, restarts by kill -9, and every answer delivered once (R-80).
 
     just chaos bot                      50,000 messages, 100 kills; some half an hour
-    just chaos bot --short              1,000 messages, 4 kills, and the controls: under a minute
+    just chaos bot --store postgres     the same in a schema of its own, at FOLDLINE_PG or an address that is given
+    just chaos bot --short              500 messages and 2 kills on each store, and the controls
 
 The real bot in a process of its own, at the double of the Bot API on a real port, with a scripted model and a
 window of 4,000 tokens. People in private chats, groups and topics write, mostly wait for their answer and
@@ -17,35 +18,42 @@ update in as often as it comes.
 
 import argparse
 import asyncio
+import multiprocessing
 import os
 import re
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parents[1] / "properties")]
-from mutants import broken  # noqa: E402 - beside us
+sys.path[:0] = [str(Path(__file__).parents[1] / name) for name in ("properties", "stores")]
+import serving as postgres  # noqa: E402 - beside us
+from mutants import broken  # noqa: E402
 
 import foldline  # noqa: E402
 from foldline.agent.loop import Agent  # noqa: E402
+from foldline.bot.line import Line, Pace, bot_of  # noqa: E402
+from foldline.bot.rules import Rules  # noqa: E402
+from foldline.bot.serving import Telegram  # noqa: E402
 from foldline.core.log import Asked, Folded, ModelSaid, UserSaid  # noqa: E402
 from foldline.core.parts import calls_of, text_of  # noqa: E402
 from foldline.run.left import left  # noqa: E402
-from foldline.store.at import store_at  # noqa: E402
+from foldline.store.at import POSTGRES, store_at  # noqa: E402
 from foldline.store.base import Name  # noqa: E402
 from foldline.testing import ScriptedModel  # noqa: E402
 from foldline.testing.telegram import BotApi, Called, Fault, Person  # noqa: E402
 
 WINDOW = 4_000
-STUCK = 60.0  # seconds without an answer
+STUCK = 180.0  # seconds without an answer: a busy machine itself may stand still for one of them
+LONG = 10_000  # messages from which on every chat has folded many times
+GROWS = 1.1  # how much dearer the last quarter of the year may be than its second
 WORDS = [
     "the",
     "parser",
@@ -74,6 +82,7 @@ MUTANTS = {
     ),
     "takes an update in twice": ("foldline.bot.chat", 'once=f"tg:{number}"', "once=None"),
 }
+HEAVY = ("foldline.agent.loop", "foldline.bot.serving", "foldline.store.postgres", "foldline.testing.telegram", "serving")  # fmt: skip
 _SERIAL = re.compile(r"answer ([0-9a-f]{16})")
 
 
@@ -94,22 +103,18 @@ def answer(_: dict[str, Any]) -> str:
 
 async def serve(address: str, url: str, token: str) -> None:
     """Answer until we are killed."""
-    from foldline.bot.line import Line, Pace, bot_of  # noqa: PLC0415 - the child's alone
-    from foldline.bot.rules import Rules  # noqa: PLC0415
-    from foldline.bot.serving import Telegram  # noqa: PLC0415
 
     class Forgetful(ScriptedModel):
         async def say(self, request: Any, *, heard: Any = None) -> Any:
             self.requests.clear()
             return await super().say(request, heard=heard)
 
-    model = Forgetful(answer)
+    model, store = Forgetful(answer), store_at(address)
 
     @asynccontextmanager
     async def seats(name: str) -> Any:
-        async with foldline.aopen(
-            address, session=name, model="scripted", window=WINDOW
-        ) as session:
+        opened = {"session": name, "model": "scripted", "window": WINDOW}
+        async with foldline.aopen(address, **opened, store=store) as session:
             yield SimpleNamespace(agent=Agent(session, model), models=None, approvals=None)
 
     pace = Pace(chat=0.0, stream=0.05, again=0.02, reading=10.0, polling=20)
@@ -117,10 +122,23 @@ async def serve(address: str, url: str, token: str) -> None:
     line = Line(bot_of(token, base_url=url, pace=pace), pace=pace)
     told: list[str] = []
     telegram = Telegram(
-        line, seats=seats, store=store_at(address), tenant="local", rules=rules, tell=told.append
+        line, seats=seats, store=store, tenant="local", rules=rules, tell=told.append
     )
     await telegram.begin()
     await telegram.poll()
+
+
+def nothing() -> None:
+    """The first process waits until all is imported; the others are there at once."""
+
+
+def child(address: str, url: str, token: str, mutant: str) -> None:
+    """The bot, or a broken one."""
+    if not mutant:
+        asyncio.run(serve(address, url, token))
+        return
+    with broken(*MUTANTS[mutant]):
+        asyncio.run(serve(address, url, token))
 
 
 @dataclass
@@ -131,20 +149,20 @@ class Process:
     api: BotApi
     mutant: str = ""
     kills: int = 0
-    one: "subprocess.Popen[bytes] | None" = None
+    one: Any = None
 
     def start(self) -> None:
         """Begin."""
-        given = ["--child", self.address, self.api.url, self.api.token, self.mutant]
-        self.one = subprocess.Popen([sys.executable, __file__, *given])
+        given = (self.address, self.api.url, self.api.token, self.mutant)
+        self.one = multiprocessing.get_context("forkserver").Process(target=child, args=given)
+        self.one.start()
 
     def kill(self) -> None:
         """Kill -9."""
-        assert self.one is not None
-        if self.one.poll() is not None:
-            raise Broken(f"the bot ended by itself, with {self.one.returncode}")
+        if self.one.exitcode is not None:
+            raise Broken(f"the bot ended by itself, with {self.one.exitcode}")
         os.kill(self.one.pid, signal.SIGKILL)
-        self.one.wait()
+        self.one.join()
         self.kills += 1
 
 
@@ -158,13 +176,15 @@ class Telegraph(BotApi):
     random: Random = field(default_factory=lambda: Random(7))
     confirmed: list[dict[str, Any]] = field(default_factory=list)
     again: int = 0
+    stutter: float = 0.05
+    """How often updates that were confirmed are told again."""
 
     async def _do_getupdates(self, given: dict[str, Any]) -> list[dict[str, Any]]:
         offset = int(given.get("offset", 0))
         self.confirmed += [one for one in self.pending if one["update_id"] < offset]
         del self.confirmed[:-5]
         found = await BotApi._do_getupdates(self, given)
-        if self.confirmed and self.random.random() < 0.05:
+        if self.confirmed and self.random.random() < self.stutter:
             self.again += len(self.confirmed)
             return [*self.confirmed, *found]
         return found
@@ -208,8 +228,9 @@ class Year:
     messages: int
     kills: int
     random: Random
+    address: str
     mutant: str = ""
-    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp()))
+    stuck: float = STUCK
     written: int = 0
     slowest: float = 0.0
 
@@ -217,6 +238,7 @@ class Year:
         """Live through it, and see what is left."""
         async with Telegraph(random=Random(self.random.random()), keep=False) as api:
             api.fault = api.trouble
+            api.stutter = 0.5 if self.mutant else api.stutter  # a control must not hang on luck
             talks = self.talks(api)
             places = {(one.chat, one.topic): one for one in talks}
 
@@ -232,7 +254,7 @@ class Year:
                     ].moved.set()
 
             api.watch = watch
-            bot = Process(str(self.folder / "year.db"), api, self.mutant)
+            bot = Process(self.address, api, self.mutant)
             bot.start()
             begun = time.monotonic()
             killing = asyncio.create_task(self.killer(bot))
@@ -249,7 +271,7 @@ class Year:
                 killing.cancel()
                 if bot.one is not None:
                     bot.one.kill()
-                    bot.one.wait()
+                    bot.one.join()
             figures = await self.judged(bot.address, talks, api)
             return {
                 **figures,
@@ -285,10 +307,10 @@ class Year:
         """Wait for an answer."""
         begun = time.monotonic()
         try:
-            async with asyncio.timeout(STUCK):
+            async with asyncio.timeout(self.stuck):
                 await talk.moved.wait()
         except TimeoutError:
-            raise Broken(f"{talk.name} is stuck: no answer in {STUCK:.0f} s") from None
+            raise Broken(f"{talk.name} is stuck: no answer in {self.stuck:.0f} s") from None
         self.slowest = max(self.slowest, time.monotonic() - begun)
 
     async def killer(self, bot: Process) -> None:
@@ -302,18 +324,15 @@ class Year:
 
     async def calm(self, address: str, talks: list[Talk], api: BotApi) -> None:
         """Wait until all is answered and delivered."""
-        end = time.monotonic() + STUCK
-        while True:
-            store = store_at(address)
-            try:
-                rest = [one.name for one in talks if not await self.still(store, one, api)]
-            finally:
-                await store.close()
-            if not rest:
-                return
-            if time.monotonic() > end:
-                raise Broken(f"not all was answered and delivered: {rest}")
-            await asyncio.sleep(0.5)
+        end, rest, store = time.monotonic() + self.stuck, talks, store_at(address)
+        try:
+            while rest := [one for one in rest if not await self.still(store, one, api)]:
+                if time.monotonic() > end:
+                    names = [one.name for one in rest]
+                    raise Broken(f"not all was answered and delivered: {names}")
+                await asyncio.sleep(0.1)
+        finally:
+            await store.close()
 
     async def still(self, store: Any, talk: Talk, api: BotApi) -> bool:
         """Whether a chat is answered, and its newest answer stands there whole."""
@@ -328,6 +347,8 @@ class Year:
         """Whether all is as it must be, and the figures."""
         store = store_at(address)
         tokens: list[int] = []
+        early: list[int] = []
+        late: list[int] = []
         answers = folds = strays = 0
         try:
             for talk in talks:
@@ -337,7 +358,11 @@ class Year:
                 finals = self.answered_once(talk, events)
                 self.shown_once(talk, finals, api)
                 answers += len(finals)
-                tokens += [one.tokens for _, one in events if isinstance(one, Asked)]
+                asked = [one.tokens for _, one in events if isinstance(one, Asked)]
+                tokens += asked
+                quarter = len(asked) // 4
+                early += asked[quarter : 2 * quarter]
+                late += asked[3 * quarter :]
                 folds += sum(isinstance(one, Folded) for _, one in events)
                 strays += sum(
                     one.text == "…" for one in api.shown(talk.chat, talk.topic) if one.by_bot
@@ -346,6 +371,9 @@ class Year:
             await store.close()
         if max(tokens) > WINDOW:
             raise Broken(f"a request of {max(tokens):,} tokens, and the window is {WINDOW:,}")
+        before, after = sum(early) / len(early), sum(late) / len(late)
+        if self.written >= LONG and after > GROWS * before:
+            raise Broken(f"requests grew from {before:,.0f} to {after:,.0f} tokens over the year")
         return {
             "messages": self.written,
             "answers": answers,
@@ -353,6 +381,8 @@ class Year:
             "folds": folds,
             "tokens of a request, mean": round(sum(tokens) / len(tokens)),
             "tokens of a request, most": max(tokens),
+            "tokens of a request, spring": round(before),
+            "tokens of a request, autumn": round(after),
             "tokens of a message, mean": round(sum(tokens) / self.written),
             "empty drafts left": strays,
             "longest wait, s": round(self.slowest, 1),
@@ -396,54 +426,81 @@ class Year:
             )
 
 
-async def controlled(name: str) -> bool:
-    """Whether a broken bot is caught."""
-    try:
-        await Year(100, 1, Random(5), mutant=name).run()
-    except Broken as found:
-        caught = re.search(r"[1-9]\d* (delivered )?twice", str(found)) is not None
-        print(
-            f"control: a bot that {name}: {'caught' if caught else 'WENT WRONG OTHERWISE'}: {found}"
-        )
-        return caught
-    print(f"control: a bot that {name}: NOT CAUGHT")
+@contextmanager
+def placed(store: str) -> Iterator[str]:
+    """A new store's address: a file, or a schema that is dropped in the end."""
+    if store == "sqlite":
+        with tempfile.TemporaryDirectory(prefix="foldline-chaos-") as folder:
+            yield str(Path(folder) / "year.db")
+        return
+    if store.startswith(POSTGRES):
+        postgres.SERVER = store
+    with postgres.a_schema() as schema:
+        yield postgres.address_of(schema, postgres.SERVER)
+
+
+def controlled(name: str) -> bool:
+    """Whether a broken bot is caught; one that breaks otherwise first, as it may, is begun again."""
+    for seed in range(5, 9):
+        told = "NOT CAUGHT"
+        with placed("sqlite") as address:
+            try:
+                year = Year(100, 1, Random(seed), address, mutant=name, stuck=30.0)
+                asyncio.run(year.run())
+            except Broken as found:
+                caught = re.search(r"[1-9]\d* (delivered )?twice", str(found)) is not None
+                told = f"{'caught' if caught else 'went wrong otherwise'}: {found}"
+        print(f"control: a bot that {name}: {told}", flush=True)
+        if told.startswith("caught"):
+            return True
     return False
 
 
-async def main(messages: int, kills: int, seed: int) -> int:
-    """The year, and the controls."""
-    try:
-        figures = await Year(messages, kills, Random(seed)).run()
-    except Broken as fault:
-        print(f"BROKEN: {fault}")
-        return 1
+def lived(store: str, messages: int, kills: int, random: Random) -> bool:
+    """A year on a store, and its figures."""
+    kind = "SQLite" if store == "sqlite" else "PostgreSQL"
+    with placed(store) as address:
+        try:
+            figures = asyncio.run(Year(messages, kills, random, address).run())
+        except Broken as fault:
+            print(f"{kind}: BROKEN: {fault}", flush=True)
+            return False
+    print(f"{'store':28} {kind:>10}")
     for name, one in figures.items():
-        print(f"{name:26} {one:>10,.1f}" if isinstance(one, float) else f"{name:26} {one:>10,}")
-    print(f"{'messages a minute':26} {60 * figures['messages'] / figures['seconds']:>10,.0f}")
-    return 0 if all([await controlled(name) for name in MUTANTS]) else 1
+        print(f"{name:28} {one:>10,.1f}" if isinstance(one, float) else f"{name:28} {one:>10,}")
+    minute = 60 * figures["messages"] / figures["seconds"]
+    print(f"{'messages a minute':28} {minute:>10,.0f}\n", flush=True)
+    return True
 
 
-if __name__ == "__main__":
-    if sys.argv[1:2] == ["--child"]:
-        address, url, token, mutant = sys.argv[2:]
-        if mutant:
-            with broken(*MUTANTS[mutant]):
-                asyncio.run(serve(address, url, token))
-        else:
-            asyncio.run(serve(address, url, token))
-        sys.exit(1)
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--short", action="store_true")
+def main() -> int:
+    """The years, and the controls."""
+    raw = argparse.RawTextHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("--short", action="store_true", help="few messages, on both stores")
+    parser.add_argument("--store", metavar="sqlite|postgres|ADDRESS", help="where the year is kept")
     parser.add_argument("--messages", type=int)
     parser.add_argument("--kills", type=int)
     parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    sys.exit(
-        asyncio.run(
-            main(
-                options.messages or (1_000 if options.short else 50_000),
-                options.kills or (4 if options.short else 100),
-                options.seed,
-            )
-        )
-    )
+    given = parser.parse_args()
+    stores = (given.store,) if given.store else ("sqlite", "postgres")[: 1 + given.short]
+    if wrong := [one for one in stores if one not in ("sqlite", "postgres") and not one.startswith(POSTGRES)]:  # fmt: skip
+        parser.error(f"--store {wrong[0]}: write sqlite, postgres or postgresql://HOST/DATABASE")
+    messages, kills = given.messages or (500 if given.short else 50_000), given.kills or (2 if given.short else 100)  # fmt: skip
+    # Python 3.11 does not load our own module before it forks; what takes long is named here.
+    multiprocessing.set_forkserver_preload([*HEAVY])
+    first = multiprocessing.get_context("forkserver").Process(target=nothing)
+    first.start()
+    first.join()
+    begun, good = time.monotonic(), True
+    for store in stores:
+        good &= lived(store, messages, kills, Random(given.seed))
+    for name in MUTANTS:
+        good &= controlled(name)
+    took = time.monotonic() - begun
+    print(f"{'all as it must be' if good else 'BROKEN'} in {took:.0f} s")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -52,6 +52,7 @@ from mutants import broken  # noqa: E402 - beside us
 from foldline.core.log import Asked, ModelSaid, UserSaid  # noqa: E402
 from foldline.core.parts import text_of  # noqa: E402
 from foldline.core.spine import Range  # noqa: E402
+from foldline.run import asking  # noqa: E402
 from foldline.run.facts import known  # noqa: E402
 from foldline.run.live import Live  # noqa: E402
 from foldline.store.at import store_at  # noqa: E402
@@ -306,7 +307,7 @@ async def looked_at(address: str, clients: list[Client], lost: int, *, every: in
                 if isinstance(event, Asked):
                     found["requests"] += 1
                     if found["requests"] % every == 0:
-                        await live.sent(seq)
+                        await asking.sent(live, seq)
                         found["rendered again"] += 1
             said = [
                 ("user" if isinstance(event, UserSaid) else "assistant", text_of(event.parts))

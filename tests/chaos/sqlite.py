@@ -40,6 +40,7 @@ from foldline.core.plan import Facts
 from foldline.core.policy import STEADY
 from foldline.core.spine import Range
 from foldline.errors import Conflict
+from foldline.run import asking
 from foldline.run.live import Live
 from foldline.store import logs
 from foldline.store.base import Draft, Name, Row
@@ -168,7 +169,7 @@ async def one_step(live: Live, store: Telling, random: Random) -> None:
             picture = Media("image", base64=f"{random.random()}" * 2_000)
             await live.append([UserSaid((Text(words), picture)), model("A cat.")])
         case _:
-            await live.ask({}, dialect=OPENAI)
+            await asking.ask(live, {}, dialect=OPENAI)
             await live.take(model(f"answer {words}"))
 
 
@@ -282,7 +283,7 @@ async def check(path: str, known: Known, flying: dict[str, Any] | None, seen: Co
         known.checked = len(known.log)
         if head >= 0:
             live = await Live.open(store, NAME, facts=FACTS)
-            OPENAI.encode((await live.plan(FACTS)).request, {})
+            OPENAI.encode((await asking.plan(live, FACTS)).request, {})
         if seen["kills"] % INTACT_EACH == 0:
             seen["intact"] += 1
             if (told := store.db.sql("pragma integrity_check")) != [("ok",)]:

@@ -21,7 +21,7 @@ KEYS = {
         *("counted", "pressure", "runs", "shorts", "folds", "tiers", "prefix", "cost", "warnings"),
         *("total", "percent", "level", "over", "spaces", "parts", "written"),
     },
-    ("plan", "cc-1"): {"session", "model", "plans"},
+    ("plan", "cc-1"): {"session", "model", "plans", "written"},
     ("history", "cc-1"): {
         *("session", "turns", "calls", "used", "window", "growth", "turns_left", "next_output"),
     },
@@ -173,6 +173,21 @@ def test_plan_tells_what_why_and_what_is_lost(cli):
     off = cli("plan", "talk", "--window", "500", "--policy", "off").tidy()
     assert off.code == 5
     assert cli("plan", "talk").tidy().code == 0
+
+
+@pytest.mark.usefixtures("talk")
+def test_plan_draws_before_and_after(cli, tmp_path):
+    drawing, pixels = tmp_path / "a.svg", tmp_path / "a.png"
+    where = ("--svg", drawing, "--png", pixels)
+    before = cli("export", "talk").out
+    assert cli("plan", "talk", "--window", "500", *where).out.count("wrote ") == 2
+    assert "folded into" in drawing.read_text()
+    assert pixels.read_bytes().startswith(b"\x89PNG")
+    assert cli("export", "talk").out == before
+    both = cli("plan", "talk", "--policy", "steady", "--policy", "off", *where)
+    assert (both.code, "one policy" in both.err) == (2, True)
+    full = cli("plan", "talk", "--window", "500", "--policy", "off", *where)
+    assert (full.code, "no after to draw" in full.err) == (2, True)
 
 
 @pytest.mark.usefixtures("talk")

@@ -55,7 +55,7 @@ def rows(ended) -> dict[str, tuple[str, str]]:
 
 def test_each_value_with_who_says_so(cli, project, monkeypatch):
     monkeypatch.setenv("FOLDLINE_SESSION__ON_DISCONNECT", "continue")
-    ended = cli("config", "show", "--set", "ui.bar=off")
+    ended = cli("config", "show", "--set", "shell.enabled=off")
     tidy(ended)
     assert ended.code == 0
     told = rows(ended)
@@ -65,8 +65,8 @@ def test_each_value_with_who_says_so(cli, project, monkeypatch):
     assert told["session.max_tool_iterations"] == ("30", "project:4")
     assert told["session.context.max_history_tokens"] == ("20_000", "policy")
     assert told["session.on_disconnect"] == ("continue", "environment")
-    assert told["ui.markdown"] == ("true", "default")
-    assert told["ui.bar"] == ("false", "flag")
+    assert told["compaction.enabled"] == ("true", "default")
+    assert told["shell.enabled"] == ("false", "flag")
     assert f"project  {project}" in ended.out.split("\n")
     assert "caps.call.tokens" not in ended.out
     assert re.search(r"^\d+ more are not set: --all lists them$", ended.out, re.MULTILINE)
@@ -176,8 +176,8 @@ def test_a_file_is_checked(cli, project, user):
 
 
 def test_the_page_has_every_setting():
-    """docs/settings.md has what the script makes of the code, and every name there is."""
-    text = (ROOT / "docs" / "settings.md").read_text()
+    """docs/reference/settings.md has what the script makes of the code, and every name there is."""
+    text = (ROOT / "docs" / "reference" / "settings.md").read_text()
     made = runpy.run_path(str(ROOT / "scripts" / "make_settings.py"))["tables"]()
     assert made in text, "run scripts/make_settings.py"
     named = re.findall(r"^\| `([^`]+)`(?: †)? \| `FOLDLINE_", text, re.MULTILINE)

@@ -11,8 +11,8 @@ import pytest
 from foldline.cli.codes import MEANINGS
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "cli.md").read_text()
-LAB = (ROOT / "docs" / "lab.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "cli.md").read_text()
+LAB = (ROOT / "docs" / "how-to" / "policies.md").read_text()
 
 
 def lines(page: str) -> list[str]:

@@ -1,7 +1,10 @@
 """The doctor's judgement of a server: each answer that is not well is told, with the way out."""
 
+import json
 import sys
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -243,7 +246,7 @@ def test_work_that_waits():
 
 
 def test_slow_plans():
-    session = Session("acme", None, 999, 5)
+    session = Session("acme", None, 999)
 
     def found(**given):
         plan = Plan(**{"what": "read", "buffers": 5, "most": 32, "scanned": (), **given})
@@ -268,6 +271,30 @@ def test_functions_and_indexes_that_nobody_may_see():
     assert schema_side.indexes(every, "s").level == "ok"
     broken = [Index(one.name, valid=one.name != "edits") for one in every]
     assert schema_side.indexes(broken, "s").todo == "reindex index s.edits"
+
+
+def extras(cli):
+    """What the doctor says of them."""
+    told = json.loads(cli("doctor", "--json").out)["checks"]
+    return next(one for one in told if one["what"] == "extras")
+
+
+def test_every_extra_is_known(cli):
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    told = extras(cli)
+    named = {one for part in told["told"].split("; ") for one in part.split(": ")[1].split(", ")}
+    assert named == {*project["optional-dependencies"]} - {"all"}
+
+
+def test_an_extra_is_there_when_all_that_it_brings_is(cli, monkeypatch):
+    required = ["apsw>=3", "rich>=14; extra == 'cli'", "rich>=14; extra == 'worker'", "no-such-thing[x]>=1; extra == 'worker'"]  # fmt: skip
+    monkeypatch.setattr("foldline.cli.doctor.requires", lambda _: required)
+    assert extras(cli) == {
+        "level": "ok",
+        "what": "extras",
+        "told": "installed: cli; not: worker",
+        "todo": "pip install 'foldline[NAME]' adds one",
+    }
 
 
 def test_without_the_extra(cli, monkeypatch):

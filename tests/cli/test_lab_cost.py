@@ -54,7 +54,7 @@ def test_as_a_document(cli, clocked):
 
 
 def test_the_keys_are_all_told(cli, clocked):
-    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
     (told,) = re.findall(r"^\| `lab cost` \| (.*?) \|$", page, re.MULTILINE)
     body = cli("lab", "cost", clocked, "--json").json
     assert {*body, *body["sessions"][0]} <= {*re.findall(r"\w+", told)}

@@ -154,7 +154,7 @@ async def test_all_sessions_by_name_and_what_is_said_meanwhile(store):
 
 async def test_what_the_page_tells_to_write_works(store):
     """The hosts' JSON starts a server, and every key of a settings table is one that there is."""
-    page = (Path(__file__).parents[2] / "docs" / "mcp.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "mcp.md").read_text()
     (settings,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     made = [Server(name, **table) for name, table in loads(settings)["mcp"]["servers"].items()]
     assert [(one.name, one.trusted) for one in made] == [("time", False), ("issues", True)]

@@ -76,7 +76,7 @@ class Sitting:
         """Who answers."""
         return self.talk.seat.agent.model
 
-    async def sees(self, *words, seconds=10.0):
+    async def sees(self, *words, seconds=30.0):
         """Wait until all of it was written, then forget it; gives what was written."""
         until = time.monotonic() + seconds
         while not all(word in self.screen.text for word in words):
@@ -93,7 +93,7 @@ class Sitting:
 
     async def until(self, what):
         """Wait until something is so."""
-        for _ in range(1_000):
+        for _ in range(3_000):
             if what():
                 return
             await asyncio.sleep(0.01)
@@ -262,7 +262,7 @@ async def test_a43_a_fold_is_seen():
         assert "/undo takes it back" in text
 
 
-async def test_r53_ctrl_c_stops_an_answer_and_keeps_what_was_said():
+async def test_r53_ctrl_c_stops_an_answer_and_keeps_what_was_said(timed):
     def script(request):
         return Trouble.TIMEOUT if "long" in str(request["messages"][-1]["content"]) else "short"
 
@@ -272,7 +272,7 @@ async def test_r53_ctrl_c_stops_an_answer_and_keeps_what_was_said():
         begun = time.monotonic()
         one.keys.send_text(CTRL_C)
         await one.sees("stopped")
-        assert time.monotonic() - begun < 1.0
+        assert time.monotonic() - begun < timed(1.0)
         await one.enters("next", "short", "response:")
         events = [event for _, event in await one.session.history.events()]
         assert [text_of(e.parts) for e in events if isinstance(e, UserSaid)] == [
@@ -321,14 +321,14 @@ async def test_ctrl_c_clears_and_twice_leaves():
         await asyncio.sleep(0.1)
         assert not one.work.done()
         one.keys.send_text(CTRL_C)
-        assert await asyncio.wait_for(one.work, 5) == Left()
+        assert await asyncio.wait_for(one.work, 30) == Left()
 
 
 @pytest.mark.parametrize("way", [CTRL_D, "/quit\r", "/exit\r"])
 async def test_ways_to_leave(way):
     async with sitting() as one:
         one.keys.send_text(way)
-        assert await asyncio.wait_for(one.work, 5) == Left()
+        assert await asyncio.wait_for(one.work, 30) == Left()
 
 
 async def test_leaving_during_an_answer_ends_it():
@@ -336,7 +336,7 @@ async def test_leaving_during_an_answer_ends_it():
         one.keys.send_text(f"hello{ENTER}")
         await one.until(lambda: one.model.requests)
         one.keys.send_text(CTRL_D)
-        assert await asyncio.wait_for(one.work, 5) == Left()
+        assert await asyncio.wait_for(one.work, 30) == Left()
 
 
 @pytest.mark.parametrize(
@@ -550,7 +550,7 @@ async def test_export_asks_before_it_writes_over(tmp_path):
 async def test_another_session():
     async with sitting() as one:
         one.keys.send_text(f"/new side{ENTER}")
-        assert await asyncio.wait_for(one.work, 5) == Another("side")
+        assert await asyncio.wait_for(one.work, 30) == Another("side")
 
 
 async def test_r22_a_tool_that_was_interrupted_is_told_on_return(tmp_path):

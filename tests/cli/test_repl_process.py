@@ -95,7 +95,7 @@ class Terminal:
             os.execve(arguments[0], [str(one) for one in arguments], {**os.environ, **env})  # noqa: S606
         self.text = ""
 
-    def sees(self, words, seconds=20.0):
+    def sees(self, words, seconds=60.0):
         """Wait until some words were written."""
         until = time.monotonic() + seconds
         while words not in self.text:
@@ -180,7 +180,7 @@ def test_what_is_typed_before_it_is_open_is_not_lost(terminal):
         assert b"hello" in provider.bodies[-1]
 
 
-def test_who_leaves_while_it_opens_waits_for_nobody(terminal, tmp_path):
+def test_who_leaves_while_it_opens_waits_for_nobody(terminal, tmp_path, timed):
     """A server that does not start is given ten seconds, but not by somebody who has left."""
     folder = tmp_path / "config" / "foldline"
     folder.mkdir(parents=True)
@@ -193,10 +193,11 @@ def test_who_leaves_while_it_opens_waits_for_nobody(terminal, tmp_path):
     begun = time.monotonic()
     one.types("\x04")
     assert one.ends() == 0
-    assert time.monotonic() - begun < 6
+    assert time.monotonic() - begun < timed(6)
     assert "goes on" not in one.text
 
 
+@pytest.mark.usefixtures("timed")
 def test_the_prompt_is_there_at_once(terminal, capsys):
     """Start to prompt < 400 ms, or, on a machine that is busy, little more than prompt_toolkit."""
     ours, bare = [], []

@@ -111,7 +111,7 @@ def test_by_hand_it_is_answered_now(line, provider):
 
 
 def test_every_line_of_the_page_runs(line):
-    page = (Path(__file__).parents[2] / "docs" / "schedule.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "schedule.md").read_text()
     blocks = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
     lines = [text for block in blocks for text in block.splitlines()]
     assert len(lines) > 8

@@ -26,7 +26,7 @@ from foldline.core.log import (
     ToolReturned,
 )
 from foldline.core.parts import Call, Text, calls_of, text_of
-from foldline.core.plan import Facts, Ready, preview
+from foldline.core.plan import Facts, Ready, lost
 from foldline.core.policy import PRESETS, SLIDING, STEADY, THRIFTY
 from foldline.errors import BadHandle
 from foldline.testing import Conversation, Planned, calls, model, result, user
@@ -436,10 +436,10 @@ def test_loss_report_and_preview():
     talk = Told(Facts(limits(32_000, None), STEADY))
     busy(talk, 12)
     before = [log.encode(event) for event in talk.events]
-    found = preview(talk.view, talk.facts)
+    made = talk.plan(replace(talk.facts, now=True))
+    found = lost(talk.view, made)
     assert isinstance(found, fold.Loss)
     assert [log.encode(event) for event in talk.events] == before
-    made = talk.plan(replace(talk.facts, now=True))
     folded = next(event for event in made.events if isinstance(event, Folded))
     assert (found.before, found.after) == (folded.before, folded.after)
     assert set(found.left) == {"answers", "results"}

@@ -436,14 +436,14 @@ def test_a_long_list_and_a_long_name_hide_nothing():
     assert all(path in shown for path in paths[:5])
 
 
-def test_blank_lines_and_many_files_are_read_in_linear_time():
+def test_blank_lines_and_many_files_are_read_in_linear_time(timed):
     """R-44: no text of a tool stops a plan."""
     start = time.process_time()
     facts_of(
         call("bash", {"command": "x"}, "\n" * 60_000 + "FAIL"), [model("a" + "\n" * 60_000 + "b")]
     )
     facts_of(*(call("Write", {"file_path": f"f{n}.py"}, at=n) for n in range(1_500)))
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < timed(5)
 
 
 def test_names_told_elsewhere_are_stored():

@@ -16,7 +16,7 @@ from foldline.core.policy import STEADY
 from foldline.core.prices import UNKNOWN, Prices, known
 from foldline.core.rules import cut_points
 from foldline.draw import course_words as words
-from foldline.draw.course import HOWS, columns, course
+from foldline.draw.course import HOWS, Following, columns
 from foldline.draw.course_svg import course_svg
 from foldline.draw.course_terminal import course_terminal
 from foldline.draw.paper import WIDTH
@@ -41,6 +41,13 @@ usages = st.builds(
 def now(window=8_192, view=None):
     shown = view or view_of([Opened("test/model")])
     return picture(shown, Facts(limits(window, None), STEADY, PRICES))
+
+
+def course(log, now, priced):
+    following = Following(now, priced)
+    for seq, event in log:
+        following.take(seq, event)
+    return following.course()
 
 
 def drawn_of(events, *, window=8_192, prices=PRICES, view=None):

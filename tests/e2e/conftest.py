@@ -8,6 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".rig" / "model" / "bin" / "python"
 WINDOW = 2_048
+NARROW = 1_024
 
 
 @dataclass(frozen=True)
@@ -40,26 +42,59 @@ class ModelServer:
 
 @pytest.fixture(scope="session")
 def model_server(tmp_path_factory) -> Iterator[ModelServer]:
+    with serving(tmp_path_factory.mktemp("model")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def terse_server(tmp_path_factory) -> Iterator[ModelServer]:
+    """The same model, whose answers are short."""
+    with serving(tmp_path_factory.mktemp("terse"), "--longest", "40") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def narrow_server(tmp_path_factory) -> Iterator[ModelServer]:
+    """The same model with half the window: over it in half the time."""
+    with serving(tmp_path_factory.mktemp("narrow"), window=NARROW) as server:
+        yield server
+
+
+@pytest.fixture
+def endless_server(tmp_path) -> Iterator[ModelServer]:
+    """The same model, which never comes to an end: what it is asked decides nothing."""
+    with serving(tmp_path, "--longest", "1000", "--endless") as server:
+        yield server
+
+
+@contextmanager
+def serving(folder: Path, *options: str, window: int = WINDOW) -> Iterator[ModelServer]:
+    """The server, in a process of its own."""
     if not PYTHON.exists():
         pytest.fail("the model's environment is missing; make it with: just model")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    log = tmp_path_factory.mktemp("model") / "server.log"
+    log = folder / "server.log"
     command = [
         PYTHON,
         Path(__file__).with_name("local_model.py"),
         "--port",
         str(port),
         "--window",
-        str(WINDOW),
+        str(window),
+        "--threads",
+        "1"
+        if "PYTEST_XDIST_WORKER" in os.environ
+        else "2",  # two that share cores wait for each other
+        *options,
     ]
     with log.open("wb") as output:
         process = subprocess.Popen(
             command, stdout=output, stderr=output, env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}
         )
     try:
-        server = ModelServer(f"http://127.0.0.1:{port}", WINDOW)
+        server = ModelServer(f"http://127.0.0.1:{port}", window)
         for _ in range(300):
             if process.poll() is not None:
                 break

@@ -8,17 +8,21 @@ from foldline.wire import anthropic as wire
 
 
 @pytest.mark.real
-def test_a_conversation_outlives_its_window_in_the_other_dialect(model_server):
-    """Thirty turns at 2,048 tokens on /v1/messages: every request is taken, and within the window."""
+def test_a_conversation_outlives_its_window_in_the_other_dialect(narrow_server):
+    """Thirty turns at 1,024 tokens on /v1/messages: every request is taken, and within the window."""
     largest = 0
     with (
-        anthropic.Anthropic(base_url=model_server.url, api_key="none") as client,
+        anthropic.Anthropic(base_url=narrow_server.url, api_key="none") as client,
         foldline.open(
-            ":memory:", model="claude-smollm2", system="Be brief.", window=2_048, reserve=64
+            ":memory:",
+            model="claude-smollm2",
+            system="Be brief.",
+            window=narrow_server.window,
+            reserve=64,
         ) as s,
     ):
         for turn in range(30):
-            s.add(f"Turn {turn}. " + "The test run printed nothing of note. " * 12)
+            s.add(f"Turn {turn}. " + "The test run printed nothing of note. " * 6)
             asked = s.request(max_tokens=8)
             assert not wire.faults(asked["messages"])
             reply = client.messages.create(**asked)
@@ -27,5 +31,5 @@ def test_a_conversation_outlives_its_window_in_the_other_dialect(model_server):
             s.add(reply)
         assert s.edits
         assert s.history.sent(s.asked) == asked
-    print(f"\n/v1/messages: 30 turns, largest request with its answer {largest} of 2048")
-    assert largest <= model_server.window
+    print(f"\n/v1/messages: 30 turns, largest request with its answer {largest} of 1024")
+    assert largest <= narrow_server.window

@@ -8,6 +8,7 @@ import os
 from statistics import median
 
 import pytest
+from folding import settled
 
 import foldline
 from foldline.core.log import Asked, Folded, UsageReported
@@ -48,13 +49,14 @@ async def test_folds_are_told_behind_the_conversation_by_a_real_model(model_serv
     """R-02, R-42, A-35: every request within the server's count, and questions read its cache."""
     url = f"{model_server.url}/v1"
     talking, telling = (Heard(client(NAME, base_url=url, api_key="none")) for _ in range(2))
-    tellers = Tellers((telling,), Patience(tries=1), seconds=60.0, window=model_server.window)
+    tellers = Tellers((telling,), Patience(tries=1), seconds=400.0, window=model_server.window)
     given = {"model": NAME, "window": model_server.window, "reserve": 64, "system": "Be brief."}
     async with foldline.aopen(":memory:", **given, summarizer=tellers) as s:
         for turn in range(TURNS):
             said = f"Turn {turn}: the run of suite_{turn % 7} printed nothing of note. "
             await s.add(said + "It took as long as it took before, and nobody waits for it. " * 8)
             await reply(s, talking, max_tokens=8)
+        await settled(s, 400.0)
         events = await s.live.events(Range(0, s.live.view.head))
         last = s.live.narrator.last
     await talking.close()

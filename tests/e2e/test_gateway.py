@@ -10,6 +10,7 @@ import pytest
 from foldline.core import log
 from foldline.core.log import Asked, ModelSaid, UserSaid
 from foldline.core.spine import Range
+from foldline.run import asking
 from foldline.run.facts import known
 from foldline.run.live import Live
 from foldline.store.at import store_at
@@ -58,8 +59,8 @@ def test_anthropic(model_server, store):
 
 
 def note(turn):
-    """What a person says: 24 of them are more than the window holds."""
-    return f"Note {turn}: the door of room {turn} is locked, and its key hangs in room {turn + 1}. " * 4  # fmt: skip
+    """What a person says: 24 of them are more than the narrow window holds."""
+    return f"Note {turn}: the door of room {turn} is locked, and its key hangs in room {turn + 1}. " * 2  # fmt: skip
 
 
 def openai_turn(client, history, *, stream):
@@ -106,25 +107,28 @@ async def kept(store, session, calls):
     assert sum(isinstance(one, ModelSaid) for one in events) == calls
     asked = [seq for seq, one in enumerate(events) if isinstance(one, Asked)]
     for seq in asked[:: max(len(asked) // 40, 1)]:
-        await live.sent(seq)
+        await asking.sent(live, seq)
     assert any(isinstance(one, log.Edit) for one in events)
 
 
 @pytest.mark.parametrize("dialect", ["openai", "anthropic"])
 def test_a_run_that_overflows_straight_to_the_server_goes_on_through_the_gateway(
-    model_server, tmp_path, dialect
+    narrow_server, tmp_path, dialect
 ):
     """Must show: 300 calls (24 in CI; a third by Anthropic's SDK) and no error, unedited clients."""
     calls = CALLS if dialect == "openai" else max(CALLS // 3, 24)
     turn = openai_turn if dialect == "openai" else anthropic_turn
 
-    def client_of(url):
+    def client_of(url, **options):
         if dialect == "openai":
-            return openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
-        return anthropic.Anthropic(base_url=url, api_key="none", max_retries=0)
+            return openai.OpenAI(base_url=f"{url}/v1", api_key="none", **options)
+        return anthropic.Anthropic(base_url=url, api_key="none", **options)
 
     path = str(tmp_path / "sessions.db")
-    with Served(model_server.url, store=path) as gateway, client_of(gateway.url) as client:
+    with (
+        Served(narrow_server.url, store=path) as gateway,
+        client_of(gateway.url, max_retries=0) as client,
+    ):
         run(turn, client, calls)
 
     async def looked():
@@ -134,8 +138,9 @@ def test_a_run_that_overflows_straight_to_the_server_goes_on_through_the_gateway
         await store.close()
 
     asyncio.run(looked())
+    # Straight to the server with the SDK's own retries: it ends connections that idle.
     with (
-        client_of(model_server.url) as client,
+        client_of(narrow_server.url) as client,
         pytest.raises((openai.BadRequestError, anthropic.BadRequestError), match="exceed"),
     ):
         run(turn, client, calls)

@@ -16,7 +16,7 @@ from foldline.wire import dialects
 NAMES = {"openai": "smollm2", "anthropic": "claude-smollm2"}
 BOTH = pytest.mark.parametrize("sdk", NAMES)
 WORDS = "The test run printed nothing of note, and the file is as it was. " * 16
-ONCE = Patience(tries=1, call=400.0)
+ONCE = Patience(tries=2, first=0.1, call=400.0)  # the server ends connections that are idle
 
 
 def a_client(server, sdk):
@@ -90,7 +90,7 @@ def test_a_turn_survives_an_overflow(model_server, sdk, stream):
 @pytest.mark.real
 @BOTH
 @pytest.mark.parametrize("where", ["before the first token", "in the middle"])
-def test_cancelling_a_real_answer(model_server, sdk, where):
+def test_cancelling_a_real_answer(model_server, sdk, where, timed):
     """R-53: over within a second, and the server's only slot is free for the next one."""
     pieces, middle = [], where == "in the middle"
 
@@ -130,6 +130,6 @@ def test_cancelling_a_real_answer(model_server, sdk, where):
     print(
         f"\n{sdk}, {where}: cancelled in {took * 1000:.0f} ms; the next answer took {after:.1f} s"
     )
-    assert took < 1.0
+    assert took < timed(1.0)
     assert [one.stop for one in said] == ["cancelled"] * bool(pieces)
     assert bool(pieces) is middle

@@ -1,10 +1,16 @@
-"""The README's example, run as it stands, against a real model through the official client."""
+"""The README's blocks, run as they stand, against a real model through the official client."""
 
 import asyncio
+import os
 import re
+import shlex
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from openai import OpenAI
 
 from foldline.core.log import Asked, UsageReported
 from foldline.core.spine import Range
@@ -12,25 +18,88 @@ from foldline.core.spine import Range
 README = Path(__file__).parents[2] / "README.md"
 
 
-def block() -> str:
-    """The README's Python example."""
-    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    return code
+PROGRAM = Path(sys.executable).with_name("foldline")
+PORT = "8100"
+
+
+def blocks(kind: str) -> list[str]:
+    """The README's blocks of a kind, in order."""
+    return re.findall(rf"```{kind}\n(.*?)```", README.read_text(), re.DOTALL)
+
+
+@pytest.fixture
+def model(model_server, monkeypatch, tmp_path):
+    """The real model as whoever follows the README finds it: by the SDK's own variables."""
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{model_server.url}/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return model_server
 
 
 @pytest.mark.real
-def test_a_conversation_outlives_its_window(model_server, monkeypatch, capsys):
-    """The walking skeleton: 60 turns at 2,048 tokens, and the same talk without Foldline."""
-    monkeypatch.setenv("OPENAI_BASE_URL", f"{model_server.url}/v1")
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
+def test_any_language_by_the_gateway(model, tmp_path):
+    """The second way in: the line that serves, and an agent that knows only its base_url."""
+    serve, agent = next(one for one in blocks("console") if "serve" in one).splitlines()
+    program, *given = shlex.split(serve.removeprefix("$ "))
+    assert program == "foldline"
+    given = [{"https://api.openai.com": model.url, PORT: "0"}.get(one, one) for one in given]
+    with subprocess.Popen([PROGRAM, *given], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            told = ""
+            while "/v1" not in told:
+                told = server.stdout.readline()
+                assert told, "it ended before it said where it listens"
+            (port,) = re.findall(r"127\.0\.0\.1:(\d+)/v1", told)
+            setting, name = shlex.split(agent.removeprefix("$ "))
+            variable, address = setting.split("=", 1)
+            assert (variable, name) == ("OPENAI_BASE_URL", "your-agent")
+            client = OpenAI(base_url=address.replace(PORT, port))
+            asked = [{"role": "user", "content": "Say hello."}]
+            reply = client.chat.completions.create(model="gpt-5", messages=asked, max_tokens=8)
+            assert reply.choices[0].message.content
+        finally:
+            server.send_signal(signal.SIGTERM)
+            assert server.wait(30) == 0
+    listed = subprocess.run([PROGRAM, "sessions", "--store", "sessions.db"], check=True, capture_output=True, text=True)  # fmt: skip
+    assert "Say hello." in listed.stdout
+    assert (tmp_path / "sessions.db").exists()
+
+
+@pytest.mark.real
+@pytest.mark.usefixtures("model")
+def test_at_a_terminal():
+    """The third way in: both lines, with something to say."""
+    for line in next(one for one in blocks("console") if "chat" in one).splitlines():
+        program, *given = shlex.split(line.removeprefix("$ "))
+        assert program == "foldline"
+        said = ["--no-tools", "--reserve", "64", "-m", "Say hello."]
+        done = subprocess.run([PROGRAM, *given, *said], capture_output=True, text=True, check=False, env=dict(os.environ))  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip()
+    listed = subprocess.run([PROGRAM, "sessions"], check=True, capture_output=True, text=True)
+    assert listed.stdout.count("Say hello.") == 1, "two lines, one conversation"
+
+
+@pytest.mark.real
+def test_a_conversation_outlives_its_window(model, capsys):
+    """The first way in, and the walking skeleton: 30 turns at 2,048 tokens, and the same without Foldline."""
+    model_server = model
     names: dict = {}
-    exec(compile(block(), str(README), "exec"), names)  # noqa: S102
+    first, wrapped, proof = blocks("python")
+    for code in (first, wrapped):
+        exec(compile(code, str(README), "exec"), names)  # noqa: S102
+        said = capsys.readouterr().out
+        assert re.search(r"\d+ of 400,000 tokens \(.*reported\)", said), said
+    assert Path("chat.db").exists()
+    exec(compile(proof, str(README), "exec"), names)  # noqa: S102
     s = names["s"]
     session = s.aio
     events = asyncio.run(session.live.events(Range(0, session.live.view.head)))
     asked = [(seq, event) for seq, event in events if isinstance(event, Asked)]
     counted = [event for _, event in events if isinstance(event, UsageReported)]
-    assert len(asked) == len(counted) == 60
+    assert len(asked) == len(counted) == 30
     assert {usage.asked for usage in counted} == {seq for seq, _ in asked}
 
     # Every request was within the window by the server's own count, with room for the answer.
@@ -42,7 +111,7 @@ def test_a_conversation_outlives_its_window(model_server, monkeypatch, capsys):
     p95 = late[int(len(late) * 0.95)]
     assert p95 <= 0.05
     # Far more was said than the window holds, and folds made it fit.
-    assert sum(usage.input - usage.cache_read for usage in counted) > 4 * model_server.window
+    assert sum(usage.input - usage.cache_read for usage in counted) > 2 * model_server.window
     assert s.edits
     # Most of each request was read from the server's own cache: the prefix stands still (R-45).
     hits = sum(usage.cache_read for usage in counted) / sum(usage.input for usage in counted)
@@ -58,5 +127,5 @@ def test_a_conversation_outlives_its_window(model_server, monkeypatch, capsys):
     with capsys.disabled():
         worst = max(usage.input for usage in counted)
         print(
-            f"\n60 turns at {model_server.window} tokens: largest request {worst}, cache hits {hits:.0%}, p95 error of the estimate {p95:.1%}\n{said}"
+            f"\n30 turns at {model_server.window} tokens: largest request {worst}, cache hits {hits:.0%}, p95 error of the estimate {p95:.1%}\n{said}"
         )

@@ -7,7 +7,7 @@ import pytest
 
 import foldline
 
-WORDS = "The test run printed nothing of note, and the file is as it was. " * 16
+WORDS = "The test run printed nothing of note, and the file is as it was. " * 8
 
 
 def heard(statuses):
@@ -42,16 +42,16 @@ def with_anthropic(server, statuses):
 
 @pytest.mark.real
 @pytest.mark.parametrize("talk", [with_openai, with_anthropic])
-def test_a_real_overflow_is_recovered_in_one_retry(model_server, talk):
+def test_a_real_overflow_is_recovered_in_one_retry(narrow_server, talk):
     """Nobody said how large the window is: one refusal teaches it, and no other ever comes.
 
     The clients retry as they come: the server may close a connection that was idle for five seconds, and no status tells of it.
     """
     statuses = []
-    with talk(model_server, statuses) as client:
+    with talk(narrow_server, statuses) as client:
         session = client.foldline.session
         print(f"\n{talk.__name__}: {statuses.count(200)} answers, {statuses.count(400)} refused; {session.report}")  # fmt: skip
         assert statuses.count(200) == 11
         assert statuses.count(400) == 1
-        assert session.report.window == model_server.window
+        assert session.report.window == narrow_server.window
         assert session.edits

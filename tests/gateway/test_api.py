@@ -61,7 +61,7 @@ def words(events, kind):
     return [one["event"]["parts"][0]["text"] for one in events if one["event"]["kind"] == kind]
 
 
-def eventually(found, seconds=10.0):
+def eventually(found, seconds=30.0):
     until = time.monotonic() + seconds
     while not (got := found()):
         assert time.monotonic() < until

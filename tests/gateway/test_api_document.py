@@ -35,7 +35,7 @@ CHECKS = (
     content_type_conformance,
     response_schema_conformance,
 )
-DOCS = Path(__file__).parents[2] / "docs" / "http.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "http.md"
 VERBS = [
     "context",
     "tokens",
@@ -75,7 +75,7 @@ def test_every_route_and_every_verb_is_in_the_document():
 
 
 def test_the_page_tells_of_every_route():
-    """docs/http.md and the table of routes are one."""
+    """docs/reference/http.md and the table of routes are one."""
     told = re.findall(r"^\| `(\w+) (/sessions[^` ]*)` \| (.+) \|$", DOCS.read_text(), re.MULTILINE)
     known = [(route.method, f"/sessions{route.path}", route.summary) for route in ROUTES]
     assert sorted(told) == sorted(known)

@@ -18,8 +18,13 @@ import pytest
 from multidict import CIMultiDict
 from yarl import URL
 
+from foldline.core.log import Asked, ModelSaid, UsageReported, UserSaid
+from foldline.core.spine import Range
 from foldline.gateway.settings import Limits, Settings, upstreams
 from foldline.gateway.upstream import Links
+from foldline.store import logs
+from foldline.store.at import store_at
+from foldline.store.base import Name
 from foldline.testing.gateways import Served
 from foldline.testing.provider import written
 from foldline.testing.upstream import CUT, HANG, Upstream, chunk, head
@@ -42,7 +47,7 @@ def streamed(dialect):
     return [one.encode() for one in events]
 
 
-def within(what, seconds=5.0):
+def within(what, seconds=20.0):
     end = time.monotonic() + seconds
     while not what() and time.monotonic() < end:
         time.sleep(0.005)
@@ -169,7 +174,9 @@ def test_what_goes_wrong_upstream_passes_as_it_came(answer, store):
 @pytest.mark.parametrize("told", [True, False], ids=["told", "asked for"])
 @BOTH
 @DIALECTS
-def test_a_client_that_is_gone_at_any_stage_leaves_nothing_open(dialect, store, told, monkeypatch):
+def test_a_client_that_is_gone_at_any_stage_leaves_nothing_open(
+    dialect, store, told, monkeypatch, timed
+):
     """Before its body is there, while it waits, in the middle, behind the end; each at once."""
     if not told:  # as under a server that is not ours
         monkeypatch.setattr("foldline.gateway.app.WATCHED", "none")
@@ -180,6 +187,7 @@ def test_a_client_that_is_gone_at_any_stage_leaves_nothing_open(dialect, store, 
 
         def gone(request, script, *, read=0):
             upstream.script = lambda _: script
+            before = len(upstream.asked)
             wire = socket.create_connection(("127.0.0.1", gateway.port), 20)
             wire.sendall(request)
             got = b""
@@ -187,10 +195,14 @@ def test_a_client_that_is_gone_at_any_stage_leaves_nothing_open(dialect, store, 
                 got += wire.recv(65_536)
             if not read:
                 time.sleep(0.15)
+            until = time.monotonic() + 10
+            while request.endswith(asked) and len(upstream.asked) == before:
+                assert time.monotonic() < until, "a whole request is asked upstream"
+                time.sleep(0.01)
             wire.close()
             begun = time.monotonic()
             assert idle(gateway, upstream)
-            assert time.monotonic() - begun < 2
+            assert time.monotonic() - begun < timed(2)
 
         for size in (0, 1, len(asked) // 2, len(asked) - 1):
             gone(top + asked[:size], [HANG])
@@ -264,8 +276,9 @@ def test_an_answer_is_whole_when_it_is_kept(tmp_path, stream):
     whole, events = written("openai", {"model": "m"}, {"content": "ok"}, 9)
     body = json.dumps(whole).encode()
     answer = [head(length=len(body)) + body]
-    if stream:
-        answer = [head() + b"".join(chunk(one.encode()) for one in events) + chunk(b"")]
+    if stream:  # all of it at once, as a gateway finds it that was held up
+        body = b"".join(one.encode() for one in events)
+        answer = [head() + chunk(body) + chunk(b"")]
     store = tmp_path / "talks.db"
     freed = []
     with Upstream() as upstream, Served(upstream.url, store=str(store)) as gateway:
@@ -284,10 +297,57 @@ def test_an_answer_is_whole_when_it_is_kept(tmp_path, stream):
         threading.Timer(0.6, free).start()
         client = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=20)
         client.request("POST", path, asked)
-        client.getresponse().read()
-        assert time.monotonic() >= freed[0]
+        assert client.getresponse().read(len(body)) == body  # an SDK waits for no end behind it
+        assert freed
         client.close()
         other.close()
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_client_that_goes_on_from_the_last_words_is_heard_once(tmp_path, leaves):
+    """Usage and the end of HTTP may come behind them: each call has its own, in the same session."""
+    path, asked = asking()
+    said = json.loads(asked) | {"stream_options": {"include_usage": True}}
+    ok, yes = (
+        [one.encode() for one in written("openai", said, {"content": words}, 30)[1]]
+        for words in ("ok", "yes")
+    )
+    words, behind = b"".join(ok[:-2]), [chunk(one) for one in (*ok[-2:], b"")]
+    scripts = iter([[head() + chunk(words), 0.5, *behind],
+                    [1.0, head(), *(chunk(one) for one in (*yes, b""))]])  # fmt: skip
+    store = str(tmp_path / "talks.db")
+    with (
+        Upstream(lambda _: next(scripts)) as upstream,
+        Served(upstream.url, store=store) as gateway,
+    ):
+        one, two = (http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=20) for _ in "12")
+        one.request("POST", path, json.dumps(said))
+        answer = one.getresponse()
+        assert answer.read(len(words)) == words
+        said["messages"] += [{"role": "assistant", "content": "ok"}, {"role": "user", "content": "And?"}]  # fmt: skip
+        two.request("POST", path, json.dumps(said))
+        assert within(lambda: len(upstream.asked) == 2)
+        if leaves:
+            answer.close()
+            one.close()
+        assert two.getresponse().read() == b"".join(yes)
+        assert idle(gateway, upstream)
+        answer.close()
+        one.close()
+        two.close()
+
+    async def kept():
+        there = store_at(store)
+        (found,) = await there.sessions("local", limit=9)
+        rows = await logs.read(there, Name("local", found.session), Range(0, found.head))
+        await there.close()
+        return [event for _, event in rows]
+
+    events = asyncio.run(kept())
+    said = [one.parts[0].text for one in events if isinstance(one, (UserSaid, ModelSaid))]
+    assert said == ["Say it.", "ok", "And?", "yes"]
+    asks = [seq for seq, event in enumerate(events) if isinstance(event, Asked)]
+    assert [one.asked for one in events if isinstance(one, UsageReported)] == asks[leaves:]
 
 
 CANARY = "sk-canary-7f3a9d5e1b2c4d6f8091a2b3c4d5e6f7"

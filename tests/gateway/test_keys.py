@@ -254,6 +254,11 @@ def test_a_port_for_strangers_needs_keys(tmp_path, capsys):
         assert run(["serve", "--upstream", "http://127.0.0.1:1", "--plain", *wrong]) == 2
 
 
+def test_a_setting_that_is_wrong_is_refused(monkeypatch):
+    monkeypatch.setenv("FOLDLINE_SESSION__ON_DISCONNECT", "never")
+    assert run(["serve", "--upstream", "http://127.0.0.1:1", "--plain"]) == 2
+
+
 def said(*words):
     return json.dumps({"model": "m", "messages": [{"role": "user", "content": one} for one in words]}).encode()  # fmt: skip
 

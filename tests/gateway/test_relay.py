@@ -170,7 +170,7 @@ def test_what_is_not_ours_passes_as_it_came():
 
 
 @BOTH
-def test_a_stream_passes_piece_by_piece(store):
+def test_a_stream_passes_piece_by_piece(store, timed):
     """Nothing waits for what comes later, and keep-alive serves the next call."""
     pieces = [f'data: {{"id":"c","choices":[{{"index":0,"delta":{{"content":"{n}"}}}}]}}\n\n'.encode() for n in range(4)]  # fmt: skip
     steps = [head(), *[one for piece in pieces for one in (chunk(piece), 0.3)], chunk(b"data: [DONE]\n\n") + chunk(b"")]  # fmt: skip
@@ -185,8 +185,7 @@ def test_a_stream_passes_piece_by_piece(store):
                 came.append((time.monotonic(), piece))
             assert b"".join(piece for _, piece in came) == b"".join(pieces) + b"data: [DONE]\n\n"
             gaps = [later - earlier for (earlier, _), (later, _) in itertools.pairwise(came)]  # fmt: skip
-            assert len(came) >= 5
-            assert min(gaps[:4]) > 0.1
+            assert timed.met(len(came) >= 5 and min(gaps[:4]) > 0.1)
         wire.close()
 
 
@@ -272,14 +271,14 @@ def test_limits_of_size():
         assert within(lambda: len(gateway.gateway.calls) == 0)
 
 
-def within(what, seconds=5.0):
+def within(what, seconds=20.0):
     end = time.monotonic() + seconds
     while not what() and time.monotonic() < end:
         time.sleep(0.005)
     return what()
 
 
-def test_limits_of_time():
+def test_limits_of_time(timed):
     """A slow head, a slow body, a silent upstream, an answer that stands still."""
     settings = limited(head_seconds=0.3, body_seconds=0.4, first_seconds=0.4, idle_seconds=0.4)
     scripts = iter([[HANG], [head(), chunk(b"half"), HANG]])
@@ -297,7 +296,7 @@ def test_limits_of_time():
         assert got.endswith(b"4\r\nhalf\r\n")  # and no end of it
         assert upstream.closed()
         assert upstream.left == 2
-        assert time.monotonic() - begun < 8
+        assert time.monotonic() - begun < timed(8)
 
 
 def test_a_prompt_of_10_mb_passes():
@@ -539,7 +538,7 @@ def test_asyncio_clients_share_a_connection():
         return [head(length=len(asked.body)) + asked.body]
 
     async def many(url):
-        async with httpx2.AsyncClient() as client:
+        async with httpx2.AsyncClient(timeout=60) as client:
             got = await asyncio.gather(*(client.post(f"{url}/v1/x", content=str(n)) for n in range(100)))  # fmt: skip
             return [one.text for one in got]
 

@@ -3,22 +3,20 @@
 import os
 import re
 import shlex
-import signal
 import subprocess
-import sys
 import urllib.request
 from pathlib import Path
 
 import pytest
 import yaml
+from program import PROGRAM, served
 
 from foldline.gateway import refusing, relay, settings, upstream
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "gateway.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "gateway.md").read_text()
 EXAMPLES = ROOT / "examples" / "gateway"
 UNIT, COMPOSE = EXAMPLES / "foldline-gateway.service", EXAMPLES / "compose.yaml"
-PROGRAM = Path(sys.executable).with_name("foldline")
 LINES = [
     shlex.split(line)[2:]
     for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
@@ -33,23 +31,10 @@ def run(arguments, folder):
         return subprocess.run([PROGRAM, *arguments], cwd=folder, env=env, check=True, capture_output=True).stdout.decode()  # fmt: skip
     port = [] if "--port" in arguments else ["--port", "0"]
     given = ["0" if one == "8081" else one for one in arguments]
-    server = subprocess.Popen([PROGRAM, *given, *port], cwd=folder, env=env, stdout=subprocess.PIPE, text=True)  # fmt: skip
-    try:
-        shown = ""
-        while "pages" not in shown:
-            line = server.stdout.readline()
-            assert line, shown
-            shown += line
-        number = re.search(r":(\d+)/v1", shown)[1]
+    with served([*given[1:], *port], folder, XDG_DATA_HOME=str(folder)) as (number, shown):
         for page in ("healthz", "readyz"):
             with urllib.request.urlopen(f"http://127.0.0.1:{number}/{page}", timeout=10) as got:
                 assert got.status == 200
-        server.send_signal(signal.SIGTERM)
-        assert server.wait(20) == 0
-    finally:
-        server.kill()
-        server.wait()
-        server.stdout.close()
     return shown
 
 

@@ -22,6 +22,7 @@ from foldline.wire.faults import Fault
 
 pytestmark = pytest.mark.anyio
 QUICK = Patience(tries=1, call=1.5, whole=3.0)
+ONCE = Patience(tries=1, call=60.0)
 KEY = "ghp_" + "a1B2c3D4e5" * 3 + "F6g7H8"
 EVENTS = [
     Logged(seq, event)
@@ -163,10 +164,10 @@ async def test_finished_pieces_are_not_told_again():
         answers.append(request)
         return first_words(request) if len(answers) == 1 else Trouble.TIMEOUT
 
-    tellers = Tellers((ScriptedModel(one_only, window=1_400),), seconds=0.3, window=1_400)
+    tellers = Tellers((ScriptedModel(one_only, window=1_400),), seconds=1.5, window=1_400)
     late = await tell(ASK, EVENTS, tellers, kept=shelf)
     assert late.outcome == "failed"
-    assert "0.3 s" in late.reason
+    assert "1.5 s" in late.reason
     assert len(shelf.pieces) == 1
     again = ScriptedModel(first_words, window=1_400)
     told = await tell(ASK, EVENTS, Tellers((again,), window=1_400), kept=shelf)
@@ -176,15 +177,17 @@ async def test_finished_pieces_are_not_told_again():
     assert told.prepared.lines == whole.prepared.lines
 
 
-async def test_a_cancelled_narrative_ends_at_once():
+async def test_a_cancelled_narrative_ends_at_once(timed):
     """R-53."""
     task = asyncio.create_task(
         tell(ASK, EVENTS, Tellers((ScriptedModel(lambda _: Trouble.TIMEOUT),)))
     )
     await asyncio.sleep(0.05)
+    begun = time.monotonic()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(task, 1)
+        await asyncio.wait_for(task, 60)
+    assert time.monotonic() - begun < timed(1)
 
 
 async def test_focus_and_template_reach_every_question():
@@ -220,23 +223,21 @@ async def test_ten_troubles_over_http(trouble, name):
         one = client(
             name, base_url=f"{provider.url}/v1"[: None if name[0] == "o" else -3], api_key="k"
         )
-        told = await tell(ASK, EVENTS, Tellers((one,), QUICK, seconds=6.0))
+        late = trouble in (Trouble.TIMEOUT, Trouble.STALE)
+        tellers = Tellers((one,), QUICK, seconds=6.0) if late else Tellers((one,), ONCE)
+        told = await tell(ASK, EVENTS, tellers)
         await one.close()
     assert told.prepared is None
     assert told.reason
     way = (Trouble.TIMEOUT, Trouble.RATE, Trouble.ERROR, Trouble.CUT)
-    late = told.outcome in ("failed", "rejected")
-    assert (
-        late
-        if trouble is Trouble.STALE
-        else told.outcome == ("failed" if trouble in way else "rejected")
-    ), told
+    wanted = ("failed",) if trouble in way else ("rejected",)
+    assert told.outcome in (("failed", "rejected") if trouble is Trouble.STALE else wanted), told
 
 
 async def test_one_that_never_answers_leaves_time_for_the_next():
     """R-52."""
     first = ScriptedModel(lambda _: Trouble.TIMEOUT, name="first")
-    tellers = Tellers((first, ScriptedModel(first_words, name="second")), seconds=1.0)
+    tellers = Tellers((first, ScriptedModel(first_words, name="second")), seconds=3.0)
     told = await tell(ASK, EVENTS, tellers)
     assert (told.outcome, told.prepared.by) == ("told", "second")
 
@@ -309,7 +310,7 @@ async def test_no_injection_passes_through_a_teller_that_obeys_it():
         one = client("openai/m", base_url=f"{provider.url}/v1", api_key="k")
         for payload in INJECTIONS:
             events = [EVENTS[0], EVENTS[1], Logged(2, result("c1", payload["text"])), *EVENTS[3:5]]
-            told = await tell(Ask(Spine(), Range(0, 4), 400), events, Tellers((one,), QUICK))
+            told = await tell(Ask(Spine(), Range(0, 4), 400), events, Tellers((one,), ONCE))
             passed += [payload["id"]] if told.prepared else []
             assert told.outcome == "rejected" or told.prepared, (payload["id"], told)
         await one.close()

@@ -1,7 +1,7 @@
 """The laws on the view over random conversations, and the broken variants that each must catch."""
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given, seed, settings
 from mutants import broken
 
 from foldline.errors import FoldlineError
@@ -97,20 +97,19 @@ MUTANTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("law", "module", "line", "instead"),
-    MUTANTS,
-    ids=[f"{law.__name__}-{index}" for index, (law, *_) in enumerate(MUTANTS)],
-)
-def test_law_catches(law, module, line, instead):
-    """Every law fails on a variant that breaks it: a check that cannot fail is a defect."""
+NAMES = [f"{law.__name__}-{index}" for index, (law, *_) in enumerate(MUTANTS)]
+SOON = {"valid-2": 1, "in_force-15": 55, "in_force-17": 15, "in_force-19": 36, "sendable-23": 2, "sendable-24": 5, "kept_out-32": 3, "signed-36": 14}  # fmt: skip
+"""Seeds that catch a variant within sixty examples; where generators change it is only slower."""
 
+
+@pytest.mark.parametrize("name", NAMES)
+def test_law_catches(name):
+    """Every law fails on a variant that breaks it: a check that cannot fail is a defect."""
+    law, module, line, instead = MUTANTS[NAMES.index(name)]
+
+    @seed(SOON.get(name, 0))
     @settings(
-        max_examples=5_000,
-        database=None,
-        derandomize=True,
-        phases=[Phase.generate],
-        report_multiple_bugs=False,
+        max_examples=5_000, database=None, phases=[Phase.generate], report_multiple_bugs=False
     )
     @given(scripts())
     def holds(script):

@@ -1,5 +1,6 @@
-"""Sessions whose fold is due, for tests of workers: built by hand, one like the other."""
+"""Sessions whose fold is due, for tests of workers: built by hand, one like the other; and the wait for what is told beside one."""
 
+import asyncio
 import re
 
 from foldline.core import log
@@ -53,3 +54,9 @@ def telling(teller=None, **more):
     """A scripted teller for every session."""
     tellers = Tellers((teller or ScriptedModel(goals),), Patience(tries=1), **more)
     return lambda _model: tellers
+
+
+async def settled(s, seconds=20.0):
+    """Wait until nobody is asked beside a session any more, or for so long."""
+    if s.live.narrator is not None and (task := s.live.narrator._task) is not None:
+        await asyncio.wait([task], timeout=seconds)

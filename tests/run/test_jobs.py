@@ -318,7 +318,7 @@ async def test_two_workers_never_work_on_one_session(address):
     assert set(most.values()) == {1}
 
 
-async def test_whoever_is_stopped_ends_what_it_has_or_gives_it_back(address, monkeypatch):
+async def test_whoever_is_stopped_ends_what_it_has_or_gives_it_back(address, monkeypatch, timed):
     told = Told()
 
     async def long(name, _install):
@@ -338,7 +338,7 @@ async def test_whoever_is_stopped_ends_what_it_has_or_gives_it_back(address, mon
             begun = time.monotonic()
             worker.stop()
             await work
-            assert time.monotonic() - begun < 2
+            assert time.monotonic() - begun < timed(2)
             assert await queue.counts() == {"todo": 1}
     assert sorted(told.outcomes) == ["folded", "left"]
 

@@ -1,8 +1,7 @@
 """Folds and narratives watched, counted, traced and forbidden: A-46, A-48, R-76."""
 
-import asyncio
-
 import pytest
+from folding import settled
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -33,7 +32,7 @@ async def talk(s, turns):
         await s.add(f"Look at module_{n} today. " + "It may be there. " * 25)
         await s.request()
         await s.add({"role": "assistant", "content": f"I looked at {n}. " + "So it is. " * 25})
-        await asyncio.sleep(0.01)
+        await settled(s)
 
 
 async def folds(s):

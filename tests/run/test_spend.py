@@ -327,8 +327,8 @@ async def eight(address):
 def test_eight_at_one_cap(tmp_path):
     """Never more than the cap, and all of it is used; of one file, by eight connections."""
     assert asyncio.run(eight(str(tmp_path / "spend.db"))) == (980, 980)
-    with broken("foldline.run.spend", "version=version,", "version=None,"):
-        assert asyncio.run(eight(str(tmp_path / "broken.db"))) != (980, 980)
+    with broken("foldline.run.spend", "version=version,", "version=None,"):  # by chance, and soon
+        assert any(asyncio.run(eight(str(tmp_path / f"{n}.db"))) != (980, 980) for n in range(50))
 
 
 def processes(address):

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from foldline.core.log import Asked, ModelSaid, Opened, UserSaid
 from foldline.core.plan import Facts
 from foldline.core.spine import Range
-from foldline.errors import Conflict, WireError
+from foldline.errors import Conflict, StoreFailed, WireError
+from foldline.run import asking
 from foldline.run.facts import known
 from foldline.run.known import Scope
 from foldline.run.live import Live
@@ -128,9 +129,38 @@ async def test_unedited_bytes_go_out_as_they_came_and_can_be_had_again(dialect, 
     assert len(asked) == 6
     for seq in asked:
         assert events[seq].relayed
-        await live.sent(seq)
+        await asking.sent(live, seq)
     people = [event for event in events if isinstance(event, UserSaid | ModelSaid)]
     assert len([event for event in people if isinstance(event, ModelSaid)]) == 6
+    await store.close()
+
+
+@BOTH
+async def test_an_answer_whose_writing_was_not_known_is_in_the_log_once(dialect, monkeypatch):
+    """The store went away behind its commit: what the client says again is found there."""
+    store = store_at(":memory:")
+    talks, client, write = Talks(store, facts_of(), shared=True), Client(dialect), store.append
+
+    async def lost(*given, **named):
+        await write(*given, **named)
+        raise StoreFailed("the connection is gone; whether it was written is not known")
+
+    client.user("Turn 0")
+    one = await talks.ask(dialect, client.body())
+    answer, _ = written(dialect.name, json.loads(one.body), message("noted"), 10)
+    one.begin(200)
+    one.hear(json.dumps(answer).encode())
+    monkeypatch.setattr(store, "append", lost)
+    with pytest.raises(StoreFailed):
+        await one.end()
+    monkeypatch.undo()
+    client.heard(answer)
+    client.user("Turn 1")
+    two, _ = await exchange(talks, client, message("yes"))
+    assert two.session == one.session
+    _, events = await logged(store, one.session)
+    said = [event.parts[0].text for event in events if isinstance(event, UserSaid | ModelSaid)]
+    assert said == ["Turn 0", "noted", "Turn 1", "yes"]
     await store.close()
 
 
@@ -152,7 +182,7 @@ async def test_what_is_edited_is_ours_and_says_so(dialect):
     live, events = await logged(store, one.session)
     for seq, event in enumerate(events):
         if isinstance(event, Asked):
-            await live.sent(seq)
+            await asking.sent(live, seq)
     assert len([event for event in events if isinstance(event, UserSaid)]) == 30
 
 
@@ -169,7 +199,7 @@ async def test_an_answer_said_again_in_other_bytes_is_the_clients_from_then_on()
     assert one.body == client.body()
     live, events = await logged(store, one.session)
     assert [len(event.echoes) for event in events if isinstance(event, Asked)] == [0, 1]
-    shown = OPENAI.blocks((await live.plan(live.facts)).request)
+    shown = OPENAI.blocks((await asking.plan(live, live.facts)).request)
     assert shown[1] == json.dumps(client.history[1], separators=(",", ":")).encode()
 
 
@@ -333,7 +363,7 @@ async def test_marks_that_a_client_moves_do_not_matter():
     live, events = await logged(store, names.pop())
     for seq, event in enumerate(events):
         if isinstance(event, Asked):
-            await live.sent(seq)
+            await asking.sent(live, seq)
 
 
 DOUBLE = [
@@ -482,5 +512,5 @@ async def test_one_conversation_asked_at_a_time_by_many_is_nobodys_fault(seed):
         assert len(said) == len({*said})
         for seq, event in enumerate(events):
             if isinstance(event, Asked):
-                await live.sent(seq)
+                await asking.sent(live, seq)
     await store.close()

@@ -11,6 +11,7 @@ from foldline.core import log
 from foldline.core.log import Edit
 from foldline.errors import BadInput, Conflict
 from foldline.models.summarize import Tellers
+from foldline.run import asking
 from foldline.run.facts import of_session
 from foldline.run.live import Live
 from foldline.run.preparing import Preparing
@@ -62,7 +63,7 @@ async def test_the_session_goes_on_from_it(store):
     await made(store, NAME)
     await fold_session(store, NAME, install=True)
     live = await Live.open(store, NAME, facts=of_session("scripted", SETTINGS))
-    sent = await live.ask({}, dialect=OPENAI)
+    sent = await asking.ask(live, {}, dialect=OPENAI)
     assert b"go on" in sent
     assert len(await folds_of(store, NAME)) == 1
 
@@ -80,7 +81,7 @@ async def test_without_install_it_only_prepares(store, turns):
     live.narrator = Preparing(Tellers(()))
     for n in range(8):
         await live.take(user(f"more {n} " + "pasted text " * 20))
-        await live.ask({}, dialect=OPENAI)
+        await asking.ask(live, {}, dialect=OPENAI)
         await live.take(model("answer text " * 20))
         if found := await folds_of(store, NAME):
             break
@@ -135,7 +136,7 @@ async def test_a_session_in_the_middle_of_something_is_left(store):
     facts = of_session("scripted", {**SETTINGS, "window": 100_000})
     await made(store, other, due())
     live = await Live.open(store, other, facts=facts)
-    await live.ask({}, dialect=OPENAI)
+    await asking.ask(live, {}, dialect=OPENAI)
     head = (await store.head(other)).seq
     done = await fold_session(store, other, install=True)
     assert (done.outcome, "an answer is under way" in done.reason) == ("left", True)
@@ -210,7 +211,7 @@ async def _killed_everywhere(store):
             assert events[: len(due())] == due()
             assert all(isinstance(event, Edit) for event in events[len(due()) :])
             live = await Live.open(store, name, facts=of_session("scripted", SETTINGS))
-            assert b"go on" in await live.ask({}, dialect=OPENAI)
+            assert b"go on" in await asking.ask(live, {}, dialect=OPENAI)
     return at - 1
 
 
@@ -223,10 +224,10 @@ async def test_whoever_is_killed_at_any_point_the_fold_is_made_once(store):
 async def test_a_worker_that_folds_whether_it_is_due_or_not_is_seen(store):
     """The control: the second run would fold once more."""
     line = (
-        "facts = replace(facts, cache=cached(time() - self.touched, facts.prices), prepared=told)"
+        "facts = replace(facts, cache=cached(time() - live.touched, facts.prices), prepared=told)"
     )
     instead = "facts = replace(facts, now=True, prepared=told)"
-    with broken("foldline.run.live", line, instead), pytest.raises(AssertionError):
+    with broken("foldline.run.asking", line, instead), pytest.raises(AssertionError):
         await _killed_everywhere(store)
 
 
@@ -250,10 +251,10 @@ async def _overtaken(store):
     """A worker stands still for longer than its lease; another one makes the fold meanwhile."""
     await made(store, NAME)
     slow = Slow(store)
-    first = asyncio.create_task(fold_session(slow, NAME, install=True, seconds=0.05))
+    first = asyncio.create_task(fold_session(slow, NAME, install=True, seconds=1.0))
     await slow.there.wait()
     assert (await fold_session(store, NAME, install=True)).outcome == "busy"
-    await asyncio.sleep(0.06)
+    await asyncio.sleep(1.05)
     assert (await fold_session(store, NAME, install=True)).outcome == "folded"
     slow.go.set()
     with suppress(Conflict):
@@ -287,7 +288,7 @@ async def test_what_comes_in_meanwhile_is_folded_with_or_kept(store):
     assert (await work).outcome == "folded"
     assert len(await folds_of(store, NAME)) == 1
     live = await Live.open(store, NAME, facts=of_session("scripted", SETTINGS))
-    assert (await live.ask({}, dialect=OPENAI)).count(b"inbound") == 1
+    assert (await asking.ask(live, {}, dialect=OPENAI)).count(b"inbound") == 1
 
 
 async def _held(store):

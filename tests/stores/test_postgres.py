@@ -525,6 +525,22 @@ async def test_one_who_gave_up_leaves_its_statement_prepared(made):
         await store.close()
 
 
+async def test_opening_and_a_turn_make_one_connection(made, monkeypatch):
+    """R-68: the one that looked for migrations goes on; a new one costs as much as opening's reads."""
+    connect, made_so_far = psycopg.AsyncConnection.connect, []
+
+    async def counted(*args, **kwargs):
+        made_so_far.append(await connect(*args, **kwargs))
+        return made_so_far[-1]
+
+    monkeypatch.setattr(psycopg.AsyncConnection, "connect", counted)
+    async with foldline.aopen(address_of(made), model="m", session="one") as s:
+        await s.add("hello")
+        await s.request()
+        assert len(made_so_far) == 1
+    assert made_so_far[0].closed
+
+
 async def test_one_that_fails_takes_none_with_it(made, store):
     """What was sent with it is sent again by itself, and all hear of it at once."""
     names = [Name("failing", f"s{n}") for n in range(12)]

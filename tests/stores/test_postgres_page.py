@@ -1,4 +1,4 @@
-"""docs/postgresql.md is true: its statements, lines and programs run, in a database of their own."""
+"""docs/how-to/postgresql.md is true: its statements, lines and programs run, in a database of their own."""
 # ruff: noqa: S607 - the page's own lines
 
 import asyncio
@@ -24,7 +24,7 @@ from foldline.store.postgres.place import place
 from foldline.testing.stores import rows
 
 pytestmark = pytest.mark.real
-PAGE = (Path(__file__).parents[2] / "docs" / "postgresql.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "postgresql.md").read_text()
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 
 

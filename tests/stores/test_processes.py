@@ -22,6 +22,7 @@ from foldline.core.plan import Facts
 from foldline.core.policy import STEADY
 from foldline.core.spine import Range
 from foldline.errors import Conflict, FoldlineError
+from foldline.run import asking
 from foldline.run.live import Live
 from foldline.run.worker import fold_session
 from foldline.store import logs
@@ -81,10 +82,10 @@ async def _all_is_there(address, told):
     assert folds == told["folds"] >= FOLDS
     assert told["conflicts"] > 0  # the control: they did meet
     live = await Live.open(store, SHARED, facts=Facts(limits(8_000, 400), STEADY))
-    assert b"module_199" in await live.ask({}, dialect=OPENAI)
+    assert b"module_199" in await asking.ask(live, {}, dialect=OPENAI)
     asked = [seq for seq, event in found if isinstance(event, log.Asked)]
     for at in asked[:: len(asked) // 10]:
-        await live.sent(at)  # law 5: equal to its hash, or an error
+        await asking.sent(live, at)  # law 5: equal to its hash, or an error
     if isinstance(store, SqliteStore):
         assert store.db.sql("pragma integrity_check") == [("ok",)]
     await store.close()
@@ -145,7 +146,7 @@ async def _folding(store, name, turns):
     while True:
         live = await Live.open(store, name, facts=SMALL)
         try:
-            await live.ask({}, dialect=OPENAI)
+            await asking.ask(live, {}, dialect=OPENAI)
         except Conflict:
             continue
         break
@@ -200,7 +201,7 @@ async def _interleaved(address, seeds, folding=_folding):
         assert sum(text.startswith("inbound") for text in said) == 3
         folds = [event for event in events if isinstance(event, Folded)]
         assert len(folds) == 1 if folding is _working else folds, seed
-        sent = (await live.ask({}, dialect=OPENAI)).decode()
+        sent = (await asking.ask(live, {}, dialect=OPENAI)).decode()
         assert re.findall("inbound <([0-9])>", sent) == ["0", "1", "2"], (seed, turns.taken)
     for store in stores:
         await store.close()
@@ -212,9 +213,9 @@ BOTH = pytest.mark.parametrize("folding", [_folding, _working], ids=["by a reque
 
 @BOTH
 def test_what_comes_in_during_a_fold_is_there_once(tmp_path, folding):
-    """R-29: 1,000 interleavings."""
-    orders = asyncio.run(_interleaved(str(tmp_path / "talks.db"), 1_000, folding))
-    print(f"\n1,000 seeds, {len(orders)} different orders")
+    """R-29: 1,000 interleavings, half of them beside each."""
+    orders = asyncio.run(_interleaved(str(tmp_path / "talks.db"), 500, folding))
+    print(f"\n500 seeds, {len(orders)} different orders")
     assert len(orders) > 100
 
 

@@ -5,6 +5,7 @@ import hashlib
 import re
 import subprocess
 import sys
+import threading
 from contextlib import nullcontext
 from random import Random
 
@@ -310,3 +311,24 @@ async def test_a_tail_of_what_was_trimmed_is_two_statements():
     store.db.connection.exec_trace = lambda _c, sql, _b: begun.append(sql) or True
     await logs.tail(store, MINE)
     assert sum(sql.startswith("begin") for sql in begun) == 2
+
+
+def test_r65_eight_open_a_new_file_at_once(tmp_path):
+    """Whoever makes the journal needs the file alone; SQLite does not wait for that by itself."""
+    faults = []
+    for n in range(30):
+        path, gate = str(tmp_path / f"{n}.db"), threading.Barrier(8)
+
+        def begun(path=path, gate=gate):
+            gate.wait()
+            try:
+                SqliteStore(path).db.connection.close()
+            except BadInput as fault:
+                faults.append(fault)
+
+        threads = [threading.Thread(target=begun) for _ in range(8)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+    assert faults == []

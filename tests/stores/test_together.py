@@ -347,7 +347,7 @@ def test_broken_retention_is_seen_on_sqlite(tmp_path):
         "db.sql('begin immediate'), _insert(db, found.sid, found.head + 2, Draft(draft.rows[1:]), now)"
     )
     with a_store("sqlite", tmp_path) as address, pytest.raises(SEEN):
-        retain(address, tmp_path, broken=[["foldline.store.sqlite.rows", line, torn]])
+        retain(address, tmp_path, seconds=6, broken=[["foldline.store.sqlite.rows", line, torn]])
 
 
 @pytest.mark.parametrize("what", ["late ones come in", "held ones go"])
@@ -360,8 +360,8 @@ def test_broken_retention_is_seen_on_postgres(tmp_path, what, monkeypatch):
             "late ones come in": [
                 (
                     "begun",
-                    f"from {schema}.erased where sid",
-                    f"from {schema}.erased where false and sid",
+                    f'from "{schema}".erased where sid',
+                    f'from "{schema}".erased where false and sid',
                 )
             ],
             "held ones go": [
@@ -521,7 +521,7 @@ def test_broken_erasure_is_seen_on_postgres(tmp_path, table):
             address,
             ("forget", "where w.sid = p_sid", "where false")
             if table == "words"
-            else ("sweep", f"delete from {schema}.{table} where sid = p_sid;", ""),
+            else ("sweep", f'delete from "{schema}".{table} where sid = p_sid;', ""),
         )
         with pytest.raises(AssertionError):
             erase(address)

@@ -29,6 +29,7 @@ from foldline.core.parts import Media, Text
 from foldline.core.plan import Facts
 from foldline.core.policy import STEADY
 from foldline.errors import BrokenView, Conflict, Erased, StoreFailed
+from foldline.run import asking
 from foldline.run.live import Live
 from foldline.store import logs
 from foldline.store.at import store_at
@@ -101,7 +102,7 @@ async def folding(store: Store, who: str, random: Random, *, holdings: int) -> d
             said = [user(f"<{who}> " + "pasted text " * 90), model("answer text " * 90)]
             await logs.append(fenced, SHARED, said)
             live = await Live.open(fenced, SHARED, facts=SMALL)
-            await live.ask({}, dialect=OPENAI)
+            await asking.ask(live, {}, dialect=OPENAI)
             if (
                 random.random() < 0.5
             ):  # another takes it, and what is still to be written comes late
@@ -224,7 +225,7 @@ async def writing(store: Store, who: str, random: Random, *, seconds: float = 30
     async def fold() -> None:
         try:
             live = await Live.open(counted, SHARED, facts=LARGER)
-            await live.ask({}, dialect=OPENAI)
+            await asking.ask(live, {}, dialect=OPENAI)
         except (Conflict, BrokenView):  # a fold that reads what is just erased writes nothing
             return
 

@@ -16,6 +16,7 @@ from foldline.core.log import Folded
 from foldline.core.plan import Facts
 from foldline.core.policy import STEADY
 from foldline.errors import Conflict
+from foldline.run import asking
 from foldline.run.live import Live
 from foldline.store import logs
 from foldline.store.at import store_at
@@ -49,7 +50,7 @@ async def write(address: str, who: str, count: int) -> dict[str, int]:
 
     async def turn(through):
         before = through.view.head
-        await through.ask({}, dialect=OPENAI)
+        await asking.ask(through, {}, dialect=OPENAI)
         made = await logs.read(store, NAME, logs.Range(before + 1, through.view.head))
         told["folds"] += sum(isinstance(event, Folded) for _, event in made)
 

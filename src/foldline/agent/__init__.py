@@ -8,6 +8,7 @@
     mcp/          tools of MCP servers; a session's own past as one        agent/mcp/
     instructions/ AGENTS.md, nearest first; the memory file                agent/instructions/
     schedule/     cron entries that speak into sessions                    agent/schedule/
+    unfinished    what a process left unanswered, or half answered         agent/unfinished.py
     making        an agent made of settings: all of these                  agent/making.py
 
 Knows how an agent works through a turn. Refuses to know who listens: a terminal, a bot and a

@@ -45,12 +45,17 @@ class Ended(NamedTuple):
     """How a turn ended; what went wrong with the model or the store is raised instead."""
 
     how: Literal["answered", "calls", "rounds", "vetoed"]
+    """answered; calls: the client has tools to run; rounds: tools were run often enough; vetoed."""
     words: str
     """The answer, or what keeps it from coming."""
 
 
 class Agent:
-    """A session that works: a model that is asked, and tools that it may call."""
+    """A session that works: a model that is asked, and tools that it may call.
+
+    `approve` is asked before a tool that says what it would change; without it such calls are
+    refused. `hooks` are told everything. `patience` is how long the model is waited for.
+    """
 
     def __init__(  # noqa: PLR0913 - one keyword for each thing that an agent has
         self,
@@ -75,7 +80,7 @@ class Agent:
         """Whether the session's own tools stay as they are, and calls of those that are not ours
         end the turn: whoever asked runs them, adds their results, and lets the agent go on."""
         self.rounds = rounds
-        """How often in one turn tools may be run: `session.max_tool_iterations`, A-08."""
+        """How often in one turn tools may be run: `session.max_tool_iterations` (A-08)."""
         self.patience = patience
         self._wanted: list[Event] = []  # by hooks
         self._begun: set[str] = set()  # calls of this round

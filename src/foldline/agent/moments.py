@@ -78,3 +78,5 @@ class Passed:
 
 Moment: TypeAlias = Asking | Speaking | Answered | Calling | Called | Folding | Passed
 Hook: TypeAlias = Callable[[Moment], "str | Event | None"]
+"""Told every moment. A text in answer to `Asking`, `Calling` or `Folding` forbids it; an event is
+taken in before the model is asked next; None lets things go on."""

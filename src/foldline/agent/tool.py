@@ -20,7 +20,9 @@ class Result(NamedTuple):
     """What a call came to: as it is, however large; the session clips it."""
 
     parts: tuple[Part, ...]
+    """Words and pictures: `said("…")` makes one of words."""
     ok: bool = True
+    """Whether it did what was asked; else the parts say why not."""
 
 
 class Intent(NamedTuple):
@@ -53,6 +55,7 @@ class Tool:
 
     name: str
     description: str
+    """What the model reads of it."""
     schema: Mapping[str, Any]
     """The JSON Schema of its arguments."""
     run: Callable[[Arguments], Awaitable[Result]]

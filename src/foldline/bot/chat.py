@@ -10,8 +10,8 @@ one answers.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, suppress
 from math import inf
 from time import monotonic
 
@@ -32,13 +32,12 @@ from foldline.bot.track import AUTHOR, Track
 from foldline.core.log import ModelSaid, UserSaid
 from foldline.core.parts import Call, Part, calls_of, spoken
 from foldline.core.plan import waits
-from foldline.errors import Busy, FoldlineError, ModelFailed
-from foldline.run.left import held
+from foldline.errors import Busy, Conflict, FoldlineError, ModelFailed, StoreFailed
+from foldline.run.left import taken
 from foldline.run.passes import Pass
 
 _DRAFT = "…"
-_LOOK = 0.25  # seconds between two tries to take a session that another process has
-_AGAIN = 5.0  # seconds after which work that failed is begun again
+_AGAIN = 2.0  # seconds after which work that failed is begun again
 _PASSING = ("rate", "overloaded")  # faults of a model that pass
 _BROKEN = {"cancelled": "(stopped)", "cut": "(it broke off here)", "length": "(cut at its length)"}
 
@@ -157,11 +156,11 @@ class Chat:
         await self.deliver()
         while not self._closed:
             if self._orders:
+                self._orders = False  # before it is looked: what comes meanwhile says so anew
                 if update := await self.inbox.take():
+                    self._orders = True
                     async with self.held():
                         await work_off(self, update)
-                else:
-                    self._orders = False
             elif self.track.pending and monotonic() >= self._waits:
                 self._waits = 0.0
                 await self._turn()
@@ -175,30 +174,9 @@ class Chat:
             await self.session.live.catch_up()
         await self.track.look(self.session.live)
 
-    @asynccontextmanager
-    async def held(self) -> AsyncGenerator[None]:
+    def held(self) -> AbstractAsyncContextManager[object]:
         """The session for ourselves, waited for where another process has it."""
-        async with AsyncExitStack() as stack:
-            while True:
-                try:
-                    async with self.session.live.lock:
-                        lease = held(self.session, seconds=self.rules.lease)
-                        await stack.enter_async_context(lease)
-                    break
-                except Busy:
-                    await asyncio.sleep(min(_LOOK, self.rules.lease / 4))
-            beating = asyncio.create_task(self._beat())
-            try:
-                yield
-            finally:
-                beating.cancel()
-                await asyncio.gather(beating, return_exceptions=True)
-
-    async def _beat(self) -> None:
-        while True:
-            await asyncio.sleep(self.rules.lease / 3)
-            with suppress(FoldlineError):  # the next append finds out
-                await self.session.live.renew()
+        return taken(self.session, seconds=self.rules.lease)
 
     async def _turn(self) -> None:
         note: Words | None = None
@@ -209,7 +187,7 @@ class Chat:
             note = await self._answered()
             await self.track.look(self.session.live)
         await self.deliver()
-        if note is None and self.track.draft:
+        if note is None and self.track.draft and not self.track.pending:
             note = plainly("The answer has no words.")
         if note is not None:
             await self.note(note)
@@ -254,10 +232,14 @@ class Chat:
             await self.session.add(f"[{why}]", speaker="notice", author=AUTHOR)
         return None if said else plainly(told)
 
-    def _fault(self, fault: Exception) -> Words:
+    def _fault(self, fault: Exception) -> Words | None:
         """What somebody is told of a turn that failed; what they said stays, to be answered."""
+        if isinstance(fault, Busy | Conflict):  # another process has it, and may answer
+            self.tell(f"{self.place.name}: {fault}; it is looked at again")
+            self._waits = monotonic() + self.rules.lease
+            return None
         passing = isinstance(fault, ModelFailed) and fault.fault.kind in _PASSING
-        if passing:
+        if passing or isinstance(fault, StoreFailed):
             pause = min(self.rules.again * 2**self._failed, 3_600.0)
             self._waits, self._failed = monotonic() + pause, self._failed + 1
             way = f"It is asked again in {pause:,.0f} s; /retry asks now."

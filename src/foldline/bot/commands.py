@@ -12,12 +12,12 @@ from foldline.bot import cards
 from foldline.bot.inbox import Update
 from foldline.bot.marks import framed, plainly
 from foldline.core.parts import sound
-from foldline.draw import picture, svg, terminal
+from foldline.draw import picture, svg, terminal, words
 from foldline.draw.text import clean, fit
 from foldline.errors import FoldlineError
 from foldline.run.bill import Bill
 from foldline.run.facts import known
-from foldline.run.history import growth, pace
+from foldline.run.history import pace
 
 if TYPE_CHECKING:
     from foldline.bot.chat import Chat
@@ -140,16 +140,9 @@ async def _tokens(chat: "Chat", _: Asked) -> None:
     live = chat.session.live
     drawn = picture(live.view, live.facts)
     turns = await chat.session.history.turns()
-    left = pace(turns, chat.session.report).turns_left
-    tiers = dict(drawn.tiers)
-    at = tiers.get("soft") or tiers.get("hard") or drawn.window
-    rows = [
-        f"Used: {drawn.total:,} / {drawn.window:,} tokens ({drawn.percent:.1f}%)",
-        f"Avg turn: {growth(turns):,.0f}",
-        f"Estimated turns remaining: {'unknown' if left is None else f'~{left:,}'}",
-        f"Compaction threshold: {100 * at / drawn.window:.0f}%",
-    ]
-    await chat.say(plainly("\n".join(["📊 Context Usage:", *(f"  {row}" for row in rows)])))
+    on = pace(turns, chat.session.report)
+    block = words.block(drawn, latest=on.latest, growth=on.growth, turns_left=on.turns_left)
+    await chat.say(plainly("\n".join(block)))
 
 
 async def _pin(chat: "Chat", asked: Asked, *, on: bool = True) -> None:

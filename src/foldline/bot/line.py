@@ -19,7 +19,7 @@ from telegram.error import BadRequest, Forbidden, NetworkError, RetryAfter, Tele
 from telegram.request import HTTPXRequest
 
 from foldline.bot.marks import Words
-from foldline.bot.places import Place
+from foldline.bot.places import Place, signed
 
 T = TypeVar("T")
 API = "https://api.telegram.org"
@@ -106,7 +106,7 @@ class Line:
                 text,
                 parse_mode=mode,
                 message_thread_id=place.topic,
-                reply_markup=_markup(buttons),
+                reply_markup=_markup(buttons, place),
                 disable_notification=quiet,
                 reply_parameters=_reply(reply),
             )
@@ -131,7 +131,7 @@ class Line:
                 place.chat,
                 message,
                 parse_mode=mode,
-                reply_markup=_markup(buttons),
+                reply_markup=_markup(buttons, place),
             )
 
         try:
@@ -156,7 +156,7 @@ class Line:
                 caption=text,
                 parse_mode=mode,
                 message_thread_id=place.topic,
-                reply_markup=_markup(buttons),
+                reply_markup=_markup(buttons, place),
             )
 
         await self._words(place.chat, words, made)
@@ -231,12 +231,12 @@ def seconds(fault: RetryAfter) -> float:
     return after.total_seconds() if isinstance(after, timedelta) else float(after)
 
 
-def _markup(buttons: Buttons) -> InlineKeyboardMarkup | None:
+def _markup(buttons: Buttons, place: Place) -> InlineKeyboardMarkup | None:
     if not buttons:
         return None
     return InlineKeyboardMarkup(
         [
-            [InlineKeyboardButton(one.label, callback_data=one.says) for one in row]
+            [InlineKeyboardButton(one.label, callback_data=signed(one.says, place)) for one in row]
             for row in buttons
         ]
     )

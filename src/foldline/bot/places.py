@@ -48,3 +48,14 @@ def named(name: str) -> Place | None:
         return None
     chat, topic, user = found.groups()
     return Place(int(chat), topic and int(topic), user and int(user))  # type: ignore[arg-type]
+
+
+def signed(says: str, place: Place) -> str:
+    """What a button says, and whose session it is about where each has one."""
+    return says if place.user is None else f"{says}@{place.user}"
+
+
+def whose(data: str) -> tuple[str, int | None]:
+    """What a button said, and whose session it is about."""
+    says, _, user = data.partition("@")
+    return says, int(user) if user.isdecimal() else None

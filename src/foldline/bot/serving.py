@@ -30,7 +30,7 @@ from foldline.bot.asking import Asking
 from foldline.bot.chat import Chat
 from foldline.bot.line import Line, Refused, Unreachable, seconds
 from foldline.bot.marks import plainly
-from foldline.bot.places import Place, named, placed
+from foldline.bot.places import Place, named, placed, whose
 from foldline.bot.rules import Rules, Seat
 from foldline.bot.track import SPACE, Track, done_upto
 from foldline.core.parts import sound
@@ -205,7 +205,7 @@ class Telegram:
         await chat.hear(number, parts, author=author, message=message.message_id)
 
     async def _pressed(self, number: int, query: CallbackQuery) -> None:
-        message, says = query.message, query.data or ""
+        message, (says, owner) = query.message, whose(query.data or "")
         if message is None or not self.rules.lets(query.from_user.id, message.chat.id):
             await self.line.pressed(query.id, "You are not allowed to.", loud=True)
             return
@@ -214,9 +214,12 @@ class Telegram:
             told, loud = self._asking.press(says, query.from_user.id, name)
             await self.line.pressed(query.id, told, loud=loud)
             return
+        user = query.from_user.id
+        if owner not in (None, user):
+            await self.line.pressed(query.id, "This is about another's session.", loud=True)
+            return
         known = isinstance(message, Message)
         topic = message.message_thread_id if known and message.is_topic_message else None
-        user = query.from_user.id
         chat = await self._chat(placed(message.chat.id, topic=topic, user=user, by=self.rules.by))
         chat.users += 1
         try:
@@ -359,11 +362,18 @@ class Telegram:
         """Stop: what is under way stands in the log as far as it came, and goes on next time."""
         tasks = [*self._beside, *(one.task for one in self._chats.values())]
         tasks += [self._looking] if self._looking else []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(tasks)
         with suppress(TelegramError):
             await self.line.bot.shutdown()
+
+
+async def ended(tasks: "Sequence[asyncio.Task[Any]]") -> None:
+    """Cancel tasks until all are over: before Python 3.12 a driver can lose a cancellation."""
+    rest = {*tasks}
+    while rest:
+        for task in rest:
+            task.cancel()
+        _, rest = await asyncio.wait(rest, timeout=_PAUSE)
 
 
 def _says(message: Message) -> bool:

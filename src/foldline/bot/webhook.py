@@ -38,7 +38,7 @@ async def hooked(
             return web.Response(status=403)
         try:
             update = Update.de_json(json.loads(await request.read()), telegram.line.bot)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):  # no update at all
             return web.Response(status=400)
         await telegram.take([update])
         return web.Response()

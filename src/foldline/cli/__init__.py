@@ -2,13 +2,16 @@
 
     app      the command line itself, errors, exit codes      desk    what each command works with
     taking   import                                           looking sessions, show, context
-    past     history, search                                  deciding plan, fold, undo, pin
-    keeping  export, erase                                    doctor, catalogue
+    past     history, search; over_time draws it              planning plan
+    deciding fold, undo, pin                                  keeping export, erase
+    doctor   doctor; doctor_postgres, doctor_schema, checks   catalogue models
     worker   worker                                           mcp     mcp
-    chat     chat; its terminal is repl/                      config  config show, path, check
+    chat     chat; seating makes its agent, repl/ shows it    config  config show, path, check
     serve    serve, keys add                                  bot     bot
     schedule schedule add, list, run, …
     lab      lab compare; gather its sessions, spread its work  lab_cost
+    place    which store, which session                       files   session files on a disk
+    output   tables, colours, strangers' words                codes   how every error ends
 
 Knows how sessions are shown and asked for in a terminal. Refuses to decide: every command is a few
 calls of the session API. Without the extra `[cli]` it says which one to install.

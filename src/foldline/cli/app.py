@@ -30,7 +30,7 @@ _STEPS = {
     "show": "looking:show",
     "history": "past:history",
     "search": "past:search",
-    "plan": "deciding:plan",
+    "plan": "planning:plan",
     "fold": "deciding:fold",
     "undo": "deciding:undo",
     "pin": "deciding:pin",

@@ -54,7 +54,7 @@ def bot(  # noqa: PLR0913 - one for each option
 ) -> int:
     """Answer in Telegram: every chat is a session.
 
-    The token is in TELEGRAM_BOT_TOKEN; who may talk is in telegram.allowed. See docs/telegram.md.
+    The token is in TELEGRAM_BOT_TOKEN, who may talk in telegram.allowed: docs/how-to/telegram.md.
     """
     if find_spec("telegram") is None:
         raise BadInput(
@@ -84,9 +84,12 @@ async def _served(wish: Wish, token: str) -> int:
     if settings.model.name is None:
         raise BadInput('which model? write --model NAME, or `model = "NAME"` into foldline.toml')
 
+    store = store_at(address_of(wish.desk))
+
     @asynccontextmanager
     async def seats(name: str) -> AsyncGenerator[Seat]:
-        async with seated(wish, name, alone=False) as seat:
+        # One store for all chats: on PostgreSQL each would have connections of its own.
+        async with seated(wish, name, alone=False, store=store) as seat:
             for note in seat.notes:
                 remark(f"{name}: {note}")
             yield seat
@@ -95,7 +98,6 @@ async def _served(wish: Wish, token: str) -> int:
     if not rules.allowed and not rules.admins:
         remark("nobody may talk yet: write the number of your account into telegram.allowed")
     line = Line(bot_of(token, base_url=settings.telegram.base_url, pace=pace), pace=pace)
-    store = store_at(address_of(wish.desk))
     telegram = Telegram(
         line,
         seats=seats,
@@ -106,7 +108,7 @@ async def _served(wish: Wish, token: str) -> int:
     )
     try:
         name = await telegram.begin()
-        remark(f"@{name} answers; sessions are in {clean(wish.desk.address)}")
+        remark(f"@{name} answers; sessions are in {clean(wish.desk.where)}")
         await _until_ended(_working(telegram, settings))
     finally:
         await telegram.close()
@@ -133,12 +135,16 @@ async def _working(telegram: "Telegram", settings: Settings) -> None:
 
 async def _until_ended(work: Coroutine[Any, Any, None]) -> None:
     """Work until a signal comes; what is under way goes on next time."""
-    task = asyncio.create_task(work)
+    from foldline.bot.serving import ended  # noqa: PLC0415 - as above
+
+    task, over = asyncio.create_task(work), asyncio.Event()
+    task.add_done_callback(lambda _: over.set())
     loop = asyncio.get_running_loop()
     for one in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(one, task.cancel)
+        loop.add_signal_handler(one, over.set)
     try:
-        await asyncio.wait([task])
+        await over.wait()
+        await ended([task])
         if not task.cancelled():
             task.result()
     finally:

@@ -13,9 +13,10 @@ import typer
 
 from foldline.cli.codes import DONE, NOTHING, NothingFound
 from foldline.cli.desk import Desk, command
-from foldline.cli.output import Column, many, paint, table, wrapped
+from foldline.cli.output import Column, paint, table, wrapped
 from foldline.core.parts import sound
 from foldline.core.policy import named
+from foldline.core.saying import many
 from foldline.core.settings import Settings
 from foldline.core.settings.known import KNOWN, SLOT, Known, variable
 from foldline.core.settings.names import find, near

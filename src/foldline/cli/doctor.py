@@ -5,10 +5,11 @@ of a server. Refuses to mend anything.
 """
 
 import platform
-from collections.abc import Generator
+import re
+from collections.abc import Generator, Iterable
 from dataclasses import asdict
 from datetime import UTC, date, datetime
-from importlib.util import find_spec
+from importlib.metadata import PackageNotFoundError, distribution, requires
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -19,18 +20,14 @@ from foldline import __version__
 from foldline.cli.checks import Check, Level, lines, summed
 from foldline.cli.codes import DONE, NOTHING
 from foldline.cli.desk import Desk, command
-from foldline.cli.output import many, size
+from foldline.cli.output import size
 from foldline.cli.place import MEMORY
+from foldline.core.saying import many
 from foldline.models.catalog import edition
 from foldline.store.at import POSTGRES
 from foldline.store.sqlite.schema import APPLICATION, VERSION
 
-_EXTRAS = {
-    "cli": ("typer", "rich"),
-    "pg": ("psycopg", "psycopg_pool"),
-    "png": ("resvg_py",),
-    "worker": ("procrastinate",),
-}
+_BRINGS = re.compile(r"([\w.-]+).*; extra == '([\w-]+)'")
 _OLD = 180  # days after which prices and windows have changed
 _JOURNAL = 64 * 1024 * 1024  # a larger one has a reader that never ends
 
@@ -61,16 +58,36 @@ def _house() -> Generator[Check]:
     yield Check("ok", "foldline", __version__)
     yield Check("ok", "python", f"{platform.python_version()} on {platform.system()}")
     yield Check("ok", "sqlite", f"{apsw.sqlite_lib_version()} by apsw {apsw.apsw_version()}")
-    for extra, modules in _EXTRAS.items():
-        there = all(find_spec(module) for module in modules)
-        told = "installed" if there else "not installed"
-        todo = "" if there else f"pip install 'foldline[{extra}]' if you want it"
-        yield Check("ok" if there else "warn", f"[{extra}]", told, todo)
+    here, away = _extras(requires("foldline") or ())
+    told = "; ".join(
+        f"{what}: {', '.join(names)}"
+        for what, names in (("installed", here), ("not", away))
+        if names
+    )
+    yield Check("ok", "extras", told, "pip install 'foldline[NAME]' adds one" if away else "")
     known = edition()
     days = (datetime.now(tz=UTC).date() - date.fromisoformat(known.date)).days
     told = f"{many(known.models, 'model')} of {known.date}, from {known.source}"
     todo = "prices may have changed: upgrade foldline" if days > _OLD else ""
     yield Check("warn" if todo else "ok", "catalogue", told, todo)
+
+
+def _extras(required: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Our extras of which everything is installed, and the others: as our own package says."""
+    away: dict[str, bool] = {}
+    for found in filter(None, map(_BRINGS.match, required)):
+        package, extra = found.groups()
+        away[extra] = away.get(extra, False) or not _installed(package)
+    away.pop("all", None)  # it is the others
+    return sorted(one for one in away if not away[one]), sorted(one for one in away if away[one])
+
+
+def _installed(package: str) -> bool:
+    try:
+        distribution(package)
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 async def _server(address: str, tenant: str) -> tuple[str, list[Check]]:

@@ -10,7 +10,8 @@ from collections.abc import Generator, Sequence
 from statistics import median
 
 from foldline.cli.checks import Check, some
-from foldline.cli.output import many, size
+from foldline.cli.output import size
+from foldline.core.saying import many
 from foldline.store.postgres.health import (
     BUCKETS,
     DEFINERS,

@@ -13,12 +13,13 @@ from foldline.cli import place
 from foldline.cli.codes import NothingFound, Unusable
 from foldline.cli.desk import Desk
 from foldline.cli.files import Passed, text_of, under
-from foldline.cli.output import many, remark, wrapped
+from foldline.cli.output import remark, wrapped
 from foldline.cli.spread import progress
 from foldline.cli.taking import name_of
 from foldline.core.budget import UNKNOWN_WINDOW
 from foldline.core.parts import sound
 from foldline.core.prices import UNKNOWN, Prices
+from foldline.core.saying import many
 from foldline.errors import BadInput, FoldlineError
 from foldline.imports import read
 from foldline.lab.compared import Case

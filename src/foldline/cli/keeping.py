@@ -14,9 +14,10 @@ from msgspec.structs import asdict
 from foldline.cli.codes import DONE, NOTHING, STOPPED, NothingFound
 from foldline.cli.desk import Desk, command
 from foldline.cli.looking import NameArgument
-from foldline.cli.output import many, moment, remark, size, visible, wrapped
+from foldline.cli.output import moment, remark, size, visible, wrapped
 from foldline.cli.place import named
 from foldline.core.parts import sound
+from foldline.core.saying import many
 from foldline.errors import BadInput
 from foldline.run.export import Format, exported
 from foldline.run.left import left

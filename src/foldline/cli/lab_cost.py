@@ -13,8 +13,9 @@ import typer
 from foldline.cli.codes import DONE, NOTHING
 from foldline.cli.desk import Desk, command
 from foldline.cli.gather import gather, remarks, terms
-from foldline.cli.output import Column, many, paint, short, table, wrapped
+from foldline.cli.output import Column, paint, short, table, wrapped
 from foldline.core.prices import Prices
+from foldline.core.saying import many
 from foldline.lab.bill.advice import span
 from foldline.lab.bill.cache import Rules
 from foldline.lab.bill.costs import FOLDED, CostReport, costs

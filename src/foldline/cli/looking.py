@@ -18,7 +18,6 @@ from foldline.cli.output import (
     age,
     coloured,
     columns,
-    many,
     short,
     size,
     table,
@@ -28,6 +27,7 @@ from foldline.cli.output import (
 from foldline.cli.place import Look, named, sight
 from foldline.core import log, recall
 from foldline.core.parts import calls_of, retold
+from foldline.core.saying import many
 from foldline.core.view import shape
 from foldline.draw import Picture, picture, pictured, svg, terminal
 from foldline.errors import BadInput

@@ -158,8 +158,3 @@ def age(then: float) -> str:
 def moment(then: float) -> str:
     """A time of the clock, here."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(then))
-
-
-def many(count: int, name: str) -> str:
-    """A number of things."""
-    return f"{count:,} {name}{'' if count == 1 else 's'}"

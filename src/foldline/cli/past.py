@@ -18,7 +18,6 @@ from foldline.cli.output import (
     Style,
     age,
     columns,
-    many,
     moment,
     paint,
     short,
@@ -30,6 +29,7 @@ from foldline.core.budget import Limits, measure
 from foldline.core.item import Item
 from foldline.core.parts import calls_of, retold, sound
 from foldline.core.request import Report, report
+from foldline.core.saying import many
 from foldline.core.view import View
 from foldline.draw.text import fit, snippet
 from foldline.errors import BadInput

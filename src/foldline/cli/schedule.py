@@ -26,10 +26,11 @@ from foldline.agent.schedule.times import times_of
 from foldline.cli.codes import CONFLICT, DONE, NOTHING, NothingFound
 from foldline.cli.config import ProfileOption, SetOption, flags
 from foldline.cli.desk import Desk, command
-from foldline.cli.output import Column, clean, many, remark, say, short, table
+from foldline.cli.output import Column, clean, remark, say, short, table
 from foldline.cli.place import named
 from foldline.cli.seating import Wish, seated
 from foldline.core.parts import sound
+from foldline.core.saying import many
 from foldline.errors import BadInput
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import asyncio
 import os
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import localtime, strftime
@@ -188,16 +188,20 @@ def _client(settings: Settings, name: str) -> Model:
 
 
 @asynccontextmanager
-async def seated(wish: Wish, name: str, *, alone: bool = True) -> AsyncGenerator[Seat]:
+async def seated(
+    wish: Wish, name: str, *, alone: bool = True, store: Store | None = None
+) -> AsyncGenerator[Seat]:
     """An agent with that session, new or where it was left.
 
     Nobody else writes to it meanwhile; without `alone` whoever works with it takes it for turns.
+    `store` is the desk's, where somebody has it open for many sessions.
     """
     from foldline.agent.making import agent_of  # noqa: PLC0415 - options are read without it
+    from foldline.run.left import repeated  # noqa: PLC0415
     from foldline.run.open import aopen  # noqa: PLC0415
     from foldline.run.settings.using import opening, tellers  # noqa: PLC0415
 
-    settings = await _as_left(wish, name)
+    settings = await _as_left(wish, name, store)
     if settings.model.name is None:
         raise BadInput(
             "which model? write --model NAME, for example --model claude-sonnet-5.5; a server of "
@@ -224,23 +228,23 @@ async def seated(wish: Wish, name: str, *, alone: bool = True) -> AsyncGenerator
             exclusive=_HOLD if alone else None,
             summarizer=tellers(settings, client),
             reported=reported,
+            store=store,
         ) as opened:
-            holding = asyncio.create_task(_hold(opened)) if alone else None
-            try:
-                async with agent_of(
+            # While the person thinks, too.
+            kept = repeated(_RENEW, lambda: _held(opened)) if alone else nullcontext()
+            async with (
+                kept,
+                agent_of(
                     opened, client, settings, root=Path.cwd(), tools=wish.tools, logs=_logs()
-                ) as made:
-                    yield Seat(
-                        agent=made.agent,
-                        models=another,
-                        instructions=made.instructions,
-                        approvals=made.approvals,
-                        notes=[*notes, *made.notes()],
-                    )
-            finally:
-                if holding is not None:
-                    holding.cancel()
-                    await asyncio.gather(holding, return_exceptions=True)
+                ) as made,
+            ):
+                yield Seat(
+                    agent=made.agent,
+                    models=another,
+                    instructions=made.instructions,
+                    approvals=made.approvals,
+                    notes=[*notes, *made.notes()],
+                )
     except Busy as fault:
         raise Taken(name) from fault
     finally:
@@ -261,10 +265,10 @@ async def _reported(settings: Settings) -> tuple[Any, list[str]]:
     return found, [f"{address} does not say how large its window is; --window says it"]
 
 
-async def _as_left(wish: Wish, name: str) -> Settings:
+async def _as_left(wish: Wish, name: str, store: Store | None) -> Settings:
     """The settings, and where the command line says nothing, as the session was left."""
-    async with wish.desk.store(make=True) as store:
-        seen = await left(store, Name(wish.desk.tenant, name))
+    async with wish.desk.store(make=True) if store is None else nullcontext(store) as there:
+        seen = await left(there, Name(wish.desk.tenant, name))
         view = seen.live.view
     settings = wish.settings()
     if view.head < 0:
@@ -282,13 +286,10 @@ def _logs() -> Path:
     return Path(folder) / "foldline" / "mcp"
 
 
-async def _hold(opened: "AsyncSession") -> None:
-    """Keep the session while the person thinks."""
-    while True:
-        await asyncio.sleep(_RENEW)
-        with suppress(FoldlineError):  # the next append says so
-            async with opened.live.lock:
-                await opened.live.hold(_HOLD)
+async def _held(opened: "AsyncSession") -> None:
+    """The session is ours for as long again, and as another may have left it."""
+    async with opened.live.lock:
+        await opened.live.hold(_HOLD)
 
 
 def address_of(desk: Desk) -> str:

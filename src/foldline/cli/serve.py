@@ -7,6 +7,7 @@ the gateway's. Needs the extra `gateway`.
 import asyncio
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 from time import monotonic
 from typing import Annotated, Literal
 
@@ -23,7 +24,7 @@ from foldline.store.at import store_at
 
 _TALKS = 4_096  # conversations that a process holds
 _FRESH, _MODELS = 10.0, 1_000  # seconds that facts of a model hold, and of how many
-_EXTRA = ("uvicorn", "httptools", "aiohttp", "starlette")
+_EXTRA = ("uvicorn", "httptools", "aiohttp")
 KeysOption = Annotated[
     str | None,
     typer.Option("--keys", metavar="FILE", help="Keys of the gateway's own; else none are asked."),
@@ -56,9 +57,12 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
         str | None, typer.Option(metavar="FILE", help="One line of JSON for each request.")
     ] = None,
     on_disconnect: Annotated[
-        str,
-        typer.Option(metavar="pause|continue", help="What becomes of an answer nobody waits for."),
-    ] = "pause",
+        str | None,
+        typer.Option(
+            metavar="pause|continue",
+            help="What becomes of an answer nobody waits for; else the setting.",
+        ),
+    ] = None,
     most_body: Annotated[
         int, typer.Option("--max-body", metavar="BYTES", help="The largest request.", min=1)
     ] = 32_000_000,
@@ -89,16 +93,20 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
     from foldline.gateway.app import Gateway  # noqa: PLC0415
     from foldline.gateway.audit import Audit  # noqa: PLC0415
     from foldline.gateway.keys import Keys  # noqa: PLC0415
+    from foldline.run.settings import load  # noqa: PLC0415
+    from foldline.run.settings.using import caps  # noqa: PLC0415
 
     mine = desk(store=store_, tenant=tenant_, under=ctx.obj)
     named(policy)
     ours = Keys(keys) if keys else None
     settings.must_be_closed(host, keys=ours, is_open=is_open)
+    said = load(Path.cwd())
     set_ = settings.Settings(
         upstreams=settings.upstreams(upstream),
         keys=ours,
         limits=settings.Limits(body=most_body, each=each, retries=retries, drain_seconds=drain),
-        on_disconnect=_mode(on_disconnect),
+        on_disconnect=_mode(on_disconnect) or said.on_disconnect,
+        caps=caps(said),
         tenant=mine.tenant,
     )
     listening = serving.listen(host, port, shared=shared)
@@ -161,10 +169,10 @@ def _check() -> None:
         )
 
 
-def _mode(given: str) -> Literal["pause", "continue"]:
-    if given not in ("pause", "continue"):
+def _mode(given: str | None) -> Literal["pause", "continue"] | None:
+    if given not in ("pause", "continue", None):
         raise BadInput(f"--on-disconnect {given!r}: write pause or continue")
-    return "pause" if given == "pause" else "continue"
+    return given
 
 
 async def _made(mine: Desk) -> None:

@@ -21,10 +21,11 @@ import typer
 from foldline.cli.codes import DONE, NOTHING
 from foldline.cli.desk import Desk, command
 from foldline.cli.files import Passed, text_of, under
-from foldline.cli.output import Column, many, remark, short, size, table, wrapped
+from foldline.cli.output import Column, remark, short, size, table, wrapped
 from foldline.core import log
 from foldline.core.log import Event, UserSaid
 from foldline.core.parts import retold, sound
+from foldline.core.saying import many
 from foldline.core.spine import Range
 from foldline.core.tokens import count_parts
 from foldline.draw.text import clean

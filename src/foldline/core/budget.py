@@ -25,7 +25,9 @@ class Limits:
     """What a model takes and gives, and where the window's number is from."""
 
     window: int
+    """What it takes in all: input and answer."""
     source: Source
+    """Who says so: user, provider, learned, catalogue or default."""
     reserve: int
     """Kept free for the answer."""
     max_input: int | None = None

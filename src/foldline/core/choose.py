@@ -24,8 +24,11 @@ class Facts:
     """What a decision rests on besides the view."""
 
     limits: Limits
+    """What the model takes and gives."""
     policy: Policy
+    """When and how to edit."""
     prices: Prices = UNKNOWN
+    """What tokens cost: when a fold pays."""
     cache: fold.Cache = "unknown"
     """Whether the provider still holds the last request's prefix, as far as the shell can tell."""
     now: bool = False
@@ -35,6 +38,7 @@ class Facts:
     prepared: fold.Prepared | None = None
     """A narrative that was asked for and is proven."""
     fetched: Mapping[int, Event] = field(default_factory=dict[int, Event])
+    """Events that a plan has asked for by `Need`, by their places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ class Need:
     """Events that a decision needs and the view does not hold."""
 
     ranges: tuple[Range, ...]
+    """Which, both ends included."""
 
 
 @dataclass(frozen=True, slots=True)

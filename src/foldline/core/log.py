@@ -27,18 +27,22 @@ Setting: TypeAlias = str | int | float | bool | None
 
 
 class Opened(_Event, frozen=True, omit_defaults=True, tag="opened"):
-    """A session began; `origin` names the session it carries on or was forked from."""
+    """A session began, or was forked from another."""
 
     model: str
     settings: dict[str, Setting] = {}
+    """What it was opened with: the policy, and window and reserve where they were given."""
     origin: str = ""
-    format: int = 1  # the first format, for ever: a writer of a later one says so
+    """The session it carries on, or was forked from: `NAME@PLACE`."""
+    format: int = 1
+    """The first format, for ever: a writer of a later one says so."""
 
 
 class SettingsChanged(_Event, frozen=True, omit_defaults=True, tag="settings_changed"):
     """From here on these settings hold."""
 
     settings: dict[str, Setting]
+    """All that the session is opened with from here on, by name."""
 
 
 class Instructed(_Event, frozen=True, omit_defaults=True, tag="instructed"):
@@ -46,6 +50,7 @@ class Instructed(_Event, frozen=True, omit_defaults=True, tag="instructed"):
 
     parts: tuple[Part, ...] = ()
     tools: tuple[Tool, ...] = ()
+    """All that the model may call."""
     native: tuple[Native, ...] = ()
     """The messages that say all this, oldest first, where they are to go back as they came."""
 
@@ -58,7 +63,9 @@ class UserSaid(_Event, frozen=True, omit_defaults=True, tag="user_said"):
 
     parts: tuple[Part, ...]
     speaker: Speaker = "human"
+    """Who spoke: a person, a notice of ours, a heartbeat, a cron entry."""
     author: str = ""
+    """Who of several, by name; the model is told."""
     clip: Clip | None = None
     native: Native | None = None
 
@@ -67,11 +74,13 @@ Stop: TypeAlias = Literal["done", "length", "refused", "cancelled", "cut"]
 
 
 class ModelSaid(_Event, frozen=True, omit_defaults=True, tag="model_said"):
-    """The model's words and calls; `saw` is the last event it was shown (None: all before)."""
+    """The model's words and calls."""
 
     parts: tuple[Part, ...]
     saw: int | None = None
+    """The last event that it was shown; None: all before. What came after is shown behind it."""
     stop: Stop = "done"
+    """How it ended: done, at its length, refused, cancelled by a person, or cut off."""
     native: Native | None = None
 
 
@@ -81,6 +90,7 @@ class ToolReturned(_Event, frozen=True, omit_defaults=True, tag="tool_returned")
     call_id: str
     parts: tuple[Part, ...]
     ok: bool = True
+    """Whether the tool did what it was asked."""
     clip: Clip | None = None
     native: Native | None = None
 
@@ -90,21 +100,26 @@ class Interrupted(_Event, frozen=True, omit_defaults=True, tag="interrupted"):
 
     call_id: str
     reason: str = ""
+    """Why, as far as it is known."""
 
 
 class Asked(_Event, frozen=True, omit_defaults=True, tag="asked"):
-    """A request was sent, showing the log up to and including `at`.
-
-    `tokens` is what it was believed to take, `estimate` the same before what reports have taught.
-    """
+    """A request was sent, showing the log up to and including `at`."""
 
     at: int
+    """The last event that it shows."""
     dialect: str
+    """Whose JSON it is in."""
     sha256: str
+    """Of the bytes that our encoder gave."""
     encoder: int
+    """The encoder's number: another may write other bytes."""
     parameters: str = "{}"
+    """What was asked for besides, as JSON."""
     tokens: int = 0
+    """What it was believed to take."""
     estimate: int = 0
+    """The same before what reports have taught."""
     relayed: bool = False
     """Whether a client's own bytes were sent: the sha256 is then of its messages, block by block
     and without cache marks."""
@@ -117,11 +132,17 @@ class UsageReported(_Event, frozen=True, omit_defaults=True, tag="usage_reported
     """What the provider counted for the request at `asked`; what it did not state is None."""
 
     asked: int | None = None
+    """Where the request was recorded."""
     input: int | None = None
+    """All that was sent, cached or not."""
     cache_read: int | None = None
+    """What of it came from the cache."""
     cache_write: int | None = None
+    """What of it was written to the cache."""
     output: int | None = None
+    """What was answered, reasoning included."""
     reasoning: int | None = None
+    """What of it was reasoning."""
 
 
 class Masked(_Event, frozen=True, omit_defaults=True, tag="masked"):
@@ -136,6 +157,7 @@ class Folded(_Event, frozen=True, omit_defaults=True, tag="folded"):
     """A span replaced by one handoff; beside it what the next merge needs."""
 
     text: str
+    """The handoff."""
     change: Change
     spine: Spine
     verbatim: tuple[int, ...] = ()
@@ -143,6 +165,7 @@ class Folded(_Event, frozen=True, omit_defaults=True, tag="folded"):
     clipped: tuple[int, ...] = ()
     """The messages that its text quotes in part."""
     facts: tuple[Fact, ...] = ()
+    """The ledger: what was read of the span without a model."""
     lines: tuple[Line, ...] = ()
     """The narrative, as far as it was proven."""
     by: str = ""
@@ -158,7 +181,9 @@ class Folded(_Event, frozen=True, omit_defaults=True, tag="folded"):
     excluded: tuple[int, ...] = ()
     """What a person had taken out of sight: never read again by a fold."""
     before: int = 0
+    """What the span took, in tokens."""
     after: int = 0
+    """What the handoff takes."""
     ratio: float = 1.0
     """What reports had taught of the model when this was decided."""
     messages: int = 0
@@ -172,6 +197,7 @@ class Folded(_Event, frozen=True, omit_defaults=True, tag="folded"):
     errors: tuple[float, ...] = ()
     """How far the last estimates were off, as shares: what the margin is made of."""
     why: Literal["", "forced", "pays", "cold", "due"] = ""
+    """It had to be, it pays, the cache was cold, or the policy or a person asked for it."""
     pays_after: float | None = None
     """The calls after which it has paid for the cache it broke."""
 
@@ -185,37 +211,44 @@ class Excluded(_Event, frozen=True, omit_defaults=True, tag="excluded"):
 
 
 class Undone(_Event, frozen=True, omit_defaults=True, tag="undone"):
-    """The edit at `edit` taken back; undoing this one is the redo."""
+    """An edit taken back; undoing this one is the redo."""
 
     edit: int
+    """Which."""
     change: Change
     spine: Spine
 
 
 class Pinned(_Event, frozen=True, omit_defaults=True, tag="pinned"):
-    """The event at `seq` is to survive every fold verbatim."""
+    """An event that is to survive every fold verbatim."""
 
     seq: int
+    """Which."""
 
 
 class Unpinned(_Event, frozen=True, omit_defaults=True, tag="unpinned"):
-    """The pin on the event at `seq` is lifted."""
+    """A pin is lifted."""
 
     seq: int
+    """From which event."""
 
 
 class Repaired(_Event, frozen=True, omit_defaults=True, tag="repaired"):
     """Input was broken: which rule, and what the view does about it."""
 
     rule: str
+    """What was broken."""
     note: str
+    """What is shown instead."""
 
 
 class ServerTruncated(_Event, frozen=True, omit_defaults=True, tag="server_truncated"):
     """The provider counted far less than was sent: it cut the prompt silently."""
 
     estimated: int
+    """What was sent, as far as we know."""
     reported: int
+    """What the provider counted."""
 
 
 class WindowLearned(_Event, frozen=True, omit_defaults=True, tag="window_learned"):
@@ -223,7 +256,9 @@ class WindowLearned(_Event, frozen=True, omit_defaults=True, tag="window_learned
 
     model: str
     window: int
+    """In tokens."""
     source: str = ""
+    """What said so."""
 
 
 class ModelSwitched(_Event, frozen=True, omit_defaults=True, tag="model_switched"):
@@ -236,6 +271,7 @@ class Linked(_Event, frozen=True, omit_defaults=True, tag="linked"):
     """A sub-agent's session belongs to this one."""
 
     session: str
+    """Its name."""
     call_id: str = ""
 
 
@@ -243,7 +279,9 @@ class Checkpointed(_Event, frozen=True, omit_defaults=True, tag="checkpointed"):
     """A snapshot of the world outside, kept for the user and never sent."""
 
     label: str
+    """What it is called."""
     body: str = ""
+    """The snapshot, or where it is."""
 
 
 Edit: TypeAlias = Masked | Folded | Excluded | Undone

@@ -9,7 +9,7 @@ on is in `facts`, and every decision is an event.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from foldline.core import choose, rules
@@ -45,8 +45,11 @@ class Ready:
     """A request that fits, and the events to append before it is sent."""
 
     request: Request
+    """In no provider's words yet: a dialect of `foldline.wire` encodes it."""
     events: tuple[Event, ...]
+    """What was decided: calls that are closed, masks, a fold."""
     report: Report
+    """Where the window goes."""
     ask: fold.Ask | None = None
     """A narrative worth asking a model for while this request is answered."""
 
@@ -58,17 +61,23 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """The parts that together exceed the limit."""
+    """Nothing makes it fit: the parts that together exceed the limit. Sessions raise `Overflow`."""
 
     parts: dict[str, int]
+    """By name, in tokens."""
     limit: int
+    """What all of them may take."""
 
 
 Plan: TypeAlias = Ready | Need | Blocked
 
 
 def plan(view: View, facts: Facts) -> Plan:
-    """Decide what to send; the view given is left as it is."""
+    """Decide what to send; the view given is left as it is.
+
+    `Ready`: append its events, record the request, send it. `Need`: fetch the events of its ranges
+    into `facts.fetched`, and plan again. `Blocked`: nothing makes it fit.
+    """
     policy = facts.policy
     events: list[Event] = [*rules.closing(view)]
     work = after(view, events)
@@ -111,15 +120,12 @@ def plan(view: View, facts: Facts) -> Plan:
     return Ready(render(work), tuple(events), seen, ask)
 
 
-def preview(view: View, facts: Facts) -> fold.Loss | Need | None:
-    """What a fold made now would take out of the model's sight; nothing is done: R-38."""
-    made = plan(view, replace(facts, now=True))
-    if not isinstance(made, Ready):
-        return made if isinstance(made, Need) else None
-    for at, event in enumerate(made.events):
-        if isinstance(event, Folded):
-            return fold.loss(after(view, made.events[:at]), event)
-    return None
+def lost(view: View, ready: Ready) -> fold.Loss | None:
+    """What the fold of a plan takes out of the model's sight; None if it makes none: R-38."""
+    folded = ready.folded
+    if folded is None:
+        return None
+    return fold.loss(after(view, ready.events[: ready.events.index(folded)]), folded)
 
 
 def waits(view: View, facts: Facts) -> bool:

@@ -23,6 +23,7 @@ class Clipping:
 
     tokens: int
     how: How
+    """head, tail, both, lines, or `ends`: head and tail, and of the rest error lines and names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,7 @@ class Tail:
     least: int = 0
     """So many groups stay whatever they take: one long read must not push out all the others."""
     groups: int | None = None
+    """A group: a model's message with calls, and all their results."""
     messages: int | None = None
     tokens: int | None = None
 
@@ -52,6 +54,7 @@ class Priced:
     """When a fold pays although nothing forces it."""
 
     tail: Tail
+    """What stays verbatim behind such a fold."""
     floor: int = 0
     """No fold below so many tokens."""
     alpha: float = 1.0
@@ -61,8 +64,9 @@ class Priced:
     when_cold: float = 1.2
     """With a cold cache at a turn's end, from so many times what would be left."""
     gain: int = 2_000
+    """What a fold must gain at least, in tokens."""
     gain_share: float = 0.20
-    """What a fold must gain at least: so many tokens, and this share of the request."""
+    """And as a share of the request."""
     ledger: float
     """Facts may take this share of what they replace."""
 
@@ -73,8 +77,11 @@ class Policy:
 
     name: str
     folds: bool = True
+    """Whether it edits at all."""
     of: Literal["room", "window"] = "room"
+    """What its shares are of."""
     warn: float = 0.70
+    """From here on the report says so, and a narrative is asked for."""
     soft: float | None = None
     """From here on a fold is due at the end of a turn."""
     soft_of: Literal["room", "window"] | None = None
@@ -100,6 +107,7 @@ class Policy:
     tail: Tail = Tail()
     """What stays verbatim when a fold was due."""
     form: Literal["handoff", "omitted", "acknowledged"] = "handoff"
+    """What stands where it was folded: a handoff, how many were left out, one that is answered."""
     handoff: float = 0.25
     """The most that all handoffs together may take."""
     words: int | None = None

@@ -14,13 +14,17 @@ from math import inf, sqrt
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Dollars for a million tokens; `step` is the input size above which all of it costs more."""
+    """Dollars for a million tokens."""
 
     input: float
+    """Sent and not in the cache."""
     read: float
+    """Read from the provider's cache."""
     write: float
+    """Sent and written to the cache."""
     output: float
     step: int | None = None
+    """The input size above which all of it costs more."""
     assumed: bool = False
     """Whether any of it is a guess: reads at a tenth of the input price, writes at 1.25 times."""
     above: float = 1.0

@@ -40,11 +40,17 @@ class Report:
     """Where the window goes, in tokens; the parts sum to `total`."""
 
     window: int
+    """What the model takes in all."""
     window_source: str
+    """Who says so: user, provider, learned, catalogue or default."""
     reserve: int
+    """Kept free for the answer."""
     margin: int
+    """Kept free for what the estimate may be off by."""
     room: int
+    """What is left for the conversation: the window less system, tools, reserve and margin."""
     parts: dict[str, int]
+    """By kind: system, tools, handoffs, user, model, results."""
     edits: tuple[int, ...]
     """The edits made for this very request."""
     estimate: int
@@ -52,9 +58,11 @@ class Report:
     source: Literal["reported", "estimated"]
     """Whether the total rests on a provider's count of the request before."""
     pressure: Pressure = "calm"
+    """How near the conversation is to what must not be exceeded: calm, warn, soft or hard."""
     due: bool = False
     """Whether a fold is due and waits for a person to start it."""
     warnings: tuple[str, ...] = ()
+    """What is worth a word: a reserve that is too large, tools that take a fifth of the window."""
 
     @property
     def total(self) -> int:

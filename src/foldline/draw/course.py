@@ -25,7 +25,6 @@ from foldline.core.log import (
     Excluded,
     Folded,
     Instructed,
-    Logged,
     Masked,
     ModelSaid,
     ModelSwitched,
@@ -195,14 +194,6 @@ def columns(drawn: Course, most: int) -> tuple[Column, ...]:
     number = min(calls, max(most, 1))
     places = [at * calls // number for at in range(number + 1)] if calls else []
     return tuple(Column(drawn.steps[lo:hi]) for lo, hi in pairwise(places))
-
-
-def course(log: Iterable[Logged], now: Picture, priced: Priced) -> Course:
-    """The course of a log that is at hand."""
-    following = Following(now, priced)
-    for seq, event in log:
-        following.take(seq, event)
-    return following.course()
 
 
 class Following:

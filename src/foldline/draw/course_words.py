@@ -5,6 +5,7 @@ Knows what is worth saying. Refuses to know columns, colours and pixels.
 
 from math import ceil, floor, log10
 
+from foldline.core.saying import many
 from foldline.draw.course import Course, How
 from foldline.draw.text import clean
 
@@ -117,11 +118,6 @@ def dollars(amount: float) -> str:
     if amount >= _THOUSAND:
         return f"${amount:,.0f}"
     return f"${amount:,.2f}" if amount >= 1 else f"${amount:.4f}" if amount else "$0"
-
-
-def many(count: int, name: str) -> str:
-    """A number of things."""
-    return f"{count:,} {name}{'' if count == 1 else 's'}"
 
 
 def ticks(top: float, most: int) -> list[float]:

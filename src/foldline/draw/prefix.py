@@ -7,8 +7,11 @@ Where it cannot be told, because a fold has put the last request out of sight, i
 than more: a bill may be smaller than drawn, never larger for this reason.
 """
 
+from collections.abc import Sequence
+
 from foldline.core.item import Item
 from foldline.core.log import Asked, Edit, Folded, Instructed, ModelSwitched, Opened, Undone
+from foldline.core.parts import Media
 from foldline.core.view import View
 
 
@@ -31,8 +34,17 @@ def kept(view: View) -> int | None:
     changed = min((edit.change.span.lo for edit in edits), default=view.head + 1)
     for place, item in enumerate(view.items):
         if item.seq > at or _place(view, item) >= changed:
-            return place
+            return _before_media(view.items, place)
     return len(view.items)
+
+
+def _before_media(items: Sequence[Item], place: int) -> int:
+    """The same place, or one before: some dialects show a result's pictures behind all results."""
+    first = place
+    while first and items[place].role == "result" and items[first - 1].role == "result":
+        first -= 1
+    shown = (at for at in range(first, place) if any(isinstance(p, Media) for p in items[at].parts))
+    return next(shown, place)
 
 
 def _tools_changed(view: View, at: int) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 
 from foldline.core.budget import Source
+from foldline.core.request import Pressure
 from foldline.draw.picture import KINDS, Cost, Fill, Fold, Picture, Prefix
 from foldline.draw.text import clean
 
@@ -18,6 +19,7 @@ _SOURCES: dict[Source, str] = {
     "catalogue": "from the catalogue",
     "default": "assumed",
 }
+_FOLDING: tuple[Pressure, ...] = ("soft", "hard")
 _MOST_FOLDS = 5  # told one by one, the newest
 
 
@@ -38,6 +40,20 @@ class Row:
 def usage(drawn: Picture) -> str:
     """The line of A-42: used, window, share."""
     return f"{drawn.total:,} / {drawn.window:,} ({drawn.percent:.1f}%)"
+
+
+def block(drawn: Picture, *, latest: int, growth: int, turns_left: int | None) -> list[str]:
+    """The block of A-43: the window, what turns add to it, and how many more of them fit."""
+    sizes = dict(drawn.tiers)
+    at = next((sizes[name] for name in _FOLDING if name in sizes), drawn.window)
+    rows = (
+        f"Used: {drawn.total:,} / {drawn.window:,} tokens ({drawn.percent:.1f}%)",
+        f"Latest turn: {latest:,}",
+        f"Avg turn: {growth:,}",
+        f"Estimated turns remaining: {'unknown' if turns_left is None else f'~{turns_left:,}'}",
+        f"Compaction threshold: {100 * at / drawn.window:.0f}%",
+    )
+    return ["📊 Context Usage:", *(f"  {row}" for row in rows)]
 
 
 def model(drawn: Picture) -> str:
@@ -153,7 +169,7 @@ def _cache(prefix: Prefix) -> str:
     if not prefix.kept + prefix.new:
         return "nothing to send yet"
     if not prefix.sent:
-        return f"no request was sent yet: all {prefix.new:,} tokens are new"
+        return f"nothing of this was sent before: all {prefix.new:,} tokens are new"
     if prefix.cache == "cold":
         return f"expired: all {prefix.kept + prefix.new:,} tokens are written anew"
     held = "read from the cache" if prefix.cache == "warm" else "read from the cache if it is warm"

@@ -49,7 +49,14 @@ class Gateway:
         self._store, self._audit = store, audit
         self._models = Models(settings)
         self._sessions = (
-            sessions_api(Place(store=store, model_of=self._models.of, body=settings.limits.body))
+            sessions_api(
+                Place(
+                    store=store,
+                    model_of=self._models.of,
+                    caps=settings.caps,
+                    body=settings.limits.body,
+                )
+            )
             if store is not None and sessions
             else None
         )

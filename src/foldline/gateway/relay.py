@@ -216,15 +216,15 @@ class Relay:
                 way.note.told = told(hearing.exchange)
                 headers += way.note.told.headers()
             await reply.begin(answer.status, headers)
-            for chunk in hearing.held if hearing is not None else ():
-                await reply.pass_on(chunk)
+            if hearing is not None:
+                await _kept_if_whole(hearing, call, last=answer.over)
+                for chunk in hearing.held:
+                    await reply.pass_on(chunk)
             while chunk := await answer.next():
                 last = answer.over
                 if hearing is not None:
                     hearing.hear(chunk)
-                    if last or hearing.complete:  # kept before the client can go on from it
-                        await call.unbroken(_kept(hearing))
-                        call.check()
+                    await _kept_if_whole(hearing, call, last=last)
                 call.ended = last
                 self._moved(call)
                 await reply.pass_on(chunk, last=last)
@@ -270,6 +270,13 @@ async def _watch(receive: Receive, call: Call) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     call.gone()
+
+
+async def _kept_if_whole(hearing: Hearing, call: Call, *, last: bool) -> None:
+    """Take an answer in before its end is passed on: from there on a client may ask the next."""
+    if last or hearing.complete:
+        await call.unbroken(_kept(hearing))
+        call.check()
 
 
 async def _kept(hearing: Hearing) -> None:

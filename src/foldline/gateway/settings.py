@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from foldline.errors import BadInput
 from foldline.gateway.keys import Keys, Secret
+from foldline.run.spend import Caps
 
 OnDisconnect: TypeAlias = Literal["pause", "continue"]
 """What becomes of an answer whose client is gone: it is broken off, or read to its end (A-08)."""
@@ -66,6 +67,8 @@ class Settings:
     on_disconnect: OnDisconnect = "pause"
     tenant: str = "local"
     """Whose sessions they are where no key of ours says so."""
+    caps: Caps | None = None
+    """The most that sessions of the session API may spend. What is relayed is the client's."""
 
     def upstream(self, dialect: str) -> Upstream | None:
         """Where a dialect is spoken."""

@@ -31,11 +31,14 @@ class Imported:
 
     name: str
     model: str
+    """Who answered last."""
     events: list[Event]
     notes: list[str]
+    """What the file held and no event can, a line a kind."""
     times: list[float] = field(default_factory=list[float], compare=False)
     """When each event happened, in seconds since 1970; 0 where the file does not say."""
     marks: list[Mark] = field(default_factory=list[Mark], compare=False)
+    """What it says of how requests were made."""
 
 
 class Record(NamedTuple):

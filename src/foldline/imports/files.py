@@ -42,7 +42,12 @@ def detect(text: str, name: str = "") -> str:
 
 
 def read(text: str, name: str = "") -> list[Imported]:
-    """The sessions of a file."""
+    """The sessions of a file's text; `name` is the file's, and helps to call them.
+
+    The kind is found by what is in it: Claude Code, Codex, pi, SWE-agent, messages of OpenAI's or
+    Anthropic's form, or our own log. A broken line is left out and noted; `WireError` where nothing
+    can be read.
+    """
     notes = Notes()
     found = records(text, notes)
     source = _source(found, name)

@@ -20,6 +20,7 @@ class Patience:
     """How often a model is asked, and how long is waited; times are in seconds."""
 
     tries: int = 4
+    """How often it is asked at most."""
     first: float = 0.5
     """Before the second try; each later one waits twice as long."""
     longest: float = 30.0

@@ -48,7 +48,9 @@ class Model(msgspec.Struct, frozen=True):
 
     name: str
     window: int | None
+    """What it takes in all."""
     source: Source
+    """Who says so: the catalogue, or nobody (default)."""
     max_input: int | None
     max_output: int | None
     prices: Prices

@@ -34,7 +34,11 @@ def client(
     api_key: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Model:
-    """The model of a name; without an address and a key, those of the SDK's own environment."""
+    """The model of a name; without an address and a key, those of the SDK's own environment.
+
+    `anthropic/…` and `claude…` are asked through the anthropic SDK, all others through openai's;
+    `BadInput` says which extra to install, or which key is missing.
+    """
     dialect = dialects.speaking(name)
     make = _openai if dialect is OPENAI else _anthropic
     given: Json = {"base_url": base_url, "api_key": api_key, "default_headers": headers}

@@ -98,6 +98,7 @@ class Tellers:
     """Who is asked, in order, and how patiently."""
 
     models: tuple[Model, ...]
+    """The first is asked; the next where it fails."""
     patience: Patience = PATIENT
     seconds: float = 120.0
     """For the whole narrative; what is not told by then is folded without (R-51)."""

@@ -1,1 +1,18 @@
-"""Where decisions meet the world: sessions, and the portal that makes their sync face."""
+"""Where decisions meet the world: sessions, and the portal that makes their sync face.
+
+    session    the verbs; `open` and `carry` begin one, `sync` is its face without `await`
+    live       a log and its view in step: leases, appends, what others wrote
+    asking     what is sent: planned, recorded, given again
+    turn       one answer of a model into its session      refused    what heals a refusal
+    facts      what decisions rest on                      settings/  files, environment, flags
+    history    the past, for people                        listed, left, export, bill
+    spend      caps, and what was spent
+    passes     who watches folds, who forbids them         metrics    the same counted and traced
+    narrator   the port to who tells a fold                preparing  told in this process
+    deferring  left to a queue     worker, jobs            folds made beside a session
+    wrap       SDK clients that send all of it each time
+      talks      which log a history goes on with          known      what it was known by
+      exchange   one call of such a client                 sent       its body, byte for byte
+
+Knows stores, models and clocks. Refuses to decide: the core does.
+"""

@@ -10,6 +10,7 @@ from foldline.core.choose import Facts, Need
 from foldline.core.log import UserSaid
 from foldline.core.parts import Text
 from foldline.errors import BadInput
+from foldline.run import asking
 from foldline.run.live import Live
 from foldline.store.base import Name, Store
 
@@ -22,7 +23,7 @@ async def carried(store: Store, name: Name, *, facts: Facts) -> UserSaid:
     budget = measure(live.view, facts.limits)
     made = choose.record(live.view, budget, facts)
     while isinstance(made, Need):
-        facts = await live.fetched(facts, made)
+        facts = await asking.fetched(live, facts, made)
         made = choose.record(live.view, budget, facts)
     told = made.within(budget.estimated(budget.room * facts.policy.handoff)).text
     head = (

@@ -14,7 +14,7 @@ from foldline.core.log import Event, Instructed, ModelSaid, ToolReturned, UserSa
 from foldline.core.plan import Facts
 from foldline.core.request import Report
 from foldline.errors import Conflict, FoldlineError, WireError
-from foldline.run import refused
+from foldline.run import asking, refused
 from foldline.run.known import Known, Place, Scope, Trail, follow
 from foldline.run.live import Live
 from foldline.run.sent import Plain, Sent
@@ -32,8 +32,6 @@ _REFUSED = 400
 
 
 _under_way: "set[Task[None]]" = set()  # a loop alone does not keep them
-Fork: TypeAlias = Callable[[Live, int], Awaitable[Live]]
-"""A log of its own that begins as another was at a place."""
 
 
 class Said(NamedTuple):
@@ -78,11 +76,8 @@ class Talk:
 
     def goes_on(self, links: Sequence[Link]) -> bool:
         """Whether a history that has come as far as this one goes on as the log does."""
-        return self.shared(links) == len(self.behind)
-
-    def shared(self, links: Sequence[Link]) -> int:
-        """How many of the messages behind the last request a history has too."""
-        return chain.known([one.link for one in self.behind], [*links])
+        mine = [one.link for one in self.behind]
+        return chain.known(mine, [*links]) == len(mine)
 
     def entering(self, model: str, said: Sequence[Said], known: int) -> list[Event]:
         """What is new to the log: another model, other instructions, messages behind the known."""
@@ -111,6 +106,10 @@ class Talk:
         return next((at for at in places if isinstance(held.get(at), messages)), -1)
 
 
+Fork: TypeAlias = Callable[[Talk, int], Awaitable[None]]
+"""Have a conversation go on in a log of its own, which begins as its log was at a place."""
+
+
 class Exchange:
     """One call: what to send, and what comes back."""
 
@@ -125,15 +124,18 @@ class Exchange:
         known: Known,
         *,
         fork: Fork,
+        drop: Callable[[Talk], None],
         dialect: Dialect,
         given: Decoded,
         sent: Sent,
     ) -> None:
-        self._talk, self._known, self._fork, self._dialect = talk, known, fork, dialect
+        self._talk, self._known, self._fork, self._drop = talk, known, fork, drop
+        self._dialect = dialect
         self._parameters = {"model": given.model, **given.parameters}
         self._bound, self._sent = refused.bound(dialect, given.parameters), sent
         self._streams = bytes(given.parameters.get("stream", b"")) == b"true"
-        self._tried = False
+        self._tried = self._over = self._late = False
+        self._taken = 0
         self._beside: Task[None] | None = None
         self.begin(0)
 
@@ -162,7 +164,8 @@ class Exchange:
         live = self._talk.live
         parameters = refused.within(self._parameters, self._bound, reserve=facts.limits.reserve)
         plain = self._talk.plain if parameters == self._parameters else None
-        self.body = await live.ask(
+        self.body = await asking.ask(
+            live,
             parameters,
             dialect=self._dialect,
             facts=facts,
@@ -171,7 +174,7 @@ class Exchange:
         )
         if plain is None or not plain.went(self._sent):
             self._talk.plain = None
-        self.report = live.report
+        self.report, self._saw, self._asked = live.report, live.view.shown, live.view.asked
         return self.body
 
     def begin(self, status: int) -> None:
@@ -193,7 +196,7 @@ class Exchange:
         try:
             for sent in self._lines.feed(chunk):
                 self._assembly.take(sent.data)
-                self.opened = True
+                self.opened, self._late = True, self._over
         except WireError:
             self.opened = self._unreadable = True
 
@@ -211,17 +214,34 @@ class Exchange:
     async def end(self) -> None:
         """The response is over, or was left: take in what was answered."""
         talk = self._talk
-        if not talk.busy:
+        if self._over:  # the talk may be busy with the next by now
+            await self._end_again()
             return
+        self._over = True
         try:
             if events := self._answer():
                 async with talk.live.lock:
                     await self._take(events)
                     self._note(events[0])
+                self._taken = len(events)
             if self._beside is not None:
                 await self._beside
+        except BaseException:
+            self._drop(talk)  # what became of it is in the log
+            raise
         finally:
             talk.busy = False
+
+    async def _end_again(self) -> None:
+        """What came behind an answer that was taken in when it was complete: a stream's usage."""
+        if not (self._taken and self._late):
+            return
+        self._late = False
+        if late := self._answer()[self._taken :]:
+            self._taken += len(late)
+            async with self._talk.live.lock:
+                with suppress(Conflict):  # another process has the log: its own reports will do
+                    await self._talk.live.take(*late)
 
     def beside(self, noting: Coroutine[None, None, None], length: int) -> None:
         """Do what need not be done before the answer is asked for, only before it is over."""
@@ -238,15 +258,17 @@ class Exchange:
 
     def leave(self) -> None:
         """Nothing came back."""
-        self._talk.busy = False
+        if not self._over:
+            self._over = True
+            self._talk.busy = False
 
     async def _take(self, events: Sequence[Event]) -> None:
         """Into the log; where another process went on with it meanwhile, into one of its own."""
-        talk, asked = self._talk, self._talk.live.view.asked
+        talk = self._talk
         try:
             await talk.live.take(*events)
         except Conflict:
-            talk.live = await self._fork(talk.live, asked)
+            await self._fork(talk, self._asked)
             await talk.live.take(*events)
             place = Place(talk.live.name.session, talk.place)
             await self._known.note(talk.scope.tenant, talk.trail.digest, place)
@@ -264,15 +286,14 @@ class Exchange:
 
     def _answer(self) -> list[Event]:
         """What was answered; nothing where it cannot be read: the client will say it again."""
-        view = self._talk.live.view
         if self._failed or self._unreadable:
             return []
         try:
-            if self._streams:
+            if self._streams and not self._assembly.done:
                 for sent in self._lines.close():
                     self._assembly.take(sent.data, whole=False)
             body = self._assembly.body() if self._streams else parse(b"".join(self.held))
-            events = dialects.events(body, own=self._dialect, saw=view.shown, asked=view.asked)
+            events = dialects.events(body, own=self._dialect, saw=self._saw, asked=self._asked)
         except WireError:
             return []
         empty = isinstance(events[0], ModelSaid) and not events[0].parts

@@ -29,6 +29,7 @@ from foldline.core.request import Report
 from foldline.core.spine import Range
 from foldline.core.view import View
 from foldline.errors import BadInput, NotAnEdit
+from foldline.run import asking
 from foldline.run.live import Live, alone
 from foldline.run.sync import Face, verb
 from foldline.store import logs
@@ -40,17 +41,23 @@ class Turn:
     """A message of a person and all that answers it: A-40, A-41."""
 
     number: int
+    """From 1."""
     at: int
     """The place of the message."""
     words: str
+    """What was said."""
     time: float
+    """When, in seconds since 1970."""
     calls: int = 0
+    """How often the model was asked in it."""
     input: int = 0
     """What the provider counted for its last call, or what was believed."""
     output: int = 0
+    """What all of its answers took."""
     read: int = 0
     """How much of that its cache held."""
     folded: bool = False
+    """Whether a fold was made in it."""
     asked: int = -1
     """Where its last request was recorded."""
     answered: int = -1
@@ -94,10 +101,10 @@ class AsyncHistory:
 
     async def sent(self, at: int) -> dict[str, Any]:
         """A past request again, byte for byte: `at` is the place where it was recorded."""
-        return msgspec.json.decode(await self.live.sent(at))
+        return msgspec.json.decode(await asking.sent(self.live, at))
 
     async def events(self, lo: int = 0, hi: int | None = None) -> list[Logged]:
-        """A stretch of the log as it was written."""
+        """A stretch of the log as it was written, both ends included; all of it if not said."""
         return await self.live.events(Range(lo, self.live.view.head if hi is None else hi))
 
     async def turns(self) -> list[Turn]:
@@ -115,7 +122,7 @@ class AsyncHistory:
         if turn.saw < 0:
             raise BadInput(f"turn {turn.number} called no model: there is nothing that one saw")
         if turn.asked >= 0:
-            await self.live.sent(turn.asked)
+            await asking.sent(self.live, turn.asked)
         tail = await logs.tail(self.live.store, self.live.name, at=turn.saw)
         return tail.view()
 
@@ -253,6 +260,8 @@ class Pace:
     """The turns that still fit at that pace; None where it is not known."""
     next_output: int | None
     """How long the next answer may be expected to be."""
+    latest: int = 0
+    """What the newest turn has added; what it said, where a fold lies between."""
 
 
 def pace(turns: Sequence[Turn], now: Report) -> Pace:
@@ -264,7 +273,16 @@ def pace(turns: Sequence[Turn], now: Report) -> Pace:
         round(grown),
         int(max(free, 0) / grown) if grown else None,
         round(sum(answers) / len(answers)) if answers else None,
+        _latest(turns),
     )
+
+
+def _latest(turns: Sequence[Turn]) -> int:
+    if not turns:
+        return 0
+    newest = turns[-1]
+    grown = newest.total - (turns[-2].total if len(turns) > 1 else 0)
+    return newest.output if newest.folded or grown < 0 else grown
 
 
 class History(Face[AsyncHistory]):

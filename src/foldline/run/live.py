@@ -1,33 +1,26 @@
 """A log and its view, kept in step: what sessions, wrapped clients and gateways stand on.
 
 Knows the store, the view and the facts, and that an event is written before it is shown. Refuses to
-know who speaks: it takes in events and gives requests in a dialect that it is told.
+know who speaks, and what is sent: `asking` plans that on what stands here.
 """
 
-import hashlib
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import wraps
 from time import time
 from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
-    NamedTuple,
     ParamSpec,
     Protocol,
     TypeAlias,
     TypeVar,
 )
 
-import msgspec
-
 from foldline.core import log
-from foldline.core.edits.fold import cached
 from foldline.core.handles import handle
 from foldline.core.log import (
-    Asked,
     Event,
     Instructed,
     Logged,
@@ -36,27 +29,19 @@ from foldline.core.log import (
     Setting,
     SettingsChanged,
 )
-from foldline.core.parts import Echo
-from foldline.core.plan import Blocked, Facts, Need, Plan, Ready, admit, plan
-from foldline.core.request import Report, render
+from foldline.core.plan import Facts, admit
+from foldline.core.request import Report
 from foldline.core.spine import Range, Spine, places
 from foldline.core.view import View
 from foldline.errors import (
-    BadHandle,
-    BadInput,
-    BrokenView,
     Busy,
     Conflict,
     Erased,
     FoldlineError,
-    FormatError,
-    Overflow,
     StoreFailed,
 )
 from foldline.store import logs
 from foldline.store.base import Lease, Name, Store
-from foldline.wire import dialects
-from foldline.wire.dialects import Dialect
 
 if TYPE_CHECKING:
     from asyncio import Lock
@@ -69,7 +54,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T", bound="_HasLive")
 Settings: TypeAlias = dict[str, Setting]
-_LARGE = 30_000  # tokens of a view: folding more of it takes tens of milliseconds
 
 
 def alone(
@@ -83,17 +67,6 @@ def alone(
             return await method(one, *args, **kwargs)
 
     return waiting
-
-
-class Relayed(NamedTuple):
-    """A client's own bytes, which say what would be sent."""
-
-    body: bytes
-    sha256: str
-    echoes: tuple[Echo, ...]
-
-
-Relay: TypeAlias = Callable[[View, Ready], Relayed | None]
 
 
 class _HasLive(Protocol):
@@ -124,7 +97,8 @@ class Live:
 
         self.passes = Passes(name)
         """Who watches folds, and who may forbid them."""
-        self._prepared: Prepared | None = None
+        self.prepared: Prepared | None = None
+        """A narrative for the fold that is near, once one was found."""
         self._holder, self._seconds = os.urandom(8).hex(), 0.0
         self._lock: Lock | None = None
         self._unknown = False  # whether an append was left before its outcome was known
@@ -210,7 +184,7 @@ class Live:
         session, and only if that key was never written before.
         """
         if once is not None:
-            entering, _ = self._entered(events)
+            entering, _ = self.entered(events)
             _check(entering)
             self._unknown = True
             end = await logs.append(self.store, self.name, entering, once=once)
@@ -219,12 +193,12 @@ class Live:
             return end
 
         async def admitting() -> Sequence[Event]:
-            return self._entered(events)[0]
+            return self.entered(events)[0]
 
         await self.decide(admitting)
         return self.view.head
 
-    def _entered(self, events: Sequence[Event]) -> tuple[list[Event], View]:
+    def entered(self, events: Sequence[Event]) -> tuple[list[Event], View]:
         """What enters the log when some events arrive, and the view behind it."""
         found: list[Event] = []
         view = self.view.copy() if events else self.view
@@ -307,136 +281,7 @@ class Live:
         """Stretches of the log, whatever the view shows of them."""
         return await logs.read(self.store, self.name, *spans)
 
-    async def ask(
-        self,
-        parameters: Mapping[str, Any],
-        *,
-        dialect: Dialect,
-        facts: Facts | None = None,
-        entering: Sequence[Event] = (),
-        relay: Relay | None = None,
-    ) -> bytes:
-        """What to send now, in a dialect's bytes; recorded as sent, with what came in before it.
-
-        Where `relay` finds that a client's own bytes say the same, those are sent.
-        """
-        given = _json(parameters)
-        fields = msgspec.json.decode(given, type=dict[str, msgspec.Raw])
-        body, seen, worth = b"", self.report, None
-
-        async def asking() -> Sequence[Event]:
-            nonlocal body, seen, worth
-            came, view = self._entered(entering)
-            ready = await self.plan(facts or self.facts, view=view)
-            worth, seen = ready.ask, ready.report
-            as_is = relay(view, ready) if relay is not None else None
-            body = as_is.body if as_is else dialect.encode(ready.request, fields)
-            asked = Asked(
-                at=view.head + len(ready.events),
-                dialect=dialect.name,
-                sha256=as_is.sha256 if as_is else _sha256(body),
-                encoder=dialect.encoder,
-                parameters=given,
-                tokens=ready.report.total,
-                estimate=ready.report.estimate,
-                relayed=as_is is not None,
-                echoes=as_is.echoes if as_is else (),
-            )
-            return [*came, *ready.events, asked]
-
-        await self.decide(asking)  # where a message came in, what is sent is planned with it
-        self.report, self.touched = seen, time()
-        if worth is not None and self.narrator is not None:
-            self.narrator.wanted(self, worth)
-        return body
-
-    async def sent(self, at: int) -> bytes:
-        """A past request again, byte for byte: `at` is the place where it was recorded."""
-        found = await self.events(Range(at, at))
-        asked = found[0].event if found else None
-        if not isinstance(asked, Asked):
-            raise BadHandle(f"no request was recorded at {at}")
-        tail = await logs.tail(self.store, self.name, at=at if asked.relayed else asked.at)
-        request = render(tail.view())
-        dialect = dialects.named(asked.dialect)
-        parameters = msgspec.json.decode(asked.parameters, type=dict[str, msgspec.Raw])
-        body = dialect.encode(request, parameters)
-        said = relayed(dialect.blocks(request)) if asked.relayed else _sha256(body)
-        if said != asked.sha256:
-            raise FormatError(
-                f"the request at {at} differs from what was sent: "
-                f"encoder {asked.encoder} wrote it, this release has {dialect.encoder}"
-            )
-        return body
-
-    async def plan(self, facts: Facts, *, view: View | None = None) -> Ready:
-        """What to send and to append under some facts, without folds that somebody forbids."""
-        seen = view or self.view
-        return await self.passes.allowed(lambda one: self._plan(one, seen), facts, seen.model)
-
-    async def _plan(self, facts: Facts, view: View) -> Ready:
-        """What to send and to append, with all that a fold is written from."""
-        if self._prepared is not None and not self._prepared.suits(view.spine):
-            self._prepared = None
-        told = facts.prepared or self._prepared
-        facts = replace(facts, cache=cached(time() - self.touched, facts.prices), prepared=told)
-        while True:
-            match await _planned(view, facts):
-                case Ready() as ready:
-                    if await self._is_told(ready, facts):
-                        facts = replace(facts, prepared=self._prepared)
-                        continue
-                    return ready
-                case Blocked(parts, limit):
-                    raise Overflow(parts, limit)
-                case Need() as need:
-                    facts = await self.fetched(facts, need)
-
-    async def _is_told(self, ready: Ready, facts: Facts) -> bool:
-        """Whether a narrative is there that a plan could not know of: looked for near a fold."""
-        near = ready.ask or ready.folded
-        if not near or facts.prepared is not None or self.narrator is None:
-            return False
-        self._prepared = await self.narrator.find(self)
-        return self._prepared is not None
-
-    async def fetched(self, facts: Facts, need: Need) -> Facts:
-        """The facts with the events that a decision needs."""
-        found = {**facts.fetched, **dict(await self.events(*need.ranges))}
-        if len(found) == len(facts.fetched):
-            if (await self.store.head(self.name)).seq < 0:
-                raise Erased(self.name.session, time())
-            raise BrokenView(f"the log no longer holds {need.ranges}, which a fold quotes")
-        return replace(facts, fetched=found)
-
-
-async def _planned(view: View, facts: Facts) -> Plan:
-    """The plan; of a large view in a thread, so that the event loop goes on (R-44)."""
-    if view.tokens < _LARGE:
-        return plan(view, facts)
-    from asyncio import to_thread  # noqa: PLC0415 - half of the time of an import
-
-    return await to_thread(plan, view, facts)
-
-
-def relayed(blocks: Sequence[bytes]) -> str:
-    """What a request is known by that went out in a client's own bytes."""
-    return _sha256(b"".join(blocks))
-
 
 def _check(events: Sequence[Event]) -> None:
     for event in events:
         log.check(event)
-
-
-def _json(parameters: Mapping[str, Any]) -> str:
-    try:
-        return msgspec.json.encode(parameters).decode()
-    except (TypeError, UnicodeEncodeError) as fault:
-        raise BadInput(
-            f"a parameter that is not JSON: {fault}; give it to the client itself, not to request()"
-        ) from fault
-
-
-def _sha256(body: bytes) -> str:
-    return hashlib.sha256(body).hexdigest()

@@ -15,7 +15,7 @@ from foldline.run.live import Live, Settings
 from foldline.run.session import AsyncSession, Session
 from foldline.run.sync import wait
 from foldline.store.at import POSTGRES, store_at
-from foldline.store.base import Name
+from foldline.store.base import Name, Store
 
 if TYPE_CHECKING:
     from foldline.core.policy import Policy
@@ -45,29 +45,40 @@ async def _start(  # noqa: PLR0913 - one keyword for each thing that a session h
     summarizer: Summarizer = None,
     caps: "Caps | None" = None,
     reported: "Reported | None" = None,
+    store: Store | None = None,
 ) -> AsyncSession:
     """Open a session at `":memory:"`, a file's path, or a `postgresql://` address.
 
-    `window` and `reserve` are in tokens: what the model takes in all, and what its answer may take.
-    Without them the catalogue is asked; where it does not know, 128,000 and a tenth are assumed.
-    `carry` names an earlier session whose record opens this one, if this one is new (A-24).
-    `exclusive` takes the session for so many seconds, renewed by every append: `Busy` if another
-    worker holds it. Messages from outside still come in, by `add(…, once=key)`.
-    `summarizer` adds a model's narrative to folds, asked for in the background: a model's name, a
-    `Model` of `foldline.models`, several of them in order of preference, or `Tellers`; "worker"
-    leaves it to `foldline worker`, on PostgreSQL.
-    `caps` are the most that `reply()` and folds may spend: `foldline.run.spend.Caps`.
-    `policy` is a preset's name, or one of `foldline.core.policy` changed to taste.
-    `reported` is what the server says of the model: `foldline.models.servers.ask`.
+    A session that is there goes on where it was left; one that is not is begun.
+
+    - `model`: who answers, as its provider or the catalogue names it. `anthropic/…` and `claude…`
+      are asked in Anthropic's dialect, all others in OpenAI's chat.
+    - `system`, `tools`: what the model is told before all else, the tools in either provider's
+      form; left out, they stay as they were.
+    - `window`, `reserve`: in tokens, what the model takes in all, and what its answer may take.
+      Left out, the catalogue is asked; where it does not know, 128,000 and a tenth are assumed.
+    - `policy`: a preset's name, or one of `foldline.core.policy` changed to taste.
+    - `session`, `tenant`: what the session is called, and whose it is.
+    - `carry`: an earlier session whose record opens this one, if this one is new (A-24).
+    - `exclusive`: take the session for so many seconds, renewed by every append; `Busy` if another
+      worker holds it. Messages from outside still come in, by `add(…, once=key)`.
+    - `summarizer`: add a model's narrative to folds, asked for in the background: a model's name, a
+      `Model` of `foldline.models`, several of them in order of preference, or `Tellers`; "worker"
+      leaves it to `foldline worker`, on PostgreSQL.
+    - `caps`: the most that `reply()` and folds may spend, `foldline.run.spend.Caps`.
+    - `reported`: what the server says of the model, `foldline.models.servers.ask`.
+    - `store`: the address's own where it is open already, one pool of connections for many
+      sessions; it is left open.
     """
     facts = known(model, window=window, reserve=reserve, policy=policy, reported=reported)
-    store = store_at(address)
+    kept = store_at(address) if store is None else store
     try:
-        live = await Live.open(store, Name(tenant, session), facts=facts)
+        live = await Live.open(kept, Name(tenant, session), facts=facts)
+        live.shared = store is not None
         if caps is not None:
             from foldline.run.spend import Spending  # noqa: PLC0415 - few have caps
 
-            live.spending = Spending(store, live.name, facts.prices, caps)
+            live.spending = Spending(kept, live.name, facts.prices, caps)
         if summarizer == "worker":
             live.narrator = _deferring(address)
         elif summarizer is not None:
@@ -80,7 +91,8 @@ async def _start(  # noqa: PLR0913 - one keyword for each thing that a session h
         opened = await begun(live, model, settings=settings, carry=carry)
         await opened.instruct(system=system, tools=tools or None)
     except BaseException:
-        await store.close()
+        if store is None:
+            await kept.close()
         raise
     return opened
 

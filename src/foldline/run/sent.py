@@ -20,7 +20,7 @@ from foldline.core.plan import Ready
 from foldline.core.request import Request
 from foldline.core.spine import Spine
 from foldline.core.view import View
-from foldline.run.live import Relay, Relayed
+from foldline.run.asking import Relay, Relayed
 from foldline.wire.dialects import Dialect
 from foldline.wire.reading import each_once, shaped_bytes
 

@@ -13,7 +13,7 @@ import msgspec
 from foldline.core import log
 from foldline.core import spine as spines
 from foldline.core.budget import learned, measure
-from foldline.core.edits.fold import Loss, loss
+from foldline.core.edits.fold import Loss
 from foldline.core.log import (
     Event,
     Instructed,
@@ -25,11 +25,12 @@ from foldline.core.log import (
     UserSaid,
 )
 from foldline.core.parts import Text, sound
-from foldline.core.plan import Blocked, Facts, after, take_back
+from foldline.core.plan import Blocked, Facts, lost, take_back
 from foldline.core.request import Report, report
 from foldline.core.spine import Range
 from foldline.core.view import shape
 from foldline.errors import BadHandle, BadInput, Erased, NotAnEdit, Overflow
+from foldline.run import asking
 from foldline.run.facts import known
 from foldline.run.live import Live, alone
 from foldline.run.sync import Face, verb, wait
@@ -45,7 +46,7 @@ Given: TypeAlias = str | Mapping[str, Any] | Sequence[Any] | Event | object
 
 
 class AsyncSession:
-    """A conversation that fits its model's window, for as long as it lasts."""
+    """A conversation that fits its model's window, for as long as it lasts: `foldline.aopen`."""
 
     def __init__(self, live: Live) -> None:
         self.live = live
@@ -63,8 +64,8 @@ class AsyncSession:
     ) -> int:
         """Take in what happened: the user's words, the model's answer, a tool's result.
 
-        With `once`, a key of the sender's, what is delivered twice is there once (R-81). Gives the
-        place of the last of it.
+        Gives the place of the last of it. `speaker` and `author` say who spoke, where several do.
+        With `once`, a key of the sender's, what is delivered twice is there once (R-81).
         """
         end = self.live.view.head
         many = cast("Sequence[Given]", given) if isinstance(given, list | tuple) else (given,)
@@ -93,15 +94,20 @@ class AsyncSession:
 
     @alone
     async def request(self, **parameters: Any) -> dict[str, Any]:
-        """What to send now, as keyword arguments for the provider's SDK; recorded as sent."""
+        """What to send now, as keyword arguments for the provider's SDK; recorded as sent.
+
+        Edits that are due are made first. `parameters` go with it as they are: `max_tokens=8`.
+        Raises `Overflow` where nothing makes it fit.
+        """
         dialect = dialects.speaking(self.live.view.model)
         given = dialect.parameters(parameters, reserve=self.live.facts.limits.reserve)
-        return msgspec.json.decode(await self.live.ask(given, dialect=dialect))
+        return msgspec.json.decode(await asking.ask(self.live, given, dialect=dialect))
 
     async def fold(self, *, focus: str = "", preview: bool = False) -> Loss | None:
-        """Fold now what may be folded; what left the model's sight, None if there is nothing.
+        """Fold now what may be folded; gives what left the model's sight, None if nothing did.
 
-        `focus` says what to keep above all. Where the session has a summarizer, it is waited for.
+        `focus` says what to keep above all. With `preview` nothing is folded, and what would be is
+        told. Where the session has a summarizer, it is waited for.
         """
         told, focus = None, sound(focus)[:_FOCUS]
         if self.live.narrator is not None and not preview:
@@ -116,11 +122,9 @@ class AsyncSession:
 
         async def folding() -> Sequence[Event]:
             nonlocal left
-            ready = await self.live.plan(facts)
-            lost = ready.folded
-            before = ready.events[: ready.events.index(lost)] if lost else ()
-            left = loss(after(self.live.view, before), lost) if lost else None
-            return ready.events if lost else ()
+            ready = await asking.plan(self.live, facts)
+            left = lost(self.live.view, ready)
+            return ready.events if left else ()
 
         if preview:
             await folding()
@@ -171,7 +175,7 @@ class AsyncSession:
         async def switching() -> Sequence[Event]:
             # Folded before the switch, in the counts of the model that has read it.
             smaller = learned(limits, facts.limits.window)
-            ready = await self.live.plan(replace(self.live.facts, limits=smaller))
+            ready = await asking.plan(self.live, replace(self.live.facts, limits=smaller))
             edits = any(isinstance(event, log.Edit) for event in ready.events)
             return [*(ready.events if edits else ()), ModelSwitched(model)]
 
@@ -179,7 +183,7 @@ class AsyncSession:
         self.live.facts = facts
 
     async def fork(self, to: str, *, at: int | None = None) -> Self:
-        """A session of its own that begins as this one is, or was at a place."""
+        """A session of its own, named `to`, that begins as this one is, or was at a place."""
         live = self.live
         place = live.view.head if at is None else at
         await logs.fork(live.store, live.name, to, at=place)
@@ -264,7 +268,10 @@ class AsyncSession:
 
 
 class Session(Face[AsyncSession]):
-    """The same session for code without `await`."""
+    """A conversation that fits its model's window, for as long as it lasts: `foldline.open`.
+
+    Also a context manager, which closes it. `repr(s)` shows what the model sees, a line an item.
+    """
 
     @property
     def history(self) -> "History":
@@ -284,7 +291,7 @@ class Session(Face[AsyncSession]):
     close = verb(AsyncSession.close)
 
     def fork(self, to: str, *, at: int | None = None) -> "Session":
-        """A session of its own that begins as this one is, or was at a place."""
+        """A session of its own, named `to`, that begins as this one is, or was at a place."""
         return Session(wait(self.aio.fork(to, at=at)))
 
     @property

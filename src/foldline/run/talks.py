@@ -99,7 +99,13 @@ class Talks:
             bound = refused.bound(dialect, given.parameters)
             talk.live.facts = facts = self._facts_of(given.model, bound[1] if bound else None)
             exchange = Exchange(
-                talk, self._known, fork=self._forked, dialect=dialect, given=given, sent=sent
+                talk,
+                self._known,
+                fork=self._moved,
+                drop=self._drop,
+                dialect=dialect,
+                given=given,
+                sent=sent,
             )
             async with talk.live.lock:
                 entering = talk.entering(given.model, reading.said, reading.known)
@@ -247,6 +253,13 @@ class Talks:
         """A new log that begins as a known one was at a place."""
         live = await self._forked(origin.live, place)
         return self._held(Talk(live, origin.scope, Trail(origin.scope)))
+
+    async def _moved(self, talk: Talk, place: int) -> None:
+        """A conversation goes on in a log of its own: its old one is another's now."""
+        if self._talks.get(talk.live.name) is talk:
+            del self._talks[talk.live.name]
+        talk.live = await self._forked(talk.live, place)
+        self._held(talk)
 
     async def _forked(self, live: Live, place: int) -> Live:
         return (await AsyncSession(live).fork(self._named(), at=place)).live

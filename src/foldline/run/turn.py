@@ -22,7 +22,7 @@ from foldline.core.view import View
 from foldline.errors import BadInput, FoldlineError, ModelFailed, WireError
 from foldline.models.calling import PATIENT, Patience, call
 from foldline.models.port import Heard, Json, Model
-from foldline.run import refused
+from foldline.run import asking, refused
 from foldline.run.session import AsyncSession
 from foldline.run.spend import Reserved, Spending
 from foldline.wire import dialects
@@ -103,7 +103,7 @@ class _Turn:
         if facts is not live.facts:  # learned: the answer has less room too
             given = refused.within(given, refused.bound(self._dialect, given), reserve=reserve)
         stated = refused.bound(self._dialect, given)
-        body = await live.ask(given, dialect=self._dialect, facts=facts)
+        body = await asking.ask(live, given, dialect=self._dialect, facts=facts)
         tokens = live.report.total if live.report else 0
         most = stated[1] if stated else reserve
         return _Planned(msgspec.json.decode(body), tokens, most, refused.filled(live))

@@ -21,6 +21,7 @@ from foldline.core.log import Edit, Event
 from foldline.core.plan import Facts, Ready, after
 from foldline.errors import Busy, Erased, FoldlineError, Overflow
 from foldline.models.summarize import Narrative, Tellers
+from foldline.run import asking
 from foldline.run.facts import of_session
 from foldline.run.live import Live
 from foldline.run.preparing import prepare, prepared
@@ -64,7 +65,7 @@ async def fold_session(
         live = await _opened(store, name)
         if live.view.head < 0:
             return Done("gone", "there is no such session")
-        ready = await live.plan(live.facts)
+        ready = await asking.plan(live, live.facts)
         wish = _wish(live, ready)
         told, reason = (None, "") if wish is None else await _told(live, wish, tellers)
         if not install:
@@ -138,7 +139,7 @@ async def _installed(live: Live, facts: Facts, seconds: float, reason: str) -> D
 
     async def folding() -> Sequence[Event]:
         nonlocal done
-        ready = await live.plan(facts)
+        ready = await asking.plan(live, facts)
         if (why := _in_the_way(live, ready)) is not None:
             done = _as_it_is(live, *why)
             return ()

@@ -33,7 +33,10 @@ def wrap(
 ) -> C:
     """The same client; the history that each call sends is kept, and planned to fit the window.
 
-    `wrapped.foldline.session` is the newest conversation: its report, its edits, undo and recall.
+    Takes `OpenAI`, `AsyncOpenAI`, `Anthropic` and `AsyncAnthropic`, and gives a client of the same
+    class that is used as before, streams included. `store` is an address as `open` takes it.
+    Without `window` the catalogue is asked, and a provider's refusal for length teaches it.
+    `client.foldline.session` is the newest conversation: its report, its edits, undo and recall.
     """
     inner: Any = getattr(client, "_client", None)
     copy: Any = getattr(client, "copy", None)
@@ -63,7 +66,7 @@ def wrap(
 
 
 class Wrapped:
-    """What passed through a wrapped client."""
+    """What passed through a wrapped client: its attribute `foldline`."""
 
     def __init__(self, talks: Talks, *, is_async: bool) -> None:
         self._talks, self._is_async = talks, is_async
@@ -97,10 +100,16 @@ def _sync(http: Any, inner: Any, talks: Talks) -> Any:
             self._response, self._exchange, self._chunks = response, exchange, chunks
 
         def __iter__(self) -> Iterator[bytes]:
+            self._kept()
             yield from self._exchange.held
             for chunk in self._chunks:
                 self._exchange.hear(chunk)
+                self._kept()
                 yield chunk
+
+        def _kept(self) -> None:
+            if self._exchange.complete:  # a client may go on from here, and never close it
+                wait(self._exchange.end())
 
         def close(self) -> None:
             self._response.close()
@@ -150,11 +159,17 @@ def _async(http: Any, inner: Any, talks: Talks) -> Any:
             self._response, self._exchange, self._chunks = response, exchange, chunks
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
+            await self._kept()
             for chunk in self._exchange.held:
                 yield chunk
             async for chunk in self._chunks:
                 self._exchange.hear(chunk)
+                await self._kept()
                 yield chunk
+
+        async def _kept(self) -> None:
+            if self._exchange.complete:
+                await self._exchange.end()
 
         async def aclose(self) -> None:
             await self._response.aclose()

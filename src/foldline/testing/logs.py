@@ -36,7 +36,7 @@ from foldline.wire.dialects import OPENAI, Dialect
 
 
 def user(text: str, *media: Media, speaker: Speaker = "human", author: str = "") -> UserSaid:
-    """A message."""
+    """A message of a person, or of who speaks beside them."""
     return UserSaid((Text(text), *media), speaker=speaker, author=author)
 
 

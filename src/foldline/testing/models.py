@@ -27,7 +27,10 @@ Lines: TypeAlias = "Iterable[Line] | Callable[[Json], Line]"
 
 
 class ScriptedModel:
-    """A model that answers what it was told to."""
+    """A model that answers what it was told to: words, an OpenAI message, `Trouble`, an error.
+
+    The script is a list, or a function of the request. It answers in the dialect of its name.
+    """
 
     def __init__(
         self,

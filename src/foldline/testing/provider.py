@@ -34,6 +34,7 @@ class Trouble(Enum):
     RATE = "429"
     """Refused, with a time to come back after."""
     ERROR = "500"
+    """A fault of the server."""
     EMPTY = "empty"
     """An answer without words."""
     BLANK = "blank"
@@ -41,6 +42,7 @@ class Trouble(Enum):
     CUT = "cut"
     """The connection is closed in the middle of the answer."""
     REFUSAL = "refusal"
+    """The model will not."""
     CALL = "tool call"
     """A tool call instead of text."""
     ECHO = "echo"
@@ -58,7 +60,11 @@ LATE = "An answer to a question of long ago."
 
 
 class Provider:
-    """A server of one scripted model."""
+    """A server of one scripted model, on a port of its own: `provider.url`.
+
+    The script is a function of the request's body, or answers in order: words, an OpenAI message,
+    or `Trouble`. More than `window` tokens are refused, in the words of llama.cpp.
+    """
 
     def __init__(
         self, script: Script | Iterable[Answer] | None = None, *, window: int = 1_000_000

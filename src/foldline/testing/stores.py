@@ -30,7 +30,7 @@ from foldline.testing.play import play, steps
 
 @pytest.mark.anyio
 class Conformance(Lasting):
-    """Give a fixture `store`, new for each test."""
+    """All that a store promises, as tests: give a fixture `store`, new for each of them."""
 
     # Logs.
 

@@ -90,7 +90,7 @@ class Upstream:
         self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join()
 
-    def closed(self, seconds: float = 5.0) -> bool:
+    def closed(self, seconds: float = 20.0) -> bool:
         """Whether no request is open, now or soon."""
         end = monotonic() + seconds
         while self.open and monotonic() < end:

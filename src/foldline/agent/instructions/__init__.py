@@ -12,7 +12,7 @@
     await instructions.look()
     agent = Agent(session, model, instructions=instructions.texts, hooks=[instructions.notice])
 
-Rules and order are in docs/instructions.md.
+Rules and order are in docs/how-to/instructions.md.
 """
 
 from foldline.agent.instructions.standing import Answer, Entry, Instructions, State

@@ -28,9 +28,8 @@ from msgspec.structs import replace
 from foldline.agent.loop import Agent, Ended
 from foldline.agent.schedule.entry import Claim, Entry, Owed, fired, key, lost, said, step
 from foldline.agent.schedule.kept import Schedules
-from foldline.core.log import ModelSaid
+from foldline.agent.unfinished import answers, told_to_go_on
 from foldline.core.parts import calls_of
-from foldline.core.spine import Range
 from foldline.errors import BadInput, Busy, Conflict, Erased, FoldlineError
 from foldline.run.left import left
 from foldline.run.session import AsyncSession
@@ -43,9 +42,6 @@ HOLD = 60.0
 _LOOK = 5.0  # seconds between two looks at what people have changed
 _AGAIN = 15.0  # seconds until a session that somebody holds is tried again
 _TRIES = 5  # answers that fail, each tried again after twice the time
-_PAGE = 200  # events that are read at a time
-_BROKEN = ("cancelled", "cut")  # stops of an answer that did not come to its end
-_GO_ON = "[The answer was stopped here. Go on with it.]"
 
 
 class Clock(Protocol):
@@ -331,13 +327,9 @@ class Scheduler:
 
 async def _is_answered(session: AsyncSession, place: int) -> bool:
     """Whether a model was shown the message there, and has come to an end behind it."""
-    live = session.live
-    for lo in range(place + 1, live.view.head + 1, _PAGE):
-        for _, event in await live.events(Range(lo, min(lo + _PAGE - 1, live.view.head))):
-            if isinstance(event, ModelSaid) and event.stop not in _BROKEN:
-                shown = event.saw is None or event.saw >= place
-                if shown and not calls_of(event.parts):
-                    return True
+    async for _, answer in answers(session, place):
+        if not calls_of(answer.parts):
+            return True
     return False
 
 
@@ -346,6 +338,5 @@ async def _gone_on(agent: Agent) -> Ended:
     view = agent.session.live.view
     last = next(reversed((*view.items, *view.waiting)), None)
     if last is not None and last.role == "model" and not view.open:
-        # A request that ends in the model's own words is one that not every provider takes.
-        await agent.session.add(_GO_ON, speaker="notice")
+        await told_to_go_on(agent.session)
     return await agent.go_on()

@@ -1,7 +1,7 @@
 """What a talk works with: the agent, and what else was found for this person and this project.
 
-Knows the names of these things. Refuses to make them: `cli/chat.py` does, from what was written on
-the command line and in settings.
+Knows the names of these things. Refuses to make them: `cli/seating.py` does, from what was written
+on the command line and in settings.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,7 @@
 """Every setting there is: its name, what it may be, what it is where nobody says, what it means.
 
 Knows also which of them a stranger's file may not decide. Refuses to know where values come from,
-and how a name is found: `names` does. `docs/settings.md` is made from this table.
+and how a name is found: `names` does. `docs/reference/settings.md` is made from this table.
 """
 
 from collections.abc import Callable
@@ -343,8 +343,6 @@ KNOWN: tuple[Known, ...] = (
         "That it may take for an answer",
         guarded=True,
     ),
-    Known("ui.bar", kinds.YES, _ON, "The bar that shows how full the window is"),
-    Known("ui.markdown", kinds.YES, _ON, "Answers drawn, not only written"),
     Known(
         "telegram.allowed",
         kinds.TEXTS,

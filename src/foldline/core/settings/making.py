@@ -19,7 +19,6 @@ from foldline.core.settings.values import (
     Settings,
     ShellSettings,
     TelegramSettings,
-    UiSettings,
 )
 
 _DEFAULTS = {one.name: one.default for one in KNOWN}
@@ -60,7 +59,6 @@ def made(said: Mapping[str, Any], *, outranked: Collection[str] = ()) -> Setting
         approval=ApprovalSettings(of("approval.mode"), of("approval.allow"), of("approval.deny")),
         shell=ShellSettings(of("shell.enabled"), of("shell.timeout")),
         servers=tuple(_server(name, said) for name in servers(said)),
-        ui=UiSettings(of("ui.bar"), of("ui.markdown")),
         telegram=TelegramSettings(**{one: of(f"telegram.{one}") for one in _TELEGRAM}),
         profile=of("profile"),
         said=said,

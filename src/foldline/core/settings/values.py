@@ -88,14 +88,6 @@ class ServerSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class UiSettings:
-    """What a person sees."""
-
-    bar: bool = True
-    markdown: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class TelegramSettings:
     """The bot."""
 
@@ -121,14 +113,13 @@ class Settings:
     """The question for a narrative; empty: ours."""
     summarizer: tuple[str, ...]
     limits: Mapping[str, Limit]
-    """By call, turn, session, user and day; `foldline.run.settings.caps` makes them `Caps`."""
+    """By call, turn, session, user and day; `run.settings.using.caps` makes them `Caps`."""
     store: str | None
     tenant: str
     instructions: InstructionSettings
     approval: ApprovalSettings
     shell: ShellSettings
     servers: tuple[ServerSettings, ...]
-    ui: UiSettings
     telegram: TelegramSettings
     profile: str | None
     said: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -28,6 +28,7 @@ from foldline.gateway.api.shapes import (
     Undone,
     Wanted,
 )
+from foldline.run import asking
 from foldline.run.facts import known
 from foldline.run.live import Live, Settings
 from foldline.run.open import begun
@@ -98,7 +99,7 @@ async def request(call: Call) -> Reply:
         dialect = dialects.speaking(live.view.model)
         async with live.lock:
             given = dialect.parameters(body.parameters, reserve=live.facts.limits.reserve)
-            sent = await live.ask(given, dialect=dialect)
+            sent = await asking.ask(live, given, dialect=dialect)
             headers = (("x-foldline-asked", str(live.view.asked)),)
     return Sent(sent, headers=headers)
 
@@ -189,7 +190,7 @@ async def instruct(call: Call) -> Reply:
 
 
 async def switch(call: Call) -> Reply:
-    """Go on with another model; one that cannot hold what must stay changes nothing: R-14."""
+    """Go on with another model; one that cannot hold what must stay changes nothing."""
     body: Switching = call.body
     async with call.pool.seen(call.name) as kept:
         async with call.pool.changing(kept, wait=call.query.wait) as session:

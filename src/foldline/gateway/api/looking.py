@@ -37,6 +37,7 @@ from foldline.gateway.api.shapes import (
     Turn,
     Words,
 )
+from foldline.run import asking
 from foldline.run.export import exported
 from foldline.run.facts import of_session
 from foldline.run.history import pace
@@ -174,7 +175,7 @@ async def request(call: Call) -> Reply:
     if not place.isascii() or not place.isdecimal() or int(place[:16]) > _LONGEST:
         raise BadInput(f"{place[:80]!r} is no place in a log; write a number")
     async with call.pool.seen(call.name) as kept:
-        return Sent(await kept.session.live.sent(int(place)))
+        return Sent(await asking.sent(kept.session.live, int(place)))
 
 
 async def instructions(call: Call) -> Reply:

@@ -16,12 +16,12 @@ from typing import Any, TypeAlias
 from foldline.agent.loop import Agent
 from foldline.agent.moments import Moment
 from foldline.agent.tool import Tool
-from foldline.errors import Busy, FoldlineError
+from foldline.errors import Busy
 from foldline.gateway.api.faults import NotFound
 from foldline.models.calling import PATIENT, Patience
 from foldline.models.port import Model
 from foldline.run.facts import of_session
-from foldline.run.left import held, left
+from foldline.run.left import left, taken
 from foldline.run.session import AsyncSession
 from foldline.run.spend import Caps, Spending
 from foldline.store.base import Name, Store
@@ -29,8 +29,8 @@ from foldline.store.base import Name, Store
 ModelOf: TypeAlias = Callable[[str, str], Model]
 """The model of a name, for a tenant: the operator's upstream. `BadInput` where there is none."""
 ToolsOf: TypeAlias = Callable[[AsyncSession], Sequence[Tool]]
-_LOOK = 0.25  # seconds between two tries to take a session that another process has
 _LONGEST = 600.0  # seconds that a client waits for its turn
+_BRIEFLY = 0.25  # seconds for one that does not wait: a turn may just be let go of
 
 
 def _no_tools(_: AsyncSession) -> Sequence[Tool]:
@@ -114,43 +114,16 @@ class Pool:
             raise Busy(kept.session.live.name.session)
         until = monotonic() + (_LONGEST if wait else 0.0)
         try:
-            async with asyncio.timeout(_LONGEST if wait else _LOOK):  # others may stand in line
+            async with asyncio.timeout(_LONGEST if wait else _BRIEFLY):
                 await kept.turn.acquire()
         except TimeoutError:
             raise Busy(kept.session.live.name.session) from None
         try:
-            async with contextlib.AsyncExitStack() as stack:
-                await self._held(kept, stack, until)
+            async with taken(kept.session, seconds=self.place.lease, until=until):
+                _known(kept)
                 yield kept.session
         finally:
             kept.turn.release()
-
-    async def _held(self, kept: Kept, stack: contextlib.AsyncExitStack, until: float) -> None:
-        while True:
-            try:
-                # Under the session's lock: what others wrote is taken in, and nobody else does so.
-                async with kept.session.live.lock:
-                    await stack.enter_async_context(held(kept.session, seconds=self.place.lease))
-                break
-            except Busy:
-                if monotonic() >= until:
-                    raise
-            await asyncio.sleep(_LOOK)
-        _known(kept)
-        beating = asyncio.create_task(self._beat(kept))
-
-        async def still() -> None:
-            beating.cancel()
-            await asyncio.gather(beating, return_exceptions=True)
-
-        stack.push_async_callback(still)
-
-    async def _beat(self, kept: Kept) -> None:
-        """Renew what is held: a model may take longer to answer than a lease lasts."""
-        while True:
-            await asyncio.sleep(self.place.lease / 3)
-            with contextlib.suppress(FoldlineError):  # the next append finds out
-                await kept.session.live.renew()
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: Name, kept: Kept) -> "asyncio.Task[Any]":
         """Work that goes on when whoever began it is gone; its session stays open."""

@@ -12,6 +12,7 @@ from msgspec import Meta
 from foldline.core.edits.fold.loss import Loss
 from foldline.core.log import Speaker
 from foldline.core.policy import PRESETS
+from foldline.core.request import Pressure
 from foldline.draw.picture import Cost as NextCall
 from foldline.draw.picture import Fold, Prefix, Run, Short
 from foldline.run.export import Format
@@ -37,7 +38,6 @@ Key: TypeAlias = Annotated[
 ]
 Author: TypeAlias = Annotated[str, Meta(max_length=200)]
 Json: TypeAlias = dict[str, Any]
-Pressure: TypeAlias = Literal["calm", "warn", "soft", "hard"]
 Policy: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": sorted(PRESETS)})]
 OnDisconnect: TypeAlias = Literal["pause", "continue"]
 Limit: TypeAlias = Annotated[int, Meta(ge=1, le=1000)]
@@ -341,7 +341,7 @@ class Tokens(Answer, frozen=True, kw_only=True):
 
     session: str
     line: str
-    """For people: A-42."""
+    """For people."""
     total: int
     window: int
     percent: float
@@ -430,7 +430,7 @@ class Turn(Answer, frozen=True, kw_only=True):
 
 
 class History(Answer, frozen=True, kw_only=True):
-    """Every turn, and how fast the window fills: A-41."""
+    """Every turn, and how fast the window fills."""
 
     turns: list[Turn]
     used: int

@@ -19,6 +19,7 @@ import msgspec
 
 from foldline.agent import moments
 from foldline.agent.loop import Agent, Ended
+from foldline.agent.unfinished import BROKEN, answers, told_to_go_on
 from foldline.core import log
 from foldline.core.log import ModelSaid, UsageReported, UserSaid
 from foldline.core.parts import calls_of, retold, text_of
@@ -45,11 +46,8 @@ from foldline.run.session import AsyncSession
 
 Tell: TypeAlias = Callable[[bytes], None]
 _LOOK = 0.25  # seconds between two looks at a log that another process may write
-_PAGE = 200  # events that are read at a time
 _SHOWN = 2_000  # characters of a result that a moment tells
 _LONGEST_KEY = 200
-_BROKEN = ("cancelled", "cut")  # stops of an answer that did not come to its end
-_GO_ON = "[The answer was stopped here. Go on with it.]"
 
 
 async def message(call: Call) -> Reply:
@@ -145,10 +143,9 @@ class _Turn:
         last = next(reversed((*view.items, *view.waiting)), None)
         if last is None or last.role == "model":
             said = None if last is None else view.held.get(last.seq)
-            if not isinstance(said, ModelSaid) or said.stop not in _BROKEN:
+            if not isinstance(said, ModelSaid) or said.stop not in BROKEN:
                 raise BadInput("nothing stands unanswered; post a text or a message")
-            # A request that ends in the model's own words is one that not every provider takes.
-            await self.session.add(_GO_ON, speaker="notice")
+            await told_to_go_on(self.session)
         ended = await self._agent().go_on()
         return self._after(ended, begun)
 
@@ -180,18 +177,12 @@ class _Turn:
 
     async def _before(self) -> Answered | None:
         """The answer that this message has already, from this or another process."""
-        live = self.session.live
-        for lo in range(self.at + 1, live.view.head + 1, _PAGE):
-            for seq, found in await live.events(Range(lo, min(lo + _PAGE - 1, live.view.head))):
-                if not isinstance(found, ModelSaid) or found.stop in _BROKEN:
-                    continue
-                if found.saw is not None and found.saw < self.at:
-                    continue
-                calls = calls_of(found.parts)
-                if not calls:
-                    return self._now("answered", text_of(found.parts), answer=seq)
-                if all(one.id in live.view.open for one in calls):
-                    return self._now("calls", text_of(found.parts), answer=seq)
+        async for seq, found in answers(self.session, self.at):
+            calls = calls_of(found.parts)
+            if not calls:
+                return self._now("answered", text_of(found.parts), answer=seq)
+            if all(one.id in self.session.live.view.open for one in calls):
+                return self._now("calls", text_of(found.parts), answer=seq)
         return None
 
     def _after(self, ended: Ended, begun: int) -> Answered:

@@ -9,6 +9,7 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 
+from foldline.core.saying import many
 from foldline.draw.text import clean
 from foldline.lab.compared import EVERYTHING, RECORDED, Compared, Comparison, Total
 from foldline.lab.report import plots
@@ -20,7 +21,6 @@ from foldline.lab.report.sentences import (
     cost,
     dollars,
     lost,
-    many,
     percent,
     small,
     tokens,

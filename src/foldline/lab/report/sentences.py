@@ -7,6 +7,7 @@ colours.
 from collections.abc import Sequence
 
 from foldline.core.prices import Prices
+from foldline.core.saying import many
 from foldline.lab.compared import EVERYTHING, RECORDED, Compared, Comparison
 
 _LEAST = 0.005  # dollars: below it, cents say nothing
@@ -218,8 +219,3 @@ def tokens(count: float) -> str:
     if count >= 999_500:  # noqa: PLR2004
         return f"{count / 1e6:.1f}M"
     return f"{count / 1e3:,.0f}k" if count >= 9_950 else f"{count:,.0f}"  # noqa: PLR2004
-
-
-def many(count: int, name: str) -> str:
-    """A number of things."""
-    return f"{count:,} {name}{'' if count == 1 else 's'}"

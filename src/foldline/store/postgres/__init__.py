@@ -4,6 +4,8 @@
     schema       migrations, from `sql/`        appending    batches of appends, unknown outcomes
     rows         heads, rows, pieces, forks     leases       leases, the side table
     finding      search                         keeping      lists, retention, erasure
+    speaking     an append in the server's own bytes
+    health       what a server says of itself   questions, plans  how it is asked
 
 Knows which function of the server each operation is. Refuses to know what they do: that is in
 `sql/`, one function and one round trip for each operation, the tenant set in the same one.

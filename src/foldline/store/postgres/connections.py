@@ -131,7 +131,7 @@ class Connections:
             if self._pool is not None:
                 return self._pool
             try:
-                bypasses, pooled = await self._prepared()
+                first, bypasses = await self._first()
             except psycopg.OperationalError as fault:
                 raise StoreFailed(
                     f"no connection to {self.place.shown}: {fault}; "
@@ -141,12 +141,6 @@ class Connections:
                 raise BadInput(f"{self.place.shown} cannot be opened: {fault}") from fault
             except psycopg.Error as fault:
                 raise self.meaning(fault) from fault
-            if bypasses and pooled:
-                raise BadInput(
-                    f"this login of {self.place.shown} goes round row-level security, and behind a "
-                    "connection pooler no other role can be taken; log in as a role without "
-                    f"SUPERUSER and BYPASSRLS that is a member of {self.place.role}"
-                )
 
             async def configure(connection: Connection) -> None:
                 if bypasses:
@@ -154,30 +148,44 @@ class Connections:
 
             pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
                 self.place.address,
-                # A pooler of before 1.21 forgets prepared statements between transactions.
-                kwargs={"autocommit": True, "prepare_threshold": None if pooled else 0},
+                connection_class=_beginning_with(first),
+                kwargs={"autocommit": True, "prepare_threshold": first.prepare_threshold},
                 min_size=1,
                 max_size=self.place.pool,
                 configure=configure,
                 open=False,
                 name=f"foldline {self.place.schema}",
             )
-            await pool.open()
+            await pool.open(wait=True)  # it has its first one; who does not wait gets a second
             self._pool = pool
             return pool
 
-    async def _prepared(self) -> tuple[bool, bool]:
-        """Migrate; whether this login goes round row-level security, and a pooler is there."""
+    async def _first(self) -> tuple[Connection, bool]:
+        """A connection to a migrated database, and whether it goes round row-level security."""
         connection = await psycopg.AsyncConnection.connect(
             self.place.address, autocommit=True, prepare_threshold=None, connect_timeout=10
         )
-        async with connection:
-            await schema.prepare(connection, self.place)
-            found = await connection.execute(_LOGIN)
-            row = await found.fetchone()
-            bypasses, backend = row or (False, 0)
-            # A pooler tells a number of its own for the process that serves us.
-            return bool(bypasses), backend != connection.info.backend_pid
+        try:
+            return connection, await self._readied(connection)
+        except BaseException:
+            await connection.close()
+            raise
+
+    async def _readied(self, connection: Connection) -> bool:
+        await schema.prepare(connection, self.place)
+        found = await connection.execute(_LOGIN)
+        bypasses, backend = await found.fetchone() or (False, 0)
+        # A pooler tells a number of its own for the process that serves us, and one of before
+        # 1.21 forgets prepared statements between transactions.
+        if backend == connection.info.backend_pid:
+            connection.prepare_threshold = 0
+        elif bypasses:
+            raise BadInput(
+                f"this login of {self.place.shown} goes round row-level security, and behind a "
+                "connection pooler no other role can be taken; log in as a role without "
+                f"SUPERUSER and BYPASSRLS that is a member of {self.place.role}"
+            )
+        return bool(bypasses)
 
     def meaning(self, fault: psycopg.Error, *, alone: bool = True) -> FoldlineError:
         """A driver's error as one of ours; of several calls nobody knows which it ended."""
@@ -198,6 +206,20 @@ class Connections:
             case _:
                 way = "nothing was written; mend what the server names, then repeat the call"
         return StoreFailed(f"the store {where} failed: {str(fault).strip()}; {way}")
+
+
+def _beginning_with(first: Connection) -> type[Connection]:
+    """What a pool makes its connections by: the first one is there already."""
+    there = [first]
+
+    class Begun(psycopg.AsyncConnection[tuple[Any, ...]]):
+        @classmethod
+        async def connect(cls, conninfo: str = "", **kwargs: Any) -> Connection:
+            if there:
+                return there.pop()
+            return await psycopg.AsyncConnection.connect(conninfo, **kwargs)
+
+    return Begun
 
 
 def is_lost(fault: psycopg.Error) -> bool:

@@ -38,8 +38,6 @@ class Session:
     tenant: str
     sid: UUID
     head: int
-    among: int
-    """Sessions there are, about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +69,7 @@ async def longest(ask: Asking, login: Login, tenant: str) -> Session | None:
         if not login.bypasses:
             await _as(run, tenant)
         rows = await run(_LONGEST.replace("{some}", some))
-    return Session(rows[0][0], rows[0][1], rows[0][2], among) if rows else None
+    return Session(rows[0][0], rows[0][1], rows[0][2]) if rows else None
 
 
 async def plans(ask: Asking, login: Login, session: Session) -> list[Plan]:

@@ -11,6 +11,7 @@ Knows the connection's version and pragmas. Refuses to know what the operations 
 import os
 from collections.abc import Callable
 from functools import wraps
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import apsw
@@ -65,7 +66,8 @@ class SqliteStore:
             self.db.connection.set_busy_timeout(_PATIENCE)
             with self.db.transaction():
                 schema.prepare(self.db.sql, path)
-            for pragma in ("journal_mode = wal", "synchronous = full", "secure_delete = on"):
+            _journal(self.db)
+            for pragma in ("synchronous = full", "secure_delete = on"):
                 self.db.sql(f"pragma {pragma}")
         except (apsw.Error, StoreFailed) as fault:
             raise BadInput(f"{path!r} cannot be opened as a store: {fault}") from fault
@@ -107,3 +109,21 @@ class SqliteStore:
 
             self._waiting = Waiting(self.db.together)
         return await self._waiting.run(work, joins=joins)
+
+
+def _journal(db: Db) -> None:
+    """Have a journal beside the file; one that is new may be opened by several at this moment.
+
+    Whoever makes the journal needs the file for itself, and SQLite refuses that at once where
+    another one is reading, instead of waiting as for anything else.
+    """
+    end = monotonic() + _PATIENCE / 1_000
+    while True:
+        try:
+            db.sql("pragma journal_mode = wal")
+        except StoreFailed as fault:
+            if not isinstance(fault.__cause__, apsw.BusyError) or monotonic() > end:
+                raise
+            sleep(0.01)
+        else:
+            return

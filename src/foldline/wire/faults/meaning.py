@@ -30,11 +30,17 @@ class Fault:
     """
 
     kind: Kind
+    """tokens, bytes, media, output, rate, auth, overloaded or other."""
     message: str
+    """In the provider's words."""
     limit: int | None = None
+    """The most that is taken, where it was said."""
     count: int | None = None
+    """What was sent, where it was said."""
     retry_after: float | None = None
+    """Seconds to wait, where it was said."""
     suspected: bool = False
+    """Whether the kind is our guess: a refusal without a reason, of a request that nearly fills."""
 
 
 def classify(

@@ -6,21 +6,18 @@ Knows what a person wants to see. Refuses to change anything.
 from time import time
 from typing import TYPE_CHECKING
 
-from foldline.cli.output import Column, coloured, many, paint, short, table, wrapped
+from foldline.cli.output import Column, coloured, paint, short, table, wrapped
 from foldline.cli.repl.bar import level, money
 from foldline.cli.repl.commands.table import Command
-from foldline.core.request import Pressure
-from foldline.draw import terminal
-from foldline.draw.picture import Picture
+from foldline.core.saying import many
+from foldline.draw import terminal, words
 from foldline.draw.text import clean
-from foldline.run.history import Turn, growth, pace
+from foldline.run.history import pace
 from foldline.run.preparing import Preparing
 from foldline.run.preparing import state as breaker
 
 if TYPE_CHECKING:
     from foldline.cli.repl.talk import Talk
-
-_FOLDING: tuple[Pressure, ...] = ("soft", "hard")
 
 
 async def _tokens(talk: "Talk", _: str) -> None:
@@ -28,32 +25,9 @@ async def _tokens(talk: "Talk", _: str) -> None:
     turns = await talk.session.history.turns()
     share = 100 * drawn.total / drawn.window
     line = f"📊 Tokens: {drawn.total}/{drawn.window} ({share:.0f}% used)"
-    left = pace(turns, talk.session.report).turns_left
-    rows = [
-        f"Used: {drawn.total:,} / {drawn.window:,} tokens ({drawn.percent:.1f}%)",
-        f"Latest turn: {_latest(turns):,}",
-        f"Avg turn: {growth(turns):,.0f}",
-        f"Estimated turns remaining: {'unknown' if left is None else f'~{left:,}'}",
-        f"Compaction threshold: {_threshold(drawn)}",
-    ]
-    block = ["📊 Context Usage:", *(f"  {row}" for row in rows)]
+    on = pace(turns, talk.session.report)
+    block = words.block(drawn, latest=on.latest, growth=on.growth, turns_left=on.turns_left)
     talk.say(paint(line, level(drawn.percent)), *block)
-
-
-def _latest(turns: list[Turn]) -> int:
-    """What the newest turn has added; what it said, where a fold lies between."""
-    if not turns:
-        return 0
-    newest = turns[-1]
-    before = turns[-2].total if len(turns) > 1 else 0
-    grown = newest.total - before
-    return newest.output if newest.folded or grown < 0 else grown
-
-
-def _threshold(drawn: Picture) -> str:
-    tiers = dict(drawn.tiers)
-    at = next((tiers[name] for name in _FOLDING if name in tiers), drawn.window)
-    return f"{100 * at / drawn.window:.0f}%"
 
 
 async def _context(talk: "Talk", _: str) -> None:

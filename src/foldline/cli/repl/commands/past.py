@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foldline.cli.output import many, paint, size, wrapped
+from foldline.cli.output import paint, size, wrapped
 from foldline.cli.past import hits, outline, totals, turn_table
 from foldline.cli.repl.commands.table import Command, Misused
 from foldline.cli.repl.safe import safe
 from foldline.core.parts import sound
+from foldline.core.saying import many
 from foldline.run.export import Format, exported
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from foldline.core.handles import handle
 from foldline.core.item import Item
 from foldline.core.log import Folded
+from foldline.core.saying import many
 from foldline.core.view import View
 
 _KINDS = {
@@ -33,7 +34,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a fold costs the model: R-38."""
+    """What a fold takes out of the model's sight."""
 
     left: dict[str, tuple[Left, ...]]
     """By kind, oldest first: what is no longer shown as it was."""
@@ -46,19 +47,24 @@ class Loss:
     facts: dict[str, int]
     """How many facts of each kind are kept beside them."""
     before: int
+    """What the span took, in tokens."""
     after: int
+    """What the handoff takes."""
     rewritten: int
     """How often the oldest of it has now been written anew."""
     pays_after: float | None
+    """The calls after which it has paid for the cache it broke, where that is known."""
 
     def __str__(self) -> str:
         lines = [f"{self.before:,} tokens become {self.after:,}"]
         for kind, left in self.left.items():
             first, last = left[0].handle, left[-1].handle
             where = first if first == last else f"{first} … {last}"
-            lines.append(f"{len(left)} {kind}, {sum(one.tokens for one in left):,} tokens: {where}")
+            tokens = sum(one.tokens for one in left)
+            lines.append(f"{many(len(left), kind.removesuffix('s'))}, {tokens:,} tokens: {where}")
         if self.quoted:
-            lines.append(f"{self.quoted} messages stay verbatim")
+            stay = "stays" if self.quoted == 1 else "stay"
+            lines.append(f"{many(self.quoted, 'message')} {stay} verbatim")
         if self.unquoted:
             lines.append(f"no longer quoted: {', '.join(self.unquoted)}")
         if self.cut:

@@ -1,0 +1,39 @@
+"""Caps on tokens and money: a call that would pass one is not made.
+
+Start it:   pip install 'foldline[openai]'
+            OPENAI_API_KEY=… python examples/caps.py
+
+What a call may take is reserved before it is made, in the store, so that several processes share a
+cap. MODEL and OPENAI_BASE_URL choose the model and the server.
+"""
+
+import asyncio
+import os
+
+import foldline
+from foldline.errors import Spent
+from foldline.models.clients import client
+from foldline.run.spend import Cap, Caps
+from foldline.run.turn import reply
+
+NAME = os.environ.get("MODEL", "gpt-5-mini")
+CAPS = Caps(call=Cap(tokens=3_000), session=Cap(dollars=0.005), day=Cap(dollars=1.0))
+
+
+async def main() -> None:
+    """Ask until a cap says no."""
+    model = client(NAME)
+    async with foldline.aopen(":memory:", model=NAME, reserve=1_000, caps=CAPS) as s:
+        for turn in range(50):
+            await s.add(f"Name a river, other than those before. ({turn})")
+            try:
+                await reply(s, model, max_completion_tokens=1_000)
+            except Spent as spent:
+                print(f"call {turn + 1} was not made:", spent)
+                break
+        spent = (await s.live.spending.spent()).session
+        print(f"{turn} calls took {spent.tokens:,} tokens, ${spent.dollars:.4f}")
+    await model.close()
+
+
+asyncio.run(main())

@@ -1,0 +1,171 @@
+"""What an operator decides: sessions by person, what is told, who is waited for, whose updates are taken."""
+
+import asyncio
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from aiohttp import ClientSession
+
+from foldline.agent.tool import Intent, Tool, said
+from foldline.bot.webhook import HEADER, hooked
+from foldline.core.log import Folded, Opened, ToolReturned, UserSaid
+from foldline.core.parts import text_of
+from foldline.errors import BadInput
+from foldline.testing import ScriptedModel
+
+pytestmark = pytest.mark.anyio
+WORDS = "The parser reads a line and says where it ends, and the tests say the same of it. "
+CALL = {"id": "c0", "type": "function", "function": {"name": "ring", "arguments": "{}"}}
+OWN = "s3cret"
+RING = {"content": None, "tool_calls": [CALL]}
+
+
+def bell(rung, *, seconds=0.0):
+    """A tool that is asked about."""
+
+    async def ring(_):
+        await asyncio.sleep(seconds)
+        rung.append("rung")
+        return said("rang")
+
+    return Tool(
+        name="ring",
+        description="ring",
+        schema={"type": "object"},
+        run=ring,
+        intent=lambda _: Intent("ring the bell", "", ("ring *",)),
+    )
+
+
+async def test_by_user_each_person_of_a_group_has_a_session_and_is_answered_there(desk):
+    desk.rules = replace(desk.rules, by="user")
+    desk.model = ScriptedModel(lambda asked: f"heard: {asked['messages'][-1]['content'][-6:]}")
+    async with desk.running():
+        cid = desk.api.person(9, "Cid")
+        await desk.ann.say("my tea", chat=-100)
+        await cid.say("coffee", chat=-100)
+        await cid.say("a cola", chat=-100, topic=4)
+        await desk.ann.say("at home")
+        await desk.api.until(lambda: desk.api.screen(-100).count("📊") == 2)
+        await desk.api.until(lambda: desk.api.screen(-100, 4).count("📊") == 1)
+        await desk.api.until(lambda: desk.api.screen(7).count("📊") == 1)
+        await desk.ann.say("/tokens", chat=-100)
+        await desk.api.until(lambda: "Context Usage" in desk.api.screen(-100))
+    for name, words in {
+        "tg--100-u7": "my tea",
+        "tg--100-u9": "coffee",
+        "tg--100-4-u9": "a cola",
+        "tg-7": "at home",
+    }.items():
+        assert [text_of(one.parts) for one in await desk.events(name, UserSaid)] == [words]
+    assert await desk.events("tg--100", UserSaid) == []
+    assert "heard: a cola" in desk.api.screen(-100, 4)
+
+
+async def test_by_user_a_button_is_for_whose_session_it_is_about(desk):
+    """Another's press changes neither session, and they are told why."""
+    desk.rules = replace(desk.rules, by="user", admins=())
+    async with desk.running():
+        cid = desk.api.person(9, "Cid")
+        await cid.say("/context", chat=-100)
+        await desk.api.until(lambda: any(one.buttons for one in desk.api.shown(-100)))
+        card = next(one for one in desk.api.shown(-100) if one.buttons)
+        pressed = await desk.ann.press(card, "Preview")
+        await desk.api.until(lambda: pressed in desk.api.answered)
+        assert desk.api.answered[pressed]["text"] == "This is about another's session."
+        assert "Nothing to fold" not in desk.api.screen(-100)
+        await cid.press(card, "Preview")
+        await desk.api.until(lambda: "Nothing to fold" in desk.api.screen(-100))
+    assert await desk.events("tg--100-u7", Opened) == []
+
+
+@pytest.mark.parametrize("notices", ["off", "quiet", "full"])
+async def test_notices_say_what_they_are_set_to(desk, notices):
+    """A fold by itself, a footer, a tool at work: told, told without a sound, or not at all."""
+    rung = []
+    desk.rules = replace(desk.rules, notices=notices)
+    desk.opening = {"window": 4_000}
+    desk.tools = (bell(rung, seconds=0.5),)
+    answers = iter([RING])
+    desk.model = ScriptedModel(lambda _: next(answers, WORDS * 10))
+    async with desk.running():
+        await desk.ann.say("ring it", chat=-100)
+        await desk.api.until(lambda: "Allow it?" in desk.api.screen(-100))
+        asked = next(one for one in desk.api.shown(-100) if one.buttons)
+        await desk.bob.press(asked, "Yes, once")
+        await desk.api.until(lambda: WORDS.strip() in desk.api.screen(-100))
+        doing = [one for one in desk.api.of("editMessageText") if "⋯ ring" in one.given["text"]]
+        for n in range(30):
+            if await desk.events("tg--100", Folded):
+                break
+            await desk.ann.say(f"{n}: {WORDS * 20}", chat=-100)
+            await desk.api.until(lambda n=n: sum(WORDS * 9 in one for one in desk.api.said(-100)) == n + 2)  # fmt: skip
+        await asyncio.sleep(0.3)
+    assert rung
+    assert await desk.events("tg--100", Folded)
+    cards = [one for one in desk.api.of("sendMessage") if "◆ Folded: " in one.given["text"]]
+    assert bool(doing) is (notices == "full")
+    assert ("📊 Context: " in desk.api.screen(-100)) is (notices != "off")
+    assert bool(cards) is (notices != "off")
+    assert all(one.given["disable_notification"] == "true" for one in cards)
+
+
+async def test_an_approval_that_nobody_answers_is_a_no(desk):
+    rung = []
+    desk.rules = replace(desk.rules, asking=0.3)
+    desk.tools = (bell(rung),)
+    answers = iter([RING])
+    desk.model = ScriptedModel(lambda _: next(answers, "then not"))
+    async with desk.running():
+        await desk.ann.say("ring it", chat=-100)
+        await desk.api.until(lambda: "Allow it?" in desk.api.screen(-100))
+        asked = next(one for one in desk.api.shown(-100) if one.buttons)
+        label = "Yes, once"
+        await desk.api.until(lambda: "then not" in desk.api.screen(-100))
+        assert "nobody answered in time: not done" in desk.api.screen(-100)
+        assert asked.buttons == {}
+        asked.message["reply_markup"] = {"inline_keyboard": [[{"text": label, "callback_data": f"ok:{'0' * 12}:yes"}]]}  # fmt: skip
+        late = await desk.bob.press(asked, label)
+        await desk.api.until(lambda: late in desk.api.answered)
+        assert desk.api.answered[late]["text"] == "This question is no longer open."
+    (returned,) = await desk.events("tg--100", ToolReturned)
+    assert not returned.ok
+    assert "nobody answered in time" in text_of(returned.parts)
+    assert rung == []
+
+
+@pytest.mark.parametrize("given", [None, "", "s3creT", "xs3cret", "s3cre", "s\u00e9cret"])
+async def test_a_webhook_without_the_right_secret_is_refused_and_nothing_is_kept(desk, given):
+    url = "http://127.0.0.1:{}/hook"
+    async with desk.running(poll=False) as telegram, ClientSession() as client:
+        made = hooked(telegram, url=url.format(1), secret=OWN, host="127.0.0.1", port=0)
+        async with made as port:
+            await desk.ann.say("let me in")
+            (update,) = desk.api.pending
+            head = {} if given is None else {HEADER: given}
+            async with client.post(url.format(port), json=update, headers=head) as told:
+                assert told.status == 403
+            for body in (b"no json", b"[]", b"1", b"{}"):
+                right = {HEADER: OWN}
+                async with client.post(url.format(port), data=body, headers=right) as told:
+                    assert told.status == 400, body
+            assert await desk.events("tg-7", UserSaid) == []
+            async with client.post(url.format(port), json=update, headers=right) as told:
+                assert told.status == 200
+    assert len(await desk.events("tg-7", UserSaid)) == 1
+
+
+async def test_webhooks_without_aiohttp_name_the_extra(desk, monkeypatch):
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    async with desk.running(poll=False) as telegram:
+        with pytest.raises(BadInput, match=r"pip install 'foldline\[telegram,gateway\]'"):
+            async with hooked(telegram, url="https://x.y/z", secret=OWN, host="127.0.0.1", port=0):
+                pass  # pragma: no cover - it does not come so far
+
+
+async def test_polling_needs_no_aiohttp():
+    """The extra is named where it is needed, and is needed nowhere else."""
+    program = "import sys; sys.modules['aiohttp'] = None; import foldline.bot.serving, foldline.bot.webhook"
+    subprocess.run([sys.executable, "-c", program], check=True)  # noqa: ASYNC221 - alone here

@@ -1,0 +1,100 @@
+"""The pages hold together: links lead somewhere, drawings are the newest, numbers are the code's."""
+
+import os
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from foldline.core.policy import PRESETS
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(path for path in DOCS.rglob("*.md") if DOCS / "decisions" not in path.parents)
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+MINE = [
+    DOCS / "quickstart.md",
+    *sorted((DOCS / "concepts").glob("*.md")),
+    *(path for path in sorted((DOCS / "how-to").glob("*.md")) if path.name != "telegram.md"),
+]
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def plain(path: Path) -> str:
+    """A page without its blocks and code."""
+    return re.sub(r"`[^`\n]*`", "", FENCED.sub("", path.read_text()))
+
+
+def anchors(path: Path) -> set[str]:
+    """What a forge and mkdocs both make of headings."""
+    heads = re.findall(r"^#+ (.+)$", FENCED.sub("", path.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_every_link_leads_somewhere(path):
+    for link in LINK.findall(plain(path)):
+        if link.startswith(("http://", "https://")):
+            continue
+        place, _, anchor = link.partition("#")
+        target = Path(os.path.normpath(path.parent / place)) if place else path
+        assert target.exists(), link
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("path", MINE, ids=name_of)
+def test_a_page_reads_on_a_forge_and_on_the_site(path):
+    """No marks that only one of the two knows; lists and tables behind an empty line."""
+    text = FENCED.sub("", path.read_text())
+    assert not re.search(r"^(!!!|\?\?\?|:::|=== \")|\{: ?|\[\[", text, re.MULTILINE)
+    assert len(re.findall(r"^# ", text, re.MULTILINE)) == 1
+    for above, line in zip(text.split("\n"), text.split("\n")[1:], strict=False):
+        for mark in ("- ", "1. ", "| "):
+            if line.startswith(mark) and above.strip() and not above.startswith(mark):
+                assert above.startswith(("- ", "  ", "   ", "|")), line
+    assert not [line for line in text.split("\n") if len(line) > 130 and not line.startswith("|")]
+
+
+def test_concepts_are_short_and_drawn():
+    """One page and one drawing for each of the five words, and one for all."""
+    pages = sorted((DOCS / "concepts").glob("*.md"))
+    assert len(pages) == 6
+    for path in pages:
+        text = path.read_text()
+        assert text.count("\n") <= 90
+        assert len(re.findall(r"!\[.+\]\(\.\./pictures/concept-\w+\.svg\)", text)) == 1
+
+
+def test_the_drawings_are_the_newest():
+    """`just drawings` was run; letters are large enough for 360 pixels, and within the card."""
+    made = runpy.run_path(str(ROOT / "scripts" / "make_drawings.py"))
+    for name, drawn in made["DRAWINGS"].items():
+        text = drawn()
+        assert (DOCS / "pictures" / f"concept-{name}.svg").read_text() == text
+        sizes = [int(size) for size in re.findall(r'font-size="(\d+)"', text)]
+        assert min(sizes) * 360 / made["WIDE"] >= 12
+
+
+def test_presets_are_told_with_their_numbers():
+    page = (DOCS / "how-to" / "policies.md").read_text()
+    rows = {row[0]: row[1] for row in re.findall(r"^\| `([\w-]+)` \| (.*) \|$", page, re.MULTILINE)}
+    assert {*PRESETS} <= {*rows}
+    for name, preset in PRESETS.items():
+        told = rows[name]
+        if preset.priced is not None:
+            tail, floor = preset.priced.tail, preset.priced.floor
+            assert f"{tail.groups} groups or {tail.tokens:,} tokens" in told
+            assert not floor or f"{floor:,} tokens" in told
+            assert f"{preset.hard:.0%}".replace("%", " %") in told
+        for share in (preset.soft, None if preset.priced or not preset.folds else preset.hard):
+            assert share in (None, 1.0) or f"{share * 100:.0f} %" in told
+        if preset.clip.tokens < 1_000_000:
+            assert f"{preset.clip.tokens:,} tokens" in told
+    edits = (DOCS / "concepts" / "edits.md").read_text()
+    assert f"{PRESETS['steady'].priced.floor:,} tokens" in edits

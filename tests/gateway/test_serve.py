@@ -1,0 +1,63 @@
+"""The command `foldline serve` as a process: what it reads from settings is in force."""
+
+import json
+import socket
+import urllib.error
+import urllib.request
+
+import pytest
+from program import served
+
+from foldline.testing import Provider
+from foldline.testing.provider import written
+from foldline.testing.upstream import Upstream, chunk, head
+
+GIVEN = ["--port", "0", "--store", "talks.db", "--upstream"]
+
+
+def post(port, path, body):
+    """Status and answer."""
+    asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", json.dumps(body).encode(), {"content-type": "application/json"})  # fmt: skip
+    try:
+        with urllib.request.urlopen(asked, timeout=20) as answer:  # noqa: S310
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as refused:
+        return refused.code, json.load(refused)
+
+
+@pytest.mark.parametrize(
+    ("settings", "status", "calls"),
+    [({"FOLDLINE_CAPS__CALL__TOKENS": "1"}, 402, 0), ({}, 200, 1)],
+    ids=["capped", "not"],
+)
+def test_r49_caps_hold_for_the_session_api(tmp_path, settings, status, calls):
+    """The call is not made; what clients send to be relayed is their own."""
+    with (
+        Provider() as provider,
+        served([*GIVEN, provider.url], tmp_path, **settings) as (port, _),
+    ):
+        assert post(port, "/sessions", {"name": "t", "model": "m"})[0] == 201
+        got, told = post(port, "/sessions/t/messages", {"text": "Hello"})
+        assert got == status, told
+        assert len(provider.bodies) == calls
+        said = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
+        assert post(port, "/v1/chat/completions", said)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("options", "left"), [([], 0), (["--on-disconnect", "pause"], 1)], ids=["set", "by a flag"]
+)
+def test_a08_what_nobody_waits_for_is_as_the_setting_says(tmp_path, options, left):
+    """It is read to its end; a flag goes before the setting."""
+    events = [one.encode() for one in written("openai", {"model": "m"}, {"content": "so"}, 9)[1]]
+    script = [head(), chunk(events[0]), 0.4, *map(chunk, events[1:]), chunk(b"")]
+    asked = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": "Say it."}]}).encode()  # fmt: skip
+    top = f"POST /v1/chat/completions HTTP/1.1\r\nHost: g\r\nContent-Length: {len(asked)}\r\n\r\n"
+    with Upstream(lambda _: script) as upstream:
+        setting = {"FOLDLINE_SESSION__ON_DISCONNECT": "continue"}
+        with served([*GIVEN, upstream.url, *options], tmp_path, **setting) as (port, _):
+            with socket.create_connection(("127.0.0.1", port), 20) as wire:
+                wire.sendall(top.encode() + asked)
+                assert wire.recv(10)
+            assert upstream.closed()
+            assert upstream.left == left
