@@ -24,6 +24,7 @@ settings.load_profile(os.environ.get("FOLDLINE_LAWS", "fast"))
 
 TRIES = 3
 CALM = 0.0060  # seconds of `walked` on a machine of this kind with nobody else on it
+MISSED = pytest.StashKey[bool]()
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
@@ -42,9 +43,6 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     return True
 
 
-MISSED = pytest.StashKey[bool]()
-
-
 class Timed:
     """Bounds in seconds. A test that misses one is tried again; one that fails otherwise is not."""
 
@@ -57,7 +55,7 @@ class Timed:
         here.timed = self
         return here
 
-    def met(self, fast: bool) -> bool:
+    def met(self, fast: bool) -> bool:  # noqa: FBT001 - it is asserted as it is
         """Whether it was fast enough, by a measure of the test's own."""
         self._stash[MISSED] |= not fast
         return fast

@@ -1,4 +1,4 @@
-"""What is measured more than once: slow each time fails, slow by chance does not."""
+"""What is measured more than once: slow each time fails, slow by chance does not, wrong fails at once."""
 
 import shutil
 import subprocess
@@ -16,21 +16,31 @@ def kept():
 def new():
     return []
 
-@pytest.mark.parametrize("slow", [0, 2, 9])
-def test_one(slow, kept, new, request, timed):
-    assert timed(1.0) >= 1.0
-    request.addfinalizer(lambda: kept.append(slow))
+def measured(slow, kept, new, timed):
     assert new == []
     new.append(1)
-    assert kept.count(slow) >= slow
+    kept.append(slow)
+    return 1e9 if kept.count(slow) <= slow else 0.5
 
-def test_other(kept):
-    assert kept == [0, 2, 2, 2, 9, 9, 9]
-    raise AssertionError("once")
+@pytest.mark.parametrize("slow", [0, 2, 9])
+def test_seconds(slow, kept, new, timed):
+    assert measured(slow, kept, new, timed) < timed(1.0)
+
+@pytest.mark.parametrize("slow", [10, 20])
+def test_own_measure(slow, kept, new, timed):
+    assert timed.met(measured(slow, kept, new, timed) <= 0.5 * slow)
+
+def test_wrong(kept, timed):
+    kept.append("wrong")
+    assert 0.5 < timed(1.0)
+    raise AssertionError("wrong")
+
+def test_tries(kept):
+    assert kept == [0, 2, 2, 2, 9, 9, 9, 10, 10, 10, 20, 20, 20, "wrong"]
 """
 
 
-def test_what_asks_for_timed_is_tried_three_times_and_no_other(tmp_path):
+def test_what_misses_its_bound_is_tried_three_times_and_nothing_else(tmp_path):
     shutil.copy(Path(__file__).with_name("conftest.py"), tmp_path)
     (tmp_path / "test_it.py").write_text(WRITTEN)
     (tmp_path / "pytest.ini").touch()
@@ -41,6 +51,6 @@ def test_what_asks_for_timed_is_tried_three_times_and_no_other(tmp_path):
         check=False,
         cwd=tmp_path,
     )
-    assert "2 failed, 2 passed" in done.stdout, done.stdout
-    assert "FAILED test_it.py::test_one[9]" in done.stdout
-    assert "FAILED test_it.py::test_other - AssertionError: once" in done.stdout
+    assert "4 failed, 3 passed" in done.stdout, done.stdout
+    for failed in ("seconds[9]", "own_measure[10]", "own_measure[20]", "wrong"):
+        assert f"FAILED test_it.py::test_{failed}" in done.stdout

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from api_server import serving
 from serving import a_schema, address_of
+from waiting import within
 
 import foldline
 from foldline.agent.loop import Agent
@@ -59,14 +60,6 @@ def kinds(events):
 
 def words(events, kind):
     return [one["event"]["parts"][0]["text"] for one in events if one["event"]["kind"] == kind]
-
-
-def eventually(found, seconds=30.0):
-    until = time.monotonic() + seconds
-    while not (got := found()):
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    return got
 
 
 @pytest.fixture
@@ -282,12 +275,12 @@ def test_r28_r29_a_message_during_a_turn_is_queued_and_answered_in_order():
         assert api.ok("GET", "/sessions/t")["busy"]
         waiting = beside.submit(api.say, "t", "Third", wait=True)
         folding = beside.submit(api.ok, "POST", "/sessions/t/fold?wait=true", {})
-        eventually(lambda: len(words(api.events("t"), "user_said")) == 3)
+        assert within(lambda: len(words(api.events("t"), "user_said")) == 3)
         model.go_on.set()
         assert first.result()["words"].endswith("done")
         assert waiting.result()["ended"] == "answered"
         assert not folding.result()["folded"]
-        eventually(lambda: not api.ok("GET", "/sessions/t")["busy"])
+        assert within(lambda: not api.ok("GET", "/sessions/t")["busy"])
         assert words(api.events("t"), "user_said") == ["First", "Second", "Third"]
         said = [m["content"] for m in model.requests[-1]["messages"] if m["role"] == "user"]
         assert [one for one in said if one in ("First", "Second", "Third")] == said
@@ -308,7 +301,7 @@ def test_a_queued_message_is_answered_though_nobody_asks_again():
         again = api.say("t", "Zero", once="z")  # answered before: nobody need wait for that
         assert (again["ended"], again["answer"]) == ("answered", zero["answer"])
         model.go_on.set()
-        eventually(lambda: len(words(api.events("t"), "model_said")) == 3)
+        assert within(lambda: len(words(api.events("t"), "model_said")) == 3)
         again = api.say("t", "Second", once="s")
         assert (again["ended"], again["at"], len(model.requests)) == ("answered", at, 3)
 
@@ -325,10 +318,10 @@ def test_over_a_real_port_a_call_upstream_ends_with_its_client():
             line = api.connection()
             body = json.dumps({"text": "What time is it?", "once": "k"})
             line.request("POST", "/sessions/t/messages", body, {"content-type": "application/json"})
-            eventually(lambda: provider.bodies)
+            assert within(lambda: provider.bodies)
             line.close()
-            eventually(lambda: provider.left)
-            eventually(lambda: not api.ok("GET", "/sessions/t")["busy"])
+            assert within(lambda: provider.left)
+            assert within(lambda: not api.ok("GET", "/sessions/t")["busy"])
             got = api.say("t", "What time is it?", once="k")
             assert (got["ended"], got["words"]) == ("answered", "It is noon.")
             told = json.loads(provider.bodies[-1])["messages"]
@@ -359,7 +352,7 @@ def test_a08_a_turn_whose_client_has_gone_pauses_and_keeps_what_happened(streams
         assert model.begun.wait(10)
         line.close()
         assert model.ended.wait(10)  # the upstream call is stopped
-        eventually(lambda: not api.ok("GET", "/sessions/t")["busy"])
+        assert within(lambda: not api.ok("GET", "/sessions/t")["busy"])
         heard = [e["event"] for e in api.events("t") if e["event"]["kind"] == "model_said"]
         assert [(one["stop"], one["parts"][0]["text"]) for one in heard] == [
             ("cancelled", "Let me think")
@@ -391,7 +384,7 @@ def test_a08_or_it_goes_on(streams, by):
         time.sleep(0.3)
         assert not model.ended.is_set()
         model.go_on.set()
-        eventually(lambda: words(api.events("t"), "model_said") == ["done"])
+        assert within(lambda: words(api.events("t"), "model_said") == ["done"])
 
 
 def refusing(_, __):
@@ -517,8 +510,8 @@ def one_session_in_two_processes(address):
         assert one.call("POST", "/sessions/t/undo", {})[0] == 409
         slow.go_on.set()
         first.result()
-        eventually(lambda: "Meanwhile." in json.dumps(slow.requests[-1]))
-        eventually(lambda: one.call("POST", "/sessions/t/pin", {"place": 2})[0] == 200)
+        assert within(lambda: "Meanwhile." in json.dumps(slow.requests[-1]))
+        assert within(lambda: one.call("POST", "/sessions/t/pin", {"place": 2})[0] == 200)
         one.ok("DELETE", "/sessions/t?wait=true")
         assert two.call("GET", "/sessions/t")[0] == 404
         assert len(two.api.pool) == 0

@@ -16,6 +16,7 @@ from pathlib import Path
 import apsw
 import pytest
 from multidict import CIMultiDict
+from waiting import within
 from yarl import URL
 
 from foldline.core.log import Asked, ModelSaid, UsageReported, UserSaid
@@ -45,13 +46,6 @@ def streamed(dialect):
     """A whole streamed answer, as chunks of HTTP."""
     _, events = written(dialect, {"model": "m"}, {"content": "It is said, in words."}, 9)
     return [one.encode() for one in events]
-
-
-def within(what, seconds=20.0):
-    end = time.monotonic() + seconds
-    while not what() and time.monotonic() < end:
-        time.sleep(0.005)
-    return what()
 
 
 def idle(gateway, upstream):

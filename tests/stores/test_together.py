@@ -36,6 +36,7 @@ from foldline.store.sqlite import keeping as sqlite_keeping
 from foldline.testing.stores import rows
 
 PROCESSES = 8
+PATIENCE = 180  # seconds: what is waited for comes sooner, unless the machine stands still
 PROGRAM = Path(__file__).with_name("together.py")
 SEEN = (AssertionError, FoldlineError, subprocess.TimeoutExpired)
 pytestmark = pytest.mark.real
@@ -87,7 +88,7 @@ def started(address, work, **options):
 def ended(process):
     """What they tell; no other error than those they expect."""
     try:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -186,20 +187,24 @@ ROUNDS = 4
 
 def end_connections(schema):
     """End every append in the middle: each waits for a row that we hold."""
+    ended = []  # one that was told to end may still be listed
     with connected() as ours, connected() as beside:  # a transaction sees one moment's list
         for _ in range(ROUNDS):
-            waiting, until = [], time.monotonic() + 20
+            waiting = []
             with ours.transaction(force_rollback=True):
                 ours.execute(f"select 1 from {schema}.heads for update")
+                until = time.monotonic() + PATIENCE
                 while len(waiting) < PROCESSES and time.monotonic() < until:
                     time.sleep(0.02)
                     waiting = beside.execute(
                         "select pid from pg_stat_activity where wait_event_type = 'Lock' "
-                        "and query like %s",
-                        (f'%"{schema}".append%',),
+                        "and query like %s and pid <> all(%s)",
+                        (f'%"{schema}".append%', ended),
                     ).fetchall()
                 assert len(waiting) == PROCESSES
-                beside.execute("select pg_terminate_backend(p) from unnest(%s::int4[]) as p", ([pid for (pid,) in waiting],))  # fmt: skip
+                for (pid,) in waiting:
+                    beside.execute("select pg_terminate_backend(%s)", (pid,))
+                    ended.append(pid)
                 time.sleep(0.05)
 
 
@@ -217,8 +222,10 @@ def fail(address, **options):
     try:
         if schema:
             end_connections(schema)
-    finally:
-        told = ended(process)
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)  # else they write until their connections are ended
+        raise
+    told = ended(process)
 
     async def compare():
         store = store_at(address)

@@ -215,7 +215,7 @@ class Exchange:
         """The response is over, or was left: take in what was answered."""
         talk = self._talk
         if self._over:  # the talk may be busy with the next by now
-            await self._end_again()
+            await self._take_late()
             return
         self._over = True
         try:
@@ -232,7 +232,7 @@ class Exchange:
         finally:
             talk.busy = False
 
-    async def _end_again(self) -> None:
+    async def _take_late(self) -> None:
         """What came behind an answer that was taken in when it was complete: a stream's usage."""
         if not (self._taken and self._late):
             return
