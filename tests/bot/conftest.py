@@ -7,7 +7,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
-from serving import a_schema, address_of
+from serving import address_of, an_empty_schema
 
 import foldline
 from foldline.agent.approval import Approvals
@@ -101,7 +101,7 @@ def address(kind, tmp_path):
     if kind == "sqlite":
         yield str(tmp_path / "chat.db")
         return
-    with a_schema() as schema:
+    with an_empty_schema() as schema:
         yield address_of(schema)
 
 

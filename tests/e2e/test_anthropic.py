@@ -6,10 +6,12 @@ import pytest
 import foldline
 from foldline.wire import anthropic as wire
 
+TURNS = 20
+
 
 @pytest.mark.real
 def test_a_conversation_outlives_its_window_in_the_other_dialect(narrow_server):
-    """Thirty turns at 1,024 tokens on /v1/messages: every request is taken, and within the window."""
+    """Turns past 1,024 tokens on /v1/messages: every request is taken, and within the window."""
     largest = 0
     with (
         anthropic.Anthropic(base_url=narrow_server.url, api_key="none") as client,
@@ -21,7 +23,7 @@ def test_a_conversation_outlives_its_window_in_the_other_dialect(narrow_server):
             reserve=64,
         ) as s,
     ):
-        for turn in range(30):
+        for turn in range(TURNS):
             s.add(f"Turn {turn}. " + "The test run printed nothing of note. " * 6)
             asked = s.request(max_tokens=8)
             assert not wire.faults(asked["messages"])
@@ -31,5 +33,5 @@ def test_a_conversation_outlives_its_window_in_the_other_dialect(narrow_server):
             s.add(reply)
         assert s.edits
         assert s.history.sent(s.asked) == asked
-    print(f"\n/v1/messages: 30 turns, largest request with its answer {largest} of 1024")
+    print(f"\n/v1/messages: {TURNS} turns, largest request with its answer {largest} of 1024")
     assert largest <= narrow_server.window

@@ -18,7 +18,7 @@ from foldline.models.clients import client
 from foldline.models.summarize import Tellers
 from foldline.run.turn import reply
 
-TURNS = 300 if os.environ.get("FOLDLINE_LAWS") == "deep" else 16
+TURNS = 300 if os.environ.get("FOLDLINE_LAWS") == "deep" else 9
 NAME = "openai/smollm2"
 pytestmark = [pytest.mark.real, pytest.mark.anyio]
 
@@ -45,12 +45,12 @@ class Heard:
         await self.inner.close()
 
 
-async def test_folds_are_told_behind_the_conversation_by_a_real_model(model_server):
+async def test_folds_are_told_behind_the_conversation_by_a_real_model(narrow_server):
     """R-02, R-42, A-35: every request within the server's count, and questions read its cache."""
-    url = f"{model_server.url}/v1"
+    url = f"{narrow_server.url}/v1"
     talking, telling = (Heard(client(NAME, base_url=url, api_key="none")) for _ in range(2))
-    tellers = Tellers((telling,), Patience(tries=1), seconds=400.0, window=model_server.window)
-    given = {"model": NAME, "window": model_server.window, "reserve": 64, "system": "Be brief."}
+    tellers = Tellers((telling,), Patience(tries=1), seconds=400.0, window=narrow_server.window)
+    given = {"model": NAME, "window": narrow_server.window, "reserve": 64, "system": "Be brief."}
     async with foldline.aopen(":memory:", **given, summarizer=tellers) as s:
         for turn in range(TURNS):
             said = f"Turn {turn}: the run of suite_{turn % 7} printed nothing of note. "
@@ -71,16 +71,16 @@ async def test_folds_are_told_behind_the_conversation_by_a_real_model(model_serv
     cached = [u.get("prompt_tokens_details", {}).get("cached_tokens", 0) for u in questions]
     behind = sum(len(request["messages"]) > 1 for request, _ in telling.answers)
     print(
-        f"\n{TURNS} turns at {model_server.window}: {len(folds)} folds, {sum(bool(f.by) for f in folds)} told, "
+        f"\n{TURNS} turns at {narrow_server.window}: {len(folds)} folds, {sum(bool(f.by) for f in folds)} told, "
         f"{len(questions)} questions, {behind} of them behind the conversation, of their "
         f"{median(u['prompt_tokens'] for u in questions):.0f} tokens {median(cached):.0f} cached (medians); "
         f"largest request {max(one.input + one.output for one in used)}, p95 error of the estimate {p95:.1%}; "
         f"the last narrative: {last.outcome}, {last.reason[:120]}"
     )
     assert len(used) == TURNS
-    assert max(one.input + one.output for one in used) <= model_server.window
+    assert max(one.input + one.output for one in used) <= narrow_server.window
     assert all(
-        u["prompt_tokens"] + u["completion_tokens"] <= model_server.window for u in questions
+        u["prompt_tokens"] + u["completion_tokens"] <= narrow_server.window for u in questions
     )
     assert p95 <= 0.05
     assert folds

@@ -19,7 +19,7 @@ from foldline.testing.gateways import Served
 
 pytestmark = pytest.mark.real
 BOTH = pytest.mark.parametrize("store", [None, ":memory:"], ids=["plain", "sessions"])
-CALLS = 300 if os.environ.get("FOLDLINE_LAWS") == "deep" else 24
+CALLS = 300 if os.environ.get("FOLDLINE_LAWS") == "deep" else 16
 FACTS = known("smollm2", window=None, reserve=None, policy="steady")
 SAID = [{"role": "user", "content": "Say one word."}]
 
@@ -59,8 +59,8 @@ def test_anthropic(model_server, store):
 
 
 def note(turn):
-    """What a person says: 24 of them are more than the narrow window holds."""
-    return f"Note {turn}: the door of room {turn} is locked, and its key hangs in room {turn + 1}. " * 2  # fmt: skip
+    """What a person says: 16 of them are more than the narrow window holds."""
+    return f"Note {turn}: the door of room {turn} is locked, and its key hangs in room {turn + 1}. " * 3  # fmt: skip
 
 
 def openai_turn(client, history, *, stream):
@@ -115,8 +115,8 @@ async def kept(store, session, calls):
 def test_a_run_that_overflows_straight_to_the_server_goes_on_through_the_gateway(
     narrow_server, tmp_path, dialect
 ):
-    """Must show: 300 calls (24 in CI; a third by Anthropic's SDK) and no error, unedited clients."""
-    calls = CALLS if dialect == "openai" else max(CALLS // 3, 24)
+    """Must show: 300 calls (16 in CI; a third by Anthropic's SDK) and no error, unedited clients."""
+    calls = CALLS if dialect == "openai" else max(CALLS // 3, 16)
     turn = openai_turn if dialect == "openai" else anthropic_turn
 
     def client_of(url, **options):

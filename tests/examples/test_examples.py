@@ -149,9 +149,9 @@ def test_keep_in_a_file(start, tmp_path):
 
 @pytest.mark.real
 def test_postgres_workers(start, monkeypatch):
-    from serving import a_schema, address_of  # noqa: PLC0415 - it needs a server
+    from serving import address_of, an_empty_schema  # noqa: PLC0415 - it needs a server
 
-    with a_schema() as schema, Provider(lambda _: "On its way.") as provider:
+    with an_empty_schema() as schema, Provider(lambda _: "On its way.") as provider:
         provider.delay = 1.0
         monkeypatch.setenv("FOLDLINE_STORE", address_of(schema))
         out = start("postgres_workers", provider=provider)

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from api_server import serving
-from serving import a_schema, address_of
+from serving import address_of, an_empty_schema
 from waiting import within
 
 import foldline
@@ -523,7 +523,7 @@ def test_two_processes_on_one_session(file):
 
 @pytest.mark.real
 def test_two_gateways_on_one_session_of_postgresql():
-    with a_schema() as schema:
+    with an_empty_schema() as schema:
         one_session_in_two_processes(address_of(schema))
 
 

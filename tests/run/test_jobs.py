@@ -13,7 +13,7 @@ import pytest
 from folding import due, events_of, folds_of, made, telling
 from mutants import broken
 from procrastinate import exceptions
-from serving import a_schema, address_of, connected
+from serving import address_of, an_empty_schema, connected
 
 import foldline
 from foldline.errors import FormatError, StoreFailed
@@ -46,7 +46,7 @@ def quiet():
 
 @pytest.fixture
 def address():
-    with a_schema() as schema:
+    with an_empty_schema() as schema:
         yield address_of(schema)
         with connected() as server:
             server.execute(f"drop schema if exists {schema}_jobs cascade")

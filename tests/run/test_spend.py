@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutants import broken
-from serving import a_schema, address_of
+from serving import address_of, an_empty_schema
 
 from foldline.core.log import UsageReported
 from foldline.core.prices import Prices, known
@@ -363,9 +363,9 @@ def test_processes_at_one_cap(tmp_path):
 @pytest.mark.real
 def test_at_one_cap_on_postgres():
     """Eight tasks, then two processes: the same promises."""
-    with a_schema() as schema:
+    with an_empty_schema() as schema:
         assert asyncio.run(eight(address_of(schema))) == (980, 980)
-    with a_schema() as schema:
+    with an_empty_schema() as schema:
         address = address_of(schema)
         allowed = processes(address)
         print(f"\ntwo processes on PostgreSQL were allowed {allowed}")
@@ -384,5 +384,5 @@ def test_sums_are_exact_on_postgres():
         assert counted.session == counted.user == counted.day == summed(took)
         assert 1_000 < summed(took).tokens <= most.tokens <= 3_000
 
-    with a_schema() as schema:
+    with an_empty_schema() as schema:
         asyncio.run(work(address_of(schema)))

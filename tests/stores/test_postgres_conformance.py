@@ -1,7 +1,7 @@
 """PostgreSQL keeps the store's promises: the suite of every backend, unchanged."""
 
 import pytest
-from serving import a_schema, address_of
+from serving import address_of, an_empty_schema
 
 from foldline.store.crypt import CryptStore
 from foldline.store.postgres import PostgresStore
@@ -15,8 +15,8 @@ class TestPostgres(Conformance):
 
     @pytest.fixture
     async def store(self):
-        """A new schema."""
-        with a_schema() as schema:
+        """An empty schema."""
+        with an_empty_schema() as schema:
             store = PostgresStore(address_of(schema))
             yield store
             await store.close()
@@ -29,8 +29,8 @@ class TestCrypt(Conformance):
 
     @pytest.fixture
     async def store(self):
-        """A new schema."""
-        with a_schema() as schema:
+        """An empty schema."""
+        with an_empty_schema() as schema:
             store = CryptStore(PostgresStore(address_of(schema)), bytes(32))
             yield store
             await store.close()

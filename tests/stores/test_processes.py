@@ -208,15 +208,17 @@ async def _interleaved(address, seeds, folding=_folding):
     return orders
 
 
+DEEP = os.environ.get("FOLDLINE_LAWS") == "deep"
 BOTH = pytest.mark.parametrize("folding", [_folding, _working], ids=["by a request", "by a worker"])
 
 
 @BOTH
 def test_what_comes_in_during_a_fold_is_there_once(tmp_path, folding):
-    """R-29: 1,000 interleavings, half of them beside each."""
-    orders = asyncio.run(_interleaved(str(tmp_path / "talks.db"), 500, folding))
-    print(f"\n500 seeds, {len(orders)} different orders")
-    assert len(orders) > 100
+    """R-29: 1,000 interleavings (400 in CI), half of them beside each."""
+    seeds = 500 if DEEP else 200
+    orders = asyncio.run(_interleaved(str(tmp_path / "talks.db"), seeds, folding))
+    print(f"\n{seeds} seeds, {len(orders)} different orders")
+    assert len(orders) > seeds / 5
 
 
 @pytest.mark.real
@@ -224,9 +226,10 @@ def test_what_comes_in_during_a_fold_is_there_once(tmp_path, folding):
 def test_what_comes_in_during_a_fold_is_there_once_on_postgres(folding):
     """R-29, on PostgreSQL: fewer, each of them waits for a disk; `just chaos worker` asks all."""
     with a_schema() as schema:
-        orders = asyncio.run(_interleaved(address_of(schema), 150, folding))
-    print(f"\n150 seeds, {len(orders)} different orders")
-    assert len(orders) > 50
+        seeds = 150 if DEEP else 60
+        orders = asyncio.run(_interleaved(address_of(schema), seeds, folding))
+    print(f"\n{seeds} seeds, {len(orders)} different orders")
+    assert len(orders) > seeds / 3
 
 
 END = ("if after is not None and after != found.head:", "if False:")

@@ -149,16 +149,15 @@ def nearest(text: str, said: str) -> str:
 def orders(text: str) -> Iterator[str]:
     """The passages of a tool's output that command or pretend."""
     posed = 0
-    seen: dict[str, re.Match[str] | None] = {}  # what tools print repeats itself
+    seen: dict[str, tuple[str, bool, re.Match[str] | None]] = {}  # what tools print repeats itself
     for raw in _PASSAGE.split(text):
-        passage = flat(raw)
-        posed = _POSED + 1 if _POSE.search(passage) else posed - bool(passage)
-        if passage not in seen:
-            seen[passage] = _commanding(passage)
-        elif posed <= 0:
-            continue
-        found = seen[passage]
-        if found or posed > 0:
+        again = raw in seen
+        if not again:
+            passage = flat(raw)
+            seen[raw] = passage, bool(_POSE.search(passage)), _commanding(passage)
+        passage, poses, found = seen[raw]
+        posed = _POSED + 1 if poses else posed - bool(passage)
+        if posed > 0 or (found and not again):
             start = max(found.start() - _FAR, 0) if found else 0
             yield passage[start : start + 3 * _FAR]
 
@@ -204,8 +203,9 @@ def _tells(word: str) -> bool:
 
 def flat(text: str) -> str:
     """A text as one line of its plain letters, so that it is found whatever its dress."""
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", text)
+    if text.isascii() and text.isprintable():
+        return " ".join(text.split())  # nothing hides in it
+    text = unicodedata.normalize("NFKC", text)
     text = UNSEEN.sub(_blank, _CODES.sub("", text))
     return " ".join(_JOINERS.sub("", text).split())
 
