@@ -333,9 +333,7 @@ async def test_logins_that_see_less(made):
         server.execute(f"create role {login} login in role {made}_app")
         server.execute(f"create role {stranger} login")
     try:
-        host = SERVER.replace("postgresql:///", "postgresql://{}@127.0.0.1/").replace(
-            "?host=127.0.0.1", ""
-        )
+        host = f"{SERVER}{'&' if '?' in SERVER else '?'}user={{}}"
         told = await found(made, host.format(login), tenant="acme")
         assert bad(told) == set()
         assert "may not see it" in told["warn", "oldest"][0]
