@@ -12,7 +12,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
-for name, examples in (("fast", 200), ("deep", 10_000)):
+for name, examples in (("fast", 100), ("deep", 10_000)):
     settings.register_profile(
         name,
         max_examples=examples,
