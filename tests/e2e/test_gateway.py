@@ -28,6 +28,7 @@ SAID = [{"role": "user", "content": "Say one word."}]
 def test_openai(model_server, store):
     with Served(model_server.url, store=store) as gateway, openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none") as client:  # fmt: skip
         create = client.chat.completions.create
+        create(model="smollm2", messages=SAID, max_tokens=4)  # from here on it is in the cache
         whole = create(model="smollm2", messages=SAID, max_tokens=4, temperature=0)
         assert whole.usage.completion_tokens > 0
         pieces = list(create(model="smollm2", messages=SAID, max_tokens=4, temperature=0, stream=True))  # fmt: skip
@@ -51,6 +52,7 @@ def test_anthropic(model_server, store):
             "max_tokens": 4,
             "extra_body": {"temperature": 0},
         }
+        client.messages.create(**asked)  # from here on it is in the cache
         whole = client.messages.create(**asked)
         with client.messages.stream(**asked) as stream:
             streamed = "".join(stream.text_stream)

@@ -26,7 +26,10 @@ def a_client(server, sdk):
 @pytest.mark.real
 @BOTH
 def test_answers_with_their_usage(model_server, sdk):
-    """Streamed and not, the same words at temperature 0; the second time from its cache."""
+    """Streamed and not, the same words at temperature 0, both from the server's cache.
+
+    A prompt that is read whole gives other last bits than one from the cache, and may give another word.
+    """
     request = {
         "model": NAMES[sdk], "max_tokens": 12, "temperature": 0,
         "messages": [{"role": "user", "content": f"{sdk}: {WORDS} Say something."}],
@@ -34,6 +37,7 @@ def test_answers_with_their_usage(model_server, sdk):
 
     async def work():
         model, pieces = a_client(model_server, sdk), []
+        await model.say(request)
         whole = await model.say(request)
         streamed = await model.say(request, heard=pieces.append)
         await model.close()
@@ -47,8 +51,8 @@ def test_answers_with_their_usage(model_server, sdk):
     for usage in (first[1], second[1]):
         assert usage.input > 200
         assert 1 <= usage.output <= 12
+        assert usage.cache_read > 0.8 * usage.input
     print(f"\n{sdk}: {first[1]}; again, streamed: {second[1]}")
-    assert second[1].cache_read > 0.8 * second[1].input
 
 
 @pytest.mark.real
