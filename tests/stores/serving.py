@@ -1,5 +1,7 @@
 """A schema of PostgreSQL for one test: made by the store that opens it, dropped with its role.
 
+Most tests change only rows: they are given `an_empty_schema`, which others had before.
+
 `FOLDLINE_PG` names a database whose login may make roles; without it, the one on this machine.
 `FOLDLINE_PGBOUNCER` names the pooler's program where it is not on the path.
 """
@@ -33,13 +35,22 @@ def connected(**given: Any) -> "psycopg.Connection[Any]":
 
 def address_of(schema: str, server: str = SERVER) -> str:
     """The address of a schema."""
-    return f"{server}{'&' if '?' in server else '?'}schema={schema}"
+    return with_setting(server, f"schema={schema}")
+
+
+def with_setting(address: str, setting: str) -> str:
+    """An address with one setting more."""
+    return f"{address}{'&' if '?' in address else '?'}{setting}"
+
+
+def _new_name() -> str:
+    return f"foldline_t{uuid.uuid4().hex[:12]}"
 
 
 @contextmanager
 def a_schema() -> Iterator[str]:
     """The name of a schema that nobody else has."""
-    schema = f"foldline_t{uuid.uuid4().hex[:12]}"
+    schema = _new_name()
     try:
         yield schema
     finally:
@@ -55,7 +66,7 @@ def an_empty_schema() -> Iterator[str]:
 
     A new one is 860 files, and the server's next checkpoint waits for the disk once for each.
     """
-    schema = _emptied.pop() if _emptied else f"foldline_t{uuid.uuid4().hex[:12]}"
+    schema = _emptied.pop() if _emptied else _new_name()
     try:
         yield schema
     finally:

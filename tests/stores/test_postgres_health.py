@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from serving import PGBOUNCER, SERVER, a_schema, address_of, connected, pooler
+from serving import PGBOUNCER, SERVER, a_schema, address_of, connected, pooler, with_setting
 
 from foldline.cli.doctor_postgres import examined
 from foldline.draw.text import width
@@ -333,7 +333,7 @@ async def test_logins_that_see_less(made):
         server.execute(f"create role {login} login in role {made}_app")
         server.execute(f"create role {stranger} login")
     try:
-        host = f"{SERVER}{'&' if '?' in SERVER else '?'}user={{}}"
+        host = with_setting(SERVER, "user={}")
         told = await found(made, host.format(login), tenant="acme")
         assert bad(told) == set()
         assert "may not see it" in told["warn", "oldest"][0]

@@ -187,7 +187,7 @@ ROUNDS = 4
 
 def end_connections(schema):
     """End every append in the middle: each waits for a row that we hold."""
-    ended = []  # one that was told to end may still be listed
+    told = []  # to end: such a one may still be listed
     with connected() as ours, connected() as beside:  # a transaction sees one moment's list
         for _ in range(ROUNDS):
             waiting = []
@@ -199,12 +199,12 @@ def end_connections(schema):
                     waiting = beside.execute(
                         "select pid from pg_stat_activity where wait_event_type = 'Lock' "
                         "and query like %s and pid <> all(%s)",
-                        (f'%"{schema}".append%', ended),
+                        (f'%"{schema}".append%', told),
                     ).fetchall()
                 assert len(waiting) == PROCESSES
                 for (pid,) in waiting:
                     beside.execute("select pg_terminate_backend(%s)", (pid,))
-                    ended.append(pid)
+                    told.append(pid)
                 time.sleep(0.05)
 
 
