@@ -228,9 +228,10 @@ def test_addresses_that_are_none(given):
 
 def test_addresses():
     found = upstreams(["https://a.example/v1/", "anthropic=http://[::1]:9/base"], {"FOLDLINE_UPSTREAM_KEY_ANTHROPIC": "k"})  # fmt: skip
-    assert found[""].base == "https://a.example"
+    assert found[""].base("openai") == "https://a.example/v1"
+    assert found[""].base("anthropic") == "https://a.example"
     assert found[""].key is None
-    assert found["anthropic"].base == "http://[::1]:9/base"
+    assert found["anthropic"].base("anthropic") == "http://[::1]:9/base"
     assert found["anthropic"].key.reveal() == "k"
     for bad_ in ([], ["http://a", "http://b"]):
         with pytest.raises(BadInput):

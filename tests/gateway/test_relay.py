@@ -439,6 +439,36 @@ def test_upstreams_by_dialect():
             assert b" 404 " in raw(gateway, post(b"{}", "/v1/messages"))
 
 
+CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
+
+
+@pytest.mark.parametrize(
+    ("address", "path", "target"),
+    [
+        ("", CHAT, CHAT),
+        ("/v1", CHAT, CHAT),
+        ("/openai/v1/", CHAT, "/openai/v1/chat/completions"),
+        ("/v1beta/openai", CHAT, "/v1beta/openai/chat/completions"),
+        ("/api/paas/v4", CHAT, "/api/paas/v4/chat/completions"),
+        ("/api/paas/v4", "/v1/v1/x", "/api/paas/v4/v1/x"),
+        ("/v1", "/chat/completions", "/chat/completions"),
+        ("/proxy", "/v10/x", "/proxy/v10/x"),
+        ("", MESSAGES, MESSAGES),
+        ("/v1", MESSAGES, MESSAGES),
+        ("/anthropic", MESSAGES, "/anthropic/v1/messages"),
+        ("/anthropic/v1", MESSAGES, "/anthropic/v1/messages"),
+    ],
+)
+def test_an_address_is_what_its_sdk_would_be_given(address, path, target):
+    """Providers that are compatible keep their own version: a client of ours always says /v1."""
+    with Upstream() as upstream:
+        settings = Settings(upstreams=upstreams([f"{upstream.url}{address}"], {}))
+        with Served(settings) as gateway:
+            assert b" 200 " in raw(gateway, post(b"{}", f"{path}?a=1"))
+        (asked,) = upstream.asked
+        assert asked.target == f"{target}?a=1".encode()
+
+
 OFFER = b"POST /v1/x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAE\r\nContent-Length: 18\r\n\r\n"
 INSIDE = b"\r\nUpgrade: in body"
 

@@ -134,7 +134,7 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
         f"  OPENAI_BASE_URL={where}/v1",
         f"  ANTHROPIC_BASE_URL={where}",
         "",
-        *(f"upstream  {one.base}  {name}".rstrip() for name, one in set_.upstreams.items()),
+        *(f"upstream  {to.host}{to.path}  {name}".rstrip() for name, to in set_.upstreams.items()),
         f"sessions  {clean(kept)}",
         f"keys      {asks}",
         f"pages     {where}/healthz  /readyz  /metrics",

@@ -42,6 +42,5 @@ class Models:
         upstream = self._settings.upstream(speaks)
         if upstream is None:
             raise BadInput(f"this gateway has no upstream that speaks {speaks}, for {name!r}")
-        base = upstream.base if speaks == ANTHROPIC else f"{upstream.base}/v1"
         key = upstream.key.reveal() if upstream.key else None
-        return client(name, base_url=base, api_key=key)
+        return client(name, base_url=upstream.base(speaks), api_key=key)

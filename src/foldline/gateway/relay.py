@@ -57,9 +57,9 @@ class Asked:
 
     @property
     def url(self) -> URL:
-        """Where it goes: the operator's address, the client's path behind it."""
+        """Where it goes: below the operator's address."""
         query = f"?{self.query}" if self.query else ""
-        return URL(f"{self.upstream.base}{self.path}{query}", encoded=True)
+        return URL(f"{self.upstream.at(self.path, self.speaks)}{query}", encoded=True)
 
 
 class Reply:

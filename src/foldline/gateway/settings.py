@@ -16,6 +16,7 @@ from foldline.run.spend import Caps
 OnDisconnect: TypeAlias = Literal["pause", "continue"]
 """What becomes of an answer whose client is gone: it is broken off, or read to its end (A-08)."""
 OPENAI, ANTHROPIC, ANY = "openai", "anthropic", ""
+_VERSION = "/v1"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -48,11 +49,25 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """A provider's address: what stands before each path."""
+    """A provider's address, as its SDK is given it."""
 
-    base: str
+    host: str
+    """With the scheme before it."""
+    path: str = ""
     key: Secret | None = None
     """The operator's own key, for clients that show one of the gateway's."""
+
+    def base(self, speaks: str) -> str:
+        """An SDK's `base_url`: OpenAI's has the version in it, Anthropic's has it in each path."""
+        if speaks == OPENAI:
+            return f"{self.host}{self.path or _VERSION}"
+        return f"{self.host}{self.path.removesuffix(_VERSION)}"
+
+    def at(self, path: str, speaks: str) -> str:
+        """Where a client's path is: OpenAI's clients say `/v1` for whatever the base ends in."""
+        if speaks == OPENAI and path.startswith(f"{_VERSION}/"):
+            return f"{self.base(OPENAI)}{path.removeprefix(_VERSION)}"
+        return f"{self.base(ANTHROPIC)}{path}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,14 +108,14 @@ def upstreams(
             raise BadInput(f"--upstream {one!r}: there is one for {name or 'all'} already")
         variable = "FOLDLINE_UPSTREAM_KEY" + (f"_{name.upper()}" if name else "")
         key = environment.get(variable) or environment.get("FOLDLINE_UPSTREAM_KEY")
-        found[name] = Upstream(_base(url), Secret(key) if key else None)
+        found[name] = Upstream(*_address(url), Secret(key) if key else None)
     if not found:
         raise BadInput("no upstream: write --upstream https://api.openai.com")
     return found
 
 
-def _base(url: str) -> str:
-    """What stands before a client's path; `/v1` is in that path already."""
+def _address(url: str) -> tuple[str, str]:
+    """The host with its scheme, and the path."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -117,7 +132,7 @@ def _base(url: str) -> str:
         raise BadInput(f"--upstream {url!r}: an address ends before its ? and #")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     place = f"{host}:{port}" if port else host
-    return f"{parts.scheme}://{place}{parts.path.rstrip('/').removesuffix('/v1')}"
+    return f"{parts.scheme}://{place}", parts.path.rstrip("/")
 
 
 def is_loopback(host: str) -> bool:
