@@ -109,7 +109,7 @@ class Conflict(FoldlineError):  # noqa: N818
 
     With `of == "end"` another writer was first: open the session again and repeat the call; take it
     with `exclusive=` if that happens often. With `of == "fence"` another worker took over: stop,
-    and leave the session to it.
+    and leave the session to it. With `of == "name"` a fork's name is taken: give it another.
     """
 
     def __init__(self, session: str, expected: int, found: int, *, of: str = "end") -> None:
@@ -118,19 +118,25 @@ class Conflict(FoldlineError):  # noqa: N818
         self.found = found
         """What it is."""
         self.of = of
-        """`"end"` or `"fence"`: what the two numbers are."""
-        super().__init__(
-            f"session {session!r} was expected to end at {expected} and ends at {found}; "
-            "another writer appended first: open the session again and repeat the call"
-            if of == "end"
-            else f"session {session!r} is held under fence {found}, this lease had {expected}; "
-            "another worker took over: stop, and leave the session to it"
-        )
+        """`"end"`, `"fence"` or `"name"`: what was expected."""
+        words = {
+            "end": f"session {session!r} was expected to end at {expected} and ends at {found}; "
+            "another writer appended first: open the session again and repeat the call",
+            "fence": f"session {session!r} is held under fence {found}, this lease had {expected}; "
+            "another worker took over: stop, and leave the session to it",
+            "name": f"there is a session {session!r} already; give the fork another name",
+        }
+        super().__init__(words[of])
 
     @classmethod
     def over(cls, session: str, fence: int, found: int) -> "Conflict":
         """The lease is another's now."""
         return cls(session, fence, found, of="fence")
+
+    @classmethod
+    def taken(cls, session: str, found: int) -> "Conflict":
+        """The name is another session's, which ends there."""
+        return cls(session, -1, found, of="name")
 
 
 class StoreFailed(FoldlineError):  # noqa: N818

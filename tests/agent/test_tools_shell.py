@@ -1,6 +1,7 @@
 """`shell`: real processes, what they leave, what they are told."""
 
 import asyncio
+import gc
 import os
 import subprocess
 import time
@@ -128,6 +129,22 @@ def test_r22_stopped_by_a_person_it_ends_at_once_and_tells_what_it_printed(root,
     assert text_of(result.parts) == "so far\n[killed: stopped by the user]"
     assert not result.ok
     assert not any(isinstance(event, Interrupted) for event in events)
+
+
+@pytest.mark.real
+def test_a_command_that_was_ended_is_known_to_have(root, monkeypatch):
+    """The loop hears of it from a thread, perhaps late: one that ends next leaves nobody behind."""
+    waitpid = os.waitpid
+
+    def late(*given):
+        found = waitpid(*given)
+        time.sleep(0.2)
+        return found
+
+    monkeypatch.setattr(os, "waitpid", late)
+    _, ok = run(root, "sleep 30", timeout=0.1)
+    assert not ok
+    gc.collect()  # what still runs, as far as it is known, is told by a warning, which is an error
 
 
 @pytest.mark.real

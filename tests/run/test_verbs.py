@@ -71,7 +71,7 @@ def test_a_pin_outlives_folds(path):
         assert s.edits
         assert "never touch the production database" in said(s.request())
         s.pin(1, on=False)
-        with pytest.raises(BadHandle, match="nothing at 9999"):
+        with pytest.raises(BadHandle, match="no message at 9999"):
             s.pin(9_999)
 
 

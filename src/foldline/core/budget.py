@@ -136,6 +136,13 @@ def limits(
     )
 
 
+def keeping(known: Limits, reserve: int) -> Limits:
+    """The same for an answer that may take so much, as far as that can be kept free."""
+    return limits(
+        known.window, reserve, source=known.source, max_input=known.max_input, step=known.step
+    )
+
+
 def learned(limits: Limits, window: int | None) -> Limits:
     """The same, unless a provider has stated a smaller window: then that one, for good."""
     if window is None or window <= 0 or window >= limits.window:

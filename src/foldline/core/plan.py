@@ -246,18 +246,18 @@ def after(view: View, events: Sequence[Event]) -> View:
 
 
 def _blocked(view: View, budget: Budget) -> Blocked:
-    start = rules.newest(view)
+    start, most = rules.newest(view), budget.limits.max_input
     return Blocked(
         {
             "system": budget.system,
             "tools": budget.tools,
-            "output reserve": budget.limits.reserve,
+            **({"output reserve": budget.limits.reserve} if most is None else {}),
             "margin": budget.margin,
             "earlier items": _tokens(view.items[:start], budget),
             "newest items": _tokens((*view.items[start:], *view.waiting), budget),
             **({"folds that led to no answer": idle} if (idle := view.idle_folds) else {}),
         },
-        budget.limits.window,
+        budget.limits.window if most is None else most,
     )
 
 

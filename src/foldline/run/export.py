@@ -32,7 +32,7 @@ def exported(seen: AsyncSession, events: list[Logged], form: Format, *, sight: b
     view = seen.live.view if sight else _whole(events)
     closed = after(view, rules.closing(view))
     dialect = dialects.named(dialects.OPENAI.name if form == "openai" else "anthropic")
-    bounds = dialect.parameters({}, reserve=seen.live.facts.limits.reserve)
+    bounds = dialect.parameters({}, most=seen.live.facts.limits.reserve)
     fields = msgspec.json.decode(msgspec.json.encode(bounds), type=dict[str, msgspec.Raw])
     return msgspec.json.format(dialect.encode(render(closed), fields), indent=2) + b"\n"
 

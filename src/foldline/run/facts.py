@@ -11,6 +11,7 @@ from foldline.core.budget import Source, limits
 from foldline.core.log import Setting
 from foldline.core.plan import Facts
 from foldline.core.policy import Policy, named
+from foldline.errors import BadInput
 
 if TYPE_CHECKING:
     from foldline.models.servers import Reported
@@ -27,7 +28,10 @@ def known(
     """What decisions rest on: the preset, and what user, server and catalogue say of the model."""
     from foldline.models.overrides import believed  # noqa: PLC0415 - a tenth of an import's time
 
-    preset = named(policy) if isinstance(policy, str) else policy
+    for what, said in (("window", window), ("reserve", reserve)):
+        if said is not None and type(said) is not int:
+            raise BadInput(f"{what}={said!r} is no number of tokens; give a whole number")
+    preset = policy if isinstance(policy, Policy) else named(policy)
     found = believed(model)
     size, source, most = found.window, found.source, found.max_input
     words: tuple[tuple[int | None, Source], ...] = (
@@ -36,7 +40,8 @@ def known(
     )
     for said, whose in words:
         if said is not None and said > 0:
-            size, source, most = said, whose, None
+            # More than the catalogue knows of: its other limit is as old.
+            size, source, most = said, whose, most if said <= (found.window or 0) else None
     prices = reported.prices if reported and reported.prices else found.prices
     limit = limits(size, reserve or preset.reserve, source=source, max_input=most, step=prices.step)
     return Facts(limit, preset, prices)

@@ -151,11 +151,17 @@ class AsyncHistory:
         return newest if back else None
 
     @alone
-    async def exclude(self, *places: int) -> int:
-        """Take messages out of the model's sight; gives the place to undo if you want them back."""
+    async def exclude(self, *places: int | str) -> int:
+        """Take messages out of the model's sight, by their places or handles.
+
+        Gives the place to undo if you want them back.
+        """
+        from foldline.core import recall  # noqa: PLC0415 - few sessions ask, and it takes a while
+
+        seqs = [recall.place(one) for one in places]
 
         async def excluding() -> Sequence[Event]:
-            return [mask.exclude(self.live.view, places)]
+            return [mask.exclude(self.live.view, seqs)]
 
         await self.live.decide(excluding)
         return self.live.view.head

@@ -3,6 +3,7 @@
 Knows which store an address means and how settings become facts. Refuses to know what happens then.
 """
 
+import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import wraps
@@ -29,8 +30,8 @@ P = ParamSpec("P")
 Summarizer: TypeAlias = "str | Model | Sequence[str | Model] | Tellers | None"
 
 
-async def _start(  # noqa: PLR0913 - one keyword for each thing that a session has
-    address: str,
+async def open_session(  # noqa: PLR0913 - one keyword for each thing that a session has
+    address: str | os.PathLike[str],
     *,
     model: str,
     system: str | Sequence[str] | None = None,
@@ -70,6 +71,7 @@ async def _start(  # noqa: PLR0913 - one keyword for each thing that a session h
     - `store`: the address's own where it is open already, one pool of connections for many
       sessions; it is left open.
     """
+    _must_be_names(model=model, session=session, tenant=tenant)
     facts = known(model, window=window, reserve=reserve, policy=policy, reported=reported)
     kept = store_at(address) if store is None else store
     try:
@@ -112,9 +114,15 @@ async def begun(
     return AsyncSession(live)
 
 
-def _deferring(address: str) -> "Narrator":
+def _must_be_names(**given: object) -> None:
+    for what, said in given.items():
+        if not isinstance(said, str) or not said:
+            raise BadInput(f"{what}={said!r} is no name; give it as text")
+
+
+def _deferring(address: str | os.PathLike[str]) -> "Narrator":
     """A worker tells this session's folds; a session in a file has nobody but its own process."""
-    if not address.startswith(POSTGRES):
+    if not isinstance(address, str) or not address.startswith(POSTGRES):
         raise BadInput(
             f'summarizer="worker" is for sessions on PostgreSQL, and {address!r} is a file; '
             "name a model, which is asked in this process"
@@ -152,5 +160,5 @@ def _managed(
     return opening
 
 
-open = _sync(_start)  # noqa: A001 - it is foldline.open
-aopen = _managed(_start)
+open = _sync(open_session)  # noqa: A001 - it is foldline.open
+aopen = _managed(open_session)

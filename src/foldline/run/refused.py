@@ -1,7 +1,8 @@
-"""Behind a refusal: whether to ask once more, and with what.
+"""What an answer may take, and behind a refusal: whether to ask once more, and with what.
 
 Knows that an edit may heal an overflow, and that an answer may not be longer than what is kept free
-for it. Refuses to know who asks: a wrapped client's `Exchange` and `turn.reply` both stand on this.
+for it. Refuses to know who asks: a session, a wrapped client's `Exchange` and `turn.reply` all
+stand on this.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from foldline.core.budget import learned
+from foldline.core.budget import keeping, learned
 from foldline.core.log import Asked, WindowLearned
 from foldline.core.plan import Facts
 from foldline.errors import Overflow
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from foldline.wire.faults import Fault
 
 T = TypeVar("T")
+_UNSTREAMED = 20_000  # tokens: Anthropic's SDK takes no more for an answer in one piece
 _SMALLER = 0.8  # of a request that was refused without a number: what to try next
 Bound = tuple[str, int]
 """How long the answer may be, and what the caller calls that."""
@@ -77,6 +79,22 @@ def bound(dialect: Dialect, parameters: Mapping[str, Any]) -> Bound | None:
         if type(most) is int and most > 0:
             return name, most
     return None
+
+
+def answerable(
+    facts: Facts, dialect: Dialect, parameters: Mapping[str, Any], *, streams: bool = False
+) -> tuple[Facts, dict[str, Any]]:
+    """Facts that keep free what the parameters let an answer take, and those as they can be kept.
+
+    Where they must say it and do not, it is all that is kept free; less if it comes in one piece.
+    """
+    kept = facts.limits.reserve
+    most = kept if streams or parameters.get("stream") else min(kept, _UNSTREAMED)
+    given = dialect.parameters(parameters, most=most)
+    stated = bound(dialect, given)
+    if stated is not None and stated[1] > kept:
+        facts = replace(facts, limits=keeping(facts.limits, stated[1]))
+    return facts, within(given, stated, reserve=facts.limits.reserve)
 
 
 def within(parameters: Mapping[str, Any], stated: Bound | None, *, reserve: int) -> dict[str, Any]:

@@ -17,10 +17,12 @@ from foldline.core.edits.fold import Loss
 from foldline.core.log import (
     Event,
     Instructed,
+    ModelSaid,
     ModelSwitched,
     Opened,
     Pinned,
     Speaker,
+    ToolReturned,
     Unpinned,
     UserSaid,
 )
@@ -30,7 +32,7 @@ from foldline.core.request import Report, report
 from foldline.core.spine import Range
 from foldline.core.view import shape
 from foldline.errors import BadHandle, BadInput, Erased, NotAnEdit, Overflow
-from foldline.run import asking
+from foldline.run import asking, refused
 from foldline.run.facts import known
 from foldline.run.live import Live, alone
 from foldline.run.sync import Face, verb, wait
@@ -64,15 +66,15 @@ class AsyncSession:
     ) -> int:
         """Take in what happened: the user's words, the model's answer, a tool's result.
 
-        Gives the place of the last of it. `speaker` and `author` say who spoke, where several do.
+        Gives the place of the last of it; of a list all is taken in, or nothing. `speaker` and
+        `author` say who spoke, where several do.
         With `once`, a key of the sender's, what is delivered twice is there once (R-81).
         """
-        end = self.live.view.head
         many = cast("Sequence[Given]", given) if isinstance(given, list | tuple) else (given,)
-        for at, one in enumerate(many):
-            said = [self._spoken(event, speaker, author) for event in self._read(one)]
-            end = await self.live.take(*said, once=once and (f"{once}\0{at}" if at else once))
-        return end
+        said: list[Event] = []
+        for one in many:
+            said += (self._spoken(event, said, speaker, author) for event in self._read(one, said))
+        return await self.live.take(*said, once=once) if said else self.live.view.head
 
     @alone
     async def instruct(
@@ -96,12 +98,14 @@ class AsyncSession:
     async def request(self, **parameters: Any) -> dict[str, Any]:
         """What to send now, as keyword arguments for the provider's SDK; recorded as sent.
 
-        Edits that are due are made first. `parameters` go with it as they are: `max_tokens=8`.
+        Edits that are due are made first. `parameters` go with it as they are: `temperature=0`.
+        Room is made for an answer as long as `max_tokens=` says, up to half of the window; where it
+        must be said and is not, it is the reserve, but 20,000 at most without `stream=True`.
         Raises `Overflow` where nothing makes it fit.
         """
         dialect = dialects.speaking(self.live.view.model)
-        given = dialect.parameters(parameters, reserve=self.live.facts.limits.reserve)
-        return msgspec.json.decode(await asking.ask(self.live, given, dialect=dialect))
+        facts, given = refused.answerable(self.live.facts, dialect, parameters)
+        return msgspec.json.decode(await asking.ask(self.live, given, dialect=dialect, facts=facts))
 
     async def fold(self, *, focus: str = "", preview: bool = False) -> Loss | None:
         """Fold now what may be folded; gives what left the model's sight, None if nothing did.
@@ -159,16 +163,20 @@ class AsyncSession:
         """Keep a message verbatim through every fold, or no longer; by its place or its handle."""
         from foldline.core import recall  # noqa: PLC0415 - few sessions ask, and it takes a while
 
-        seq = place if isinstance(place, int) else recall.parse(place).lo
-        if not await self.live.events(Range(seq, seq)):
+        seq = recall.place(place)
+        found = await self.live.events(Range(seq, seq))
+        message = found and isinstance(found[0].event, UserSaid | ModelSaid | ToolReturned)
+        if on and not message:
             raise BadHandle(
-                f"there is nothing at {seq} to pin; this log ends at {self.live.view.head}"
+                f"there is no message at {seq} to pin; this log ends at {self.live.view.head}"
             )
         await self.live.take(Pinned(seq) if on else Unpinned(seq))
 
     @alone
     async def switch(self, model: str, *, window: int | None = None) -> None:
         """Go on with another model; one that cannot hold what must stay changes nothing: R-14."""
+        if not model:
+            raise BadInput("switch() goes on with another model; name it")
         policy, limits = self.live.facts.policy, self.live.facts.limits
         facts = known(model, window=window, reserve=None, policy=policy)
 
@@ -236,19 +244,24 @@ class AsyncSession:
         view = self.live.view
         return f"<session {self.live.name.session!r}, {view.head + 1} events>\n{shape(view)}"
 
-    def _spoken(self, event: Event, speaker: Speaker, author: str) -> Event:
+    def _spoken(
+        self, event: Event, before: Sequence[Event], speaker: Speaker, author: str
+    ) -> Event:
         """An event by whom it is of; what a system message says is added to what holds."""
         if isinstance(event, UserSaid) and (speaker != "human" or author):
             # Its own JSON does not say so.
             return msgspec.structs.replace(event, speaker=speaker, author=author, native=None)
         if isinstance(event, Instructed):
-            now = self.live.view.newest
+            told = (one for one in reversed(before) if isinstance(one, Instructed))
+            now = next(told, self.live.view.newest)
             return Instructed((*now.parts, *event.parts), now.tools)
         return event
 
-    def _read(self, given: Given) -> list[Event]:
+    def _read(self, given: Given, before: Sequence[Event]) -> list[Event]:
         # The first answer after a request is to that request; any other is taken as it stands.
-        saw = self.live.view.shown if self.live.view.awaited else None
+        view = self.live.view
+        awaited = view.awaited and not any(isinstance(one, ModelSaid) for one in before)
+        saw = view.shown if awaited else None
         match given:
             case str():
                 return [UserSaid((Text(sound(given)),))]
@@ -256,10 +269,11 @@ class AsyncSession:
                 return [given]
             case Mapping():
                 body = cast("Mapping[str, Any]", given)
-                own, asked = dialects.speaking(self.live.view.model), self.live.view.asked
-                return dialects.events(body, own=own, saw=saw, asked=asked)
+                own = dialects.speaking(view.model)
+                return dialects.events(body, own=own, saw=saw, asked=view.asked)
             case _ if hasattr(given, "model_dump"):
-                return self._read(cast("Any", given).model_dump(mode="json", exclude_unset=True))
+                body = cast("Any", given).model_dump(mode="json", exclude_unset=True)
+                return self._read(body, before)
             case _:
                 raise BadInput(
                     f"add() cannot read a {type(given).__name__}; give it text, a message dict, "

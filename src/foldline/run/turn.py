@@ -98,14 +98,12 @@ class _Turn:
         return await refused.healed(self._live, _suspected(failed, planned.filled), self._plan)
 
     async def _plan(self, facts: Facts) -> _Planned:
-        live, reserve = self._live, facts.limits.reserve
-        given = self._dialect.parameters(self._parameters, reserve=reserve)
-        if facts is not live.facts:  # learned: the answer has less room too
-            given = refused.within(given, refused.bound(self._dialect, given), reserve=reserve)
-        stated = refused.bound(self._dialect, given)
-        body = await asking.ask(live, given, dialect=self._dialect, facts=facts)
+        live, dialect = self._live, self._dialect
+        facts, given = refused.answerable(facts, dialect, self._parameters, streams=True)
+        stated = refused.bound(dialect, given)
+        body = await asking.ask(live, given, dialect=dialect, facts=facts)
         tokens = live.report.total if live.report else 0
-        most = stated[1] if stated else reserve
+        most = stated[1] if stated else facts.limits.reserve
         return _Planned(msgspec.json.decode(body), tokens, most, refused.filled(live))
 
     async def ask(self, planned: _Planned, patience: Patience, heard: Heard | None) -> Json:

@@ -7,6 +7,7 @@ original's. So whatever the SDK does to make a call, streamed or not, passes her
 of a known dialect passes untouched. Refuses to know conversations: those are `talks`'.
 """
 
+import os
 import sys
 from collections.abc import AsyncIterator, Iterator
 from types import ModuleType
@@ -29,7 +30,11 @@ _OURS = ("content-length", "content-encoding", "transfer-encoding")  # true of o
 
 
 def wrap(
-    client: C, *, store: str = ":memory:", window: int | None = None, policy: str = "steady"
+    client: C,
+    *,
+    store: str | os.PathLike[str] = ":memory:",
+    window: int | None = None,
+    policy: str = "steady",
 ) -> C:
     """The same client; the history that each call sends is kept, and planned to fit the window.
 

@@ -86,6 +86,8 @@ async def tail(store: Store, name: Name, *, at: int | None = None) -> Tail:
 
 async def fork(store: Store, name: Name, to: str, *, at: int) -> None:
     """A new session that begins as this one was at a place."""
+    if not to:
+        raise BadInput("a fork has a name of its own; give one")
     head = await store.head(name, at=at)
     if at < 0 or head.seq != at:
         raise BadInput(f"session {name.session!r} has no place {at} to fork at")

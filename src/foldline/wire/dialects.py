@@ -62,9 +62,9 @@ class Dialect:
     unmarked: Callable[[bytes], bytes] = bytes
     """A client's message without the marks that it moves with every request."""
 
-    def parameters(self, given: Mapping[str, Any], *, reserve: int) -> Json:
-        """What is sent beside the conversation; `reserve` is kept free for the answer."""
-        bound = {"max_tokens": reserve} if self.must_bound else {}
+    def parameters(self, given: Mapping[str, Any], *, most: int) -> Json:
+        """What is sent beside the conversation; where it must say so, the answer takes `most`."""
+        bound = {"max_tokens": most} if self.must_bound else {}
         return {**bound, **given}
 
 

@@ -170,6 +170,8 @@ async def _run(command: str, cwd: Path, seconds: float, variables: dict[str, str
     try:
         left = await _end(process.pid)
         await asyncio.wait([printed], timeout=_GRACE)
+        with suppress(TimeoutError):  # it is dead; the loop, which may end next, is to know it
+            await asyncio.wait_for(process.wait(), _PATIENCE)
     finally:
         printed.cancel()
         transport.close()

@@ -27,6 +27,7 @@ from foldline.core.recall.query import (
     handle,
     look,
     parse,
+    place,
 )
 from foldline.core.recall.words import entries, gone, missing, text, whole
 from foldline.core.spine import Range
@@ -45,6 +46,7 @@ __all__ = [
     "look",
     "missing",
     "parse",
+    "place",
     "show",
     "whole",
 ]

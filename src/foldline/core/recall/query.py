@@ -156,6 +156,7 @@ def look(  # noqa: PLR0913 - the arguments of the call that models write
 
 def parse(text: str) -> Query:
     """The query in what a model wrote: a handle, a call, or a marker that Foldline left."""
+    text = str(text)  # a number is no handle, and is told so
     if len(text) <= _LONGEST:
         lines = [line for one in text.split("\n") if (line := one.strip())]
         if len(lines) == 1 and _PLACE.fullmatch(bare := lines[0].strip("[] \t`\"'")):
@@ -169,6 +170,18 @@ def parse(text: str) -> Query:
         f"{_short(text)} is not a handle; write log:12 for an event, log:12-40 for a span, or "
         f'recall("log:12", ...) with {_WAYS}'
     )
+
+
+def place(given: int | str) -> int:
+    """The one place that a number or a handle names."""
+    if isinstance(given, int):
+        return given
+    found = parse(given)
+    if found.lo != found.hi:
+        raise BadHandle(
+            f"{_short(given)} is a span; name one message of it, such as log:{found.lo}"
+        )
+    return found.lo
 
 
 def _marked(line: str) -> str | None:

@@ -28,7 +28,7 @@ from foldline.gateway.api.shapes import (
     Undone,
     Wanted,
 )
-from foldline.run import asking
+from foldline.run import asking, refused
 from foldline.run.facts import known
 from foldline.run.live import Live, Settings
 from foldline.run.open import begun
@@ -98,8 +98,8 @@ async def request(call: Call) -> Reply:
         live = kept.session.live
         dialect = dialects.speaking(live.view.model)
         async with live.lock:
-            given = dialect.parameters(body.parameters, reserve=live.facts.limits.reserve)
-            sent = await asking.ask(live, given, dialect=dialect)
+            facts, given = refused.answerable(live.facts, dialect, body.parameters)
+            sent = await asking.ask(live, given, dialect=dialect, facts=facts)
             headers = (("x-foldline-asked", str(live.view.asked)),)
     return Sent(sent, headers=headers)
 

@@ -57,7 +57,7 @@ async def fork(
     )
     match outcome:
         case 1:
-            raise Conflict(to, -1, found)
+            raise Conflict.taken(to, found)
         case 2:
             raise BadInput(f"session {name.session!r} has no place {at} to fork at")
         case 3:

@@ -51,11 +51,6 @@ class SqliteStore:
     """Logs in one SQLite database."""
 
     def __init__(self, path: str) -> None:
-        if "://" in path:
-            raise BadInput(
-                f"no store for the address {path!r}; give a file's path, ':memory:', "
-                "or a postgresql:// address"
-            )
         if tuple(map(int, apsw.sqlite_lib_version().split("."))) < _OLDEST:
             raise BadInput(
                 f"SQLite {apsw.sqlite_lib_version()} can corrupt a file that several processes "

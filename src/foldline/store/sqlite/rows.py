@@ -137,7 +137,7 @@ def fork(db: Db, name: Name, to: str, *, at: int, keep: Sequence[tuple[int, int]
         if found is None or at > found.head:
             raise BadInput(f"session {name.session!r} has no place {at} to fork at")
         if taken := db.session(new):
-            raise Conflict(to, -1, taken.head)
+            raise Conflict.taken(to, taken.head)
         made = db.create(new, now)
         size = 0
         for row in {row.seq: row for row in _read(db, found, keep)}.values():
