@@ -201,7 +201,8 @@ class ModelFailed(FoldlineError):  # noqa: N818
 
     What passes by itself was tried again before this is raised. The log goes on: what was heard is
     in it as an answer that was cut. `fault.kind` says what to mend: `auth` the key, `rate` and
-    `overloaded` wait, `tokens` was healed once and is still too much.
+    `overloaded` wait, `unreachable` the address or its server, `tokens` was healed once and is
+    still too much.
     """
 
     def __init__(

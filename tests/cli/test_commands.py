@@ -30,7 +30,7 @@ KEYS = {
         *("fixed_changed", "changes"),
     },
     ("search", "look"): {"words", "found"},
-    ("pin", "cc-1", "log:1"): {"session", "handle", "on", "pins"},
+    ("pin", "cc-1", "log:2"): {"session", "handle", "on", "pins"},
     ("export", "cc-1"): {"session", "format", "events", "bytes", "file", "text"},
     ("erase", "cc-1", "--dry-run"): {"sessions", "events", "size", "time", "dry"},
     ("models", "opus"): {"source", "date", "models", "resolved"},
@@ -76,7 +76,7 @@ def test_import_says_what_came_and_nothing_twice(cli, tmp_path):
     assert [one["added"] for one in again.json["sessions"]] == [0] * 8
     assert "8 already there, nothing added" in cli("import", FILES).out
     assert default().stat().st_mode & 0o077 == 0, "conversations are private"
-    assert cli("import", broken).code == 1
+    assert cli("import", broken).code == 2
 
 
 def test_a_file_that_has_grown_adds_what_is_new(cli, tmp_path):
@@ -114,6 +114,55 @@ def test_sessions_list_the_last_changed_first(cli):
     assert told["model"] == "m"
     assert told["turns"] == 6
     assert told["words"].startswith("turn 0: the answer")
+
+
+@pytest.mark.parametrize("length", [30, 90])
+def test_names_are_never_cut(cli, length):
+    """A name is what a person types, and what a script reads out of a pipe."""
+    name = "n" * length
+    assert name in cli("import", FILES / "pi.jsonl", "--as", name).out
+    assert cli("import", FILES / "pi.jsonl", "--as", "short").code == 0
+    lines = cli("sessions").out.splitlines()
+    assert sorted(line.split()[0] for line in lines[1:3]) == [name, "short"]
+    assert "first words" in lines[0]
+
+
+def test_a_terminal_cuts_other_columns_before_names(monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = output.table(
+        [
+            output.Column("session", most=24, whole=True),
+            output.Column("model", most=15),
+            output.Column("first words"),
+        ],
+        [("n" * 40, "m" * 30, "w" * 30), ("short", "m", "w")],
+    )
+    assert [line.split()[0] for line in lines[1:]] == ["n" * 40, "short"]
+    assert max(map(len, lines)) <= 60
+
+
+def test_a_file_that_is_not_there_makes_no_store(cli, tmp_path):
+    ended = cli("import", tmp_path / "none.jsonl", tmp_path / "neither.jsonl")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.endswith("none.jsonl: No such file or directory; nor can 1 other be read\n")
+    assert not default().exists()
+
+
+def test_what_is_advised_makes_the_store_that_is_missing(cli, tmp_path):
+    """With --store where another than the usual one is meant."""
+    place = tmp_path / "my store.db"
+    told = cli("sessions", "--store", place)
+    assert told.code == 3
+    way = f"`foldline import FILE --store '{place}'` or `foldline chat --store '{place}'` makes one"
+    assert way in told.err
+    assert way in " ".join(cli("doctor", place).out.split())
+    assert "`foldline import FILE` or `foldline chat` makes one" in cli("sessions").err
+    assert cli("import", FILES / "pi.jsonl", "--store", place).code == 0
+    assert place.exists()
+    empty = cli("sessions", "--store", place, "--tenant", "nobody")
+    assert f"`foldline import FILE --store '{place}'` takes some in" in " ".join(empty.out.split())
 
 
 def test_the_beginning_of_a_name_is_enough(talk, cli):
@@ -293,6 +342,26 @@ def test_doctor_says_what_is_wrong(sample, tmp_path):
     ended = sample("doctor", other).tidy()
     assert ended.code == 1
     assert "bad" in ended.out
+
+
+def test_doctor_reads_the_settings(sample, tmp_path, monkeypatch):
+    """What keeps `chat` and `serve` from beginning is not well."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert "ok   settings   no file sets any" in sample("doctor").out
+    file = tmp_path / "foldline" / "foldline.toml"
+    file.parent.mkdir()
+    file.write_text('policy = "steady"\n')
+    (check,) = [
+        one for one in sample("doctor", "--json").json["checks"] if one["what"] == "settings"
+    ]
+    assert (check["level"], check["told"]) == ("ok", str(file))
+    file.write_text('policy = "stedy"\n')
+    ended = sample("doctor")
+    assert ended.code == 1
+    assert "bad  settings" in ended.out
+    assert 'policy = "stedy"' in " ".join(ended.out.split())
+    assert "1 bad" in ended.out
 
 
 def test_models_say_what_a_name_is_taken_for(cli):

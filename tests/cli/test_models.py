@@ -38,10 +38,26 @@ def test_a_server_is_asked_and_shown_beside(cli, url):
     assert (body["server"]["window"], body["resolved"]["window"]) == (32_768, 400_000)
 
 
-def test_a_silent_server_is_told_so(cli):
+def test_a_server_that_is_not_there_is_told_so(cli, url):
     ended = cli("models", "gpt-5", "--ask", "http://127.0.0.1:1").tidy()
     assert ended.code == 0
-    assert "says nothing" in ended.out
+    told = " ".join(ended.out.split())
+    way = "start it, or correct --ask"
+    assert f"http://127.0.0.1:1 cannot be reached (Connection refused); {way}" in told
+    body = cli("models", "gpt-5", "--ask", "http://127.0.0.1:1", "--json").json
+    assert way in body["server"]["fault"]
+    for there in (url, url.replace("http://", "http://me:secret@")):
+        silent = cli("models", "unknown", "--ask", there)
+        assert "says nothing of it" in " ".join(silent.out.split())
+
+
+@pytest.mark.parametrize(
+    "given", ["notaurl", "127.0.0.1:8080", "http://", "http://a b/", "http://[x"]
+)
+def test_what_is_no_address_is_refused(cli, given):
+    ended = cli("models", "gpt-5", "--ask", given).tidy()
+    assert ended.code == 2
+    assert "is no address; write --ask http://127.0.0.1:8080/v1" in ended.err
 
 
 def test_the_own_file_is_shown(cli, tmp_path, monkeypatch):

@@ -23,12 +23,13 @@ BAD = [
     (["--nonsense"], 2),
     (["sessions", "extra"], 2),
     (["import"], 2),
-    (["import", "{folder}/none.jsonl"], 1),
-    (["import", "{folder}/empty.json"], 1),
-    (["import", "{folder}/binary.jsonl"], 1),
-    (["import", "{folder}/torn.json.gz"], 1),
-    (["import", "{folder}/deep.json"], 1),
-    (["import", "/dev/null"], 1),
+    (["import", "{folder}/none.jsonl"], 2),
+    (["import", "{folder}/empty.json"], 2),
+    (["import", "{folder}/binary.jsonl"], 2),
+    (["import", "{folder}/torn.json.gz"], 2),
+    (["import", "{folder}/deep.json"], 2),
+    (["import", "/dev/null"], 2),
+    (["import", "{folder}/nothing"], 1),
     (["import", "{files}", "--store", "{folder}/no/such/folder/a.db"], 3),
     (["import", "{files}", "--store", "{folder}"], 3),
     (["sessions", "--store", "{folder}/none.db"], 3),
@@ -88,6 +89,7 @@ BAD = [
 
 @pytest.fixture
 def folder(tmp_path):
+    (tmp_path / "nothing").mkdir()
     (tmp_path / "empty.json").write_text(" \n")
     (tmp_path / "binary.jsonl").write_bytes(bytes(range(256)) * 40)
     (tmp_path / "torn.json.gz").write_bytes(b"\x1f\x8b\x08\x00abcdef")

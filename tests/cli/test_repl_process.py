@@ -44,6 +44,8 @@ def test_a_message_from_a_pipe_and_the_session_goes_on(program, tmp_path):
     ("arguments", "words", "code"),
     [
         (["-m", "x"], "which model?", 2),
+        (["-m", "", "--model", "m"], "nothing was said: write -m TEXT", 2),
+        (["-m", " \n", "--model", "m"], "nothing was said: write -m TEXT", 2),
         (["-m", "x", "--model", "m", "--policy", "stedy"], "there is no policy 'stedy'", 2),
         (["-c", "-m", "x"], "no session to go on with", 1),
         (["-c", "nobody", "-m", "x"], "there is no session 'nobody'", 1),
@@ -55,23 +57,37 @@ def test_what_is_wrong_is_said_in_a_line(cli, arguments, words, code):
     assert (done.code, words in done.err) == (code, True), done.err
 
 
-def test_no_key_says_so(program):
-    env = {"OPENAI_API_KEY": "", "OPENAI_BASE_URL": ""}
-    done = program("chat", "k", "-m", "x", "--model", "gpt-5", env=env)
+@pytest.mark.parametrize(
+    ("model", "variable"),
+    [("gpt-5", "OPENAI_API_KEY"), ("claude-sonnet-5.5", "ANTHROPIC_API_KEY")],
+)
+def test_no_key_says_so_and_leaves_nothing_behind(cli, monkeypatch, model, variable):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    done = cli("chat", "-m", "x", "--model", model).tidy()
     assert done.code == 2
-    assert "OPENAI_API_KEY" in done.err
-    assert "Traceback" not in done.err
+    assert done.err == (
+        f"foldline: no key for {model!r}: set {variable}; for a server of your own say "
+        "--base-url, in Python api_key= or base_url=\n"
+    )
+    assert cli("sessions", "--json").json["sessions"] == []
 
 
-def test_a_server_that_is_down_says_so(program):
+def test_a_server_that_is_down_says_so_and_leaves_nothing_behind(cli):
     url = "http://127.0.0.1:9/v1"
-    done = program("chat", "k", "-m", "x", "--model", "m", "--base-url", url)
+    done = cli("chat", "k", "-m", "x", "--model", "m", "--base-url", url).tidy()
     assert done.code == 2
-    assert "does not say how large its window is" in done.err
-    assert "gave no answer" in done.err
+    way = "start it, or correct --base-url"
+    assert done.err == f"foldline: {url} cannot be reached (Connection refused); {way}\n"
+    assert cli("sessions", "--json").json["sessions"] == []
+    done = cli("chat", "k", "-m", "x", "--model", "m", "--base-url", url, "--window", "9000").tidy()
+    assert done.code == 2
+    assert f"m gave no answer (unreachable): {url} cannot be reached" in done.err
+    assert way in done.err
 
 
-def test_r63_a_session_is_one_terminals_at_a_time(cli, tmp_path):
+def test_r63_a_session_is_one_terminals_at_a_time(cli, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
     store = str(tmp_path / "s.db")
 
     async def held():

@@ -179,7 +179,7 @@ def test_the_bar_tells_where_it_stands():
 
 
 def test_a_missing_key_says_what_to_do():
-    text = told(BadInput("no client for 'gpt-5': …; set OPENAI_API_KEY, or give api_key="))
+    text = told(BadInput("no key for 'gpt-5': set OPENAI_API_KEY; …"))
     assert "foldline chat --continue" in text
 
 

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from foldline.errors import BadInput, ModelFailed
+from foldline.models.calling import passes
 from foldline.models.clients import client, wired
 from foldline.testing import Provider, Trouble
 from foldline.testing.provider import HALF
@@ -116,11 +117,20 @@ def test_keys_and_headers_are_sent(sdk, monkeypatch):
     assert seen[0]["x-team"] == "blue"
 
 
-def test_no_key_and_no_server_is_told_at_once(monkeypatch):
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    with pytest.raises(BadInput, match="OPENAI_API_KEY"):
-        client("gpt-5")
+@BOTH
+def test_no_key_and_no_server_is_told_at_once(sdk, monkeypatch, tmp_path):
+    """Once, in the same words for both; a key in a header is one."""
+    monkeypatch.setenv("HOME", str(tmp_path))  # a profile on disk has a key too
+    for name in ("API_KEY", "AUTH_TOKEN", "BASE_URL", "PROFILE", "ADMIN_KEY"):
+        monkeypatch.delenv(f"{sdk.upper()}_{name}", raising=False)
+    with pytest.raises(BadInput) as told:
+        client(NAMES[sdk])
+    assert str(told.value) == (
+        f"no key for {NAMES[sdk]!r}: set {sdk.upper()}_API_KEY; for a server of your own say "
+        "--base-url, in Python api_key= or base_url="
+    )
+    if sdk == "anthropic":
+        assert client(NAMES[sdk], headers={"x-api-key": "k"}).name == NAMES[sdk]
 
 
 @BOTH
@@ -168,13 +178,23 @@ def test_every_refusal_has_its_meaning(sdk, stream):
     asyncio.run(all_of_them())
 
 
+def test_an_address_is_told_without_its_secrets():
+    model = client("m", base_url="http://me:secret@127.0.0.1:1/v1?key=secret")
+    with pytest.raises(ModelFailed, match=r"http://127\.0\.0\.1:1/v1 cannot be reached"):
+        asyncio.run(said(model))
+
+
 @BOTH
-def test_nobody_there_is_a_failure_of_the_network(sdk):
+def test_nobody_there_is_told_with_the_address_and_may_pass(sdk):
     with Provider() as provider:
         model = a_client(provider, sdk)
     with pytest.raises(ModelFailed) as failed:
         asyncio.run(said(model))
-    assert failed.value.fault.kind == "overloaded"
+    fault = failed.value.fault
+    assert fault.kind == "unreachable"
+    assert fault.message.startswith(f"{provider.url}{'/v1' * (sdk == 'openai')} cannot be reached")
+    assert fault.message.endswith("; start it, or correct --base-url")
+    assert passes(fault)
 
 
 @BOTH

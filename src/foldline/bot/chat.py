@@ -38,7 +38,7 @@ from foldline.run.passes import Pass
 
 _DRAFT = "…"
 _AGAIN = 2.0  # seconds after which work that failed is begun again
-_PASSING = ("rate", "overloaded")  # faults of a model that pass
+_PASSING = ("rate", "overloaded", "unreachable")  # faults of a model that pass
 _BROKEN = {"cancelled": "(stopped)", "cut": "(it broke off here)", "length": "(cut at its length)"}
 
 

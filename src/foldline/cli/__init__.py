@@ -11,6 +11,7 @@
     schedule schedule add, list, run, …
     lab      lab compare; gather its sessions, spread its work  lab_cost
     place    which store, which session                       files   session files on a disk
+    reaching whether a server is there
     output   tables, colours, strangers' words                codes   how every error ends
 
 Knows how sessions are shown and asked for in a terminal. Refuses to decide: every command is a few

@@ -11,6 +11,7 @@ import typer
 from foldline.cli.codes import DONE, NOTHING
 from foldline.cli.desk import Desk, command
 from foldline.cli.output import Column, table, wrapped
+from foldline.cli.reaching import unreached
 from foldline.core.parts import sound
 from foldline.core.prices import UNKNOWN
 from foldline.models.catalog import Model, edition, find, names, why
@@ -35,6 +36,7 @@ async def models(
     found = [believed(name) for name in names() if wanted in name.lower()]
     taken = believed(pattern) if pattern else None
     said = await ask_server(ask, pattern) if ask else None
+    fault = await unreached(ask, option="--ask") if ask and said is None else ""
     known = edition()
     body = {
         "source": known.source,
@@ -43,13 +45,13 @@ async def models(
         "resolved": None if taken is None else {**_body(taken), "why": why(taken.name)},
     }
     if ask:
-        body["server"] = {"url": ask, **_said(said)}
+        body["server"] = {"url": ask, **_said(said), "fault": fault or None}
     desk.answer(
         body,
         lambda: [
             *_table(found),
             *_resolved(taken),
-            *(_heard(ask, said) if ask else []),
+            *(_heard(ask, said, fault) if ask else []),
             *_footer(len(found)),
         ],
     )
@@ -133,9 +135,11 @@ def _said(said: Reported | None) -> dict[str, Any]:
     }
 
 
-def _heard(url: str, said: Reported | None) -> list[str]:
+def _heard(url: str, said: Reported | None, fault: str) -> list[str]:
     if said is None:
-        return wrapped(f"{url} says nothing of it: is the address that of an API, as in …/v1?")
+        return wrapped(
+            fault or f"{url} says nothing of it: is the address that of an API, as in …/v1?"
+        )
     parts = [f"window {_count(said.window)}"]
     parts += [f"max out {said.max_output:,}"] if said.max_output else []
     if said.prices:

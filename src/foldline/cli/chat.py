@@ -42,7 +42,7 @@ async def _once(wish: Wish, message: str) -> int:
             sys.stdout.write(flow.feed(moment.words))
             sys.stdout.flush()
 
-    async with seated(wish, name) as seat:
+    async with seated(wish, name, sure=True) as seat:
         for note in seat.notes:
             remark(note)
         seat.agent.hooks.append(hear)
@@ -72,9 +72,9 @@ def _begun(wish: Wish, message: str | None) -> Wish | int:
         return wish  # the line is there already, and talks itself
     if message is None and not sys.stdin.isatty():
         message = str(sys.stdin.read())
+    if message is not None:
         if not message.strip():
             raise BadInput("nothing was said: write -m TEXT, or give a text on the standard input")
-    if message is not None:
         return asyncio.run(_once(wish, message))
     if find_spec("prompt_toolkit") is None:
         raise BadInput(

@@ -4,6 +4,7 @@ Knows what a store file should say of itself, and looks without writing; `doctor
 of a server. Refuses to mend anything.
 """
 
+import os
 import platform
 import re
 from collections.abc import Generator, Iterable
@@ -21,9 +22,10 @@ from foldline.cli.checks import Check, Level, lines, summed
 from foldline.cli.codes import DONE, NOTHING
 from foldline.cli.desk import Desk, command
 from foldline.cli.output import size
-from foldline.cli.place import MEMORY
+from foldline.cli.place import MEMORY, making
 from foldline.core.saying import many
 from foldline.models.catalog import edition
+from foldline.run.settings import places, problems
 from foldline.store.at import POSTGRES
 from foldline.store.sqlite.schema import APPLICATION, VERSION
 
@@ -45,7 +47,7 @@ async def doctor(
         shown, found = await _server(place, desk.tenant)
     else:
         shown, found = place, [*_store(place, given=given)]
-    checks = [*_house(), *found]
+    checks = [*_house(), *_settings(), *found]
     bad = any(check.level == "bad" for check in checks)
     body = {"store": shown, "ok": not bad, "checks": [asdict(check) for check in checks]}
     desk.answer(
@@ -70,6 +72,16 @@ def _house() -> Generator[Check]:
     told = f"{many(known.models, 'model')} of {known.date}, from {known.source}"
     todo = "prices may have changed: upgrade foldline" if days > _OLD else ""
     yield Check("warn" if todo else "ok", "catalogue", told, todo)
+
+
+def _settings() -> Generator[Check]:
+    """Settings that are wrong keep `chat`, `serve` and others from beginning."""
+    faults = problems(Path.cwd())
+    for fault in faults:
+        yield Check("bad", "settings", fault, "`foldline config check` tells when it is right")
+    if not faults:
+        read = [str(one) for one in places(Path.cwd(), env=os.environ, faults=[]) if one]
+        yield Check("ok", "settings", ", ".join(read) or "no file sets any")
 
 
 def _extras(required: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -108,7 +120,7 @@ def _store(address: str, *, given: bool) -> Generator[Check]:
         return
     if not path.exists():
         level: Level = "bad" if given else "warn"
-        yield Check(level, "store", f"{address} is not there", "`foldline import FILE` makes it")
+        yield Check(level, "store", f"{address} is not there", making(address))
         return
     try:
         flags = apsw.SQLITE_OPEN_READONLY

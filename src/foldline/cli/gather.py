@@ -159,7 +159,7 @@ async def _from_store(
             raise
         raise NothingFound(
             f"{sound(names[0])!r} is no file or folder here, and there is no store at "
-            f"{desk.where} to look for a session of that name; `foldline import` makes one"
+            f"{desk.where} to look for a session of that name; {place.making(desk.address)}"
         ) from fault
     return found
 

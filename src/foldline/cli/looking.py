@@ -24,7 +24,7 @@ from foldline.cli.output import (
     visible,
     wrapped,
 )
-from foldline.cli.place import Look, named, sight
+from foldline.cli.place import Look, named, sight, there
 from foldline.core import log, recall
 from foldline.core.parts import calls_of, retold
 from foldline.core.saying import many
@@ -77,9 +77,10 @@ def _body(one: Summary) -> dict[str, Any]:
 
 def _listed(desk: Desk, found: list[Summary]) -> list[str]:
     if not found:
-        return wrapped(f"no sessions in {desk.where}; `foldline import FILE` takes some in")
+        told = f"`foldline import FILE{there(desk.address)}` takes some in"
+        return wrapped(f"no sessions in {desk.where}; {told}")
     heads = (
-        Column("session", most=24),
+        Column("session", most=24, whole=True),
         Column("model", most=15),
         Column("turns", most=5, right=True),
         Column("events", most=6, right=True),

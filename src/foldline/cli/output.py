@@ -71,26 +71,34 @@ class Column:
     title: str
     most: int | None = None
     right: bool = False
+    whole: bool = False
+    """Whether it is never cut: what a person must type. Where it is wider than `most`, the others
+    have less room in a terminal, and a program gets longer lines."""
 
 
 def table(heads: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows in columns that never exceed the terminal; what is cut ends in dots."""
+    """Rows in columns that never exceed the terminal but by what is whole; a cut ends in dots."""
     cells = [[clean(cell) for cell in row] for row in rows]
     wide = [
         max([len(head.title), *(width(row[at]) for row in cells)]) for at, head in enumerate(heads)
     ]
-    room = columns() - len(_GAP) * (len(heads) - 1)
+    kept = [(need, head.most or 0) for need, head in zip(wide, heads, strict=True) if head.whole]
+    line = max([columns(), *(need for need, _ in kept)])
+    if not sys.stdout.isatty():
+        line = max(line, columns() + sum(max(need - most, 0) for need, most in kept))
+    room = line - len(_GAP) * (len(heads) - 1)
     if sum(wide) > room:
         wide = [
-            need if head.most is None else min(need, max(head.most, len(head.title)))
+            need if head.whole or head.most is None else min(need, max(head.most, len(head.title)))
             for need, head in zip(wide, heads, strict=True)
         ]
         free = [at for at, head in enumerate(heads) if head.most is None]
         rest = room - sum(need for at, need in enumerate(wide) if at not in free)
         for at in free:
             wide[at] = min(wide[at], max(rest // len(free), 1))
-    lines = [paint(_row([head.title for head in heads], heads, wide), "dim")]
-    return lines + [_row(row, heads, wide) for row in cells]
+    titles = [head.title for head in heads]
+    first, *lines = [fit(_row(row, heads, wide), line) for row in (titles, *cells)]
+    return [paint(first, "dim"), *lines]
 
 
 def _row(cells: Sequence[str], heads: Sequence[Column], wide: Sequence[int]) -> str:
@@ -99,7 +107,7 @@ def _row(cells: Sequence[str], heads: Sequence[Column], wide: Sequence[int]) -> 
         shown = fit(cell, room)
         blank = " " * (room - width(shown))
         found.append(blank + shown if head.right else shown + blank)
-    return fit(_GAP.join(found).rstrip(), columns())
+    return _GAP.join(found).rstrip()
 
 
 def wrapped(text: str, *, title: str = "") -> list[str]:

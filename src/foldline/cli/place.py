@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from shlex import quote
 
 from foldline.cli.codes import NothingFound, Unusable
 from foldline.core.log import ModelSwitched, Setting
@@ -46,6 +47,18 @@ def default() -> Path:
     return Path(folder) / "foldline" / "sessions.db"
 
 
+def there(address: str) -> str:
+    """What a command is given to work with the same store."""
+    if address == str(default()):
+        return ""
+    return f" --store {'ADDRESS' if '://' in address else quote(address)}"
+
+
+def making(address: str) -> str:
+    """Which commands make a store that is not there."""
+    return f"`foldline import FILE{there(address)}` or `foldline chat{there(address)}` makes one"
+
+
 @asynccontextmanager
 async def opened(address: str, *, make: bool = False) -> AsyncGenerator[Store]:
     """The store at an address; one that is not there is made only where that is wanted."""
@@ -70,7 +83,7 @@ def _found(address: str, *, make: bool) -> str:
         return str(path)
     if not make:
         raise Unusable(
-            f"there is no store at {address}; `foldline import FILE` makes one, "
+            f"there is no store at {address}; {making(address)}, "
             "--store or FOLDLINE_STORE names another"
         )
     try:

@@ -175,6 +175,10 @@ class Later:
         model = await asyncio.shield(self._made)
         return await model.say(request, heard=heard)
 
+    async def made(self) -> None:
+        """Wait for it; `BadInput` where it cannot be made."""
+        await asyncio.shield(self._made)
+
     async def close(self) -> None:
         """Let go of connections."""
         with suppress(FoldlineError):
@@ -189,11 +193,12 @@ def _client(settings: Settings, name: str) -> Model:
 
 @asynccontextmanager
 async def seated(
-    wish: Wish, name: str, *, alone: bool = True, store: Store | None = None
+    wish: Wish, name: str, *, alone: bool = True, sure: bool = False, store: Store | None = None
 ) -> AsyncGenerator[Seat]:
     """An agent with that session, new or where it was left.
 
     Nobody else writes to it meanwhile; without `alone` whoever works with it takes it for turns.
+    With `sure` nothing is written where nobody can answer: no key, or no server.
     `store` is the desk's, where somebody has it open for many sessions.
     """
     from foldline.agent.making import agent_of  # noqa: PLC0415 - options are read without it
@@ -208,19 +213,21 @@ async def seated(
             'your own: --base-url http://127.0.0.1:8080/v1 --model NAME; or `model = "NAME"` '
             "into foldline.toml"
         )
-    clients: list[Model] = []
+    clients: list[Later] = []
 
-    def another(model: str) -> Model:
+    def another(model: str) -> Later:
         clients.append(Later(settings, model))
         return clients[-1]
 
     client = another(settings.model.name)
-    reported, notes = await _reported(settings)
-    if settings.untrusted:
-        held = ", ".join(sorted({one.name for one in settings.untrusted}))
-        notes.append(f"not in force, for nobody has trusted this folder's settings: {held}")
     given: dict[str, Any] = {**opening(settings), "tenant": wish.desk.tenant}
     try:
+        if sure:
+            await client.made()
+        reported, notes = await _reported(settings, sure=sure)
+        if settings.untrusted:
+            held = ", ".join(sorted({one.name for one in settings.untrusted}))
+            notes.append(f"not in force, for nobody has trusted this folder's settings: {held}")
         async with aopen(
             address_of(wish.desk),
             **given,
@@ -252,16 +259,22 @@ async def seated(
             await one.close()
 
 
-async def _reported(settings: Settings) -> tuple[Any, list[str]]:
+async def _reported(settings: Settings, *, sure: bool) -> tuple[Any, list[str]]:
     """What a server of one's own says of its model, where nobody has said how large it is."""
     address = settings.model.base_url or os.environ.get("OPENAI_BASE_URL")
     if not address or settings.model.max_input_tokens is not None:
         return None, []
-    from foldline.models.servers import ask  # noqa: PLC0415 - few have a server
+    from foldline.cli.reaching import unreached  # noqa: PLC0415 - few have a server
+    from foldline.models.servers import ask  # noqa: PLC0415
 
     found = await ask(address, settings.model.name or "")
     if found is not None and found.window is not None:
         return found, []
+    why = await unreached(address, option="--base-url") if found is None else ""
+    if why and sure:
+        raise BadInput(why)
+    if why:
+        return None, [why]
     return found, [f"{address} does not say how large its window is; --window says it"]
 
 

@@ -29,7 +29,7 @@ from foldline.core.saying import many
 from foldline.core.spine import Range
 from foldline.core.tokens import count_parts
 from foldline.draw.text import clean
-from foldline.errors import Erased, FoldlineError
+from foldline.errors import BadInput, Erased, FoldlineError
 from foldline.imports import Imported, read
 from foldline.store import logs
 from foldline.store.base import Name, Store
@@ -86,6 +86,9 @@ async def take(
     found = under(places)
     taken: list[Taken] = []
     passed = found.passed
+    erased = False
+    if not found.files:
+        _must_be_found(places, passed)
     async with desk.store(make=True) as store:
         with _progress(len(found.files), on=not desk.json) as bar:
             for one in found.files:
@@ -100,9 +103,12 @@ async def take(
                     try:
                         taken.append(await _take(store, Name(desk.tenant, name), session, file))
                     except Erased as fault:
+                        erased = True
                         passed.append(Passed(file, f"{fault}; --as gives it a new name"))
                     sessions[at] = Imported("", "", [], [])  # its memory is free
                 bar()
+    if not taken and not erased:
+        _must_be_found(places, passed)
     desk.answer(
         {
             "store": desk.where,
@@ -115,6 +121,14 @@ async def take(
     if not desk.json:
         _remarks(passed, found.others)
     return DONE if taken else NOTHING
+
+
+def _must_be_found(places: Sequence[Path], passed: Sequence[Passed]) -> None:
+    """Refuse files that were named and of which none can be read; a folder may hold nothing."""
+    if passed and not all(place.is_dir() for place in places):
+        first, more = passed[0], len(passed) - 1
+        rest = f"; nor can {many(more, 'other')} be read" if more else ""
+        raise BadInput(f"{first.path}: {first.reason}{rest}")
 
 
 def name_of(session: Imported) -> str:
@@ -219,7 +233,7 @@ def _table(changed: list[Taken]) -> list[str]:
     if not changed:
         return []
     heads = (
-        Column("session"),
+        Column("session", most=29, whole=True),
         Column("new events", most=10, right=True),
         Column("tokens", most=10, right=True),
         Column("model", most=28),

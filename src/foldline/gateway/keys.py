@@ -127,7 +127,7 @@ def _entries(lines: Iterable[str], path: Path) -> dict[str, list[_Entry]]:
         if len(fields) != len(_Entry._fields) or not _is_digest(fields[0]):
             raise BadInput(
                 f"{path}, line {number}: no key; a line is DIGEST TENANT NAME, "
-                "and `foldline keys add NAME` writes it"
+                f"and `foldline keys add NAME --keys {path}` writes it"
             )
         entries.setdefault(fields[0][:_SHORT], []).append(_Entry(*fields))
     return entries

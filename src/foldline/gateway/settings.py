@@ -145,6 +145,6 @@ def must_be_closed(host: str, *, keys: Keys | None, is_open: bool) -> None:
     if is_loopback(host) or keys is not None or is_open:
         return
     raise BadInput(
-        f"at {host} anybody could use this gateway: give --keys FILE "
-        "(`foldline keys add NAME` makes one), or say --open where something else guards it"
+        f"at {host} anybody could use this gateway: give --keys FILE, which "
+        "`foldline keys add NAME --keys FILE` makes, or say --open where something else guards it"
     )

@@ -71,7 +71,7 @@ async def call(
 def passes(fault: Fault) -> bool:
     """Whether the same request may be answered later."""
     hopeless = fault.kind == "rate" and (fault.count or 0) > (fault.limit or fault.count or 0)
-    return fault.kind in ("rate", "overloaded") and not hopeless
+    return fault.kind in ("rate", "overloaded", "unreachable") and not hopeless
 
 
 async def _once(model: Model, request: Json, *, seconds: float, heard: Heard | None) -> Json:

@@ -24,6 +24,7 @@ from foldline.wire.reading import parse
 from foldline.wire.sse import Lines
 
 _CONNECT = 10.0  # seconds to be connected in; how long an answer may take is the caller's to say
+_NOBODY = ("ConnectError", "ConnectTimeout")  # below the SDKs: no request went out
 _NO_KEY = "none"  # servers on one's own machine want none, the SDKs want some
 
 
@@ -58,7 +59,7 @@ def _openai(name: str, dialect: Dialect, given: Json) -> Model:
             **given, max_retries=0, timeout=openai.Timeout(None, connect=_CONNECT)
         )
     except openai.OpenAIError as fault:
-        raise _keyless(name, "OPENAI_API_KEY", fault) from fault
+        raise _keyless(name, "OPENAI_API_KEY") from fault
     create: Any = sdk.chat.completions.with_streaming_response.create
     host = sdk.base_url.host
 
@@ -69,7 +70,7 @@ def _openai(name: str, dialect: Dialect, given: Json) -> Model:
             body["stream_options"] = {"include_usage": True, **asked}
         return create(model="", messages=[], stream=body["stream"], extra_body=body)
 
-    return _Client(name, dialect, send, sdk.close)
+    return _Client(name, dialect, send, sdk.close, where=_where(sdk.base_url, own=own))
 
 
 def _anthropic(name: str, dialect: Dialect, given: Json) -> Model:
@@ -85,7 +86,11 @@ def _anthropic(name: str, dialect: Dialect, given: Json) -> Model:
             **given, max_retries=0, timeout=anthropic.Timeout(None, connect=_CONNECT)
         )
     except anthropic.AnthropicError as fault:
-        raise _keyless(name, "ANTHROPIC_API_KEY", fault) from fault
+        raise BadInput(f"no client for {name!r}: {fault}") from fault
+    # It asks for a key at the first call only; one may be in a profile, and in headers.
+    keys = (sdk.api_key, sdk.auth_token, sdk.credentials, given.get("default_headers"))
+    if not any(keys) and "ANTHROPIC_CUSTOM_HEADERS" not in os.environ:
+        raise _keyless(name, "ANTHROPIC_API_KEY")
     create: Any = sdk.messages.with_streaming_response.create
 
     def send(request: Json) -> AbstractAsyncContextManager[Any]:
@@ -94,7 +99,7 @@ def _anthropic(name: str, dialect: Dialect, given: Json) -> Model:
             model="", messages=[], max_tokens=0, stream=body["stream"], extra_body=body
         )  # all of it is in `extra_body`, which goes out as it is, whatever the SDK knows of it
 
-    return _Client(name, dialect, send, sdk.close)
+    return _Client(name, dialect, send, sdk.close, where=_where(sdk.base_url, own=own))
 
 
 def wired(name: str, host: str = "") -> str:
@@ -112,9 +117,12 @@ class _Client:
         dialect: Dialect,
         send: Callable[[Json], AbstractAsyncContextManager[Any]],
         close: Callable[[], Any],
+        *,
+        where: tuple[str, str],
     ) -> None:
         self._name, self._dialect = name, dialect
         self._send, self._close = send, close
+        self._where = where
 
     @property
     def name(self) -> str:
@@ -127,7 +135,7 @@ class _Client:
     async def say(self, request: Json, *, heard: Heard | None = None) -> Json:
         """The whole answer to a request; streamed, where somebody listens."""
         body = {"model": self._name, **request, "stream": heard is not None}
-        call = _Call(self._name, self._send(body))
+        call = _Call(self._name, self._send(body), self._where)
         if heard is None:
             return await call.whole()
         return await call.streamed(self._dialect, heard)
@@ -140,8 +148,10 @@ class _Client:
 class _Call:
     """One call under way."""
 
-    def __init__(self, model: str, sending: AbstractAsyncContextManager[Any]) -> None:
-        self._model, self._sending = model, sending
+    def __init__(
+        self, model: str, sending: AbstractAsyncContextManager[Any], where: tuple[str, str]
+    ) -> None:
+        self._model, self._sending, self._where = model, sending, where
         self._begun = False
 
     async def whole(self) -> Json:
@@ -198,7 +208,7 @@ class _Call:
         return failed
 
     def _failed(self, fault: Exception) -> ModelFailed:
-        return ModelFailed(self._model, _meaning(fault), begun=self._begun)
+        return ModelFailed(self._model, _meaning(fault, self._where), begun=self._begun)
 
 
 class _Said(Exception):  # noqa: N818 - it carries an error that was told, as SDKs' errors do
@@ -209,8 +219,18 @@ class _Said(Exception):  # noqa: N818 - it carries an error that was told, as SD
         self.body = body
 
 
-def _meaning(fault: Exception) -> Fault:
+def _where(address: Any, *, own: bool) -> tuple[str, str]:
+    """Where requests go, as people may read it, and what to do where nobody is there."""
+    way = "start it, or correct --base-url" if own else "is there a network?"
+    return str(address.copy_with(userinfo=b"", query=None)).rstrip("/"), way
+
+
+def _meaning(fault: Exception, where: tuple[str, str]) -> Fault:
     """What went wrong: as the provider says it, or the network."""
+    if type(fault.__cause__).__name__ in _NOBODY:
+        address, way = where
+        why = str(fault.__cause__) or "nobody answered in time"
+        return Fault("unreachable", f"{address} cannot be reached ({why}); {way}")
     meant = of_exception(fault)
     below = type(fault).__module__.partition(".")[0].startswith("httpx")
     if meant.kind == "other" and (below or isinstance(fault, OSError)):
@@ -238,5 +258,8 @@ def _missing(name: str, extra: str, fault: ImportError) -> BadInput:
     )
 
 
-def _keyless(name: str, variable: str, fault: Exception) -> BadInput:
-    return BadInput(f"no client for {name!r}: {fault}; set {variable}, or give api_key=")
+def _keyless(name: str, variable: str) -> BadInput:
+    return BadInput(
+        f"no key for {name!r}: set {variable}; for a server of your own say --base-url, "
+        "in Python api_key= or base_url="
+    )

@@ -20,6 +20,7 @@ from foldline.errors import (
 _WAYS = {
     "rate": "the provider asks to slow down: wait, then /retry",
     "overloaded": "nobody answers there now: is the server up? then /retry",
+    "unreachable": "then /retry; /model NAME takes another model",
     "tokens": "/compact makes room, then /retry",
     "auth": "check the key, then /retry",
 }

@@ -30,7 +30,7 @@ class Fault:
     """
 
     kind: Kind
-    """tokens, bytes, media, output, rate, auth, overloaded or other."""
+    """tokens, bytes, media, output, rate, auth, overloaded, unreachable or other."""
     message: str
     """In the provider's words."""
     limit: int | None = None

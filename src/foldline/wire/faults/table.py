@@ -14,7 +14,9 @@ import re
 from functools import cache
 from typing import Literal
 
-Kind = Literal["tokens", "bytes", "media", "output", "rate", "auth", "overloaded", "other"]
+Kind = Literal[
+    "tokens", "bytes", "media", "output", "rate", "auth", "overloaded", "unreachable", "other"
+]
 
 # The order matters: a sum of input and output is an overflow, the output alone is not.
 NUMBERS: tuple[tuple[Kind, str], ...] = (
