@@ -2,7 +2,7 @@
 
     session    the verbs; `open` and `carry` begin one, `sync` is its face without `await`
     live       a log and its view in step: leases, appends, what others wrote
-    asking     what is sent: planned, recorded, given again
+    asking     what is sent: planned, recorded, again      bounds     how long an answer may be
     turn       one answer of a model into its session      refused    what heals a refusal
     facts      what decisions rest on                      settings/  files, environment, flags
     history    the past, for people                        listed, left, export, bill

@@ -14,7 +14,7 @@ from foldline.core.log import Event, Instructed, ModelSaid, ToolReturned, UserSa
 from foldline.core.plan import Facts
 from foldline.core.request import Report
 from foldline.errors import Conflict, FoldlineError, WireError
-from foldline.run import asking, refused
+from foldline.run import asking, bounds, refused
 from foldline.run.known import Known, Place, Scope, Trail, follow
 from foldline.run.live import Live
 from foldline.run.sent import Plain, Sent
@@ -132,7 +132,7 @@ class Exchange:
         self._talk, self._known, self._fork, self._drop = talk, known, fork, drop
         self._dialect = dialect
         self._parameters = {"model": given.model, **given.parameters}
-        self._bound, self._sent = refused.bound(dialect, given.parameters), sent
+        self._bound, self._sent = bounds.stated(dialect, given.parameters), sent
         self._streams = bytes(given.parameters.get("stream", b"")) == b"true"
         self._tried = self._over = self._late = False
         self._taken = 0
@@ -162,7 +162,7 @@ class Exchange:
     async def plan(self, facts: Facts, entering: Sequence[Event] = ()) -> bytes:
         """Say what to send under some facts, and record it with what came in before."""
         live = self._talk.live
-        parameters = refused.within(self._parameters, self._bound, reserve=facts.limits.reserve)
+        parameters = bounds.within(self._parameters, self._bound, reserve=facts.limits.reserve)
         plain = self._talk.plain if parameters == self._parameters else None
         self.body = await asking.ask(
             live,

@@ -32,7 +32,7 @@ from foldline.core.request import Report, report
 from foldline.core.spine import Range
 from foldline.core.view import shape
 from foldline.errors import BadHandle, BadInput, Erased, NotAnEdit, Overflow
-from foldline.run import asking, refused
+from foldline.run import asking, bounds
 from foldline.run.facts import known
 from foldline.run.live import Live, alone
 from foldline.run.sync import Face, verb, wait
@@ -104,7 +104,7 @@ class AsyncSession:
         Raises `Overflow` where nothing makes it fit.
         """
         dialect = dialects.speaking(self.live.view.model)
-        facts, given = refused.answerable(self.live.facts, dialect, parameters)
+        facts, given = bounds.answerable(self.live.facts, dialect, parameters)
         return msgspec.json.decode(await asking.ask(self.live, given, dialect=dialect, facts=facts))
 
     async def fold(self, *, focus: str = "", preview: bool = False) -> Loss | None:

@@ -21,7 +21,7 @@ from foldline.core.log import Instructed, ModelSaid
 from foldline.core.plan import Facts
 from foldline.core.spine import Range
 from foldline.errors import Conflict, WireError
-from foldline.run import refused
+from foldline.run import bounds
 from foldline.run.exchange import Behind, Exchange, Said, Talk
 from foldline.run.known import Known, Place, Scope, Trail, follow
 from foldline.run.live import Live
@@ -96,7 +96,7 @@ class Talks:
             reading = await self._by_what_it_says(dialect, sent, scope)
         talk, given = reading.talk, reading.given
         try:
-            bound = refused.bound(dialect, given.parameters)
+            bound = bounds.stated(dialect, given.parameters)
             talk.live.facts = facts = self._facts_of(given.model, bound[1] if bound else None)
             exchange = Exchange(
                 talk,

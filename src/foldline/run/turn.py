@@ -22,7 +22,7 @@ from foldline.core.view import View
 from foldline.errors import BadInput, FoldlineError, ModelFailed, WireError
 from foldline.models.calling import PATIENT, Patience, call
 from foldline.models.port import Heard, Json, Model
-from foldline.run import asking, refused
+from foldline.run import asking, bounds, refused
 from foldline.run.session import AsyncSession
 from foldline.run.spend import Reserved, Spending
 from foldline.wire import dialects
@@ -99,8 +99,8 @@ class _Turn:
 
     async def _plan(self, facts: Facts) -> _Planned:
         live, dialect = self._live, self._dialect
-        facts, given = refused.answerable(facts, dialect, self._parameters, streams=True)
-        stated = refused.bound(dialect, given)
+        facts, given = bounds.answerable(facts, dialect, self._parameters, streams=True)
+        stated = bounds.stated(dialect, given)
         body = await asking.ask(live, given, dialect=dialect, facts=facts)
         tokens = live.report.total if live.report else 0
         most = stated[1] if stated else facts.limits.reserve

@@ -28,7 +28,7 @@ from foldline.gateway.api.shapes import (
     Undone,
     Wanted,
 )
-from foldline.run import asking, refused
+from foldline.run import asking, bounds
 from foldline.run.facts import known
 from foldline.run.live import Live, Settings
 from foldline.run.open import begun
@@ -98,7 +98,7 @@ async def request(call: Call) -> Reply:
         live = kept.session.live
         dialect = dialects.speaking(live.view.model)
         async with live.lock:
-            facts, given = refused.answerable(live.facts, dialect, body.parameters)
+            facts, given = bounds.answerable(live.facts, dialect, body.parameters)
             sent = await asking.ask(live, given, dialect=dialect, facts=facts)
             headers = (("x-foldline-asked", str(live.view.asked)),)
     return Sent(sent, headers=headers)
