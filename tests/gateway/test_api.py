@@ -511,7 +511,7 @@ def one_session_in_two_processes(address):
         slow.go_on.set()
         first.result()
         assert within(lambda: "Meanwhile." in json.dumps(slow.requests[-1]))
-        assert within(lambda: one.call("POST", "/sessions/t/pin", {"place": 2})[0] == 200)
+        assert within(lambda: one.call("POST", "/sessions/t/pin", {"place": 1})[0] == 200)
         one.ok("DELETE", "/sessions/t?wait=true")
         assert two.call("GET", "/sessions/t")[0] == 404
         assert len(two.api.pool) == 0
