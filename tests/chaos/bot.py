@@ -45,7 +45,8 @@ from foldline.bot.serving import Telegram  # noqa: E402
 from foldline.core.log import Asked, Folded, ModelSaid, UserSaid  # noqa: E402
 from foldline.core.parts import calls_of, text_of  # noqa: E402
 from foldline.run.left import left  # noqa: E402
-from foldline.store.at import POSTGRES, store_at  # noqa: E402
+from foldline.store.addresses import POSTGRES  # noqa: E402
+from foldline.store.at import store_at  # noqa: E402
 from foldline.store.base import Name  # noqa: E402
 from foldline.testing import ScriptedModel  # noqa: E402
 from foldline.testing.telegram import BotApi, Called, Fault, Person  # noqa: E402

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 import foldline
 from foldline.errors import BadHandle, BadInput, Conflict, FoldlineError, Overflow, WireError
+from foldline.store.sqlite import SqliteStore
 from foldline.testing.provider import Provider
 
 
@@ -110,6 +111,10 @@ def test_addresses(tmp_path):
         foldline.open("postgresql+asyncpg://ann:secret@host/x?password=secret", model="m")
     assert "'postgresql+asyncpg://host/x'" in str(found.value)
     assert "secret" not in str(found.value)
+    for wrong in ("", "mysql://ann:secret@host/x"):
+        with pytest.raises(BadInput, match="give a file's path") as found:
+            SqliteStore(wrong)
+        assert "secret" not in str(found.value)
 
 
 @pytest.mark.parametrize(

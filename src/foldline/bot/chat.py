@@ -33,12 +33,12 @@ from foldline.core.log import ModelSaid, UserSaid
 from foldline.core.parts import Call, Part, calls_of, spoken
 from foldline.core.plan import waits
 from foldline.errors import Busy, Conflict, FoldlineError, ModelFailed, StoreFailed
+from foldline.models.calling import PASSING
 from foldline.run.left import taken
 from foldline.run.passes import Pass
 
 _DRAFT = "…"
 _AGAIN = 2.0  # seconds after which work that failed is begun again
-_PASSING = ("rate", "overloaded", "unreachable")  # faults of a model that pass
 _BROKEN = {"cancelled": "(stopped)", "cut": "(it broke off here)", "length": "(cut at its length)"}
 
 
@@ -238,7 +238,7 @@ class Chat:
             self.tell(f"{self.place.name}: {fault}; it is looked at again")
             self._waits = monotonic() + self.rules.lease
             return None
-        passing = isinstance(fault, ModelFailed) and fault.fault.kind in _PASSING
+        passing = isinstance(fault, ModelFailed) and fault.fault.kind in PASSING
         if passing or isinstance(fault, StoreFailed):
             pause = min(self.rules.again * 2**self._failed, 3_600.0)
             self._waits, self._failed = monotonic() + pause, self._failed + 1

@@ -18,7 +18,7 @@ from foldline.cli import place
 from foldline.cli.codes import STOPPED
 from foldline.cli.output import document, remark, say
 from foldline.core.parts import sound
-from foldline.store.at import without_secrets
+from foldline.store.addresses import without_secrets
 from foldline.store.base import Store
 
 P = ParamSpec("P")

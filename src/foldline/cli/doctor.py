@@ -26,7 +26,7 @@ from foldline.cli.place import MEMORY, making
 from foldline.core.saying import many
 from foldline.models.catalog import edition
 from foldline.run.settings import places, problems
-from foldline.store.at import POSTGRES
+from foldline.store.addresses import POSTGRES
 from foldline.store.sqlite.schema import APPLICATION, VERSION
 
 _BRINGS = re.compile(r"([\w.-]+).*; extra == '([\w-]+)'")

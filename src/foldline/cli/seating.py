@@ -172,17 +172,16 @@ class Later:
 
     async def say(self, request: Json, *, heard: Heard | None = None) -> Json:
         """The whole answer to a request."""
-        model = await asyncio.shield(self._made)
-        return await model.say(request, heard=heard)
+        return await (await self.made()).say(request, heard=heard)
 
-    async def made(self) -> None:
-        """Wait for it; `BadInput` where it cannot be made."""
-        await asyncio.shield(self._made)
+    async def made(self) -> Model:
+        """It, once it is there; `BadInput` where it cannot be made."""
+        return await asyncio.shield(self._made)
 
     async def close(self) -> None:
         """Let go of connections."""
         with suppress(FoldlineError):
-            await (await asyncio.shield(self._made)).close()
+            await (await self.made()).close()
 
 
 def _client(settings: Settings, name: str) -> Model:

@@ -26,7 +26,7 @@ from foldline.models.clients import client
 from foldline.models.port import Model
 from foldline.models.summarize import Tellers
 from foldline.run.worker import Done, fold_session
-from foldline.store.at import POSTGRES
+from foldline.store.addresses import POSTGRES
 from foldline.store.base import Name
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)

@@ -38,6 +38,8 @@ class Patience:
 
 
 PATIENT = Patience()
+PASSING = ("rate", "overloaded", "unreachable")
+"""The kinds of faults that pass by themselves."""
 
 
 async def call(
@@ -71,7 +73,7 @@ async def call(
 def passes(fault: Fault) -> bool:
     """Whether the same request may be answered later."""
     hopeless = fault.kind == "rate" and (fault.count or 0) > (fault.limit or fault.count or 0)
-    return fault.kind in ("rate", "overloaded", "unreachable") and not hopeless
+    return fault.kind in PASSING and not hopeless
 
 
 async def _once(model: Model, request: Json, *, seconds: float, heard: Heard | None) -> Json:

@@ -15,7 +15,8 @@ from foldline.run.facts import known
 from foldline.run.live import Live, Settings
 from foldline.run.session import AsyncSession, Session
 from foldline.run.sync import wait
-from foldline.store.at import POSTGRES, store_at
+from foldline.store.addresses import POSTGRES
+from foldline.store.at import store_at
 from foldline.store.base import Name, Store
 
 if TYPE_CHECKING:

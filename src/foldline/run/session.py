@@ -73,7 +73,7 @@ class AsyncSession:
         many = cast("Sequence[Given]", given) if isinstance(given, list | tuple) else (given,)
         said: list[Event] = []
         for one in many:
-            said += (self._spoken(event, said, speaker, author) for event in self._read(one, said))
+            said += [self._spoken(event, said, speaker, author) for event in self._read(one, said)]
         return await self.live.take(*said, once=once) if said else self.live.view.head
 
     @alone

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote, urlencode
 
 from foldline.errors import BadInput
-from foldline.store.at import POSTGRES, without_secrets
+from foldline.store.addresses import POSTGRES, without_secrets
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,39}")
 _POOL = 8

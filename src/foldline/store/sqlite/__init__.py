@@ -18,6 +18,7 @@ import apsw
 
 from foldline.errors import BadInput, StoreFailed
 from foldline.store import logs
+from foldline.store.addresses import SERVER, without_secrets
 from foldline.store.sqlite import finding, keeping, leases, rows, schema
 from foldline.store.sqlite.connection import Db
 
@@ -51,6 +52,15 @@ class SqliteStore:
     """Logs in one SQLite database."""
 
     def __init__(self, path: str) -> None:
+        if not path:
+            raise BadInput(
+                "the store's address is empty; give a file's path, or ':memory:' for none"
+            )
+        if SERVER in path:
+            raise BadInput(
+                f"no store for the address {without_secrets(path)!r}; give a file's path, "
+                "':memory:', or a postgresql:// address"
+            )
         if tuple(map(int, apsw.sqlite_lib_version().split("."))) < _OLDEST:
             raise BadInput(
                 f"SQLite {apsw.sqlite_lib_version()} can corrupt a file that several processes "
