@@ -46,7 +46,7 @@ MUTANTS = [
     # Law 4: answers, instructions and ids that rewrite what was sent.
     (laws.still, ROW, "seen = max(seq if event.saw is None else event.saw, self.shown)",
      "seen = seq if event.saw is None else event.saw"),
-    (laws.still, VIEW, "if not self._spoken and not stands:", "if True:"),
+    (laws.still, VIEW, "(not self._spoken and not stands):", "True:"),
     # Law 5: what a later log must not change, and what a spine must carry.
     (laws.same, VIEW, "if seq <= at and isinstance", "if isinstance"),
     (laws.same, SPINE, "*folds, *base, *spine.masks", "*base, *spine.masks"),
@@ -59,6 +59,7 @@ MUTANTS = [
     (laws.in_force, VIEW, 'case Unpinned(pinned) if self._newer(f"pin {pinned}", seq)',
      "case Unpinned(pinned) if True"),
     (laws.in_force, ITEM, "if not event.parts:", "if False:"),
+    (laws.in_force, VIEW, "if event.replaces or (", "if ("),
     (laws.in_force, VIEW, "        self._state[kind] = seq\n", ""),
     (laws.in_force, VIEW, "if seq < self._state.get(kind, seq):", "if False:"),
     # One way: the incremental view and a fresh load.

@@ -53,6 +53,9 @@ class Instructed(_Event, frozen=True, omit_defaults=True, tag="instructed"):
     """All that the model may call."""
     native: tuple[Native, ...] = ()
     """The messages that say all this, oldest first, where they are to go back as they came."""
+    replaces: bool = False
+    """Whether they replace the fixed part at once: a proxied request states its own. Otherwise
+    newer instructions are added behind the conversation until the next fold."""
 
 
 Speaker: TypeAlias = Literal["human", "notice", "heartbeat", "cron"]

@@ -62,7 +62,7 @@ class View(Row):
     model: str
     settings: dict[str, Setting]
     instructions: Instructed
-    """The fixed part; newer instructions are items until the next fold."""
+    """The fixed part; newer instructions are items until the next fold, unless they replace it."""
     newest: Instructed
     pins: dict[int, int]
     """Pinned event → the event that pinned it."""
@@ -265,7 +265,7 @@ class View(Row):
             return  # the fixed part says this, or something newer
         # What came in a message of its own stays where that stood.
         stands = bool(event.native) and bool(self.items or self.waiting)
-        if not self._spoken and not stands:
+        if event.replaces or (not self._spoken and not stands):
             self._fix(event)
         elif (event.parts, event.native) != (self._told.parts, self._told.native):
             self._arrive(items.note(seq, event, self._told.parts))

@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+import msgspec
+
 from foldline.core import spine as spines
 from foldline.core.log import Event, Instructed, ModelSaid, ToolReturned, UserSaid
 from foldline.core.plan import Facts
@@ -82,14 +84,12 @@ class Talk:
     def entering(self, model: str, said: Sequence[Said], known: int) -> list[Event]:
         """What is new to the log: another model, other instructions, messages behind the known."""
         found = self.live.beginning(model)
-        first = said[0].event if said else None
-        led = first if isinstance(first, Instructed) else Instructed()
-        now = self.live.view.newest
+        led, now = leading(said), self.newest_instructions
         if led not in (self.led, now):
-            found.append(led)
+            found.append(msgspec.structs.replace(led, replaces=True))
             now = led
         self.led, past = led, 0
-        for link, event in said[led is first :]:
+        for link, event in said[bool(said) and led is said[0].event :]:
             past += bool(link)
             if past < known or (link and past == known):
                 continue
@@ -98,12 +98,37 @@ class Talk:
                 now = event if isinstance(event, Instructed) else now
         return found
 
+    def shows_only(self, said: Sequence[Said]) -> bool:
+        """Whether all instructions that a request would show are among those it states itself."""
+        view, led = self.live.view, leading(said)
+        stated = {
+            part for _, event in said if isinstance(event, Instructed) for part in event.parts
+        }
+        items = (item for item in (*view.items, *view.waiting) if item.role == "system")
+        shown = [view.held[item.seq] for item in items]
+        if led in (self.led, self.newest_instructions):  # else they replace what the log has
+            shown.append(view.instructions)
+            if view.newest.tools != led.tools:
+                return False
+        return all(stated.issuperset(one.parts) for one in shown if isinstance(one, Instructed))
+
+    @property
+    def newest_instructions(self) -> Instructed:
+        """The newest instructions of the log, however they came in."""
+        return msgspec.structs.replace(self.live.view.newest, replaces=False)
+
     def newest(self) -> int:
         """Where the newest message of the log is."""
         held = self.live.view.held
         places = range(self.live.view.head, -1, -1)
         messages = (UserSaid, ModelSaid, ToolReturned)
         return next((at for at in places if isinstance(held.get(at), messages)), -1)
+
+
+def leading(said: Sequence[Said]) -> Instructed:
+    """The instructions that a history begins with."""
+    first = said[0].event if said else None
+    return first if isinstance(first, Instructed) else Instructed()
 
 
 Fork: TypeAlias = Callable[[Talk, int], Awaitable[None]]

@@ -22,7 +22,7 @@ from foldline.core.plan import Facts
 from foldline.core.spine import Range
 from foldline.errors import Conflict, WireError
 from foldline.run import bounds
-from foldline.run.exchange import Behind, Exchange, Said, Talk
+from foldline.run.exchange import Behind, Exchange, Said, Talk, leading
 from foldline.run.known import Known, Place, Scope, Trail, follow
 from foldline.run.live import Live
 from foldline.run.sent import Plain, Sent, split
@@ -180,16 +180,26 @@ class Talks:
         trail = Trail(scope)
         digests = trail.walk(links)
         facts = self._facts_of(given.model, None)
-        count, place = await self._placed(scope, links, digests)
-        if place is None:
-            talk, count = await self._begun(scope, facts), 0
-        else:
-            talk, more = await self._gone_on(scope, place, links[count:], facts)
-            count += more
+        # Words alone may be anybody's: a history is known again by an answer that it holds.
+        least = 0 if scope.session else _first_answer(said)
+        count, place = 0, None
+        if least is not None:
+            count, place = await self._placed(scope, links, digests)
+        talk, more = None, 0
+        if place is not None:
+            talk, more = await self._gone_on(
+                scope, place, links[count:], facts, least=(least or 0) - count
+            )
+        if talk is None:
+            talk, count, more = await self._begun(scope, facts), 0, 0
+        count += more
         talk.plain = Plain()
-        if talk.led is None and _standing(said, count) == talk.live.view.newest:
-            first = said[0].event
-            talk.led = first if isinstance(first, Instructed) else Instructed()
+        if talk.led is None and _standing(said, count) == talk.newest_instructions:
+            talk.led = leading(said)
+        if not scope.session and not talk.shows_only(said):
+            talk.busy = False  # somebody else's, who said the same: it stays theirs
+            talk, count = await self._begun(scope, facts), 0
+            talk.plain = Plain()
         return _Reading(talk, given, said, count, trail)
 
     async def _placed(
@@ -216,24 +226,29 @@ class Talks:
         return self._held(Talk(live, scope, Trail(scope)))
 
     async def _gone_on(
-        self, scope: Scope, place: Place, links: Sequence[Link], facts: Facts
-    ) -> tuple[Talk, int]:
-        """The conversation at a place, or one that turns off there; how many more it has."""
+        self, scope: Scope, place: Place, links: Sequence[Link], facts: Facts, *, least: int
+    ) -> tuple[Talk | None, int]:
+        """The conversation at a place, or one that turns off there; how many more it has.
+
+        None where it was erased, or has fewer than the `least` messages behind that place.
+        """
         name = Name(scope.tenant, place.session)
         talk = self._talks.get(name)
         if talk is None:
             live = await Live.open(self.store, name, facts=facts)
-            if live.view.head < 0:  # erased meanwhile
-                return await self._begun(scope, facts), 0
+            if live.view.head < 0:
+                return None, 0
             opened = Talk(live, scope, Trail(scope), place=place.seq)
             opened.behind = await self._behind(live, place.seq, most=len(links))
             talk = self._talks.get(name, opened)  # somebody else may have opened it meanwhile
         here = [at for at, one in enumerate(talk.behind) if one.seq == place.seq]
         if place.seq not in (talk.place, *(one.seq for one in talk.behind)):
-            return await self._turned_off(talk, place.seq), 0
+            return (await self._turned_off(talk, place.seq) if least <= 0 else None), 0
         past = here[0] + 1 if here else 0  # of what is behind, this place is past so many
         rest = [one.link for one in talk.behind[past:]]
         same = chain.known(rest, [*links])
+        if same < least:
+            return None, 0
         if same == len(rest) and not talk.busy:
             return self._held(talk), same
         seq = talk.behind[past + same - 1].seq if past + same else talk.place
@@ -282,6 +297,13 @@ def _rest(dialect: Dialect, sent: Sent, count: int, *, own: frozenset[str]) -> D
     name = sent.fields.get("model")
     model = shaped_bytes(name, str, "a model's name", path="$.model") if name else ""
     return Decoded(model, dialect.decode(sent.rest(count)).events, parameters)
+
+
+def _first_answer(said: Sequence[Said]) -> int | None:
+    """How many messages of a history lead up to its first answer, with it; None: it holds none."""
+    messages = [event for link, event in said if link]
+    ends = (at for at, event in enumerate(messages, 1) if isinstance(event, ModelSaid))
+    return next(ends, None)
 
 
 def _standing(said: Sequence[Said], known: int) -> Instructed:

@@ -151,6 +151,8 @@ def in_force(talk: Conversation) -> None:
         assert text_of((part,)) in sight, "the newest instructions are not in sight"
     if not newest.parts:
         assert not told[-1] or "no longer hold" in sight, "withdrawn instructions still stand"
+    if newest.replaces:
+        assert view.instructions == newest, "instructions that were replaced still stand"
 
 
 def sendable(talk: Conversation) -> None:

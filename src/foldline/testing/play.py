@@ -164,7 +164,9 @@ def take(talk: Conversation, step: Step) -> None:  # noqa: PLR0915 - one case a 
                 Tool(TOOLS[(a + index) % len(TOOLS)], schema=SCHEMAS[(b + index) % len(SCHEMAS)])
                 for index in range(b % 4)
             ]
-            talk.add(Instructed(view.newest.parts, (Tool(f"tool_{place}"), *odd)))
+            tools = (Tool(f"tool_{place}"), *odd)
+            stated = (Text(f"stated {a}"),) if a % 2 else view.newest.parts
+            talk.add(Instructed(stated, tools, replaces=bool(a % 2)))
         case "switch":
             talk.changes += 1
             talk.add(ModelSwitched(f"test/model-{a}"))

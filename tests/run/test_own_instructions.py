@@ -1,0 +1,245 @@
+"""System prompt and tools of a proxied request are its own, whoever else said the same words before.
+
+Random clients share a key, first words and first answers: only their instructions differ. Every word
+of those holds a canary, so that what reaches the provider tells whose it is.
+"""
+
+import asyncio
+import inspect
+import json
+import random
+from dataclasses import dataclass, field
+
+import anthropic
+import openai
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from mutants import broken
+from test_talks import facts_of
+
+import foldline
+from foldline.core.log import ModelSaid, Opened
+from foldline.core.spine import Range
+from foldline.run.known import Scope
+from foldline.run.sync import wait
+from foldline.run.talks import Talks
+from foldline.store.at import store_at
+from foldline.testing import Provider
+from foldline.testing.provider import written
+from foldline.wire.dialects import OPENAI, named
+
+ANTHROPIC = named("anthropic")
+BOTH = pytest.mark.parametrize("dialect", [OPENAI, ANTHROPIC], ids=lambda one: one.name)
+ANSWERS = ("Hello! How can I help you today?", "Noted.")
+
+
+@dataclass
+class Person:
+    """A client with instructions of its own, which says what everybody says."""
+
+    dialect: object
+    name: str
+    history: list = field(default_factory=list)
+    clock: int = 0
+    notes: list = field(default_factory=list)
+    """System messages in mid-talk: the place of each, and its words."""
+    has_tools: bool = True
+    session: str = ""
+
+    def body(self) -> dict:
+        """What it sends: its instructions as they are now, and all of its history."""
+        words = f"Customer: {self.name}, CANARY-{self.name}-{self.clock}."
+        tool = {"name": f"tool_{self.name}_{self.clock}", "description": f"CANARY-{self.name}-tool"}
+        messages = [dict(one) for one in self.history]
+        for place, note in reversed(self.notes):
+            messages.insert(place, {"role": "system", "content": note})
+        if self.dialect is OPENAI:
+            tools = [{"type": "function", "function": {**tool, "parameters": {"type": "object"}}}]
+            fixed = {"model": "m", "messages": [{"role": "system", "content": words}, *messages]}
+        else:
+            tools = [{**tool, "input_schema": {"type": "object"}}]
+            fixed = {"model": "m", "max_tokens": 50, "system": words, "messages": messages}
+        return {**fixed, **({"tools": tools} if self.has_tools else {})}
+
+
+def stated(body: dict) -> tuple:
+    """The words of a request's system prompt, and its tools, without cache marks."""
+    leading = [one["content"] for one in body["messages"][:1] if one["role"] == "system"]
+    given = body.get("system") or []
+    blocks = [{"text": given}] if isinstance(given, str) else given
+    tools = [{**one, "cache_control": None} for one in body.get("tools", ())]
+    return [*leading, *(one["text"] for one in blocks)], tools
+
+
+def asked(talks: Talks, person: Person, answer: str, *, is_answered: bool = True) -> dict:
+    """One call of a person; what the provider got."""
+    body = person.body()
+    scope = Scope("local", "one key", person.session)
+    exchange = wait(talks.ask(person.dialect, json.dumps(body).encode(), scope=scope))
+    sent = json.loads(exchange.body)
+    exchange.begin(200)
+    if is_answered:
+        came, _ = written(person.dialect.name, sent, {"content": answer}, 10)
+        exchange.hear(json.dumps(came).encode())
+        person.history.append({"role": "assistant", "content": answer})
+    wait(exchange.end())
+    return sent
+
+
+def converse(dialect, seed: int, window: int) -> None:
+    """Several people at once, through processes that come and go over one store."""
+    rng, store = random.Random(seed), store_at(":memory:")
+
+    def process() -> Talks:
+        return Talks(store, facts_of(window), shared=True)
+
+    processes = [process() for _ in range(rng.choice((1, 1, 2)))]
+    people = [Person(dialect, name) for name in ("ALICE", "BOB", "CAROL")[: rng.choice((2, 3))]]
+    for person in people:
+        person.has_tools = rng.random() < 0.8
+        person.session = person.name.lower() if rng.random() < 0.2 else ""
+    filler = "The same words for everybody. " * 12
+    for _ in range(14):
+        person = rng.choice(people)
+        if rng.random() < 0.15:
+            processes[rng.randrange(len(processes))] = process()  # restarted
+        if rng.random() < 0.2 and not person.history:
+            # It spoke with the model before the gateway was there.
+            person.history += [{"role": "user", "content": f"Hi 0. {filler}"}, {"role": "assistant", "content": ANSWERS[0]}]  # fmt: skip
+        person.clock += rng.random() < 0.3
+        turn = sum(one["role"] == "user" for one in person.history)
+        person.history.append({"role": "user", "content": f"Hi {turn}. {filler}"})
+        if rng.random() < 0.15 and turn:
+            person.notes.append((len(person.history) - 1, f"CANARY-{person.name}-note-{turn}"))
+        sent = asked(rng.choice(processes), person, ANSWERS[min(turn, 1)], is_answered=rng.random() < 0.9)  # fmt: skip
+        if person.history[-1]["role"] == "user":
+            person.history.pop()  # it was cut off: it says that again
+        text = json.dumps(sent)
+        foreign = [one.name for one in people if one is not person and f"CANARY-{one.name}" in text]
+        assert not foreign, f"the words of {foreign} in a request of {person.name}"
+        if not person.notes:
+            assert stated(sent) == stated(person.body()), (
+                "other instructions than the request's own"
+            )
+    wait(store.close())
+
+
+@BOTH
+@given(seed=st.integers(0, 100_000), window=st.sampled_from((1_500, 1_000_000)))
+def test_no_instructions_of_another_reach_the_provider(dialect, seed, window):
+    """Also across restarts, with two processes, with system prompts and tools that change."""
+    converse(dialect, seed, window)
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "instead"),
+    [
+        # Instructions are added to those that the log has.
+        ("foldline.run.exchange", "msgspec.structs.replace(led, replaces=True)", "led"),
+        ("foldline.core.view", "if event.replaces or (", "if ("),
+        # Whoever says the same is taken for the same, whatever stands in the log.
+        ("foldline.run.talks", "if not scope.session and not talk.shows_only(said):", "if False:"),
+        # Tools and instructions of the log are held against nothing.
+        ("foldline.run.exchange", "return all(stated.issuperset(one.parts)", "return all(True"),
+    ],
+)
+def test_the_property_catches(module, line, instead):
+    """Each of these variants leaks."""
+
+    @settings(max_examples=600, database=None, phases=[Phase.generate], report_multiple_bugs=False)
+    @given(st.sampled_from((OPENAI, ANTHROPIC)), st.integers(0, 100_000))
+    def holds(dialect, seed):
+        converse(dialect, seed, 1_500)
+
+    with broken(module, line, instead), pytest.raises(AssertionError):
+        holds()
+
+
+def begin_alike(dialect) -> None:
+    """Two who say the same, one behind the other: the second has a log of its own."""
+    store = store_at(":memory:")
+    for later in (False, True):  # in the same process, and in another
+        talks = Talks(store, facts_of(), shared=True)
+        for place in range(2):
+            if place and later:
+                talks = Talks(store, facts_of(), shared=True)
+            person = Person(dialect, "ALICE", [{"role": "user", "content": f"Hi {later}"}])
+            asked(talks, person, "Hello!")
+            live = talks.newest
+            events = [event for _, event in wait(live.events(Range(0, live.view.head)))]
+            assert [event.origin for event in events if isinstance(event, Opened)] == [""]
+            assert sum(isinstance(event, ModelSaid) for event in events) == 1
+    wait(store.close())
+
+
+@BOTH
+def test_a_first_request_joins_nobody(dialect):
+    """Nor does it begin as a copy of what another was told."""
+    begin_alike(dialect)
+    least = "least = 0 if scope.session else _first_answer(said)"
+    with broken("foldline.run.talks", least, "least = 0"), pytest.raises(AssertionError):
+        begin_alike(dialect)
+
+
+@BOTH
+def test_a_changed_system_prompt_is_sent_once_and_keeps_its_session(dialect):
+    """A clock in the prompt: the request that goes out is as large as the one that came."""
+    store = store_at(":memory:")
+    talks = Talks(store, facts_of(), shared=True)
+    person, names = Person(dialect, "ALICE"), set()
+    for turn in range(12):
+        person.clock = turn
+        person.history.append({"role": "user", "content": f"turn {turn}"})
+        assert asked(talks, person, "ok") == {**person.body(), "messages": asked_messages(person)}
+        names.add(talks.newest.name.session)
+    assert len(names) == 1
+    wait(store.close())
+
+
+def asked_messages(person: Person) -> list:
+    """The messages of the request that was answered last."""
+    messages = person.body()["messages"]
+    return messages[:-1]
+
+
+def client_of(kind: str, provider: Provider):
+    """A wrapped client of an SDK, and how to ask through it."""
+    if kind.startswith("openai"):
+        made = {"openai": openai.OpenAI, "openai async": openai.AsyncOpenAI}[kind]
+        client = foldline.wrap(made(base_url=f"{provider.url}/v1", api_key="one-key"))
+
+        def say(system, messages):
+            said = [{"role": "system", "content": system}, *messages]
+            return client.chat.completions.create(model="m", messages=said)
+    else:
+        made = {"anthropic": anthropic.Anthropic, "anthropic async": anthropic.AsyncAnthropic}[kind]
+        client = foldline.wrap(made(base_url=provider.url, api_key="one-key"))
+
+        def say(system, messages):
+            return client.messages.create(model="m", max_tokens=9, system=system, messages=messages)
+
+    return client, say
+
+
+@pytest.mark.parametrize("kind", ["openai", "openai async", "anthropic", "anthropic async"])
+def test_two_people_behind_one_wrapped_client(kind):
+    """The same first words and the same answer: each request has the system prompt of its own."""
+    first = [{"role": "user", "content": "Hi"}]
+    second = [*first, {"role": "assistant", "content": "ok"}, {"role": "user", "content": "thanks"}]
+    with Provider(lambda _: "ok") as provider:
+        client, say = client_of(kind, provider)
+
+        async def one_after_another():
+            for messages in (first, second):
+                for name in ("ALICE", "BOB", "CAROL"):
+                    if inspect.isawaitable(reply := say(f"Customer: CANARY-{name}", messages)):
+                        await reply
+                    others = {"ALICE", "BOB", "CAROL"} - {name}
+                    text = json.dumps(provider.asked[-1])
+                    assert f"CANARY-{name}" in text
+                    assert not [one for one in others if f"CANARY-{one}" in text]
+            if inspect.isawaitable(closed := client.close()):
+                await closed
+
+        asyncio.run(one_after_another())
