@@ -556,6 +556,41 @@ def test_an_overflow_is_healed_out_of_sight():
         client.close()
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+@pytest.mark.parametrize("window", [300, 2_000, 60_000])
+def test_only_the_upstream_refuses_for_length(path, window):
+    """Where no plan fits, the request is relayed byte for byte, and the answer's head says so."""
+    told = b'{"error":{"message":"too long, says the upstream"}}'
+    with (
+        Upstream(lambda _: [head(400, length=len(told)) + told]) as upstream,
+        Served(upstream.url, store=":memory:", window=window) as gateway,
+    ):
+        for bound, words in itertools.product((None, 1, 1_900, 32_000, 10**9), (1, 2_000, 40_000)):
+            limit = {} if bound is None else {"max_tokens": bound}
+            messages = [{"role": "user", "content": f"{bound} " + "hi " * words}]
+            body = json.dumps({"model": "m", **limit, "messages": messages}).encode()
+            answer = raw(gateway, post(body, path=path))
+            assert answer.startswith(b"HTTP/1.1 400 ")
+            assert answer.endswith(told)
+            assert b"x-foldline-error" not in answer
+            if b"x-foldline-unplanned: overflow" in answer:
+                assert upstream.asked[-1].body == body
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+def test_what_no_plan_fits_is_relayed_as_it_came(path):
+    """A large answer limit beside a long system prompt, as coding agents send it."""
+    messages = [{"role": "user", "content": "hi"}]
+    system = {"role": "system", "content": "You shall. " * 9_000}
+    more = {"system": system["content"]} if path == "/v1/messages" else {}
+    body = json.dumps({"model": "m", "max_tokens": 32_000, **more, "messages": messages if more else [system, *messages]}).encode()  # fmt: skip
+    with Upstream() as upstream, Served(upstream.url, store=":memory:", window=60_000) as gateway:
+        answer = raw(gateway, post(body, path=path))
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert b"x-foldline-unplanned: overflow" in answer
+        assert upstream.asked[-1].body == body
+
+
 def test_asyncio_clients_share_a_connection():
     """Many at a time, each with its own answer."""
 

@@ -176,14 +176,18 @@ def test_a_refusal_that_no_edit_heals_is_the_clients(loop):
 
 
 @BOTH
-def test_what_can_never_fit_is_said_in_the_providers_way(loop):
-    """Law 1: each part named with its size; nothing is sent."""
+def test_what_no_plan_fits_is_left_to_the_provider(loop, caplog):
+    """It goes out as it came, with a warning that names each part; answer or refusal is theirs."""
     with Provider() as provider:
         mine = loop(provider, window=300)
         mine.system = "You shall. " * 200
+        assert mine.say("more " * 90) == "ok"
+        assert provider.asked[-1]["messages"][-1]["content"] == "more " * 90
+        assert "cannot be made to fit 300 tokens: system" in caplog.text
+        provider.refusal = (400, {"error": {"message": "prompt is too long, says the provider"}})
         with pytest.raises((openai.BadRequestError, anthropic.BadRequestError)) as fault:
-            mine.say("more " * 90)
-        assert "cannot be made to fit 300 tokens: system" in str(fault.value)
+            mine.say("and more")
+        assert "says the provider" in str(fault.value)
 
 
 def test_calls_and_results():

@@ -59,6 +59,7 @@ class Note:
             "ended": self.ended,
             "tokens": told.tokens,
             "edits": told.edits,
+            "unplanned": told.unplanned,
             "received": self.received,
             "sent": self.sent,
             "ms": round(self.seconds * 1_000, 1),

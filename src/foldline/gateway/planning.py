@@ -7,7 +7,7 @@ Without talks nothing is planned: every request is relayed as it came (`--plain`
 import logging
 from dataclasses import dataclass
 
-from foldline.errors import FoldlineError, WireError
+from foldline.errors import FoldlineError, Overflow, WireError
 from foldline.gateway.keys import Client
 from foldline.gateway.limits import Copy
 from foldline.run.exchange import Exchange
@@ -27,9 +27,13 @@ class Told:
     session: str = ""
     tokens: int = 0
     edits: int = 0
+    unplanned: str = ""
+    """Why it was relayed as it came instead, in a word."""
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """The same for an answer's head."""
+        if self.unplanned:
+            return [(b"x-foldline-unplanned", self.unplanned.encode())]
         if not self.session:
             return []
         return [
@@ -41,13 +45,16 @@ class Told:
 
 async def planned(
     talks: Talks, dialect: Dialect, body: bytes, *, client: Client, session: str
-) -> Exchange | None:
-    """Plan a request; None where it is sent on as it came: the provider may understand it."""
+) -> Exchange | Told:
+    """Plan a request; where that cannot be done, why: the provider may take it as it came."""
     scope = Scope(client.tenant, client.scope, session)
     try:
         return await talks.ask(dialect, body, scope=scope)
     except WireError:
-        return None
+        return Told(unplanned="unreadable")
+    except Overflow as fault:
+        _log.warning("a request is relayed as it came: %s", fault)
+        return Told(unplanned="overflow")
 
 
 def told(exchange: Exchange) -> Told:

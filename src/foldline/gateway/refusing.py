@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import msgspec
 
-from foldline.errors import Overflow
 from foldline.gateway.settings import ANTHROPIC
 
 _OPENAI: Final = {
@@ -69,8 +68,3 @@ class Refusal(Exception):  # noqa: N818 - named for what happened
         if self.close:
             made.append((b"connection", b"close"))
         return made
-
-
-def overflowing(fault: Overflow) -> Refusal:
-    """What a provider would answer, with every part named."""
-    return Refusal(400, "context_length_exceeded", str(fault))

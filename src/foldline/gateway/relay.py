@@ -15,16 +15,17 @@ from typing import TypeAlias
 
 from yarl import URL
 
-from foldline.errors import FoldlineError, Overflow
+from foldline.errors import FoldlineError
 from foldline.gateway import keys
 from foldline.gateway.audit import Note
 from foldline.gateway.calls import Call, Calls, Watch
 from foldline.gateway.keys import Client
 from foldline.gateway.limits import Gone, Message, Receive, Room, Share, unfolded, whole
-from foldline.gateway.planning import Hearing, planned, told
-from foldline.gateway.refusing import Refusal, overflowing
+from foldline.gateway.planning import Hearing, Told, planned, told
+from foldline.gateway.refusing import Refusal
 from foldline.gateway.settings import ANTHROPIC, Settings, Upstream
 from foldline.gateway.upstream import Answer, Links, outward
+from foldline.run.exchange import Exchange
 from foldline.run.talks import Talks
 from foldline.wire.dialects import Dialect
 
@@ -151,7 +152,8 @@ class Relay:
         started = clock()
         hearing = await way.call.unbroken(self._planned(way.asked, body))
         way.note.added = clock() - started
-        if hearing is None:
+        if not isinstance(hearing, Hearing):
+            way.note.told = hearing
             way.call.check()
             await self._passed(way, body, None)
             return
@@ -171,13 +173,13 @@ class Relay:
             await _kept(hearing)
             raise
 
-    async def _planned(self, asked: Asked, body: bytes) -> Hearing | None:
+    async def _planned(self, asked: Asked, body: bytes) -> Hearing | Told | None:
         if self._talks is None or asked.dialect is None:
             return None
         encoding = asked.header(b"content-encoding")
         plain = unfolded(body, encoding, most=self._limits.body) if encoding else body
         if plain is None:
-            return None
+            return Told(unplanned="unreadable")
         named = asked.header(b"x-foldline-session")
         session = named.decode("utf-8", "replace") if named else ""
         if len(session) > _LONGEST or not session.isprintable():
@@ -187,13 +189,11 @@ class Relay:
             exchange = await planned(
                 self._talks, asked.dialect, plain, client=asked.client, session=session
             )
-        except Overflow as fault:
-            raise overflowing(fault) from fault
         except FoldlineError as fault:
             _log.warning("a request was not planned: %s", fault)
             words = f"the conversation cannot be kept now ({type(fault).__name__}); ask again"
             raise Refusal(503, "store_away", words, retry=1) from fault
-        return Hearing(exchange) if exchange is not None else None
+        return Hearing(exchange) if isinstance(exchange, Exchange) else exchange
 
     async def _passed(self, way: Way, body: bytes, hearing: Hearing | None) -> None:
         """Ask, and pass on what is answered."""
@@ -214,6 +214,7 @@ class Relay:
             headers = answer.headers()
             if hearing is not None:
                 way.note.told = told(hearing.exchange)
+            if way.note.told is not None:
                 headers += way.note.told.headers()
             await reply.begin(answer.status, headers)
             if hearing is not None:

@@ -7,13 +7,12 @@ original's. So whatever the SDK does to make a call, streamed or not, passes her
 of a known dialect passes untouched. Refuses to know conversations: those are `talks`'.
 """
 
+import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator
 from types import ModuleType
 from typing import Any, TypeVar
-
-import msgspec
 
 from foldline.core.policy import named
 from foldline.errors import BadInput, Overflow, WireError
@@ -26,6 +25,7 @@ from foldline.store.at import store_at
 from foldline.wire import dialects
 
 C = TypeVar("C")
+_log = logging.getLogger("foldline.wrap")
 _OURS = ("content-length", "content-encoding", "transfer-encoding")  # true of other bytes
 
 
@@ -127,10 +127,8 @@ def _sync(http: Any, inner: Any, talks: Talks) -> Any:
             dialect = dialects.at(request.url.path)
             try:
                 exchange = wait(talks.ask(dialect, request.read())) if dialect else None
-            except WireError:  # the provider may understand it
-                exchange = None
-            except Overflow as fault:
-                return _overflow(http, fault)
+            except (WireError, Overflow) as fault:
+                exchange = _relay_unplanned(fault)
             if exchange is None:
                 return inner.send(request, stream=True)
             try:
@@ -187,10 +185,8 @@ def _async(http: Any, inner: Any, talks: Talks) -> Any:
             dialect = dialects.at(request.url.path)
             try:
                 exchange = await talks.ask(dialect, await request.aread()) if dialect else None
-            except WireError:  # the provider may understand it
-                exchange = None
-            except Overflow as fault:
-                return _overflow(http, fault)
+            except (WireError, Overflow) as fault:
+                exchange = _relay_unplanned(fault)
             if exchange is None:
                 return await inner.send(request, stream=True)
             try:
@@ -216,6 +212,11 @@ def _async(http: Any, inner: Any, talks: Talks) -> Any:
     return Transport()
 
 
+def _relay_unplanned(fault: WireError | Overflow) -> None:
+    """Leave a request to the provider, which may take it as it came, and say so."""
+    _log.warning("a request is sent as it came: %s", fault)
+
+
 def _with(http: Any, request: Any, body: bytes) -> Any:
     """The same request with another body."""
     return http.Request(
@@ -230,12 +231,3 @@ def _with(http: Any, request: Any, body: bytes) -> Any:
 def _kept(message: Any) -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = message.headers.multi_items()
     return [(name, value) for name, value in pairs if name.lower() not in _OURS]
-
-
-def _overflow(http: Any, fault: Overflow) -> Any:
-    """What a provider would answer, with every part named: SDKs hide what transports raise."""
-    error = {"type": "invalid_request_error", "message": str(fault)}
-    body = {"type": "error", "error": {**error, "code": "context_length_exceeded"}}
-    return http.Response(
-        400, headers={"content-type": "application/json"}, content=msgspec.json.encode(body)
-    )
