@@ -254,7 +254,8 @@ def test_an_exported_log_keeps_its_address_and_a_stranger_cannot_name_one(begun,
 def fill(cli, provider, name="one"):
     words = "many words are said here, and each is another one. " * 60
     for _ in range(4):
-        assert cli("chat", name, "-m", words, "--window", "6000", "--summarizer", "off").code == 0
+        given = ("--base-url", at(provider), "--window", "6000", "--summarizer", "off")
+        assert cli("chat", name, "-m", words, *given).code == 0
     return len(turns(provider))
 
 
@@ -365,6 +366,14 @@ def test_the_command_for_another_model_does_not_change_the_host(here, place):
     assert "--base-url https://api.anthropic.com" in text
     assert text.count("Switch?") == 2, "asked and answered once: the first was refused before"
     assert [one["model"] for one in turns(here)] == ["m", "m", "gpt-5"]
+
+
+@pytest.mark.usefixtures("begun")
+def test_a_fold_in_a_talk_is_told_at_the_sessions_host(here, place, cli):
+    before = fill(cli, here)
+    text = talk(place, "/compact", **{"summarizer": "teller", "model.max_input_tokens": 6_000})
+    assert "tokens became" in text
+    assert turns(here)[before]["model"] == "teller"
 
 
 @pytest.mark.usefixtures("begun")

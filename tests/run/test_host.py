@@ -135,6 +135,17 @@ async def test_what_is_carried_on_goes_where_it_went():
     await store.close()
 
 
+@pytest.mark.anyio
+async def test_what_a_session_was_made_with_stays_when_it_is_opened_otherwise():
+    store = store_at(":memory:")
+    async with foldline.aopen(":memory:", model="m", session="s", store=store) as one:
+        settings = {**one.live.view.settings, "on_disconnect": "continue"}
+        await one.live.record(SettingsChanged(settings))
+    async with foldline.aopen(":memory:", model="m", session="s", window=9_000, store=store) as one:
+        assert one.live.view.settings == {**settings, "window": 9_000}
+    await store.close()
+
+
 # Who may tell what is folded
 
 

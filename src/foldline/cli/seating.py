@@ -233,17 +233,20 @@ async def seated(
     from foldline.run.settings.using import opening, tellers  # noqa: PLC0415
 
     settings, host = await _as_left(wish, name, store)
-    clients: list[Later] = []
+    clients: list[Model] = []
 
     def another(model: str) -> Later:
-        clients.append(Later(settings, model, choose_host(name, model, recorded=host, named=None)))
-        return clients[-1]
+        new = Later(settings, model, choose_host(name, model, recorded=host, named=None))
+        clients.append(new)
+        return new
 
     client = another(settings.model.name or "")
     given: dict[str, Any] = {**opening(settings), "tenant": wish.desk.tenant}
     try:
         if sure:
             await client.made()
+        told = tellers(settings, client, host=host)
+        clients += [one for one in (told.models if told else ()) if one is not client]
         reported, notes = await _reported(settings, host, sure=sure)
         if settings.untrusted:
             held = ", ".join(sorted({one.name for one in settings.untrusted}))
@@ -253,7 +256,7 @@ async def seated(
             **given,
             session=name,
             exclusive=_HOLD if alone else None,
-            summarizer=tellers(settings, client, host=host),
+            summarizer=told,
             reported=reported,
             store=store,
         ) as opened:
