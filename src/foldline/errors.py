@@ -17,6 +17,7 @@
     ├── ModelFailed     a model gave no answer, and what its provider said
     ├── Vetoed          a hook forbids the fold that a request needs
     ├── Spent           a call would pass a cap on tokens or money; it was not made
+    ├── OtherHost       a session would be asked at another address than its own; nothing was sent
     └── FormatError     stored bytes that this release cannot read
 
 An error names the thing, the place and the way out. Knows nothing of the rest of the house.
@@ -248,3 +249,11 @@ class Spent(FoldlineError):  # noqa: N818
             f"the cap per {cap} is {told(limit)}: {told(spent)} are spent and this call would take "
             f"{told(would)}; raise the cap, or wait until it begins anew"
         )
+
+
+class OtherHost(FoldlineError):  # noqa: N818
+    """A session would be asked at another address than the one that its log names.
+
+    Nothing was sent. The message names both, and how to move the session: a change of where its
+    words go is asked for, it never happens by itself.
+    """

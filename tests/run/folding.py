@@ -53,7 +53,7 @@ def goals(request):
 def telling(teller=None, **more):
     """A scripted teller for every session."""
     tellers = Tellers((teller or ScriptedModel(goals),), Patience(tries=1), **more)
-    return lambda _model: tellers
+    return lambda _model, _host: tellers
 
 
 async def settled(s, seconds=20.0):

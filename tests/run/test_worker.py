@@ -156,7 +156,7 @@ async def test_a_teller_that_fails_does_not_keep_the_fold(store, fault):
 async def test_a_teller_that_cannot_be_had_does_not_keep_the_fold(store):
     await made(store, NAME)
 
-    def missing(_model):
+    def missing(_model, _host):
         raise BadInput("no key for scripted")
 
     done = await fold_session(store, NAME, tellers=missing, install=True)

@@ -4,6 +4,7 @@
     tool          the port that every tool stands behind                   agent/tool.py
     loop          ask, run what was called for, ask again                  agent/loop.py
     approval      what a person is asked before something is changed       agent/approval.py
+    host          a session is asked at its own host, and nowhere else     agent/host.py
     tools/        files, search, shell, the past of the session            agent/tools/
     mcp/          tools of MCP servers; a session's own past as one        agent/mcp/
     instructions/ AGENTS.md, nearest first; the memory file                agent/instructions/

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foldline.agent.approval import Approvals, Ask
+from foldline.agent.host import keep_host
 from foldline.agent.instructions import Instructions, Trust
 from foldline.agent.loop import Agent
 from foldline.agent.mcp.using import Server, Servers
@@ -99,6 +100,7 @@ async def agent_of(  # noqa: PLR0913 - what an agent is made of
         instructions=instructions.texts,
         rounds=settings.max_tool_iterations,
     )
+    agent.hooks.append(keep_host(agent))
     async with Servers(map(_server, settings.servers if tools else ()), logs=logs) as servers:
         if settings.servers and tools:
             await servers.begun(_SERVERS)

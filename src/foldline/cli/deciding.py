@@ -47,9 +47,11 @@ async def fold(
         seen = await left(store, await named(store, desk.tenant, name))
         narrator = None
         if summarizer and not preview:
-            from foldline.run.preparing import preparing  # noqa: PLC0415 - few ask for it
+            from foldline.run.host import find_host  # noqa: PLC0415 - few ask for it
+            from foldline.run.preparing import preparing  # noqa: PLC0415
 
-            seen.live.narrator = narrator = await preparing(summarizer)
+            narrator = await preparing(summarizer, host=lambda: find_host(seen.live))
+            seen.live.narrator = narrator
         before = _now(seen)
         if preview:
             lost = await seen.fold(preview=True)

@@ -270,6 +270,8 @@ def _seat(wish: Wish, session: str) -> "AbstractAsyncContextManager[Agent]":
     @asynccontextmanager
     async def sitting() -> "AsyncGenerator[Agent]":
         async with seated(replace(wish, name=session, go_on=True), session) as seat:
+            for note in seat.notes:
+                remark(f"{session}: {note}")
             yield seat.agent
 
     return sitting()

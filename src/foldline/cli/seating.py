@@ -21,13 +21,31 @@ from foldline.cli.place import MEMORY, named
 from foldline.cli.repl.seat import Face, Seat
 from foldline.core.parts import sound
 from foldline.core.settings.values import Held, Settings
+from foldline.core.view import View
 from foldline.draw.text import clean
-from foldline.errors import BadInput, Busy, FoldlineError
+from foldline.errors import BadInput, Busy, FoldlineError, OtherHost
+from foldline.models.addresses import (
+    VARIABLES,
+    dialect_of,
+    environment_address,
+    is_same_address,
+)
 from foldline.models.port import Heard, Json, Model
+from foldline.run.host import (
+    Host,
+    Named,
+    agree_to_host,
+    choose_host,
+    host_of,
+    must_be_agreed,
+    record_host,
+    recorded_host,
+)
 from foldline.run.left import left
 from foldline.run.listed import listed
-from foldline.run.settings import Trusted, load
+from foldline.run.settings import LINE, Trusted, load
 from foldline.store.base import Name, Store
+from foldline.wire.dialects import OPENAI
 
 if TYPE_CHECKING:
     from foldline.run.session import AsyncSession
@@ -50,6 +68,8 @@ class Wish:
     tools: bool = True
     trusted: Trusted | None = None
     """Whether a project's settings were agreed to."""
+    moves: bool = True
+    """Whether the command line's address was said of this session; not of one opened later."""
 
     async def talk(self, face: Face) -> int:
         """Talk until the person leaves, in one session or several."""
@@ -74,7 +94,7 @@ class Wish:
             if not isinstance(end, Another):
                 return DONE
             flags = {**self.flags, "model": seat.agent.model.name}
-            wish = replace(wish, name=end.name or None, go_on=end.known, flags=flags)
+            wish = replace(wish, name=end.name or None, go_on=end.known, flags=flags, moves=False)
             try:
                 name = await wish.which()
             except FoldlineError as fault:
@@ -160,9 +180,9 @@ class Taken(Busy):
 class Later:
     """A model whose SDK is imported beside what else goes on: it takes a second."""
 
-    def __init__(self, settings: Settings, name: str) -> None:
-        self._name = name
-        self._made = asyncio.ensure_future(asyncio.to_thread(_client, settings, name))
+    def __init__(self, settings: Settings, name: str, host: Host) -> None:
+        self._name, self.base_url = name, host.base_url
+        self._made = asyncio.ensure_future(asyncio.to_thread(_client, settings, name, host))
         self._made.add_done_callback(lambda made: made.cancelled() or made.exception())
 
     @property
@@ -184,10 +204,17 @@ class Later:
             await (await self.made()).close()
 
 
-def _client(settings: Settings, name: str) -> Model:
+def _client(settings: Settings, name: str, host: Host) -> Model:
     from foldline.run.settings.using import model  # noqa: PLC0415 - beside what else goes on
 
-    return model(replace(settings, model=replace(settings.model, name=name)))
+    made = model(replace(settings, model=replace(settings.model, name=name, base_url=host.given)))
+    found = host_of(made)
+    if found is not None and not is_same_address(found.base_url, host.base_url):
+        raise OtherHost(  # an SDK reads profiles, too
+            f"{name!r} would be asked at {found.base_url}, and not at {host.base_url}; "
+            "say which with --base-url"
+        )
+    return made
 
 
 @asynccontextmanager
@@ -205,25 +232,22 @@ async def seated(
     from foldline.run.open import aopen  # noqa: PLC0415
     from foldline.run.settings.using import opening, tellers  # noqa: PLC0415
 
-    settings = await _as_left(wish, name, store)
-    if settings.model.name is None:
-        raise BadInput(
-            "which model? write --model NAME, for example --model claude-sonnet-5.5; a server of "
-            'your own: --base-url http://127.0.0.1:8080/v1 --model NAME; or `model = "NAME"` '
-            "into foldline.toml"
-        )
-    clients: list[Later] = []
+    settings, host = await _as_left(wish, name, store)
+    clients: list[Model] = []
 
     def another(model: str) -> Later:
-        clients.append(Later(settings, model))
-        return clients[-1]
+        new = Later(settings, model, choose_host(name, model, recorded=host, named=None))
+        clients.append(new)
+        return new
 
-    client = another(settings.model.name)
+    client = another(settings.model.name or "")
     given: dict[str, Any] = {**opening(settings), "tenant": wish.desk.tenant}
     try:
         if sure:
             await client.made()
-        reported, notes = await _reported(settings, sure=sure)
+        told = tellers(settings, client, host=host)
+        clients += [one for one in (told.models if told else ()) if one is not client]
+        reported, notes = await _reported(settings, host, sure=sure)
         if settings.untrusted:
             held = ", ".join(sorted({one.name for one in settings.untrusted}))
             notes.append(f"not in force, for nobody has trusted this folder's settings: {held}")
@@ -232,10 +256,11 @@ async def seated(
             **given,
             session=name,
             exclusive=_HOLD if alone else None,
-            summarizer=tellers(settings, client),
+            summarizer=told,
             reported=reported,
             store=store,
         ) as opened:
+            notes += await _record_host(opened, host)
             # While the person thinks, too.
             kept = repeated(_RENEW, lambda: _held(opened)) if alone else nullcontext()
             async with (
@@ -258,9 +283,28 @@ async def seated(
             await one.close()
 
 
-async def _reported(settings: Settings, *, sure: bool) -> tuple[Any, list[str]]:
+async def _record_host(opened: "AsyncSession", host: Host) -> list[str]:
+    """Keep where a session is asked, where words were said in it; what a person should know of it.
+
+    Of one without words the first question is recorded: it may be asked elsewhere until then.
+    """
+    live = opened.live
+    await agree_to_host(live.store, live.name, host)
+    before, changed = recorded_host(live.view.settings), record_host(live.view.settings, host)
+    if changed is None or not (before or live.view.items):
+        return []
+    async with live.lock:
+        await live.record(changed)
+    if before is None:
+        return [
+            f"this session had no address on record; it is asked at {host.base_url} from here on"
+        ]
+    return [f"moved from {before.base_url}: this session is asked at {host.base_url} from here on"]
+
+
+async def _reported(settings: Settings, host: Host, *, sure: bool) -> tuple[Any, list[str]]:
     """What a server of one's own says of its model, where nobody has said how large it is."""
-    address = settings.model.base_url or os.environ.get("OPENAI_BASE_URL")
+    address = host.given if settings.model.base_url or host.dialect == OPENAI.name else None
     if not address or settings.model.max_input_tokens is not None:
         return None, []
     from foldline.cli.reaching import unreached  # noqa: PLC0415 - few have a server
@@ -277,11 +321,39 @@ async def _reported(settings: Settings, *, sure: bool) -> tuple[Any, list[str]]:
     return found, [f"{address} does not say how large its window is; --window says it"]
 
 
-async def _as_left(wish: Wish, name: str, store: Store | None) -> Settings:
-    """The settings, and where the command line says nothing, as the session was left."""
+async def _as_left(wish: Wish, name: str, store: Store | None) -> tuple[Settings, Host]:
+    """The settings, and where the command line says nothing, as the session was left.
+
+    Also where its model is asked; `OtherHost` where that is not where its log says.
+    """
     async with wish.desk.store(make=True) if store is None else nullcontext(store) as there:
         seen = await left(there, Name(wish.desk.tenant, name))
-        view = seen.live.view
+        settings = _settings_of(wish, seen.live.view)
+        if settings.model.name is None:
+            raise BadInput(
+                "which model? write --model NAME, for example --model claude-sonnet-5.5; a server "
+                "of your own: --base-url http://127.0.0.1:8080/v1 --model NAME; or "
+                '`model = "NAME"` into foldline.toml'
+            )
+        named = _named_address(wish, settings)
+        recorded = recorded_host(seen.live.view.settings)
+        host = choose_host(name, settings.model.name, recorded=recorded, named=named)
+        if named is None:
+            await must_be_agreed(there, seen.live.name, host)
+    return settings, host
+
+
+def _named_address(wish: Wish, settings: Settings) -> Named | None:
+    """The address that the command line, settings or the environment name, the first of them."""
+    if said := settings.model.base_url:
+        origin = settings.origins["model.base_url"]
+        return Named(said, origin, is_explicit=origin == LINE and wish.moves)
+    dialect = dialect_of(settings.model.name or "")
+    found = environment_address(dialect)
+    return None if found is None else Named(found, f"env {VARIABLES[dialect]}")
+
+
+def _settings_of(wish: Wish, view: View) -> Settings:
     settings = wish.settings()
     if view.head < 0:
         return settings

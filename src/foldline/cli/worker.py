@@ -25,6 +25,7 @@ from foldline.errors import BadInput
 from foldline.models.clients import client
 from foldline.models.port import Model
 from foldline.models.summarize import Tellers
+from foldline.run.host import Host, make_teller
 from foldline.run.worker import Done, fold_session
 from foldline.store.addresses import POSTGRES
 from foldline.store.base import Name
@@ -37,16 +38,19 @@ class Asked:
 
     def __init__(self, first: str | None, others: Sequence[str], base_url: str | None) -> None:
         self._first, self._others, self._base_url = first, others, base_url
-        self._clients: dict[str, Model] = {}
+        self._clients: dict[tuple[str, str], Model] = {}
 
-    def __call__(self, model: str) -> Tellers:
-        """The tellers of a session of some model, in order."""
-        return Tellers(tuple(map(self._client, (self._first or model, *self._others))))
+    def __call__(self, model: str, host: Host | None = None) -> Tellers:
+        """The tellers of a session of some model, in order; asked where the session is."""
+        names = (self._first or model, *self._others)
+        return Tellers(tuple(self._client(name, host) for name in names))
 
-    def _client(self, name: str) -> Model:
-        if name not in self._clients:
-            self._clients[name] = client(name, base_url=self._base_url)
-        return self._clients[name]
+    def _client(self, name: str, host: Host | None) -> Model:
+        there = self._base_url or (host and host.base_url) or ""
+        if (name, there) not in self._clients:
+            made = client(name, base_url=there) if self._base_url else make_teller(name, host)
+            self._clients[name, there] = made
+        return self._clients[name, there]
 
     async def close(self) -> None:
         """Let go of their connections."""
@@ -70,7 +74,8 @@ async def worker(  # noqa: PLR0913 - one option for each thing that may be other
         typer.Option("--fallback", metavar="MODEL", help="Who is asked if that fails; repeatable."),
     ] = None,
     base_url: Annotated[
-        str | None, typer.Option("--base-url", metavar="URL", help="Where the models are.")
+        str | None,
+        typer.Option("--base-url", metavar="URL", help="Where they are; else where sessions are."),
     ] = None,
     no_model: Annotated[
         bool, typer.Option("--no-model", help="Ask nobody: folds without a narrative.")

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from foldline.errors import BadInput, ModelFailed, WireError
+from foldline.models.addresses import normalize_address
 from foldline.models.port import Heard, Json, Model
 from foldline.wire import dialects
 from foldline.wire.dialects import OPENAI, Dialect
@@ -132,6 +133,11 @@ class _Client:
     def __repr__(self) -> str:
         return f"<client of {self._name!r}>"
 
+    @property
+    def base_url(self) -> str:
+        """Where it asks, without a user's name, a key or a query."""
+        return self._where[0]
+
     async def say(self, request: Json, *, heard: Heard | None = None) -> Json:
         """The whole answer to a request; streamed, where somebody listens."""
         body = {"model": self._name, **request, "stream": heard is not None}
@@ -222,7 +228,7 @@ class _Said(Exception):  # noqa: N818 - it carries an error that was told, as SD
 def _where(address: Any, *, own: bool) -> tuple[str, str]:
     """Where requests go, as people may read it, and what to do where nobody is there."""
     way = "start it, or correct --base-url" if own else "is there a network?"
-    return str(address.copy_with(userinfo=b"", query=None)).rstrip("/"), way
+    return normalize_address(str(address)), way
 
 
 def _meaning(fault: Exception, where: tuple[str, str]) -> Fault:

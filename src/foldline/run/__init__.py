@@ -4,6 +4,7 @@
     live       a log and its view in step: leases, appends, what others wrote
     asking     what is sent: planned, recorded, again      bounds     how long an answer may be
     turn       one answer of a model into its session      refused    what heals a refusal
+    host       where a session's model is asked, and nowhere else
     facts      what decisions rest on                      settings/  files, environment, flags
     history    the past, for people                        listed, left, export, bill
     spend      caps, and what was spent

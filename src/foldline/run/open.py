@@ -66,7 +66,8 @@ async def open_session(  # noqa: PLR0913 - one keyword for each thing that a ses
       worker holds it. Messages from outside still come in, by `add(…, once=key)`.
     - `summarizer`: add a model's narrative to folds, asked for in the background: a model's name, a
       `Model` of `foldline.models`, several of them in order of preference, or `Tellers`; "worker"
-      leaves it to `foldline worker`, on PostgreSQL.
+      leaves it to `foldline worker`, on PostgreSQL. A name is asked where the session is, if its
+      log says where; "NAME@URL" names another address.
     - `caps`: the most that `reply()` and folds may spend, `foldline.run.spend.Caps`.
     - `reported`: what the server says of the model, `foldline.models.servers.ask`.
     - `store`: the address's own where it is open already, one pool of connections for many
@@ -85,12 +86,16 @@ async def open_session(  # noqa: PLR0913 - one keyword for each thing that a ses
         if summarizer == "worker":
             live.narrator = _deferring(address)
         elif summarizer is not None:
-            from foldline.run.preparing import preparing  # noqa: PLC0415 - few have one
+            from foldline.run.host import find_host  # noqa: PLC0415 - few have one
+            from foldline.run.preparing import preparing  # noqa: PLC0415
 
-            live.narrator = await preparing(summarizer, spending=live.spending)
+            live.narrator = await preparing(
+                summarizer, spending=live.spending, host=lambda: find_host(live)
+            )
         if exclusive:
             await live.hold(exclusive)
-        settings: Settings = {"policy": facts.policy.name, "window": window, "reserve": reserve}
+        said: Settings = {"policy": facts.policy.name, "window": window, "reserve": reserve}
+        settings: Settings = {**live.view.settings, **said}  # the rest stays: where it is asked
         opened = await begun(live, model, settings=settings, carry=carry)
         await opened.instruct(system=system, tools=tools or None)
     except BaseException:
@@ -107,8 +112,12 @@ async def begun(
     told: list[Event] = []
     if live.view.head < 0 and carry:
         from foldline.run.carry import carried  # noqa: PLC0415 - few sessions carry on
+        from foldline.run.host import host_settings  # noqa: PLC0415
 
         earlier = live.name._replace(session=carry)
+        # Its words go where they went before.
+        before = await Live.open(live.store, earlier, facts=live.facts)
+        settings = {**settings, **host_settings(before.view.settings)}
         told.append(await carried(live.store, earlier, facts=live.facts))
     await live.begin(model, origin=carry or "", settings=settings)
     await live.take(*told)

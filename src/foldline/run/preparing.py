@@ -11,7 +11,7 @@ prepared or goes without, so a slow teller is in nobody's way (R-50).
 
 import hashlib
 from asyncio import Task, create_task, to_thread, wait
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from time import perf_counter, time
@@ -26,10 +26,10 @@ from foldline.core.request import render
 from foldline.core.spine import Spine
 from foldline.core.view import View
 from foldline.errors import Erased, FoldlineError
-from foldline.models.clients import client
 from foldline.models.overrides import believed
 from foldline.models.port import Model
 from foldline.models.summarize import Narrative, Piece, Prefix, Progress, Tellers, tell
+from foldline.run.host import Host, make_teller
 from foldline.run.live import Live
 from foldline.run.spend import Reserved, Spending
 from foldline.run.turn import turn_of
@@ -264,13 +264,22 @@ def _key(spine: Spine) -> str:
 
 
 async def preparing(
-    given: str | Model | Sequence[str | Model] | Tellers, *, spending: Spending | None = None
+    given: str | Model | Sequence[str | Model] | Tellers,
+    *,
+    spending: Spending | None = None,
+    host: Callable[[], Awaitable[Host | None]] | None = None,
 ) -> Preparing:
-    """Who tells in this process, by what a session's summarizer says."""
+    """Who tells in this process, by what a session's summarizer says.
+
+    `host` finds where the session is asked: those that are given by name are asked there.
+    """
     if isinstance(given, Tellers):
         return Preparing(given, spending)
     many = [given] if isinstance(given, str) or not isinstance(given, Sequence) else given
+    there = await host() if host is not None and any(isinstance(one, str) for one in many) else None
     # In a thread: an SDK takes a second to import.
-    models = [await to_thread(client, one) if isinstance(one, str) else one for one in many]
+    models = [
+        await to_thread(make_teller, one, there) if isinstance(one, str) else one for one in many
+    ]
     made = tuple(new for one, new in zip(many, models, strict=True) if isinstance(one, str))
     return Preparing(Tellers(tuple(models)), spending, own=made)

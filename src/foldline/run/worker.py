@@ -23,13 +23,14 @@ from foldline.errors import Busy, Erased, FoldlineError, Overflow
 from foldline.models.summarize import Narrative, Tellers
 from foldline.run import asking
 from foldline.run.facts import of_session
+from foldline.run.host import Host, find_host
 from foldline.run.live import Live
 from foldline.run.preparing import prepare, prepared
 from foldline.store.base import Name, Store
 
 Outcome: TypeAlias = Literal["folded", "prepared", "nothing", "left", "busy", "gone", "failed"]
-Telling: TypeAlias = Callable[[str], Tellers | None]
-"""Who tells a session of some model; None: nobody."""
+Telling: TypeAlias = Callable[[str, Host | None], Tellers | None]
+"""Who tells a session of some model, asked at some host; None: nobody."""
 LEASE = 10.0
 """Seconds that a session is held for its fold; so long, too, by a worker that was killed."""
 _AWAITED = "an answer is under way; the next request folds by itself"
@@ -105,8 +106,8 @@ async def _told(
     if found is not None:
         return found, ""
     try:
-        who = tellers and tellers(live.view.model)
-    except FoldlineError as fault:  # a key or a package that is not here: folds go without
+        who = tellers and tellers(live.view.model, await find_host(live))
+    except FoldlineError as fault:  # a key, a package, a host that is agreed to: folds go without
         return None, str(fault)
     if not who:
         return None, ""

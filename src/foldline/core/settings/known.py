@@ -81,7 +81,7 @@ KNOWN: tuple[Known, ...] = (
         "summarizer",
         kinds.TELLERS,
         ("model",),
-        "Who tells the narrative of a fold: models in order of preference",
+        "Who tells the narrative of a fold: models in order of preference; NAME@URL elsewhere",
         guarded=True,
     ),
     Known(

@@ -7,7 +7,7 @@ does.
 import os
 from typing import Any
 
-from foldline.errors import BadInput, Conflict, NotAnEdit
+from foldline.errors import BadInput, Conflict, NotAnEdit, OtherHost
 from foldline.gateway.api.calls import Call, Reply, Sent, sound_name
 from foldline.gateway.api.faults import NotFound, Taken
 from foldline.gateway.api.looking import instructed, told
@@ -28,8 +28,10 @@ from foldline.gateway.api.shapes import (
     Undone,
     Wanted,
 )
+from foldline.models.addresses import dialect_of
 from foldline.run import asking, bounds
 from foldline.run.facts import known
+from foldline.run.host import recorded_host
 from foldline.run.live import Live, Settings
 from foldline.run.open import begun
 from foldline.run.session import AsyncSession
@@ -194,6 +196,13 @@ async def switch(call: Call) -> Reply:
     body: Switching = call.body
     async with call.pool.seen(call.name) as kept:
         async with call.pool.changing(kept, wait=call.query.wait) as session:
+            host = recorded_host(session.live.view.settings)
+            if host is not None and host.dialect != dialect_of(body.model):
+                raise OtherHost(
+                    f"session {call.name.session!r} is asked at {host.base_url}, and "
+                    f"{body.model!r} is another provider's; name a model of the same provider, or "
+                    "begin another session"
+                )
             await session.switch(body.model, window=body.window)
             live = session.live
             settings: Any = {**live.view.settings, "window": body.window}

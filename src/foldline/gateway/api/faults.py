@@ -59,6 +59,7 @@ _STATUS: tuple[tuple[type[FoldlineError], int], ...] = (
     (errors.Conflict, 409),
     (errors.UndoFirst, 409),
     (errors.Vetoed, 409),
+    (errors.OtherHost, 409),
     (errors.Erased, 410),
     (errors.Overflow, 413),
     (errors.Spent, 402),

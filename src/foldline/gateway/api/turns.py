@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from foldline.agent import moments
+from foldline.agent.host import keep_host
 from foldline.agent.loop import Agent, Ended
 from foldline.agent.unfinished import BROKEN, answers, told_to_go_on
 from foldline.core import log
@@ -42,6 +43,7 @@ from foldline.gateway.api.shapes import (
 )
 from foldline.gateway.api.shapes import Call as Asked
 from foldline.models.port import Model
+from foldline.run.host import agree_to_host, host_of, must_be_asked_at, recorded_host
 from foldline.run.session import AsyncSession
 
 Tell: TypeAlias = Callable[[bytes], None]
@@ -56,6 +58,7 @@ async def message(call: Call) -> Reply:
     async with call.pool.seen(call.name) as kept:
         view = kept.session.live.view
         model = call.pool.place.model_of(view.model, call.tenant)  # before anything is written
+        must_be_asked_at(call.name.session, view.settings, host_of(model))
         at = await _added(kept.session, body, _key(call, body))
         told: asyncio.Queue[bytes | None] = asyncio.Queue()
         streams = body.stream or call.streams
@@ -146,6 +149,9 @@ class _Turn:
             if not isinstance(said, ModelSaid) or said.stop not in BROKEN:
                 raise BadInput("nothing stands unanswered; post a text or a message")
             await told_to_go_on(self.session)
+        host = host_of(self.model)
+        if host is not None and recorded_host(view.settings) is None:
+            await agree_to_host(self.pool.place.store, self.session.live.name, host)
         ended = await self._agent().go_on()
         return self._after(ended, begun)
 
@@ -163,14 +169,16 @@ class _Turn:
     def _agent(self) -> Agent:
         """The session's agent, which listens to its folds for as long as the session is open."""
         place, kept = self.pool.place, self.kept
-        kept.agent = kept.agent or Agent(
-            self.session,
-            self.model,
-            hooks=[kept.moment],
-            lent=True,
-            rounds=place.rounds,
-            patience=place.patience,
-        )
+        if kept.agent is None:
+            kept.agent = Agent(
+                self.session,
+                self.model,
+                hooks=[kept.moment],
+                lent=True,
+                rounds=place.rounds,
+                patience=place.patience,
+            )
+            kept.agent.hooks.append(keep_host(kept.agent))
         kept.agent.model, kept.listener = self.model, self._moment
         kept.agent.tools = {one.name: one for one in place.tools_of(self.session)}
         return kept.agent

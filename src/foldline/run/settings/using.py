@@ -11,9 +11,11 @@ from typing import Any
 
 from foldline.core.settings.values import NOBODY, OWN, Settings
 from foldline.errors import BadInput
+from foldline.models.addresses import dialect_of
 from foldline.models.clients import client
 from foldline.models.port import Model
 from foldline.models.summarize import Tellers
+from foldline.run.host import Host, make_teller
 from foldline.run.spend import Cap, Caps
 
 
@@ -49,16 +51,17 @@ def _key(settings: Settings, env: Mapping[str, str] | None) -> str | None:
     return key
 
 
-def tellers(settings: Settings, own: Model) -> Tellers | None:
-    """Who tells narratives: the agent's own model, others, or nobody."""
+def tellers(settings: Settings, own: Model, *, host: Host | None = None) -> Tellers | None:
+    """Who tells narratives: the agent's own model, others at the same host, or nobody."""
     if NOBODY in settings.summarizer:
         return None
     named = {OWN: own, settings.model.name or OWN: own}
-    # At the same address, where one is set: what is said there is not for anybody else.
+    said = settings.model
+    if host is None and said.base_url is not None:
+        host = Host(said.base_url, dialect_of(said.name or ""), said.base_url)
     found = Tellers(
         tuple(
-            named.get(name)
-            or client(name, base_url=settings.model.base_url, api_key=_key(settings, None))
+            named.get(name) or make_teller(name, host, api_key=_key(settings, None))
             for name in settings.summarizer
         )
     )

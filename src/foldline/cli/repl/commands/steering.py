@@ -32,11 +32,12 @@ async def _model(talk: "Talk", given: str) -> None:
         told += ", too many: what is old is folded first"
     else:
         told += " and fit"
+    new = talk.seat.models(name)  # refused before anybody is asked, where it is another provider's
     talk.say(*wrapped(told))
     if not await talk.agreed("Switch? What the provider had cached is written anew. [y/N]"):
+        await new.close()
         talk.say(paint("nothing was changed", "dim"))
         return
-    new = talk.seat.models(name)
     try:
         await session.switch(name, window=window)
     except BaseException:
