@@ -187,9 +187,17 @@ async def add_key(
     name: Annotated[str, typer.Argument(help="What you call it: one word.")],
     *,
     keys: Annotated[str, typer.Option("--keys", metavar="FILE", help="Where keys are kept.")],
+    admin: Annotated[
+        bool, typer.Option("--admin", help="It reaches all sessions of its tenant.")
+    ] = False,
 ) -> None:
-    """Make a key of the gateway's own, for a tenant; it is shown this once and kept as a digest."""
+    """Make a key of the gateway's own, for a tenant; it is shown this once and kept as a digest.
+
+    Sessions belong to the name of the key that they are made with, and no other key reaches them
+    but one made with --admin.
+    """
     from foldline.gateway.keys import add  # noqa: PLC0415 - few commands need it
 
-    key = add(keys, name, tenant=desk.tenant)
-    desk.answer({"name": name, "tenant": desk.tenant, "key": key}, lambda: [key])
+    key = add(keys, name, tenant=desk.tenant, admin=admin)
+    told = {"name": name, "tenant": desk.tenant, "admin": admin, "key": key}
+    desk.answer(told, lambda: [key])

@@ -204,8 +204,14 @@ def _under(path: str, root: str) -> bool:
 
 
 def _mounted(scope: Scope, client: Client) -> Scope:
-    """The scope that an application below a path gets; `state.client` says who asks."""
-    state: dict[str, Any] = {**scope.get("state", {}), "client": client, "tenant": client.tenant}
+    """The scope that an application below a path gets; its `state` says who asks."""
+    state: dict[str, Any] = {
+        **scope.get("state", {}),
+        "client": client,
+        "tenant": client.tenant,
+        "owner": client.owner,
+        "admin": client.admin,
+    }
     return {**scope, "root_path": scope.get("root_path", "") + SESSIONS, "state": state}
 
 

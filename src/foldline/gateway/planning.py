@@ -43,7 +43,7 @@ async def planned(
     talks: Talks, dialect: Dialect, body: bytes, *, client: Client, session: str
 ) -> Exchange | None:
     """Plan a request; None where it is sent on as it came: the provider may understand it."""
-    scope = Scope(client.tenant, client.scope, session)
+    scope = Scope(client.tenant, client.scope, session, client.owner)
     try:
         return await talks.ask(dialect, body, scope=scope)
     except WireError:
