@@ -12,8 +12,9 @@ from foldline.gateway.api.document import document
 from foldline.gateway.api.routes import ROUTES, Route
 
 WORDS = """What `/sessions/openapi.json` says, on one page. What a turn is, how streams and keys
-work and what each status means is told in [Sessions over HTTP](http.md). Every route may also
-answer with a [`Refusal`](#refusal). A body with a field that nobody reads is refused."""
+work, who sees which session and what each status means is told in [Sessions over HTTP](http.md).
+Every route may also answer with a [`Refusal`](#refusal). A body with a field that nobody reads is
+refused."""
 MEANINGS = {
     "Page.after": "Behind this name.",
     "Page.limit": "At most so many.",
@@ -23,7 +24,7 @@ MEANINGS = {
     "Handle.handle": "`log:12`, `log:12-40`, or a whole `recall(…)` call.",
     "Handle.most": "Tokens of a page; the whole if not said.",
     "Words.words": "Messages that hold all of them.",
-    "Words.everywhere": "In all of the tenant's sessions.",
+    "Words.everywhere": "In all sessions that the client may see.",
     "Words.limit": "At most so many.",
     "Exporting.format": "`jsonl` is the log itself.",
     "Exporting.sight": "As the model sees it now, edits and all; of `openai` and `anthropic`.",

@@ -19,6 +19,11 @@ class Begun(NamedTuple):
     port: int
     shown: str
 
+    @property
+    def token(self) -> str:
+        """What its sessions ask for, where it has no keys."""
+        return re.search(r"^token +(\S+)", self.shown, re.MULTILINE)[1]
+
 
 @contextmanager
 def served(options: list, folder: Path, **env: str) -> Iterator[Begun]:

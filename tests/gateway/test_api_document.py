@@ -13,6 +13,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 import schemathesis
+from api_server import Served as Client
 from api_server import serving
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.checks import not_a_server_error
@@ -26,7 +27,8 @@ from foldline.gateway.api.document import document
 from foldline.gateway.api.faults import STATUSES
 from foldline.gateway.api.routes import ROUTES
 from foldline.gateway.api.shapes import Answered
-from foldline.testing import ScriptedModel
+from foldline.testing import Provider
+from foldline.testing.gateways import Served as Gateway
 
 EXAMPLES = int(os.environ.get("FOLDLINE_FUZZ", "6"))
 CHECKS = (
@@ -122,19 +124,26 @@ def test_the_lines_of_the_page_are_true():
     blocks = re.findall(r"```console\n(.*?)```", DOCS.read_text(), re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines()]
     assert len(lines) > 6
-    with serving(model=lambda name, _: ScriptedModel(name=name)) as api:
+    with Provider() as provider, Gateway(provider.url, store=":memory:") as gateway:
+        api = Client(":memory:")
+        api.url = gateway.url
         for line in lines:
-            _, _, *given = shlex.split(line)
+            _, _, *given = shlex.split(line.replace("$AUTH", f"Authorization: {gateway.headers['authorization']}"))  # fmt: skip
             asked = ArgumentParser()
-            for flag in ("-X", "-d", "-H"):
+            for flag in ("-X", "-d"):
                 asked.add_argument(flag)
+            asked.add_argument("-H", action="append")
             asked.add_argument("-N", action="store_true")
             asked.add_argument("address")
             one = asked.parse_args(given)
-            accept = one.H.partition(": ")[2] if one.H else None
+            headers = dict(header.split(": ") for header in one.H)
             method = one.X or ("POST" if one.d else "GET")
             body = json.loads(one.d) if one.d else None
-            api.ok(method, one.address.removeprefix("$API"), body, accept=accept)
+            api.ok(method, one.address.removeprefix("$API"), body, headers=headers)
+            del headers["Authorization"]
+            assert (
+                api.call(method, one.address.removeprefix("$API"), body, headers=headers)[0] == 401
+            )
 
 
 def test_the_page_tells_every_status_and_every_way_a_turn_ends():

@@ -154,7 +154,8 @@ def test_a_key_that_is_taken_away_is_refused_soon(tmp_path, monkeypatch):
     one, two = add(path, "one", tenant="a"), add(path, "two", tenant="b")
     keys = Keys(path)
     assert keys.find(one).tenant == "a"
-    assert keys.find(two)[::2] == ("b", "two")
+    found = keys.find(two)
+    assert (found.tenant, found.name, found.owner, found.admin) == ("b", "two", "two", False)
     path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if "two" in line))  # fmt: skip
     os.utime(path, (time.time() + 5, time.time() + 5))
     assert keys.find(one) is None
@@ -185,8 +186,31 @@ def test_the_file_keeps_digests_and_only_its_owner_reads_it(tmp_path):
     path.write_text("not a key\n")
     with pytest.raises(BadInput, match="line 1"):
         Keys(path)
+    for word in ("Admin", "admin admin", "admin2", "owner=x"):
+        path.write_text(f"{digest_of(key)}  acme  ci  {word}\n")
+        with pytest.raises(BadInput, match=r"line 1: .*admin"):
+            Keys(path)
     with pytest.raises(BadInput, match="No such file"):
         Keys(tmp_path / "none")
+
+
+def test_an_admins_key_is_one_by_the_word_behind_its_name(tmp_path, capsys):
+    """Lines of before stay as they were; a name stays one key's, whatever stands behind it."""
+    path = tmp_path / "keys"
+    path.write_text(f"# people\n{digest_of('fl-old')}  acme  old\n")
+    assert run(["keys", "add", "ops", "--admin", "--tenant", "acme", "--keys", str(path)]) == 0
+    ops = capsys.readouterr().out.strip()
+    assert path.read_text().splitlines()[-1] == f"{digest_of(ops)}  acme  ops  admin"
+    plain = add(path, "plain", tenant="acme")
+    keys = Keys(path)
+    told = {key: keys.find(key)[2:] for key in ("fl-old", ops, plain)}
+    assert told == {
+        "fl-old": ("old", "old", False),
+        ops: ("ops", "ops", True),
+        plain: ("plain", "plain", False),
+    }
+    with pytest.raises(BadInput, match="already"):
+        add(path, "ops", tenant="acme")
 
 
 def test_scopes_tell_keys_apart():

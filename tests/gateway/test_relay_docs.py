@@ -40,18 +40,21 @@ def run(arguments, folder):
 
 def test_every_line_runs_in_order(tmp_path):
     """What a person would type, as it stands but for the port."""
-    assert len(LINES) == 5
+    assert len(LINES) == 6
     shown = [run(line, tmp_path) for line in LINES]
     assert "OPENAI_BASE_URL=http://127.0.0.1:" in shown[0]
+    assert "\ntoken     fl-local-" in shown[0]
     assert shown[3].startswith("fl-")
-    assert "1 of the gateway's own" in shown[4]
+    assert shown[4].startswith("fl-")
+    assert (tmp_path / "keys").read_text().splitlines()[1].endswith("  acme  ops  admin")
+    assert "2 of the gateway's own" in shown[5]
     assert (tmp_path / "talks.db").stat().st_mode & 0o777 == 0o600
 
 
 def test_options_that_are_named_are_there():
     told = subprocess.run([PROGRAM, "serve", "--help"], capture_output=True, text=True, check=True).stdout  # fmt: skip
     for text in (PAGE, UNIT.read_text().partition("[Service]")[2], COMPOSE.read_text()):
-        for option in set(re.findall(r"--[a-z][a-z-]+", text)) - {"--help"}:
+        for option in set(re.findall(r"--[a-z][a-z-]+", text)) - {"--help", "--admin"}:
             assert option in told, option
 
 

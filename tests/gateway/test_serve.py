@@ -15,9 +15,9 @@ from foldline.testing.upstream import Upstream, chunk, head
 GIVEN = ["--port", "0", "--store", "talks.db", "--upstream"]
 
 
-def post(port, path, body):
+def post(port, path, body, **headers):
     """Status and answer."""
-    asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", json.dumps(body).encode(), {"content-type": "application/json"})  # fmt: skip
+    asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", json.dumps(body).encode(), {"content-type": "application/json", **headers})  # fmt: skip
     try:
         with urllib.request.urlopen(asked, timeout=20) as answer:  # noqa: S310
             return answer.status, json.load(answer)
@@ -34,10 +34,11 @@ def test_r49_caps_hold_for_the_session_api(tmp_path, settings, status, calls):
     """The call is not made; what clients send to be relayed is their own."""
     with (
         Provider() as provider,
-        served([*GIVEN, provider.url], tmp_path, **settings) as (port, _),
+        served([*GIVEN, provider.url], tmp_path, **settings) as begun,
     ):
-        assert post(port, "/sessions", {"name": "t", "model": "m"})[0] == 201
-        got, told = post(port, "/sessions/t/messages", {"text": "Hello"})
+        port, own = begun.port, {"authorization": f"Bearer {begun.token}"}
+        assert post(port, "/sessions", {"name": "t", "model": "m"}, **own)[0] == 201
+        got, told = post(port, "/sessions/t/messages", {"text": "Hello"}, **own)
         assert got == status, told
         assert len(provider.bodies) == calls
         said = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}

@@ -199,13 +199,14 @@ async def test_a_search_reads_what_it_finds(made, store):
     await logs.append(store, Name("large", "t"), [UserSaid((Text("needle in common hay"),))])
     assert len(await store.search("large", "needle")) == 1
     assert len(await store.search("larger", "common", limit=5)) == 5
-    select = re.search(r"return query\s+(select.*?);", body_of(made, "search"), re.DOTALL)[1]
+    select = re.search(r"return query\s+(select.*?);", body_of(made, "search_of"), re.DOTALL)[1]
     mark = hashlib.sha256(b"large").hexdigest()[:12]
     given = {
         "p_query": f"$$'{mark}needle'$$",
         "p_tenant": "'large'",
         "p_sid": "null::uuid",
         "p_limit": "20",
+        "p_owner": "null::text",
     }
     for name, value in given.items():
         select = re.sub(rf"\b{name}\b", value, select)
@@ -233,6 +234,34 @@ async def test_a_search_reads_what_it_finds(made, store):
         print(
             f"\nsearch: {plan['Shared Hit Blocks']} buffers, under RLS {secured['Shared Hit Blocks']}"
         )
+
+
+async def test_a_list_of_one_owner_reads_what_it_lists(made, store):
+    """A range of the owners' index, however many sessions others of the tenant have."""
+    with connected() as owner:
+        owner.execute(
+            f"insert into {made}.heads (sid, tenant, session, owner_name, opened, changed) "
+            "select gen_random_uuid(), 'owned', format('s%s', n), "
+            "case when n % 1000 = 0 then 'alice' else 'bob' end, 0, 0 "
+            "from generate_series(1, 20000) as n"
+        )
+        owner.execute(f"analyze {made}.heads")
+    assert len(await store.sessions("owned", owner="alice")) == 20
+    body = re.search(r"return query\s+(select.*?);", body_of(made, "sessions_of"), re.DOTALL)[1]
+    given = {"p_tenant": "'owned'", "p_after": "''", "p_limit": "100", "p_owner": "'alice'"}
+    with working(made) as connection, connection.transaction():
+        connection.execute("select set_config('foldline.tenant', 'owned', true)")
+        blocks = {}
+        for whose in ("'alice'", "null::text"):
+            select = body
+            for name, value in {**given, "p_owner": whose}.items():
+                select = re.sub(rf"\b{name}\b", value, select)
+            plan = plan_of(connection, select)
+            blocks[whose] = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+            used = [node["Index Name"] for node in nodes(plan) if "Index Name" in node]
+            assert used == ["heads_by_owner" if whose != "null::text" else "heads_by_name"], plan
+    print(f"\nbuffers of one owner's list, of all: {blocks}")
+    assert blocks["'alice'"] < 60
 
 
 @pytest.mark.parametrize("analyzed", [False, True], ids=["new", "analyzed"])
@@ -786,6 +815,12 @@ MUTANTS = [
     ("erased sessions come back", "select time into moment from {schema}.erased where sid = p_sid;", "select null into moment where false;", "erasure"),
     ("a held session is taken", "and known.until > told and known.holder <> p_holder then", "and false then", "a_lease_is_one_holders"),
     ("retention takes what is held", "and not h.held", "", "retention"),
+    ("a fork forgets its owner", "owner_name = known.owner_name, floor", "floor", "a_fork_has_its_origins_owner"),
+    ("a claim overwrites", "h.owner_name = '' and h.head < 0;", "h.head < 0;", "an_owner_stays"),
+    ("a claim takes what others wrote", "h.owner_name = '' and h.head < 0;", "h.owner_name = '';", "what_somebody_else_wrote_is_not_claimed"),
+    ("a refused append takes a claim away", "fence = greatest(h.fence, 1)", "fence = h.fence", "an_owner_stays"),
+    ("lists others' sessions", "            and (p_owner is null or h.owner_name = p_owner)\n        order by h.session", "        order by h.session", "sessions_of_one_owner"),
+    ("searches others' sessions", "            and (p_owner is null or h.owner_name = p_owner)\n        order by case", "        order by case", "a_search_for_one_owner"),
 ]  # fmt: skip
 
 

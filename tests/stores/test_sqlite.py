@@ -20,7 +20,7 @@ from foldline.core.spine import Range
 from foldline.errors import BadInput, BrokenView, Conflict, FormatError, StoreFailed
 from foldline.store import logs
 from foldline.store.base import Draft, Name
-from foldline.store.sqlite import SqliteStore, keeping, rows
+from foldline.store.sqlite import SqliteStore, keeping, rows, schema
 from foldline.testing import play, steps
 from foldline.testing.lasting import rows as lasting
 
@@ -133,6 +133,39 @@ async def test_a_file_of_schema_1_becomes_one_of_today(tmp_path):
             tail = await logs.tail(store, Name("acme", name))
             assert {seq for seq, _ in tail.events} == set(talk.view.held)
         await store.close()
+
+
+@pytest.mark.anyio
+async def test_a_file_of_schema_2_becomes_one_of_today(tmp_path, monkeypatch):
+    """Its sessions have no owner; a process that dies on the way leaves a file of schema 2."""
+    path = str(tmp_path / "old.db")
+    store = SqliteStore(path)
+    await logs.append(store, MINE, [UserSaid((Text("from before"),))])
+    await store.close()
+    old = apsw.Connection(path)
+    old.execute("drop index sessions_by_owner; alter table sessions drop column owner; pragma user_version = 2")  # fmt: skip
+    with monkeypatch.context() as patched:
+        patched.setattr(schema, "_FROM_2", f"{schema._FROM_2}; select no_such_function()")
+        with pytest.raises(BadInput, match="no_such_function"):
+            SqliteStore(path)
+    assert old.pragma("user_version") == 2
+    columns = old.execute("select name from pragma_table_info('sessions')").fetchall()
+    assert ("session",) in columns
+    assert ("owner",) not in columns
+    old.close()
+    for _ in range(2):
+        store = SqliteStore(path)
+        assert (await store.head(MINE)).owner == ""
+        assert await store.claim(MINE, "alice") == ""
+        assert [one.owner for one in await store.sessions("acme")] == [""]
+        assert len(await logs.read(store, MINE, Range(0, 9))) == 1
+        await store.close()
+    store = SqliteStore(path)
+    assert await store.claim(Name("acme", "new"), "alice") == "alice"
+    assert [one.session for one in await store.sessions("acme", owner="alice")] == ["new"]
+    plan = store.db.sql(f"explain query plan {keeping._OWNED}", ("acme", "alice", "", 9))
+    assert "sessions_by_owner (tenant=? AND owner=? AND session>?)" in plan[0][3]
+    await store.close()
 
 
 def test_two_processes_migrate_one_file(tmp_path):

@@ -89,7 +89,7 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
     Change a client's base URL and nothing else. SIGTERM or Ctrl-C ends it when answers are over.
     """
     _check()
-    from foldline.gateway import serving, settings  # noqa: PLC0415 - an extra
+    from foldline.gateway import local, serving, settings  # noqa: PLC0415 - an extra
     from foldline.gateway.app import Gateway  # noqa: PLC0415
     from foldline.gateway.audit import Audit  # noqa: PLC0415
     from foldline.gateway.keys import Keys  # noqa: PLC0415
@@ -100,10 +100,14 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
     named(policy)
     ours = Keys(keys) if keys else None
     settings.must_be_closed(host, keys=ours, is_open=is_open)
+    # Whoever reads sessions has shown a key of theirs, or started this at this machine.
+    is_local = ours is None and settings.is_loopback(host) and not is_open and not plain
+    token = local.make_token() if is_local else None
     said = load(Path.cwd())
     set_ = settings.Settings(
         upstreams=settings.upstreams(upstream),
         keys=ours,
+        token=token,
         limits=settings.Limits(body=most_body, each=each, retries=retries, drain_seconds=drain),
         on_disconnect=_mode(on_disconnect) or said.on_disconnect,
         caps=caps(said),
@@ -119,8 +123,7 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
         set_,
         store=store,
         talks=talks,
-        # Whoever reads a tenant's sessions has shown a key of it, or sits at this machine.
-        sessions=ours is not None or settings.is_loopback(host),
+        sessions=ours is not None or is_local,
         audit=Audit(audit) if audit is not None else None,
     )
     where = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
@@ -137,6 +140,7 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
         *(f"upstream  {to.host}{to.path}  {name}".rstrip() for name, to in set_.upstreams.items()),
         f"sessions  {clean(kept)}",
         f"keys      {asks}",
+        *([] if token is None else [f"token     {token.reveal()}  for {where}/sessions"]),
         f"pages     {where}/healthz  /readyz  /metrics",
     )  # fmt: skip
     sys.stdout.flush()
@@ -187,9 +191,17 @@ async def add_key(
     name: Annotated[str, typer.Argument(help="What you call it: one word.")],
     *,
     keys: Annotated[str, typer.Option("--keys", metavar="FILE", help="Where keys are kept.")],
+    admin: Annotated[
+        bool, typer.Option("--admin", help="It reaches all sessions of its tenant.")
+    ] = False,
 ) -> None:
-    """Make a key of the gateway's own, for a tenant; it is shown this once and kept as a digest."""
+    """Make a key of the gateway's own, for a tenant; it is shown this once and kept as a digest.
+
+    Sessions belong to the name of the key that they are made with, and no other key reaches them
+    but one made with --admin.
+    """
     from foldline.gateway.keys import add  # noqa: PLC0415 - few commands need it
 
-    key = add(keys, name, tenant=desk.tenant)
-    desk.answer({"name": name, "tenant": desk.tenant, "key": key}, lambda: [key])
+    key = add(keys, name, tenant=desk.tenant, admin=admin)
+    told = {"name": name, "tenant": desk.tenant, "admin": admin, "key": key}
+    desk.answer(told, lambda: [key])

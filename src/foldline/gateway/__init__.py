@@ -3,6 +3,7 @@
     serving   uvicorn, the drain at its end
     app       which path is whose: raw ASGI; health, audit beside it
     keys      who comes in                      settings  what the operator decides
+    local     who reaches sessions without keys, on one's own machine
     models    whom sessions over HTTP are answered by
     relay     one request to its upstream, and its answer back
       limits    what a request may be           calls     stopped from outside, and counted

@@ -1,7 +1,8 @@
 """Which path is whose: raw ASGI, from a request's head to whoever serves it.
 
     /healthz, /readyz, /metrics     health
-    /sessions/…                     the session API, where there is one
+    /sessions/…                     the session API, where there is one; without keys it asks
+                                    for the token of this start (`local`)
     everything else                 relayed to the operator's upstream
 
 Knows routes and who may take them. Refuses to know how a request is relayed (`relay`).
@@ -11,7 +12,8 @@ import asyncio
 import logging
 from typing import Any, TypeAlias
 
-from foldline.gateway import health, keys
+from foldline.errors import BadInput
+from foldline.gateway import health, keys, local
 from foldline.gateway.api import Place, sessions_api
 from foldline.gateway.audit import Audit, Figures, Note
 from foldline.gateway.calls import WATCHED, Calls
@@ -45,6 +47,8 @@ class Gateway:
         sessions: bool = False,
         audit: Audit | None = None,
     ) -> None:
+        if store is not None and sessions and settings.keys is None and settings.token is None:
+            raise BadInput("sessions without keys ask for a token; make one by local.make_token()")
         self.settings = settings
         self._store, self._audit = store, audit
         self._models = Models(settings)
@@ -82,10 +86,11 @@ class Gateway:
                 return
             path = checked_path(scope["method"], scope["raw_path"])
             _stays(scope)
-            client = self._who(scope, note)
             if self._sessions is not None and _under(path, SESSIONS):
+                client = self._who_of_sessions(scope, note)
                 await self._sessions(_mounted(scope, client), receive, _noting(send, note))
                 return
+            client = self._who(scope, note)
             asked = self._asked(scope, path, client, speaks)
             await self._relay.serve(asked, reply, note=note, receive=receive)
         except Refusal as refusal:
@@ -114,6 +119,15 @@ class Gateway:
             raise Refusal(401, "bad_key", found.why)
         note.tenant, note.key = found.tenant, found.name
         return found
+
+    def _who_of_sessions(self, scope: Scope, note: Note) -> Client:
+        """Who asks for sessions: without keys, whoever started the gateway."""
+        token = self.settings.token
+        if self.settings.keys is not None or token is None:
+            return self._who(scope, note)
+        local.check_request(scope, token)
+        note.tenant = self.settings.tenant
+        return Client(self.settings.tenant, "", admin=True)
 
     def _asked(self, scope: Scope, path: str, client: Client, speaks: str) -> Asked:
         upstream = self.settings.upstream(speaks)
@@ -204,8 +218,14 @@ def _under(path: str, root: str) -> bool:
 
 
 def _mounted(scope: Scope, client: Client) -> Scope:
-    """The scope that an application below a path gets; `state.client` says who asks."""
-    state: dict[str, Any] = {**scope.get("state", {}), "client": client, "tenant": client.tenant}
+    """The scope that an application below a path gets; its `state` says who asks."""
+    state: dict[str, Any] = {
+        **scope.get("state", {}),
+        "client": client,
+        "tenant": client.tenant,
+        "owner": client.owner,
+        "admin": client.admin,
+    }
     return {**scope, "root_path": scope.get("root_path", "") + SESSIONS, "state": state}
 
 

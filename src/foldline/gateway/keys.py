@@ -4,6 +4,10 @@ Knows where clients put keys and how ours are kept: as digests, in a file of lin
 a key, to show one, and to pass one of ours on.
 
     3f1c…64 hex digits…  acme  ci-runner           digest, tenant, name
+    9a04…64 hex digits…  acme  ops  admin          the same, of an operator
+
+A key's name is the owner of the sessions that are made with it. Through the session API a key
+reaches its owner's sessions; an admin's reaches all of its tenant.
 """
 
 import hmac
@@ -20,6 +24,8 @@ from foldline.errors import BadInput
 
 PREFIX: Final = "fl-"
 """How every key of ours begins, so that it is told from a provider's."""
+ADMIN: Final = "admin"
+"""The word behind the name of a key that reaches all sessions of its tenant."""
 OWN_HEADER: Final = b"x-foldline-key"
 """For clients that show a key of ours beside their provider's."""
 CREDENTIALS: Final = frozenset((b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"))
@@ -58,6 +64,10 @@ class Client(NamedTuple):
     """The digest of the key that was shown: conversations are found under it."""
     name: str = ""
     """What the operator calls the key."""
+    owner: str = ""
+    """Whose the sessions are that this client makes; "" where there are no keys."""
+    admin: bool = False
+    """Whether it reaches all sessions of its tenant, whoever owns them."""
 
 
 class Refused(NamedTuple):
@@ -70,6 +80,7 @@ class _Entry(NamedTuple):
     digest: str
     tenant: str
     name: str
+    admin: bool = False
 
 
 class Keys:
@@ -90,7 +101,9 @@ class Keys:
         for entry in self._entries.get(digest[:_SHORT], ()):
             if hmac.compare_digest(entry.digest, digest):
                 found = entry
-        return Client(found.tenant, digest, found.name) if found else None
+        if found is None:
+            return None
+        return Client(found.tenant, digest, found.name, owner=found.name, admin=found.admin)
 
     def __len__(self) -> int:
         return sum(map(len, self._entries.values()))
@@ -124,12 +137,19 @@ def _entries(lines: Iterable[str], path: Path) -> dict[str, list[_Entry]]:
         fields = line.split()
         if not fields or line.startswith("#"):
             continue
-        if len(fields) != len(_Entry._fields) or not _is_digest(fields[0]):
+        digest, rest = fields[0], fields[1:]
+        if len(rest) not in (2, 3) or not _is_digest(digest):
             raise BadInput(
-                f"{path}, line {number}: no key; a line is DIGEST TENANT NAME, "
+                f"{path}, line {number}: no key; a line is DIGEST TENANT NAME [{ADMIN}], "
                 f"and `foldline keys add NAME --keys {path}` writes it"
             )
-        entries.setdefault(fields[0][:_SHORT], []).append(_Entry(*fields))
+        if rest[2:] not in ([], [ADMIN]):
+            raise BadInput(
+                f"{path}, line {number}: a key is nothing or {ADMIN!r}, not {rest[2]!r}; "
+                f"end the line behind the name, or write {ADMIN!r} there"
+            )
+        entry = _Entry(digest, rest[0], rest[1], admin=bool(rest[2:]))
+        entries.setdefault(digest[:_SHORT], []).append(entry)
     return entries
 
 
@@ -142,17 +162,17 @@ def digest_of(key: str) -> str:
     return sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def add(path: str | Path, name: str, *, tenant: str) -> str:
+def add(path: str | Path, name: str, *, tenant: str, admin: bool = False) -> str:
     """Make a key and write its digest down; the key itself is in no file."""
     if not name or not tenant or len((tenant + name).split()) != 1 or name.startswith("#"):
         raise BadInput(f"a key's name and tenant are one word each, not {name!r} and {tenant!r}")
     path = Path(path)
-    if path.exists() and any(line.split()[2:] == [name] for line in path.read_text().splitlines()):
+    if path.exists() and any(line.split()[2:3] == [name] for line in path.read_text().splitlines()):
         raise BadInput(f"{path} has a key {name!r} already; remove its line, or take another name")
     key = PREFIX + secrets.token_urlsafe(32)
     made = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, _PRIVATE)
     with os.fdopen(made, "a") as file:
-        file.write(f"{digest_of(key)}  {tenant}  {name}\n")
+        file.write(f"{digest_of(key)}  {tenant}  {name}{f'  {ADMIN}' if admin else ''}\n")
     return key
 
 

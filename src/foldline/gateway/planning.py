@@ -47,7 +47,7 @@ async def planned(
     talks: Talks, dialect: Dialect, body: bytes, *, client: Client, session: str
 ) -> Exchange | Told:
     """Plan a request; where that cannot be done, why: the provider may take it as it came."""
-    scope = Scope(client.tenant, client.scope, session)
+    scope = Scope(client.tenant, client.scope, session, client.owner)
     try:
         return await talks.ask(dialect, body, scope=scope)
     except WireError:

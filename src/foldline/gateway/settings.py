@@ -78,6 +78,8 @@ class Settings:
     """By dialect; `ANY` is for what has none of its own."""
     keys: Keys | None = None
     """The gateway's own keys; none: whoever reaches it may use it with a provider's key."""
+    token: Secret | None = None
+    """What the session API asks for where there are no keys: `local.make_token`."""
     limits: Limits = field(default_factory=Limits)
     on_disconnect: OnDisconnect = "pause"
     tenant: str = "local"

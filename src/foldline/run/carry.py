@@ -15,11 +15,16 @@ from foldline.run.live import Live
 from foldline.store.base import Name, Store
 
 
+def nothing_to_carry(name: Name) -> BadInput:
+    """What is said where a session to carry on from is not there, or is empty."""
+    return BadInput(f"there is nothing in a session {name.session!r} to carry on from")
+
+
 async def carried(store: Store, name: Name, *, facts: Facts) -> UserSaid:
     """What the new session is told of the old one: its record, made without a model."""
     live = await Live.open(store, name, facts=facts)
     if not live.view.items:
-        raise BadInput(f"there is nothing in a session {name.session!r} to carry on from")
+        raise nothing_to_carry(name)
     budget = measure(live.view, facts.limits)
     made = choose.record(live.view, budget, facts)
     while isinstance(made, Need):

@@ -186,19 +186,32 @@ class AsyncHistory:
         needed |= {head.edit.seq} if head.edit else set()
         return await store.trim(self.live.name, floor, keep=sorted(needed))
 
-    async def search(self, words: str, *, everywhere: bool = False, limit: int = 20) -> list[Found]:
-        """Messages that hold all of some words, the newest first; `everywhere`: in all sessions."""
+    async def search(
+        self, words: str, *, everywhere: bool = False, limit: int = 20, owner: str | None = None
+    ) -> list[Found]:
+        """Messages that hold all of some words, the newest first.
+
+        `everywhere`: in all sessions of the tenant; with `owner` in those of that owner.
+        """
         name = self.live.name
         session = None if everywhere else name.session
-        return await search(self.live.store, name.tenant, words, session=session, limit=limit)
+        return await search(
+            self.live.store, name.tenant, words, session=session, limit=limit, owner=owner
+        )
 
 
-async def search(
-    store: Store, tenant: str, words: str, *, session: str | None = None, limit: int = 20
+async def search(  # noqa: PLR0913 - what the store narrows a search by
+    store: Store,
+    tenant: str,
+    words: str,
+    *,
+    session: str | None = None,
+    limit: int = 20,
+    owner: str | None = None,
 ) -> list[Found]:
     """Messages of a tenant that hold all of some words, the newest first."""
     found: list[Found] = []
-    for hit in await store.search(tenant, words, session=session, limit=limit):
+    for hit in await store.search(tenant, words, session=session, limit=limit, owner=owner):
         rows = await store.read(Name(tenant, hit.session), [(hit.seq, hit.seq)])
         found += (Found(hit.session, hit.seq, logs.words(row.body)) for row in rows)
     return found

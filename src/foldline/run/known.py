@@ -34,6 +34,8 @@ class Scope(NamedTuple):
     """A digest of the client's key."""
     session: str = ""
     """The session that the client names, if it does."""
+    owner: str = ""
+    """Whose new sessions are; "" where owners are not told apart."""
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True):

@@ -220,10 +220,12 @@ class Talks:
     async def _begun(self, scope: Scope, facts: Facts) -> Talk:
         """A new conversation, under the name that its client gives it or one of ours."""
         name = Name(scope.tenant, scope.session or self._named())
-        live = await Live.open(self.store, name, facts=facts)
-        if scope.session and live.view.head >= 0:  # it has a history that this is not
-            live = await Live.open(self.store, name._replace(session=self._named()), facts=facts)
-        return self._held(Talk(live, scope, Trail(scope)))
+        while True:
+            if not scope.owner or await self.store.claim(name, scope.owner) == scope.owner:
+                live = await Live.open(self.store, name, facts=facts)
+                if live.view.head < 0:
+                    return self._held(Talk(live, scope, Trail(scope)))
+            name = name._replace(session=self._named())  # another's, or a history that this is not
 
     async def _gone_on(
         self, scope: Scope, place: Place, links: Sequence[Link], facts: Facts, *, least: int

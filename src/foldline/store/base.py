@@ -9,7 +9,9 @@ Promises, kept by every backend and asked by `foldline.testing.stores`:
   where the log does not end at `after`, or where `fence` is not the newest lease's. With `once`, a
   key that was appended before gives that append's end again and writes nothing.
 - A lease is one holder's at a time until it runs out; its fence is larger than any before.
-- What was erased stays erased: later appends, forks and side values raise `Erased`.
+- What was erased stays erased: later appends, forks, claims and side values raise `Erased`.
+- A session has one owner for good: the first to claim it while it has no events. A fork has its
+  origin's. With `owner`, lists and searches show that owner's sessions and no others.
 - Nothing is reached without a tenant; no operation shows another tenant's.
 """
 
@@ -51,6 +53,8 @@ class Head(msgspec.Struct, frozen=True):
     """The first place that retention has left whole."""
     trimmed: float | None = None
     """When retention raised the floor."""
+    owner: str = ""
+    """Who claimed the session; "" where nobody did."""
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -74,6 +78,8 @@ class Listed(msgspec.Struct, frozen=True):
     origin: str = ""
     """The session it was forked from."""
     held: bool = False
+    owner: str = ""
+    """Who claimed it; "" where nobody did."""
 
 
 class Found(NamedTuple):
@@ -157,14 +163,30 @@ class Store(Protocol):
         """Give a session back; too late does nothing."""
         ...
 
-    async def sessions(self, tenant: str, *, after: str = "", limit: int = 100) -> list[Listed]:
-        """A tenant's sessions by name, behind `after`."""
+    async def claim(self, name: Name, owner: str) -> str:
+        """Give a session an owner if it has neither one nor events; the owner that it has then.
+
+        Makes the session where there is none. One that has events and no owner stays without: its
+        events were written by somebody who claimed nothing, so that nobody may take them later.
+        """
+        ...
+
+    async def sessions(
+        self, tenant: str, *, after: str = "", limit: int = 100, owner: str | None = None
+    ) -> list[Listed]:
+        """A tenant's sessions by name, behind `after`; with `owner` only that owner's."""
         ...
 
     async def search(
-        self, tenant: str, words: str, *, session: str | None = None, limit: int = 20
+        self,
+        tenant: str,
+        words: str,
+        *,
+        session: str | None = None,
+        limit: int = 20,
+        owner: str | None = None,
     ) -> list[Found]:
-        """Messages that hold all of some words, the newest first."""
+        """Messages that hold all of some words, the newest first; with `owner` only that one's."""
         ...
 
     async def hold(self, name: Name, *, on: bool) -> None:

@@ -6,8 +6,8 @@ Knows which operation seals or opens what, and where a session's keys are kept: 
 master key, in its own part of the side table. Refuses to know ciphers (`store.rings`) and backends.
 
 Sealed: rows, pieces, side values, and the keys by which deliveries are known. In clear: the names
-of tenants, sessions and side entries, kinds, edit flags, sizes, times. A piece has another name in
-each session, so equal pictures in two of them cannot be told to be equal.
+of tenants, owners, sessions and side entries, kinds, edit flags, sizes, times. A piece has another
+name in each session, so equal pictures in two of them cannot be told to be equal.
 
 A row is bound to its place where the caller knows it, that is where it gives `after`. Without it
 the store chooses the place only while it writes, and a row could be moved inside its own session
@@ -21,6 +21,8 @@ crash, is noise from then on.
 """
 
 from collections.abc import Sequence
+
+import msgspec
 
 from foldline.errors import BadInput, Conflict, Erased, FoldlineError, Sealed, Unsupported
 from foldline.store import rings
@@ -47,6 +49,7 @@ class CryptStore:
         self._rings: dict[Name, Ring] = {}
         self.lease = inner.lease
         self.release = inner.release
+        self.claim = inner.claim
         self.sessions = inner.sessions
         self.hold = inner.hold
         self.trim = inner.trim
@@ -82,7 +85,7 @@ class CryptStore:
         if head.edit is None:
             return head
         ((edit, _),) = await self._opened(name, [head.edit])
-        return Head(head.seq, edit.row, head.floor, head.trimmed)
+        return msgspec.structs.replace(head, edit=edit.row)
 
     async def read(self, name: Name, spans: Sequence[tuple[int, int]]) -> list[Row]:
         """The rows of some spans in order; of a fork also its ancestors'."""
@@ -127,7 +130,13 @@ class CryptStore:
         self._remember(new, ring)
 
     async def search(
-        self, tenant: str, words: str, *, session: str | None = None, limit: int = 20
+        self,
+        tenant: str,
+        words: str,
+        *,
+        session: str | None = None,
+        limit: int = 20,
+        owner: str | None = None,
     ) -> list[Found]:
         """Messages of one session that hold all words, among its newest `REACH` places."""
         if session is None:
@@ -137,7 +146,10 @@ class CryptStore:
         from asyncio import to_thread  # noqa: PLC0415 - half of the time of an import
 
         name = Name(tenant, session)
-        end = (await self._inner.head(name)).seq
+        head = await self._inner.head(name)
+        if owner is not None and head.owner != owner:
+            return []
+        end = head.seq
         last, found = max(-1, end - REACH), list[Found]()
         while end > last and len(found) < limit:
             start = max(end - _STEP, last) + 1

@@ -2,15 +2,17 @@
 
 with Served(upstream.url, store=":memory:") as gateway:
     client = OpenAI(base_url=gateway.url + "/v1", api_key="none")
+    sessions = httpx.get(gateway.url + "/sessions", headers=gateway.headers)
 """
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Self
 
 from foldline.core.plan import Facts
-from foldline.gateway import serving
+from foldline.gateway import local, serving
 from foldline.gateway.app import Gateway
 from foldline.gateway.audit import Audit
 from foldline.gateway.settings import Settings, upstreams
@@ -42,6 +44,12 @@ class Served:
         self._listening = serving.listen("127.0.0.1", 0)
         self.port: int = self._listening.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
+        self.headers: dict[str, str] = {}
+        """What a request for sessions carries where the gateway has no keys."""
+        if self._settings.keys is None:
+            token = self._settings.token or local.make_token({})
+            self._settings = replace(self._settings, token=token)
+            self.headers = {"authorization": f"Bearer {token.reveal()}"}
         self._ready = Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: serving.Served | None = None

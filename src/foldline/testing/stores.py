@@ -21,7 +21,7 @@ import pytest
 from foldline.core.log import Instructed, ModelSaid, ToolReturned, UserSaid
 from foldline.core.parts import Media, Native, Text
 from foldline.core.spine import Range
-from foldline.errors import Conflict
+from foldline.errors import Conflict, Erased
 from foldline.store import logs
 from foldline.store.base import Draft, Name, Retention, Row, Store
 from foldline.testing.lasting import MINE, THEIRS, Lasting, body_of, rows, whole
@@ -167,6 +167,97 @@ class Conformance(Lasting):
         assert (await store.retain("other", Retention(sessions=0))).sessions == ()
         await store.erase(THEIRS)
         assert await whole(store, MINE) == [body_of("canary of acme")]
+
+    # Owners.
+
+    async def test_an_owner_stays(self, store: Store) -> None:
+        """The first to claim a session has it, whatever is written or refused there since."""
+        assert (await store.head(MINE)).owner == ""
+        assert await store.claim(MINE, "alice") == "alice"
+        assert await store.claim(MINE, "bob") == "alice"
+        with pytest.raises(Conflict):
+            await store.append(MINE, rows("too late"), after=7)
+        assert (await store.head(MINE)).owner == "alice"
+        await store.append(MINE, rows("a", "b"), after=-1)
+        await store.append(MINE, rows("c", edit=True), after=1)
+        assert await store.claim(MINE, "bob") == "alice"
+        for at in (None, 0):
+            assert (await store.head(MINE, at=at)).owner == "alice"
+        assert await store.claim(THEIRS, "bob") == "bob"
+        assert (await store.head(MINE)).owner == "alice"
+
+    async def test_what_somebody_else_wrote_is_not_claimed(self, store: Store) -> None:
+        """Events without an owner stay without: whoever wrote them gave them to nobody."""
+        await store.append(MINE, rows("from the command line"))
+        assert await store.claim(MINE, "alice") == ""
+        assert (await store.head(MINE)).owner == ""
+        lease = await store.lease(Name("acme", "leased"), "worker", seconds=60)
+        assert await store.claim(Name("acme", "leased"), "alice") == "alice"
+        assert lease is not None
+        await store.append(Name("acme", "leased"), rows("mine"), fence=lease.fence)
+
+    async def test_what_was_erased_is_not_claimed(self, store: Store) -> None:
+        """R-73: an erased session does not come back under another owner."""
+        await store.claim(MINE, "alice")
+        await store.append(MINE, rows("a"))
+        await store.erase(MINE)
+        with pytest.raises(Erased):
+            await store.claim(MINE, "bob")
+        assert await store.sessions("acme") == []
+
+    async def test_many_claim_one_session(self, store: Store) -> None:
+        """One of them has it, and all are told who."""
+        names = [f"owner{at}" for at in range(8)]
+        told = await asyncio.gather(*(store.claim(MINE, one) for one in names))
+        assert set(told) == {(await store.head(MINE)).owner}
+        assert told[0] in names
+
+    async def test_a_fork_has_its_origins_owner(self, store: Store) -> None:
+        """So recall through ancestors never leaves the owner; nobody forks into a claim."""
+        await store.claim(MINE, "alice")
+        await store.append(MINE, rows("a", "b"))
+        await store.fork(MINE, "two", at=1, keep=[(1, 1)])
+        assert (await store.head(Name("acme", "two"))).owner == "alice"
+        assert await store.claim(Name("acme", "two"), "bob") == "alice"
+        assert await store.claim(Name("acme", "bobs"), "bob") == "bob"
+        with pytest.raises(Conflict):
+            await store.fork(MINE, "bobs", at=1, keep=[(1, 1)])
+        assert (await store.head(Name("acme", "bobs"))).owner == "bob"
+
+    async def test_sessions_of_one_owner(self, store: Store) -> None:
+        """By pages, each once, and nobody else's; without `owner` all of them."""
+        owners = {f"s{at:02}": ("alice", "bob", "")[at % 3] for at in range(24)}
+        for session, owner in owners.items():
+            if owner:
+                await store.claim(Name("acme", session), owner)
+            await store.append(Name("acme", session), rows("x"))
+        await store.claim(Name("other", "s99"), "alice")
+        for owner in ("alice", "bob", "", "nobody"):
+            found: list[str] = []
+            while page := await store.sessions(
+                "acme", after=found[-1] if found else "", limit=3, owner=owner
+            ):
+                found += [one.session for one in page]
+                assert {one.owner for one in page} == {owner}
+            assert found == [one for one, whose in owners.items() if whose == owner]
+        assert {one.session: one.owner for one in await store.sessions("acme")} == owners
+
+    async def test_a_search_for_one_owner(self, store: Store) -> None:
+        """A canary in every session: only those of the owner are found."""
+        for owner in ("alice", "bob"):
+            await store.claim(Name("acme", f"{owner}s"), owner)
+            await store.append(Name("acme", f"{owner}s"), rows(f"canary of {owner}"))
+        await store.append(Name("acme", "nobodys"), rows("canary of nobody"))
+        asked = [("alices", "alice", 1), ("alices", "bob", 0), ("alices", None, 1)]
+        for session, owner, count in (*asked, ("nobodys", "alice", 0)):
+            found = await store.search("acme", "canary", session=session, owner=owner)
+            assert len(found) == count, (session, owner)
+        if self.searches_tenants:
+            for owner in ("alice", "bob"):
+                found = await store.search("acme", "canary", owner=owner)
+                assert [one.session for one in found] == [f"{owner}s"]
+            assert await store.search("acme", "canary", owner="carol") == []
+            assert len(await store.search("acme", "canary")) == 3
 
     # Leases.
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from foldline.core.settings.known import KNOWN, PREFIX, SHORT, SLOT, Known
 
-RESERVED = frozenset({"DEBUG", "LAWS", "MODELS", "PG", "PGBOUNCER", "SHARED"})
+RESERVED = frozenset({"DEBUG", "LAWS", "MODELS", "PG", "PGBOUNCER", "SHARED", "TOKEN"})
 """Variables of ours that are no settings."""
 _ALIASES = {
     "window": "model.max_input_tokens",

@@ -11,8 +11,8 @@
     deciding   verbs that change what the model sees                   api/deciding.py
     faults     every error as a status and a body                      api/faults.py
 
-Knows sessions and HTTP. Refuses to know who asks: a tenant stands in the scope, proven by whoever
-put it there; and to decide: the session does.
+Knows sessions and HTTP. Refuses to know who asks: tenant and owner stand in the scope, proven by
+whoever put them there; and to decide: the session does.
 """
 
 from foldline.gateway.api.app import SessionsApi, sessions_api

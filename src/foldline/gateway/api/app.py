@@ -3,8 +3,12 @@
     api = sessions_api(Place(store=store, model_of=upstream))
     await api.close(seconds=30)         # at the end: turns may end, then they are stopped
 
-Knows which route a path means, and that every error has one form. Refuses to know who asks: the
-tenant stands in `scope["state"]["tenant"]`, put there by whoever has proven it.
+Knows which route a path means, and that every error has one form. Refuses to know who asks: that
+stands in `scope["state"]`, put there by whoever has proven it.
+
+    tenant    "local" where it is not said
+    owner     whose sessions are made and seen; without one, all of the tenant's are seen
+    admin     whether all of the tenant's are seen although there is an owner
 """
 
 from typing import Any
@@ -77,9 +81,12 @@ class SessionsApi:
             raise BadInput("a body that nobody reads; leave it out")
         shape = route.body or Nothing
         state: dict[str, Any] = scope.get("state") or {}
+        owner: str = state.get("owner") or ""
         return Call(
             self.pool,
             state.get("tenant") or "local",
+            owner,
+            state.get("admin", not owner),
             path,
             headers,
             receive,

@@ -21,7 +21,9 @@ from foldline.gateway.api.shapes import LONGEST_NAME, Answer, Shape
 from foldline.store.base import Name
 
 if TYPE_CHECKING:
-    from foldline.gateway.api.pool import Pool
+    from contextlib import AbstractAsyncContextManager
+
+    from foldline.gateway.api.pool import Kept, Pool
 
 Scope: TypeAlias = Any
 Receive: TypeAlias = Any
@@ -62,6 +64,10 @@ class Call:
 
     pool: "Pool"
     tenant: str
+    owner: str
+    """Whose the sessions are that are made here; "" where owners are not told apart."""
+    admin: bool
+    """Whether all sessions of the tenant are seen."""
     path: tuple[str, ...]
     """What stands in the places of the route's path: the session's name, and more."""
     headers: Mapping[str, str]
@@ -73,6 +79,16 @@ class Call:
     def name(self) -> Name:
         """The session that is meant."""
         return Name(self.tenant, sound_name(self.path[0]))
+
+    @property
+    def sees(self) -> str | None:
+        """The owner whose sessions are seen; None: all of the tenant's."""
+        return None if self.admin else self.owner
+
+    def seen(self, session: str | None = None) -> "AbstractAsyncContextManager[Kept]":
+        """The session that is meant, or another of the tenant's, if the client may see it."""
+        name = self.name if session is None else Name(self.tenant, session)
+        return self.pool.seen(name, owner=self.sees)
 
     @property
     def streams(self) -> bool:

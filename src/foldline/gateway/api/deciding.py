@@ -7,7 +7,7 @@ does.
 import os
 from typing import Any
 
-from foldline.errors import BadInput, Conflict, NotAnEdit, OtherHost
+from foldline.errors import BadInput, Conflict, Erased, FoldlineError, NotAnEdit, OtherHost
 from foldline.gateway.api.calls import Call, Reply, Sent, sound_name
 from foldline.gateway.api.faults import NotFound, Taken
 from foldline.gateway.api.looking import instructed, told
@@ -30,6 +30,7 @@ from foldline.gateway.api.shapes import (
 )
 from foldline.models.addresses import dialect_of
 from foldline.run import asking, bounds
+from foldline.run.carry import nothing_to_carry
 from foldline.run.facts import known
 from foldline.run.host import recorded_host
 from foldline.run.live import Live, Settings
@@ -49,6 +50,9 @@ async def create(call: Call) -> Reply:
     carry = None if body.carry is None else sound_name(body.carry)
     tools = [*map(dialects.tool, body.tools or ())]  # what cannot be read leaves no session behind
     facts = known(body.model, window=body.window, reserve=body.reserve, policy=body.policy)
+    if carry is not None:
+        await _check_carried(call, carry)
+    await _claim(call, name)
     live = await Live.open(call.pool.place.store, name, facts=facts)
     if live.view.head >= 0:
         raise Taken(name.session)
@@ -62,8 +66,34 @@ async def create(call: Call) -> Reply:
     session = await begun(live, body.model, settings=settings, carry=carry)
     if body.system or tools:
         await _instruct(call, session, body.system, body.tools or [])
-    async with call.pool.seen(name) as kept:
+    async with call.seen(name.session) as kept:
         return told(kept)
+
+
+async def _claim(call: Call, name: Name) -> None:
+    """Make a session the client's own; a name that is another's, or was, is taken."""
+    if not call.owner:
+        return
+    try:
+        owner = await call.pool.place.store.claim(name, call.owner)
+    except Erased as fault:
+        raise _hidden(call, fault, name.session) from fault
+    if owner != call.owner:
+        raise Taken(name.session)
+
+
+def _hidden(call: Call, fault: Erased, session: str) -> FoldlineError:
+    """An erased name as the client may hear of it: nobody knows any more whose it was."""
+    return fault if call.admin else Taken(session)
+
+
+async def _check_carried(call: Call, session: str) -> None:
+    """Refuse to carry on from another owner's session, as from one that is not there."""
+    try:
+        async with call.seen(session):
+            pass
+    except NotFound:
+        raise nothing_to_carry(Name(call.tenant, session)) from None
 
 
 async def _instruct(
@@ -81,7 +111,7 @@ async def _instruct(
 async def erase(call: Call) -> Reply:
     """Erase a session for good."""
     name = call.name
-    async with call.pool.seen(name) as kept, call.pool.changing(kept, wait=call.query.wait):
+    async with call.seen() as kept, call.pool.changing(kept, wait=call.query.wait):
         receipt = await call.pool.place.store.erase(name)
         call.pool.forget(name)
     if not receipt.sessions:
@@ -96,7 +126,7 @@ async def request(call: Call) -> Reply:
     body: Wanted = call.body
     if taken := [one for one in _OURS if one in body.parameters]:
         raise BadInput(f"{taken[0]!r} is written by the session; leave it out of the parameters")
-    async with call.pool.seen(call.name) as kept, call.pool.changing(kept, wait=call.query.wait):
+    async with call.seen() as kept, call.pool.changing(kept, wait=call.query.wait):
         live = kept.session.live
         dialect = dialects.speaking(live.view.model)
         async with live.lock:
@@ -109,7 +139,7 @@ async def request(call: Call) -> Reply:
 async def fold(call: Call) -> Reply:
     """Fold now what may be folded, or say what would be."""
     body: Folding = call.body
-    async with call.pool.seen(call.name) as kept:
+    async with call.seen() as kept:
         if body.preview:
             now = kept.session.report.total
             lost = await kept.session.fold(focus=body.focus, preview=True)
@@ -130,13 +160,13 @@ async def fold(call: Call) -> Reply:
 async def undo(call: Call) -> Reply:
     """Take back an edit."""
     body: Undoing = call.body
-    async with call.pool.seen(call.name) as kept, call.pool.changing(kept, wait=call.query.wait):
+    async with call.seen() as kept, call.pool.changing(kept, wait=call.query.wait):
         return await _undone(kept.session, body.edit)
 
 
 async def redo(call: Call) -> Reply:
     """Make the edit again that was undone last, if nothing was edited since."""
-    async with call.pool.seen(call.name) as kept, call.pool.changing(kept, wait=call.query.wait):
+    async with call.seen() as kept, call.pool.changing(kept, wait=call.query.wait):
         newest = await kept.session.history.taken_back()
         if newest is None:
             raise NotAnEdit("there is nothing to redo: the newest edit is no undoing")
@@ -167,7 +197,7 @@ async def unpin(call: Call) -> Reply:
 
 async def _pinned(call: Call, *, on: bool) -> Reply:
     body: Pinning = call.body
-    async with call.pool.seen(call.name) as kept:
+    async with call.seen() as kept:
         async with call.pool.changing(kept, wait=call.query.wait) as session:
             await session.pin(body.place, on=on)
         return Pins(pins=sorted(kept.session.live.view.pins))
@@ -176,7 +206,7 @@ async def _pinned(call: Call, *, on: bool) -> Reply:
 async def exclude(call: Call) -> Reply:
     """Take messages out of the model's sight."""
     body: Excluding = call.body
-    async with call.pool.seen(call.name) as kept, call.pool.changing(kept, wait=call.query.wait):
+    async with call.seen() as kept, call.pool.changing(kept, wait=call.query.wait):
         before = kept.session.report.total
         edit = await kept.session.history.exclude(*body.places)
         return Excluded(edit=edit, before=before, after=kept.session.report.total)
@@ -185,7 +215,7 @@ async def exclude(call: Call) -> Reply:
 async def instruct(call: Call) -> Reply:
     """Change the system's words or the tools from here on."""
     body: Instructing = call.body
-    async with call.pool.seen(call.name) as kept:
+    async with call.seen() as kept:
         async with call.pool.changing(kept, wait=call.query.wait) as session:
             await _instruct(call, session, body.system, body.tools)
         return instructed(kept.session)
@@ -194,7 +224,7 @@ async def instruct(call: Call) -> Reply:
 async def switch(call: Call) -> Reply:
     """Go on with another model; one that cannot hold what must stay changes nothing."""
     body: Switching = call.body
-    async with call.pool.seen(call.name) as kept:
+    async with call.seen() as kept:
         async with call.pool.changing(kept, wait=call.query.wait) as session:
             host = recorded_host(session.live.view.settings)
             if host is not None and host.dialect != dialect_of(body.model):
@@ -215,10 +245,12 @@ async def fork(call: Call) -> Reply:
     """A session of its own that begins as this one is, or was at a place."""
     body: Forking = call.body
     to = sound_name(body.to or f"s-{os.urandom(8).hex()}")
-    async with call.pool.seen(call.name) as kept:
+    async with call.seen() as kept:
         try:
             await kept.session.fork(to, at=body.at)
         except Conflict as fault:
             raise Taken(to) from fault
-    async with call.pool.seen(Name(call.tenant, to)) as made:
+        except Erased as fault:
+            raise _hidden(call, fault, to) from fault
+    async with call.seen(to) as made:
         return told(made)

@@ -37,8 +37,22 @@ _EVENT: Json = {
 }
 _ABOUT = (
     "Conversations that stay inside their model's window. Foldline keeps the history: post only "
-    "what is new. Every error is {error: {kind, message, way_out}}."
+    "what is new. Every error is {error: {kind, message, way_out}}. A key reaches the sessions "
+    "that were made under its name; an admin key reaches all of its tenant."
 )
+_KEY = (
+    "A key of the gateway (fl-…). A gateway without keys, on loopback, asks for the token that "
+    "`foldline serve` prints at its start (fl-local-…)."
+)
+_WAYS_IN: Json = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": _KEY},
+    "header": {"type": "apiKey", "in": "header", "name": "X-Foldline-Key", "description": _KEY},
+}
+_KEPT_OUT: Json = {
+    "401": {"description": "No key, or no token, that this gateway knows."},
+    "403": {"description": "Without keys: a name or a site that is not this machine's."},
+}
+"""What the gateway answers before it looks at a request; in the form of the client's dialect."""
 
 
 @cache
@@ -50,11 +64,12 @@ def document() -> bytes:
     paths: Json = {}
     for route in ROUTES:
         paths.setdefault(f"/sessions{route.path}", {})[route.method.lower()] = _operation(route)
-    whole = {
+    whole: Json = {
         "openapi": "3.1.0",
         "info": {"title": "Foldline sessions", "version": "1", "description": _ABOUT},
         "paths": paths,
-        "components": {"schemas": schemas},
+        "security": [{name: []} for name in _WAYS_IN],
+        "components": {"schemas": schemas, "securitySchemes": _WAYS_IN},
     }
     return msgspec.json.format(msgspec.json.encode(whole), indent=1)
 
@@ -68,6 +83,7 @@ def _operation(route: Route) -> Json:
         "responses": {
             **{str(status): _given(route) for status in (route.status, *route.also)},
             **{str(status): _refused(status) for status in STATUSES},
+            **_KEPT_OUT,
         },
     }
     if route.body is not None:

@@ -51,10 +51,11 @@ _LONGEST = 2**40  # a place that no log reaches
 
 
 async def sessions(call: Call) -> Reply:
-    """A page of the tenant's sessions, by name."""
+    """A page of the sessions that the client may see, by name."""
     query: Page = call.query
+    after = sound(query.after).replace("\0", "")
     page = await call.pool.place.store.sessions(
-        call.tenant, after=sound(query.after).replace("\0", ""), limit=query.limit
+        call.tenant, after=after, limit=query.limit, owner=call.sees
     )
     found = [
         Listed(
@@ -64,15 +65,17 @@ async def sessions(call: Call) -> Reply:
             opened=one.opened,
             changed=one.changed,
             origin=one.origin,
+            owner=one.owner,
         )
         for one in page
+        if one.head >= 0  # claimed or leased, and nothing said yet: there is no such session
     ]
-    return Sessions(sessions=found, after=found[-1].name if len(found) == query.limit else None)
+    return Sessions(sessions=found, after=page[-1].session if len(page) == query.limit else None)
 
 
 async def session(call: Call) -> Reply:
     """A session as it is."""
-    async with call.pool.seen(call.name) as kept:
+    async with call.seen() as kept:
         return told(kept)
 
 
@@ -101,7 +104,7 @@ def _drawn(seen: AsyncSession) -> Picture:
 
 async def context(call: Call) -> Reply:
     """What the model sees now: as JSON, or drawn."""
-    async with call.pool.seen(call.name) as kept:
+    async with call.seen() as kept:
         drawn = _drawn(kept.session)
     if SVG in call.headers.get("accept", ""):
         return Sent(svg(drawn).encode(), SVG)
@@ -111,7 +114,7 @@ async def context(call: Call) -> Reply:
 
 async def tokens(call: Call) -> Reply:
     """Where the window goes."""
-    async with call.pool.seen(call.name) as kept:
+    async with call.seen() as kept:
         drawn, now = _drawn(kept.session), kept.session.report
     return Tokens(
         session=call.name.session,
@@ -133,7 +136,7 @@ async def tokens(call: Call) -> Reply:
 async def recall(call: Call) -> Reply:
     """The original of anything in the log."""
     query: Handle = call.query
-    async with call.pool.seen(call.name) as kept:
+    async with call.seen() as kept:
         text = await kept.session.recall(query.handle, most=query.most)
     return Recalled(handle=query.handle, text=text)
 
@@ -142,9 +145,9 @@ async def search(call: Call) -> Reply:
     """Messages that hold all of some words."""
     query: Words = call.query
     asked = sound(query.words).replace("\0", " ")
-    async with call.pool.seen(call.name) as kept:
+    async with call.seen() as kept:
         found = await kept.session.history.search(
-            asked, everywhere=query.everywhere, limit=query.limit
+            asked, everywhere=query.everywhere, limit=query.limit, owner=call.sees
         )
     hits = [
         Hit(session=one.session, handle=f"log:{one.seq}", snippet=snippet(one.words, asked)[0])
@@ -155,7 +158,7 @@ async def search(call: Call) -> Reply:
 
 async def history(call: Call) -> Reply:
     """Every turn, and how fast the window fills."""
-    async with call.pool.seen(call.name) as kept:
+    async with call.seen() as kept:
         turns = await kept.session.history.turns()
         now = kept.session.report
     on = pace(turns, now)
@@ -174,13 +177,13 @@ async def request(call: Call) -> Reply:
     place = call.path[1]
     if not place.isascii() or not place.isdecimal() or int(place[:16]) > _LONGEST:
         raise BadInput(f"{place[:80]!r} is no place in a log; write a number")
-    async with call.pool.seen(call.name) as kept:
+    async with call.seen() as kept:
         return Sent(await asking.sent(kept.session.live, int(place)))
 
 
 async def instructions(call: Call) -> Reply:
     """The system's words and the tools that hold now."""
-    async with call.pool.seen(call.name) as kept:
+    async with call.seen() as kept:
         return instructed(kept.session)
 
 
@@ -200,7 +203,7 @@ def instructed(seen: AsyncSession) -> Instructions:
 
 async def cost(call: Call) -> Reply:
     """What the calls of a session took, by what their provider counted, at today's prices."""
-    async with call.pool.seen(call.name) as kept:
+    async with call.seen() as kept:
         live = kept.session.live
         prices: Prices = live.facts.prices
         calls = asked = 0
@@ -228,7 +231,7 @@ async def cost(call: Call) -> Reply:
 async def export(call: Call) -> Reply:
     """A session written out: as a log, a chat or a text."""
     query: Exporting = call.query
-    async with call.pool.seen(call.name) as kept:
+    async with call.seen() as kept:
         events = await kept.session.history.events()
         body = exported(kept.session, events, query.format, sight=query.sight)
     return Sent(body, _MEDIA.get(query.format, "application/json"))

@@ -1,7 +1,8 @@
 """The sessions that are open in this process, and whose turn it is.
 
 Knows that a log may have grown in another process since, that one turn is made at a time, here by a
-lock and everywhere by a lease, and that what was erased is let go of. Refuses to know HTTP.
+lock and everywhere by a lease, that what was erased is let go of, and that another owner's session
+is none: `seen` is the one way to a session, and it asks whose it is. Refuses to know HTTP.
 """
 
 import asyncio
@@ -66,6 +67,8 @@ class Kept:
         self.session = session
         self.turn = asyncio.Lock()
         self.users = 0
+        self.owner: str | None = None
+        """Whose it is, once that was read; it does not change."""
         self.agent: Agent | None = None
         self.listener: Callable[[Moment], None] | None = None
         """Who is told what happens in the newest turn."""
@@ -95,9 +98,14 @@ class Pool:
         return len(self._tasks)
 
     @asynccontextmanager
-    async def seen(self, name: Name) -> AsyncGenerator[Kept]:
-        """A session as its log is now; it is not let go of inside."""
+    async def seen(self, name: Name, *, owner: str | None) -> AsyncGenerator[Kept]:
+        """A session as its log is now, if it is this owner's (None: whosever it is).
+
+        It is not let go of inside. Another owner's session is answered as one that is not there.
+        """
         kept = self._kept.get(name)
+        if owner is not None and (kept is None or kept.owner != owner):
+            await self._check_owner(name, owner)
         if kept is None:
             session = await left(self.place.store, name)
             if session.live.view.head < 0:
@@ -174,11 +182,21 @@ class Pool:
         finally:
             kept.users -= 1
 
+    async def _check_owner(self, name: Name, owner: str) -> None:
+        """Refuse another owner's session: before its log is read or its lock is waited for.
+
+        So neither what is in it shows, nor that somebody works on it, nor that it is open here.
+        """
+        head = await self.place.store.head(name, at=-1)
+        if head.owner != owner:
+            raise _none(name)
+
     async def _fresh(self, name: Name, kept: Kept) -> None:
         """Take in what other processes wrote; what they erased is forgotten here too."""
         live = kept.session.live
         async with live.lock:
             head = await live.store.head(name)
+            kept.owner = head.owner
             if head.seq < live.view.head:
                 self.forget(name)
                 raise _none(name)

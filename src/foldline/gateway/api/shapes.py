@@ -211,6 +211,8 @@ class Listed(Answer, frozen=True, kw_only=True):
     opened: float
     changed: float
     origin: str
+    owner: str
+    """The name of the key that it was made with; "" where it was made without one."""
 
 
 class Sessions(Answer, frozen=True, kw_only=True):

@@ -55,7 +55,7 @@ _LONGEST_KEY = 200
 async def message(call: Call) -> Reply:
     """Take in a message, and let the agent answer it."""
     body: Message = call.body
-    async with call.pool.seen(call.name) as kept:
+    async with call.seen() as kept:
         view = kept.session.live.view
         model = call.pool.place.model_of(view.model, call.tenant)  # before anything is written
         must_be_asked_at(call.name.session, view.settings, host_of(model))
@@ -284,7 +284,7 @@ async def _added(session: AsyncSession, body: Said, key: str) -> int:
 async def add(call: Call) -> Reply:
     """Take in what happened, and ask nobody."""
     body: Happened = call.body
-    async with call.pool.seen(call.name) as kept:
+    async with call.seen() as kept:
         if not (body.text or body.message or body.messages):
             raise BadInput("nothing to add; send `text`, `message` or `messages`")
         at = await _added(kept.session, body, _key(call, body))
@@ -300,7 +300,7 @@ async def events(call: Call) -> Reply:
         if header and not header.isdecimal():
             raise BadInput(f"a Last-Event-ID of {header[:80]!r}; send the place of an event")
         after = int(header[:15] or -1) if header else -1
-    async with call.pool.seen(call.name):
+    async with call.seen():
         pass  # else an error would come behind a 200
     if call.streams:
         return Stream(_follow(call, after, query))
@@ -322,7 +322,7 @@ async def _some(call: Call, after: int, query: Stretch) -> Events:
 
 
 async def _stretch(call: Call, after: int, limit: int) -> Events:
-    async with call.pool.seen(call.name) as kept:
+    async with call.seen() as kept:
         live = kept.session.live
         head = live.view.head
         read = await live.events(Range(after + 1, min(after + limit, head))) if after < head else []

@@ -3,7 +3,7 @@
     place        an address                     connections  the pool, one statement, its faults
     schema       migrations, from `sql/`        appending    batches of appends, unknown outcomes
     rows         heads, rows, pieces, forks     leases       leases, the side table
-    finding      search                         keeping      lists, retention, erasure
+    finding      search                         keeping      lists, owners, erasure
     speaking     an append in the server's own bytes
     health       what a server says of itself   questions, plans  how it is asked
 
@@ -56,6 +56,7 @@ class PostgresStore:
     release = _operation(leases.release)
     get = _operation(leases.get)
     put = _operation(leases.put)
+    claim = _operation(keeping.claim)
     sessions = _operation(keeping.sessions)
     search = _operation(finding.search)
     hold = _operation(keeping.hold)

@@ -18,14 +18,20 @@ from foldline.store.postgres.connections import Connections, call, sid
 _UNINDEXED = call("unindexed_sessions", "uuid")
 _SPOKEN = call("spoken", "uuid", "int4")
 _LEARN = call("learn", "uuid", "int4", "int4", "int4[]", "float8[]", "text[]")
-_SEARCH = call("search", "uuid", "text", "int4")
+_SEARCH = call("search_of", "uuid", "text", "int4", "text")
 _BATCH = 500  # rows that `spoken` gives at a time
 _LETTERS = 60  # of a word that are told apart
 _WORDS = 8_000  # different words of one message: a tsvector holds 1 MB
 
 
-async def search(
-    db: Connections, tenant: str, words: str, *, session: str | None = None, limit: int = 20
+async def search(  # noqa: PLR0913 - what the port narrows a search by
+    db: Connections,
+    tenant: str,
+    words: str,
+    *,
+    session: str | None = None,
+    limit: int = 20,
+    owner: str | None = None,
 ) -> list[Found]:
     """Index what is new, then ask: appends stay as fast as they are without an index."""
     tokens = _tokens(words)
@@ -38,7 +44,7 @@ async def search(
     mark = _mark(tenant)
     wanted = [f"'{mark}{token}'" for token in tokens]
     wanted += [] if within is None else [f"'{within.hex}'"]
-    found = await db.ask(_SEARCH, tenant, within, " & ".join(wanted), limit, again=True)
+    found = await db.ask(_SEARCH, tenant, within, " & ".join(wanted), limit, owner, again=True)
     return [Found(*one) for one in found]
 
 

@@ -18,10 +18,11 @@ PARTED: Final = ("events", "seen", "blobs")
 BUCKETS: Final = 64
 SECURED: Final = ("heads", *PARTED, "side", "erased", "unindexed")
 """The tables that the tenants' policy is forced on."""
-DEFINERS: Final = ("learn", "search", "forget")
+DEFINERS: Final = ("learn", "search", "search_of", "forget")
 INDEXES: Final = {
     "heads_pkey": "alter table {schema}.heads add primary key (sid)",
     "heads_by_name": "create index heads_by_name on {schema}.heads (tenant, session)",
+    "heads_by_owner": "create index heads_by_owner on {schema}.heads (tenant, owner_name, session)",
     "events_pkey": "alter table {schema}.events add primary key (sid, seq)",
     "edits": "create index edits on {schema}.events (sid, seq) where edit",
     "seen_pkey": "alter table {schema}.seen add primary key (sid, key)",

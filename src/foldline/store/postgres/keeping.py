@@ -1,4 +1,4 @@
-"""What is kept and for how long: lists, holds, trimming, retention, erasure.
+"""What is kept, whose it is and for how long: lists, owners, holds, trimming, retention, erasure.
 
 Knows that an erasure is two steps: from the first on there is no such session and no write comes
 back; then its rows go, some at a time. Where that is cut short, the next erasure or retention of
@@ -10,11 +10,12 @@ import time
 from collections.abc import Sequence
 from uuid import UUID
 
-from foldline.errors import BadInput
+from foldline.errors import BadInput, Erased
 from foldline.store.base import Listed, Name, Receipt, Retention
 from foldline.store.postgres.connections import Connections, call, sid
 
-_SESSIONS = call("sessions", "text", "int4")
+_CLAIM = call("claim", "uuid", "text", "text")
+_SESSIONS = call("sessions_of", "text", "int4", "text")
 _HOLD = call("hold", "uuid", "bool")
 _TRIM = call("trim", "uuid", "int4", "int4[]")
 _LEAVING = call("leaving", "float8", "int8", "numeric")
@@ -25,12 +26,28 @@ _UNSWEPT = call("unswept")
 _BATCH = 5_000  # rows that a transaction takes away: of one session, so of one partition
 
 
+async def claim(db: Connections, name: Name, owner: str) -> str:
+    """Give a session an owner if it has neither one nor events; the owner that it has then."""
+    ((found, moment),) = await db.ask(
+        _CLAIM, name.tenant, sid(name), name.session, owner, again=True
+    )
+    if moment is not None:
+        raise Erased(name.session, moment)
+    return found
+
+
 async def sessions(
-    db: Connections, tenant: str, *, after: str = "", limit: int = 100
+    db: Connections,
+    tenant: str,
+    *,
+    after: str = "",
+    limit: int = 100,
+    owner: str | None = None,
 ) -> list[Listed]:
-    """A tenant's sessions by name, behind `after`."""
+    """A tenant's sessions by name, behind `after`; with `owner` only that owner's."""
     sid(Name(tenant, after))
-    return [Listed(*row) for row in await db.ask(_SESSIONS, tenant, after, limit, again=True)]
+    found = await db.ask(_SESSIONS, tenant, after, limit, owner, again=True)
+    return [Listed(*row) for row in found]
 
 
 async def hold(db: Connections, name: Name, *, on: bool) -> None:

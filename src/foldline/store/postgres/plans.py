@@ -18,6 +18,10 @@ _ROWS = 200  # of the session's end, as a turn that opens it reads
 _SAMPLE = 1_000_000  # sessions of which the longest is looked for; of more, some are drawn
 _FEW = 32  # buffers for a row or two: some index levels, the rows, what is kept beside them
 _PAGES = 64  # a table of fewer is sooner read whole
+_FUNCTIONS = {
+    "head": "head_and_owner",
+    "search": "search_of",
+}  # where a statement's name is not its function's
 _COUNTED = "explain (analyze, buffers, timing off, summary off, format json) "
 _LONGEST = "select tenant, sid, head from {schema}.heads{some} order by head desc limit 1"
 _APPEND = """
@@ -89,19 +93,20 @@ async def plans(ask: Asking, login: Login, session: Session) -> list[Plan]:
         # A row is a page of its own at worst; a long body has an index and pages beside it.
         most = _FEW + 8 * (end - start + 1) + size // 1_000
         tenant, sid = session.tenant, session.sid
-        words = (tenant, None, f"'{nobody}'", 20)
+        words = (tenant, None, f"'{nobody}'", 20, None)
         return [
             await _counted(run, "head", "uuid, int4", (tenant, sid, None), most=_FEW),
             await _counted(
                 run, "read", "uuid, int4[], int4[]", (tenant, sid, [start], [end]), most=most
             ),
-            await _counted(run, "search", "uuid, text, int4", words, most=_FEW),
+            await _counted(run, "search", "uuid, text, int4, text", words, most=_FEW),
             await _append(run, session),
         ]
 
 
 async def _counted(run: Run, what: str, types: str, given: tuple[Any, ...], *, most: int) -> Plan:
-    statement = _COUNTED + call(what, *types.split(", ")).replace("%b", "%s")
+    function = _FUNCTIONS.get(what, what)
+    statement = _COUNTED + call(function, *types.split(", ")).replace("%b", "%s")
     await run(statement, *given)  # what a connection learns the first time
     before = {name: scans for name, _, scans in await run(_SCANS)}
     ((told,),) = await run(statement, *given)

@@ -1,7 +1,7 @@
 """Logs in tables: heads, rows, pieces, forks; one statement each.
 
-Knows the functions of `003_reading.sql` and checks every body against its sha256. Refuses to know
-events.
+Knows the functions that read and fork (`sql/003`, `008`, `009`) and checks every body against its
+sha256. Refuses to know events.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from foldline.errors import BadInput, Conflict, Erased, FormatError
 from foldline.store.base import Head, Name, Row
 from foldline.store.postgres.connections import Connections, call, sid
 
-_HEAD = call("head", "uuid", "int4")
+_HEAD = call("head_and_owner", "uuid", "int4")
 _READ = call("read", "uuid", "int4[]", "int4[]")
 _PIECES = call("pieces", "uuid", "text[]")
 _FORK = call("fork", "uuid", "uuid", "text", "text", "int4", "int4[]", "int4[]")
@@ -22,10 +22,12 @@ _MOST = 2**31 - 1  # the last place there can be
 async def head(db: Connections, name: Name, *, at: int | None = None) -> Head:
     """Where a log ends; what is behind `at` counts as not there yet."""
     asked = None if at is None else min(at, _MOST)
-    ((end, floor, trimmed, *edit),) = await db.ask(_HEAD, name.tenant, sid(name), asked, again=True)
+    ((owner, end, floor, trimmed, *edit),) = await db.ask(
+        _HEAD, name.tenant, sid(name), asked, again=True
+    )
     if end is None:
         return Head()
-    return Head(end, None if edit[0] is None else _row(name, edit), floor, trimmed)
+    return Head(end, None if edit[0] is None else _row(name, edit), floor, trimmed, owner)
 
 
 async def read(db: Connections, name: Name, spans: Sequence[tuple[int, int]]) -> list[Row]:

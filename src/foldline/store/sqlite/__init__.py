@@ -2,7 +2,7 @@
 
     connection  statements, transactions, a session's row      schema   tables and migrations
     rows        append, read, fork                             leases   leases, the side table
-    finding     search                                         keeping  lists, retention, erasure
+    finding     search                                         keeping  lists, owners, erasure
     waiting     the thread that waits for the disk
 
 Knows the connection's version and pragmas. Refuses to know what the operations do.
@@ -89,6 +89,7 @@ class SqliteStore:
     release = _operation(leases.release)
     get = _operation(leases.get)
     put = _operation(leases.put, joins=True)
+    claim = _operation(keeping.claim, joins=True)
     sessions = _operation(keeping.sessions)
     search = _operation(finding.search)
     hold = _operation(keeping.hold)

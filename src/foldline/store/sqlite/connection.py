@@ -14,7 +14,7 @@ from foldline.errors import BadInput, Erased, FoldlineError, StoreFailed
 from foldline.store.base import Name, Row
 
 _SESSION = """
-    select sid, head, floor, trimmed, fence, holder, until, origin, origin_at from sessions
+    select sid, head, floor, trimmed, fence, holder, until, origin, origin_at, owner from sessions
 """
 
 
@@ -30,6 +30,7 @@ class Known(NamedTuple):
     until: float
     origin: int | None
     origin_at: int
+    owner: str
 
 
 class Db:

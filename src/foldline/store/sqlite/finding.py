@@ -16,8 +16,14 @@ _SPOKEN = """
 """
 
 
-def search(
-    db: Db, tenant: str, words: str, *, session: str | None = None, limit: int = 20
+def search(  # noqa: PLR0913 - what the port narrows a search by
+    db: Db,
+    tenant: str,
+    words: str,
+    *,
+    session: str | None = None,
+    limit: int = 20,
+    owner: str | None = None,
 ) -> list[Found]:
     """Index what is new, then ask: appends stay as fast as they are without an index."""
     tokens = re.findall(r"\w+", words)
@@ -25,12 +31,14 @@ def search(
         return []
     _index(db, tenant)
     query = " AND ".join(f'"{token}"' for token in tokens)
-    where, more = ("", ()) if session is None else ("and session = ?", (session,))
+    only = {"session": session, "owner": owner}
+    given = {column: value for column, value in only.items() if value is not None}
+    where = " ".join(f"and {column} = ?" for column in given)
     found = db.sql(
         f"select session, words.rowid & {2**_PLACES - 1} from words "  # noqa: S608 - no word in it is given
         f"join sessions on sid = words.rowid >> {_PLACES} "
         f"where words match ? and tenant = ? {where} order by words.rowid desc limit ?",
-        (query, tenant, *more, limit),
+        (query, tenant, *given.values(), limit),
     )
     return [Found(name, seq) for name, seq in found]
 

@@ -1,4 +1,4 @@
-"""What is kept and for how long: lists, holds, retention, erasure.
+"""What is kept, whose it is and for how long: lists, owners, holds, retention, erasure.
 
 Knows that erased means gone from the file, its index and its journal too. Refuses to know views:
 who trims a log says which rows its view still needs.
@@ -13,18 +13,37 @@ from foldline.store.sqlite import finding
 from foldline.store.sqlite.connection import Db, tombstone
 
 _LISTED = """
-    select session, head, size, opened, changed, origin_name, held from sessions
+    select session, head, size, opened, changed, origin_name, held, owner from sessions
     where tenant = ? and session > ? order by session limit ?
+"""
+_OWNED = """
+    select session, head, size, opened, changed, origin_name, held, owner from sessions
+    where tenant = ? and owner = ? and session > ? order by session limit ?
 """
 _SIZES = "select seq, length(body) from events where sid = ? order by seq"
 _STAYS = "select 1 from sessions where sid = ? and (held or changed > ?)"
 _ORPHANS = "delete from blobs where hash = ? and not exists (select 1 from pieces where hash = ?)"
 
 
-def sessions(db: Db, tenant: str, *, after: str = "", limit: int = 100) -> list[Listed]:
-    """A tenant's sessions by name, behind `after`."""
-    rows = db.sql(_LISTED, (tenant, after, limit))
-    return [Listed(*row[:6], held=bool(row[6])) for row in rows]
+def claim(db: Db, name: Name, owner: str) -> str:
+    """Give a session an owner if it has neither one nor events; the owner that it has then."""
+    with db.transaction():
+        found = db.session(name) or db.create(name, time.time())
+        if found.owner or found.head >= 0:
+            return found.owner
+        db.sql("update sessions set owner = ? where sid = ?", (owner, found.sid))
+    return owner
+
+
+def sessions(
+    db: Db, tenant: str, *, after: str = "", limit: int = 100, owner: str | None = None
+) -> list[Listed]:
+    """A tenant's sessions by name, behind `after`; with `owner` only that owner's."""
+    if owner is None:
+        rows = db.sql(_LISTED, (tenant, after, limit))
+    else:
+        rows = db.sql(_OWNED, (tenant, owner, after, limit))
+    return [Listed(*row[:6], held=bool(row[6]), owner=row[7]) for row in rows]
 
 
 def hold(db: Db, name: Name, *, on: bool) -> None:

@@ -77,7 +77,7 @@ def head(db: Db, name: Name, *, at: int | None = None) -> Head:
             return Head()
         end = found.head if at is None else min(at, found.head)
         edit = _edit(db, found, end)
-    return Head(end, edit, found.floor, found.trimmed)
+    return Head(end, edit, found.floor, found.trimmed, found.owner)
 
 
 def _edit(db: Db, found: Known, end: int) -> Row | None:
@@ -150,8 +150,8 @@ def fork(db: Db, name: Name, to: str, *, at: int, keep: Sequence[tuple[int, int]
             ancestor = db.origin(ancestor)
         db.sql(
             "update sessions set head = ?, size = ?, origin = ?, origin_at = ?, "
-            "origin_name = ?, floor = ? where sid = ?",
-            (at, size, found.sid, at, name.session, found.floor, made.sid),
+            "origin_name = ?, floor = ?, owner = ? where sid = ?",
+            (at, size, found.sid, at, name.session, found.floor, found.owner, made.sid),
         )
 
 

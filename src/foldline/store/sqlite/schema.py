@@ -11,7 +11,7 @@ from foldline.errors import BadInput, FormatError
 
 Sql: TypeAlias = Callable[..., list[tuple[Any, ...]]]
 APPLICATION = 0x464F4C44  # "FOLD"
-VERSION = 2
+VERSION = 3
 
 _TABLES = """
     create table sessions (
@@ -32,8 +32,10 @@ _TABLES = """
         until     real not null default 0,
         held      integer not null default 0,
         indexed   integer not null default -1,
+        owner     text not null default '',
         unique (tenant, session)
     ) strict;
+    create index sessions_by_owner on sessions (tenant, owner, session);
     create table events (
         sid  integer not null,
         seq  integer not null,
@@ -86,6 +88,10 @@ _ROWS_FROM_1 = """
         from events_1 join sessions using (tenant, session);
     drop table events_1;
 """
+_FROM_2 = """
+    alter table sessions add column owner text not null default '';
+    create index sessions_by_owner on sessions (tenant, owner, session);
+"""
 
 
 def prepare(sql: Sql, path: str) -> None:
@@ -100,10 +106,13 @@ def prepare(sql: Sql, path: str) -> None:
         )
     if ours and found == VERSION:
         return
-    if ours:
+    if not ours:
+        sql(_TABLES)
+    elif found == 1:
         sql(_FROM_1)
-    sql(_TABLES)
-    if ours:
+        sql(_TABLES)
         sql(_ROWS_FROM_1)
+    else:
+        sql(_FROM_2)
     sql(f"pragma application_id = {APPLICATION}")
     sql(f"pragma user_version = {VERSION}")
