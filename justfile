@@ -1,6 +1,8 @@
 # What a person and CI run. `just` alone lists the recipes.
 
 python := ".venv/bin/python"
+# Compiled modules are kept, also where the environment forbids it: tests start hundreds of processes.
+export PYTHONDONTWRITEBYTECODE := ""
 
 _list:
     @just --list --unsorted
@@ -40,17 +42,29 @@ check: setup
     .venv/bin/pyright --pythonpath {{python}}
     .venv/bin/lint-imports --no-logo
 
-# Fast tests: no network, no services, eight minutes on two cores
+# Fast tests, in 90 seconds on two cores: no network, no services, a few examples a property; with paths, all of theirs
 test *args: setup
-    {{python}} -m pytest -m "not real" -n 2 --dist worksteal --inline-snapshot=disable --quiet {{args}}
+    {{python}} -m pytest -m "{{ if args =~ 'tests/' { "not real" } else { "not real and not slow" } }}" -n 2 --dist worksteal --inline-snapshot=disable --quiet {{args}}
 
-# Tests against real parts: PostgreSQL, the model server, an MCP server, the built wheel; `just test-all tests` also runs what CI has no time for
+# Everything else: real parts (PostgreSQL, the model server, an MCP server, the built wheel), slow tests, a hundred examples a property
 test-all *args: setup model mcp
-    {{python}} -m pytest -m real -n 2 --dist worksteal --inline-snapshot=disable --quiet {{ if args == "" { "-k 'not broken and not crypt and not weigh and not (eight and postgres)'" } else { args } }}
+    FOLDLINE_LAWS="${FOLDLINE_LAWS:-usual}" {{python}} -m pytest {{ if args == "" { "-m 'real or slow or property'" } else { "" } }} -n 2 --dist worksteal --inline-snapshot=disable --quiet {{args}}
+
+# What CI has time for of `just test-all`
+test-most *args: setup model mcp
+    FOLDLINE_LAWS="${FOLDLINE_LAWS:-usual}" {{python}} -m pytest -m "(real or slow or property) and not long" -k "not broken and not crypt and not weigh and not (eight and postgres)" -n 2 --dist worksteal --inline-snapshot=disable --quiet {{args}}
 
 # The laws, deep: 10,000 examples each
 laws *args: setup
     FOLDLINE_LAWS=deep {{python}} -m pytest tests/properties -n 2 --quiet {{args}}
+
+# Measure every test, and write tests/durations.txt anew; takes a quarter of an hour and a calm machine
+durations: setup model mcp
+    FOLDLINE_LAWS=usual FOLDLINE_DURATIONS=tests/durations.txt {{python}} -m pytest -n 2 --dist worksteal --inline-snapshot=disable --quiet
+
+# How many tests and assertions each recipe runs
+count-tests *args: setup
+    {{python}} scripts/count_tests.py {{args}}
 
 # A benchmark by name; prints its figures and exits 1 below its targets
 bench name *args: setup

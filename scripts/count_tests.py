@@ -3,8 +3,8 @@
 python scripts/count_tests.py               # this tree
 python scripts/count_tests.py --before REV  # and a commit, in a worktree that is removed afterwards
 
-An assertion is an `assert` or a `pytest.raises` that stands in a test's own function: it counts once
-for every parameter. What helpers assert is in the last row, which counts the statements in tests/.
+An assertion is an `assert` or a `pytest.raises` in a test's own function; it counts once for every
+parameter. What helpers assert is in the last row, which counts the statements in tests/.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Profiles for Hypothesis, recorded data, and more than one try for what measures seconds."""
+"""Profiles for Hypothesis, which tests are slow, recorded data, and tries for what measures seconds."""
 
 import gzip
 import json
@@ -12,7 +12,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
-for name, examples in (("fast", 100), ("deep", 10_000)):
+for name, examples in (("quick", 5), ("usual", 100), ("deep", 10_000)):
     settings.register_profile(
         name,
         max_examples=examples,
@@ -20,7 +20,54 @@ for name, examples in (("fast", 100), ("deep", 10_000)):
         print_blob=True,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
-settings.load_profile(os.environ.get("FOLDLINE_LAWS", "fast"))
+settings.load_profile(os.environ.get("FOLDLINE_LAWS", "quick"))
+
+DURATIONS = Path(__file__).with_name("durations.txt")
+"""The seconds of every test that `just test` has no time for; `just durations` measures them anew."""
+SLOW = 0.5  # seconds from which a test is listed there, all of its parameters together
+LONG = 4.0  # seconds from which CI leaves a listed test to `just test-all`
+ALWAYS = ("tests/properties/",)  # in `just test` with a few examples, whatever they take with more
+
+
+def read_durations() -> dict[str, float]:
+    """The listed tests, each with its seconds."""
+    lines = (line.split(maxsplit=1) for line in DURATIONS.read_text().splitlines())
+    return {fields[1]: float(fields[0]) for fields in lines if fields and fields[0] != "#"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is slow, what is long, and what is checked again with more examples."""
+    seconds = read_durations()
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        if name in seconds:
+            item.add_marker("slow")
+            if seconds[name] >= LONG:
+                item.add_marker("long")
+        if name.startswith(ALWAYS) or getattr(
+            getattr(item, "obj", None), "is_hypothesis_test", False
+        ):
+            item.add_marker("property")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Write the durations where `just durations` asks for them."""
+    path = os.environ.get("FOLDLINE_DURATIONS")
+    if not path:
+        return
+    took: dict[str, float] = {}
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                name = report.nodeid.partition("[")[0]
+                took[name] = took.get(name, 0.0) + report.duration
+    listed = sorted(
+        (one for one in took.items() if one[1] >= SLOW), key=lambda one: (-one[1], one[0])
+    )
+    head = "# Seconds on a calm machine of two cores, all parameters together: `just durations`."
+    lines = [f"{seconds:.1f} {name}" for name, seconds in listed if not name.startswith(ALWAYS)]
+    Path(path).write_text("\n".join((head, *lines, "")))
+
 
 TRIES = 3
 CALM = 0.0060  # seconds of `walked` on a machine of this kind with nobody else on it
