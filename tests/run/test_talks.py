@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from foldline.core.log import Asked, ModelSaid, Opened, UserSaid
 from foldline.core.plan import Facts
 from foldline.core.spine import Range
-from foldline.errors import Conflict, StoreFailed, WireError
+from foldline.errors import Conflict, Overflow, StoreFailed, WireError
 from foldline.run import asking
 from foldline.run.facts import known
 from foldline.run.known import Scope
@@ -513,4 +513,21 @@ async def test_one_conversation_asked_at_a_time_by_many_is_nobodys_fault(seed):
         for seq, event in enumerate(events):
             if isinstance(event, Asked):
                 await asking.sent(live, seq)
+    await store.close()
+
+
+async def test_a_conversation_has_its_clients_owner_and_one_that_no_plan_fits_leaves_nothing():
+    store, scope = store_at(":memory:"), Scope("acme", "key", owner="alice")
+    client = Client(OPENAI)
+    client.user("many words " * 20)
+    client.history.insert(0, {"role": "system", "content": "many rules " * 2_000})
+    with pytest.raises(Overflow):
+        await Talks(store, facts_of(300), shared=True).ask(OPENAI, client.body(), scope=scope)
+    assert await store.sessions("acme") == []
+    one, _ = await exchange(
+        Talks(store, facts_of(), shared=True), client, message("ok"), scope=scope
+    )
+    (listed,) = await store.sessions("acme", owner="alice")
+    assert listed.session == one.session
+    assert await store.sessions("acme", owner="bob") == []
     await store.close()

@@ -88,6 +88,8 @@ class Live:
         """When the provider was asked last, as far as we know."""
         self.lease: Lease | None = None
         """While it is held, nobody but the senders of messages writes beside us."""
+        self.owner = ""
+        """For whom a new session is claimed with its first event."""
         self.shared = False
         """Whether the store is another's to close."""
         self.narrator: Narrator | None = None
@@ -230,6 +232,8 @@ class Live:
         if self.lease is not None and self.lease.until - time() < self._seconds / 2:
             await self.renew()
         fence = self.lease.fence if self.lease else None
+        if self.owner and after < 0:  # not before: what is never written leaves nothing behind
+            await self.store.claim(self.name, self.owner)
         self._unknown = True
         try:
             await logs.append(self.store, self.name, events, after=after, fence=fence)

@@ -219,13 +219,16 @@ class Talks:
 
     async def _begun(self, scope: Scope, facts: Facts) -> Talk:
         """A new conversation, under the name that its client gives it or one of ours."""
-        name = Name(scope.tenant, scope.session or self._named())
-        while True:
+        if scope.session:
+            name = Name(scope.tenant, scope.session)
             if not scope.owner or await self.store.claim(name, scope.owner) == scope.owner:
                 live = await Live.open(self.store, name, facts=facts)
                 if live.view.head < 0:
                     return self._held(Talk(live, scope, Trail(scope)))
-            name = name._replace(session=self._named())  # another's, or a history that this is not
+        # Without a name of its own, or under one that is another's or has another history.
+        live = await Live.open(self.store, Name(scope.tenant, self._named()), facts=facts)
+        live.owner = scope.owner
+        return self._held(Talk(live, scope, Trail(scope)))
 
     async def _gone_on(
         self, scope: Scope, place: Place, links: Sequence[Link], facts: Facts, *, least: int
