@@ -165,8 +165,9 @@ def take(talk: Conversation, step: Step) -> None:  # noqa: PLR0915 - one case a 
                 for index in range(b % 4)
             ]
             tools = (Tool(f"tool_{place}"), *odd)
-            stated = (Text(f"stated {a}"),) if a % 2 else view.newest.parts
-            talk.add(Instructed(stated, tools, replaces=bool(a % 2)))
+            replaces = (a + b) % 5 == 4  # as a proxied request's own do
+            stated = (Text(f"stated {place}"),) if replaces else view.newest.parts
+            talk.add(Instructed(stated, tools, replaces=replaces))
         case "switch":
             talk.changes += 1
             talk.add(ModelSwitched(f"test/model-{a}"))
