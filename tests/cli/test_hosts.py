@@ -204,7 +204,7 @@ def test_a_model_of_another_provider_is_refused_unless_the_address_is_said(begun
     done = begun("chat", "one", "-m", "x", "--model", "claude-sonnet-5.5")
     assert done.code == 2
     assert f"session 'one' is asked at {at(here)}" in done.err
-    assert "--model claude-sonnet-5.5 --base-url https://api.anthropic.com" in done.err
+    assert "--model claude-sonnet-5.5 --base-url URL" in done.err
     assert kept() == before
     with Provider() as there:
         done = begun("chat", "one", "-m", "x", "--model", "claude-sonnet-5.5", "--base-url", there.url)  # fmt: skip
@@ -363,7 +363,7 @@ def talk(place, *lines, name="one", **flags):
 @pytest.mark.usefixtures("begun")
 def test_the_command_for_another_model_does_not_change_the_host(here, place):
     text = talk(place, "/model claude-sonnet-5.5", "hello", "/model gpt-5", "hello")
-    assert "--base-url https://api.anthropic.com" in text
+    assert "--base-url URL" in text
     assert text.count("Switch?") == 2, "asked and answered once: the first was refused before"
     assert [one["model"] for one in turns(here)] == ["m", "m", "gpt-5"]
 

@@ -146,8 +146,8 @@ def test_sessions_without_keys_and_without_a_token_cannot_be_served():
 def test_a_token_is_random_or_fixed():
     assert re.fullmatch(r"fl-local-[\w-]{43}", make_token({}).reveal())
     assert make_token({}).reveal() != make_token({}).reveal()
-    assert make_token({"FOLDLINE_TOKEN": "x" * 16}).reveal() == "x" * 16
-    for wrong in ("", "x" * 15, "with a blank in it", "with a\ttab in it....", "kein Wort für Kopfzeilen", "ümlaute-ümlaute-ümlaute"):  # fmt: skip
+    assert make_token({"FOLDLINE_TOKEN": "fl-" + "x" * 16}).reveal() == "fl-" + "x" * 16
+    for wrong in ("", "fl-" + "x" * 15, "x" * 40, "fl-with a blank in it", "fl-with a\ttab in it....", "fl-kein Wort für Kopfzeilen", "fl-ümlaute-ümlaute-ümlaute"):  # fmt: skip
         with pytest.raises(BadInput, match="FOLDLINE_TOKEN"):
             make_token({"FOLDLINE_TOKEN": wrong})
 
@@ -156,7 +156,7 @@ def test_serve_prints_its_token_and_asks_for_it(tmp_path):
     """A new one at every start, or the one of FOLDLINE_TOKEN; none where there are no sessions."""
     given = ["--port", "0", "--upstream", "http://127.0.0.1:1", "--store", "talks.db"]
     seen = set()
-    for env in ({}, {}, {"FOLDLINE_TOKEN": "chosen-by-a-script"}):
+    for env in ({}, {}, {"FOLDLINE_TOKEN": "fl-chosen-by-a-script"}):
         with served(given, tmp_path, **env) as begun:
             assert f"token     {begun.token}  for http://127.0.0.1:{begun.port}/sessions" in begun.shown  # fmt: skip
             seen.add(begun.token)
@@ -165,12 +165,13 @@ def test_serve_prints_its_token_and_asks_for_it(tmp_path):
             assert ask(begun.port, "GET", "/sessions", own)[0] == 200
             assert ask(begun.port, "GET", "/sessions", [("host", "evil.example"), *own])[0] == 403
     assert len(seen) == 3
-    assert "chosen-by-a-script" in seen
+    assert "fl-chosen-by-a-script" in seen
     for more in (["--plain"], ["--open"], ["--open", "--host", "0.0.0.0"]):  # noqa: S104
         with served([*given, *more], tmp_path) as begun:
             assert "token  " not in begun.shown
             status, word, _ = ask(begun.port, "GET", "/sessions", [("authorization", "Bearer sk-x")])  # fmt: skip
-            assert (status, word) == (502, "upstream_away")  # relayed as any other path
+            relayed = (502, "upstream_away")  # as any other path, where nothing is kept
+            assert (status, word) == (relayed if more == ["--plain"] else (404, "no_sessions"))
     for wrong in ("", "short"):
         ended = subprocess.run([PROGRAM, "serve", *given], cwd=tmp_path, env={"PATH": "/usr/bin", "HOME": str(tmp_path), "FOLDLINE_TOKEN": wrong}, capture_output=True, text=True, timeout=30, check=False)  # fmt: skip
         assert ended.returncode == 2

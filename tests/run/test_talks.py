@@ -264,6 +264,42 @@ async def test_what_may_be_either_of_two_is_a_new_session():
     assert len(names) == 2
 
 
+@BOTH
+async def test_those_who_began_alike_are_told_apart_by_their_answers(dialect):
+    """Three people open with the same words and are answered differently: a new process finds each."""
+    store, people = store_at(":memory:"), []
+    for name in ("alice", "bob", "carol"):
+        client = Client(dialect)
+        client.user("hi")
+        one, answer = await exchange(Talks(store, facts_of(), shared=True), client, message(f"hello {name}"))  # fmt: skip
+        client.heard(answer)
+        people.append((client, one.session))
+    assert len({session for _, session in people}) == 3
+    for _ in range(3):
+        for client, session in people:
+            client.user("go on")
+            talks = Talks(store, facts_of(), shared=True)
+            one, answer = await exchange(talks, client, message("well"))
+            assert one.session == session
+            client.heard(answer)
+    await store.close()
+
+
+async def test_who_differs_only_in_instructions_keeps_a_log_of_its_own():
+    """The same words and the same answers: in one process the instructions tell them apart."""
+    store = store_at(":memory:")
+    talks, names = Talks(store, facts_of(), shared=True), {}
+    people = [Client(named("anthropic"), system=f"You serve {name}.") for name in ("alice", "bob")]
+    for _ in range(4):
+        for client in people:
+            client.user("hi")
+            one, answer = await exchange(talks, client, message("hello"))
+            client.heard(answer)
+            names.setdefault(client.fields["system"], set()).add(one.session)
+    assert [len(found) for found in names.values()] == [1, 1]
+    await store.close()
+
+
 async def test_scopes_never_meet():
     """The same words under another key, tenant or name: another session."""
     store = store_at(":memory:")

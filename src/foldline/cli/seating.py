@@ -318,7 +318,7 @@ async def _reported(settings: Settings, host: Host, *, sure: bool) -> tuple[Any,
         raise BadInput(why)
     if why:
         return None, [why]
-    return found, [f"{address} does not say how large its window is; --window says it"]
+    return found, [f"{host.base_url} does not say how large its window is; --window says it"]
 
 
 async def _as_left(wish: Wish, name: str, store: Store | None) -> tuple[Settings, Host]:

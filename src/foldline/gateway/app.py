@@ -130,6 +130,9 @@ class Gateway:
         return Client(self.settings.tenant, "", admin=True)
 
     def _asked(self, scope: Scope, path: str, client: Client, speaks: str) -> Asked:
+        if self._store is not None and _under(path, SESSIONS):  # meant for us, so not relayed
+            words = "this gateway shows no sessions: start it on loopback, or with --keys"
+            raise Refusal(404, "no_sessions", words)
         upstream = self.settings.upstream(speaks)
         if upstream is None:
             raise Refusal(404, "no_upstream", f"this gateway has no upstream that speaks {speaks}")

@@ -31,10 +31,12 @@ def make_token(environment: Mapping[str, str] = os.environ) -> Secret:
     given = environment.get(VARIABLE)
     if given is None:
         return Secret(f"{PREFIX}local-{secrets.token_urlsafe(32)}")
-    if len(given) < _SHORTEST or not given.isascii() or not given.isprintable() or " " in given:
+    # What begins so is never relayed: a token that a client sends elsewhere reaches no provider.
+    is_ours = given.startswith(PREFIX) and len(given) >= len(PREFIX) + _SHORTEST
+    if not is_ours or not given.isascii() or not given.isprintable() or " " in given:
         raise BadInput(
-            f"{VARIABLE} is no token: write at least {_SHORTEST} signs without blanks, "
-            "or leave it out and take the one that is printed"
+            f"{VARIABLE} is no token: write {PREFIX} and at least {_SHORTEST} signs without "
+            "blanks, or leave it out and take the one that is printed"
         )
     return Secret(given)
 

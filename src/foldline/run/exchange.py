@@ -76,6 +76,11 @@ class Talk:
     noted: int = -1_000_000
     """How many messages its history had when every process was last told of it."""
 
+    @property
+    def key(self) -> tuple[Scope, bytes, tuple[bytes, ...]]:
+        """What its next request is known by: whose it is, and the bytes that it begins with."""
+        return self.scope, self.beginning, self.fixed
+
     def goes_on(self, links: Sequence[Link]) -> bool:
         """Whether a history that has come as far as this one goes on as the log does."""
         mine = [one.link for one in self.behind]

@@ -85,7 +85,7 @@ def choose_host(session: str, model: str, *, recorded: Host | None, named: Named
         raise OtherHost(
             f"session {session!r} is asked at {recorded.base_url}, and {model!r} is asked "
             f"{_PROVIDERS[dialect]}; name a model of the same provider, or say where it is asked: "
-            f"--model {model} --base-url {host.base_url}"
+            f"--model {model} --base-url URL"
         )
     if named is None:
         return recorded

@@ -21,7 +21,7 @@ from foldline.wire.chain import Link
 
 SPACE = "chains"
 _MOST = 100_000  # digests that a process remembers
-_SEVERAL = 2  # sessions: from so many on nobody knows which
+_SEVERAL = 8  # sessions that began alike and are told apart by their answers
 _DAYS = 180 * 86_400.0  # seconds: how long a conversation may rest
 _TRIES = 5
 

@@ -74,7 +74,7 @@ class Talks:
         self._known = Known(store if shared else None)
         self._shared, self._most = shared, most
         self._talks: OrderedDict[Name, Talk] = OrderedDict()
-        self._by_bytes: dict[tuple[Scope, bytes], Talk] = {}
+        self._by_bytes: dict[tuple[Scope, bytes, tuple[bytes, ...]], Talk] = {}
         self._prefix, self._count = f"{prefix}-{os.urandom(6).hex()}", 0
 
     @property
@@ -128,11 +128,11 @@ class Talks:
     def _settle(self, reading: _Reading, sent: Sent) -> None:
         """A request was recorded: what goes on with it goes on from here."""
         talk = reading.talk
-        self._by_bytes.pop((talk.scope, talk.beginning), None)
+        self._by_bytes.pop(talk.key, None)
         talk.trail, talk.place, talk.behind = reading.trail, talk.newest(), []
         talk.fixed, talk.own = sent.fixed, frozenset(sent.fields) - {*reading.given.parameters}
         talk.beginning = sent.beginnings[0][1] if sent.messages else b""
-        self._by_bytes[talk.scope, talk.beginning] = talk
+        self._by_bytes[talk.key] = talk
         self._talks[talk.live.name] = talk
         self._talks.move_to_end(talk.live.name)
         idle = [one for one in self._talks.values() if not one.busy]
@@ -142,17 +142,17 @@ class Talks:
     def _drop(self, talk: Talk) -> None:
         if self._talks.get(talk.live.name) is talk:
             del self._talks[talk.live.name]
-        if self._by_bytes.get((talk.scope, talk.beginning)) is talk:
-            del self._by_bytes[talk.scope, talk.beginning]
+        if self._by_bytes.get(talk.key) is talk:
+            del self._by_bytes[talk.key]
         talk.busy = False
 
     def _by_its_bytes(self, dialect: Dialect, sent: Sent, scope: Scope) -> _Reading | None:
         """A request whose messages begin with bytes that a conversation was last asked in."""
         for count, digest in sent.beginnings:
-            talk = self._by_bytes.get((scope, digest))
+            talk = self._by_bytes.get((scope, digest, sent.fixed))
             if talk is None:
                 continue
-            if talk.busy or talk.fixed != sent.fixed:
+            if talk.busy:
                 return None
             given = _rest(dialect, sent, count, own=talk.own)
             said = [Said(chain.link(event), event) for event in given.events]
@@ -215,7 +215,17 @@ class Talks:
                 return count, places[0] if len(places) == 1 else None
         ends = [*range(len(links), 0, -1)][:_LOOKED_FOR]
         which, found = await self._known.anywhere(scope.tenant, [digests[at - 1] for at in ends])
+        if len(found) > 1:  # several began alike: whose answers are these?
+            rest = links[ends[which] :]
+            found = [one for one in found if await self._goes_on(scope, one, rest)]
         return (ends[which], found[0]) if len(found) == 1 else (0, None)
+
+    async def _goes_on(self, scope: Scope, place: Place, links: Sequence[Link]) -> bool:
+        """Whether a log goes on behind a place as a history does, with an answer at least."""
+        name = Name(scope.tenant, place.session)
+        live = await Live.open(self.store, name, facts=self._facts_of("", None))
+        mine = [one.link for one in await self._behind(live, place.seq, most=len(links))]
+        return bool(mine) and chain.known(mine, [*links]) == len(mine)
 
     async def _begun(self, scope: Scope, facts: Facts) -> Talk:
         """A new conversation, under the name that its client gives it or one of ours."""
