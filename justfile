@@ -52,7 +52,7 @@ test-all *args: setup model mcp
 
 # What CI has time for of `just test-all`
 test-most *args: setup model mcp
-    FOLDLINE_LAWS="${FOLDLINE_LAWS:-usual}" {{python}} -m pytest -m "(real or slow or property) and not long" -k "not broken and not crypt and not weigh and not (eight and postgres)" -n 2 --dist worksteal --inline-snapshot=disable --quiet {{args}}
+    FOLDLINE_LAWS="${FOLDLINE_LAWS:-usual}" {{python}} -m pytest -m "(real or slow or property) and not long" -n 2 --dist worksteal --inline-snapshot=disable --quiet {{args}}
 
 # The laws, deep: 10,000 examples each
 laws *args: setup

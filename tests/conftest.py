@@ -25,7 +25,7 @@ settings.load_profile(os.environ.get("FOLDLINE_LAWS", "quick"))
 DURATIONS = Path(__file__).with_name("durations.txt")
 """The seconds of every test that `just test` has no time for; `just durations` measures them anew."""
 SLOW = 0.5  # seconds from which a test is listed there, all of its parameters together
-LONG = 4.0  # seconds from which CI leaves a listed test to `just test-all`
+LONG = {False: 4.0, True: 30.0}  # seconds from which CI leaves a test, or one with real parts, out
 ALWAYS = ("tests/properties/",)  # in `just test` with a few examples, whatever they take with more
 
 
@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         name = item.nodeid.partition("[")[0]
         if name in seconds:
             item.add_marker("slow")
-            if seconds[name] >= LONG:
+            if seconds[name] >= LONG["real" in item.keywords]:
                 item.add_marker("long")
         if name.startswith(ALWAYS) or getattr(
             getattr(item, "obj", None), "is_hypothesis_test", False
@@ -65,7 +65,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     listed = sorted(
         (one for one in took.items() if one[1] >= SLOW), key=lambda one: (-one[1], one[0])
     )
-    head = "# Seconds on a calm machine of two cores, all parameters together: `just durations`."
+    head = "# Seconds on a machine of two cores, all parameters together: `just durations`."
     lines = [f"{seconds:.1f} {name}" for name, seconds in listed if not name.startswith(ALWAYS)]
     Path(path).write_text("\n".join((head, *lines, "")))
 
