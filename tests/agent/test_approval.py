@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 import foldline
@@ -135,6 +135,7 @@ def test_a_command_that_a_wildcard_lets_through_is_one_command_to_bash_too():
     plain = [*"ab=~^%,+@:./-_ ", "'$(a)'", '"a;b"', " x~1"]
     kinds = (st.sampled_from(plain), st.sampled_from([*plain, *";&|<>()$`\\*?[]{}!#\n\"'"]))
 
+    @settings(max_examples=100)
     @given(st.one_of(*(st.lists(kind, max_size=8) for kind in kinds)).map("".join))
     def collect(more):
         if (words := simple(f"show {more}")) is not None:

@@ -45,6 +45,10 @@ class Person:
     notes: list = field(default_factory=list)
     """System messages in mid-talk: the place of each, and its words."""
     has_tools: bool = True
+    thinks: bool = False
+    """Whether its model thinks aloud, of whom it serves."""
+    says_thoughts: bool = True
+    """Whether it says those again."""
     session: str = ""
 
     def body(self) -> dict:
@@ -61,6 +65,19 @@ class Person:
             tools = [{**tool, "input_schema": {"type": "object"}}]
             fixed = {"model": "m", "max_tokens": 50, "system": words, "messages": messages}
         return {**fixed, **({"tools": tools} if self.has_tools else {})}
+
+    def hear(self, came: dict) -> dict:
+        """Put thoughts into an answer; the message that it is in this client's history."""
+        thought = f"I serve CANARY-{self.name}"
+        if self.dialect is OPENAI:
+            message = came["choices"][0]["message"]
+            said = {"role": "assistant", "content": message["content"]}
+            message |= {"reasoning_content": thought, "annotations": [{"type": "url_citation", "url": f"http://CANARY-{self.name}"}]} if self.thinks else {}  # fmt: skip
+            return {**message} if self.says_thoughts else said
+        said = {"role": "assistant", "content": came["content"][0]["text"]}
+        if self.thinks:
+            came["content"].insert(0, {"type": "thinking", "thinking": thought, "signature": f"CANARY-{self.name}"})  # fmt: skip
+        return {"role": "assistant", "content": came["content"]} if self.says_thoughts else said
 
 
 def stated(body: dict) -> tuple:
@@ -81,8 +98,8 @@ def asked(talks: Talks, person: Person, answer: str, *, is_answered: bool = True
     exchange.begin(200)
     if is_answered:
         came, _ = written(person.dialect.name, sent, {"content": answer}, 10)
+        person.history.append(person.hear(came))
         exchange.hear(json.dumps(came).encode())
-        person.history.append({"role": "assistant", "content": answer})
     wait(exchange.end())
     return sent
 
@@ -98,6 +115,7 @@ def converse(dialect, seed: int, window: int) -> None:
     people = [Person(dialect, name) for name in ("ALICE", "BOB", "CAROL")[: rng.choice((2, 3))]]
     for person in people:
         person.has_tools = rng.random() < 0.8
+        person.thinks, person.says_thoughts = rng.random() < 0.5, rng.random() < 0.7
         person.session = person.name.lower() if rng.random() < 0.2 else ""
     filler = "The same words for everybody. " * 12
     for _ in range(14):
@@ -139,9 +157,15 @@ def test_no_instructions_of_another_reach_the_provider(dialect, seed, window):
         ("foldline.run.exchange", "msgspec.structs.replace(led, replaces=True)", "led"),
         ("foldline.core.view", "if event.replaces or (", "if ("),
         # Whoever says the same is taken for the same, whatever stands in the log.
-        ("foldline.run.talks", "if not scope.session and not talk.shows_only(said):", "if False:"),
-        # Tools and instructions of the log are held against nothing.
-        ("foldline.run.exchange", "return all(stated.issuperset(one.parts)", "return all(True"),
+        ("foldline.run.talks", "foreign = not scope.session and not", "foreign = False and not"),
+        # Instructions of mid-talk are held against nothing.
+        ("foldline.run.exchange", 'if item.role == "system" and not told', "if False and not told"),
+        # Thoughts that came with an answer are taken for anybody's who was answered the same.
+        (
+            "foldline.run.exchange",
+            "if not answers.issuperset(chain.strings_of(event)):",
+            "if False:",
+        ),
     ],
 )
 def test_the_property_catches(module, line, instead):
@@ -180,6 +204,24 @@ def test_a_first_request_joins_nobody(dialect):
     least = "least = 0 if scope.session else _first_answer(said)"
     with broken("foldline.run.talks", least, "least = 0"), pytest.raises(AssertionError):
         begin_alike(dialect)
+
+
+@BOTH
+def test_an_instruction_of_mid_talk_is_never_lost(dialect):
+    """Said anew among messages that the log has, it reaches the provider all the same."""
+    store = store_at(":memory:")
+    talks = Talks(store, facts_of(), shared=True)
+    person = Person(dialect, "ALICE", [{"role": "user", "content": "Hi"}])
+    asked(talks, person, "Hello!")
+    person.history.append({"role": "user", "content": "go on"})
+    asked(talks, person, "Well.")
+    del person.history[-1]
+    for place in (2, 1):  # before the newest message, and before the answer
+        person.notes = [(place, f"CANARY-note-{place}")]
+        sent = asked(talks, person, "Well.")
+        del person.history[-1]
+        assert f"CANARY-note-{place}" in json.dumps(sent)
+    wait(store.close())
 
 
 @BOTH

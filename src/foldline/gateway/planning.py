@@ -7,7 +7,7 @@ Without talks nothing is planned: every request is relayed as it came (`--plain`
 import logging
 from dataclasses import dataclass
 
-from foldline.errors import FoldlineError, Overflow, WireError
+from foldline.errors import Conflict, Erased, FoldlineError, Overflow, WireError
 from foldline.gateway.keys import Client
 from foldline.gateway.limits import Copy
 from foldline.run.exchange import Exchange
@@ -52,9 +52,9 @@ async def planned(
         return await talks.ask(dialect, body, scope=scope)
     except WireError:
         return Told(unplanned="unreadable")
-    except Overflow as fault:
+    except (Conflict, Erased, Overflow) as fault:
         _log.warning("a request is relayed as it came: %s", fault)
-        return Told(unplanned="overflow")
+        return Told(unplanned=type(fault).__name__.lower())
 
 
 def told(exchange: Exchange) -> Told:

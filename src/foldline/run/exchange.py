@@ -104,18 +104,47 @@ class Talk:
         return found
 
     def shows_only(self, said: Sequence[Said]) -> bool:
-        """Whether all instructions that a request would show are among those it states itself."""
+        """Whether all instructions and answers that the log would show are stated in a request.
+
+        Who said the same may have been answered with other thoughts, or under other instructions.
+        """
         view, led = self.live.view, leading(said)
-        stated = {
-            part for _, event in said if isinstance(event, Instructed) for part in event.parts
+        told = {part for _, event in said if isinstance(event, Instructed) for part in event.parts}
+        same = view.newest.tools == led.tools and told.issuperset(view.instructions.parts)
+        if not same and led in (self.led, self.newest_instructions):  # else they are replaced
+            return False
+        answers: set[str] = set()
+        for _, event in said:
+            answers |= chain.strings_of(event) if isinstance(event, ModelSaid) else set()
+        for item in (*view.items, *view.waiting):
+            match view.held.get(item.seq):
+                case Instructed(parts) if item.role == "system" and not told.issuperset(parts):
+                    return False
+                case ModelSaid() as event if item.role == "model":
+                    if not answers.issuperset(chain.strings_of(event)):
+                        return False
+                case _:
+                    pass
+        return True
+
+    def has_heard(self, said: Sequence[Said], known: int) -> bool:
+        """Whether the log has every instruction that a request states among the known messages.
+
+        Behind a fold nobody can tell: older ones are in it.
+        """
+        view, past = self.live.view, 0
+        if spines.edits(view.spine):
+            return True
+        held = {
+            part for one in view.held.values() if isinstance(one, Instructed) for part in one.parts
         }
-        items = (item for item in (*view.items, *view.waiting) if item.role == "system")
-        shown = [view.held[item.seq] for item in items]
-        if led in (self.led, self.newest_instructions):  # else they replace what the log has
-            shown.append(view.instructions)
-            if view.newest.tools != led.tools:
+        for link, event in said[1:]:
+            past += bool(link)
+            if past >= known:
+                break
+            if isinstance(event, Instructed) and not held.issuperset(event.parts):
                 return False
-        return all(stated.issuperset(one.parts) for one in shown if isinstance(one, Instructed))
+        return True
 
     @property
     def newest_instructions(self) -> Instructed:
@@ -311,7 +340,7 @@ class Exchange:
         talk = self._talk
         seq = talk.newest()
         talk.behind.append(Behind(link, seq))
-        for digest in follow(talk.trail.digest, link):
+        for digest in follow(talk.trail.digest, link[:1]):
             self._known.noted(talk.scope.tenant, digest, Place(talk.live.name.session, seq))
 
     def _answer(self) -> list[Event]:

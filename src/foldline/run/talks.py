@@ -12,6 +12,7 @@ is another (cache marks that moved, a process that has not seen it), all of it i
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -37,6 +38,7 @@ MOST = 256
 """The conversations that one process holds at a time; others are opened again, or begin anew."""
 ALL = Scope()
 _LOOKED_FOR = 24  # beginnings of a history that a store is asked for
+_TRIES = 3  # at a conversation that other processes go on with meanwhile
 _APART = 6  # messages: a store is told no more often; the log says how it went on behind them
 _BEHIND = 64  # events that are read at a time to see how a log went on
 FactsOf: TypeAlias = Callable[[str, int | None], Facts]
@@ -85,10 +87,10 @@ class Talks:
     async def ask(self, dialect: Dialect, body: bytes, *, scope: Scope = ALL) -> Exchange:
         """Plan a client's request."""
         sent = split(body, dialect)
-        try:
-            return await self._asked(dialect, sent, scope)
-        except Conflict:  # another process went on with it: look again, at what is there now
-            return await self._asked(dialect, sent, scope)
+        for _ in range(_TRIES):
+            with suppress(Conflict):  # another process went on with it: look at what is there now
+                return await self._asked(dialect, sent, scope)
+        return await self._asked(dialect, sent, scope)
 
     async def _asked(self, dialect: Dialect, sent: Sent, scope: Scope) -> Exchange:
         reading = self._by_its_bytes(dialect, sent, scope)
@@ -196,8 +198,9 @@ class Talks:
         talk.plain = Plain()
         if talk.led is None and _standing(said, count) == talk.newest_instructions:
             talk.led = leading(said)
-        if not scope.session and not talk.shows_only(said):
-            talk.busy = False  # somebody else's, who said the same: it stays theirs
+        foreign = not scope.session and not talk.shows_only(said)
+        if foreign or not talk.has_heard(said, count):
+            talk.busy = False  # somebody else's who said the same, or a history with more in it
             talk, count = await self._begun(scope, facts), 0
             talk.plain = Plain()
         return _Reading(talk, given, said, count, trail)
@@ -225,7 +228,7 @@ class Talks:
         name = Name(scope.tenant, place.session)
         live = await Live.open(self.store, name, facts=self._facts_of("", None))
         mine = [one.link for one in await self._behind(live, place.seq, most=len(links))]
-        return bool(mine) and chain.known(mine, [*links]) == len(mine)
+        return bool(mine) and chain.known(mine, [*links], exactly=True) == len(mine)
 
     async def _begun(self, scope: Scope, facts: Facts) -> Talk:
         """A new conversation, under the name that its client gives it or one of ours."""
@@ -261,7 +264,7 @@ class Talks:
             return (await self._turned_off(talk, place.seq) if least <= 0 else None), 0
         past = here[0] + 1 if here else 0  # of what is behind, this place is past so many
         rest = [one.link for one in talk.behind[past:]]
-        same = chain.known(rest, [*links])
+        same = chain.known(rest, [*links], exactly=not scope.session)
         if same < least:
             return None, 0
         if same == len(rest) and not talk.busy:

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from foldline.core.policy import named
-from foldline.errors import BadInput, Overflow, WireError
+from foldline.errors import BadInput, Conflict, Erased, FoldlineError, Overflow, WireError
 from foldline.run.exchange import Exchange
 from foldline.run.facts import known
 from foldline.run.session import AsyncSession, Session
@@ -25,6 +25,7 @@ from foldline.store.at import store_at
 from foldline.wire import dialects
 
 C = TypeVar("C")
+_UNPLANNED = (Conflict, Erased, Overflow, WireError)
 _log = logging.getLogger("foldline.wrap")
 _OURS = ("content-length", "content-encoding", "transfer-encoding")  # true of other bytes
 
@@ -127,7 +128,7 @@ def _sync(http: Any, inner: Any, talks: Talks) -> Any:
             dialect = dialects.at(request.url.path)
             try:
                 exchange = wait(talks.ask(dialect, request.read())) if dialect else None
-            except (WireError, Overflow) as fault:
+            except _UNPLANNED as fault:
                 exchange = _relay_unplanned(fault)
             if exchange is None:
                 return inner.send(request, stream=True)
@@ -185,7 +186,7 @@ def _async(http: Any, inner: Any, talks: Talks) -> Any:
             dialect = dialects.at(request.url.path)
             try:
                 exchange = await talks.ask(dialect, await request.aread()) if dialect else None
-            except (WireError, Overflow) as fault:
+            except _UNPLANNED as fault:
                 exchange = _relay_unplanned(fault)
             if exchange is None:
                 return await inner.send(request, stream=True)
@@ -212,7 +213,7 @@ def _async(http: Any, inner: Any, talks: Talks) -> Any:
     return Transport()
 
 
-def _relay_unplanned(fault: WireError | Overflow) -> None:
+def _relay_unplanned(fault: FoldlineError) -> None:
     """Leave a request to the provider, which may take it as it came, and say so."""
     _log.warning("a request is sent as it came: %s", fault)
 

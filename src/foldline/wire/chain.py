@@ -10,12 +10,12 @@ given.
 """
 
 import hashlib
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
 from foldline.core.log import Event, ModelSaid, ToolReturned, UserSaid
-from foldline.core.parts import Call, Media, Text, calls_of, text_of
+from foldline.core.parts import Call, Media, Text, Thought, calls_of, text_of
 
 Link: TypeAlias = tuple[bytes, ...]
 """One message of a chain: the digests that a client may give it."""
@@ -38,14 +38,41 @@ def link(event: Event) -> Link:
             return ()
 
 
-def known(chain: list[Link], given: list[Link]) -> int:
-    """How many messages of a chain a client's history begins with."""
+def known(chain: list[Link], given: list[Link], *, exactly: bool = False) -> int:
+    """How many messages of a chain a client's history begins with.
+
+    With `exactly` the text beside calls counts too: only who is known otherwise may leave it out.
+    """
     same = 0
     for mine, theirs in zip(chain, given, strict=False):
-        if theirs[0] not in mine:
+        if theirs[0] not in (mine[:1] if exactly else mine):
             break
         same += 1
     return same
+
+
+def strings_of(event: ModelSaid) -> set[str]:
+    """Every string that an answer would show: its words, its thoughts, and all of its own JSON."""
+    found = {part.text for part in event.parts if isinstance(part, Text | Thought)}
+    found |= {part.signature for part in event.parts if isinstance(part, Thought)}
+    values: list[Any] = [msgspec.json.decode(event.native.body)] if event.native else []
+    values += [_arguments(call) for call in calls_of(event.parts)]
+    while values:
+        value = values.pop()
+        if isinstance(value, dict):
+            values += cast("dict[str, Any]", value).values()
+        elif isinstance(value, list):
+            values += cast("list[Any]", value)
+        elif isinstance(value, str):
+            try:  # arguments: a client may write them in other bytes
+                inner = msgspec.json.decode(value) if value[:1] in ("{", "[") else value
+            except (msgspec.DecodeError, RecursionError):
+                inner = value
+            if isinstance(inner, str):
+                found.add(inner)
+            else:
+                values.append(inner)
+    return {" ".join(text.split()) for text in found} - {""}
 
 
 def _digest(role: str, name: str, rest: object) -> bytes:
