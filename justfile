@@ -50,9 +50,9 @@ test *args: setup
 test-all *args: setup model mcp
     FOLDLINE_LAWS="${FOLDLINE_LAWS:-usual}" {{python}} -m pytest {{ if args == "" { "-m 'real or slow or property'" } else { "" } }} -n 2 --dist worksteal --inline-snapshot=disable --quiet {{args}}
 
-# What CI has time for of `just test-all`
+# What CI has time for of `just test-all`: nothing that is long, forty examples a property
 test-most *args: setup model mcp
-    FOLDLINE_LAWS="${FOLDLINE_LAWS:-usual}" {{python}} -m pytest -m "(real or slow or property) and not long" -n 2 --dist worksteal --inline-snapshot=disable --quiet {{args}}
+    FOLDLINE_LAWS="${FOLDLINE_LAWS:-short}" {{python}} -m pytest -m "(real or slow or property) and not long" -n 2 --dist worksteal --inline-snapshot=disable --quiet {{args}}
 
 # The laws, deep: 10,000 examples each
 laws *args: setup

@@ -12,7 +12,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
-for name, examples in (("quick", 5), ("usual", 100), ("deep", 10_000)):
+for name, examples in (("quick", 5), ("short", 40), ("usual", 100), ("deep", 10_000)):
     settings.register_profile(
         name,
         max_examples=examples,
@@ -25,7 +25,7 @@ settings.load_profile(os.environ.get("FOLDLINE_LAWS", "quick"))
 DURATIONS = Path(__file__).with_name("durations.txt")
 """The seconds of every test that `just test` has no time for; `just durations` measures them anew."""
 SLOW = 0.5  # seconds from which a test is listed there, all of its parameters together
-LONG = {False: 4.0, True: 30.0}  # seconds from which CI leaves a test, or one with real parts, out
+LONG = {False: 3.0, True: 30.0}  # seconds from which CI leaves a test, or one with real parts, out
 ALWAYS = ("tests/properties/",)  # in `just test` with a few examples, whatever they take with more
 
 
