@@ -224,6 +224,28 @@ def test_an_instruction_of_mid_talk_is_never_lost(dialect):
     wait(store.close())
 
 
+@pytest.mark.parametrize("leads", [True, False], ids=["led", "not led"])
+def test_a_new_instruction_of_mid_talk_keeps_its_session(leads):
+    """Whether or not the history begins with instructions: it is new, not missed."""
+    store, names = store_at(":memory:"), set()
+    talks = Talks(store, facts_of(), shared=True)
+    history = [{"role": "system", "content": "Be brief."}] if leads else []
+    for turn in range(4):
+        note = [{"role": "developer", "content": f"note {turn}"}] if turn else []
+        history += [*note, {"role": "user", "content": f"turn {turn}"}]
+        body = {"model": "m", "messages": history}
+        exchange = wait(talks.ask(OPENAI, json.dumps(body).encode()))
+        assert json.loads(exchange.body) == body
+        exchange.begin(200)
+        came, _ = written(OPENAI.name, body, {"content": f"answer {turn}"}, 10)
+        exchange.hear(json.dumps(came).encode())
+        wait(exchange.end())
+        names.add(exchange.session)
+        history.append({"role": "assistant", "content": f"answer {turn}"})
+    assert len(names) == 1
+    wait(store.close())
+
+
 @BOTH
 def test_a_changed_system_prompt_is_sent_once_and_keeps_its_session(dialect):
     """A clock in the prompt: the request that goes out is as large as the one that came."""

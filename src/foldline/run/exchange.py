@@ -94,7 +94,7 @@ class Talk:
             found.append(msgspec.structs.replace(led, replaces=True))
             now = led
         self.led, past = led, 0
-        for link, event in said[bool(said) and led is said[0].event :]:
+        for link, event in behind_leading(said):
             past += bool(link)
             if past < known or (link and past == known):
                 continue
@@ -138,7 +138,7 @@ class Talk:
         held = {
             part for one in view.held.values() if isinstance(one, Instructed) for part in one.parts
         }
-        for link, event in said[1:]:
+        for link, event in behind_leading(said):
             past += bool(link)
             if past >= known:
                 break
@@ -163,6 +163,11 @@ def leading(said: Sequence[Said]) -> Instructed:
     """The instructions that a history begins with."""
     first = said[0].event if said else None
     return first if isinstance(first, Instructed) else Instructed()
+
+
+def behind_leading(said: Sequence[Said]) -> Sequence[Said]:
+    """A history without the instructions that it begins with."""
+    return said[1:] if said and isinstance(said[0].event, Instructed) else said
 
 
 Fork: TypeAlias = Callable[[Talk, int], Awaitable[None]]
