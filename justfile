@@ -35,6 +35,12 @@ gateways:
     @uv pip sync --quiet --python .rig/litellm/bin/python --require-hashes requirements/gateways.txt
     @mkdir -p .rig/portkey && npm install --silent --no-audit --no-fund --no-package-lock --prefix .rig/portkey @portkey-ai/gateway@1.15.2
 
+# 0.1.0 as it was released, which `bench gateway` measures beside this one, in .rig
+released:
+    @test -d .rig/released-source || git worktree add --quiet --force .rig/released-source 05c7294
+    @test -x .rig/released/bin/python || uv venv --quiet .rig/released
+    @test -x .rig/released/bin/foldline || uv pip install --quiet --python .rig/released/bin/python ".rig/released-source[gateway,pg]"
+
 # Format, lint, types, and the contracts between rooms
 check: setup
     .venv/bin/ruff format --check --quiet .
@@ -48,7 +54,7 @@ test *args: setup
 
 # Everything else: real parts (PostgreSQL, the model server, an MCP server, the built wheel), slow tests, a hundred examples a property
 test-all *args: setup model mcp
-    FOLDLINE_LAWS="${FOLDLINE_LAWS:-usual}" {{python}} -m pytest {{ if args == "" { "-m 'real or slow or property'" } else { "" } }} -n 2 --dist worksteal --inline-snapshot=disable --quiet {{args}}
+    FOLDLINE_LAWS="${FOLDLINE_LAWS:-usual}" {{python}} -m pytest --timeout 3600 {{ if args == "" { "-m 'real or slow or property'" } else { "" } }} -n 2 --dist worksteal --inline-snapshot=disable --quiet {{args}}
 
 # What CI has time for of `just test-all`: nothing that is long, forty examples a property
 test-most *args: setup model mcp
@@ -56,11 +62,11 @@ test-most *args: setup model mcp
 
 # The laws, deep: 10,000 examples each
 laws *args: setup
-    FOLDLINE_LAWS=deep {{python}} -m pytest tests/properties -n 2 --quiet {{args}}
+    FOLDLINE_LAWS=deep {{python}} -m pytest --timeout 0 tests/properties -n 2 --quiet {{args}}
 
 # Measure every test, and write tests/durations.txt anew; takes a quarter of an hour and a calm machine
 durations: setup model mcp
-    FOLDLINE_LAWS=usual FOLDLINE_DURATIONS=tests/durations.txt {{python}} -m pytest -n 2 --dist worksteal --inline-snapshot=disable --quiet
+    FOLDLINE_LAWS=usual FOLDLINE_DURATIONS=tests/durations.txt {{python}} -m pytest --timeout 3600 -n 2 --dist worksteal --inline-snapshot=disable --quiet
 
 # How many tests and assertions each recipe runs
 count-tests *args: setup
@@ -73,6 +79,10 @@ bench name *args: setup
 # Faults by name, injected into real processes; prints what was found and exits 1 where something broke
 chaos name *args: setup
     {{python}} tests/chaos/{{name}}.py {{args}}
+
+# Real agents through a real gateway, beside the same without one: a table; `just clients claude`, `--short` as CI, `--out FILE`
+clients *args: setup
+    {{python}} tests/clients/measure_clients.py {{args}}
 
 # The documentation: built into build/site with warnings as errors; `just docs serve`; `just docs shots` looks at it in Chromium
 docs what="build" *args:
