@@ -28,8 +28,10 @@ from foldline.core import log, rules
 from foldline.core.log import Event, Opened
 from foldline.core.request import render
 from foldline.errors import WireError
+from foldline.proxy.request import read_request
 from foldline.testing import view_of
 from foldline.wire import anthropic, openai_chat
+from foldline.wire.dialects import OPENAI, Dialect, named
 from foldline.wire.reading import parse
 from foldline.wire.sse import Lines
 
@@ -56,10 +58,24 @@ def _kept(events: list[Event], wire: object) -> None:
     msgspec.json.decode(wire.encode(render(view), {}))  # type: ignore[attr-defined]
 
 
+def _request(dialect: Dialect, body: bytes) -> None:
+    """Whatever is read of a client's request can be stored, and says the same when it is written."""
+    request, form = read_request(dialect, body), dialect.form
+    given = {name: request.field(name) for name in ("system", "tools") if request.field(name)}
+    log.check(form.read_instructions(given, [request.raw(at) for at in request.leading]))
+    for at, described in enumerate(request.described):
+        events = form.read_message(request.raw(at), described)
+        for event in events:
+            log.check(event)
+        if described.role == "system":
+            continue
+        again = form.describe(form.write_message([form.item_of(event) for event in events]))
+        if again.digest != described.digest:
+            raise ValueError(f"message {at} says something else when it is written again")
+
+
 def _chat_request(body: bytes, _: Random) -> None:
-    decoded = openai_chat.decode(body)
-    _kept(list(decoded.events), openai_chat)
-    openai_chat.encode(render(view_of([])), decoded.parameters)
+    _request(OPENAI, body)
 
 
 def _chat_completion(body: bytes, _: Random) -> None:
@@ -79,9 +95,7 @@ def _chat_stream(body: bytes, random: Random) -> None:
 
 
 def _message_request(body: bytes, _: Random) -> None:
-    decoded = anthropic.decode(body)
-    _kept(list(decoded.events), anthropic)
-    anthropic.encode(render(view_of([])), decoded.parameters)
+    _request(named(anthropic.DIALECT), body)
 
 
 def _message_answer(body: bytes, _: Random) -> None:

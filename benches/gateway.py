@@ -50,6 +50,8 @@ PARTS = str(HERE / "gateway_load.py")
 RIG = HERE.parent / ".rig"
 PORTKEY = RIG / "portkey/node_modules/@portkey-ai/gateway"
 LITELLM = RIG / "litellm/bin/litellm"
+RELEASED = RIG / "released/bin/foldline"  # `just released`
+CORE = 1.0
 _PORTKEY = "x-portkey-provider: openai\r\nx-portkey-custom-host: {upstream}/v1\r\n"
 _LITELLM = """model_list:
   - model_name: bench
@@ -181,9 +183,11 @@ class Stage:
         given = [one.replace("PORT", str(self._port)) for one in command]
         return self._port, self._stack.enter_context(process(*given, port=self._port, **env))
 
-    def serve(self, name: str, *options: str, schema: str = "") -> Place:
-        """The gateway, with some options."""
-        program = str(Path(sys.executable).with_name("foldline"))
+    def serve(
+        self, name: str, *options: str, schema: str = "", program: str | Path | None = None
+    ) -> Place:
+        """The gateway, with some options; of another release, where its program is given."""
+        program = str(program or Path(sys.executable).with_name("foldline"))
         fixed = ("serve", "--port", "PORT", "--window", "200000", "--upstream", self.upstream)
         port, pid = self.process(program, *fixed, *options)
         return Place(name, port, pid, schema=schema)
@@ -258,6 +262,17 @@ def told(what: str, figure: float, bound: float, *, most: bool = False) -> bool:
     return met
 
 
+def told_core(of: Place, beside: Place) -> bool:
+    """Print what a request takes of a core beside another release; whether it is no more."""
+    core, other = statistics.median(of.core), statistics.median(beside.core)
+    return told(
+        f"of a core for each request, {core:.2f} / {other:.2f} ms of 0.1.0",
+        core / other,
+        CORE,
+        most=True,
+    )
+
+
 async def streams(place: Place, count: int, *, pieces: int) -> tuple[float, float, float]:
     """Memory before, with so many slow streams open, and some pieces later; all of them end well."""
     before = memory(place.process_id)
@@ -328,6 +343,21 @@ async def measured(given: argparse.Namespace) -> int:
             "foldline on PostgreSQL", "--store", address_of(schema), schema=schema
         )
         ours = [bare, plain, sqlite, postgres]
+        before: list[Place] = []
+        if RELEASED.exists():
+            old = stack.enter_context(a_schema())
+            before = [
+                stage.serve(
+                    "0.1.0 on PostgreSQL",
+                    "--store",
+                    address_of(old),
+                    schema=old,
+                    program=RELEASED,
+                )
+            ]
+            ours += before
+        else:
+            print("0.1.0 is not installed: `just released`")
         others = [] if given.short else stage.others(folder)
         size = await compared([*ours, *others], rounds=rounds, seconds=seconds)
         print(
@@ -354,6 +384,8 @@ async def measured(given: argparse.Namespace) -> int:
                 most=True,
             ),
         ]
+        for one in before:
+            met.append(told_core(postgres, one))
         for one in others:
             print(
                 f"  {one.name} / bare pass-through: {share(one, bare):.2f} of its requests/s, {added(one, bare):.2f} ms added"
@@ -361,7 +393,7 @@ async def measured(given: argparse.Namespace) -> int:
         if not given.short:
             marked = [
                 Place(one.name, one.port, one.process_id, schema=one.schema)
-                for one in (bare, postgres)
+                for one in (bare, postgres, *before)
             ]
             size = await compared(marked, rounds=rounds, seconds=seconds, coding=True)
             print(
@@ -372,13 +404,14 @@ async def measured(given: argparse.Namespace) -> int:
             print(
                 f"  sessions in PostgreSQL / bare pass-through: {share(marked[1], marked[0]):.2f}, {added(marked[1], marked[0]):.2f} ms added"
             )
+            met += [told_core(marked[1], one) for one in marked[2:]]
         count, pieces = (100, 24) if given.short else (1_000, 120)
-        before, held, later = await streams(postgres, count, pieces=pieces)
+        first, held, later = await streams(postgres, count, pieces=pieces)
         print(
-            f"c. {count:,} slow streams of 100 kB prompts, sessions in PostgreSQL: {before:.0f} MB before, {held:.0f} MB with all open, {later:.0f} MB {8 * EVERY:.0f} s later"
+            f"c. {count:,} slow streams of 100 kB prompts, sessions in PostgreSQL: {first:.0f} MB before, {held:.0f} MB with all open, {later:.0f} MB {8 * EVERY:.0f} s later"
         )
         met += [
-            told("kB for each stream", (later - before) * 1_024 / count, STREAM_KB, most=True),
+            told("kB for each stream", (later - first) * 1_024 / count, STREAM_KB, most=True),
             told("memory later / with all open", later / held, GROWTH, most=True),
         ]
     return 0 if all(met) else 1

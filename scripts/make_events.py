@@ -11,6 +11,9 @@ import msgspec
 from from_source import cell, code, table
 
 from foldline.core import log, parts, rules, spine
+from foldline.core.budget import limits
+from foldline.core.edits.clip import reclip
+from foldline.core.edits.rewind import rewind
 from foldline.core.log import (
     Checkpointed,
     Event,
@@ -29,6 +32,7 @@ from foldline.core.log import (
     WindowLearned,
 )
 from foldline.core.parts import Call, Text, Tool
+from foldline.core.spine import Range
 from foldline.testing import Conversation, user
 
 WORDS = """A session is a list of these, in one order; an event is named by its place. They are
@@ -46,7 +50,10 @@ GROUPS = (
         "user_said model_said tool_returned interrupted linked checkpointed",
     ),
     ("What was sent and counted", "asked usage_reported window_learned server_truncated repaired"),
-    ("Edits: each holds its text and the spine after it", "masked folded excluded undone"),
+    (
+        "Edits: each holds its text and the spine after it",
+        "masked folded excluded clipped undone rewound",
+    ),
     ("What is kept through folds", "pinned unpinned"),
 )
 COMMON = {
@@ -63,7 +70,10 @@ COMMON = {
 SPELLED = ("Speaker", "Stop")
 """Types that are shown by what they may be."""
 PARTS = (parts.Text, parts.Gap, parts.Media, parts.Thought, parts.Call)
-VALUES = (parts.Native, parts.Clip, parts.Tool, parts.Echo, parts.Fact, parts.Stub, parts.Line)
+VALUES = (
+    *(parts.Native, parts.Clip, parts.Tool, parts.Echo, parts.Proxied),
+    *(parts.Fact, parts.Stub, parts.Line),
+)
 SPINES = (spine.Spine, spine.Change)
 
 
@@ -125,6 +135,12 @@ def conversation() -> list[Event]:
     _must(talk.mask([talk.view.items[-1].seq], exclude=True))
     talk.add(user("Go on."), Unpinned(3), ModelSwitched("anthropic/claude-sonnet-5.5"))
     _must(talk.fold(rules.cut_points(talk.view)[-1]))
+    talk.add(user("Look at this: " + "a line of a long file; " * 40))
+    cut = reclip(talk.view, limits(400, 100))
+    _must(cut is not None)
+    talk.add(*(cut[:1] if cut else ()))
+    newest = talk.view.items[-1].seq
+    talk.add(rewind(talk.view, dropped=[Range(newest, newest)]), user("Or rather at that."))
     return talk.events
 
 

@@ -11,9 +11,21 @@ from foldline import AsyncSession
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "foldline"
 MODULES = sorted(SOURCE.rglob("*.py"))
-PURE = ("core", "imports", "wire")
-SMALLER = {"run/session.py": 350, "run/sync.py": 80}
-MAPPED = ("agent", "bot", "cli", "draw", "gateway", "lab", "models", "run", "store", "wire")
+LONGEST = 850  # lines; over about 800 it may be two subjects
+SMALLER = {"run/sync.py": 80}
+MAPPED = (
+    "agent",
+    "bot",
+    "cli",
+    "draw",
+    "gateway",
+    "lab",
+    "models",
+    "proxy",
+    "run",
+    "store",
+    "wire",
+)
 BANNED = {"utils", "helpers", "manager", "handler", "data", "info"}
 
 
@@ -25,8 +37,7 @@ def name_of(path: Path) -> str:
 def test_a_module_is_small_and_says_what_it_knows(path):
     name = name_of(path)
     text = path.read_text()
-    limit = SMALLER.get(name, 400 if name.startswith(PURE) else 500)
-    assert text.count("\n") <= limit
+    assert text.count("\n") <= SMALLER.get(name, LONGEST)
     assert ast.get_docstring(ast.parse(text))
     assert not BANNED & {*re.split(r"[/_.]", name)}
 

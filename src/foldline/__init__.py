@@ -17,9 +17,9 @@ from foldline.errors import FoldlineError, Overflow
 
 if TYPE_CHECKING:
     from foldline.core.request import Report
+    from foldline.proxy.wrap import wrap
     from foldline.run.open import aopen, open  # noqa: A004
     from foldline.run.session import AsyncSession, Session
-    from foldline.run.wrap import wrap
 
 __version__ = "0.1.0"
 __all__ = [
@@ -38,7 +38,7 @@ _LATER = {
     "Session": "run.session",
     "aopen": "run.open",
     "open": "run.open",
-    "wrap": "run.wrap",
+    "wrap": "proxy.wrap",
 }
 
 

@@ -49,7 +49,8 @@ TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(TESTS / "properties")]
 from mutants import broken  # noqa: E402 - beside us
 
-from foldline.core.log import Asked, ModelSaid, UserSaid  # noqa: E402
+from foldline.core.edits.rewind import covered  # noqa: E402
+from foldline.core.log import Asked, Folded, ModelSaid, UserSaid  # noqa: E402
 from foldline.core.parts import text_of  # noqa: E402
 from foldline.core.spine import Range  # noqa: E402
 from foldline.run import asking  # noqa: E402
@@ -69,10 +70,10 @@ _AFTER = 3.0  # seconds of load when nobody is ended any more
 _BACK = 15.0  # seconds in which an answer comes once everything is there again
 MUTANTS = {
     "answers that are not kept": (
-        "foldline.run.exchange", "if events := self._answer():", "if events := []:",
+        "foldline.proxy.exchange", "events = self._answer()", "events = []",
     ),
     "messages that enter twice": (
-        "foldline.run.exchange", "if past < known or (link and past == known):", "if past < known - 1:",
+        "foldline.proxy.conversation", "request.chained[match.fresh :]", "request.chained[max(match.fresh - 1, 0) :]",
     ),
     "clients that are gone and not noticed": (
         "foldline.gateway.calls", 'and not (why == "gone" and self.stays)', 'and why != "gone"',
@@ -302,8 +303,10 @@ async def looked_at(address: str, clients: list[Client], lost: int, *, every: in
         answers: dict[str, list[str]] = {}
         for name in sessions:
             live = await Live.open(store, Name("local", name), facts=FACTS)
-            events = [event for _, event in await live.events(Range(0, live.view.head))]
-            for seq, event in enumerate(events):
+            events = dict(await live.events(Range(0, live.view.head)))
+            folds = {seq: event for seq, event in events.items() if isinstance(event, Folded)}
+            spans = [*covered(live.view.spine.segments, folds)]
+            for seq, event in events.items():
                 if isinstance(event, Asked):
                     found["requests"] += 1
                     if found["requests"] % every == 0:
@@ -311,12 +314,14 @@ async def looked_at(address: str, clients: list[Client], lost: int, *, every: in
                         found["rendered again"] += 1
             said = [
                 ("user" if isinstance(event, UserSaid) else "assistant", text_of(event.parts))
-                for event in events
+                for seq, event in events.items()
                 if isinstance(event, UserSaid | ModelSaid)
+                and any(one.lo <= seq and (one.hi is None or seq <= one.hi) for one in spans)
             ]
-            for role, words in said:
-                if role == "assistant":
-                    answers.setdefault(words, []).append(name)
+            # What a client has dropped is out of sight, and in the log.
+            for event in events.values():
+                if isinstance(event, ModelSaid):
+                    answers.setdefault(text_of(event.parts), []).append(name)
             for client in (one for one in clients if one.session == name):
                 held = [(one["role"], one["content"]) for one in client.history]
                 if said != held:

@@ -80,7 +80,7 @@ class Rig:
 
     def in_store(self, work):
         """Something done beside the API, as the command line does."""
-        store = self.gateway.talks.store
+        store = self.gateway.conversations.store
         return asyncio.run_coroutine_threadsafe(work(store), self.gateway._loop).result(30)
 
     def listed(self, who, limit=1000):

@@ -209,7 +209,7 @@ def test_compressed_answers_pass_as_they_are(store, encoding):
             assert got.endswith(body)
             wanted = b"gzip" if store else b"br, gzip"
             assert upstream.asked[0].header("accept-encoding") == wanted
-            heads.append(gateway.talks.newest.view.head if store else 0)
+            heads.append(gateway.conversations.newest.view.head if store else 0)
     assert (heads[0] == heads[1]) == (store is None or encoding != "br")
 
 
@@ -224,7 +224,7 @@ def test_a_compressed_request_is_planned_and_a_bomb_is_refused():
             # Nothing was edited: it goes on as it came, and what it said is in the log.
             assert gzip.decompress(upstream.asked[-1].body) == asked
             assert upstream.asked[-1].header("content-encoding") == b"gzip"
-            assert [one.parts[0].text for one in gateway.talks.newest.view.items] == [
+            assert [one.parts[0].text for one in gateway.conversations.newest.view.items] == [
                 "x",
                 '{"city": "Bern"}',
             ]
@@ -579,16 +579,37 @@ def test_only_the_upstream_refuses_for_length(path, window):
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
 def test_what_no_plan_fits_is_relayed_as_it_came(path):
-    """A large answer limit beside a long system prompt, as coding agents send it."""
-    messages = [{"role": "user", "content": "hi"}]
-    system = {"role": "system", "content": "You shall. " * 9_000}
-    more = {"system": system["content"]} if path == "/v1/messages" else {}
-    body = json.dumps({"model": "m", "max_tokens": 32_000, **more, "messages": messages if more else [system, *messages]}).encode()  # fmt: skip
+    """A system prompt that is larger than the window: nothing of it is ours to change."""
+    body = long_prompt(path, words=20_000)
     with Upstream() as upstream, Served(upstream.url, store=":memory:", window=60_000) as gateway:
         answer = raw(gateway, post(body, path=path))
         assert answer.startswith(b"HTTP/1.1 200 ")
         assert b"x-foldline-unplanned: overflow" in answer
         assert upstream.asked[-1].body == body
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+def test_an_answer_limit_that_cannot_fit_is_all_that_is_lowered(path):
+    """A large limit beside a long system prompt, as coding agents send it: half of the window each."""
+    body = long_prompt(path, words=9_000)
+    with Upstream() as upstream, Served(upstream.url, store=":memory:", window=60_000) as gateway:
+        answer = raw(gateway, post(body, path=path))
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert b"x-foldline-unplanned" not in answer
+        assert b"x-foldline-patches: limit=1" in answer
+        sent = upstream.asked[-1].body
+        allowed = json.loads(sent)["max_tokens"]
+        assert 20_000 < allowed < 60_000 - 31_000
+        assert sent == body.replace(b"32000", str(allowed).encode())
+
+
+def long_prompt(path, *, words):
+    """A first request with a long system prompt, and room asked for a long answer."""
+    messages = [{"role": "user", "content": "hi"}]
+    system = {"role": "system", "content": "You shall. " * words}
+    more = {"system": system["content"]} if path == "/v1/messages" else {}
+    fixed = {"model": "m", "max_tokens": 32_000, **more}
+    return json.dumps({**fixed, "messages": messages if more else [system, *messages]}).encode()
 
 
 def test_asyncio_clients_share_a_connection():

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from program import PROGRAM, served
 
-from foldline.gateway import refusing, relay, settings, upstream
+from foldline.gateway import refusing, relay, settings, unplanned, upstream
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "gateway.md").read_text()
@@ -68,6 +68,24 @@ def test_words_and_numbers_are_the_real_ones():
     assert f"{limits.head_seconds:.0f} s for them and {limits.body_seconds:.0f} s" in PAGE
     assert f"{limits.body // 1_000_000} MB" in PAGE
     assert f"{limits.each:,} requests" in PAGE
+
+
+def test_edits_and_patches_are_told_apart():
+    """Edits were made for this request; patches are what differs in it, whenever that was decided."""
+    rows = dict(re.findall(r"^\| `X-Foldline-(\w+)` \| gateway \| (.*?) \|$", PAGE, re.MULTILINE))
+    assert {"Session", "Tokens", "Edits", "Patches", "Unplanned", "Error"} == {*rows}
+    assert "made for this very request" in rows["Edits"]
+    assert "byte for byte" in rows["Patches"]
+    example = re.search(r"`(\w+=\d+(?:,\w+=\d+)+)`", PAGE)[1]
+    kinds = [one.partition("=")[0] for one in example.split(",")]
+    told = PAGE.partition("### What was changed")[2].partition("\n### ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", told, re.MULTILINE) == kinds
+
+
+def test_reasons_for_not_planning_are_the_real_ones():
+    told = PAGE.partition("### What is not planned")[2].partition("\n## ")[0]
+    rows = set(re.findall(r"^\| `([\w-]+)` \|", told, re.MULTILINE))
+    assert rows == {*unplanned._WHY, "overflow", "compaction"}
 
 
 def test_the_compose_file_is_one():

@@ -3,6 +3,8 @@
 python tests/golden/make.py
 """
 
+import asyncio
+import json
 from pathlib import Path
 from random import Random
 
@@ -11,11 +13,14 @@ import msgspec
 from foldline.core import log, rules
 from foldline.core.log import (
     FORMAT,
+    Clipped,
     Excluded,
+    Instructed,
     Interrupted,
     Linked,
     ModelSaid,
     Repaired,
+    Rewound,
     ServerTruncated,
     SettingsChanged,
     ToolReturned,
@@ -24,12 +29,30 @@ from foldline.core.log import (
     WindowLearned,
 )
 from foldline.core.parts import Call, Media, Native, Text, Thought
+from foldline.core.spine import Range
+from foldline.proxy.conversations import Conversations
+from foldline.proxy.request import read_request
+from foldline.run.facts import known
+from foldline.store.at import store_at
 from foldline.testing import Conversation, play, steps
+from foldline.testing.provider import written as answer_of
 from foldline.wire import anthropic, openai_chat
+from foldline.wire.anthropic.block import content_of
+from foldline.wire.anthropic.read import (
+    answered,
+    from_user,
+    instructions,
+    message_content,
+    message_of,
+    tool_of,
+)
 from foldline.wire.dialects import OPENAI, Dialect, named
+from foldline.wire.slices import find_values
 
 HERE = Path(__file__).parent
 DIALECTS = (OPENAI, named(anthropic.DIALECT))
+PROXIED = {Clipped, Rewound}
+"""What only happens to the conversations of clients: their logs are `format-N-proxied-…`."""
 SENT = r"""{"model":"m","max_tokens":9,
 "system":[{"type":"text","text":"Be\u0020brief.","cache_control":{"type":"ephemeral","ttl":"1h"}}],
 "tools":[{"name":"run","input_schema":{"type":"object", "maximum":1.0}},{"type":"web_search_20250305","name":"web_search"}],
@@ -51,13 +74,29 @@ def everything(dialect: Dialect) -> Conversation:
     talk = common(dialect)
     if dialect.name == anthropic.DIALECT:
         blocks_and_edits(talk)
-    assert {type(event) for event in talk.events} == set(log.Event.__args__)
+    assert {type(event) for event in talk.events} == set(log.Event.__args__) - PROXIED
     return talk
+
+
+def client_events(body: bytes) -> list[log.Event]:
+    """A body of Anthropic's as events that keep every block as it came."""
+    request = read_request(named(anthropic.DIALECT), body)
+    rows = [msgspec.Raw(body[slice(*at)]) for at in find_values(body, request.fields["tools"])]
+    tools = [tool_of(raw, path="$.tools", exact=True) for raw in rows]
+    told = instructions(content_of(request.field("system")))
+    found: list[log.Event] = [Instructed(told, tuple(tools))]
+    for at in request.chained:
+        content = message_content(message_of(request.raw(at)))
+        if request.described[at].role == "assistant":
+            found.append(answered(content, exact=True))
+        else:
+            found += from_user(content, exact=True)
+    return found
 
 
 def blocks_and_edits(talk: Conversation) -> None:
     """A client's request as it came, then behind masks and folds, and these taken back."""
-    talk.add(*anthropic.decode(SENT.encode()).events)
+    talk.add(*client_events(SENT.encode()))
     talk.ask()
     thought = ModelSaid((Thought("so", "sig"), Text("Done.")))
     talk.add(msgspec.structs.replace(thought, native=Native(anthropic.DIALECT, OWN)))
@@ -110,9 +149,80 @@ def common(dialect: Dialect) -> Conversation:
     return talk
 
 
-def written(dialect: Dialect) -> bytes:
-    """The golden log that would be written today."""
-    return b"\n".join(log.encode(event) for event in everything(dialect).events) + b"\n"
+# A client's conversation
+
+
+ODD = {
+    OPENAI.name: [
+        {"role": "user", "name": "Ann", "content": [{"type": "text", "text": "caf\u00e9?"}, {"type": "image_url", "image_url": {"url": "https://x/y.png?sig=1"}}]},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "run", "arguments": '{"n": 1.50}'}}, {"id": "c2", "type": "custom", "custom": {"name": "x", "input": "y"}}]},
+        {"role": "tool", "tool_call_id": "c1", "content": "no"},
+        {"role": "tool", "tool_call_id": "c2", "content": [{"type": "text", "text": "two"}]},
+        {"role": "developer", "content": "Be very brief."},
+    ],
+    anthropic.DIALECT: [
+        *json.loads(SENT)["messages"][:4],
+        {"role": "user", "content": [{"type": "a_block_of_tomorrow", "x": 1e3}]},
+        {"role": "system", "content": "Be very brief."},
+        {"role": "assistant", "content": "Yes."},
+    ],
+}  # fmt: skip
+
+
+class Client:
+    """A client that sends all of its history with every call, and edits it."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect, self.history = dialect, list[dict[str, object]]()
+        self.store = store_at(":memory:")
+        facts = known("m", window=3_000, reserve=200, policy="steady")
+        self.proxy = Conversations(self.store, lambda _: facts)
+
+    async def say(self, words: str, *, refusal: bytes = b"") -> None:
+        """One turn; first refused, where there is something to refuse it with."""
+        self.history.append({"role": "user", "content": words})
+        fixed = {"model": "m", "max_tokens": 50, "temperature": 0.5}
+        body = json.dumps({**fixed, "messages": self.history}).encode()
+        one = await self.proxy.ask(self.dialect, body)
+        if refusal:
+            one.begin(400)
+            one.hear(refusal)
+            assert await one.again()
+        said = f"Noted: {words[:20]}"
+        count = len(one.body) // 4
+        whole, _ = answer_of(self.dialect.name, json.loads(one.body), {"content": said}, count)
+        one.begin(200)
+        one.hear(json.dumps(whole).encode())
+        await one.end()
+        self.history.append({"role": "assistant", "content": said})
+
+    async def events(self) -> list[log.Event]:
+        """Its log."""
+        live = self.proxy.newest
+        assert live is not None
+        return [event for _, event in await live.events(Range(0, live.view.head))]
+
+
+async def proxied(dialect: Dialect) -> list[log.Event]:
+    """A client's log: odd messages, folds, a rewound tail, a message that had to be cut again."""
+    client = Client(dialect)
+    client.history += ODD[dialect.name]
+    for turn in range(12):
+        await client.say(f"Turn {turn}. " + "Words are said, and more of them. " * 20)
+    del client.history[-3:]
+    await client.say("Or rather this.")
+    refusal = b'{"error":{"message":"prompt is too long: 3400 tokens > 2600 maximum"}}'
+    await client.say("A long one: " + "1 2 3 " * 400, refusal=refusal)
+    await client.say("And now?")
+    events = await client.events()
+    await client.store.close()
+    assert {type(event) for event in events} >= PROXIED
+    return events
+
+
+def lines(events: list[log.Event]) -> bytes:
+    """A log as a file has it."""
+    return b"\n".join(log.encode(event) for event in events) + b"\n"
 
 
 if __name__ == "__main__":
@@ -120,4 +230,7 @@ if __name__ == "__main__":
         name = "encoder" if one is OPENAI else one.name
         path = HERE / f"format-{FORMAT}-{name}-{one.encoder}.jsonl"
         if not path.exists():  # old ones are never rewritten
-            path.write_bytes(written(one))
+            path.write_bytes(lines(everything(one).events))
+        path = HERE / f"format-{FORMAT}-proxied-{one.name}-{one.encoder}.jsonl"
+        if not path.exists():
+            path.write_bytes(lines(asyncio.run(proxied(one))))

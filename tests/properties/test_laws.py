@@ -67,7 +67,7 @@ MUTANTS = [
     # Sendable: pairs, ids, whole groups.
     (laws.sendable, ROW, "        if self.open:\n            self.", "        if 0:\n            self."),
     (laws.sendable, ROW, "while own in came_as:", "while False:"),
-    (laws.sendable, RULES, "settled and not inside:", "settled:"),
+    (laws.sendable, RULES, "settled and known and not inside:", "settled and known:"),
     (laws.sendable, ROW,
      "            self._close(seq, shown)  # the conversation went on without these results\n",
      "            pass\n"),

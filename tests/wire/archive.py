@@ -19,13 +19,15 @@ import msgspec
 
 from foldline.core import rules
 from foldline.core.budget import limits
-from foldline.core.log import Event, ModelSaid, Opened
+from foldline.core.log import Event, ModelSaid
 from foldline.core.plan import Blocked, Facts, Ready
 from foldline.core.policy import PRESETS, Policy
 from foldline.core.request import Request, render
 from foldline.imports import read
 from foldline.testing import Planned, view_of
 from foldline.wire import anthropic, openai_chat
+from foldline.wire.client import ClientForm
+from foldline.wire.dialects import OPENAI, named
 
 WINDOWS = (8_192, 32_768, 200_000)
 TIMES = 6
@@ -38,9 +40,6 @@ FILES = {
     "codex": ("tracelab_codex_trace.json.gz",),
 }
 FIXED = ("system", "tools", "output reserve", "margin")
-START = b'{"role":"user","content":"'
-TAGS = (b"[notice", b"[heartbeat", b"[cron")
-_POSING = re.compile(rb'"\[(notice|cron|heartbeat|human)')
 _SEPARATOR = re.compile(r"^===== record \d+ =====$", re.MULTILINE)
 
 
@@ -52,6 +51,10 @@ class Recorded:
     name: str
     events: tuple[Event, ...]
     messages: tuple[bytes, ...] = ()
+
+
+class _Body(msgspec.Struct):
+    messages: tuple[msgspec.Raw, ...]
 
 
 class _Chat(msgspec.Struct):
@@ -128,57 +131,43 @@ def _ready(talk: Planned) -> Ready | Blocked:
 
 
 def changed(session: Recorded) -> tuple[Counter[str], list[str]]:
-    """What nobody edited goes back byte for byte, in both dialects: what was asked, what differs.
+    """Each message, once read and written, says what it said, in both dialects: what was asked, what differs.
 
     Some old runs were recorded as no provider would take them, their results without ids.
     """
     request = _closed(session.events)
-    bodies = {"as we write it": tuple(openai_chat.blocks(request))}
+    ours = tuple(openai_chat.blocks(request))
+    theirs = msgspec.json.decode(anthropic.encode(request, {"max_tokens": 9}), type=_Body).messages
+    bodies = {
+        "as we write it": (OPENAI, ours),
+        "as Anthropic reads it": (named(anthropic.DIALECT), tuple(map(bytes, theirs))),
+    }
     if session.messages and not openai_chat.faults(
         [msgspec.json.decode(one) for one in session.messages]
     ):
-        bodies["as it was recorded"] = session.messages
-    seen = Counter([*bodies, "as Anthropic reads it", "indented"])
-    return seen, _messages_changed(session.name, request) + [
-        f"{session.name} {what}: message {place} came as {came[:200]!r}, went back as {went[:200]!r}"
-        for what, messages in bodies.items()
-        for place, (came, went) in enumerate(zip(messages, _chat_again(messages), strict=True))
-        if _tagged(came) != went
+        bodies["as it was recorded"] = (OPENAI, session.messages)
+    seen = Counter([*bodies, "indented"])
+    return seen, [
+        f"{session.name} {what}: message {place} came as {came[:200]!r}, {how}"
+        for what, (dialect, messages) in bodies.items()
+        for place, came in enumerate(messages)
+        for how in _differences(dialect.form, came)
     ]
 
 
-def _chat_again(messages: tuple[bytes, ...]) -> list[bytes]:
-    """The messages of an OpenAI body, once read and written."""
-    decoded = openai_chat.decode(b'{"model":"m","messages":[' + b",".join(messages) + b"]}")
-    request = render(view_of([Opened(decoded.model), *decoded.events]))
-    written = msgspec.json.decode(openai_chat.encode(request, {}), type=dict[str, msgspec.Raw])
-    return [bytes(one) for one in msgspec.json.decode(written["messages"], type=list[msgspec.Raw])]
-
-
-def _tagged(message: bytes) -> bytes:
-    """What must come back: the same, but that a client's words cannot pose as a notice of ours."""
-    for tag in TAGS:
-        message = message.replace(START + tag, START + rb"[human]\n" + tag, 1)
-    return message
-
-
-def _messages_changed(name: str, request: Request) -> list[str]:
-    """What differs of an Anthropic body, cache marks and all, once read and written."""
-    # A client's words cannot pose as a notice of ours, they would get a tag: here nobody does.
-    body = _POSING.sub(rb'"(\1', anthropic.encode(request, {"max_tokens": 9}))
-    wrong = [f"{name} as Anthropic reads it: goes back otherwise"] * (_messages_again(body) != body)
-    # That could be had from values alone; as another client writes it, every block differs.
-    values = json.loads(body)
-    indented = _messages_again(json.dumps(values, indent=1).encode())
-    kept = indented.count(b"\n") > body.count(b'"type"')
-    same = kept and json.loads(indented) == values
-    return wrong + [f"{name} as Anthropic reads it, indented: goes back otherwise"] * (not same)
-
-
-def _messages_again(body: bytes) -> bytes:
-    """An Anthropic body, once read and written."""
-    decoded = anthropic.decode(body)
-    return anthropic.encode(_closed([Opened(decoded.model), *decoded.events]), decoded.parameters)
+def _differences(form: ClientForm, came: bytes) -> Iterable[str]:
+    """In what a message differs from what is read and written of it, or from itself, indented."""
+    described = form.describe(came)
+    indented = json.dumps(json.loads(came), indent=1).encode()
+    if form.describe(indented).digest != described.digest:
+        yield "and is another when it is indented"
+    if described.role == "system":
+        return
+    for body in (came, indented):
+        events = form.read_message(body, described)
+        again = form.write_message([form.item_of(event) for event in events])
+        if form.describe(again).digest != described.digest:
+            yield f"went back as {again[:200]!r}"
 
 
 def _closed(events: Iterable[Event]) -> Request:

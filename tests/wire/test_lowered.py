@@ -96,26 +96,6 @@ def test_of_tools_with_one_name_the_last_is_written(wire):
     assert "first" not in json.dumps(body["tools"])
 
 
-def test_a_client_that_sends_a_tool_twice_sends_it_twice():
-    """Nobody edited it: the provider decides."""
-    function = '{"type":"function","function":{"name":"run","parameters":{}}}'
-    tool = '{"name":"run","input_schema":{"type":"object"}}'
-    for wire, one in ((openai_chat, function), (anthropic, tool)):
-        talk = '"messages":[{"role":"user","content":"x"}]'
-        came = wire.decode(f'{{"model":"m","tools":[{one},{one}],{talk}}}'.encode())
-        body = wire.encode(render(view_of([Opened("m"), *came.events])), {})
-        assert body.count(one[:-1].encode()) == 2
-
-
-def test_what_a_client_sends_under_another_name_goes_on_under_it():
-    call = '{"id":"c","type":"function","function":{"name":"a.b","arguments":"{}"}}'
-    answer = f'{{"role":"assistant","content":null,"tool_calls":[{call}]}}'
-    result = '{"role":"tool","tool_call_id":"c","content":"x"}'
-    came = openai_chat.decode(f'{{"model":"m","messages":[{answer},{result}]}}'.encode())
-    written = openai_chat.blocks(render(view_of([Opened("m"), *came.events])))
-    assert written == [answer.encode(), result.encode()]
-
-
 @BOTH
 def test_what_a_session_is_given_under_another_name_is_written_safely(wire):
     """Its own JSON is kept only where it would be taken."""
@@ -256,15 +236,6 @@ def test_a_group_of_too_many_calls_is_written_in_pieces():
     assert [one["content"] for one in answers] == ["All.", None, None]
     assert sum(one["role"] == "tool" for one in body["messages"]) == 300
     assert body["messages"][2]["content"] == "did c127"
-
-
-def test_a_client_that_makes_too_many_calls_is_left_to_its_provider():
-    calls = ",".join(f'{{"id":"c{n}","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}' for n in range(129))  # fmt: skip
-    answer = f'{{"role":"assistant","content":null,"tool_calls":[{calls}]}}'
-    done = [f'{{"role":"tool","tool_call_id":"c{n}","content":"x"}}' for n in range(129)]
-    came = openai_chat.decode(f'{{"model":"m","messages":[{",".join([answer, *done])}]}}'.encode())
-    written = openai_chat.blocks(render(view_of([Opened("m"), *came.events])))
-    assert [one.decode() for one in written] == [answer, *done]
 
 
 @pytest.mark.parametrize("first", ["function:w", "b"])

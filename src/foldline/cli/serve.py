@@ -9,7 +9,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -18,11 +18,14 @@ from foldline.cli.output import clean, remark, say
 from foldline.core.plan import Facts
 from foldline.core.policy import named
 from foldline.errors import BadInput
+from foldline.proxy.conversations import Conversations, FactsOf
 from foldline.run.facts import known
-from foldline.run.talks import FactsOf, Talks
 from foldline.store.at import store_at
 
-_TALKS = 4_096  # conversations that a process holds
+if TYPE_CHECKING:  # of an extra
+    from foldline.gateway.settings import Settings
+
+_MOST = 4_096  # conversations that a process holds
 _FRESH, _MODELS = 10.0, 1_000  # seconds that facts of a model hold, and of how many
 _EXTRA = ("uvicorn", "httptools", "aiohttp")
 KeysOption = Annotated[
@@ -40,12 +43,24 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
             "--upstream", metavar="URL", help="Where requests go: URL, openai=URL, anthropic=URL."
         ),
     ],
+    ca: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="A company's CA: trusted beside the usual ones; PEM."),
+    ] = None,
     host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 takes a free one.", min=0, max=65_535)] = 8080,
     window: Annotated[
         int | None, typer.Option(metavar="TOKENS", help="The models' window; else as known.", min=1)
     ] = None,
     policy: Annotated[str, typer.Option(help="The preset that plans.")] = "steady",
+    fold_from: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fold-from",
+            metavar="TOKENS",
+            help="Edit nothing that fits below this; AGENT=TOKENS for one kind of client.",
+        ),
+    ] = None,
     plain: Annotated[
         bool, typer.Option("--plain", help="Keep no sessions: relay all as it comes.")
     ] = False,
@@ -93,6 +108,7 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
     from foldline.gateway.app import Gateway  # noqa: PLC0415
     from foldline.gateway.audit import Audit  # noqa: PLC0415
     from foldline.gateway.keys import Keys  # noqa: PLC0415
+    from foldline.gateway.network import read_network  # noqa: PLC0415
     from foldline.run.settings import load  # noqa: PLC0415
     from foldline.run.settings.using import caps  # noqa: PLC0415
 
@@ -108,21 +124,25 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
         upstreams=settings.upstreams(upstream),
         keys=ours,
         token=token,
+        network=read_network(ca=ca),
         limits=settings.Limits(body=most_body, each=each, retries=retries, drain_seconds=drain),
         on_disconnect=_mode(on_disconnect) or said.on_disconnect,
+        fold_from=settings.fold_from(fold_from or ()),
         caps=caps(said),
         tenant=mine.tenant,
     )
     listening = serving.listen(host, port, shared=shared)
-    store = talks = None
+    store = conversations = None
     if not plain:
         asyncio.run(_made(mine))
         store = store_at(mine.address)
-        talks = Talks(store, _facts_of(window, policy), shared=True, most=_TALKS, prefix="talk")
+        conversations = Conversations(
+            store, _facts_of(window, policy), shared=True, most=_MOST, prefix="talk"
+        )
     gateway = Gateway(
         set_,
         store=store,
-        talks=talks,
+        conversations=conversations,
         sessions=ours is not None or is_local,
         audit=Audit(audit) if audit is not None else None,
     )
@@ -138,6 +158,7 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
         f"  ANTHROPIC_BASE_URL={where}",
         "",
         *(f"upstream  {to.host}{to.path}  {name}".rstrip() for name, to in set_.upstreams.items()),
+        *_show_proxies(set_),
         f"sessions  {clean(kept)}",
         f"keys      {asks}",
         *([] if token is None else [f"token     {token.reveal()}  for {where}/sessions"]),
@@ -148,18 +169,27 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
     remark("ended")
 
 
+def _show_proxies(settings: "Settings") -> list[str]:
+    """One line for each proxy that an upstream is asked through, without its login."""
+    from yarl import URL  # noqa: PLC0415 - an extra
+
+    urls = [URL(to.host) for to in settings.upstreams.values()]
+    found = [(url, settings.network.find_proxy(url)) for url in urls]
+    return [f"proxy     {proxy.address}  for {url.host}" for url, proxy in found if proxy]
+
+
 def _facts_of(window: int | None, policy: str) -> FactsOf:
     """The facts of models, looked up anew now and then: a file may say otherwise meanwhile."""
-    found: dict[tuple[str, int | None], tuple[float, Facts]] = {}
+    found: dict[str, tuple[float, Facts]] = {}
 
-    def facts_of(model: str, most: int | None) -> Facts:
+    def facts_of(model: str) -> Facts:
         now = monotonic()
-        since, facts = found.get((model, most), (-_FRESH, None))
+        since, facts = found.get(model, (-_FRESH, None))
         if facts is None or now - since > _FRESH:
-            facts = known(model, window=window, reserve=most, policy=policy)
+            facts = known(model, window=window, reserve=None, policy=policy)
             if len(found) > _MODELS:
                 found.clear()
-            found[model, most] = (now, facts)
+            found[model] = (now, facts)
         return facts
 
     return facts_of

@@ -37,6 +37,11 @@ class Facts:
     """What that person wants to be kept above all, in their words."""
     prepared: fold.Prepared | None = None
     """A narrative that was asked for and is proven."""
+    stable: int | None = None
+    """The last event that a fold may cover unless it is forced; None: any. A client may still
+    change or drop what it said for the first time just now."""
+    fold_from: int = 0
+    """Below so many tokens sent, nothing is edited that could be sent as it is."""
     fetched: Mapping[int, Event] = field(default_factory=dict[int, Event])
     """Events that a plan has asked for by `Need`, by their places."""
 
@@ -134,13 +139,13 @@ def forced(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
 def due(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
     """The fold that a preset's own rule asks for, in the form that its paper gives it."""
     policy = facts.policy
-    cuts = rules.cut_points(view)
+    cuts = rules.cut_points(view, stable=facts.stable)
     if not cuts:
         return None
     if policy.fill is not None:
         cut = fold.within(view, cuts, budget.estimated(policy.fill))
     else:
-        cut = fold.keeping(view, policy.tail)
+        cut = fold.keeping(view, policy.tail, stable=facts.stable)
     if cut is None:
         return None
     lo = fold.beginning(view, policy.merging)
@@ -168,12 +173,17 @@ def moment(view: View, budget: Budget, facts: Facts) -> fold.Moment | None:
     told = prices.r * request + facts.policy.narrative * prices.output / prices.input
     return fold.worthwhile(
         view,
-        replace(rule, floor=budget.estimated(rule.floor), gain=budget.estimated(rule.gain)),
+        replace(
+            rule,
+            floor=budget.estimated(max(rule.floor, facts.fold_from)),
+            gain=budget.estimated(rule.gain),
+        ),
         prices=prices,
         cache=facts.cache,
         request=request,
         most=budget.estimated(budget.room * facts.policy.handoff),
         told=told if facts.prepared else 0.0,
+        stable=facts.stable,
     )
 
 

@@ -17,6 +17,8 @@ State: TypeAlias = Literal["whole", "clipped", "masked", "folded", "interrupted"
 LOST = "[interrupted, outcome unknown: whether this call had an effect is not known]"
 NAMED = "[instructions: "
 """How the first line of a piece of instructions begins that has a name, and ends with `]`."""
+CUT_AGAIN = "[truncated: the provider took no more]"
+"""What stands in a message that was cut once more, after a refusal."""
 _TAGS = ("[human", "[notice", "[heartbeat", "[cron")
 
 
@@ -144,6 +146,9 @@ def tag(event: UserSaid, words: str) -> str:
 def _shown(
     seq: int, event: UserSaid | ToolReturned, stub: str | None
 ) -> tuple[tuple[Part, ...], State]:
+    if stub is not None and CUT_AGAIN in stub:
+        media = (part for part in event.parts if isinstance(part, Media))
+        return (Text(stub), *media), "clipped"
     if stub is not None:
         return (Text(stub),), "masked"
     if event.clip is None:

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias, TypeGuard
 
 import msgspec
 
-from foldline.core.parts import Clip, Echo, Fact, Line, Native, Part, Stub, Tool
+from foldline.core.parts import Clip, Echo, Fact, Line, Native, Part, Proxied, Stub, Tool
 from foldline.core.spine import Change, Range, Spine
 from foldline.errors import BadInput, FormatError
 
@@ -56,6 +56,11 @@ class Instructed(_Event, frozen=True, omit_defaults=True, tag="instructed"):
     replaces: bool = False
     """Whether they replace the fixed part at once: a proxied request states its own. Otherwise
     newer instructions are added behind the conversation until the next fold."""
+    aside: bool = False
+    """Whether this is a system message inside a client's list: it stands there and replaces
+    nothing."""
+    link: str = ""
+    """The digest of that message."""
 
 
 Speaker: TypeAlias = Literal["human", "notice", "heartbeat", "cron"]
@@ -71,6 +76,10 @@ class UserSaid(_Event, frozen=True, omit_defaults=True, tag="user_said"):
     """Who of several, by name; the model is told."""
     clip: Clip | None = None
     native: Native | None = None
+    link: str = ""
+    """The digest of the client's message, normalised; only in proxied conversations."""
+    more: bool = False
+    """Whether the next message event belongs to the same message of the client."""
 
 
 Stop: TypeAlias = Literal["done", "length", "refused", "cancelled", "cut"]
@@ -85,6 +94,10 @@ class ModelSaid(_Event, frozen=True, omit_defaults=True, tag="model_said"):
     stop: Stop = "done"
     """How it ended: done, at its length, refused, cancelled by a person, or cut off."""
     native: Native | None = None
+    link: str = ""
+    """The digest of the client's message, normalised; only in proxied conversations."""
+    more: bool = False
+    """Whether the next message event belongs to the same message of the client."""
 
 
 class ToolReturned(_Event, frozen=True, omit_defaults=True, tag="tool_returned"):
@@ -96,6 +109,10 @@ class ToolReturned(_Event, frozen=True, omit_defaults=True, tag="tool_returned")
     """Whether the tool did what it was asked."""
     clip: Clip | None = None
     native: Native | None = None
+    link: str = ""
+    """The digest of the client's message, normalised; only in proxied conversations."""
+    more: bool = False
+    """Whether the next message event belongs to the same message of the client."""
 
 
 class Interrupted(_Event, frozen=True, omit_defaults=True, tag="interrupted"):
@@ -129,6 +146,9 @@ class Asked(_Event, frozen=True, omit_defaults=True, tag="asked"):
     echoes: tuple[Echo, ...] = ()
     """The answers that the client said again in other bytes than ours: so they are said from here
     on."""
+    proxied: Proxied | None = None
+    """What was sent of a client's own request, where one was: its digests and our patches. The
+    sha256 is then of the messages as they can be rendered again, one digest after the other."""
 
 
 class UsageReported(_Event, frozen=True, omit_defaults=True, tag="usage_reported"):
@@ -203,6 +223,30 @@ class Folded(_Event, frozen=True, omit_defaults=True, tag="folded"):
     """It had to be, it pays, the cache was cold, or the policy or a person asked for it."""
     pays_after: float | None = None
     """The calls after which it has paid for the cache it broke."""
+    upto: int = 0
+    """How many of a client's messages, from the first on, end with this span; only in proxied
+    conversations."""
+    chain: str = ""
+    """The digest of these messages, one after the other: a request that begins so may use it."""
+
+
+class Clipped(_Event, frozen=True, omit_defaults=True, tag="clipped"):
+    """Messages cut once more, because a provider refused the request that showed them."""
+
+    stubs: tuple[Stub, ...]
+    """What is shown of each."""
+    change: Change
+    spine: Spine
+
+
+class Rewound(_Event, frozen=True, omit_defaults=True, tag="rewound"):
+    """A client's history shows other messages of this log: the rest is out of sight."""
+
+    spine: Spine
+    change: Change
+    """Nothing: what is out of sight comes back when a request shows it again."""
+    compacted: bool = False
+    """Whether the client has replaced its history by a summary of its own."""
 
 
 class Excluded(_Event, frozen=True, omit_defaults=True, tag="excluded"):
@@ -287,7 +331,9 @@ class Checkpointed(_Event, frozen=True, omit_defaults=True, tag="checkpointed"):
     """The snapshot, or where it is."""
 
 
-Edit: TypeAlias = Masked | Folded | Excluded | Undone
+Edit: TypeAlias = Masked | Folded | Clipped | Excluded | Undone | Rewound
+Hiding: TypeAlias = Masked | Clipped | Excluded
+"""The edits that show a text of ours in place of single messages."""
 Event: TypeAlias = (
     Opened
     | SettingsChanged
@@ -300,6 +346,8 @@ Event: TypeAlias = (
     | UsageReported
     | Masked
     | Folded
+    | Clipped
+    | Rewound
     | Undone
     | Pinned
     | Unpinned

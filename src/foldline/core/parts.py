@@ -85,6 +85,27 @@ class Echo(msgspec.Struct, frozen=True, omit_defaults=True):
     native: Native
 
 
+class Proxied(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is kept of a client's own request: enough to say what changed, and what we changed."""
+
+    body: str
+    """The sha256 of the bytes that were sent."""
+    chain: str
+    """The digest of the client's messages, normalised, one after the other."""
+    messages: int = 0
+    """How many there were, without system messages."""
+    system: str = ""
+    tools: str = ""
+    fields: str = ""
+    """Digests of the system prompt, of the tools, and of all other fields."""
+    patches: dict[str, int] = {}
+    """How many of each kind: fold, clip, stub, thinking, limit."""
+    marks: tuple[int, ...] = ()
+    """The messages in which the client had placed a cache mark."""
+    same: int = 0
+    """How many leading messages had the very bytes of the request before."""
+
+
 FactKind: TypeAlias = Literal[
     "todo", "file", "test", "call", "error", "command", "decision", "link", "said", "name", "where"
 ]

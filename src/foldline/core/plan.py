@@ -81,7 +81,8 @@ def plan(view: View, facts: Facts) -> Plan:
     policy = facts.policy
     events: list[Event] = [*rules.closing(view)]
     work = after(view, events)
-    if masked := _mask(work, policy):
+    early = not facts.now and measure(work, facts.limits).request < facts.fold_from
+    if not early and (masked := _mask(work, policy)):
         events.append(masked)
         work = after(work, [masked])
     budget, soon = measure(work, facts.limits), None
@@ -91,7 +92,7 @@ def plan(view: View, facts: Facts) -> Plan:
         edit = None  # folding again would lead to nothing again
     elif pressure == "hard" or len(work.items) > budget.limits.messages:
         edit = choose.forced(work, budget, facts)
-    elif facts.now or (due and (policy.start == "auto" or policy.fill is not None)):
+    elif facts.now or (due and not early and (policy.start == "auto" or policy.fill is not None)):
         edit = choose.due(work, budget, facts)
     else:
         soon = choose.moment(work, budget, facts)
@@ -195,6 +196,8 @@ def admit(view: View, event: Event, facts: Facts) -> list[Event]:
             wanted = policy.clipping(tool)
             most = budget.estimated(min(wanted.tokens, max(budget.room // 4, 1)))
             free = admission(view, budget, hard=policy.hard, handoff=policy.handoff)
+            if budget.request < facts.fold_from:
+                most = free
             # What recall gave back is bounded already: clipped again, it could never be read.
             event = clip(event, cap=free if tool == RECALL else min(free, most), how=wanted.how)
         case _:

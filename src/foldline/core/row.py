@@ -108,7 +108,7 @@ class Row:
             match part:
                 case Text(text) if not text.strip():
                     continue
-                case Thought() if part.signature and self._behind_an_edit(seq):
+                case Thought() if part.signature and self.is_behind_an_edit(seq):
                     continue  # its signature binds it to words that are not there any more: R-24
                 case Call(came, name, arguments):
                     own = came.strip() or f"call_{seq}_{index}"
@@ -122,7 +122,8 @@ class Row:
             return (), {}
         return tuple(parts), came_as
 
-    def _behind_an_edit(self, seq: int) -> bool:
+    def is_behind_an_edit(self, seq: int) -> bool:
+        """Whether an answer stands behind other words than it was said behind."""
         return any(place < seq < edit for place, edit in self._breaks)
 
     def _match(self, call_id: str) -> str | None:

@@ -7,7 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from foldline.core.item import Item
-from foldline.core.log import Event, Interrupted, ModelSaid, Repaired, ToolReturned, by_user
+from foldline.core.log import (
+    Event,
+    Instructed,
+    Interrupted,
+    ModelSaid,
+    Repaired,
+    ToolReturned,
+    UserSaid,
+    by_user,
+)
 from foldline.core.parts import calls_of
 from foldline.core.view import View
 from foldline.errors import BrokenView
@@ -21,19 +30,20 @@ class Cut:
     seq: int
 
 
-def cut_points(view: View, *, unanswered: bool = False) -> list[Cut]:
+def cut_points(view: View, *, unanswered: bool = False, stable: int | None = None) -> list[Cut]:
     """Where a fold may end, oldest first: the places that every rule below allows.
 
     `unanswered` gives up the last rule, that only what was answered is folded: for a view that
-    nothing else makes fit. The newest message stays even then.
+    nothing else makes fit. The newest message stays even then. With `stable`, no fold reaches
+    behind that event.
     """
-    return [*cuts_back(view, unanswered=unanswered)][::-1]
+    return [*cuts_back(view, unanswered=unanswered, stable=stable)][::-1]
 
 
-def cuts_back(view: View, *, unanswered: bool = False) -> Iterator[Cut]:
+def cuts_back(view: View, *, unanswered: bool = False, stable: int | None = None) -> Iterator[Cut]:
     """The same, newest first, as far as one asks."""
     items = view.items
-    end = len(items) - 1 if unanswered and not view.open else newest(view)
+    end = _end(view) - 1 if unanswered and not view.open else newest(view)
     oldest = min((_first(view, item) for item in view.waiting), default=view.head + 1)
     for index in range(len(items), 0, -1):
         if index < len(items):
@@ -42,21 +52,36 @@ def cuts_back(view: View, *, unanswered: bool = False) -> Iterator[Cut]:
         settled = view.tops[index - 1] < oldest
         # Whole groups: a result stays with its call.
         inside = index < len(items) and items[index].role == "result"
-        if index <= end and settled and not inside:
+        # Whole messages: what a client said in one is folded as one.
+        inside = inside or _goes_on(view, items[index - 1])
+        known = stable is None or view.tops[index - 1] <= stable
+        if index <= end and settled and known and not inside:
             yield Cut(index, oldest)
 
 
 def newest(view: View) -> int:
     """Where the part begins that no fold may take: the newest group, and whatever is unanswered."""
-    index = len(view.items)
+    index = _end(view)
+    last = index
     if not view.open:
         while index and view.items[index - 1].role in ("user", "system"):
             index -= 1  # not answered yet
-        if index < len(view.items):
+        if index < last:
             return index
     while index and view.items[index - 1].role == "result":
         index -= 1
     return max(index - 1, 0)
+
+
+def _end(view: View) -> int:
+    """Where the items end, without system messages that a client has put behind all others."""
+    index = len(view.items)
+    while index and view.items[index - 1].role == "system":
+        said = view.held.get(view.items[index - 1].seq)
+        if not isinstance(said, Instructed) or not said.aside:
+            break
+        index -= 1
+    return index
 
 
 def turn_end(view: View) -> bool:
@@ -140,6 +165,12 @@ def check(view: View) -> None:
             raise BrokenView(f"the item at {item.seq} shows nothing")
     if awaited:
         raise BrokenView(f"calls {sorted(awaited)} at the end have no result behind them")
+
+
+def _goes_on(view: View, item: Item) -> bool:
+    """Whether the client's message that an item shows goes on behind it."""
+    event = view.held.get(item.seq)
+    return isinstance(event, UserSaid | ModelSaid | ToolReturned) and event.more
 
 
 def _first(view: View, item: Item) -> int:

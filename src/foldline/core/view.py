@@ -21,10 +21,12 @@ from foldline.core import spine as spines
 from foldline.core.log import (
     Asked,
     Checkpointed,
+    Clipped,
     Edit,
     Event,
     Excluded,
     Folded,
+    Hiding,
     Instructed,
     Interrupted,
     Linked,
@@ -35,6 +37,7 @@ from foldline.core.log import (
     Opened,
     Pinned,
     Repaired,
+    Rewound,
     ServerTruncated,
     Setting,
     SettingsChanged,
@@ -146,7 +149,7 @@ class View(Row):
         try:
             for seq in spine.masks:
                 mask = self.held[seq] = events[seq]
-                if isinstance(mask, Masked | Excluded):
+                if isinstance(mask, Hiding):
                     self._stubs.update((stub.seq, stub.text) for stub in mask.stubs)
                     self._breaks.append((min(stub.seq for stub in mask.stubs), seq))
             self._breaks += [(span.lo - 1, _last(span, head) + 1) for span in spine.turned]
@@ -188,6 +191,8 @@ class View(Row):
                 self._result(seq, event)
             case Interrupted(call_id):
                 self._interrupt(seq, call_id)
+            case Instructed() if event.aside:
+                self._arrive(items.make(seq, "system", event.parts))
             case Instructed():
                 self._instruct(seq, event)
             case Asked(at):
@@ -199,7 +204,7 @@ class View(Row):
                 self._keep(seq, event)
             case Pinned() | Unpinned():
                 self._keep(seq, event)
-            case Masked() | Folded() | Excluded() | Undone():
+            case Masked() | Folded() | Clipped() | Excluded() | Undone() | Rewound():
                 self.learned = self.learned.edited()  # it shows through the spine, not here
                 self.idle_folds = event.idle if isinstance(event, Folded) else self.idle_folds
             case UsageReported():

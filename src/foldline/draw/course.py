@@ -21,9 +21,11 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from foldline.core.log import (
     Asked,
+    Clipped,
     Event,
     Excluded,
     Folded,
+    Hiding,
     Instructed,
     Masked,
     ModelSaid,
@@ -217,7 +219,7 @@ class Following:
         match event:
             case Opened(model=model) | ModelSwitched(model=model):
                 self._model = model
-            case Instructed():
+            case Instructed() if not event.aside:
                 self._front = count_parts(event.parts) + count_tools(event.tools) + MESSAGE
             case UserSaid() | ToolReturned():
                 self._hear(seq, event)
@@ -228,7 +230,7 @@ class Following:
                 self._said += count_parts(event.parts) + MESSAGE
             case UsageReported():
                 self._report(seq, event)
-            case Masked() | Excluded():
+            case Masked() | Clipped() | Excluded():
                 self._mask(seq, event)
             case Folded():
                 gone = max(event.before - event.after, 0)
@@ -266,7 +268,7 @@ class Following:
         self._said += size + MESSAGE
         self._sizes[seq] = shown
 
-    def _mask(self, seq: int, event: Masked | Excluded) -> None:
+    def _mask(self, seq: int, event: Hiding) -> None:
         gone = sum(max(self._sizes.pop(stub.seq, 0) - count(stub.text), 0) for stub in event.stubs)
         self._taken.append(Taken("mask", seq, gone, len(event.stubs)))
 

@@ -8,9 +8,10 @@
     relay     one request to its upstream, and its answer back
       limits    what a request may be           calls     stopped from outside, and counted
       planning  the conversation it is of       upstream  asked over HTTP
-      refusing  errors of our own
+      unplanned what is relayed as it comes, and why
+      refusing  errors of our own               network   proxies, and whose CA is trusted
     api/      sessions over HTTP, for those who send only what is new
 
-Knows HTTP. Refuses to decide: conversations are `run.talks`', plans are the core's. An upstream is
+Knows HTTP. Refuses to decide: conversations are `proxy`'s, plans are the core's. An upstream is
 one that the operator named; a key is passed on or taken from the operator, never kept.
 """

@@ -25,7 +25,7 @@ from foldline.gateway.refusing import Refusal
 from foldline.gateway.relay import Asked, Relay, Reply, Send
 from foldline.gateway.settings import ANTHROPIC, OPENAI, Settings
 from foldline.gateway.upstream import Links
-from foldline.run.talks import Talks
+from foldline.proxy.conversations import Conversations
 from foldline.store.base import Store
 from foldline.wire import dialects
 
@@ -43,7 +43,7 @@ class Gateway:
         settings: Settings,
         *,
         store: Store | None = None,
-        talks: Talks | None = None,
+        conversations: Conversations | None = None,
         sessions: bool = False,
         audit: Audit | None = None,
     ) -> None:
@@ -67,8 +67,10 @@ class Gateway:
         limits = settings.limits
         shortest = min(limits.body_seconds, limits.first_seconds, limits.idle_seconds)
         self.calls = Calls(each=limits.each, every=min(1.0, shortest / 4))
-        self._links = Links(limits)
-        self._relay = Relay(settings, links=self._links, calls=self.calls, talks=talks)
+        self._links = Links(limits, settings.network)
+        self._relay = Relay(
+            settings, links=self._links, calls=self.calls, conversations=conversations
+        )
         self._figures = _figures()
         self.health = Health(store, self._figures, tenant=settings.tenant)
 

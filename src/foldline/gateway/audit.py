@@ -59,6 +59,7 @@ class Note:
             "ended": self.ended,
             "tokens": told.tokens,
             "edits": told.edits,
+            "patches": told.patches,
             "unplanned": told.unplanned,
             "received": self.received,
             "sent": self.sent,
@@ -115,6 +116,12 @@ class Figures:
         )
         self._tokens = client.Counter(metrics.SENT_TOKENS, "Tokens of planned requests.", **where)
         self._edits = client.Counter(metrics.EDITS, "Edits made in planned requests.", **where)
+        self._unplanned = client.Counter(
+            metrics.UNPLANNED,
+            "Conversations that were relayed as they came, by reason.",
+            ["reason"],
+            **where,
+        )
         passed = client.Counter(
             metrics.BYTES, "Bytes of requests and of answers.", ["way"], **where
         )
@@ -135,6 +142,8 @@ class Figures:
         if note.told is not None:
             self._tokens.inc(note.told.tokens)
             self._edits.inc(note.told.edits)
+            if note.told.unplanned:
+                self._unplanned.labels(note.told.unplanned).inc()
 
     def text(self) -> bytes:
         """As Prometheus reads it."""

@@ -43,4 +43,5 @@ class Models:
         if upstream is None:
             raise BadInput(f"this gateway has no upstream that speaks {speaks}, for {name!r}")
         key = upstream.key.reveal() if upstream.key else None
-        return client(name, base_url=upstream.base(speaks), api_key=key)
+        tls = self._settings.network.tls
+        return client(name, base_url=upstream.base(speaks), api_key=key, tls=tls)

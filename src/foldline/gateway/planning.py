@@ -1,18 +1,20 @@
 """The conversation that a request is of: planned on the way out, heard on the way back.
 
-Knows `run.talks` and what of it the gateway uses; all that does stands here. Refuses to know HTTP.
-Without talks nothing is planned: every request is relayed as it came (`--plain`).
+Knows `proxy` and what of it the gateway uses; all that does stands here. Refuses to know HTTP.
+Without conversations nothing is planned: every request is relayed as it came (`--plain`).
 """
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from foldline.errors import Conflict, Erased, FoldlineError, Overflow, WireError
+from foldline.errors import BrokenView, Conflict, Erased, FoldlineError, WireError
 from foldline.gateway.keys import Client
 from foldline.gateway.limits import Copy
-from foldline.run.exchange import Exchange
-from foldline.run.known import Scope
-from foldline.run.talks import Talks
+from foldline.proxy.conversations import Conversations
+from foldline.proxy.exchange import Exchange
+from foldline.proxy.identity import Scope, family_of
+from foldline.proxy.request import ServerStateError
 from foldline.wire.dialects import Dialect
 
 _log = logging.getLogger("foldline.gateway")
@@ -27,39 +29,74 @@ class Told:
     session: str = ""
     tokens: int = 0
     edits: int = 0
+    """Made for this very request."""
     unplanned: str = ""
-    """Why it was relayed as it came instead, in a word."""
+    """Why it was sent without a plan, in a word."""
+    patches: dict[str, int] = field(default_factory=dict[str, int])
+    """What differs from what the client sent: how many patches of each kind."""
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """The same for an answer's head."""
+        found: list[tuple[bytes, bytes]] = []
+        if self.session:
+            found += [
+                (b"x-foldline-session", self.session.encode()),
+                (b"x-foldline-tokens", str(self.tokens).encode()),
+                (b"x-foldline-edits", str(self.edits).encode()),
+            ]
+        if self.patches:
+            kinds = ",".join(f"{kind}={count}" for kind, count in sorted(self.patches.items()))
+            found.append((b"x-foldline-patches", kinds.encode()))
         if self.unplanned:
-            return [(b"x-foldline-unplanned", self.unplanned.encode())]
-        if not self.session:
-            return []
-        return [
-            (b"x-foldline-session", self.session.encode()),
-            (b"x-foldline-tokens", str(self.tokens).encode()),
-            (b"x-foldline-edits", str(self.edits).encode()),
-        ]
+            found.append((b"x-foldline-unplanned", self.unplanned.encode()))
+        return found
 
 
-async def planned(
-    talks: Talks, dialect: Dialect, body: bytes, *, client: Client, session: str
+async def planned(  # noqa: PLR0913 - a request, and whose it is
+    conversations: Conversations,
+    dialect: Dialect,
+    body: bytes,
+    *,
+    client: Client,
+    session: str,
+    headers: Sequence[tuple[bytes, bytes]],
+    fold_from: int,
 ) -> Exchange | Told:
     """Plan a request; where that cannot be done, why: the provider may take it as it came."""
-    scope = Scope(client.tenant, client.scope, session, client.owner)
+    scope = _scope(client, session, headers)
     try:
-        return await talks.ask(dialect, body, scope=scope)
+        return await conversations.ask(dialect, body, scope=scope, fold_from=fold_from)
+    except ServerStateError:
+        return Told(unplanned="server-state")
     except WireError:
         return Told(unplanned="unreadable")
-    except (Conflict, Erased, Overflow) as fault:
-        _log.warning("a request is relayed as it came: %s", fault)
+    except (BrokenView, Conflict, Erased) as fault:
         return Told(unplanned=type(fault).__name__.lower())
+
+
+def _scope(client: Client, session: str, headers: Sequence[tuple[bytes, bytes]]) -> Scope:
+    """Whose conversation a request may be of.
+
+    A bearer token may be renewed in the middle of a conversation: a client that names its
+    conversations by ids that nobody can guess is known by those instead.
+    """
+    family = family_of(headers)
+    renewed = any(
+        name == b"authorization" and value[:7].lower() == b"bearer " for name, value in headers
+    )
+    key = "" if family and renewed and not client.owner else client.scope
+    return Scope(client.tenant, key, session, client.owner, family)
 
 
 def told(exchange: Exchange) -> Told:
     """What was done with a request."""
-    return Told(exchange.session, exchange.report.total if exchange.report else 0, exchange.edits)
+    return Told(
+        exchange.session,
+        exchange.report.total,
+        exchange.edits,
+        exchange.unplanned,
+        exchange.patches,
+    )
 
 
 class Hearing:

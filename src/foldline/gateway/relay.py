@@ -24,9 +24,10 @@ from foldline.gateway.limits import Gone, Message, Receive, Room, Share, unfolde
 from foldline.gateway.planning import Hearing, Told, planned, told
 from foldline.gateway.refusing import Refusal
 from foldline.gateway.settings import ANTHROPIC, Settings, Upstream
+from foldline.gateway.unplanned import Warnings, find_reason
 from foldline.gateway.upstream import Answer, Links, outward
-from foldline.run.exchange import Exchange
-from foldline.run.talks import Talks
+from foldline.proxy.conversations import Conversations
+from foldline.proxy.exchange import Exchange
 from foldline.wire.dialects import Dialect
 
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
@@ -105,11 +106,12 @@ class Relay:
     """All requests of one process."""
 
     def __init__(
-        self, settings: Settings, *, links: Links, calls: Calls, talks: Talks | None
+        self, settings: Settings, *, links: Links, calls: Calls, conversations: Conversations | None
     ) -> None:
         self._settings, self._limits = settings, settings.limits
-        self._links, self._calls, self._talks = links, calls, talks
+        self._links, self._calls, self._conversations = links, calls, conversations
         self._room = Room(settings.limits.held)
+        self._warnings = Warnings()
 
     async def serve(self, asked: Asked, reply: Reply, *, note: Note, receive: Receive) -> None:
         """One of them, from its first byte to its last; `Refusal` where it goes no further."""
@@ -154,6 +156,8 @@ class Relay:
         way.note.added = clock() - started
         if not isinstance(hearing, Hearing):
             way.note.told = hearing
+            if hearing is not None:
+                self._warnings.warn(way.asked.client, way.asked.path, hearing.unplanned)
             way.call.check()
             await self._passed(way, body, None)
             return
@@ -174,7 +178,13 @@ class Relay:
             raise
 
     async def _planned(self, asked: Asked, body: bytes) -> Hearing | Told | None:
-        if self._talks is None or asked.dialect is None:
+        if self._conversations is None:
+            return None
+        if asked.method == "POST" and (
+            reason := find_reason(asked.path, asked.headers, asked.dialect)
+        ):
+            return Told(unplanned=reason)
+        if asked.dialect is None:
             return None
         encoding = asked.header(b"content-encoding")
         plain = unfolded(body, encoding, most=self._limits.body) if encoding else body
@@ -187,7 +197,13 @@ class Relay:
             raise Refusal(400, "bad_session", words)
         try:
             exchange = await planned(
-                self._talks, asked.dialect, plain, client=asked.client, session=session
+                self._conversations,
+                asked.dialect,
+                plain,
+                client=asked.client,
+                session=session,
+                headers=asked.headers,
+                fold_from=self._settings.fold_from_for(asked.header(b"user-agent") or b""),
             )
         except FoldlineError as fault:
             _log.warning("a request was not planned: %s", fault)

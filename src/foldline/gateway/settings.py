@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from foldline.errors import BadInput
 from foldline.gateway.keys import Keys, Secret
+from foldline.gateway.network import Network
 from foldline.run.spend import Caps
 
 OnDisconnect: TypeAlias = Literal["pause", "continue"]
@@ -81,11 +82,22 @@ class Settings:
     token: Secret | None = None
     """What the session API asks for where there are no keys: `local.make_token`."""
     limits: Limits = field(default_factory=Limits)
+    network: Network = field(default_factory=Network)
+    """The way to upstreams: `network.read_network` reads it from the environment."""
     on_disconnect: OnDisconnect = "pause"
     tenant: str = "local"
     """Whose sessions they are where no key of ours says so."""
+    fold_from: Mapping[str, int] = field(default_factory=dict[str, int])
+    """From how many tokens on requests are edited that could be sent as they are: by how a client's
+    user agent begins; "" is for all others."""
     caps: Caps | None = None
     """The most that sessions of the session API may spend. What is relayed is the client's."""
+
+    def fold_from_for(self, agent: bytes) -> int:
+        """From how many tokens on requests of a client are edited."""
+        name = agent.decode("latin-1").lower()
+        found = (begins for begins in self.fold_from if begins and name.startswith(begins))
+        return self.fold_from.get(max(found, key=len, default=""), 0)
 
     def upstream(self, dialect: str) -> Upstream | None:
         """Where a dialect is spoken."""
@@ -113,6 +125,17 @@ def upstreams(
         found[name] = Upstream(*_address(url), Secret(key) if key else None)
     if not found:
         raise BadInput("no upstream: write --upstream https://api.openai.com")
+    return found
+
+
+def fold_from(given: Sequence[str]) -> dict[str, int]:
+    """Numbers of tokens as an operator writes them: `60000`, `claude-cli=120000`."""
+    found: dict[str, int] = {}
+    for one in given:
+        agent, _, tokens = one.rpartition("=")
+        if not tokens.isascii() or not tokens.isdigit():
+            raise BadInput(f"--fold-from {one!r}: write TOKENS, or AGENT=TOKENS")
+        found[agent.lower()] = int(tokens)
     return found
 
 

@@ -6,7 +6,7 @@ can have been worked on. Refuses to follow: a redirect is the client's, and so a
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypedDict
 
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
@@ -14,6 +14,7 @@ from aiohttp.payload import Payload
 from multidict import CIMultiDict
 from yarl import URL
 
+from foldline.gateway.network import Network, Proxy
 from foldline.gateway.refusing import Refusal
 from foldline.gateway.settings import Limits
 
@@ -65,14 +66,16 @@ class Body(Payload):
 class Links:
     """The connections to all upstreams."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+    def __init__(self, limits: Limits, network: Network | None = None) -> None:
+        self._limits, self._network = limits, network or Network()
         self._session: aiohttp.ClientSession | None = None
 
     async def open(self) -> None:
         """Begin; inside the loop that will ask."""
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=15.0),
+            connector=aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=15.0, ssl=self._network.tls or True
+            ),
             cookie_jar=aiohttp.DummyCookieJar(),  # one client's cookies are no other's
             timeout=aiohttp.ClientTimeout(
                 total=None, sock_connect=self._limits.connect_seconds, sock_read=None
@@ -95,6 +98,7 @@ class Links:
         assert self._session is not None  # noqa: S101 - `open` comes first
         loop = asyncio.get_running_loop()
         left, stale = self._limits.retries, 1
+        by = _route(url, headers, self._network.find_proxy(url))
         while True:
             begun = loop.time()
             try:
@@ -104,7 +108,10 @@ class Links:
                     headers=headers,
                     data=Body(body) if body else None,
                     allow_redirects=False,
+                    **by,
                 )
+            except aiohttp.ClientConnectorCertificateError as fault:
+                raise _away(fault) from fault
             except aiohttp.ClientConnectorError as fault:
                 if left <= 0:
                     raise _away(fault) from fault
@@ -127,8 +134,36 @@ class Links:
                 await asyncio.sleep(wait)
 
 
+class _Route(TypedDict, total=False):
+    proxy: URL
+    proxy_headers: dict[str, str]
+
+
+def _route(url: URL, headers: CIMultiDict[str], proxy: Proxy | None) -> _Route:
+    """How aiohttp is told of a proxy; what the proxy asks for never goes on to an upstream."""
+    if proxy is None:
+        return {}
+    address = URL(proxy.address)
+    if proxy.login is None:
+        return {"proxy": address}
+    login = {"Proxy-Authorization": proxy.login.reveal()}
+    if url.scheme == "https":  # of the tunnel's own request
+        return {"proxy": address, "proxy_headers": login}
+    headers.update(login)
+    return {"proxy": address}
+
+
 def _away(fault: Exception) -> Refusal:
     match fault:
+        case aiohttp.ClientConnectorCertificateError():
+            words = "the upstream's certificate is not trusted; its operator may give --ca FILE"
+            return Refusal(502, "upstream_untrusted", words)
+        case aiohttp.ClientProxyConnectionError():
+            words = "the proxy before the upstream cannot be reached"
+            return Refusal(502, "proxy_away", words, retry=1)
+        case aiohttp.ClientHttpProxyError():
+            words = f"the proxy before the upstream let nothing through ({fault.status})"
+            return Refusal(502, "proxy_refused", words)
         case aiohttp.ClientConnectorError():
             return Refusal(502, "upstream_away", "the upstream cannot be reached", retry=1)
         case aiohttp.ServerDisconnectedError() | aiohttp.ClientOSError():

@@ -10,6 +10,7 @@ SDKs' own are off. A call that is cancelled closes its connection.
 """
 
 import os
+import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import replace
@@ -35,19 +36,21 @@ def client(
     base_url: str | None = None,
     api_key: str | None = None,
     headers: Mapping[str, str] | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> Model:
     """The model of a name; without an address and a key, those of the SDK's own environment.
 
     `anthropic/…` and `claude…` are asked through the anthropic SDK, all others through openai's;
-    `BadInput` says which extra to install, or which key is missing.
+    `BadInput` says which extra to install, or which key is missing. `tls` is what certificates
+    are checked with, instead of the SDK's own.
     """
     dialect = dialects.speaking(name)
     make = _openai if dialect is OPENAI else _anthropic
     given: Json = {"base_url": base_url, "api_key": api_key, "default_headers": headers}
-    return make(name, dialect, {key: one for key, one in given.items() if one is not None})
+    return make(name, dialect, {key: one for key, one in given.items() if one is not None}, tls)
 
 
-def _openai(name: str, dialect: Dialect, given: Json) -> Model:
+def _openai(name: str, dialect: Dialect, given: Json, tls: ssl.SSLContext | None) -> Model:
     try:
         import openai  # noqa: PLC0415 - an extra, and half a second
     except ImportError as fault:
@@ -55,6 +58,8 @@ def _openai(name: str, dialect: Dialect, given: Json) -> Model:
     own = bool(given.get("base_url") or os.environ.get("OPENAI_BASE_URL"))
     if own and not os.environ.get("OPENAI_API_KEY"):
         given = {"api_key": _NO_KEY, **given}
+    if tls is not None:
+        given = {**given, "http_client": openai.DefaultAsyncHttpxClient(verify=tls)}
     try:
         sdk = openai.AsyncOpenAI(
             **given, max_retries=0, timeout=openai.Timeout(None, connect=_CONNECT)
@@ -74,7 +79,7 @@ def _openai(name: str, dialect: Dialect, given: Json) -> Model:
     return _Client(name, dialect, send, sdk.close, where=_where(sdk.base_url, own=own))
 
 
-def _anthropic(name: str, dialect: Dialect, given: Json) -> Model:
+def _anthropic(name: str, dialect: Dialect, given: Json, tls: ssl.SSLContext | None) -> Model:
     try:
         import anthropic  # noqa: PLC0415 - an extra, and half a second
     except ImportError as fault:
@@ -82,6 +87,8 @@ def _anthropic(name: str, dialect: Dialect, given: Json) -> Model:
     own = bool(given.get("base_url") or os.environ.get("ANTHROPIC_BASE_URL"))
     if own and not any(map(os.environ.get, ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"))):
         given = {"api_key": _NO_KEY, **given}
+    if tls is not None:
+        given = {**given, "http_client": anthropic.DefaultAsyncHttpxClient(verify=tls)}
     try:
         sdk = anthropic.AsyncAnthropic(
             **given, max_retries=0, timeout=anthropic.Timeout(None, connect=_CONNECT)

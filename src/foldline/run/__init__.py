@@ -7,13 +7,11 @@
     host       where a session's model is asked, and nowhere else
     facts      what decisions rest on                      settings/  files, environment, flags
     history    the past, for people                        listed, left, export, bill
+    row        a client's messages as a log has them
     spend      caps, and what was spent
     passes     who watches folds, who forbids them         metrics    the same counted and traced
     narrator   the port to who tells a fold                preparing  told in this process
     deferring  left to a queue     worker, jobs            folds made beside a session
-    wrap       SDK clients that send all of it each time
-      talks      which log a history goes on with          known      what it was known by
-      exchange   one call of such a client                 sent       its body, byte for byte
 
 Knows stores, models and clocks. Refuses to decide: the core does.
 """

@@ -6,23 +6,23 @@ itself: that is `live`'s. The dialect is told by whoever asks.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import time
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import msgspec
 
 from foldline.core import plan as plans
 from foldline.core.edits.fold import cached
 from foldline.core.log import Asked, Event
-from foldline.core.parts import Echo
 from foldline.core.plan import Blocked, Facts, Need, Plan, Ready
 from foldline.core.request import render
 from foldline.core.spine import Range
 from foldline.core.view import View
 from foldline.errors import BadHandle, BadInput, BrokenView, Erased, FormatError, Overflow
 from foldline.run.live import Live
+from foldline.run.row import digest_shown, read_row
 from foldline.store import logs
 from foldline.wire import dialects
 from foldline.wire.dialects import Dialect
@@ -30,53 +30,33 @@ from foldline.wire.dialects import Dialect
 _LARGE = 30_000  # tokens of a view: folding more of it takes tens of milliseconds
 
 
-class Relayed(NamedTuple):
-    """A client's own bytes, which say what would be sent."""
-
-    body: bytes
-    sha256: str
-    echoes: tuple[Echo, ...]
-
-
-Relay: TypeAlias = Callable[[View, Ready], Relayed | None]
-
-
-async def ask(  # noqa: PLR0913 - what is sent, and under which facts
+async def ask(
     live: Live,
     parameters: Mapping[str, Any],
     *,
     dialect: Dialect,
     facts: Facts | None = None,
-    entering: Sequence[Event] = (),
-    relay: Relay | None = None,
 ) -> bytes:
-    """What to send now, in a dialect's bytes; recorded as sent, with what came in before it.
-
-    Where `relay` finds that a client's own bytes say the same, those are sent.
-    """
+    """What to send now, in a dialect's bytes; recorded as sent."""
     given = _json(parameters)
     fields = msgspec.json.decode(given, type=dict[str, msgspec.Raw])
     body, seen, worth = b"", live.report, None
 
     async def asking() -> Sequence[Event]:
         nonlocal body, seen, worth
-        came, view = live.entered(entering)
-        ready = await plan(live, facts or live.facts, view=view)
+        ready = await plan(live, facts or live.facts)
         worth, seen = ready.ask, ready.report
-        as_is = relay(view, ready) if relay is not None else None
-        body = as_is.body if as_is else dialect.encode(ready.request, fields)
+        body = dialect.encode(ready.request, fields)
         asked = Asked(
-            at=view.head + len(ready.events),
+            at=live.view.head + len(ready.events),
             dialect=dialect.name,
-            sha256=as_is.sha256 if as_is else _sha256(body),
+            sha256=_sha256(body),
             encoder=dialect.encoder,
             parameters=given,
             tokens=ready.report.total,
             estimate=ready.report.estimate,
-            relayed=as_is is not None,
-            echoes=as_is.echoes if as_is else (),
         )
-        return [*came, *ready.events, asked]
+        return [*ready.events, asked]
 
     await live.decide(asking)  # where a message came in, what is sent is planned with it
     live.report, live.touched = seen, time()
@@ -86,17 +66,25 @@ async def ask(  # noqa: PLR0913 - what is sent, and under which facts
 
 
 async def sent(live: Live, at: int) -> bytes:
-    """A past request again, byte for byte: `at` is the place where it was recorded."""
+    """A past request again, byte for byte: `at` is the place where it was recorded.
+
+    Of a client's own request its messages are given again, one by one, in our own words; each is
+    proven to say what it said.
+    """
     found = await live.events(Range(at, at))
     asked = found[0].event if found else None
     if not isinstance(asked, Asked):
         raise BadHandle(f"no request was recorded at {at}")
-    tail = await logs.tail(live.store, live.name, at=at if asked.relayed else asked.at)
-    request = render(tail.view())
+    whole = asked.relayed and asked.proxied is None
+    tail = await logs.tail(live.store, live.name, at=at if whole else asked.at)
+    view = tail.view()
+    request = render(view)
     dialect = dialects.named(asked.dialect)
     parameters = msgspec.json.decode(asked.parameters, type=dict[str, msgspec.Raw])
     body = dialect.encode(request, parameters)
-    said = relayed(dialect.blocks(request)) if asked.relayed else _sha256(body)
+    said = _sha256(b"".join(dialect.blocks(request))) if whole else _sha256(body)
+    if asked.proxied is not None:
+        said = digest_shown(view, read_row(view), dialect.form)
     if said != asked.sha256:
         raise FormatError(
             f"the request at {at} differs from what was sent: "
@@ -156,11 +144,6 @@ async def _planned(view: View, facts: Facts) -> Plan:
     from asyncio import to_thread  # noqa: PLC0415 - half of the time of an import
 
     return await to_thread(plans.plan, view, facts)
-
-
-def relayed(blocks: Sequence[bytes]) -> str:
-    """What a request is known by that went out in a client's own bytes."""
-    return _sha256(b"".join(blocks))
 
 
 def _json(parameters: Mapping[str, Any]) -> str:

@@ -27,6 +27,7 @@ ADDED_SECONDS = "foldline_gateway_added_seconds"
 ADDED_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
 SENT_TOKENS = "foldline_gateway_tokens"
 EDITS = "foldline_gateway_edits"
+UNPLANNED = "foldline_gateway_unplanned"
 BYTES = "foldline_gateway_bytes"
 SPAN = "foldline.pass"
 # The convention for what asks a model is still in the making; names of ours begin with our own.

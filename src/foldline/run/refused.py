@@ -24,7 +24,7 @@ _SMALLER = 0.8  # of a request that was refused without a number: what to try ne
 async def healed(live: Live, fault: "Fault", plan: Callable[[Facts], Awaitable[T]]) -> T | None:
     """What to send instead (R-08, R-13); None where no edit heals it."""
     async with live.lock:
-        facts = await _smaller(live, fault)
+        facts = await find_smaller(live, fault)
         if facts is None:
             return None
         try:
@@ -33,7 +33,7 @@ async def healed(live: Live, fault: "Fault", plan: Callable[[Facts], Awaitable[T
             return None  # the provider's own words say more
 
 
-async def _smaller(live: Live, fault: "Fault") -> Facts | None:
+async def find_smaller(live: Live, fault: "Fault") -> Facts | None:
     """The facts to ask again under, with what was learned; None if no edit heals it."""
     asked = live.view.held.get(live.view.asked)
     if fault.kind not in ("tokens", "bytes") or not isinstance(asked, Asked):

@@ -16,8 +16,8 @@ from foldline.gateway import local, serving
 from foldline.gateway.app import Gateway
 from foldline.gateway.audit import Audit
 from foldline.gateway.settings import Settings, upstreams
+from foldline.proxy.conversations import Conversations
 from foldline.run.facts import known
-from foldline.run.talks import Talks
 from foldline.store.at import store_at
 
 
@@ -25,7 +25,7 @@ class Served:
     """A gateway in a thread of its own, with sessions in a store, or none."""
 
     gateway: Gateway
-    talks: Talks | None
+    conversations: Conversations | None
 
     def __init__(
         self,
@@ -71,19 +71,19 @@ class Served:
 
     def _made(self) -> Gateway:
         store = store_at(self._store) if self._store is not None else None
-        self.talks = None
+        self.conversations = None
         if store is not None:
-            self.talks = Talks(store, self._facts, shared=True)
+            self.conversations = Conversations(store, self._facts, shared=True)
         return Gateway(
             self._settings,
             store=store,
-            talks=self.talks,
+            conversations=self.conversations,
             sessions=True,
             audit=Audit(self._audit) if self._audit is not None else None,
         )
 
-    def _facts(self, model: str, most: int | None) -> Facts:
-        return known(model, window=self._window, reserve=most, policy="steady")
+    def _facts(self, model: str) -> Facts:
+        return known(model, window=self._window, reserve=None, policy="steady")
 
     def _run(self) -> None:
         async def serve() -> None:

@@ -31,6 +31,8 @@ from foldline.store import logs
 from foldline.store.base import Name
 from foldline.store.sqlite import SqliteStore
 from foldline.testing.logs import Conversation, Sent
+from foldline.testing.oracle import judge_program
+from foldline.testing.programs import ProgramResult
 from foldline.wire import anthropic
 from foldline.wire import openai_chat as wire
 
@@ -231,6 +233,13 @@ def undo_restores(talk: Conversation) -> None:
             assert any(isinstance(event, Excluded) for event in talk.events), f"{seq}: no redo"
             return
         assert _digest(talk.view) == _digest(with_edit), f"redoing {seq} does not restore"
+
+
+def transparent(result: ProgramResult) -> None:
+    """Law 9: a proxied request is the client's own, with patches that are reported."""
+    found = judge_program(result).violations
+    lines = "\n".join(str(one) for one in found[:5])
+    assert not found, f"{len(found)} violations of law 9, played by {result.program}:\n{lines}"
 
 
 def _notes(view: View) -> list[tuple[Part, ...]]:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from ssl import SSLContext
 from threading import Event, Thread
 from time import monotonic, sleep
 from typing import Self, TypeAlias
@@ -66,7 +67,7 @@ def chunk(body: bytes) -> bytes:
 class Upstream:
     """A server on a free port, in a thread of its own."""
 
-    def __init__(self, script: Script | None = None) -> None:
+    def __init__(self, script: Script | None = None, *, tls: SSLContext | None = None) -> None:
         self.script: Script = script or (lambda _: [head(length=2) + b"{}"])
         self.asked: list[Recorded] = []
         self.open = 0
@@ -76,6 +77,7 @@ class Upstream:
         self.written = 0
         """Bytes of answers that were taken."""
         self.url = ""
+        self._tls = tls
         self._ready = Event()
         self._loop = asyncio.new_event_loop()
         self._over = asyncio.Event()
@@ -104,8 +106,9 @@ class Upstream:
 
     async def _serve(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
-        server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        server = await asyncio.start_server(self._connected, "127.0.0.1", 0, ssl=self._tls)
+        scheme = "http" if self._tls is None else "https"
+        self.url = f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         self._ready.set()
         await self._over.wait()
         server.close()

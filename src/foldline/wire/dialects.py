@@ -3,22 +3,20 @@
 Knows the dialects side by side. Refuses to know what is in a message beyond the signs of its form.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, TypeAlias, cast
 
-import msgspec
-
 from foldline.core.log import Event
-from foldline.core.parts import Native, Tool
+from foldline.core.parts import Tool
 from foldline.core.request import Request
 from foldline.errors import FormatError
 from foldline.wire import openai_chat
-from foldline.wire.reading import Decoded, Json
+from foldline.wire.client import ClientForm
+from foldline.wire.reading import Json
 
 Encode: TypeAlias = Callable[[Request, Mapping[str, Any]], bytes]
-Sent: TypeAlias = Callable[[Mapping[str, msgspec.Raw], Sequence[msgspec.Raw]], list[bytes]]
 _BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "document", "image")
 
 
@@ -48,19 +46,17 @@ class Dialect:
     name: str
     encoder: int
     encode: Encode
-    decode: Callable[[bytes], Decoded]
     assembly: Callable[[], Assembly]
     blocks: Callable[[Request], list[bytes]]
     """What is said in a request, piece by piece, without cache marks."""
-    sent: Sent
-    """The same of a client's body: its other fields, and its messages or the last of them."""
-    own: Callable[[bytes], Native]
-    """A client's message, to be said again in its own bytes."""
     bounds: tuple[str, ...]
     """The parameters that say how long the answer may be."""
     must_bound: bool = False
-    unmarked: Callable[[bytes], bytes] = bytes
-    """A client's message without the marks that it moves with every request."""
+
+    @property
+    def form(self) -> ClientForm:
+        """How clients write messages: imported by those who relay them."""
+        return _form(self.name)
 
     def parameters(self, given: Mapping[str, Any], *, most: int) -> Json:
         """What is sent beside the conversation; where it must say so, the answer takes `most`."""
@@ -72,13 +68,19 @@ OPENAI = Dialect(
     openai_chat.DIALECT,
     openai_chat.ENCODER,
     openai_chat.encode,
-    decode=lambda body: openai_chat.decode(body),  # noqa: PLW0108 - imported when it is asked for
-    assembly=lambda: openai_chat.Assembly(),  # noqa: PLW0108
+    assembly=lambda: openai_chat.Assembly(),  # noqa: PLW0108 - imported when it is asked for
     blocks=openai_chat.blocks,
-    sent=lambda fields, messages: openai_chat.sent(fields, messages),  # noqa: PLW0108
-    own=lambda message: openai_chat.own(message),  # noqa: PLW0108
     bounds=("max_completion_tokens", "max_tokens"),
 )
+
+
+@cache
+def _form(name: str) -> ClientForm:
+    from foldline.wire.anthropic import client as anthropic  # noqa: PLC0415
+    from foldline.wire.openai_chat import client as openai  # noqa: PLC0415
+
+    found: Any = openai if name == OPENAI.name else anthropic
+    return found
 
 
 @cache
@@ -90,14 +92,10 @@ def _anthropic() -> Dialect:
         it.DIALECT,
         it.ENCODER,
         it.encode,
-        decode=it.decode,
         assembly=it.Assembly,
         blocks=it.blocks,
-        sent=it.sent,
-        own=it.own,
         bounds=("max_tokens",),
         must_bound=True,
-        unmarked=it.unmarked,
     )
 
 

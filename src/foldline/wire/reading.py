@@ -5,34 +5,17 @@ Knows how reading it can go wrong and says where. Refuses to know any dialect.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import msgspec
 
-from foldline.core.log import Event
 from foldline.core.parts import sound
 from foldline.errors import WireError
 
 Json = dict[str, Any]
 T = TypeVar("T")
 _PATH = re.compile(r" - at `(\$[^`]*)`$")
-_KEY = rb'("(?:[^"\\]|\\.)*")\s*:\s*'
-_OPEN, _NEXT = re.compile(rb"\s*\{\s*" + _KEY), re.compile(rb"\s*,\s*" + _KEY)
-_CLOSE = re.compile(rb"\s*\}")
 DEEPEST = 200  # levels: no client nests deeper, and reading stays off Python's own limit
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """A client's whole request: the conversation, and every other field of the body as it came."""
-
-    model: str
-    """Whom the client asks."""
-    events: tuple[Event, ...]
-    """What was said so far."""
-    parameters: dict[str, msgspec.Raw]
-    """All else."""
 
 
 def parse(body: bytes | str) -> Json:
@@ -95,22 +78,6 @@ def shaped_bytes(body: bytes | msgspec.Raw, shape: type[T], what: str, *, path: 
         raise _misshapen(fault, what, path) from fault
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
         raise WireError(f"not JSON: {fault} at {path}", path=path) from fault
-
-
-def each_once(body: bytes, fields: Mapping[str, msgspec.Raw]) -> bool:
-    """Whether an object has each of its fields once: of two, one reader takes the other."""
-    seen: set[str] = set()
-    end = 0
-    found = _OPEN.match(body)
-    while found is not None:
-        key = msgspec.json.decode(found[1], type=str)
-        raw = memoryview(cast("bytes", fields[key]))
-        if key in seen or not body.startswith(raw, found.end()):
-            return False
-        seen.add(key)
-        end = found.end() + raw.nbytes
-        found = _NEXT.match(body, end)
-    return not seen or _CLOSE.match(body, end) is not None
 
 
 def _misshapen(fault: msgspec.ValidationError, what: str, path: str) -> WireError:

@@ -5,16 +5,22 @@ outcome are added by the view, which knows the message's place.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import msgspec
 
-from foldline.core import cut
-from foldline.core.log import ToolReturned, UserSaid
+from foldline.core import cut, rules
+from foldline.core.budget import Limits, learned, measure
+from foldline.core.handles import handle
+from foldline.core.item import CUT_AGAIN, Item
+from foldline.core.log import Clipped, ToolReturned, UserSaid
 from foldline.core.names import names
-from foldline.core.parts import Clip, Gap, Part, Text, text_of
+from foldline.core.parts import Clip, Gap, Part, Stub, Text, text_of
 from foldline.core.policy import How
+from foldline.core.spine import Change, Range, swap
 from foldline.core.tokens import count, roughly
+from foldline.core.view import View
 
 _LINES = 128
 _LINE_BYTES = 10 * 1024
@@ -27,18 +33,23 @@ _FAULT = re.compile(
     r"|\bexit(?:ed)? (?:with |code |status |with code |with status )?\d"
 )
 _SIGNS = ("rror", "xception", "FAIL", "FATAL", "ERR", "raceback", "panic", "exit")
+_NEWEST = 0.7  # of room, for the newest messages of a request that was refused
+_LEAST_BYTES = 240  # of one message: less says nothing
+_HANDLE = 30  # characters of the handle that a view adds to a clip
 _MARKER = 56  # tokens that the marker, its handle and line ends take
 
 
 def clip(event: UserSaid | ToolReturned, *, cap: int, how: How) -> UserSaid | ToolReturned:
     """The event with a clip, where its words exceed `cap` tokens; the whole stays in the event."""
-    words = text_of(event.parts)
+    words = text_of(part for part in event.parts if isinstance(part, Text))
     whole = roughly(words, above=cap)  # far above the cap it is only told
     if whole <= cap and not (how == "lines" and _long(words)):
         return event
     keep = max(cap - _MARKER, 1)
     texts = _lines(words, keep) if how == "lines" else _ends(words, keep, of=(cap, whole), how=how)
     others = (part for part in event.parts if not isinstance(part, Text | Gap))
+    if len(words) <= sum(len(text_of((part,))) for part in texts) + _HANDLE:
+        return event  # what says that something was cut would be longer than what was
     shown = Clip((*texts, *others), how, whole, sum(count(text_of((part,))) for part in texts))
     return msgspec.structs.replace(event, clip=shown)
 
@@ -142,3 +153,54 @@ def _first_bytes(text: str, size: int) -> str:
 
 def _last_bytes(text: str, size: int) -> str:
     return text.encode("utf-8", "replace")[-size:].decode("utf-8", "ignore")
+
+
+def reclip(view: View, limits: Limits) -> tuple[Clipped, Limits] | None:
+    """Cut the newest messages once more, to be appended next; None where they are small.
+
+    For a request that a provider refused. Sizes are bytes here, which tokens never exceed; the
+    limits given back are less what the estimate may be too small by.
+    """
+    limits = learned(limits, view.windows.get(view.model))
+    budget = measure(view, limits)
+    newest = [
+        item
+        for item in (*view.items[rules.newest(view) :], *view.waiting)
+        if item.role in ("user", "result") and item.state != "folded"
+    ]
+    sizes = {item.seq: _bytes(text_of(item.parts)) for item in newest}
+    free = int(budget.room * _NEWEST)
+    if sum(sizes.values()) <= free:
+        return None
+    share = _level(sizes.values(), free)
+    large = [item for item in newest if sizes[item.seq] > share]
+    stubs = [Stub(item.seq, _cut_bytes(view, item, share)) for item in large]
+    if not stubs:
+        return None
+    change = Change(span=Range(stubs[0].seq, stubs[-1].seq), masks_on=(view.head + 1,))
+    spine = swap(view.spine, change)
+    assert spine is not None, "a new mask stands nowhere yet"  # noqa: S101
+    left = sum(min(size, share) for size in sizes.values())
+    unsure = max(left - sum(count(stub.text) for stub in stubs), 0)
+    return Clipped(tuple(stubs), change, spine), replace(limits, window=limits.window - unsure)
+
+
+def _level(sizes: Iterable[int], most: int) -> int:
+    """The size to which all can be cut so that together they do not exceed `most`."""
+    left, rest = most, sorted(sizes)
+    for at, size in enumerate(rest):
+        share = left // (len(rest) - at)
+        if size > share:
+            return max(share, _LEAST_BYTES)
+        left -= size
+    return max(most, _LEAST_BYTES)
+
+
+def _cut_bytes(view: View, item: Item, size: int) -> str:
+    """The two ends of a message, and its handle."""
+    said = view.held[item.seq]
+    whole = said.parts if isinstance(said, UserSaid | ToolReturned) else item.parts
+    words = text_of(part for part in whole if isinstance(part, Text))
+    half = max(size - _MARKER * 2, _LEAST_BYTES) // 2
+    where = f"{CUT_AGAIN}\n[whole: {handle(item.seq)}]"
+    return f"{_first_bytes(words, half)}\n{where}\n{_last_bytes(words, half)}"

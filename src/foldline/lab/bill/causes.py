@@ -16,6 +16,7 @@ import msgspec
 from foldline.core.log import (
     Asked,
     Checkpointed,
+    Clipped,
     Event,
     Excluded,
     Folded,
@@ -24,6 +25,7 @@ from foldline.core.log import (
     ModelSaid,
     ModelSwitched,
     Opened,
+    Rewound,
     ToolReturned,
     Undone,
     UserSaid,
@@ -146,7 +148,7 @@ class _Walk:
         match event:
             case Opened(model) | ModelSwitched(model):
                 self.now = replace(self.now, model=model)
-            case Instructed():
+            case Instructed() if not event.aside:
                 told = _front(self.now.told, event, grows=self.grows)
                 self.now = replace(self.now, told=told)
             case Checkpointed("thinking", level):
@@ -165,7 +167,7 @@ class _Walk:
                     self.now = replace(self.now, thinking=self.chosen)
             case Folded():
                 self.edited, self.wrote = "a fold", self.wrote + count(event.text)
-            case Masked() | Excluded() | Undone():
+            case Masked() | Clipped() | Excluded() | Undone() | Rewound():
                 self.edited = "an edit"
             case _:
                 pass

@@ -5,9 +5,7 @@ is kept beside the event and sent again unless the event is shown shortened.
 """
 
 from foldline.wire.anthropic.check import faults
-from foldline.wire.anthropic.marks import plain as unmarked
 from foldline.wire.anthropic.read import answer, message, said, tool
-from foldline.wire.anthropic.request import decode, own, sent
 from foldline.wire.anthropic.stream import Assembly
 from foldline.wire.anthropic.write import DIALECT, ENCODER, blocks, encode
 
@@ -17,13 +15,9 @@ __all__ = [
     "Assembly",
     "answer",
     "blocks",
-    "decode",
     "encode",
     "faults",
     "message",
-    "own",
     "said",
-    "sent",
     "tool",
-    "unmarked",
 ]

@@ -74,14 +74,6 @@ def unmarked(block: Block) -> Block:
     return block if body is block.body else Block(body)
 
 
-def plain(message: bytes) -> bytes:
-    """A client's message without any mark; as it is, where it cannot be read."""
-    try:
-        return _cut(message) if _maybe(message) else message
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return message
-
-
 def _maybe(body: bytes) -> bool:
     """Whether there may be a mark: `in` is ten times as fast as one expression for both."""
     return b"cache_control" in body or (b"\\u00" in body and bool(_ESCAPED.search(body)))

@@ -176,13 +176,6 @@ def tool_of(raw: bytes | msgspec.Raw, *, path: str = "$", exact: bool) -> Tool:
     return msgspec.structs.replace(neutral, native=native)
 
 
-def kept_whole(tool: Tool) -> Tool:
-    """A tool that goes back as it came, also where our own form is the same."""
-    return msgspec.structs.replace(
-        tool, native=tool.native or Content((write_tool(tool),)).native()
-    )
-
-
 def from_user(content: Content, *, exact: bool) -> list[Event]:
     """A user's message: its results, then its words."""
     events: list[Event] = []

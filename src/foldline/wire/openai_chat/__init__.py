@@ -13,7 +13,6 @@ from foldline.wire.openai_chat.usage import usage
 from foldline.wire.openai_chat.write import DIALECT, ENCODER, blocks, encode
 
 if TYPE_CHECKING:
-    from foldline.wire.openai_chat.request import decode, own, sent
     from foldline.wire.openai_chat.stream import Assembly
 
 __all__ = [
@@ -22,18 +21,15 @@ __all__ = [
     "Assembly",
     "blocks",
     "completion",
-    "decode",
     "encode",
     "faults",
     "message",
-    "own",
     "said",
-    "sent",
     "tool",
     "usage",
 ]
 
-_LATER = {"decode": "request", "own": "request", "sent": "request", "Assembly": "stream"}
+_LATER = {"Assembly": "stream"}
 
 
 def __getattr__(name: str) -> Any:

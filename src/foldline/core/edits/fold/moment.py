@@ -35,7 +35,15 @@ class Moment:
 
 
 def worthwhile(  # noqa: PLR0913 - everything that the decision rests on
-    view: View, rule: Priced, *, prices: Prices, cache: Cache, request: int, most: int, told: float
+    view: View,
+    rule: Priced,
+    *,
+    prices: Prices,
+    cache: Cache,
+    request: int,
+    most: int,
+    told: float,
+    stable: int | None = None,
 ) -> Moment | None:
     """The fold that pays now or soon, if any.
 
@@ -44,7 +52,7 @@ def worthwhile(  # noqa: PLR0913 - everything that the decision rests on
     """
     if request < rule.floor * _SOON:
         return None
-    span = _span(view, rule, most=most)
+    span = _span(view, rule, most=most, stable=stable)
     if span is None or taken_back(view, span):
         return None
     words = sum(item.tokens for item in span.items if item.role in ("user", "handoff"))
@@ -82,9 +90,9 @@ def growth(view: View) -> float:
     return (view.tokens - view.sizes["handoff"]) / max(view.answers, 1)
 
 
-def _span(view: View, rule: Priced, *, most: int) -> Span | None:
+def _span(view: View, rule: Priced, *, most: int, stable: int | None) -> Span | None:
     """Everything before the tail, with the standing folds that it merges with."""
-    cut = keeping(view, rule.tail)
+    cut = keeping(view, rule.tail, stable=stable)
     if cut is None:
         return None
     return next(up_to(view, cut, lo=beginning(view, "rank", most=most // 2)), None)

@@ -15,7 +15,7 @@ from foldline.core import rules
 from foldline.core import spine as spines
 from foldline.core.edits.fold.handoff import Handoff
 from foldline.core.item import Item
-from foldline.core.log import Excluded, Folded, Masked
+from foldline.core.log import Excluded, Folded, Hiding
 from foldline.core.parts import Stub
 from foldline.core.policy import Tail
 from foldline.core.prices import UNKNOWN, Prices, pays_back_after
@@ -79,7 +79,11 @@ def beginning(view: View, merging: Merging, *, most: int | None = None) -> int:
     for item in (item for item in view.items if item.state == "folded") if folds else ():
         sizes[item.seq] += item.tokens
     lo, rank, alive, size = last.lo, 0, len(folds), sizes.total()
-    for segment in reversed(view.spine.segments[:-1]):
+    older = [*view.spine.segments[:-1]]
+    while older and isinstance(gap := older[-1], Range) and not _is_unfolded(view, gap):
+        older.pop()
+        lo = gap.lo  # a client has dropped messages in between
+    for segment in reversed(older):
         if not isinstance(segment, FoldAt):
             if alive < MOST_FOLDS:
                 break  # what a person unfolded stands between
@@ -94,17 +98,25 @@ def beginning(view: View, merging: Merging, *, most: int | None = None) -> int:
     return lo
 
 
+def _is_unfolded(view: View, span: Range) -> bool:
+    """Whether a person has taken back a fold over part of a span."""
+    return any(spines.overlap(kept, span) for kept in view.spine.unfolded)
+
+
 def within(view: View, cuts: list[rules.Cut], tokens: int) -> rules.Cut:
     """The oldest of some cuts that leaves at most so many tokens behind it, else the newest."""
     behind = _tokens_behind(view)
     return next((cut for cut in cuts if behind[cut.index] <= tokens), cuts[-1])
 
 
-def keeping(view: View, tail: Tail) -> rules.Cut | None:
-    """The newest cut that leaves the tail whole: until groups, messages or tokens are enough."""
+def keeping(view: View, tail: Tail, *, stable: int | None = None) -> rules.Cut | None:
+    """The newest cut that leaves the tail whole: until groups, messages or tokens are enough.
+
+    With `stable`, none behind that event.
+    """
     tokens = groups = seen = 0
     index = len(view.items)
-    for cut in rules.cuts_back(view):
+    for cut in rules.cuts_back(view, stable=stable):
         while index > cut.index and not _reached(tail, groups, seen, tokens):
             index -= 1
             item = view.items[index]
@@ -145,6 +157,8 @@ def up_to(view: View, cut: rules.Cut, *, lo: int, overlap: int = 0) -> Iterator[
 def _again(view: View, lo: int, turns: int) -> int:
     """Where the turns begin that stand before a place and are read once more: A-32."""
     before = [fold for fold in view.folds().values() if fold.change.span.lo < lo]
+    if any(fold.chain for fold in before):
+        return lo  # of a client's history: what it has dropped lies in between
     starts = [start for fold in before for start in fold.starts][-turns:] if turns else []
     return starts[0] if starts else lo
 
@@ -218,7 +232,7 @@ def before(view: View, span: Span) -> int:
 
 def taken_back(view: View, span: Span) -> bool:
     """Whether a person unfolded part of it: automatic edits leave that alone until they must."""
-    return any(spines.overlap(kept, span.range) for kept in view.spine.unfolded)
+    return _is_unfolded(view, span.range)
 
 
 def messages(view: View, span: Span) -> int:
@@ -256,4 +270,4 @@ def _tokens_behind(view: View) -> list[int]:
 
 def _stubs(view: View, at: int) -> tuple[Stub, ...]:
     mask = view.held[at]
-    return mask.stubs if isinstance(mask, Masked | Excluded) else ()
+    return mask.stubs if isinstance(mask, Hiding) else ()

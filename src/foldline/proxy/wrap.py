@@ -4,28 +4,30 @@
 
 Knows the SDKs' HTTP layer: the wrapped client is the SDK's own, with a transport that sends by the
 original's. So whatever the SDK does to make a call, streamed or not, passes here; what is no call
-of a known dialect passes untouched. Refuses to know conversations: those are `talks`'.
+of a known dialect passes untouched. Refuses to know conversations.
 """
 
 import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from types import ModuleType
 from typing import Any, TypeVar
 
 from foldline.core.policy import named
-from foldline.errors import BadInput, Conflict, Erased, FoldlineError, Overflow, WireError
-from foldline.run.exchange import Exchange
+from foldline.errors import BadInput, BrokenView, Conflict, Erased, FoldlineError, WireError
+from foldline.proxy.conversations import Conversations
+from foldline.proxy.exchange import Exchange
 from foldline.run.facts import known
 from foldline.run.session import AsyncSession, Session
 from foldline.run.sync import wait
-from foldline.run.talks import Talks
 from foldline.store.at import store_at
 from foldline.wire import dialects
+from foldline.wire.signed import is_signed
 
 C = TypeVar("C")
-_UNPLANNED = (Conflict, Erased, Overflow, WireError)
+_UNPLANNED = (BrokenView, Conflict, Erased, WireError)
 _log = logging.getLogger("foldline.wrap")
 _OURS = ("content-length", "content-encoding", "transfer-encoding")  # true of other bytes
 
@@ -36,29 +38,42 @@ def wrap(
     store: str | os.PathLike[str] = ":memory:",
     window: int | None = None,
     policy: str = "steady",
+    fold_from: int = 0,
 ) -> C:
     """The same client; the history that each call sends is kept, and planned to fit the window.
 
     Takes `OpenAI`, `AsyncOpenAI`, `Anthropic` and `AsyncAnthropic`, and gives a client of the same
-    class that is used as before, streams included. `store` is an address as `open` takes it.
+    class that is used as before, streams included. A client that signs its requests with AWS
+    credentials is refused. `store` is an address as `open` takes it.
     Without `window` the catalogue is asked, and a provider's refusal for length teaches it.
+    Below `fold_from` tokens nothing is edited that could be sent as it is.
     `client.foldline.session` is the newest conversation: its report, its edits, undo and recall.
     """
     inner: Any = getattr(client, "_client", None)
     copy: Any = getattr(client, "copy", None)
     http = _http(inner)
+    if _is_signing(client):
+        raise BadInput(
+            f"wrap() cannot wrap a {type(client).__name__}: it signs every request with AWS "
+            "credentials, and an edited request would not match its signature. Use a client that "
+            "sends an API key, or foldline.open(), which plans before the client signs"
+        )
     if http is None or copy is None or type(client).__name__.endswith(("Bedrock", "Vertex")):
         raise BadInput(
             f"wrap() cannot wrap a {type(client).__name__}; it takes OpenAI, AsyncOpenAI, "
             "Anthropic and AsyncAnthropic clients. Others may use foldline.open()"
         )
     named(policy)  # a wrong name is told here, not at the first call
-    talks = Talks(
+    conversations = Conversations(
         store_at(store),
-        lambda model, most: known(model, window=window, reserve=most, policy=policy),
+        lambda model: replace(
+            known(model, window=window, reserve=None, policy=policy), fold_from=fold_from
+        ),
     )
     is_async = isinstance(inner, http.AsyncClient)
-    transport = _async(http, inner, talks) if is_async else _sync(http, inner, talks)
+    transport = (
+        _async(http, inner, conversations) if is_async else _sync(http, inner, conversations)
+    )
     outer = (http.AsyncClient if is_async else http.Client)(
         transport=transport,
         headers=inner.headers,
@@ -67,22 +82,39 @@ def wrap(
         timeout=inner.timeout,
     )
     wrapped = copy(http_client=outer)
-    wrapped.foldline = Wrapped(talks, is_async=is_async)
+    wrapped.foldline = Wrapped(conversations, is_async=is_async)
     return wrapped
+
+
+def _is_signing(client: object) -> bool:
+    """Whether an SDK's client signs the body of each request before its transport sees it."""
+    uses_aws = getattr(client, "_use_sigv4", None)  # Anthropic's: of classes that can do both
+    if uses_aws is None:
+        uses_aws = getattr(client, "_uses_aws_auth", None)  # OpenAI's
+        uses_aws = uses_aws() if callable(uses_aws) else uses_aws
+    if uses_aws is not None:
+        return bool(uses_aws)
+    prepare = getattr(getattr(client, "_provider_runtime", None), "prepare_request", None)
+    if "SigV4" in type(getattr(prepare, "__self__", None)).__name__:  # OpenAI(provider=bedrock())
+        return True
+    if getattr(client, "api_key", None):
+        return False
+    names = [f"{base.__module__}.{base.__name__}".lower() for base in type(client).__mro__]
+    return any("bedrock" in name or ".aws." in name for name in names)
 
 
 class Wrapped:
     """What passed through a wrapped client: its attribute `foldline`."""
 
-    def __init__(self, talks: Talks, *, is_async: bool) -> None:
-        self._talks, self._is_async = talks, is_async
+    def __init__(self, conversations: Conversations, *, is_async: bool) -> None:
+        self._conversations, self._is_async = conversations, is_async
 
     @property
     def session(self) -> AsyncSession | Session:
         """The newest conversation: an `AsyncSession` where the client is async."""
-        if self._talks.newest is None:
+        if self._conversations.newest is None:
             raise BadInput("nothing was asked through this client yet")
-        newest = AsyncSession(self._talks.newest)
+        newest = AsyncSession(self._conversations.newest)
         return newest if self._is_async else Session(newest)
 
 
@@ -98,7 +130,7 @@ def _http(inner: Any) -> ModuleType | None:
 # The two transports say the same, once with `await`: the SDKs' two kinds of client share no code.
 
 
-def _sync(http: Any, inner: Any, talks: Talks) -> Any:
+def _sync(http: Any, inner: Any, conversations: Conversations) -> Any:
     class Heard(http.SyncByteStream):
         """An answer on its way to the client."""
 
@@ -125,9 +157,9 @@ def _sync(http: Any, inner: Any, talks: Talks) -> Any:
         """Sends what is planned, and hears what is answered."""
 
         def handle_request(self, request: Any) -> Any:
-            dialect = dialects.at(request.url.path)
+            dialect = _dialect_of(request)
             try:
-                exchange = wait(talks.ask(dialect, request.read())) if dialect else None
+                exchange = wait(conversations.ask(dialect, request.read())) if dialect else None
             except _UNPLANNED as fault:
                 exchange = _relay_unplanned(fault)
             if exchange is None:
@@ -150,12 +182,12 @@ def _sync(http: Any, inner: Any, talks: Talks) -> Any:
 
         def close(self) -> None:
             inner.close()
-            wait(talks.store.close())
+            wait(conversations.store.close())
 
     return Transport()
 
 
-def _async(http: Any, inner: Any, talks: Talks) -> Any:
+def _async(http: Any, inner: Any, conversations: Conversations) -> Any:
     class Heard(http.AsyncByteStream):
         """An answer on its way to the client."""
 
@@ -183,9 +215,11 @@ def _async(http: Any, inner: Any, talks: Talks) -> Any:
         """Sends what is planned, and hears what is answered."""
 
         async def handle_async_request(self, request: Any) -> Any:
-            dialect = dialects.at(request.url.path)
+            dialect = _dialect_of(request)
             try:
-                exchange = await talks.ask(dialect, await request.aread()) if dialect else None
+                exchange = (
+                    await conversations.ask(dialect, await request.aread()) if dialect else None
+                )
             except _UNPLANNED as fault:
                 exchange = _relay_unplanned(fault)
             if exchange is None:
@@ -208,9 +242,18 @@ def _async(http: Any, inner: Any, talks: Talks) -> Any:
 
         async def aclose(self) -> None:
             await inner.aclose()
-            await talks.store.close()
+            await conversations.store.close()
 
     return Transport()
+
+
+def _dialect_of(request: Any) -> dialects.Dialect | None:
+    """What a request is written in, if it may be changed."""
+    dialect = dialects.at(request.url.path)
+    if dialect is not None and is_signed(request.headers.raw):
+        _log.warning("a request is sent as it came: it is signed, and may not be changed")
+        return None
+    return dialect
 
 
 def _relay_unplanned(fault: FoldlineError) -> None:

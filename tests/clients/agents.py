@@ -1,0 +1,305 @@
+"""Real agents: which versions, how they are installed and set up, and how one is taken through the turns of a job.
+
+Each agent has a HOME of its own below the run's folder, so that nobody's settings are read, and talks to loopback only.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from upstream import prompt_of
+
+ROOT = Path(__file__).parents[2]
+RIG = ROOT / ".rig" / "clients"
+KEY = "sk-scripted"
+CLAUDE, GPT = "claude-sonnet-4-5", "gpt-5"
+TURN_SECONDS = 180
+_INHERITED = ("PATH", "LANG", "TERM", "TMPDIR", "SSL_CERT_FILE")
+
+PACKAGES = {
+    "claude": ("npm", "@anthropic-ai/claude-code@2.1.197"),
+    "opencode": ("npm", "opencode-ai@1.18.33"),
+    "pi": ("npm", "@mariozechner/pi-coding-agent@0.73.1"),
+    "vercel": ("npm", "ai@6.0.326", "@ai-sdk/openai@3.0.139", "@ai-sdk/anthropic@3.0.138"),
+    "llm": ("pip", "llm==0.36"),
+    "aider": ("pip", "aider-chat==0.86.2"),
+}
+"""What is installed below `.rig/clients`, each in a folder of its own."""
+
+
+def install(package: str) -> None:
+    """Install a package at its pinned version, unless it is there."""
+    if package not in PACKAGES:  # it comes with the development environment
+        return
+    folder, (kind, *pins) = RIG / package, PACKAGES[package]
+    stamp = folder / "installed.txt"
+    if stamp.exists() and stamp.read_text().split() == pins:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    if kind == "npm":
+        quiet = ("--silent", "--no-audit", "--no-fund", "--no-package-lock")
+        subprocess.run(["npm", "install", *quiet, "--prefix", folder, *pins], check=True)  # noqa: S607
+    else:
+        subprocess.run(["uv", "venv", "--quiet", "--clear", folder], check=True)  # noqa: S607
+        python = folder / "bin" / "python"
+        subprocess.run(["uv", "pip", "install", "--quiet", "--python", python, *pins], check=True)  # noqa: S607
+    stamp.write_text("\n".join(pins))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run is: the provider's address without `/v1`, the agent's HOME, and the folder it works in."""
+
+    base: str
+    home: Path
+    work: Path
+
+    def write(self, path: str, content: str | dict[str, Any]) -> None:
+        """Write a file of settings below HOME."""
+        file = self.home / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content if isinstance(content, str) else json.dumps(content))
+
+
+@dataclass(frozen=True)
+class Agent:
+    """How an agent is set up and spoken to."""
+
+    package: str
+    configure: Callable[[Place], dict[str, str]]
+    """Writes its settings, and gives its environment."""
+    command: Callable[[str, bool], list[Any]]
+    """Its command line for a prompt; the flag says whether it continues. Talkers are started once, without one."""
+    is_talker: bool = False
+    """Whether one process takes all turns: lines of stream-json in and out, as Claude Code speaks it."""
+    has_tools: bool = True
+
+
+@dataclass(frozen=True)
+class Turn:
+    """How one turn ended."""
+
+    number: int
+    is_finished: bool
+    output: str
+
+
+async def run_agent(agent: Agent, place: Place, turns: int) -> list[Turn]:
+    """Take an agent through the turns of a job."""
+    place.home.mkdir(parents=True)
+    place.work.mkdir(parents=True)
+    inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    env = inherited | {"HOME": str(place.home), "NO_COLOR": "1", "CI": "1"} | agent.configure(place)
+    run = run_talker if agent.is_talker else run_processes
+    return await run(agent, place, env, turns)
+
+
+async def run_processes(agent: Agent, place: Place, env: dict[str, str], turns: int) -> list[Turn]:
+    """One process for each turn."""
+    done = []
+    for number in range(1, turns + 1):
+        process = await start(agent, agent.command(prompt_of(number), number > 1), place, env)
+        try:
+            printed, _ = await asyncio.wait_for(process.communicate(), TURN_SECONDS)
+        except TimeoutError:
+            printed = b"took too long"
+        finally:
+            await end(process)
+        text = printed.decode(errors="replace")
+        is_finished = process.returncode == 0 and f"Turn {number} is done" in text
+        done.append(Turn(number, is_finished, text))
+    return done
+
+
+async def run_talker(agent: Agent, place: Place, env: dict[str, str], turns: int) -> list[Turn]:
+    """One process for all turns; the next is asked when the one before has its result."""
+    process = await start(agent, agent.command("", False), place, env)  # noqa: FBT003 - it does not continue
+    done = []
+    try:
+        for number in range(1, turns + 1):
+            message = {"role": "user", "content": prompt_of(number)}
+            process.stdin.write(json.dumps({"type": "user", "message": message}).encode() + b"\n")
+            line, event = b"{}", {}
+            while line and event.get("type") != "result":
+                line = await asyncio.wait_for(process.stdout.readline(), TURN_SECONDS)
+                event = json.loads(line or "{}")
+            text = str(event.get("result"))
+            done.append(
+                Turn(number, not event.get("is_error") and f"Turn {number} is done" in text, text)
+            )
+        process.stdin.close()
+    except (TimeoutError, OSError) as error:
+        done.append(Turn(len(done) + 1, False, repr(error)))  # noqa: FBT003
+    finally:
+        await end(process)
+    return done
+
+
+async def start(
+    agent: Agent, command: list[Any], place: Place, env: dict[str, str]
+) -> asyncio.subprocess.Process:
+    """Start a process in a group of its own. Nobody reads a talker's errors while it talks: they go to a file."""
+    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    with (place.home / "errors.txt").open("w") as errors:
+        return await asyncio.create_subprocess_exec(
+            *map(str, command), cwd=place.work, env=env, limit=50_000_000, start_new_session=True, stdout=pipe,
+            stdin=pipe if agent.is_talker else nothing, stderr=errors if agent.is_talker else asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+
+
+async def end(process: asyncio.subprocess.Process) -> None:
+    """Wait a moment for a process to end by itself, then end it and what it started."""
+    try:
+        await asyncio.wait_for(process.wait(), 5)
+    except TimeoutError:
+        os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+def make_claude(*, is_talker: bool = False, own_compaction: int = 0) -> Agent:
+    """Claude Code; `own_compaction` is the window by which it compacts by itself."""
+
+    def configure(place: Place) -> dict[str, str]:
+        compaction = {"CLAUDE_CODE_AUTO_COMPACT_WINDOW": str(own_compaction)}
+        return {
+            "ANTHROPIC_BASE_URL": place.base,
+            "ANTHROPIC_API_KEY": KEY,
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "DISABLE_TELEMETRY": "1",
+            "DISABLE_AUTOUPDATER": "1",
+            **(compaction if own_compaction else {"DISABLE_AUTO_COMPACT": "1"}),
+        }
+
+    def command(prompt: str, continues: bool) -> list[Any]:  # noqa: FBT001
+        talk = ("--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
+        said = talk if is_talker else (prompt, *(("--continue",) if continues else ()))
+        program = RIG / "claude/node_modules/.bin/claude"
+        return [program, "-p", *said, "--model", CLAUDE, "--allowedTools", "Bash"]
+
+    return Agent("claude", configure, command, is_talker=is_talker)
+
+
+def make_opencode(model: str) -> Agent:
+    """Opencode with a provider's model; it never compacts by itself in a window of ten million."""
+
+    def configure(place: Place) -> dict[str, str]:
+        limit = {"context": 10_000_000, "output": 4096}
+        options = {"baseURL": f"{place.base}/v1", "apiKey": KEY}
+        compatible = {"npm": "@ai-sdk/openai-compatible", "name": "scripted"}
+        providers = {
+            "scripted": {**compatible, "options": options, "models": {GPT: {"limit": limit}}},
+            "anthropic": {"options": options, "models": {CLAUDE: {"limit": limit}}},
+        }
+        settings = {"autoupdate": False, "share": "disabled", "permission": {"bash": "allow"}}
+        place.write(".config/opencode/opencode.json", {**settings, "provider": providers})
+        return {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1",
+                "OPENCODE_DISABLE_LSP_DOWNLOAD": "1", "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1"}  # fmt: skip
+
+    def command(prompt: str, continues: bool) -> list[Any]:  # noqa: FBT001
+        program = RIG / "opencode/node_modules/.bin/opencode"
+        return [program, "run", *(("-c",) if continues else ()), "-m", model, prompt]
+
+    return Agent("opencode", configure, command)
+
+
+def make_pi(api: str, path: str, model: str) -> Agent:
+    """Pi over one of its APIs, without its own compaction."""
+
+    def configure(place: Place) -> dict[str, str]:
+        models = [{"id": model, "contextWindow": 10_000_000, "maxTokens": 4096}]
+        provider = {"baseUrl": place.base + path, "apiKey": KEY, "api": api, "models": models}
+        place.write(".pi/agent/models.json", {"providers": {"scripted": provider}})
+        place.write(".pi/agent/settings.json", {"compaction": {"enabled": False}})
+        return {"PI_OFFLINE": "1"}
+
+    def command(prompt: str, continues: bool) -> list[Any]:  # noqa: FBT001
+        again = ("-c",) if continues else ()
+        program = RIG / "pi/node_modules/.bin/pi"
+        return [
+            program,
+            "-p",
+            *again,
+            "--offline",
+            "--provider",
+            "scripted",
+            "--model",
+            model,
+            prompt,
+        ]
+
+    return Agent("pi", configure, command)
+
+
+def make_script(package: str, command: list[Any]) -> Agent:
+    """A small program of ours that uses a library, one process for all turns."""
+
+    def configure(place: Place) -> dict[str, str]:
+        return {"AGENT_BASE": place.base, "AGENT_KEY": KEY, "AGENT_MODULES": f"{RIG / package}/"}
+
+    return Agent(package, configure, lambda *_: [*command, "--talk"], is_talker=True)
+
+
+def make_llm() -> Agent:
+    """llm, which has no tools here."""
+
+    def configure(place: Place) -> dict[str, str]:
+        model = {
+            "model_id": "scripted",
+            "model_name": GPT,
+            "api_base": f"{place.base}/v1",
+            "api_key_name": "scripted",
+        }
+        place.write("llm/extra-openai-models.yaml", json.dumps([model]))  # JSON is YAML
+        place.write("llm/keys.json", {"scripted": KEY})
+        return {"LLM_USER_PATH": str(place.home / "llm")}
+
+    def command(prompt: str, continues: bool) -> list[Any]:  # noqa: FBT001
+        begun = ("-c",) if continues else ("-m", "scripted", "-s", "You keep a ledger.")
+        return [RIG / "llm/bin/llm", *begun, prompt]
+
+    return Agent("llm", configure, command, has_tools=False)
+
+
+def make_aider() -> Agent:
+    """aider, its chat history restored in each process; it has no tools."""
+
+    def configure(place: Place) -> dict[str, str]:
+        return {
+            "OPENAI_API_KEY": KEY,
+            "OPENAI_API_BASE": f"{place.base}/v1",
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        }
+
+    quiet = ("--no-git", "--yes-always", "--no-pretty", "--no-fancy-input", "--no-check-update",
+             "--analytics-disable", "--no-show-model-warnings", "--no-detect-urls")  # fmt: skip
+    history = ("--restore-chat-history", "--max-chat-history-tokens", "10000000")
+    program = (RIG / "aider/bin/aider", "--model", "openai/gpt-4o", *quiet, *history)
+    return Agent(
+        "aider", configure, lambda prompt, _: [*program, "--message", prompt], has_tools=False
+    )
+
+
+_HERE = Path(__file__).parent
+_NODE = shutil.which("node") or "node"
+AGENTS = {
+    "claude": make_claude(),
+    "claude-stream": make_claude(is_talker=True),
+    "claude-own": make_claude(own_compaction=100_000),
+    "opencode-chat": make_opencode(f"scripted/{GPT}"),
+    "opencode-anthropic": make_opencode(f"anthropic/{CLAUDE}"),
+    "pi-chat": make_pi("openai-completions", "/v1", GPT),
+    "pi-anthropic": make_pi("anthropic-messages", "", CLAUDE),
+    "vercel-chat": make_script("vercel", [_NODE, _HERE / "vercel_agent.mjs", "chat"]),
+    "vercel-anthropic": make_script("vercel", [_NODE, _HERE / "vercel_agent.mjs", "anthropic"]),
+    "sdk": make_script("sdk", [sys.executable, _HERE / "sdk_agent.py"]),
+    "llm": make_llm(),
+    "aider": make_aider(),
+}

@@ -1,0 +1,399 @@
+"""Drive real agents through a real `foldline serve`, and compare with the same agents without it.
+
+    just clients                     all agents: ten turns of five tool rounds; prints a table in Markdown
+    just clients claude              those whose names begin so
+    just clients --short             Claude Code and an SDK, two turns of two rounds, in 90 seconds: what CI runs
+    just clients --out table.md --keep .rig/recordings
+
+Each agent runs twice: directly against a scripted provider without a limit, and through the gateway with the
+provider holding it to a window it does not fit in. Exits 1 where a figure is not as it should be.
+Recordings hold the vendors' prompts: they stay below a temporary folder, or where `--keep` says.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+
+from agents import AGENTS, ROOT, Agent, Place, Turn, install, run_agent
+from aiohttp import web
+from comparison import Prefixes, compare_prefixes, compare_requests, count_new_bytes
+from tap import Exchange, Tap, read_answer
+from upstream import SIDE_WORDS, Job, Served, Upstream
+
+FOLDLINE = ROOT / ".venv" / "bin" / "foldline"
+ROOM = 30_000  # tokens that a window has at least beside the agent's fixed part
+STORED = 1.3  # message events may have so many times the bytes that the client sent newly
+EDITED, FEW = 0.2, 3  # edits may be made in such a share of the requests, and in a few more
+SHOWN = "gateway.txt"  # what the gateway writes
+MESSAGE_EVENTS = ("user_said", "model_said", "tool_returned")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: an agent, and a window if not the one that is worked out."""
+
+    agent: str
+    window: int = 0
+    fold_from: int = 0
+    """For an agent that compacts by itself: Foldline is to begin above that, and has nothing to do."""
+
+
+LONG = (
+    *(Row(agent, window) for agent in ("claude", "claude-stream") for window in (60_000, 80_000)),
+    Row("claude-own", window=200_000, fold_from=150_000),
+    *(Row(name) for name in AGENTS if not name.startswith("claude")),
+)
+SHORT = (Row("claude"), Row("sdk"))
+
+
+@dataclass(frozen=True)
+class Length:
+    """How long a job is: turns, rounds of each, bytes that a tool prints, and calls at a time."""
+
+    turns: int
+    rounds: int
+    size: tuple[int, int] = (2_000, 6_000)
+    calls: int = 1
+
+    def make_job(self, agent: Agent) -> Job:
+        """The job for an agent; one without tools gets answers that are long instead."""
+        return (
+            Job(self.rounds, self.size, self.calls)
+            if agent.has_tools
+            else Job(0, (40_000, 50_000), has_tools=False)
+        )
+
+    def turns_of(self, agent: Agent) -> int:
+        """The turns; half as many without tools."""
+        return self.turns if agent.has_tools else self.turns // 2
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was recorded of one run."""
+
+    turns: list[Turn]
+    exchanges: list[Exchange]
+    served: list[Served]
+    logs: list[list[str]]
+    """The log of each session that the gateway made, a line for each event."""
+
+    def list_main(self) -> list[tuple[Exchange, int]]:
+        """The job's own requests, no titles and summaries: as the client sent them, and which the upstream got."""
+        sent = {one.number: one for one in self.exchanges}
+        joined = (
+            (sent.get(one.tap), at)
+            for at, one in enumerate(self.served)
+            if one.kind in ("call", "answer")
+        )
+        return [(exchange, at) for exchange, at in joined if exchange]
+
+    def list_steps(self) -> list[tuple[str, ...]]:
+        """What the client was told, in order."""
+        return [read_answer(exchange) for exchange, _ in self.list_main()]
+
+    def measure_prefixes(self) -> Prefixes:
+        """How much consecutive requests have in common."""
+        pairs = [(exchange.raw, self.served[at].raw) for exchange, at in self.list_main()]
+        patches = [compare_requests(*pair).patches for pair in pairs]
+        return compare_prefixes([one for one, _ in pairs], [other for _, other in pairs], patches)
+
+
+def take_port() -> int:
+    """A port that is free now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+@asynccontextmanager
+async def serve_app(app: web.Application) -> AsyncIterator[str]:
+    """An application at an address of its own."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+    await runner.setup()
+    port = take_port()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def serve_gateway(upstream: str, folder: Path, row: Row) -> AsyncIterator[str]:
+    """A `foldline serve` of this checkout, ended by its process id."""
+    port = take_port()
+    options = ["--upstream", upstream, "--port", port, "--store", folder / "store.db"]
+    options += ["--window", row.window, *(["--fold-from", row.fold_from] if row.fold_from else [])]
+    command = map(str, (FOLDLINE, "serve", *options))
+    with (folder / SHOWN).open("w") as shown:
+        process = await asyncio.create_subprocess_exec(
+            *command, env=make_env(folder), stdout=shown, stderr=shown
+        )
+    try:
+        while process.returncode is None:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                await asyncio.sleep(0.1)
+        else:
+            raise SystemExit(f"foldline serve ended at its start: {(folder / SHOWN).read_text()}")
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await asyncio.wait_for(process.wait(), 60)
+
+
+def make_folder(path: Path) -> Path:
+    """A new folder."""
+    path.mkdir(parents=True)
+    return path
+
+
+def make_env(folder: Path) -> dict[str, str]:
+    """An environment in which Foldline finds nobody's settings."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("FOLDLINE_")}
+    return {**kept, "HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
+
+
+def call_foldline(folder: Path, *options: str) -> str:
+    """What a command of Foldline prints."""
+    command = [FOLDLINE, *options, "--store", str(folder / "store.db")]
+    return subprocess.run(
+        command, env=make_env(folder), cwd=folder, capture_output=True, text=True, check=False
+    ).stdout
+
+
+def read_logs(folder: Path) -> list[list[str]]:
+    """The log of each session in the store."""
+    listed = json.loads(call_foldline(folder, "sessions", "--json") or '{"sessions": []}')
+    names = [one["session"] for one in listed["sessions"]]
+    return [
+        call_foldline(folder, "export", name, "--format", "jsonl").splitlines() for name in names
+    ]
+
+
+async def run_once(row: Row, length: Length, parent: Path) -> Run:
+    """Take the agent through the job: through the gateway, or directly where there is no window."""
+    agent = AGENTS[row.agent]
+    folder = make_folder(parent / row.agent / (str(row.window) if row.window else "direct"))
+    upstream = Upstream(length.make_job(agent), row.window)
+    async with AsyncExitStack() as stack:
+        target = await stack.enter_async_context(serve_app(upstream.make_app()))
+        if row.window:
+            target = await stack.enter_async_context(serve_gateway(target, folder, row))
+        tap = Tap(target)
+        base = await stack.enter_async_context(serve_app(tap.make_app()))
+        place = Place(base, folder / "home", folder / "work")
+        turns = await run_agent(agent, place, length.turns_of(agent))
+    exchanges = sorted(tap.exchanges, key=lambda one: one.number)
+    run = Run(turns, exchanges, upstream.served, read_logs(folder) if row.window else [])
+    (folder / "recording.json").write_text(json.dumps(asdict(run)))
+    return run
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one row of the table says, and what is wrong with it."""
+
+    agent: str
+    window: str
+    plain: str
+    turns: str
+    refusals: int
+    sessions: str
+    edits: str
+    prefix: str
+    broken: int
+    stored: str
+    folds: str
+    diff: str
+    steps: str
+    faults: list[str]
+
+
+HEADS = {
+    "plain": "largest plain request",
+    "turns": "finished turns",
+    "edits": "requests in which an edit was made",
+    "prefix": "common prefix, through / direct",
+    "broken": "prefixes broken",
+    "stored": "message events to new bytes",
+    "folds": "bytes of other events",
+    "steps": "steps as direct",
+}
+
+
+def measure(row: Row, direct: Run, through: Run) -> Figures:
+    """Work out a row's figures, and judge them."""
+    turns, finished = len(direct.turns), sum(turn.is_finished for turn in through.turns)
+    refusals = [
+        one.answer[:150] for one in through.exchanges if one.status != web.HTTPOk.status_code
+    ]
+    side = sum(map(is_side, through.logs))
+    conversations = len(through.logs) - side
+
+    sent = {one.number: one.raw for one in through.exchanges}
+    pairs = [(sent[one.tap], one.raw) for one in through.served if one.tap in sent]
+    compared = [compare_requests(*pair) for pair in pairs]
+    wrong = [fault for one in compared for fault in one.faults]
+    patched = sum(bool(one.patches) for one in compared)
+    unjoined = len(through.served) - len(pairs)
+    alone, prefixes = direct.measure_prefixes(), through.measure_prefixes()
+    edits, requests = len(prefixes.edited), len(through.list_main())
+
+    new = count_new_bytes([one.raw for one in through.exchanges if '"messages"' in one.raw])
+    sizes = [
+        (json.loads(line)["kind"] in MESSAGE_EVENTS, len(line.encode()))
+        for log in through.logs
+        for line in log
+    ]
+    stored = sum(size for is_message, size in sizes if is_message)
+    steps, expected = through.list_steps(), direct.list_steps()
+    same = sum(one == other for one, other in zip(steps, expected, strict=False))
+    plain = max(one.tokens for one in direct.served)
+    checks = {
+        f"{sum(turn.is_finished for turn in direct.turns)} of {turns} turns finished without a gateway": all(
+            turn.is_finished for turn in direct.turns
+        ),
+        f"{finished} of {turns} turns finished": finished == turns,
+        f"{len(refusals)} refusals, the first: {refusals[:1]}": not refusals,
+        f"{conversations} sessions for one conversation": conversations == 1,
+        f"edits in {edits} of {requests} requests": edits <= EDITED * requests + FEW,
+        f"{patched} requests edited though the agent compacts by itself": not (
+            row.fold_from and patched
+        ),
+        f"nothing had to be edited: {plain} tokens in {row.window}": row.fold_from
+        or plain > row.window,
+        f"prefixes broken without an edit at requests {prefixes.broken[:9]}": not prefixes.broken,
+        f"stored {stored:,} bytes of messages, {new:,} were new": new / 2 <= stored <= STORED * new,
+        f"changed on the way: {wrong[:2]}": not wrong,
+        f"{unjoined} upstream requests are not the client's": not unjoined,
+        f"{same} of {len(expected)} steps as without a gateway, {len(steps)} in all": steps
+        == expected,
+    }
+    return Figures(
+        agent=row.agent, window=f"{row.window:,}", plain=f"{plain:,}", turns=f"{finished}/{turns}",
+        refusals=len(refusals), sessions=f"{conversations} + {side} side", edits=f"{edits} of {requests}, {patched} patched",
+        prefix=f"{prefixes.share:.1%} / {alone.share:.1%}", broken=len(prefixes.broken),
+        stored=f"{stored / max(new, 1):.2f} of {new:,}", folds=f"{sum(size for _, size in sizes) - stored:,}",
+        diff=f"{len(wrong)} faults" if wrong else "only patches", steps=f"{same}/{len(expected)}",
+        faults=[fault for fault, holds in checks.items() if not holds],
+    )  # fmt: skip
+
+
+def is_side(log: list[str]) -> bool:
+    """Whether the model of a session did nothing but give titles or summaries."""
+    said = [line for line in log if json.loads(line)["kind"] == "model_said"]
+    return bool(said) and all(any(words in line for words in SIDE_WORDS) for line in said)
+
+
+def find_window(direct: Run) -> int:
+    """A third of the plain run's largest request, but room beside what its first request has anyway."""
+    largest = max(one.tokens for one in direct.served)
+    fixed = direct.list_main()[0][1]
+    return max(largest // 3, direct.served[fixed].tokens + ROOM)
+
+
+def print_table(rows: list[Figures], skipped: list[str]) -> str:
+    """The figures as a table in Markdown, and what is wrong below it."""
+    names = [one.name for one in fields(Figures) if one.name != "faults"]
+    heads = [HEADS.get(name, name) for name in names]
+    lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+    lines += [f"| {' | '.join(str(getattr(row, name)) for name in names)} |" for row in rows]
+    lines += [
+        "",
+        *skipped,
+        *(f"- {row.agent} at {row.window}: {fault}" for row in rows for fault in row.faults),
+    ]
+    return "\n".join(lines)
+
+
+async def run_rows(
+    rows: tuple[Row, ...], length: Length, folder: Path
+) -> tuple[list[Figures], list[str]]:
+    """Run each row, and each agent once without a gateway."""
+    help_text = call_foldline(folder, "serve", "--help")
+    alone: dict[str, Run] = {}
+    measured, skipped = [], []
+    for row in rows:
+        if row.fold_from and "--fold-from" not in help_text:
+            skipped.append(f"- {row.agent} was left out: this `foldline serve` has no --fold-from")
+            continue
+        begun = time.monotonic()
+        install(AGENTS[row.agent].package)
+        if row.agent not in alone:
+            alone[row.agent] = await run_once(Row(row.agent), length, folder)
+        direct = alone[row.agent]
+        if not direct.list_main():
+            output = direct.turns[0].output[-2000:]
+            raise SystemExit(f"{row.agent} asked nothing, even without a gateway: {output}")
+        there = replace(row, window=row.window or find_window(direct))
+        through = await run_once(there, length, folder)
+        measured.append(measure(there, direct, through))
+        verdict = "; ".join(measured[-1].faults) or "fine"
+        print(
+            f"{row.agent} at {there.window:,}: {time.monotonic() - begun:.0f} s, {verdict}",
+            flush=True,
+        )
+    return measured, skipped
+
+
+def main() -> int:
+    """Read the command line, run, print; 1 where something is wrong."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "agent", nargs="?", default="", help="only those whose names begin so: " + ", ".join(AGENTS)
+    )
+    parser.add_argument(
+        "--short", action="store_true", help="Claude Code and an SDK, two turns of two rounds"
+    )
+    parser.add_argument("--out", type=Path, help="a file for the table")
+    parser.add_argument(
+        "--keep", type=Path, help="a folder for the recordings, which are vendors' prompts"
+    )
+    given = parser.parse_args()
+    rows = tuple(
+        row for row in (SHORT if given.short else LONG) if row.agent.startswith(given.agent)
+    )
+    if not rows:
+        parser.error(f"no agent's name begins with {given.agent!r}")
+    length = Length(2, 2, (4_500, 5_500), calls=5) if given.short else Length(10, 5)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all that was started ends too
+    with tempfile.TemporaryDirectory(prefix="clients-", ignore_cleanup_errors=True) as temporary:
+        folder = Path(temporary).resolve()
+        # Agents look for a repository around the folder they work in, and write into it.
+        if any((parent / ".git").exists() for parent in folder.parents):
+            raise SystemExit(f"{folder} is inside a repository: set TMPDIR to a folder that is not")
+        try:
+            measured, skipped = asyncio.run(run_rows(rows, length, folder))
+        finally:
+            for file in (
+                (*folder.glob("*/*/*.json"), *folder.glob("*/*/*.txt")) if given.keep else ()
+            ):
+                kept = given.keep / file.relative_to(folder)
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(file, kept)
+    table = print_table(measured, skipped)
+    print(f"\n{table}")
+    if given.out:
+        given.out.write_text(table + "\n")
+    return int(any(row.faults for row in measured))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""A recording pass-through in front of a gateway, or of a provider: what a client sent, and what it got.
+
+Each request is numbered in a header that a gateway relays, so that it can be found again at the upstream.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+from upstream import TAP_HEADER
+
+_HOP = {
+    "host",
+    "content-length",
+    "connection",
+    "transfer-encoding",
+    "content-encoding",
+    "accept-encoding",
+}
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A request and its answer, as the client sent and saw them."""
+
+    number: int
+    path: str
+    raw: str
+    status: int
+    answer: str
+
+
+class Tap:
+    """Passes everything on to `target`."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.exchanges: list[Exchange] = []
+        self._count = 0
+
+    def make_app(self) -> web.Application:
+        """One route for all."""
+        app = web.Application(client_max_size=200_000_000)
+        app.router.add_route("*", "/{path:.*}", self.relay)
+        return app
+
+    async def relay(self, request: web.Request) -> web.StreamResponse:
+        """Pass one request on, and its answer back piece by piece."""
+        raw = await request.read()
+        self._count += 1
+        number, pieces, response = self._count, [], web.StreamResponse(status=502)
+        headers = {
+            name: value for name, value in request.headers.items() if name.lower() not in _HOP
+        }
+        headers[TAP_HEADER] = str(number)
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)) as session,
+                session.request(
+                    request.method, self.target + request.path_qs, headers=headers, data=raw or None
+                ) as answer,
+            ):
+                kept = {
+                    name: value
+                    for name, value in answer.headers.items()
+                    if name.lower() not in _HOP
+                }
+                response = web.StreamResponse(status=answer.status, headers=kept)
+                await response.prepare(request)
+                async for piece in answer.content.iter_any():
+                    pieces.append(piece)
+                    await response.write(piece)
+        finally:
+            if request.method == "POST":
+                text = b"".join(pieces).decode()
+                self.exchanges.append(
+                    Exchange(number, request.path, raw.decode(), response.status, text)
+                )
+        return response
+
+
+def read_answer(exchange: Exchange) -> tuple[str, ...]:
+    """What the client saw of one answer: each call with its arguments, and the text; no ids, no thinking."""
+    if exchange.status != web.HTTPOk.status_code:
+        return (f"refused with {exchange.status}",)
+    calls: dict[Any, list[str]] = {}
+    text = ""
+    lines = (
+        exchange.answer.splitlines()
+        if "data: " in exchange.answer
+        else [f"data: {exchange.answer}"]
+    )
+    for line in lines:
+        if not line.startswith("data: {"):
+            continue
+        event = json.loads(line.removeprefix("data: "))
+        for at, block in enumerate(event.get("content") or ()):  # Anthropic, whole
+            if block["type"] == "tool_use":
+                calls[at] = [block["name"], json.dumps(block["input"])]
+            text += block.get("text", "")
+        block, delta = event.get("content_block") or {}, event.get("delta") or {}  # and streamed
+        if block.get("type") == "tool_use":
+            calls[event["index"]] = [block["name"], ""]
+        if "partial_json" in delta:
+            calls[event["index"]][1] += delta["partial_json"]
+        text += delta.get("text", "")
+        for choice in event.get("choices") or ():  # OpenAI, both
+            said = choice.get("delta") or choice.get("message") or {}
+            text += said.get("content") or ""
+            for at, call in enumerate(said.get("tool_calls") or ()):
+                function = call.get("function") or {}
+                name, arguments = calls.setdefault(call.get("index", at), ["", ""])
+                calls[call.get("index", at)] = [
+                    name + (function.get("name") or ""), arguments + (function.get("arguments") or ""),
+                ]  # fmt: skip
+    steps = [
+        f"{name} {json.dumps(json.loads(given or '{}'), sort_keys=True)}"
+        for name, given in calls.values()
+    ]
+    return (*steps, text) if text else tuple(steps)

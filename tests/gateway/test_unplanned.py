@@ -1,0 +1,156 @@
+"""What is relayed without being planned says so: to the client, in the log, the audit, the metrics."""
+
+import gzip
+import http.client
+import json
+import logging
+
+import pytest
+
+from foldline.gateway.keys import Client, Keys, add
+from foldline.gateway.settings import Settings, upstreams
+from foldline.gateway.unplanned import Warnings, find_reason, find_route
+from foldline.testing.gateways import Served
+from foldline.testing.upstream import Upstream
+from foldline.wire import dialects
+
+CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
+PLAIN = b'{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}'
+SIGNATURE = "AWS4-HMAC-SHA256 Credential=AK/20260101/us-east-1/bedrock/aws4_request, SignedHeaders=host, Signature=0f"
+UNPLANNED = [
+    "/v1/responses",
+    "/openai/v1/responses",
+    "/v1/responses/compact",
+    "/v1beta/models/gemini-3-pro:generateContent",
+    "/v1beta/models/gemini-3-pro%3AstreamGenerateContent",
+    "/v1/projects/p/locations/l/publishers/anthropic/models/claude:streamRawPredict",
+    "/model/anthropic.claude-x/invoke",
+    "/model/anthropic.claude-x/converse-stream",
+]
+UNREADABLE = {
+    "NaN": PLAIN.replace(b'"max_tokens":9', b'"max_tokens":9,"temperature":NaN'),
+    "half a surrogate pair": PLAIN.replace(b"hi", b"hi \\ud83d"),
+    "one in UTF-8": PLAIN.replace(b"hi", b"hi \xed\xa0\xbd"),
+    "a field twice": PLAIN.replace(b'"model":"m"', b'"model":"m","model":"n"'),
+    "a field twice, once escaped": PLAIN.replace(b'"model":"m"', b'"model":"m","mod\\u0065l":"n"'),
+    "two histories": PLAIN[:-1] + b',"messages":[]}',
+    "no JSON": b"hello",
+    "no object": b"[]",
+}
+
+
+def ask(gateway, path, body=PLAIN, method="POST", **headers):
+    """Status, and the gateway's own headers."""
+    client = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=20)
+    client.request(method, path, body, {"content-type": "application/json", **headers})
+    answer = client.getresponse()
+    answer.read()
+    client.close()
+    told = {n.lower(): v for n, v in answer.getheaders() if n.lower().startswith("x-foldline-")}
+    return answer.status, told
+
+
+def warnings(caplog):
+    return [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("path", UNPLANNED)
+def test_a_conversation_that_is_not_planned_says_so(path, tmp_path, caplog):
+    audit = tmp_path / "audit.jsonl"
+    body = b'{"model":"m","input":"hi"}'
+    with Upstream() as upstream, Served(upstream.url, store=":memory:", audit=audit) as gateway:
+        for _ in range(3):
+            assert ask(gateway, path, body) == (200, {"x-foldline-unplanned": "dialect"})
+        assert {one.body for one in upstream.asked} == {body}
+        figures = gateway.gateway._figures.text().decode()
+    assert 'foldline_gateway_unplanned_total{reason="dialect"} 3.0' in figures
+    lines = [json.loads(line) for line in audit.read_text().splitlines()]
+    assert [one["unplanned"] for one in lines] == ["dialect"] * 3
+    told = f"a client: requests to …{find_route(path)} are relayed as they come (dialect): conversations of this API are not planned; this is said once"
+    assert warnings(caplog) == [told]
+
+
+@pytest.mark.parametrize("path", [CHAT, MESSAGES])
+@pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE)
+def test_a_body_that_cannot_be_read_says_so(path, body, caplog):
+    with Upstream() as upstream, Served(upstream.url, store=":memory:") as gateway:
+        for _ in range(2):
+            assert ask(gateway, path, body) == (200, {"x-foldline-unplanned": "unreadable"})
+            assert upstream.asked[-1].body == body
+        packed = gzip.compress(body)
+        told = ask(gateway, path, packed, **{"content-encoding": "gzip"})[1]
+        assert told == {"x-foldline-unplanned": "unreadable"}
+        assert upstream.asked[-1].body == packed
+        figures = gateway.gateway._figures.text().decode()
+    assert 'foldline_gateway_unplanned_total{reason="unreadable"} 3.0' in figures
+    assert len(warnings(caplog)) == 1
+    assert "(unreadable): the body cannot be read" in warnings(caplog)[0]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [("authorization", SIGNATURE), ("x-amz-content-sha256", "0" * 64), ("content-digest", "sha-256=:X:")],
+)  # fmt: skip
+@pytest.mark.parametrize("path", [CHAT, MESSAGES, "/model/anthropic.claude-x/invoke"])
+def test_what_is_signed_is_not_touched(path, header, caplog):
+    """Byte for byte, headers too, far past the window; the same unsigned is planned."""
+    messages = [{"role": role, "content": f"{turn} " + "word " * 300} for turn in range(20) for role in ("user", "assistant")]  # fmt: skip
+    body = json.dumps({"model": "m", "max_tokens": 50, "messages": [*messages, {"role": "user", "content": "so?"}]}).encode()  # fmt: skip
+    with Upstream() as upstream, Served(upstream.url, store=":memory:", window=4_000) as gateway:
+        signed = {header[0]: header[1], "accept-encoding": "br, gzip"}
+        for _ in range(2):
+            assert ask(gateway, path, body, **signed) == (200, {"x-foldline-unplanned": "signed"})
+            assert upstream.asked[-1].body == body
+            for name, value in signed.items():
+                assert upstream.asked[-1].header(name) == value.encode()
+        if path in (CHAT, MESSAGES):
+            assert "x-foldline-session" in ask(gateway, path, body)[1]
+            assert len(upstream.asked[-1].body) < len(body)
+    assert [("(signed): a body that was changed" in one) for one in warnings(caplog)] == [True]
+
+
+def test_what_is_planned_or_no_conversation_says_nothing(caplog):
+    with Upstream() as upstream, Served(upstream.url, store=":memory:") as gateway:
+        for path in (CHAT, MESSAGES):
+            assert "x-foldline-unplanned" not in ask(gateway, path)[1]
+        for path in ("/v1/embeddings", "/v1/responses/resp_1/cancel", "/v1/messages/count_tokens"):
+            assert ask(gateway, path) == (200, {})
+        assert ask(gateway, "/v1/responses", b"", method="GET") == (200, {})
+        assert ask(gateway, "/v1/files", b"x", **{"content-md5": "Q2g="}) == (200, {})
+    with Upstream() as upstream, Served(upstream.url) as gateway:  # --plain: nothing ever is
+        assert ask(gateway, "/v1/responses") == (200, {})
+    assert warnings(caplog) == []
+
+
+def test_each_key_is_warned_of_once(tmp_path, caplog):
+    """By the name of the key, and for each route."""
+    keys = [add(tmp_path / "keys", name, tenant="acme") for name in ("ci", "ops")]
+    settings = Settings(upstreams=upstreams(["http://127.0.0.1:1"], {}), keys=Keys(tmp_path / "keys"))  # fmt: skip
+    with Served(settings, store=":memory:") as gateway:
+        for key in keys * 2:
+            for path in ("/v1/responses", "/v1/models/a:generateContent", "/v1/models/b:generateContent"):  # fmt: skip
+                ask(gateway, path, authorization=f"Bearer {key}")
+    said = [one.partition(" are relayed")[0] for one in warnings(caplog)]
+    assert said == [f"key {name}: requests to …{route}" for name in ("ci", "ops") for route in ("/responses", ":generateContent")]  # fmt: skip
+
+
+def test_warnings_that_are_remembered_are_bounded(monkeypatch, caplog):
+    """Whoever invents keys makes the process forget, not grow."""
+    monkeypatch.setattr("foldline.gateway.unplanned._REMEMBERED", 10)
+    given = Warnings()
+    for number in range(100):
+        given.warn(Client("t", f"digest {number}"), "/v1/responses", "dialect")
+    assert len(given._said) <= 10
+    assert "digest" not in caplog.text
+    given.warn(Client("t", "d"), CHAT, "overflow")  # planning says that itself
+    assert "overflow" not in caplog.text
+
+
+def test_reasons():
+    """A dialect that is planned one day has no reason left."""
+    assert find_reason("/v1/responses", [], None) == "dialect"
+    assert find_reason("/v1/responses", [], dialects.OPENAI) == ""
+    assert find_reason(CHAT, [], dialects.OPENAI) == ""
+    assert find_reason("/v1/files", [(b"x-amz-content-sha256", b"0")], None) == ""
+    assert find_route("/v1/responses/") == "/responses"
+    assert find_route("/v1/responses/resp_1") == ""

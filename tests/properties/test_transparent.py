@@ -1,0 +1,426 @@
+"""Law 9 over random clients, the oracle on edits that are allowed, and on changes that are not."""
+
+import asyncio
+import json
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mutants import broken
+from serving import SERVER
+
+from foldline.core.edits.fold import handoff
+from foldline.core.spine import Range
+from foldline.errors import FoldlineError
+from foldline.testing import laws
+from foldline.testing.clients import HABITS
+from foldline.testing.oracle import (
+    HANDOFF,
+    _marks_in,
+    canaries_in,
+    judge_program,
+    judge_request,
+    split_list,
+    split_object,
+)
+from foldline.testing.programs import ACTIONS, Call, draw_program, play_program
+from foldline.testing.strategies import programs
+
+CHAOS = Path(__file__).parents[1] / "chaos"
+
+
+def test_transparent():
+    """Law 9 through the real path, in memory."""
+
+    @given(programs())
+    def holds(program):
+        laws.transparent(play_program(program))
+
+    holds()
+
+
+def test_transparent_at_once():
+    """The same with all clients of a program at the same time."""
+
+    @given(programs())
+    def holds(program):
+        laws.transparent(play_program(program, at_once=True))
+
+    holds()
+
+
+@pytest.mark.real
+def test_transparent_in_real_processes():
+    """Law 9 through two processes over PostgreSQL, clients and programs at the same time."""
+    sys.path.insert(0, str(CHAOS))
+    from transparent import run_for_real, schema_at  # noqa: PLC0415 - only where there is a server
+
+    with schema_at(SERVER) as address:
+        counts = asyncio.run(run_for_real(address, 2, range(20)))
+    assert counts.programs == 20
+    assert not counts.rules, counts.broken
+
+
+PATCH, MATCH = "foldline.proxy.patch", "foldline.proxy.match"
+CONVERSATION, CONVERSATIONS = "foldline.proxy.conversation", "foldline.proxy.conversations"
+CHAT, MESSAGES = "foldline.wire.openai_chat.client", "foldline.wire.anthropic.client"
+MUTANTS = [
+    # Bytes that no patch covers, and patches that nobody is told of.
+    (PATCH, "request.chained[piece.upto - 1]", "request.chained[piece.upto - 2]"),
+    (PATCH, "str(min(allowed, limit.asked)).encode()", "str(limit.asked + 1).encode()"),
+    (PATCH, 'kinds["clip" if item.state == "clipped" else "stub"] += 1', "pass"),
+    (PATCH, 'kinds["fold"] += 1', "pass"),
+    (MESSAGES, "== event.call_id and", "!= event.call_id and"),
+    ("foldline.core.edits.clip",
+     "        return event  # what says that something was cut would be longer than what was\n",
+     "        pass\n"),
+    # Instructions in between, thinking, the newest message.
+    (PATCH, "words = [request.form.words_of(request.raw(at)) for at in request.asides if at in run]",
+     "words = list[str]()"),
+    (PATCH, "and message < loop", "and True"),
+    ("foldline.core.rules", "if not isinstance(said, Instructed) or not said.aside:", "if True:"),
+    (MATCH, "at <= piece.upto < len(digests)", "at <= piece.upto <= len(digests)"),
+    # Edits where the span that they replaced is not; what is out of sight and shown all the same.
+    (MATCH, "if fits and request.chain[piece.upto - 1] == piece.chain:", "if fits:"),
+    (MATCH, "if not fits or request.chain[fold.upto - 1] != fold.chain:", "if not fits:"),
+    (MATCH, "if [one.link for one in said] != request.digests[at:end]:", "if False:"),
+    (CONVERSATION, "elif match.dropped or match.opened:", "elif match.opened:"),
+    # Whose conversation it is.
+    ("foldline.proxy.identity", "(scope.owner or scope.key, scope.session, scope.family)",
+     "(scope.session, scope.family)"),
+    (CONVERSATIONS, "if same.request.body == body:", "if False:"),
+    ("foldline.proxy.request", "for name in STATEFUL:", "for name in ():"),
+    # Differences that mean nothing.
+    (MESSAGES, 'words = str(block.get("text", "")).strip()', 'words = str(block.get("text", ""))'),
+    (CHAT, 'said["text"] = text.strip()', 'said["text"] = text'),
+    (CHAT, 'arguments = msgspec.json.decode(arguments or "{}")', "pass"),
+    ("foldline.wire.client", "if key != MARK and key not in ignored", "if key not in ignored"),
+]  # fmt: skip
+"""Broken variants of the proxied path, each a module, a line, and what stands there instead."""
+SEEDS = range(400)
+
+
+@pytest.mark.parametrize(("module", "line", "instead"), MUTANTS)
+def test_law_catches(module, line, instead):
+    with broken(module, line, instead):
+        assert any(is_broken(seed) for seed in SEEDS)
+
+
+def is_broken(seed):
+    """Whether a program breaks the law, or the code that plays it."""
+    try:
+        laws.transparent(play_program(draw_program(seed), at_once=seed % 2 == 1))
+    except (AssertionError, FoldlineError, IndexError):
+        return True
+    return False
+
+
+class Faithful:
+    """A proxy that makes legal edits at random, on the client's bytes, by other code than ours."""
+
+    def __init__(self, _store, setting) -> None:
+        self.rng, self.setting = Random(7), setting
+        self.edits: Counter[str] = Counter()
+
+    async def ask(self, _dialect, body, caller):
+        """What goes upstream."""
+        owners = sorted({one[:2] for one in canaries_in(body.decode())})
+        sent = body
+        if b"previous_message_id" not in body and b'"user":"a"' not in body:
+            sent = self.edit(body)
+        patches = ("changed",) if sent != body else ()
+        is_own = caller.session or caller.family or "of" in caller.key
+        whose = () if is_own else owners[:1]  # an ideal that only canaries make possible
+        session = f"{caller.session} {caller.family or caller.key} {whose}"
+        return Call(sent, session=session, patches=patches)
+
+    async def answer(self, _call, _status, _chunks):
+        """Take in a response."""
+        return False
+
+    async def leave(self, call):
+        """Nothing came back."""
+
+    def edit(self, body: bytes) -> bytes:
+        """The client's bytes, with some legal edits."""
+        text = body.decode()
+        if self.setting.window < 10_000 and self.rng.random() < 0.2:
+            text = re.sub(r'("max_(?:completion_)?tokens": ?)32000', r"\g<1>500", text)
+        whole = next(one for one in split_object(text) if one.name == "messages")
+        messages = split_list(text, whole.start)
+        places = self.places(messages)
+        out = []
+        at = whole.start
+        run = self.rng.choice(places) if places and self.rng.random() < 0.5 else None
+        newest = max(
+            (at for at, one in enumerate(messages) if one.value["role"] == "assistant"), default=-1
+        )
+        for place, one in enumerate(messages):
+            lead = text[at : one.start]
+            at = one.end
+            if run and run[0] <= place < run[1]:
+                if place == run[0]:
+                    inside = [each.value for each in messages[run[0] : run[1]]]
+                    out.append(lead + self.handoff(inside))
+                continue
+            raw = text[one.start : one.end]
+            out.append(lead + (raw if place == newest else self.patch(raw, one.value)))
+        return (text[: whole.start] + "".join(out) + text[at:]).encode()
+
+    def places(self, messages) -> list[tuple[int, int]]:
+        """Runs that leave a valid body: they end before an answer, and not between a pair."""
+        roles = [one.value["role"] for one in messages]
+        first = next(
+            (at for at, role in enumerate(roles) if role not in ("system", "developer")), 0
+        )
+        if roles[first : first + 1] != ["user"]:
+            return []
+        newest = max(at for at, role in enumerate(roles) if role not in ("system", "developer"))
+        ends = [at for at in range(first + 1, newest + 1) if roles[at] == "assistant"]
+        return [(first, end) for end in ends]
+
+    def handoff(self, inside) -> str:
+        """What stands for a run, with its instructions and its last mark."""
+        words = [str(one["content"] if isinstance(one["content"], str) else one["content"][0]["text"])
+                 for one in inside if one["role"] in ("system", "developer")]  # fmt: skip
+        said = next(iter(sorted(canaries_in(json.dumps(inside)))), None)
+        quoted = "CANARY_{}_{}_{}_".format(*said) if said else ""
+        text = "\n".join(["[handoff: log:0-9 was folded]", *words, quoted])
+        marks = [*_marks_in(inside)]
+        if marks:
+            block = {"type": "text", "text": text, "cache_control": marks[-1]}
+            return json.dumps({"role": "user", "content": [block]})
+        return json.dumps({"role": "user", "content": text})
+
+    def patch(self, raw: str, message) -> str:
+        """A message, perhaps with long texts clipped and thoughts left out."""
+        if message["role"] in ("system", "developer") or self.rng.random() < 0.6:
+            return raw
+        content = next((one for one in split_object(raw) if one.name == "content"), None)
+        if content is None:
+            return raw
+        if isinstance(content.value, str):
+            return (
+                raw[: content.start]
+                + self.clip(raw[content.start : content.end])
+                + raw[content.end :]
+            )
+        if not isinstance(content.value, list):
+            return raw
+        blocks = split_list(raw, content.start)
+        out, at = [], content.start
+        kept = [one for one in blocks if one.value["type"] != "thinking"]
+        leaves = message["role"] == "assistant" and kept and self.rng.random() < 0.5
+        for place, one in enumerate(blocks):
+            lead, at = raw[at : one.start], one.end
+            if leaves and one.value["type"] == "thinking":
+                at = blocks[place + 1].start  # its comma goes with it
+                out.append(lead)
+                continue
+            out.append(lead + self.clip_block(raw[one.start : one.end], one.value))
+        return raw[: content.start] + "".join(out) + raw[at:]
+
+    def clip_block(self, raw: str, block) -> str:
+        """A block with its text cut."""
+        name = {"text": "text", "tool_result": "content"}.get(block["type"])
+        if name is None:
+            return raw
+        value = next(one for one in split_object(raw) if one.name == name)
+        if not isinstance(value.value, str):
+            inner = split_list(raw, value.start)[0]
+            new = self.clip_block(raw[inner.start : inner.end], inner.value)
+            return raw[: inner.start] + new + raw[inner.end :]
+        return raw[: value.start] + self.clip(raw[value.start : value.end]) + raw[value.end :]
+
+    def clip(self, raw: str) -> str:
+        """A text, cut or masked if it is long."""
+        text = json.loads(raw)
+        if len(text) < 200:
+            return raw
+        if self.rng.random() < 0.3:
+            return json.dumps(f"[result masked — ~9 tokens removed]\n[it began: {text[:20]!r}]")
+        return json.dumps(f"{text[:60]}\n[truncated: kept first ~9 of ~99 tokens]\n{text[-40:]}")
+
+
+@given(programs())
+def test_legal_edits_pass(program):
+    """An oracle that refuses what is allowed would be of no use."""
+    result = play_program(program, open_one=Faithful)
+    found = judge_program(result).violations
+    assert not found, found[0]
+
+
+def test_everything_happens():
+    """Every action and every habit takes place, in programs of both dialects."""
+    tags, dialects = Counter(), Counter()
+    for number in range(150):
+        result = play_program(draw_program(number), open_one=Faithful)
+        tags += result.tags
+        dialects.update(one.persona.dialect for one in result.sent)
+    silent = {
+        "echoes_thoughts",
+        "parallel_calls",
+        "tools",
+        "say",
+    }  # these leave no mark of their own
+    wanted = ({*ACTIONS} | {*HABITS}) - silent
+    assert not [name for name in wanted if tags[name] < 5], tags
+    assert min(dialects.values()) > 400, dialects
+
+
+MARK = {"type": "ephemeral"}
+BIG = "a long line of words\n" * 40
+BASE = {
+    "model": "m",
+    "max_tokens": 100,
+    "thinking": {"type": "enabled", "budget_tokens": 90},
+    "system": "You serve CANARY_1_0_1_.",
+    "tools": [{"name": "run", "input_schema": {"type": "object"}}],
+    "x_unknown": [1, 2.5],
+    "messages": [
+        {"role": "user", "content": "Hi CANARY_1_0_2_"},
+        {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "Hello"}]},
+        {"role": "user", "content": [{"type": "text", "text": BIG, "cache_control": MARK}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "run", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": BIG}]},
+        {"role": "assistant", "content": "Done"},
+        {"role": "system", "content": "From now on be brief, CANARY_1_0_3_."},
+        {"role": "user", "content": "And now?"},
+        {"role": "assistant", "content": "Wait"},
+        {"role": "user", "content": "Go on. " + BIG},
+    ],
+}  # fmt: skip
+CLIP = f"{BIG[:60]}\n[truncated: kept first ~9 of ~99 tokens]"
+
+
+def changed(*path, to=None, drop=False, insert=None):
+    """The body with one thing changed."""
+    body = json.loads(json.dumps(BASE))
+    *way, last = path
+    inside = body
+    for name in way:
+        inside = inside[name]
+    if drop:
+        del inside[last]
+    elif insert is not None:
+        inside.insert(last, insert)
+    else:
+        inside[last] = to
+    return body
+
+
+def folded(lo: int, hi: int, words: str = "[handoff: log:0-9 was folded]", **more) -> dict:
+    """The body with a handoff for some of its messages."""
+    body = json.loads(json.dumps(BASE))
+    body["messages"][lo:hi] = [{"role": "user", "content": words, **more}]
+    return body
+
+
+def judge(body: dict | bytes, *, patches=("one",)):
+    sent = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return judge_request(
+        json.dumps(BASE).encode(), sent, dialect="anthropic", patches=patches, owner=(1, 0)
+    )
+
+
+def judge_between(asked: list, sent: list):
+    """The same of other messages."""
+    bodies = (json.dumps({**BASE, "messages": one}).encode() for one in (asked, sent))
+    return judge_request(*bodies, dialect="anthropic", patches=("one",), owner=(1, 0))
+
+
+M = "messages"
+NOTE = {"role": "system", "content": "Be brief."}
+ALLOWED = {
+    "the same": (BASE, ()),
+    "a lower limit": (changed("max_tokens", to=50), ("one",)),
+    "a smaller budget": (changed("thinking", "budget_tokens", to=50), ("one",)),
+    "a clip": (changed(M, 2, "content", 0, "text", to=CLIP), ("one",)),
+    "a clipped result": (changed(M, 4, "content", 0, "content", to=CLIP), ("one",)),
+    "a stub as a list": (changed(M, 4, "content", 0, "content", to=[{"type": "text", "text": "[result masked]"}]), ("one",)),
+    "the newest message clipped": (changed(M, 9, "content", to=f"Go on. {CLIP}"), ("one",)),
+    "a thought left out": (changed(M, 1, "content", 0, drop=True), ("one",)),
+    "a fold": (folded(0, 3), ("one",)),
+    "a fold with its mark": (folded(0, 3, [{"type": "text", "text": "[handoff: x]", "cache_control": MARK}]), ("one",)),
+    "a fold over instructions": (folded(0, 8, "[handoff: x]\nFrom now on be brief, CANARY_1_0_3_."), ("one",)),
+}  # fmt: skip
+FORBIDDEN = {
+    "a change that nobody reports": ("report", lambda: judge(changed("max_tokens", to=50), patches=())),
+    "a report of nothing": ("report", lambda: judge(BASE)),
+    "another's words": ("foreign", lambda: judge(folded(0, 3, "[handoff: x] CANARY_2_0_1_"))),
+    "words of another conversation": ("foreign", lambda: judge(folded(0, 3, "[handoff: x] CANARY_1_1_1_"))),
+    "words of an older request": ("stale", lambda: judge(changed("system", to="CANARY_1_0_1_ CANARY_1_0_9_"))),
+    "another system prompt": ("fields", lambda: judge(changed("system", to="You serve CANARY_1_0_1_. "))),
+    "system as a list": ("fields", lambda: judge(changed("system", to=[{"type": "text", "text": "You serve CANARY_1_0_1_."}]))),
+    "a mark on a tool": ("fields", lambda: judge(changed("tools", 0, "cache_control", to=MARK))),
+    "a limit raised": ("fields", lambda: judge(changed("max_tokens", to=200))),
+    "a limit of nothing": ("fields", lambda: judge(changed("max_tokens", to=0))),
+    "a limit taken away": ("fields", lambda: judge(changed("max_tokens", drop=True))),
+    "thinking of another kind": ("fields", lambda: judge(changed("thinking", "type", to="adaptive"))),
+    "a field lost": ("fields", lambda: judge(changed("x_unknown", drop=True))),
+    "a number written otherwise": ("fields", lambda: judge(json.dumps(BASE).replace("2.5", "2.50").encode())),
+    "fields in another order": ("fields", lambda: judge(dict(reversed(BASE.items())))),
+    "other blanks": ("separators", lambda: judge(json.dumps(BASE).replace('"m", "max', '"m","max').encode())),
+    "other blanks between messages": ("separators", lambda: judge(json.dumps(BASE).replace('}, {"role": "user", "content": "And', '},{"role": "user", "content": "And').encode())),
+    "other blanks in a message": ("message", lambda: judge(json.dumps(BASE).replace('"content": "And', '"content":"And').encode())),
+    "another role": ("role", lambda: judge(changed(M, 6, "role", to="user"))),
+    "words changed": ("clip", lambda: judge(changed(M, 7, "content", to="And then?"))),
+    "a clip with a new word": ("clip", lambda: judge(changed(M, 2, "content", 0, "text", to=f"{CLIP}\nnew words"))),
+    "a clip that says nothing of it": ("clip", lambda: judge(changed(M, 2, "content", 0, "text", to=BIG[:60]))),
+    "a string made a list": ("message", lambda: judge(changed(M, 0, "content", to=[{"type": "text", "text": "Hi CANARY_1_0_2_"}]))),
+    "a mark taken off": ("message", lambda: judge(changed(M, 2, "content", 0, "cache_control", drop=True))),
+    "a mark put on": ("message", lambda: judge(changed(M, 1, "content", 1, "cache_control", to=MARK))),
+    "a call changed": ("message", lambda: judge(changed(M, 3, "content", 0, "input", to={"a": 1}))),
+    "a block left out": ("message", lambda: judge(changed(M, 1, "content", 1, drop=True))),
+    "a message left out": ("order", lambda: judge(changed(M, 7, drop=True))),
+    "a message added": ("clip", lambda: judge(changed(M, 7, insert={"role": "user", "content": "[further instructions]"}))),
+    "two messages in another order": ("order", lambda: judge({**BASE, M: [*BASE[M][:5], BASE[M][6], BASE[M][5], *BASE[M][7:]]})),
+    "the newest message folded": ("newest", lambda: judge(folded(0, 10, "[handoff: x]\nFrom now on be brief, CANARY_1_0_3_."))),
+    "instructions lost in a fold": ("system", lambda: judge(folded(0, 8))),
+    "a mark from nowhere on a handoff": ("marks", lambda: judge(folded(0, 1, [{"type": "text", "text": "[handoff: x]", "cache_control": MARK}]))),
+    "a handoff that replaces nothing": ("order", lambda: judge(changed(M, 0, insert={"role": "user", "content": "[handoff: x]"}))),
+    "a handoff with more than words": ("handoff", lambda: judge(folded(0, 3, name="x"))),
+    "a handoff with blocks behind it": ("handoff", lambda: judge(folded(0, 3, [{"type": "text", "text": "[handoff: x]"}, {"type": "text", "text": "more"}]))),
+    "the user's newest words folded before instructions": ("newest", lambda: judge_between([*BASE[M][:2], *BASE[M][7:8], NOTE], [{"role": "user", "content": "[handoff: x]"}, NOTE])),
+    "a thought lost in a loop": ("thinking", lambda: judge_between(*([*BASE[M][:1], {"role": "assistant", "content": [*thought, *BASE[M][3]["content"]]}, BASE[M][4]] for thought in (BASE[M][1]["content"][:1], [])))),
+    "a handoff of the model": ("handoff", lambda: judge(changed(M, 1, to={"role": "assistant", "content": "[handoff: x]"}))),
+    "words from behind a run": ("handoff", lambda: judge(folded(0, 1, "[handoff: x] CANARY_1_0_1_"))),
+    "a pair cut in two": ("valid", lambda: judge(folded(0, 4))),
+    "no JSON": ("fields", lambda: judge(b"{")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ALLOWED)
+def test_allows(what):
+    body, patches = ALLOWED[what]
+    found = judge(body, patches=patches).violations
+    # A fold behind which the user speaks, or instructions stand, is judged by the validator's own rules.
+    assert not [one for one in found if one.rule != "valid"], found
+
+
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_forbids(what):
+    """Every change that is not allowed is found, by the rule that it breaks."""
+    rule, made = FORBIDDEN[what]
+    assert rule in {one.rule for one in made().violations}, made()
+
+
+@given(st.integers(0, 1 << 30))
+def test_a_program_is_its_data(number):
+    """The same program makes the same bytes, so that what was found can be played again."""
+    program = draw_program(number)
+    first, second = (play_program(program, open_one=Faithful) for _ in range(2))
+    assert [one.asked for one in first.sent] == [one.asked for one in second.sent]
+
+
+def test_handoffs_are_known_by_their_first_words():
+    """The oracle looks for the words that folds are written with."""
+    assert HANDOFF.match(handoff.write(Range(0, 3), handoff.Material(), cap=200).text)
+    assert HANDOFF.match(handoff.omitted(Range(0, 3), 4).text)
+    plain = handoff.write(Range(0, 3), handoff.Material(), cap=200)
+    assert HANDOFF.match(handoff.acknowledged(plain).text)
