@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 RIG = ROOT / ".rig" / "clients"
 KEY = "sk-scripted"
 CLAUDE, GPT = "claude-sonnet-4-5", "gpt-5"
+INSTALL_SECONDS = 240
 TURN_SECONDS = 180
 _INHERITED = ("PATH", "LANG", "TERM", "TMPDIR", "SSL_CERT_FILE")
 
@@ -46,7 +47,11 @@ def install(package: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if kind == "npm":
         quiet = ("--silent", "--no-audit", "--no-fund", "--no-package-lock")
-        subprocess.run(["npm", "install", *quiet, "--prefix", folder, *pins], check=True)  # noqa: S607
+        subprocess.run(
+            ["npm", "install", *quiet, "--prefix", folder, *pins],  # noqa: S607
+            check=True,
+            timeout=INSTALL_SECONDS,
+        )
     else:
         subprocess.run(["uv", "venv", "--quiet", "--clear", folder], check=True)  # noqa: S607
         python = folder / "bin" / "python"
