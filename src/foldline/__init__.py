@@ -6,7 +6,8 @@
      → edits   clip, mask, fold; undo takes them back         core/edits/
      → request the view in a provider's own JSON              core/request.py, wire/
 
-`open` gives a session; `aopen` the same with `await`; `wrap` plans what an SDK's client sends.
+`open` gives a session; `aopen` the same with `await`; `wrap` plans what an SDK's client sends, and
+`http_client` what a framework sends.
 `plan` in `foldline.core.plan` is the expert's door.
 """
 
@@ -17,7 +18,8 @@ from foldline.errors import FoldlineError, Overflow
 
 if TYPE_CHECKING:
     from foldline.core.request import Report
-    from foldline.proxy.wrap import wrap
+    from foldline.proxy.naming import conversation
+    from foldline.proxy.wrap import async_http_client, http_client, session_of, wrap
     from foldline.run.open import aopen, open  # noqa: A004
     from foldline.run.session import AsyncSession, Session
 
@@ -29,7 +31,11 @@ __all__ = [
     "Report",
     "Session",
     "aopen",
+    "async_http_client",
+    "conversation",
+    "http_client",
     "open",
+    "session_of",
     "wrap",
 ]
 _LATER = {
@@ -37,7 +43,11 @@ _LATER = {
     "Report": "core.request",
     "Session": "run.session",
     "aopen": "run.open",
+    "async_http_client": "proxy.wrap",
+    "conversation": "proxy.naming",
+    "http_client": "proxy.wrap",
     "open": "run.open",
+    "session_of": "proxy.wrap",
     "wrap": "proxy.wrap",
 }
 

@@ -18,7 +18,16 @@ from foldline.core import spine as spines
 from foldline.core.budget import keeping, measure
 from foldline.core.edits.clip import reclip
 from foldline.core.edits.rewind import covered, rewind
-from foldline.core.log import Asked, Event, Folded, Instructed, Linked, Pinned, Unpinned
+from foldline.core.log import (
+    Asked,
+    Event,
+    Folded,
+    Instructed,
+    Linked,
+    Pinned,
+    Unpinned,
+    UsageReported,
+)
 from foldline.core.parts import Proxied, Text, spoken
 from foldline.core.plan import Facts, Ready, admit, after
 from foldline.core.policy import unforced
@@ -47,6 +56,7 @@ from foldline.wire.client import short
 
 if TYPE_CHECKING:
     from foldline.proxy.exchange import Flight
+    from foldline.run.spend import Reserved
 
 T = TypeVar("T")
 _log = logging.getLogger("foldline.proxy")
@@ -88,6 +98,7 @@ class Conversation:
         """Side conversations that began since the last request."""
         self._chains: dict[int, tuple[int, str]] = {}
         self._row: Row | None = None
+        self._reserved: Reserved | None = None
 
     async def match(self, request: ClientRequest, *, known: int = 0) -> Match:
         """What of a request the log has; folds are opened where it is known to have more."""
@@ -263,12 +274,36 @@ class Conversation:
             relayed=True,
             proxied=self._describe(request, patched),
         )
+        await self.reserve(report, view)
         await live.append([*entering, *edits, asked])
         self.links, self.fixed = [], request.fixed
         self.hashes = request.hashes
         live.report, live.touched = report, time()
+        if ready is not None and ready.ask is not None and live.narrator is not None:
+            live.narrator.wanted(live, ready.ask)
         made = len(report.edits) + sum(_clips(event) for event in entering)
         return Planned(patched, report, live.view.asked, made, unplanned)
+
+    async def reserve(self, report: Report, view: View) -> None:
+        """Set aside what a call may take, where there is a cap; `Spent` where it would be passed."""
+        if self.live.spending is None or self._reserved is not None:
+            return
+        from foldline.run.turn import turn_of  # noqa: PLC0415 - few have caps
+
+        facts, turn = self.live.facts, turn_of(view)
+        self._reserved = await self.live.spending.before(
+            report.total, facts.limits.reserve, turn=turn, prices=facts.prices
+        )
+
+    async def settle(self, usage: UsageReported | None, *, free: bool = False) -> None:
+        """Count what a call took: as it was told, or as estimated; nothing where it is `free`."""
+        reserved, self._reserved = self._reserved, None
+        if reserved is None or self.live.spending is None:
+            return
+        if free:
+            await self.live.spending.release(reserved)
+        else:
+            await self.live.spending.after(reserved, usage)
 
     async def heal_length(self, request: ClientRequest, smaller: Facts) -> Planned | None:
         """Another request in place of one that was refused for its length; None: none is smaller.

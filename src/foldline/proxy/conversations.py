@@ -13,7 +13,7 @@ import os
 import re
 from asyncio import Future, get_running_loop
 from collections import OrderedDict, deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
@@ -48,6 +48,8 @@ _TELLING = 120  # characters of an answer by which it is known again in a summar
 _log = logging.getLogger("foldline.proxy")
 FactsOf: TypeAlias = Callable[[str], Facts]
 """The facts of a model."""
+Prepare: TypeAlias = Callable[[Live], Awaitable[None]]
+"""What is done with each log that is opened, before it is used."""
 
 
 _Key: TypeAlias = tuple[Scope, int, bytes]
@@ -76,22 +78,36 @@ class Conversations:
         facts_of: FactsOf,
         *,
         shared: bool = False,
+        prepare: Prepare | None = None,
         most: int = MOST,
         prefix: str = "talk",
     ) -> None:
         self.store = store
         self._facts_of = facts_of
         self._index = Index(store if shared else None)
-        self._shared, self._most = shared, most
+        self._shared, self._most, self._prepare = shared, most, prepare
         self._held: OrderedDict[Name, Conversation] = OrderedDict()
         self._flights: dict[_Key, Future[Flight]] = {}
         self._answers: OrderedDict[str, deque[str]] = OrderedDict()
         self._prefix, self._count = f"{prefix}-{os.urandom(6).hex()}", 0
 
-    @property
-    def newest(self) -> Live | None:
-        """The log that was asked last."""
-        return next(reversed(self._held.values())).live if self._held else None
+    def list_held(self, session: str = "") -> list[Live]:
+        """The logs that this process holds, newest last; of one name, where it is given."""
+        return [
+            one.live for one in self._held.values() if not session or one.scope.session == session
+        ]
+
+    def find_newer(self, live: Live) -> Live:
+        """A log as this process has it now, which may have opened it again."""
+        held = self._held.get(live.name)
+        return held.live if held else live
+
+    async def close(self) -> None:
+        """Ask nobody any more, and let go of the store."""
+        for one in self._held.values():
+            if one.live.narrator is not None:
+                await one.live.narrator.close()
+        await self.store.close()
 
     async def ask(
         self, dialect: Dialect, body: bytes, *, scope: Scope = ALL, fold_from: int | None = None
@@ -132,7 +148,7 @@ class Conversations:
             choice = await self._choose(request, scope, facts)
             conversation = choice.conversation
             if choice.whole:
-                return self._send_as_it_came(conversation, request, key, why="compaction")
+                return await self._send_as_it_came(conversation, request, key, why="compaction")
             try:
                 async with conversation.live.lock:
                     planned = await conversation.plan(
@@ -148,11 +164,11 @@ class Conversations:
         choice = await self._choose(request, scope, facts)
         self._drop(choice.conversation)
         patched = choice.conversation.show(request, choice.match)
-        return self._send_as_it_came(
+        return await self._send_as_it_came(
             choice.conversation, request, key, why="conflict", patched=patched
         )
 
-    def _send_as_it_came(
+    async def _send_as_it_came(
         self,
         conversation: Conversation,
         request: ClientRequest,
@@ -164,6 +180,7 @@ class Conversations:
         """Send a request that is not recorded."""
         _log.warning("%s: a request is not recorded: %s", conversation.live.name.session, why)
         report = AsyncSession(conversation.live).report
+        await conversation.reserve(report, conversation.live.view)
         planned = Planned(patched or Patched(request.body), report, -1, 0, unplanned=why)
         return self._fly(conversation, request, planned, key)
 
@@ -375,13 +392,13 @@ class Conversations:
         if scope.session:
             name = Name(scope.tenant, scope.session)
             if not scope.owner or await self.store.claim(name, scope.owner) == scope.owner:
-                live = await Live.open(self.store, name, facts=facts)
+                live = await self._open_log(name, facts)
                 if live.view.head < 0 and name not in self._held:
                     conversation = self._hold(Conversation(live, scope))
         if conversation is None:
             # Without a name of its own, or under one that is another's or has another history.
             name = Name(scope.tenant, self._next_name())
-            live = await Live.open(self.store, name, facts=facts)
+            live = await self._open_log(name, facts)
             live.owner = scope.owner
             conversation = self._hold(Conversation(live, scope))
         await self._index.join_family(scope, conversation.live.name.session)
@@ -392,7 +409,7 @@ class Conversations:
         held = self._held.get(name)
         if held is not None:
             return held
-        live = await Live.open(self.store, name, facts=facts)
+        live = await self._open_log(name, facts)
         if live.view.head < 0 or not _is_proxied(live):
             return None
         return self._held.get(name) or Conversation(live, scope)
@@ -407,9 +424,17 @@ class Conversations:
         except BadInput:
             return None
         forked.live.owner = scope.owner
+        if self._prepare is not None:
+            await self._prepare(forked.live)
         conversation = self._hold(Conversation(forked.live, scope))
         await self._index.join_family(scope, forked.live.name.session)
         return conversation
+
+    async def _open_log(self, name: Name, facts: Facts) -> Live:
+        live = await Live.open(self.store, name, facts=facts)
+        if self._prepare is not None:
+            await self._prepare(live)
+        return live
 
     def _hold(self, conversation: Conversation) -> Conversation:
         """Held in this process from here on, and busy."""

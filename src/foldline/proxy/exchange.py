@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from foldline.core.log import Event, ModelSaid
+from foldline.core.log import Event, ModelSaid, UsageReported
 from foldline.core.request import Report
 from foldline.errors import Conflict, FoldlineError, WireError
 from foldline.proxy.conversation import Conversation, Planned
 from foldline.proxy.request import ClientRequest
 from foldline.run import refused
+from foldline.run.live import Live
 from foldline.wire import dialects
 from foldline.wire.faults import Fault, classify
 from foldline.wire.reading import parse
@@ -69,9 +70,14 @@ class Exchange:
         return self._flight.planned.patched.body
 
     @property
+    def live(self) -> Live:
+        """The conversation's log."""
+        return self._flight.conversation.live
+
+    @property
     def session(self) -> str:
         """The session's name."""
-        return self._flight.conversation.live.name.session
+        return self.live.name.session
 
     @property
     def report(self) -> Report:
@@ -172,6 +178,8 @@ class Exchange:
                 await self._take(events)
             if self._beside is not None:
                 await self._beside
+            usage = next((one for one in events if isinstance(one, UsageReported)), None)
+            await flight.conversation.settle(usage, free=self._failed)
         finally:
             if events or flight.waiting <= 0:
                 flight.on_over(flight)
@@ -232,6 +240,10 @@ class Exchange:
             self._flight.waiting -= 1
             if self._flight.waiting <= 0:
                 self._flight.on_over(self._flight)
+
+    async def release(self) -> None:
+        """The call was not answered: what was set aside for it comes back."""
+        await self._flight.conversation.settle(None, free=True)
 
     def _answer(self) -> list[Event]:
         """What was answered; nothing where it cannot be read: the client will say it again."""

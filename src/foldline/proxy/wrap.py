@@ -1,89 +1,264 @@
 """Clients of the official SDKs, with their history planned on the way out.
 
     client = foldline.wrap(OpenAI())        # or AsyncOpenAI(), Anthropic(), AsyncAnthropic()
+    http = foldline.http_client()           # for a framework that takes an httpx client
 
-Knows the SDKs' HTTP layer: the wrapped client is the SDK's own, with a transport that sends by the
-original's. So whatever the SDK does to make a call, streamed or not, passes here; what is no call
-of a known dialect passes untouched. Refuses to know conversations.
+Knows the SDKs' kinds of clients, and what they are refused for. The wrapped client is the SDK's
+own, with a transport (`transport`) that sends by the original's. Refuses to know conversations.
 """
 
-import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
+from functools import cache, partial
+from importlib import import_module
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, TypeVar, overload
 
 from foldline.core.policy import named
-from foldline.errors import BadInput, BrokenView, Conflict, Erased, FoldlineError, WireError
+from foldline.errors import BadInput
 from foldline.proxy.conversations import Conversations
-from foldline.proxy.exchange import Exchange
+from foldline.proxy.naming import check_name, current_name, last_asked
+from foldline.proxy.transport import (
+    OnStoreError,
+    Planner,
+    make_async_transport,
+    make_transport,
+)
 from foldline.run.facts import known
+from foldline.run.live import Live
 from foldline.run.session import AsyncSession, Session
-from foldline.run.sync import wait
 from foldline.store.at import store_at
-from foldline.wire import dialects
-from foldline.wire.signed import is_signed
+from foldline.store.base import Store
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from foldline.core.policy import Policy
+    from foldline.models.port import Model
+    from foldline.models.summarize import Tellers
+    from foldline.run.spend import Caps
 
 C = TypeVar("C")
-_UNPLANNED = (BrokenView, Conflict, Erased, WireError)
-_log = logging.getLogger("foldline.wrap")
-_OURS = ("content-length", "content-encoding", "transfer-encoding")  # true of other bytes
+Summarizer: TypeAlias = "str | Model | Sequence[str | Model] | Tellers | None"
+_OTHERS = "Others may use foldline.open(), which plans before the client sends"
 
 
-def wrap(
-    client: C,
-    *,
-    store: str | os.PathLike[str] = ":memory:",
-    window: int | None = None,
-    policy: str = "steady",
-    fold_from: int = 0,
-) -> C:
+class Options(TypedDict, total=False):
+    """What `wrap`, `http_client` and `async_http_client` take; `wrap` says what each means."""
+
+    store: str | os.PathLike[str]
+    session: str
+    window: int | None
+    reserve: int | None
+    policy: "str | Policy"
+    fold_from: int
+    summarizer: Summarizer
+    caps: "Caps | None"
+    on_store_error: OnStoreError
+
+
+def wrap(client: C, **options: "Unpack[Options]") -> C:
     """The same client; the history that each call sends is kept, and planned to fit the window.
 
-    Takes `OpenAI`, `AsyncOpenAI`, `Anthropic` and `AsyncAnthropic`, and gives a client of the same
-    class that is used as before, streams included. A client that signs its requests with AWS
-    credentials is refused. `store` is an address as `open` takes it.
-    Without `window` the catalogue is asked, and a provider's refusal for length teaches it.
-    Below `fold_from` tokens nothing is edited that could be sent as it is.
-    `client.foldline.session` is the newest conversation: its report, its edits, undo and recall.
+    Takes the clients of `openai` and `anthropic`, sync and async, and gives one of the same class
+    that is used as before, streams included. `foldline.session_of(client)` is its conversation:
+    its report, its edits, undo and recall. Options:
+
+    - `store`: where logs are kept, as `open` takes it; ":memory:" if not given. In a file or in
+      PostgreSQL conversations are found again after a restart.
+    - `session`: a name for the conversation of all calls; `with foldline.conversation("name"):` or
+      the header `X-Foldline-Session` names that of some. Without a name it is found by its history.
+    - `window`, `reserve`, `policy`, `summarizer`, `caps`: as `open` takes them. Without `window`
+      the catalogue is asked, and a provider's refusal for length teaches it.
+    - `fold_from`: below so many tokens nothing is edited that could be sent as it is.
+    - `on_store_error`: "raise" (the SDK's own connection or timeout error) or "pass" (the request
+      is sent as it came). Either way the store takes at most half of the client's timeout.
     """
     inner: Any = getattr(client, "_client", None)
     copy: Any = getattr(client, "copy", None)
-    http = _http(inner)
-    if _is_signing(client):
+    kind = type(client).__name__
+    if _find_library(inner) is None or copy is None:
         raise BadInput(
-            f"wrap() cannot wrap a {type(client).__name__}: it signs every request with AWS "
-            "credentials, and an edited request would not match its signature. Use a client that "
-            "sends an API key, or foldline.open(), which plans before the client signs"
+            f"wrap() cannot wrap a {kind}; it takes the clients of the packages openai and "
+            f"anthropic. {_OTHERS}"
         )
-    if http is None or copy is None or type(client).__name__.endswith(("Bedrock", "Vertex")):
+    if reason := _find_obstacle(client):
+        raise BadInput(f"wrap() cannot wrap a {kind}: {reason}. {_OTHERS}")
+    wrapped: Any = copy(http_client=_wrap_http(inner, options))
+    wrapped.__class__ = _with_attribute(type(wrapped))
+    return wrapped
+
+
+def http_client(inner: Any = None, **options: "Unpack[Options]") -> Any:
+    """An `httpx.Client` that plans what is sent through it, for frameworks that take one.
+
+    ChatOpenAI(model=…, http_client=foldline.http_client(store="chats.db")). Takes what `wrap`
+    takes. `inner` is the client to send by; if not given, one as the SDK makes it.
+    """
+    return _wrap_http(inner or _make_default("DefaultHttpxClient", "Client"), options)
+
+
+def async_http_client(inner: Any = None, **options: "Unpack[Options]") -> Any:
+    """The same for `async` code: an `httpx.AsyncClient`."""
+    return _wrap_http(inner or _make_default("DefaultAsyncHttpxClient", "AsyncClient"), options)
+
+
+class _Closes(Protocol):
+    def close(self) -> None: ...
+
+
+class _ClosesAsync(Protocol):
+    def close(self) -> Awaitable[None]: ...
+
+
+class _ClosesHttpAsync(Protocol):
+    def aclose(self) -> Awaitable[None]: ...
+
+
+@overload
+def session_of(client: _ClosesAsync | _ClosesHttpAsync) -> AsyncSession: ...
+@overload
+def session_of(client: _Closes) -> Session: ...
+def session_of(client: object) -> AsyncSession | Session:
+    """The conversation of a wrapped client, or of a client that `http_client` made.
+
+    Inside `with foldline.conversation(name)` it is that one; otherwise the one that this thread or
+    task asked last. An `AsyncSession` where the client is async. The store is the client's: leave
+    the session open.
+    """
+    found = getattr(getattr(client, "_client", client), "foldline", None)
+    if not isinstance(found, Wrapped):
         raise BadInput(
-            f"wrap() cannot wrap a {type(client).__name__}; it takes OpenAI, AsyncOpenAI, "
-            "Anthropic and AsyncAnthropic clients. Others may use foldline.open()"
+            f"this {type(client).__name__} was not wrapped: give what foldline.wrap() or "
+            "foldline.http_client() gave, or a copy that has the same http_client"
         )
-    named(policy)  # a wrong name is told here, not at the first call
-    conversations = Conversations(
-        store_at(store),
-        lambda model: replace(
-            known(model, window=window, reserve=None, policy=policy), fold_from=fold_from
-        ),
-    )
+    return found.session
+
+
+class Wrapped:
+    """What passed through a wrapped client: its attribute `foldline`."""
+
+    def __init__(self, conversations: Conversations, *, session: str, is_async: bool) -> None:
+        self._conversations, self._session, self._is_async = conversations, session, is_async
+
+    @property
+    def session(self) -> AsyncSession | Session:
+        """The conversation of this thread or task: what `foldline.session_of` gives."""
+        found = AsyncSession(self._find())
+        return found if self._is_async else Session(found)
+
+    def _find(self) -> Live:
+        name = current_name() or self._session
+        if name:
+            if named := self._conversations.list_held(name):
+                return named[-1]
+            raise BadInput(f"nothing was asked in the conversation {name!r} yet")
+        if (own := last_asked(self._conversations)) is not None:
+            return self._conversations.find_newer(own)
+        held = self._conversations.list_held()
+        if len(held) == 1:
+            return held[0]
+        if not held:
+            raise BadInput("nothing was asked through this client yet")
+        raise BadInput(
+            f"{len(held)} conversations went through this client, and this thread or task asked "
+            "in none of them; name yours by `with foldline.conversation(name):`"
+        )
+
+
+def _wrap_http(inner: Any, options: Options) -> Any:
+    """A client of the same HTTP library that plans, and sends by `inner`."""
+    http: Any = _find_library(inner)
+    if http is None:
+        raise BadInput(f"a {type(inner).__name__} is no client of httpx")
+    session = options.get("session", "")
+    if session:
+        check_name(session)
+    on_store_error = options.get("on_store_error", "raise")
+    if on_store_error not in ("raise", "pass"):
+        raise BadInput(f'on_store_error={on_store_error!r}; give "raise" or "pass"')
+    conversations = _make_conversations(options)
+    planner = Planner(http, conversations, session=session, on_store_error=on_store_error)
     is_async = isinstance(inner, http.AsyncClient)
-    transport = (
-        _async(http, inner, conversations) if is_async else _sync(http, inner, conversations)
-    )
+    make = make_async_transport if is_async else make_transport
     outer = (http.AsyncClient if is_async else http.Client)(
-        transport=transport,
+        transport=make(inner, planner),
         headers=inner.headers,
         cookies=inner.cookies,
         params=inner.params,
         timeout=inner.timeout,
     )
-    wrapped = copy(http_client=outer)
-    wrapped.foldline = Wrapped(conversations, is_async=is_async)
-    return wrapped
+    outer.foldline = Wrapped(conversations, session=session, is_async=is_async)
+    return outer
+
+
+def _make_conversations(options: Options) -> Conversations:
+    unknown = [name for name in options if name not in Options.__annotations__]
+    if unknown:
+        allowed = ", ".join(Options.__annotations__)
+        raise TypeError(f"unknown option {unknown[0]!r}; there are: {allowed}")
+    policy = options.get("policy", "steady")
+    if isinstance(policy, str):
+        named(policy)  # a wrong name is told here, not at the first call
+    facts_of = partial(
+        known, window=options.get("window"), reserve=options.get("reserve"), policy=policy
+    )
+    fold_from = options.get("fold_from", 0)
+    address = options.get("store", ":memory:")
+    store = store_at(address)
+    return Conversations(
+        store,
+        lambda model: replace(facts_of(model), fold_from=fold_from),
+        shared=str(address) != ":memory:",
+        prepare=_make_preparation(store, options.get("summarizer"), options.get("caps")),
+    )
+
+
+def _make_preparation(store: Store, summarizer: Summarizer, caps: "Caps | None") -> Any:
+    """What is done with each log that is opened: its caps, and who tells its folds."""
+    if summarizer is None and caps is None:
+        return None
+
+    if summarizer == "worker":
+        raise BadInput('summarizer="worker" is for foldline.open(); name a model here')
+    tellers: list[Tellers] = []
+
+    async def prepare(live: Live) -> None:
+        if caps is not None:
+            from foldline.run.spend import Spending  # noqa: PLC0415 - few have caps
+
+            live.spending = Spending(store, live.name, live.facts.prices, caps)
+        if summarizer is not None:
+            from foldline.run.preparing import Preparing, preparing  # noqa: PLC0415 - few have one
+
+            if not tellers:
+                tellers.append((await preparing(summarizer)).tellers)
+            live.narrator = Preparing(tellers[0], live.spending)
+
+    return prepare
+
+
+def _find_obstacle(client: object) -> str:
+    """Why a client of an SDK cannot be wrapped; "" where it can."""
+    kinds = [base.__name__ for base in type(client).__mro__]
+    if _is_signing(client):
+        return (
+            "it signs every request with AWS credentials, and an edited request would not match "
+            "its signature. Use one that sends an API key"
+        )
+    if any(kind.endswith("AnthropicBedrock") for kind in kinds):
+        return (
+            "it speaks Bedrock's InvokeModel, whose answers come in a form of their own. "
+            "AnthropicBedrockMantle with an API key can be wrapped"
+        )
+    if any(kind.endswith("AnthropicVertex") for kind in kinds):
+        return (
+            "it speaks Vertex' rawPredict, which names the model in the address and not in the "
+            "request"
+        )
+    return ""
 
 
 def _is_signing(client: object) -> bool:
@@ -103,175 +278,36 @@ def _is_signing(client: object) -> bool:
     return any("bedrock" in name or ".aws." in name for name in names)
 
 
-class Wrapped:
-    """What passed through a wrapped client: its attribute `foldline`."""
+@cache
+def _with_attribute(kind: type) -> type:
+    """A kind of client with the attribute `foldline`; copies of such a client have it too."""
 
-    def __init__(self, conversations: Conversations, *, is_async: bool) -> None:
-        self._conversations, self._is_async = conversations, is_async
+    def read(client: Any) -> Wrapped:
+        return client._client.foldline
 
-    @property
-    def session(self) -> AsyncSession | Session:
-        """The newest conversation: an `AsyncSession` where the client is async."""
-        if self._conversations.newest is None:
-            raise BadInput("nothing was asked through this client yet")
-        newest = AsyncSession(self._conversations.newest)
-        return newest if self._is_async else Session(newest)
+    said = {"foldline": property(read), "__module__": kind.__module__, "__doc__": kind.__doc__}
+    return type(kind.__name__, (kind,), said)
 
 
-def _http(inner: Any) -> ModuleType | None:
+def _make_default(made: str, else_made: str) -> Any:
+    """An HTTP client as the SDK that is installed makes it."""
+    for name in ("openai", "anthropic"):
+        try:
+            return getattr(import_module(name), made)()
+        except ImportError:
+            continue
+    for name in ("httpx2", "httpx"):
+        try:
+            return getattr(import_module(name), else_made)()
+        except ImportError:
+            continue
+    raise BadInput("no HTTP library is there to make a client of; install openai or httpx")
+
+
+def _find_library(inner: Any) -> ModuleType | None:
     """The HTTP library that a client stands on: it differs between releases of the SDKs."""
     for base in type(inner).__mro__:
         name = base.__module__.partition(".")[0]
         if name in ("httpx", "httpx2"):
             return sys.modules[name]
     return None
-
-
-# The two transports say the same, once with `await`: the SDKs' two kinds of client share no code.
-
-
-def _sync(http: Any, inner: Any, conversations: Conversations) -> Any:
-    class Heard(http.SyncByteStream):
-        """An answer on its way to the client."""
-
-        def __init__(self, response: Any, exchange: Exchange, chunks: Iterator[bytes]) -> None:
-            self._response, self._exchange, self._chunks = response, exchange, chunks
-
-        def __iter__(self) -> Iterator[bytes]:
-            self._kept()
-            yield from self._exchange.held
-            for chunk in self._chunks:
-                self._exchange.hear(chunk)
-                self._kept()
-                yield chunk
-
-        def _kept(self) -> None:
-            if self._exchange.complete:  # a client may go on from here, and never close it
-                wait(self._exchange.end())
-
-        def close(self) -> None:
-            self._response.close()
-            wait(self._exchange.end())
-
-    class Transport(http.BaseTransport):
-        """Sends what is planned, and hears what is answered."""
-
-        def handle_request(self, request: Any) -> Any:
-            dialect = _dialect_of(request)
-            try:
-                exchange = wait(conversations.ask(dialect, request.read())) if dialect else None
-            except _UNPLANNED as fault:
-                exchange = _relay_unplanned(fault)
-            if exchange is None:
-                return inner.send(request, stream=True)
-            try:
-                while True:
-                    response = inner.send(_with(http, request, exchange.body), stream=True)
-                    exchange.begin(response.status_code)
-                    chunks = response.iter_bytes()
-                    while not exchange.opened and (chunk := next(chunks, None)) is not None:
-                        exchange.hear(chunk)
-                    if not wait(exchange.again()):
-                        break
-                    response.close()
-            except BaseException:
-                exchange.leave()
-                raise
-            stream = Heard(response, exchange, chunks)
-            return http.Response(response.status_code, headers=_kept(response), stream=stream)
-
-        def close(self) -> None:
-            inner.close()
-            wait(conversations.store.close())
-
-    return Transport()
-
-
-def _async(http: Any, inner: Any, conversations: Conversations) -> Any:
-    class Heard(http.AsyncByteStream):
-        """An answer on its way to the client."""
-
-        def __init__(self, response: Any, exchange: Exchange, chunks: AsyncIterator[bytes]) -> None:
-            self._response, self._exchange, self._chunks = response, exchange, chunks
-
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            await self._kept()
-            for chunk in self._exchange.held:
-                yield chunk
-            async for chunk in self._chunks:
-                self._exchange.hear(chunk)
-                await self._kept()
-                yield chunk
-
-        async def _kept(self) -> None:
-            if self._exchange.complete:
-                await self._exchange.end()
-
-        async def aclose(self) -> None:
-            await self._response.aclose()
-            await self._exchange.end()
-
-    class Transport(http.AsyncBaseTransport):
-        """Sends what is planned, and hears what is answered."""
-
-        async def handle_async_request(self, request: Any) -> Any:
-            dialect = _dialect_of(request)
-            try:
-                exchange = (
-                    await conversations.ask(dialect, await request.aread()) if dialect else None
-                )
-            except _UNPLANNED as fault:
-                exchange = _relay_unplanned(fault)
-            if exchange is None:
-                return await inner.send(request, stream=True)
-            try:
-                while True:
-                    response = await inner.send(_with(http, request, exchange.body), stream=True)
-                    exchange.begin(response.status_code)
-                    chunks = response.aiter_bytes()
-                    while not exchange.opened and (chunk := await anext(chunks, None)) is not None:
-                        exchange.hear(chunk)
-                    if not await exchange.again():
-                        break
-                    await response.aclose()
-            except BaseException:
-                exchange.leave()
-                raise
-            stream = Heard(response, exchange, chunks)
-            return http.Response(response.status_code, headers=_kept(response), stream=stream)
-
-        async def aclose(self) -> None:
-            await inner.aclose()
-            await conversations.store.close()
-
-    return Transport()
-
-
-def _dialect_of(request: Any) -> dialects.Dialect | None:
-    """What a request is written in, if it may be changed."""
-    dialect = dialects.at(request.url.path)
-    if dialect is not None and is_signed(request.headers.raw):
-        _log.warning("a request is sent as it came: it is signed, and may not be changed")
-        return None
-    return dialect
-
-
-def _relay_unplanned(fault: FoldlineError) -> None:
-    """Leave a request to the provider, which may take it as it came, and say so."""
-    _log.warning("a request is sent as it came: %s", fault)
-
-
-def _with(http: Any, request: Any, body: bytes) -> Any:
-    """The same request with another body."""
-    return http.Request(
-        request.method,
-        request.url,
-        headers=_kept(request),
-        content=body,
-        extensions=request.extensions,
-    )
-
-
-def _kept(message: Any) -> list[tuple[str, str]]:
-    pairs: list[tuple[str, str]] = message.headers.multi_items()
-    return [(name, value) for name, value in pairs if name.lower() not in _OURS]

@@ -1,0 +1,68 @@
+"""Which conversation the calls of a program belong to, as the program itself says it.
+
+    with foldline.conversation("order-1042"):
+        client.chat.completions.create(…)
+
+Knows names and the calls that a thread or task has made. Refuses to know logs: `wrap` finds those.
+"""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from foldline.errors import BadInput
+
+if TYPE_CHECKING:
+    from foldline.proxy.conversations import Conversations
+    from foldline.run.live import Live
+
+LONGEST = 200
+"""Characters that a name may have."""
+_named: ContextVar[str] = ContextVar("foldline_conversation", default="")
+_asked: "ContextVar[WeakKeyDictionary[Conversations, Live] | None]" = ContextVar(
+    "foldline_asked", default=None
+)
+
+
+@contextmanager
+def conversation(name: str) -> Generator[str]:
+    """Name the conversation that calls through wrapped clients belong to, inside this block.
+
+    Each thread and each asyncio task has its own. Blocks may be nested; the innermost counts.
+    """
+    token = _named.set(check_name(name))
+    try:
+        yield name
+    finally:
+        _named.reset(token)
+
+
+def check_name(name: str) -> str:
+    """The name itself, if a conversation can have it."""
+    readable = isinstance(name, str) and 0 < len(name) <= LONGEST and name.isprintable()  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not readable:
+        raise BadInput(
+            f"{name!r} cannot name a conversation; give a text of at most {LONGEST} printable "
+            "characters"
+        )
+    return name
+
+
+def current_name() -> str:
+    """The name that this thread or task has given, or ""."""
+    return _named.get()
+
+
+def remember_asked(conversations: "Conversations", live: "Live") -> None:
+    """Note which log this thread or task asked last."""
+    # A new mapping each time: tasks share the one they were started with.
+    known = WeakKeyDictionary(_asked.get() or {})
+    known[conversations] = live
+    _asked.set(known)
+
+
+def last_asked(conversations: "Conversations") -> "Live | None":
+    """The log that this thread or task asked last, if it asked one."""
+    return (_asked.get() or {}).get(conversations)
