@@ -221,7 +221,7 @@ def begin_alike(dialect) -> None:
                 proxy = Conversations(store, facts_of(), shared=True)
             person = Person(dialect, "ALICE", [{"role": "user", "content": f"Hi {later}"}])
             asked(proxy, person, "Hello!")
-            live = proxy.newest
+            live = proxy.list_held()[-1]
             events = [event for _, event in wait(live.events(Range(0, live.view.head)))]
             assert [event.origin for event in events if isinstance(event, Opened)] == [""]
             assert sum(isinstance(event, ModelSaid) for event in events) == 1
@@ -287,7 +287,7 @@ def test_a_changed_system_prompt_is_sent_once_and_keeps_its_session(dialect):
         person.clock = turn
         person.history.append({"role": "user", "content": f"turn {turn}"})
         assert asked(proxy, person, "ok") == {**person.body(), "messages": asked_messages(person)}
-        names.add(proxy.newest.name.session)
+        names.add(proxy.list_held()[-1].name.session)
     assert len(names) == 1
     wait(store.close())
 

@@ -236,7 +236,7 @@ def test_conversations_are_told_apart():
             reply = client.chat.completions.create(model="m", messages=messages)
             return reply.choices[
                 0
-            ].message.content, client.foldline._conversations.newest.name.session
+            ].message.content, client.foldline._conversations.list_held()[-1].name.session
 
         first, one = say("hi")
         other, two = say("hi")  # the same words, anew
@@ -438,11 +438,11 @@ def test_a_file_keeps_what_passed(tmp_path):
     with Provider() as provider:
         mine = Chat(provider, store=path)
         mine.say("remember this")
-        name = mine.client.foldline._conversations.newest.name.session
+        name = mine.client.foldline._conversations.list_held()[-1].name.session
         mine.client.close()
         again = Chat(provider, store=path)  # another process: a log of its own
         again.say("and this")
-        assert again.client.foldline._conversations.newest.name.session != name
+        assert again.client.foldline._conversations.list_held()[-1].name.session != name
     with foldline.open(path, model="m", session=name) as s:
         assert s.recall("log:2") == "remember this"
 
@@ -511,7 +511,7 @@ def test_a_provider_that_signs_is_refused():
 
 @pytest.mark.parametrize("name", ["AnthropicVertex", "AsyncAnthropicVertex"])
 def test_a_client_with_paths_of_its_own_is_refused(name):
-    with pytest.raises(BadInput, match=f"cannot wrap a {name}; it takes OpenAI"):
+    with pytest.raises(BadInput, match=f"cannot wrap a {name}: it speaks Vertex"):
         foldline.wrap(getattr(anthropic, name)(region="r", project_id="p", access_token="t"))  # noqa: S106
 
 

@@ -285,7 +285,7 @@ class Conversation:
         return Planned(patched, report, live.view.asked, made, unplanned)
 
     async def reserve(self, report: Report, view: View) -> None:
-        """Set aside what a call may take, where there is a cap; `Spent` where it would be passed."""
+        """Set aside what a call may take, where there is a cap; `Spent` where that is passed."""
         if self.live.spending is None or self._reserved is not None:
             return
         from foldline.run.turn import turn_of  # noqa: PLC0415 - few have caps

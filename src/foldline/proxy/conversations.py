@@ -72,7 +72,7 @@ class _Choice(NamedTuple):
 class Conversations:
     """The conversations that pass through one client, or one gateway."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what they are kept in, decided by, and called
         self,
         store: Store,
         facts_of: FactsOf,

@@ -87,7 +87,7 @@ def wrap(client: C, **options: "Unpack[Options]") -> C:
     if reason := _find_obstacle(client):
         raise BadInput(f"wrap() cannot wrap a {kind}: {reason}. {_OTHERS}")
     wrapped: Any = copy(http_client=_wrap_http(inner, options))
-    wrapped.__class__ = _with_attribute(type(wrapped))
+    wrapped.__class__ = _with_attribute(wrapped.__class__)
     return wrapped
 
 
@@ -283,7 +283,7 @@ def _with_attribute(kind: type) -> type:
     """A kind of client with the attribute `foldline`; copies of such a client have it too."""
 
     def read(client: Any) -> Wrapped:
-        return client._client.foldline
+        return client._client.foldline  # noqa: SLF001 - the one way to what a copy is given
 
     said = {"foldline": property(read), "__module__": kind.__module__, "__doc__": kind.__doc__}
     return type(kind.__name__, (kind,), said)
