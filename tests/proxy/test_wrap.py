@@ -234,9 +234,9 @@ def test_conversations_are_told_apart():
                 for at, word in enumerate(words)
             ]
             reply = client.chat.completions.create(model="m", messages=messages)
-            return reply.choices[
-                0
-            ].message.content, client.foldline._conversations.list_held()[-1].name.session
+            return reply.choices[0].message.content, client.foldline._conversations.list_held()[
+                -1
+            ].name.session
 
         first, one = say("hi")
         other, two = say("hi")  # the same words, anew

@@ -36,7 +36,7 @@ from foldline.core.request import report as report_of
 from foldline.core.spine import FoldAt, Range
 from foldline.core.view import View
 from foldline.errors import Overflow, Vetoed
-from foldline.proxy.identity import Scope
+from foldline.proxy.identity import Caller, Scope
 from foldline.proxy.match import Match, match_row
 from foldline.proxy.patch import Limit, Patched, patch_request
 from foldline.proxy.request import ClientRequest
@@ -88,6 +88,8 @@ class Conversation:
         self.busy = False
         """Whether a request is being planned or answered."""
         self.flight: Flight | None = None
+        self.caller: Caller | None = None
+        """The thread or task that asked last, where that is known."""
         self.fixed: tuple[str, str] | None = None
         """Digests of the instructions and tools that the log has; None: whatever it has."""
         self.hashes: list[bytes] = []

@@ -24,7 +24,7 @@ from foldline.core.plan import Facts
 from foldline.errors import BadInput, Conflict, FoldlineError
 from foldline.proxy.conversation import Conversation, Planned
 from foldline.proxy.exchange import Exchange, Flight
-from foldline.proxy.identity import Scope
+from foldline.proxy.identity import Caller, Scope
 from foldline.proxy.index import Index, Place
 from foldline.proxy.match import Match
 from foldline.proxy.patch import Patched
@@ -52,7 +52,7 @@ Prepare: TypeAlias = Callable[[Live], Awaitable[None]]
 """What is done with each log that is opened, before it is used."""
 
 
-_Key: TypeAlias = tuple[Scope, int, bytes]
+_Key: TypeAlias = tuple[Scope, Caller | None, int, bytes]
 """What a request in flight is known by: whose it is, its size, and its last message."""
 
 
@@ -110,17 +110,24 @@ class Conversations:
         await self.store.close()
 
     async def ask(
-        self, dialect: Dialect, body: bytes, *, scope: Scope = ALL, fold_from: int | None = None
+        self,
+        dialect: Dialect,
+        body: bytes,
+        *,
+        scope: Scope = ALL,
+        caller: Caller | None = None,
+        fold_from: int | None = None,
     ) -> Exchange:
         """Plan a client's request; `WireError` where it is to be sent as it came.
 
-        Below `fold_from` tokens nothing is edited that could be sent as it is.
+        Below `fold_from` tokens nothing is edited that could be sent as it is. Callers are told
+        apart where their histories are alike.
         """
         request = await _read(dialect, body)
         facts = self._facts_of(request.model)
         if fold_from is not None:
             facts = replace(facts, fold_from=fold_from)
-        key = (scope, len(body), request.hashes[-1])
+        key = (scope, caller, len(body), request.hashes[-1])
         flight = self._flights.get(key)
         if flight is not None:  # a client that did not wait: the same request once more
             with suppress(FoldlineError):
@@ -145,7 +152,7 @@ class Conversations:
 
     async def _ask(self, request: ClientRequest, scope: Scope, facts: Facts, key: _Key) -> Flight:
         for _ in range(_TRIES):
-            choice = await self._choose(request, scope, facts)
+            choice = await self._choose(request, scope, facts, key[1])
             conversation = choice.conversation
             if choice.whole:
                 return await self._send_as_it_came(conversation, request, key, why="compaction")
@@ -154,6 +161,7 @@ class Conversations:
                     planned = await conversation.plan(
                         request, choice.match, facts, summary=choice.summary
                     )
+                conversation.caller = key[1]
                 return self._depart(conversation, request, planned, key)
             except Conflict:  # another process went on with it: look at what is there now
                 self._drop(conversation)
@@ -161,7 +169,7 @@ class Conversations:
                 self._drop(conversation)  # what became of it is in the log
                 raise
         # Others keep writing to its log: it is sent under the edits that stand, and not recorded.
-        choice = await self._choose(request, scope, facts)
+        choice = await self._choose(request, scope, facts, key[1])
         self._drop(choice.conversation)
         patched = choice.conversation.show(request, choice.match)
         return await self._send_as_it_came(
@@ -272,7 +280,9 @@ class Conversations:
             del self._held[conversation.live.name]
         conversation.busy = False
 
-    async def _choose(self, request: ClientRequest, scope: Scope, facts: Facts) -> _Choice:
+    async def _choose(
+        self, request: ClientRequest, scope: Scope, facts: Facts, caller: Caller | None
+    ) -> _Choice:
         """The conversation that a request goes on with, from here on busy with it."""
         answers = request.answers
         first = answers[0] if answers else len(request.chain)
@@ -287,7 +297,8 @@ class Conversations:
             places = await self._index.find_pair(scope, [*pairs])
         names = dict.fromkeys(place.session for place in places)
         family = await self._index.family(scope)
-        sessions = [*names, *(one for one in family if one not in names)]
+        own = caller.session if caller is not None and answers else ""
+        sessions = [*dict.fromkeys((*([own] if own else ()), *names, *family))]
         best: _Choice | None = None
         ties = 0
         # What a family has folded is looked into only where nothing else is known of a history.
@@ -307,7 +318,7 @@ class Conversations:
                     continue
                 if best is None or _rank(match) > _rank(best.match):
                     best, ties = found, 0
-                else:
+                elif own != best.conversation.live.name.session:  # its own wins
                     ties += _rank(match) == _rank(best.match)
         is_left = count > (best.match.fresh if best else 0) and len(places) == 1
         if is_left and (found := await self._forked_at(places[0], scope, facts)) is not None:
@@ -318,7 +329,7 @@ class Conversations:
             return await self._begun(request, scope, facts)  # nobody can tell whose it is
         if best.conversation.is_compaction(request, best.match) and self._fits(best, facts):
             return best._replace(whole=True)
-        if best.conversation.busy:
+        if best.conversation.busy or (not is_family and _is_anothers(best, caller)):
             live = best.conversation.live
             found = await self._forked_at(Place(live.name.session, live.view.head), scope, facts)
             if found is not None:
@@ -450,6 +461,14 @@ class Conversations:
 def _rank(match: Match) -> tuple[int, int]:
     """How well a log fits a request: by what it has of it, then by what it need not drop."""
     return match.fresh, -len(match.dropped)
+
+
+def _is_anothers(choice: _Choice, caller: Caller | None) -> bool:
+    """Whether a request would drop an answer that another thread or task was given."""
+    before, held = choice.conversation.caller, choice.conversation.live.view.held
+    if caller is None or before is None or caller.id == before.id:
+        return False
+    return any(isinstance(held.get(one.first), ModelSaid) for one in choice.match.dropped)
 
 
 def _who(scope: Scope) -> str:

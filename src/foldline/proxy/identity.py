@@ -36,6 +36,14 @@ class Scope(NamedTuple):
         return _label(self)
 
 
+class Caller(NamedTuple):
+    """Who asks within one program, where that is known: a thread or a task."""
+
+    id: tuple[int, int]
+    session: str = ""
+    """The session that it asked last, if any: where histories are alike, that one is its own."""
+
+
 def _label(scope: Scope) -> str:
     return "\0".join((scope.owner or scope.key, scope.session, scope.family))
 

@@ -6,13 +6,16 @@
 Knows names and the calls that a thread or task has made. Refuses to know logs: `wrap` finds those.
 """
 
+from asyncio import current_task
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import get_ident
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from foldline.errors import BadInput
+from foldline.proxy.identity import Caller
 
 if TYPE_CHECKING:
     from foldline.proxy.conversations import Conversations
@@ -66,3 +69,13 @@ def remember_asked(conversations: "Conversations", live: "Live") -> None:
 def last_asked(conversations: "Conversations") -> "Live | None":
     """The log that this thread or task asked last, if it asked one."""
     return (_asked.get() or {}).get(conversations)
+
+
+def find_caller(conversations: "Conversations") -> Caller:
+    """Who asks now: the thread, or the task that runs in it, and the session that it asked last."""
+    try:
+        task = id(current_task())
+    except RuntimeError:  # no loop runs in this thread
+        task = 0
+    last = last_asked(conversations)
+    return Caller((get_ident(), task), last.name.session if last else "")

@@ -22,8 +22,8 @@ from foldline.errors import (
 )
 from foldline.proxy.conversations import Conversations
 from foldline.proxy.exchange import Exchange
-from foldline.proxy.identity import Scope
-from foldline.proxy.naming import check_name, current_name, remember_asked
+from foldline.proxy.identity import Caller, Scope
+from foldline.proxy.naming import check_name, current_name, find_caller, remember_asked
 from foldline.run.sync import wait
 from foldline.wire import dialects
 from foldline.wire.dialects import Dialect
@@ -47,6 +47,7 @@ class Call:
     dialect: Dialect
     body: bytes
     session: str
+    caller: Caller
     timeouts: Mapping[str, float]
     """Seconds, by what they are for: connect, read, write, pool."""
     started: float = field(default_factory=monotonic)
@@ -93,7 +94,7 @@ class Planner:
         session = check_name(named) if named else current_name() or self.session
         given: Mapping[str, float | None] = request.extensions.get("timeout") or {}
         timeouts = {name: each for name, each in given.items() if each is not None}
-        return Call(dialect, body, session, timeouts)
+        return Call(dialect, body, session, find_caller(self.conversations), timeouts)
 
     async def ask(self, call: Call, request: Any) -> Exchange | None:
         """Plan a call; None where it is sent as it came."""

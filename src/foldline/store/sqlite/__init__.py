@@ -20,7 +20,7 @@ from foldline.errors import BadInput, StoreFailed
 from foldline.store import logs
 from foldline.store.addresses import SERVER, without_secrets
 from foldline.store.sqlite import finding, keeping, leases, rows, schema
-from foldline.store.sqlite.connection import Db
+from foldline.store.sqlite.connection import Db, Patience
 
 if TYPE_CHECKING:
     from types import CoroutineType
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 _OLDEST = (3, 51, 3)  # before it a WAL that is reset while it is read may corrupt the file
-_PATIENCE = 30_000  # ms that a writer waits for another
+_PATIENCE = 30.0  # seconds that a writer waits for another
 
 
 def _operation(
@@ -66,9 +66,10 @@ class SqliteStore:
                 f"SQLite {apsw.sqlite_lib_version()} can corrupt a file that several processes "
                 "write; install a newer apsw"
             )
+        self._patience = Patience(_PATIENCE)
         try:
             self.db = Db(apsw.Connection(path), logs.words)
-            self.db.connection.set_busy_timeout(_PATIENCE)
+            self.db.connection.set_busy_handler(self._patience)
             with self.db.transaction():
                 schema.prepare(self.db.sql, path)
             _journal(self.db)
@@ -114,6 +115,7 @@ class SqliteStore:
             from foldline.store.sqlite.waiting import Waiting  # noqa: PLC0415 - asyncio: half of the time of an import
 
             self._waiting = Waiting(self.db.together)
+            self._patience.is_left = self._waiting.doing.is_left
         return await self._waiting.run(work, joins=joins)
 
 
@@ -123,7 +125,7 @@ def _journal(db: Db) -> None:
     Whoever makes the journal needs the file for itself, and SQLite refuses that at once where
     another one is reading, instead of waiting as for anything else.
     """
-    end = monotonic() + _PATIENCE / 1_000
+    end = monotonic() + _PATIENCE
     while True:
         try:
             db.sql("pragma journal_mode = wal")

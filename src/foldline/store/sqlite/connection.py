@@ -6,6 +6,7 @@ Knows statements, transactions and the row of a session. Refuses to know what an
 import hashlib
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from time import monotonic, sleep
 from typing import Any, NamedTuple, cast
 
 import apsw
@@ -16,6 +17,27 @@ from foldline.store.base import Name, Row
 _SESSION = """
     select sid, head, floor, trimmed, fence, holder, until, origin, origin_at, owner from sessions
 """
+
+
+_LONGEST = 0.05  # seconds between two looks at a lock
+
+
+class Patience:
+    """How long a writer waits for another's lock: some seconds, and while anybody wants it."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._since = seconds, 0.0
+        self.is_left: Callable[[], bool] = lambda: False
+        """Whether nobody waits for what is being written any more."""
+
+    def __call__(self, looked: int) -> bool:
+        """Whether to look again, as SQLite asks it behind every look."""
+        if looked == 0:
+            self._since = monotonic()
+        if self.is_left() or monotonic() - self._since >= self._seconds:
+            return False
+        sleep(min(0.001 * 2 ** min(looked, 10), _LONGEST))
+        return True
 
 
 class Known(NamedTuple):

@@ -27,13 +27,26 @@ class _Job(NamedTuple):
     """Whether it may be done together with others."""
 
 
+class Doing:
+    """The jobs that are being done."""
+
+    def __init__(self) -> None:
+        self.jobs: Sequence[_Job] = ()
+
+    def is_left(self) -> bool:
+        """Whether nobody waits for them any more, and they need not be done."""
+        return bool(self.jobs) and all(map(_is_left, self.jobs))
+
+
 class Waiting:
     """Work is done one after another, in the order it came."""
 
     def __init__(self, together: Together) -> None:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self.doing = Doing()
         # Not waited for at exit: a session that nobody closed must not keep its process alive.
-        threading.Thread(target=_serve, args=(self._jobs, together), daemon=True).start()
+        given = (self._jobs, together, self.doing)
+        threading.Thread(target=_serve, args=given, daemon=True).start()
 
     async def run(self, work: Callable[[], R], *, joins: bool = False) -> R:
         """Do some work there."""
@@ -50,7 +63,12 @@ class Waiting:
         self.stop()
 
 
-def _serve(jobs: "SimpleQueue[_Job | None]", together: Together) -> None:
+def _is_left(job: _Job) -> bool:
+    """Whether whoever wanted it has gone: then it is not written behind their back."""
+    return job.joins and job.done.cancelled()
+
+
+def _serve(jobs: "SimpleQueue[_Job | None]", together: Together, doing: Doing) -> None:
     ahead: list[_Job | None] = []
     while (job := ahead.pop() if ahead else jobs.get()) is not None:
         batch = [job]
@@ -63,11 +81,13 @@ def _serve(jobs: "SimpleQueue[_Job | None]", together: Together) -> None:
                 batch.append(more)
             else:
                 ahead.append(more)
-        for one, result, fault in _done(batch, together):
+        doing.jobs = batch = [one for one in batch if not _is_left(one)]
+        for one, result, fault in _done(batch, together) if batch else ():
             try:
                 one.loop.call_soon_threadsafe(_tell, one.done, result, fault)
             except RuntimeError:  # the loop is closed: nobody waits any more
                 continue
+        doing.jobs = ()
         del job, batch  # nothing is kept alive until the next job
 
 
