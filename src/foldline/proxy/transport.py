@@ -36,6 +36,7 @@ SESSION = "x-foldline-session"
 _UNPLANNED = (BrokenView, Conflict, Erased, WireError)
 _AWAY = (StoreFailed, Busy)
 _LONGEST = 30.0  # seconds that the store may take of a call whose client waits longer
+_SOON = 0.2  # seconds: a store that fails so soon may be asked again at once
 _OURS = ("content-length", "content-encoding", "transfer-encoding")  # true of other bytes
 _log = logging.getLogger("foldline.wrap")
 
@@ -155,7 +156,8 @@ class Planner:
                 return await work
         except (*_AWAY, TimeoutError) as fault:
             now = monotonic()
-            self._away_until = now + (now - begun)
+            if now - begun > _SOON:
+                self._away_until = now + (now - begun)
             if isinstance(fault, TimeoutError):
                 raise TimeoutError(f"the store took longer than {seconds:.3g} s") from fault
             raise

@@ -66,10 +66,8 @@ class SqliteStore:
                 f"SQLite {apsw.sqlite_lib_version()} can corrupt a file that several processes "
                 "write; install a newer apsw"
             )
-        self._patience = Patience(_PATIENCE)
         try:
-            self.db = Db(apsw.Connection(path), logs.words)
-            self.db.connection.set_busy_handler(self._patience)
+            self.db = Db(apsw.Connection(path), logs.words, Patience(_PATIENCE))
             with self.db.transaction():
                 schema.prepare(self.db.sql, path)
             _journal(self.db)
@@ -115,7 +113,7 @@ class SqliteStore:
             from foldline.store.sqlite.waiting import Waiting  # noqa: PLC0415 - asyncio: half of the time of an import
 
             self._waiting = Waiting(self.db.together)
-            self._patience.is_left = self._waiting.doing.is_left
+            self.db.patience.is_left = self._waiting.doing.is_left
         return await self._waiting.run(work, joins=joins)
 
 

@@ -58,9 +58,16 @@ class Known(NamedTuple):
 class Db:
     """A connection; `words` tells what a row may be found by."""
 
-    def __init__(self, connection: apsw.Connection, words: Callable[[bytes], str]) -> None:
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        words: Callable[[bytes], str],
+        patience: "Patience | None" = None,
+    ) -> None:
         self.connection = connection
         self.words = words
+        self.patience = patience or Patience(0)
+        connection.set_busy_handler(self.patience)
         self._joined = False
 
     @contextmanager
@@ -72,6 +79,8 @@ class Db:
         self.sql("savepoint part" if joined else f"begin {mode}")
         try:
             yield
+            if not joined:
+                self._must_be_wanted()
         except BaseException:
             if self.connection.in_transaction:  # on a full disk SQLite has rolled back by itself
                 self.sql("rollback to part; release part" if joined else "rollback")
@@ -89,6 +98,10 @@ class Db:
                 self._joined = False
             if not self.connection.in_transaction:
                 raise self._undone()
+
+    def _must_be_wanted(self) -> None:
+        if self.patience.is_left():
+            raise self._undone()
 
     def _undone(self) -> StoreFailed:
         return StoreFailed(
