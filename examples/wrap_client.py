@@ -27,7 +27,7 @@ for turn in range(12):
     print()
     history.append({"role": "assistant", "content": said})
 
-s = client.foldline.session
+s = foldline.session_of(client)
 print(f"the program's own list has {len(history)} messages")
 print(f"folds: {len(s.edits)}; the last request: {s.report}")
 print("still there:", s.recall("log:2").splitlines()[0])
