@@ -4,6 +4,7 @@ Each agent has a HOME of its own below the run's folder, so that nobody's settin
 """
 
 import asyncio
+import fcntl
 import json
 import os
 import shutil
@@ -45,11 +46,17 @@ def install(package: str) -> None:
     """Install a package at its pinned version, unless it is there."""
     if package not in PACKAGES:  # it comes with the development environment
         return
-    folder, (kind, *pins) = RIG / package, PACKAGES[package]
+    RIG.mkdir(parents=True, exist_ok=True)
+    with (RIG / f"{package}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two tests at a time may want the same one
+        _install_pins(RIG / package, *PACKAGES[package])
+
+
+def _install_pins(folder: Path, kind: str, *pins: str) -> None:
     stamp = folder / "installed.txt"
-    if stamp.exists() and stamp.read_text().split() == pins:
+    if stamp.exists() and stamp.read_text().split() == [*pins]:
         return
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(exist_ok=True)
     if kind == "npm":
         quiet = ("--silent", "--no-audit", "--no-fund", "--no-package-lock")
         subprocess.run(
