@@ -59,16 +59,16 @@ def _install_pins(folder: Path, kind: str, *pins: str) -> None:
     folder.mkdir(exist_ok=True)
     if kind == "npm":
         quiet = ("--silent", "--no-audit", "--no-fund", "--no-package-lock")
-        subprocess.run(
-            ["npm", "install", *quiet, "--prefix", folder, *pins],  # noqa: S607
-            check=True,
-            timeout=INSTALL_SECONDS,
-        )
+        commands = [["npm", "install", *quiet, "--prefix", folder, *pins]]
     else:
-        subprocess.run(["uv", "venv", "--quiet", "--clear", folder], check=True)  # noqa: S607
         here = ["--editable", ROOT] if kind == "foldline" else []
         target = ["--python", folder / "bin" / "python", *here]
-        subprocess.run(["uv", "pip", "install", "--quiet", *target, *pins], check=True)  # noqa: S607
+        commands = [
+            ["uv", "venv", "--quiet", "--clear", folder],
+            ["uv", "pip", "install", "--quiet", *target, *pins],
+        ]
+    for command in commands:
+        subprocess.run(command, check=True, timeout=INSTALL_SECONDS)
     stamp.write_text("\n".join(pins))
 
 

@@ -383,6 +383,9 @@ def test_frameworks_do_what_their_pages_say(framework, started):
     page = started(f"docs/how-to/{framework}.md")
     assert_page_is_true(page)
     assert page.provider.asked, "no block of the page was run"
+    code, out, err = ran(["sessions", "--json", "--store", str(page.folder / "users.db")])
+    assert code == 0, err
+    assert {one["session"] for one in json.loads(out)["sessions"]} == {"ada", "grace"}
 
 
 def assert_page_is_true(page: Page) -> None:
