@@ -79,9 +79,8 @@ def test_a_header_names_the_conversation_of_one_call_and_is_not_sent():
 
 @pytest.mark.parametrize("name", ["", "x" * 201, "a\nb", 5, None])
 def test_what_cannot_be_a_name_is_refused_in_words(name):
-    with pytest.raises(BadInput, match="cannot name a conversation"):
-        with foldline.conversation(name):
-            pass
+    with pytest.raises(BadInput, match="cannot name"), foldline.conversation(name):
+        pass
 
 
 def test_copies_of_a_client_keep_their_conversations():

@@ -48,28 +48,29 @@ class Call:
     body: bytes
     session: str
     caller: Caller
-    timeouts: Mapping[str, float]
+    timeouts: Mapping[str, float | None]
     """Seconds, by what they are for: connect, read, write, pool."""
     started: float = field(default_factory=monotonic)
 
     @property
     def seconds(self) -> float:
         """How long the store may take: half of the client's time, so that the provider has some."""
-        return min(_LONGEST, *(each / 2 for each in self.timeouts.values()))
+        most = self.timeouts.get("read")
+        return _LONGEST if most is None else min(_LONGEST, most / 2)
 
     def left(self) -> dict[str, float | None]:
-        """The client's timeouts, less what has passed since the call began."""
-        passed = monotonic() - self.started
-        names = ("connect", "read", "write", "pool")
-        return {
-            name: max(self.timeouts[name] - passed, 0.001) if name in self.timeouts else None
-            for name in names
-        }
+        """The client's timeouts, none longer than what is left of the time for an answer."""
+        most = self.timeouts.get("read")
+        if most is None:
+            return {**self.timeouts}
+        rest = max(most - (monotonic() - self.started), 0.001)
+        return {name: min(each or most, rest) for name, each in self.timeouts.items()}
 
     @property
     def is_late(self) -> bool:
         """Whether the client's time is over."""
-        return monotonic() - self.started >= min(self.timeouts.values(), default=float("inf"))
+        most = self.timeouts.get("read")
+        return most is not None and monotonic() - self.started >= most
 
 
 class Planner:
@@ -92,13 +93,14 @@ class Planner:
             _log.warning("a request is sent as it came: it is signed, and may not be changed")
             return None
         session = check_name(named) if named else current_name() or self.session
-        given: Mapping[str, float | None] = request.extensions.get("timeout") or {}
-        timeouts = {name: each for name, each in given.items() if each is not None}
+        timeouts: Mapping[str, float | None] = request.extensions.get("timeout") or {}
         return Call(dialect, body, session, find_caller(self.conversations), timeouts)
 
     async def ask(self, call: Call, request: Any) -> Exchange | None:
         """Plan a call; None where it is sent as it came."""
-        asking = self.conversations.ask(call.dialect, call.body, scope=Scope(session=call.session))
+        asking = self.conversations.ask(
+            call.dialect, call.body, scope=Scope(session=call.session), caller=call.caller
+        )
         try:
             return await self._within(call.seconds, asking)
         except _UNPLANNED as fault:

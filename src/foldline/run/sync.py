@@ -5,6 +5,7 @@ the same parameters and types, so nothing is written twice.
 """
 
 import os
+from _thread import allocate_lock
 from collections.abc import Callable, Coroutine
 from functools import cache, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -17,9 +18,17 @@ R = TypeVar("R")
 P = ParamSpec("P")
 
 
-@cache
+_starting = allocate_lock()
+
+
 def _loop() -> "asyncio.AbstractEventLoop":
-    """The process's one background loop, started when the first sync verb is called."""
+    """The process's one background loop, though several threads may ask for it at once."""
+    with _starting:
+        return _start_loop()
+
+
+@cache
+def _start_loop() -> "asyncio.AbstractEventLoop":
     import asyncio  # noqa: PLC0415 - half of the time that `import foldline` would take
     import threading  # noqa: PLC0415
 
@@ -40,8 +49,14 @@ def wait(work: Coroutine[Any, Any, R]) -> R:
         raise
 
 
-# A thread does not survive a fork: the child starts a loop of its own.
-os.register_at_fork(after_in_child=_loop.cache_clear)
+def _begin_anew() -> None:
+    """A thread does not survive a fork: the child starts a loop of its own."""
+    global _starting  # noqa: PLW0603 - another thread may have held it
+    _starting = allocate_lock()
+    _start_loop.cache_clear()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 class Face(Generic[T]):

@@ -59,6 +59,10 @@ HALF = "This answer breaks off in the middle of its only sentence."
 LATE = "An answer to a question of long ago."
 
 
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 256  # clients that may connect at once
+
+
 class Provider:
     """A server of one scripted model, on a port of its own: `provider.url`.
 
@@ -96,7 +100,7 @@ class Provider:
         class Handler(_Handler):
             provider = outer
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = _Server(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
