@@ -57,7 +57,7 @@ LONG = (
     *(Row(name) for name in AGENTS if not name.startswith("claude")),
 )
 SHORT = (
-    Row("claude"), Row("sdk"), Row("langchain"), Row("langchain-stream"), Row("litellm"), Row("pydantic-chat"),
+    Row("claude"), Row("sdk"), Row("langchain"), Row("litellm"), Row("pydantic-chat"),
     Row("pydantic-anthropic"), Row("openai-agents"),
 )  # fmt: skip
 

@@ -24,7 +24,7 @@ def measure_short(*agents: str) -> None:
 
 
 def test_langchain_works_as_without_foldline():
-    measure_short("langchain", "langchain-stream")
+    measure_short("langchain")
 
 
 def test_litellm_works_as_without_foldline():
