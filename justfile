@@ -80,7 +80,7 @@ bench name *args: setup
 chaos name *args: setup
     {{python}} tests/chaos/{{name}}.py {{args}}
 
-# Real agents through a real gateway, beside the same without one: a table; `just clients claude`, `--short` as CI, `--out FILE`
+# Real agents through a real gateway, and frameworks with Foldline inside, beside the same without it: a table; `just clients claude langchain`, `--short` as CI, `--out FILE`
 clients *args: setup
     {{python}} tests/clients/measure_clients.py {{args}}
 

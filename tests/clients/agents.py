@@ -4,6 +4,7 @@ Each agent has a HOME of its own below the run's folder, so that nobody's settin
 """
 
 import asyncio
+import fcntl
 import json
 import os
 import shutil
@@ -19,6 +20,7 @@ from upstream import prompt_of
 
 ROOT = Path(__file__).parents[2]
 RIG = ROOT / ".rig" / "clients"
+_HERE = Path(__file__).parent
 KEY = "sk-scripted"
 CLAUDE, GPT = "claude-sonnet-4-5", "gpt-5"
 INSTALL_SECONDS = 240
@@ -32,40 +34,72 @@ PACKAGES = {
     "vercel": ("npm", "ai@6.0.326", "@ai-sdk/openai@3.0.139", "@ai-sdk/anthropic@3.0.138"),
     "llm": ("pip", "llm==0.36"),
     "aider": ("pip", "aider-chat==0.86.2"),
-}
-"""What is installed below `.rig/clients`, each in a folder of its own."""
+    "langchain": ("foldline", "langchain==1.4.7", "langchain-openai==1.7.3", "openai==3.49.0"),
+    "litellm": ("foldline", "litellm[mcp]==1.106.2", "openai==2.54.0"),  # tools need its extra; it takes no openai 3
+    "pydantic-ai": ("foldline", "pydantic-ai-slim[openai,anthropic]==2.66.0", "openai==3.49.0", "anthropic==2.8.0"),
+    "openai-agents": ("foldline", "openai-agents==0.24.0", "openai==3.49.0"),
+}  # fmt: skip
+"""What is installed below `.rig/clients`, each in a folder of its own: by npm, by pip, or by pip beside this checkout."""
 
 
 def install(package: str) -> None:
     """Install a package at its pinned version, unless it is there."""
     if package not in PACKAGES:  # it comes with the development environment
         return
-    folder, (kind, *pins) = RIG / package, PACKAGES[package]
+    RIG.mkdir(parents=True, exist_ok=True)
+    with (RIG / f"{package}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two tests at a time may want the same one
+        _install_pins(RIG / package, *PACKAGES[package])
+
+
+def _install_pins(folder: Path, kind: str, *pins: str) -> None:
     stamp = folder / "installed.txt"
-    if stamp.exists() and stamp.read_text().split() == pins:
+    if stamp.exists() and stamp.read_text().split() == [*pins]:
         return
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(exist_ok=True)
     if kind == "npm":
         quiet = ("--silent", "--no-audit", "--no-fund", "--no-package-lock")
-        subprocess.run(
-            ["npm", "install", *quiet, "--prefix", folder, *pins],  # noqa: S607
-            check=True,
-            timeout=INSTALL_SECONDS,
-        )
+        commands = [["npm", "install", *quiet, "--prefix", folder, *pins]]
     else:
-        subprocess.run(["uv", "venv", "--quiet", "--clear", folder], check=True)  # noqa: S607
-        python = folder / "bin" / "python"
-        subprocess.run(["uv", "pip", "install", "--quiet", "--python", python, *pins], check=True)  # noqa: S607
+        here = ["--editable", ROOT] if kind == "foldline" else []
+        target = ["--python", folder / "bin" / "python", *here]
+        commands = [
+            ["uv", "venv", "--quiet", "--clear", folder],
+            ["uv", "pip", "install", "--quiet", *target, *pins],
+        ]
+    for command in commands:
+        subprocess.run(command, check=True, timeout=INSTALL_SECONDS)
     stamp.write_text("\n".join(pins))
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run is: the provider's address without `/v1`, the agent's HOME, and the folder it works in."""
+    """Where a run is: the provider's address without `/v1`, and the folder for all that the run writes."""
 
     base: str
-    home: Path
-    work: Path
+    folder: Path
+    window: int = 0
+    """For an agent that has Foldline inside: the window in tokens; 0 is a plain run."""
+
+    @property
+    def home(self) -> Path:
+        """The agent's HOME."""
+        return self.folder / "home"
+
+    @property
+    def work(self) -> Path:
+        """The folder that the agent works in."""
+        return self.folder / "work"
+
+    @property
+    def store(self) -> Path:
+        """Foldline's store."""
+        return self.folder / "store.db"
+
+    @property
+    def recording(self) -> Path:
+        """Where an agent that has Foldline inside writes its requests."""
+        return self.folder / "exchanges.jsonl"
 
     def write(self, path: str, content: str | dict[str, Any]) -> None:
         """Write a file of settings below HOME."""
@@ -86,6 +120,8 @@ class Agent:
     is_talker: bool = False
     """Whether one process takes all turns: lines of stream-json in and out, as Claude Code speaks it."""
     has_tools: bool = True
+    has_foldline: bool = False
+    """Whether Foldline is inside the agent's process, so that there is no gateway, and the agent itself records."""
 
 
 @dataclass(frozen=True)
@@ -252,6 +288,25 @@ def make_script(package: str, command: list[Any]) -> Agent:
     return Agent(package, configure, lambda *_: [*command, "--talk"], is_talker=True)
 
 
+def make_framework(package: str, script: str, *options: str) -> Agent:
+    """A small program of ours over a framework, with Foldline inside."""
+
+    def configure(place: Place) -> dict[str, str]:
+        window = {"AGENT_WINDOW": str(place.window)} if place.window else {}
+        return {
+            "AGENT_BASE": place.base,
+            "AGENT_KEY": KEY,
+            "AGENT_STORE": str(place.store),
+            "AGENT_RECORDING": str(place.recording),
+            "PYTHONPATH": str(ROOT / "src"),  # `.rig` may be shared with another checkout
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+            **window,
+        }
+
+    command = [RIG / package / "bin" / "python", _HERE / "frameworks" / script, *options]
+    return Agent(package, configure, lambda *_: command, is_talker=True, has_foldline=True)
+
+
 def make_llm() -> Agent:
     """llm, which has no tools here."""
 
@@ -292,7 +347,6 @@ def make_aider() -> Agent:
     )
 
 
-_HERE = Path(__file__).parent
 _NODE = shutil.which("node") or "node"
 AGENTS = {
     "claude": make_claude(),
@@ -307,4 +361,13 @@ AGENTS = {
     "sdk": make_script("sdk", [sys.executable, _HERE / "sdk_agent.py"]),
     "llm": make_llm(),
     "aider": make_aider(),
+    "langchain": make_framework("langchain", "langchain_agent.py"),
+    "langchain-stream": make_framework("langchain", "langchain_agent.py", "stream"),
+    "litellm": make_framework("litellm", "litellm_agent.py"),
+    "litellm-stream": make_framework("litellm", "litellm_agent.py", "stream"),
+    "pydantic-chat": make_framework("pydantic-ai", "pydantic_agent.py", "chat"),
+    "pydantic-anthropic": make_framework("pydantic-ai", "pydantic_agent.py", "anthropic"),
+    "pydantic-stream": make_framework("pydantic-ai", "pydantic_agent.py", "chat", "stream"),
+    "openai-agents": make_framework("openai-agents", "openai_agents_agent.py"),
+    "openai-agents-stream": make_framework("openai-agents", "openai_agents_agent.py", "stream"),
 }

@@ -1,12 +1,13 @@
-"""Drive real agents through a real `foldline serve`, and compare with the same agents without it.
+"""Drive real agents through a real `foldline serve`, and frameworks with Foldline inside, and compare with the same without it.
 
     just clients                     all agents: ten turns of five tool rounds; prints a table in Markdown
-    just clients claude              those whose names begin so
-    just clients --short             Claude Code and an SDK, two turns of two rounds, in 90 seconds: what CI runs
+    just clients claude              those whose names begin so; `just clients langchain`
+    just clients --short             Claude Code, an SDK and all frameworks, two turns of two rounds: what CI runs
     just clients --out table.md --keep .rig/recordings
 
 Each agent runs twice: directly against a scripted provider without a limit, and through the gateway with the
-provider holding it to a window it does not fit in. Exits 1 where a figure is not as it should be.
+provider holding it to a window it does not fit in. A framework has Foldline inside its own process instead, by a
+wrapped client, and records there what it sends. Exits 1 where a figure is not as it should be.
 Recordings hold the vendors' prompts: they stay below a temporary folder, or where `--keep` says.
 """
 
@@ -55,7 +56,10 @@ LONG = (
     Row("claude-own", window=200_000, fold_from=150_000),
     *(Row(name) for name in AGENTS if not name.startswith("claude")),
 )
-SHORT = (Row("claude"), Row("sdk"))
+SHORT = (
+    Row("claude"), Row("sdk"), Row("langchain"), Row("litellm"), Row("pydantic-chat"),
+    Row("pydantic-anthropic"), Row("openai-agents"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -187,20 +191,28 @@ def read_logs(folder: Path) -> list[list[str]]:
     ]
 
 
+def read_recording(file: Path) -> list[Exchange]:
+    """The exchanges that an agent with Foldline inside has recorded."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    return [Exchange(**json.loads(line)) for line in lines]
+
+
 async def run_once(row: Row, length: Length, parent: Path) -> Run:
     """Take the agent through the job: through the gateway, or directly where there is no window."""
     agent = AGENTS[row.agent]
     folder = make_folder(parent / row.agent / (str(row.window) if row.window else "direct"))
     upstream = Upstream(length.make_job(agent), row.window)
     async with AsyncExitStack() as stack:
-        target = await stack.enter_async_context(serve_app(upstream.make_app()))
-        if row.window:
-            target = await stack.enter_async_context(serve_gateway(target, folder, row))
-        tap = Tap(target)
-        base = await stack.enter_async_context(serve_app(tap.make_app()))
-        place = Place(base, folder / "home", folder / "work")
+        base = await stack.enter_async_context(serve_app(upstream.make_app()))
+        tap = Tap(base)
+        if not agent.has_foldline:
+            if row.window:
+                tap.target = await stack.enter_async_context(serve_gateway(base, folder, row))
+            base = await stack.enter_async_context(serve_app(tap.make_app()))
+        place = Place(base, folder, row.window)
         turns = await run_agent(agent, place, length.turns_of(agent))
-    exchanges = sorted(tap.exchanges, key=lambda one: one.number)
+    recorded = read_recording(place.recording) if agent.has_foldline else tap.exchanges
+    exchanges = sorted(recorded, key=lambda one: one.number)
     run = Run(turns, exchanges, upstream.served, read_logs(folder) if row.window else [])
     (folder / "recording.json").write_text(json.dumps(asdict(run)))
     return run
@@ -357,21 +369,22 @@ def main() -> int:
     """Read the command line, run, print; 1 where something is wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
-        "agent", nargs="?", default="", help="only those whose names begin so: " + ", ".join(AGENTS)
+        "agents", nargs="*", help="only those whose names begin so: " + ", ".join(AGENTS)
     )
     parser.add_argument(
-        "--short", action="store_true", help="Claude Code and an SDK, two turns of two rounds"
+        "--short",
+        action="store_true",
+        help="Claude Code, an SDK, frameworks; two turns of two rounds",
     )
     parser.add_argument("--out", type=Path, help="a file for the table")
     parser.add_argument(
         "--keep", type=Path, help="a folder for the recordings, which are vendors' prompts"
     )
     given = parser.parse_args()
-    rows = tuple(
-        row for row in (SHORT if given.short else LONG) if row.agent.startswith(given.agent)
-    )
+    named = tuple(given.agents) or ("",)
+    rows = tuple(row for row in (SHORT if given.short else LONG) if row.agent.startswith(named))
     if not rows:
-        parser.error(f"no agent's name begins with {given.agent!r}")
+        parser.error(f"no agent's name begins with {' or '.join(map(repr, named))}")
     length = Length(2, 2, (4_500, 5_500), calls=5) if given.short else Length(10, 5)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all that was started ends too
     with tempfile.TemporaryDirectory(prefix="clients-", ignore_cleanup_errors=True) as temporary:

@@ -11,6 +11,7 @@ import pytest
 @pytest.mark.real
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is missing: no agents to install")
 def test_claude_code_and_an_sdk_work_through_the_gateway_as_without_it():
-    command = [sys.executable, Path(__file__).with_name("measure_clients.py"), "--short"]
+    program = Path(__file__).with_name("measure_clients.py")
+    command = [sys.executable, program, "--short", "claude", "sdk"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

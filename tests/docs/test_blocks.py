@@ -5,6 +5,7 @@ port. What a block prints is held to the `text` block behind it; a line `…` st
 `FOLDLINE_DOCS=write` writes what was printed into the pages instead. In a comment above a block:
 
     <!-- run: peers -->     compiled; and run in the environment of `just peers`, by `just test-all`
+    <!-- run: langchain --> the same in the environment of a framework, which the test installs
 
 A block of a kind that nobody runs fails, with its page and line.
 """
@@ -28,6 +29,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from agents import PACKAGES, RIG, install
 from program import served
 
 import foldline
@@ -37,6 +39,8 @@ from foldline.testing import Provider
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PEERS = ROOT / ".rig" / "peers" / "bin" / "python"
+FRAMEWORKS = [name for name, (kind, *_) in PACKAGES.items() if kind == "foldline"]
+"""Environments with a framework and this package; each has a page of the same name."""
 WRITE = os.environ.get("FOLDLINE_DOCS") == "write"
 ELSEWHERE = {
     ("README.md", "python"): "tests/e2e/test_readme.py::test_a_conversation_outlives_its_window",
@@ -56,12 +60,16 @@ ELSEWHERE = {
     },
 }  # fmt: skip
 """Which blocks of which page are run by a test of their own."""
-WINDOWS = {"docs/how-to/raw-loop.md": 4_000, "docs/how-to/wrap.md": 3_000}
+WINDOWS = {
+    "docs/how-to/raw-loop.md": 4_000,
+    "docs/how-to/wrap.md": 3_000,
+    **{f"docs/how-to/{name}.md": 8_000 for name in FRAMEWORKS},
+}
 """The provider's window, in tokens, where a page goes past it."""
 STRANGERS = {"curl", "docker", "git", "journalctl", "llama-server", "systemctl", "your-agent"}
 """Programs of others, which a page may name; their lines are not run."""
 FENCE = re.compile(
-    r"(?:^<!-- run: (?P<how>\w+) -->\n)?^(?P<fence>```+|~~~+)(?P<kind>[^\n]*)\n(?P<body>.*?)^(?P=fence)\s*$",
+    r"(?:^<!-- run: (?P<how>[\w-]+) -->\n)?^(?P<fence>```+|~~~+)(?P<kind>[^\n]*)\n(?P<body>.*?)^(?P=fence)\s*$",
     re.DOTALL | re.MULTILINE,
 )
 
@@ -125,13 +133,14 @@ class Page:
     def __init__(self, name: str, folder: Path, provider: Provider) -> None:
         self.name, self.folder, self.provider = name, folder, provider
         self.names: dict = {"__name__": "__main__"}
-        self.peers = WRITE and PEERS.exists()
+        self.runs_elsewhere = WRITE
+        """Whether to run the blocks of other environments, too."""
 
     def run(self, block: Block) -> str:
         """Run a block, and give what it printed."""
         match block.kind:
-            case "python" if block.how == "peers":
-                return self._peers(block)
+            case "python" if block.how:
+                return self._run_elsewhere(block)
             case "python":
                 return self._python(block)
             case "console":
@@ -158,12 +167,15 @@ class Page:
                 asyncio.run(made)
         return said.getvalue()
 
-    def _peers(self, block: Block) -> str:
+    def _run_elsewhere(self, block: Block) -> str:
         compile(block.body, block.page, "exec")
-        if not self.peers:
+        python = PEERS if block.how == "peers" else RIG / block.how / "bin" / "python"
+        assert block.how in ("peers", *FRAMEWORKS), f"there is no environment {block.how!r}"
+        if not self.runs_elsewhere or not python.exists():
             return ""
+        here = {"PYTHONPATH": str(ROOT / "src"), "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
         done = subprocess.run(
-            [PEERS, "-W", "ignore", "-c", block.body],
+            [python, "-W", "ignore", "-c", block.body], env={**os.environ, **here},
             cwd=self.folder, capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
@@ -258,11 +270,12 @@ def installable(given: list[str]) -> None:
     """What `pip install` is told is this package with extras that it has, or what these need."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    known = {re.split(r"[\[>=]", one)[0] for need in extras.values() for one in need}
+    pins = [pin for name in FRAMEWORKS for pin in PACKAGES[name][1:]]
+    known = {re.split(r"[\[>=]", one)[0] for need in (*extras.values(), pins) for one in need}
     for one in given:
         name, _, rest = one.rstrip("]").partition("[")
         assert name in {"foldline", ".", *known}, f"nobody installs {name!r} here"
-        for extra in filter(None, rest.split(",")):
+        for extra in filter(None, rest.split(",") if name in ("foldline", ".") else ()):
             assert extra in extras, f"there is no extra {extra!r}"
 
 
@@ -354,12 +367,32 @@ def started(talked, tmp_path, monkeypatch):
 def test_the_peers_do_what_is_said_of_them(started, name):
     if not PEERS.exists():
         pytest.skip("no peers here: `just peers`")
-    page = started(name)
-    page.peers = True
-    told = [
-        f"{block.place}\n{printed}"
-        for block, printed in proven(page, blocks((ROOT / name).read_text(), name))
-    ]
+    assert_page_is_true(started(name))
+
+
+@pytest.fixture
+def framework(request):
+    """A framework, installed before `started` gives the test another HOME, and with it another cache."""
+    install(request.param)
+    return request.param
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("framework", FRAMEWORKS, indirect=True)
+def test_frameworks_do_what_their_pages_say(framework, started):
+    page = started(f"docs/how-to/{framework}.md")
+    assert_page_is_true(page)
+    assert page.provider.asked, "no block of the page was run"
+    code, out, err = ran(["sessions", "--json", "--store", str(page.folder / "users.db")])
+    assert code == 0, err
+    assert {one["session"] for one in json.loads(out)["sessions"]} == {"ada", "grace"}
+
+
+def assert_page_is_true(page: Page) -> None:
+    """Run a page with its blocks of other environments."""
+    page.runs_elsewhere = True
+    text = (ROOT / page.name).read_text()
+    told = [f"{one.place}\n{printed}" for one, printed in proven(page, blocks(text, page.name))]
     assert not told, "\n".join(told)
 
 
@@ -401,6 +434,7 @@ def test_the_tests_that_are_named_are_there():
         ("```toml\npolicy = 'stedy'\n```\n", "steady"),
         ("```json\n{'a': 1}\n```\n", "Expecting property name"),
         ("<!-- run: peers -->\n```python\nif:\n```\n", "invalid syntax"),
+        ("<!-- run: moon-ai -->\n```python\n1\n```\n", "there is no environment 'moon-ai'"),
     ],
 )
 def test_a_block_that_is_wrong_is_found(started, page, words):
