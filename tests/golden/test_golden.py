@@ -1,6 +1,7 @@
 """Logs of every release still load, and their requests are still the same bytes."""
 
 import hashlib
+import json
 import re
 from pathlib import Path
 
@@ -51,6 +52,21 @@ def test_there_is_a_golden_log_of_each_newest_encoder(dialect):
         for event in events
         if isinstance(event, Asked)
     }
+
+
+def test_encoder_4_differs_only_where_3_spoke_last():
+    """Encoder 3 put words behind an answer that came last; every other request is as it was."""
+    lines = (Path(__file__).parent / "format-1-anthropic-3.jsonl").read_bytes().splitlines()
+    events = [log.decode(line) for line in lines]
+    logged = [Logged(seq, event) for seq, event in enumerate(events)]
+    same = 0
+    for event in (one for one in events if isinstance(one, Asked)):
+        view = load(spine_at(logged, event.at), dict(logged[: event.at + 1]), head=event.at)
+        body = named(event.dialect).encode(render(view), {})
+        if json.loads(body)["messages"][-1]["role"] == "user":
+            assert hashlib.sha256(body).hexdigest() == event.sha256
+            same += 1
+    assert same > 10
 
 
 def test_the_log_of_anthropic_shows_what_only_it_has():

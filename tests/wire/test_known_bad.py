@@ -208,6 +208,7 @@ MESSAGES = {
     "an empty text": ("blank", talk(user(words(""))), talk(user(words()))),
     "a blank text": ("blank", talk({"role": "user", "content": " \n"}), talk(HI)),
     "a blank answer beside a call": ("blank", talk(HI, reply(words(" "), use()), user(out())), talk(HI, reply(words(), use()), user(out()))),
+    "a blank text in a result": ("blank", talk(HI, reply(use()), user(out(content=[words(" ")]))), talk(HI, reply(use()), user(out(content=[words()])))),
     "a blank system": ("blank", talk(HI, system=[words("")]), talk(HI, system=[words()])),
     # WIRE.md §1.1: `system` is text, or blocks of it
     "a picture of the system": ("system", talk(HI, system=[picture("image/png")]), talk(HI, system=[words()])),

@@ -82,7 +82,7 @@ class UserSaid(_Event, frozen=True, omit_defaults=True, tag="user_said"):
     """Whether the next message event belongs to the same message of the client."""
 
 
-Stop: TypeAlias = Literal["done", "length", "refused", "cancelled", "cut"]
+Stop: TypeAlias = Literal["done", "length", "refused", "cancelled", "cut", "paused"]
 
 
 class ModelSaid(_Event, frozen=True, omit_defaults=True, tag="model_said"):
@@ -92,7 +92,8 @@ class ModelSaid(_Event, frozen=True, omit_defaults=True, tag="model_said"):
     saw: int | None = None
     """The last event that it was shown; None: all before. What came after is shown behind it."""
     stop: Stop = "done"
-    """How it ended: done, at its length, refused, cancelled by a person, or cut off."""
+    """How it ended: done, at its length, refused, cancelled by a person, cut off, or paused by its
+    provider, which goes on with it when it is sent back."""
     native: Native | None = None
     link: str = ""
     """The digest of the client's message, normalised; only in proxied conversations."""

@@ -15,7 +15,8 @@ import msgspec
 
 from foldline.core import plan as plans
 from foldline.core.edits.fold import cached
-from foldline.core.log import Asked, Event
+from foldline.core.log import Asked, Event, UserSaid
+from foldline.core.parts import Text
 from foldline.core.plan import Blocked, Facts, Need, Plan, Ready
 from foldline.core.request import render
 from foldline.core.spine import Range
@@ -27,6 +28,7 @@ from foldline.store import logs
 from foldline.wire import dialects
 from foldline.wire.dialects import Dialect
 
+_GO_ON = "[nothing new was said; go on]"
 _LARGE = 30_000  # tokens of a view: folding more of it takes tens of milliseconds
 
 
@@ -44,11 +46,14 @@ async def ask(
 
     async def asking() -> Sequence[Event]:
         nonlocal body, seen, worth
-        ready = await plan(live, facts or live.facts)
+        told, view = live.entered(say_to_go_on(live.view, fields, dialect=dialect))
+        ready = await plan(live, facts or live.facts, view=view)
+        if dialect.is_silent(ready.request):
+            raise BadInput("nothing was said in this session that could be sent; add() a message")
         worth, seen = ready.ask, ready.report
         body = dialect.encode(ready.request, fields)
         asked = Asked(
-            at=live.view.head + len(ready.events),
+            at=view.head + len(ready.events),
             dialect=dialect.name,
             sha256=_sha256(body),
             encoder=dialect.encoder,
@@ -56,13 +61,23 @@ async def ask(
             tokens=ready.report.total,
             estimate=ready.report.estimate,
         )
-        return [*ready.events, asked]
+        return [*told, *ready.events, asked]
 
     await live.decide(asking)  # where a message came in, what is sent is planned with it
     live.report, live.touched = seen, time()
     if worth is not None and live.narrator is not None:
         live.narrator.wanted(live, worth)
     return body
+
+
+def say_to_go_on(view: View, parameters: Mapping[str, Any], *, dialect: Dialect) -> list[Event]:
+    """What is said behind an answer that the provider does not go on with by itself.
+
+    It is written to the log: what was sent once stands in every later request.
+    """
+    if not dialect.must_be_told(view, parameters):
+        return []
+    return [UserSaid((Text(_GO_ON),), speaker="notice")]
 
 
 async def sent(live: Live, at: int) -> bytes:

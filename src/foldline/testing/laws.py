@@ -27,6 +27,7 @@ from foldline.core.parts import Part, Thought, retold, spoken, text_of
 from foldline.core.request import render
 from foldline.core.spine import Range
 from foldline.core.view import View, load, spine_at
+from foldline.run.asking import say_to_go_on
 from foldline.store import logs
 from foldline.store.base import Name
 from foldline.store.sqlite import SqliteStore
@@ -35,6 +36,7 @@ from foldline.testing.oracle import judge_program
 from foldline.testing.programs import ProgramResult
 from foldline.wire import anthropic
 from foldline.wire import openai_chat as wire
+from foldline.wire.dialects import named
 
 HANDLE = re.compile(r"log:(\d+)(?:-(\d+))?")
 NAME = Name("tenant", "session")
@@ -70,6 +72,11 @@ def valid(talk: Conversation) -> None:
     nothing = not request.items and not retold(request.system).strip()
     silent = ["empty: there are no messages"] * nothing
     assert found == silent, found
+    for event in say_to_go_on(view, {}, dialect=named(anthropic.DIALECT)):
+        view.append(view.head + 1, event)
+    request = render(view)
+    if anthropic.is_silent(request):
+        return
     body = msgspec.json.decode(anthropic.encode(request, {}))
     fixed = {key: body[key] for key in ("tools", "system") if key in body}
     assert not (found := anthropic.faults(body["messages"], **fixed)), found

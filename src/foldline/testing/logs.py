@@ -31,6 +31,7 @@ from foldline.core.request import render
 from foldline.core.spine import Change, Range, Spine
 from foldline.core.view import View, load
 from foldline.errors import BadHandle, NotAnEdit, UndoFirst
+from foldline.run.asking import say_to_go_on
 from foldline.wire import anthropic, openai_chat
 from foldline.wire.dialects import OPENAI, Dialect
 
@@ -118,6 +119,7 @@ class Conversation:
     def ask(self) -> Sent:
         """Close what is open, and record what is sent."""
         self.add(*rules.closing(self.view))
+        self.add(*say_to_go_on(self.view, {}, dialect=self.dialect))
         rules.check(self.view)
         request = render(self.view)
         body = self.dialect.encode(request, {})

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeAlias, cast
 from foldline.core.log import Event
 from foldline.core.parts import Tool
 from foldline.core.request import Request
+from foldline.core.view import View
 from foldline.errors import FormatError
 from foldline.wire import openai_chat
 from foldline.wire.client import ClientForm
@@ -51,7 +52,11 @@ class Dialect:
     """What is said in a request, piece by piece, without cache marks."""
     bounds: tuple[str, ...]
     """The parameters that say how long the answer may be."""
+    is_silent: Callable[[Request], bool]
+    """Whether a request would have no message."""
     must_bound: bool = False
+    must_be_told: Callable[[View, Mapping[str, Any]], bool] = lambda _view, _parameters: False
+    """Whether a request would end with an answer that the provider does not go on with."""
 
     @property
     def form(self) -> ClientForm:
@@ -71,6 +76,7 @@ OPENAI = Dialect(
     assembly=lambda: openai_chat.Assembly(),  # noqa: PLW0108 - imported when it is asked for
     blocks=openai_chat.blocks,
     bounds=("max_completion_tokens", "max_tokens"),
+    is_silent=lambda request: not openai_chat.blocks(request),
 )
 
 
@@ -96,6 +102,8 @@ def _anthropic() -> Dialect:
         blocks=it.blocks,
         bounds=("max_tokens",),
         must_bound=True,
+        is_silent=it.is_silent,
+        must_be_told=it.must_be_told,
     )
 
 

@@ -5,6 +5,7 @@ is kept beside the event and sent again unless the event is shown shortened.
 """
 
 from foldline.wire.anthropic.check import faults
+from foldline.wire.anthropic.ending import is_silent, must_be_told
 from foldline.wire.anthropic.read import answer, message, said, tool
 from foldline.wire.anthropic.stream import Assembly
 from foldline.wire.anthropic.write import DIALECT, ENCODER, blocks, encode
@@ -17,7 +18,9 @@ __all__ = [
     "blocks",
     "encode",
     "faults",
+    "is_silent",
     "message",
+    "must_be_told",
     "said",
     "tool",
 ]

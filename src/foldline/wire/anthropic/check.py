@@ -32,8 +32,12 @@ def faults(
     *,
     tools: Sequence[Mapping[str, Any]] = (),
     system: str | Sequence[Mapping[str, Any]] = (),
+    prefill: bool = False,
 ) -> list[str]:
-    """Everything that is wrong with a request; nothing, if it may be sent."""
+    """Everything that is wrong with a request; nothing, if it may be sent.
+
+    With `prefill` the model goes on with an answer that the request ends with.
+    """
     found: list[str] = []
     if not 1 <= len(messages) <= _MOST_MESSAGES:
         found.append(f"count: {len(messages)} messages, 1-{_MOST_MESSAGES} are allowed")
@@ -57,7 +61,7 @@ def faults(
         last = role
     if awaited:
         found.append(f"pairs: the calls {awaited} have no result")
-    if last == "assistant":
+    if last == "assistant" and not prefill:
         found.append("last: the conversation must end with a user message")
     every = [block for message in messages for block in blocks_of(message.get("content"))]
     told = [] if isinstance(system, str) else [dict(block) for block in system]
@@ -100,7 +104,7 @@ def _result(at: str, block: Json) -> list[str]:
     found = [f"block: {at} holds a {one!r}" for one in sorted(kinds - _IN_RESULT)]
     if not isinstance(block.get("is_error", False), bool):
         found.append(f"block: {at} has an is_error that is neither true nor false")
-    return found + _sources(at, inner)
+    return found + _texts(at, inner) + _sources(at, inner)
 
 
 def _open(at: str, awaited: Sequence[str]) -> list[str]:

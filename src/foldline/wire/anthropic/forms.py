@@ -31,6 +31,11 @@ def kind(block: Json) -> str:
     return found if isinstance(found, str) else ""
 
 
+def is_blank(block: Json) -> bool:
+    """Whether a block is a text without words: no provider takes it."""
+    return kind(block) == "text" and not str(block.get("text") or "").strip()
+
+
 def part(block: Json) -> Part:
     """What a block says."""
     match kind(block):
@@ -98,12 +103,12 @@ def content(some: Iterable[Part], names: Names = _ANY) -> Content:
 
 
 def result(call_id: str, some: tuple[Part, ...], *, ok: bool) -> Block:
-    """A call's result as a block."""
+    """A call's result as a block; blank words are no content."""
     said: str | list[msgspec.Raw] = text_of(some)
     if any(isinstance(one, Media) for one in some):
         said = [msgspec.Raw(block.body) for block in written(some)]
     block: Json = {"type": "tool_result", "tool_use_id": call_id}
-    if said:
+    if isinstance(said, list) or said.strip():
         block["content"] = said
     return _block(block if ok else {**block, "is_error": True})
 

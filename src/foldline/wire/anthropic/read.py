@@ -12,7 +12,7 @@ tools that nobody knows yet are carried all the same.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -54,6 +54,7 @@ _STOPS: dict[str, Stop] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "refusal": "refused",
+    "pause_turn": "paused",
     "cut": "cut",
 }
 
@@ -218,7 +219,8 @@ def answered(content: Content, *, saw: int | None = None, exact: bool) -> ModelS
 
 
 def _result(block: Block, *, exact: bool) -> ToolReturned:
-    came = block.fields
+    came = block.fields if exact else _without_blanks(block.fields)
+    block = block if came == block.fields else Block(msgspec.json.encode(came))
     call_id = str(came.get("tool_use_id", ""))
     ok = came.get("is_error") is not True
     parts = forms.heard(came.get("content") or "")
@@ -228,6 +230,20 @@ def _result(block: Block, *, exact: bool) -> ToolReturned:
         asked = {"role": "assistant", "content": [call]}
         native = native if _taken(_HI, asked, {"role": "user", "content": [came]}) else None
     return ToolReturned(call_id, parts, ok=ok, native=native)
+
+
+def _without_blanks(result: Json) -> Json:
+    """A result without blank words in its content; without a content, where it has no others."""
+    content = result.get("content")
+    if isinstance(content, str):
+        kept: Any = content.strip() and content
+    elif isinstance(content, list):
+        rows = cast("list[Any]", content)
+        kept = [one for one in rows if not isinstance(one, dict) or not forms.is_blank(one)]
+    else:
+        return result
+    rest = {key: value for key, value in result.items() if key != "content"}
+    return {**result, "content": kept} if kept else rest
 
 
 def _taken(*messages: Json) -> bool:

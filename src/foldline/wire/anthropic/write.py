@@ -1,7 +1,7 @@
 """Requests as bytes.
 
 Knows how this dialect writes items: two roles that take turns, results before words, ids unique in
-the whole request. Refuses to know where the items came from.
+the whole request. Refuses to know where the items came from, and who must speak last (`ending`).
 
 What is exact. A message's frame, `{"role":…,"content":…}`, is ours. What came in this dialect and
 is shown whole has its messages in their order and with their boundaries, but that neighbours of one
@@ -27,12 +27,11 @@ from foldline.wire.tools import Names, named, once
 
 __all__ = ["DIALECT", "ENCODER", "blocks", "encode", "write_tool"]
 
-ENCODER = 3
+ENCODER = 4
 """Raised when the same request would be written in other bytes."""
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ITS_OWN_ID = re.compile(r"[a-zA-Z0-9_-]+")  # what came in this dialect may be longer
 _BEGAN = text(b'"[the conversation begins with what the assistant said]"')
-_GO_ON = text(b'"[nothing new was said; go on]"')
 _ALONE = Names({}, forms.LONGEST_NAME)
 
 
@@ -52,8 +51,6 @@ def encode(request: Request, parameters: Mapping[str, Any]) -> bytes:
     """
     tools, names = _tools(request)
     turns = _turns(request, names)
-    if not turns or turns[-1].role == "assistant":  # newer models refuse to go on by themselves
-        turns.append(_Turn("user", [_GO_ON]))
     system = _system(request)
     # One at the top has the provider mark the end by itself, and none of ours may lie before it.
     if marks.NAME not in parameters:
