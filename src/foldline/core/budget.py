@@ -34,6 +34,8 @@ class Limits:
     """The most that may be sent, where that is less than window less reserve."""
     step: int | None = None
     """Above this many tokens sent, every one of them costs more."""
+    max_output: int | None = None
+    """The most that it gives, where that is known."""
     clamped: bool = False
     """Whether the reserve that was asked for was too large to keep."""
 
@@ -113,13 +115,14 @@ class Budget:
         return int(tokens / self.ratio)
 
 
-def limits(
+def limits(  # noqa: PLR0913 - whatever is known of a model
     window: int | None,
     reserve: int | None,
     *,
     source: Source = "user",
     max_input: int | None = None,
     step: int | None = None,
+    max_output: int | None = None,
 ) -> Limits:
     """Sane limits from what is known: unset, 0 or negative never switches the gate off."""
     known = window is not None and window > 0
@@ -132,6 +135,7 @@ def limits(
         reserve=kept,
         max_input=max_input if max_input and max_input < size - kept else None,
         step=step if step and step > 0 else None,
+        max_output=max_output,
         clamped=kept < wanted,
     )
 
@@ -139,7 +143,12 @@ def limits(
 def keeping(known: Limits, reserve: int) -> Limits:
     """The same for an answer that may take so much, as far as that can be kept free."""
     return limits(
-        known.window, reserve, source=known.source, max_input=known.max_input, step=known.step
+        known.window,
+        reserve,
+        source=known.source,
+        max_input=known.max_input,
+        step=known.step,
+        max_output=known.max_output,
     )
 
 

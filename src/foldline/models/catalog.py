@@ -40,6 +40,7 @@ _FAMILIES = (
     ("mixtral", 128_000),
 )
 _OLLAMA = (("mistral", 32_000),)
+_HOST = re.compile(r"^([a-z-]+\.)?anthropic\.")  # how Bedrock calls Claude
 _DATE = re.compile(r"[-@](\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
 
 
@@ -157,8 +158,8 @@ def _entry(name: str) -> _Entry | None:
 
 
 def plain(name: str) -> str:
-    """A name as names are compared: small, without its date, dots as hyphens."""
-    return _DATE.sub("", name.lower()).replace(".", "-")
+    """A name as names are compared: small, without its host and its date, dots as hyphens."""
+    return _DATE.sub("", _HOST.sub("", name.lower())).replace(".", "-")
 
 
 def _family(name: str) -> int | None:

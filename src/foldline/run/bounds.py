@@ -38,10 +38,12 @@ def answerable(
 ) -> tuple[Facts, dict[str, Any]]:
     """Facts that keep free what the parameters let an answer take, and those as they can be kept.
 
-    Where they must say it and do not, it is all that is kept free; less if it comes in one piece.
+    Where they must say it and do not, it is all that is kept free, as far as the model gives so
+    much; less if it comes in one piece.
     """
     kept = facts.limits.reserve
-    most = kept if streams or parameters.get("stream") else min(kept, _UNSTREAMED)
+    most = min(kept, facts.limits.max_output or kept)
+    most = most if streams or parameters.get("stream") else min(most, _UNSTREAMED)
     given = dialect.parameters(parameters, most=most)
     bound = stated(dialect, given)
     if bound is not None and bound[1] > kept:

@@ -43,7 +43,14 @@ def known(
             # More than the catalogue knows of: its other limit is as old.
             size, source, most = said, whose, most if said <= (found.window or 0) else None
     prices = reported.prices if reported and reported.prices else found.prices
-    limit = limits(size, reserve or preset.reserve, source=source, max_input=most, step=prices.step)
+    limit = limits(
+        size,
+        reserve or preset.reserve,
+        source=source,
+        max_input=most,
+        step=prices.step,
+        max_output=(reported.max_output if reported else None) or found.max_output,
+    )
     return Facts(limit, preset, prices)
 
 

@@ -4,14 +4,14 @@ Knows which store an address means and how settings become facts. Refuses to kno
 """
 
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias
+from collections.abc import Coroutine, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from foldline.core.log import Event
 from foldline.errors import BadInput
+from foldline.run import given
 from foldline.run.facts import known
+from foldline.run.given import System
 from foldline.run.live import Live, Settings
 from foldline.run.session import AsyncSession, Session
 from foldline.run.sync import wait
@@ -27,15 +27,147 @@ if TYPE_CHECKING:
     from foldline.run.narrator import Narrator
     from foldline.run.spend import Caps
 
-P = ParamSpec("P")
 Summarizer: TypeAlias = "str | Model | Sequence[str | Model] | Tellers | None"
 
 
-async def open_session(  # noqa: PLR0913 - one keyword for each thing that a session has
+def open(  # noqa: A001, PLR0913 - it is foldline.open; one keyword for each thing that a session has
     address: str | os.PathLike[str],
     *,
     model: str,
-    system: str | Sequence[str] | None = None,
+    system: System | None = None,
+    tools: Sequence[Mapping[str, Any]] = (),
+    window: int | None = None,
+    reserve: int | None = None,
+    policy: "str | Policy" = "steady",
+    session: str = "main",
+    tenant: str = "local",
+    carry: str | None = None,
+    exclusive: float | None = None,
+    summarizer: Summarizer = None,
+    caps: "Caps | None" = None,
+    reported: "Reported | None" = None,
+    store: Store | None = None,
+) -> Session:
+    """Open a session: a new one, or one that goes on where it was left.
+
+    address     ":memory:", a file's path, or a postgresql:// address
+    model       who answers; `claude…`, `anthropic/…` and Bedrock's names are
+                asked as Anthropic's models are, all others as OpenAI's chat
+    system      what the model is told first: a text, or text blocks
+    tools       as either provider writes them
+    window      tokens that the model takes in all; left out, the catalogue
+                says, else 128,000
+    reserve     tokens of these that an answer may take; left out, a tenth
+    policy      a preset's name, or a `Policy`
+    session     the session's name
+    tenant      whose it is
+    carry       an earlier session whose record opens a new one
+    exclusive   seconds to hold the session, renewed by every append; `Busy`
+                where another worker holds it
+    summarizer  who adds a narrative to folds: a model's name, "NAME@URL", a
+                `Model`, a list of these, `Tellers`, or "worker"
+    caps        the most that may be spent, `foldline.run.spend.Caps`
+    reported    what `foldline.models.servers.ask` found out of the model
+    store       the address's store where it is open already; it is left open
+
+    System and tools that are left out stay as they were. Close the session,
+    or use it in a `with` block. More: docs/reference/opening.md.
+    """
+    return Session(
+        wait(
+            open_session(
+                address,
+                model=model,
+                system=system,
+                tools=tools,
+                window=window,
+                reserve=reserve,
+                policy=policy,
+                session=session,
+                tenant=tenant,
+                carry=carry,
+                exclusive=exclusive,
+                summarizer=summarizer,
+                caps=caps,
+                reported=reported,
+                store=store,
+            )
+        )
+    )
+
+
+def aopen(  # noqa: PLR0913
+    address: str | os.PathLike[str],
+    *,
+    model: str,
+    system: System | None = None,
+    tools: Sequence[Mapping[str, Any]] = (),
+    window: int | None = None,
+    reserve: int | None = None,
+    policy: "str | Policy" = "steady",
+    session: str = "main",
+    tenant: str = "local",
+    carry: str | None = None,
+    exclusive: float | None = None,
+    summarizer: Summarizer = None,
+    caps: "Caps | None" = None,
+    reported: "Reported | None" = None,
+    store: Store | None = None,
+) -> "Opening":
+    """Open a session whose verbs are awaited.
+
+    The parameters are those of `foldline.open`.
+
+        s = await foldline.aopen("talks.db", model="gpt-5")
+        async with foldline.aopen("talks.db", model="gpt-5") as s: ...
+
+    The first leaves it to you to `await s.close()`; the second does it.
+    """
+    return Opening(
+        open_session(
+            address,
+            model=model,
+            system=system,
+            tools=tools,
+            window=window,
+            reserve=reserve,
+            policy=policy,
+            session=session,
+            tenant=tenant,
+            carry=carry,
+            exclusive=exclusive,
+            summarizer=summarizer,
+            caps=caps,
+            reported=reported,
+            store=store,
+        )
+    )
+
+
+class Opening:
+    """A session that is about to be opened: `await` it, or use it in `async with`."""
+
+    def __init__(self, work: Coroutine[Any, Any, AsyncSession]) -> None:
+        self._work = work
+        self._session: AsyncSession | None = None
+
+    def __await__(self) -> Generator[Any, Any, AsyncSession]:
+        return self._work.__await__()
+
+    async def __aenter__(self) -> AsyncSession:
+        self._session = await self._work
+        return self._session
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+
+async def open_session(  # noqa: PLR0913
+    address: str | os.PathLike[str],
+    *,
+    model: str,
+    system: System | None = None,
     tools: Sequence[Mapping[str, Any]] = (),
     window: int | None = None,
     reserve: int | None = None,
@@ -49,31 +181,18 @@ async def open_session(  # noqa: PLR0913 - one keyword for each thing that a ses
     reported: "Reported | None" = None,
     store: Store | None = None,
 ) -> AsyncSession:
-    """Open a session at `":memory:"`, a file's path, or a `postgresql://` address.
-
-    A session that is there goes on where it was left; one that is not is begun.
-
-    - `model`: who answers, as its provider or the catalogue names it. `anthropic/…` and `claude…`
-      are asked in Anthropic's dialect, all others in OpenAI's chat.
-    - `system`, `tools`: what the model is told before all else, the tools in either provider's
-      form; left out, they stay as they were.
-    - `window`, `reserve`: in tokens, what the model takes in all, and what its answer may take.
-      Left out, the catalogue is asked; where it does not know, 128,000 and a tenth are assumed.
-    - `policy`: a preset's name, or one of `foldline.core.policy` changed to taste.
-    - `session`, `tenant`: what the session is called, and whose it is.
-    - `carry`: an earlier session whose record opens this one, if this one is new (A-24).
-    - `exclusive`: take the session for so many seconds, renewed by every append; `Busy` if another
-      worker holds it. Messages from outside still come in, by `add(…, once=key)`.
-    - `summarizer`: add a model's narrative to folds, asked for in the background: a model's name, a
-      `Model` of `foldline.models`, several of them in order of preference, or `Tellers`; "worker"
-      leaves it to `foldline worker`, on PostgreSQL. A name is asked where the session is, if its
-      log says where; "NAME@URL" names another address.
-    - `caps`: the most that `reply()` and folds may spend, `foldline.run.spend.Caps`.
-    - `reported`: what the server says of the model, `foldline.models.servers.ask`.
-    - `store`: the address's own where it is open already, one pool of connections for many
-      sessions; it is left open.
-    """
-    _must_be_names(model=model, session=session, tenant=tenant)
+    """Open a session, with the parameters of `open`."""
+    given.must_be_names(model=model, session=session, tenant=tenant)
+    given.must_be_tokens(window=window, reserve=reserve)
+    given.must_be_seconds(exclusive=exclusive)
+    if carry is not None:
+        given.must_be_names(carry=carry)
+    if caps is not None and not hasattr(caps, "call"):
+        raise BadInput(f"caps={caps!r} are none; give foldline.run.spend.Caps(…)")
+    if summarizer is not None:
+        given.must_be_summarizer(summarizer)
+    given.read_system(system or ())
+    given.read_tools(tools)
     facts = known(model, window=window, reserve=reserve, policy=policy, reported=reported)
     kept = store_at(address) if store is None else store
     try:
@@ -124,12 +243,6 @@ async def begun(
     return AsyncSession(live)
 
 
-def _must_be_names(**given: object) -> None:
-    for what, said in given.items():
-        if not isinstance(said, str) or not said:
-            raise BadInput(f"{what}={said!r} is no name; give it as text")
-
-
 def _deferring(address: str | os.PathLike[str]) -> "Narrator":
     """A worker tells this session's folds; a session in a file has nobody but its own process."""
     if not isinstance(address, str) or not address.startswith(POSTGRES):
@@ -145,30 +258,3 @@ def _deferring(address: str | os.PathLike[str]) -> "Narrator":
             f"pip install 'foldline[worker]' ({fault})"
         ) from fault
     return Deferring(address)
-
-
-def _sync(start: Callable[P, Coroutine[Any, Any, AsyncSession]]) -> Callable[P, Session]:
-    @wraps(start)
-    def opening(*args: P.args, **kwargs: P.kwargs) -> Session:
-        return Session(wait(start(*args, **kwargs)))
-
-    return opening
-
-
-def _managed(
-    start: Callable[P, Coroutine[Any, Any, AsyncSession]],
-) -> Callable[P, AbstractAsyncContextManager[AsyncSession]]:
-    @asynccontextmanager
-    @wraps(start)
-    async def opening(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[AsyncSession]:
-        session = await start(*args, **kwargs)
-        try:
-            yield session
-        finally:
-            await session.close()
-
-    return opening
-
-
-open = _sync(open_session)  # noqa: A001 - it is foldline.open
-aopen = _managed(open_session)

@@ -34,6 +34,18 @@ from foldline.core.view import shape
 from foldline.errors import BadHandle, BadInput, Erased, NotAnEdit, Overflow
 from foldline.run import asking, bounds
 from foldline.run.facts import known
+from foldline.run.given import (
+    System,
+    must_be_handle,
+    must_be_names,
+    must_be_places,
+    must_be_speaker,
+    must_be_text,
+    must_be_tokens,
+    must_not_be_own,
+    read_system,
+    read_tools,
+)
 from foldline.run.live import Live, alone
 from foldline.run.sync import Face, verb, wait
 from foldline.store import logs
@@ -48,7 +60,10 @@ Given: TypeAlias = str | Mapping[str, Any] | Sequence[Any] | Event | object
 
 
 class AsyncSession:
-    """A conversation that fits its model's window, for as long as it lasts: `foldline.aopen`."""
+    """A conversation that fits its model's window, for as long as it lasts: `foldline.aopen`.
+
+    Also an async context manager, which closes it.
+    """
 
     def __init__(self, live: Live) -> None:
         self.live = live
@@ -70,6 +85,10 @@ class AsyncSession:
         `author` say who spoke, where several do.
         With `once`, a key of the sender's, what is delivered twice is there once (R-81).
         """
+        must_be_speaker(speaker)
+        must_be_text(author=author)
+        if once is not None:
+            must_be_names(once=once)
         many = cast("Sequence[Given]", given) if isinstance(given, list | tuple) else (given,)
         said: list[Event] = []
         for one in many:
@@ -80,7 +99,7 @@ class AsyncSession:
     async def instruct(
         self,
         *,
-        system: str | Sequence[str] | None = None,
+        system: System | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
         """Change the system's words or the tools from here on; what is not given stays.
@@ -89,9 +108,8 @@ class AsyncSession:
         itself, and not all of them again.
         """
         now = self.live.view.newest
-        pieces = (system,) if isinstance(system, str) else system
-        parts = now.parts if pieces is None else tuple(Text(sound(one)) for one in pieces if one)
-        known = now.tools if tools is None else tuple(dialects.tool(tool) for tool in tools)
+        parts = now.parts if system is None else read_system(system)
+        known = now.tools if tools is None else read_tools(tools)
         await self.live.instruct(Instructed(parts, known))
 
     @alone
@@ -103,9 +121,10 @@ class AsyncSession:
         must be said and is not, it is the reserve, but 20,000 at most without `stream=True`.
         Raises `Overflow` where nothing makes it fit.
         """
+        must_not_be_own(parameters)
         dialect = dialects.speaking(self.live.view.model)
-        facts, given = bounds.answerable(self.live.facts, dialect, parameters)
-        return msgspec.json.decode(await asking.ask(self.live, given, dialect=dialect, facts=facts))
+        facts, sent = bounds.answerable(self.live.facts, dialect, parameters)
+        return msgspec.json.decode(await asking.ask(self.live, sent, dialect=dialect, facts=facts))
 
     async def fold(self, *, focus: str = "", preview: bool = False) -> Loss | None:
         """Fold now what may be folded; gives what left the model's sight, None if nothing did.
@@ -113,6 +132,7 @@ class AsyncSession:
         `focus` says what to keep above all. With `preview` nothing is folded, and what would be is
         told. Where the session has a summarizer, it is waited for.
         """
+        must_be_text(focus=focus)
         told, focus = None, sound(focus)[:_FOCUS]
         if self.live.narrator is not None and not preview:
             told = await self.live.narrator.now(self.live, focus)
@@ -139,6 +159,7 @@ class AsyncSession:
     @alone
     async def undo(self, edit: int | None = None) -> int:
         """Take back an edit, or the newest one; gives the place to undo if you want it back."""
+        must_be_places(edit=edit)
         if edit is None:
             if not self.edits:
                 raise NotAnEdit("there is no edit to undo: the model sees everything as it came")
@@ -163,6 +184,7 @@ class AsyncSession:
         """Keep a message verbatim through every fold, or no longer; by its place or its handle."""
         from foldline.core import recall  # noqa: PLC0415 - few sessions ask, and it takes a while
 
+        must_be_handle(place)
         seq = recall.place(place)
         found = await self.live.events(Range(seq, seq))
         message = found and isinstance(found[0].event, UserSaid | ModelSaid | ToolReturned)
@@ -175,8 +197,8 @@ class AsyncSession:
     @alone
     async def switch(self, model: str, *, window: int | None = None) -> None:
         """Go on with another model; one that cannot hold what must stay changes nothing: R-14."""
-        if not model:
-            raise BadInput("switch() goes on with another model; name it")
+        must_be_names(model=model)
+        must_be_tokens(window=window)
         policy, limits = self.live.facts.policy, self.live.facts.limits
         facts = known(model, window=window, reserve=None, policy=policy)
 
@@ -192,6 +214,8 @@ class AsyncSession:
 
     async def fork(self, to: str, *, at: int | None = None) -> Self:
         """A session of its own, named `to`, that begins as this one is, or was at a place."""
+        must_be_names(to=to)
+        must_be_places(at=at)
         live = self.live
         place = live.view.head if at is None else at
         await logs.fork(live.store, live.name, to, at=place)
@@ -209,6 +233,8 @@ class AsyncSession:
         """
         from foldline.core import recall  # noqa: PLC0415 - few sessions ask, and it takes a while
 
+        must_be_handle(handle)
+        must_be_tokens(most=most)
         asked = recall.parse(handle)
         found = await self.live.events(asked.span)
         if not found:
@@ -239,6 +265,12 @@ class AsyncSession:
     def asked(self) -> int:
         """Where the newest request was recorded, or -1."""
         return self.live.view.asked
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     def __repr__(self) -> str:
         view = self.live.view

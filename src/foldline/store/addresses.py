@@ -3,6 +3,8 @@
 Knows a server's address from a file's path. Refuses to know stores: `store.at` does.
 """
 
+import warnings
+
 POSTGRES = ("postgresql://", "postgres://")
 SERVER = "://"
 
@@ -14,3 +16,13 @@ def without_secrets(address: str) -> str:
         return address
     where = place.rpartition("@")[2]
     return f"{'postgresql' if address.startswith(POSTGRES) else kind}{SERVER}{where}"
+
+
+def warn_unclosed(address: str) -> None:
+    """Tell of a store that nobody closed and nobody can close any more."""
+    warnings.warn(
+        f"the store {without_secrets(address)!r} was dropped and not closed; close() its session, "
+        "or open it in a `with` block",
+        ResourceWarning,
+        stacklevel=3,
+    )

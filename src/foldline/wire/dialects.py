@@ -3,6 +3,7 @@
 Knows the dialects side by side. Refuses to know what is in a message beyond the signs of its form.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +19,7 @@ from foldline.wire.client import ClientForm
 from foldline.wire.reading import Json
 
 Encode: TypeAlias = Callable[[Request, Mapping[str, Any]], bytes]
+_CLAUDE = re.compile(r"anthropic/|claude|([a-z-]+\.)?anthropic\.")
 _BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "document", "image")
 
 
@@ -115,8 +117,8 @@ def at(path: str) -> Dialect | None:
 
 
 def speaking(model: str) -> Dialect:
-    """The dialect that a model is asked in, by its name."""
-    return _anthropic() if model.lower().startswith(("anthropic/", "claude")) else OPENAI
+    """The dialect that a model is asked in, by its name; Bedrock's and Vertex's names too."""
+    return _anthropic() if _CLAUDE.match(model.lower()) else OPENAI
 
 
 def named(name: str) -> Dialect:

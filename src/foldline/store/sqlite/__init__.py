@@ -18,7 +18,7 @@ import apsw
 
 from foldline.errors import BadInput, StoreFailed
 from foldline.store import logs
-from foldline.store.addresses import SERVER, without_secrets
+from foldline.store.addresses import SERVER, warn_unclosed, without_secrets
 from foldline.store.sqlite import finding, keeping, leases, rows, schema
 from foldline.store.sqlite.connection import Db, Patience
 
@@ -75,6 +75,7 @@ class SqliteStore:
                 self.db.sql(f"pragma {pragma}")
         except (apsw.Error, StoreFailed) as fault:
             raise BadInput(f"{path!r} cannot be opened as a store: {fault}") from fault
+        self._path, self._closed = path, False
         self._waiting: Waiting | None = None
         self._process = os.getpid()
         self._in_memory = path == ":memory:"
@@ -98,15 +99,25 @@ class SqliteStore:
 
     async def close(self) -> None:
         """Close the database; a second time does nothing."""
+        if self._closed:
+            return
         await self.run(self.db.connection.close)
+        self._closed = True
         if self._waiting is not None:
             self._waiting.stop()
             self._waiting = None
+
+    def __del__(self) -> None:
+        # Whoever drops it loses nothing: the thread ends, and the connection with it.
+        if getattr(self, "_waiting", None) is not None:
+            warn_unclosed(self._path)
 
     async def run(self, work: Callable[[], R], *, joins: bool = False) -> R:
         """Do some work where the disk is waited for."""
         if os.getpid() != self._process:
             raise BadInput("this store was opened before a fork; open it again in this process")
+        if self._closed:
+            raise BadInput("the session is closed; open it again")
         if self._in_memory:
             return work()
         if self._waiting is None:

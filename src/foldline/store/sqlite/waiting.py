@@ -88,7 +88,9 @@ def _serve(jobs: "SimpleQueue[_Job | None]", together: Together, doing: Doing) -
             except RuntimeError:  # the loop is closed: nobody waits any more
                 continue
         doing.jobs = ()
-        del job, batch  # nothing is kept alive until the next job
+        # Nothing is kept alive until the next job: a store that nobody holds ends this thread.
+        one = result = fault = None
+        del job, batch, one, result, fault
 
 
 def _done(

@@ -1,9 +1,10 @@
 """How a request ends: with words to the model, or with the model's own, which it goes on with.
 
-A request that ends with an answer asks the model to continue that answer. Providers want it so after
-`pause_turn`, whatever the model. For an answer that the caller began ("prefill"), or that was cut at
-its length, models up to 4.5 do so as well; later ones refuse, and so does any model that thinks, or
-where the last words end in blanks. An answer that a model ended by itself is not continued.
+A request that ends with an answer asks the model to continue that answer. After `pause_turn`
+providers want it so, whatever the model. An answer that the caller began ("prefill"), or that was
+cut at its length, is continued by models up to 4.5. Later ones refuse it, as does any model that
+thinks, or where the last words end in blanks. An answer that a model ended by itself is not
+continued.
 
 Knows these rules. Refuses to know what is said instead, and who writes it to the log.
 """
