@@ -124,7 +124,9 @@ def _list(what: str, given: object, wanted: str) -> Sequence[object]:
 def _words(where: str, piece: object) -> str:
     if isinstance(piece, str):
         return piece
-    block = cast("Mapping[str, object]", piece) if isinstance(piece, Mapping) else {}
+    block: Mapping[str, object] = {}
+    if isinstance(piece, Mapping):
+        block = cast("Mapping[str, object]", piece)
     words = block.get("text")
     if block.get("type", "text") != "text" or not isinstance(words, str):
         raise BadInput(

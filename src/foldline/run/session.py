@@ -4,9 +4,10 @@ Orders calls and nothing else: the wire reads and writes, the core decides, the 
 sync `Session` has the same verbs as `AsyncSession`, made by the portal.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+from inspect import isawaitable, iscoroutine
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast, overload
 
 import msgspec
 
@@ -33,6 +34,7 @@ from foldline.core.spine import Range
 from foldline.core.view import shape
 from foldline.errors import BadHandle, BadInput, Erased, NotAnEdit, Overflow
 from foldline.run import asking, bounds
+from foldline.run.clients import AnthropicClient, OpenAIClient, find_create, must_not_stream
 from foldline.run.facts import known
 from foldline.run.given import (
     System,
@@ -54,6 +56,7 @@ from foldline.wire import dialects
 if TYPE_CHECKING:
     from foldline.run.history import AsyncHistory, History
 
+R = TypeVar("R")
 _FOCUS = 2_000  # characters
 Given: TypeAlias = str | Mapping[str, Any] | Sequence[Any] | Event | object
 """What add() reads: text, a message dict, an SDK's response, an event, or a list of these."""
@@ -125,6 +128,25 @@ class AsyncSession:
         dialect = dialects.speaking(self.live.view.model)
         facts, sent = bounds.answerable(self.live.facts, dialect, parameters)
         return msgspec.json.decode(await asking.ask(self.live, sent, dialect=dialect, facts=facts))
+
+    @overload
+    async def create(self, client: OpenAIClient[Awaitable[R]], **parameters: Any) -> R: ...
+    @overload
+    async def create(self, client: AnthropicClient[Awaitable[R]], **parameters: Any) -> R: ...
+    async def create(self, client: Any, **parameters: Any) -> Any:
+        """Ask an SDK's client what `request()` gives, and add its answer; gives the answer too.
+
+        `client` is an `AsyncOpenAI` or an `AsyncAnthropic`, whichever the model is asked by. Not
+        with `stream=True`: stream what `request()` gives, or use `foldline.wrap`.
+        """
+        must_not_stream(parameters)
+        model = self.live.view.model
+        ask = find_create(client, model=model, dialect=dialects.speaking(model))
+        answer = ask(**await self.request(**parameters))
+        if isawaitable(answer):
+            answer = await answer
+        await self.add(answer)
+        return answer
 
     async def fold(self, *, focus: str = "", preview: bool = False) -> Loss | None:
         """Fold now what may be folded; gives what left the model's sight, None if nothing did.
@@ -335,6 +357,29 @@ class Session(Face[AsyncSession]):
     switch = verb(AsyncSession.switch)
     recall = verb(AsyncSession.recall)
     close = verb(AsyncSession.close)
+
+    @overload
+    def create(self, client: OpenAIClient[R], **parameters: Any) -> R: ...
+    @overload
+    def create(self, client: AnthropicClient[R], **parameters: Any) -> R: ...
+    def create(self, client: Any, **parameters: Any) -> Any:
+        """Ask an SDK's client what `request()` gives, and add its answer; gives the answer too.
+
+        `client` is an `OpenAI` or an `Anthropic`, whichever the model is asked by. Not with
+        `stream=True`: stream what `request()` gives, or use `foldline.wrap`.
+        """
+        must_not_stream(parameters)
+        model = self.aio.live.view.model
+        ask = find_create(client, model=model, dialect=dialects.speaking(model))
+        answer = ask(**self.request(**parameters))
+        if iscoroutine(answer):
+            answer.close()
+            raise BadInput(
+                f"{type(client).__name__} has to be awaited; give a client without `Async`, or "
+                "open the session by foldline.aopen()"
+            )
+        self.add(answer)
+        return answer
 
     def fork(self, to: str, *, at: int | None = None) -> "Session":
         """A session of its own, named `to`, that begins as this one is, or was at a place."""

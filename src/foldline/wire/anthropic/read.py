@@ -239,7 +239,8 @@ def _without_blanks(result: Json) -> Json:
         kept: Any = content.strip() and content
     elif isinstance(content, list):
         rows = cast("list[Any]", content)
-        kept = [one for one in rows if not isinstance(one, dict) or not forms.is_blank(one)]
+        blocks = (cast("Json", one) if isinstance(one, dict) else {} for one in rows)
+        kept = [one for one, block in zip(rows, blocks, strict=True) if not forms.is_blank(block)]
     else:
         return result
     rest = {key: value for key, value in result.items() if key != "content"}
