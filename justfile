@@ -41,11 +41,12 @@ released:
     @test -x .rig/released/bin/python || uv venv --quiet .rig/released
     @test -x .rig/released/bin/foldline || uv pip install --quiet --python .rig/released/bin/python ".rig/released-source[gateway,pg]"
 
-# Format, lint, types, and the contracts between rooms
+# Format, lint, types (ours, and those of examples and README), and the contracts between rooms
 check: setup
     .venv/bin/ruff format --check --quiet .
     .venv/bin/ruff check --quiet .
     .venv/bin/pyright --pythonpath {{python}}
+    {{python}} scripts/check_types.py
     .venv/bin/lint-imports --no-logo
 
 # Fast tests, in 90 seconds on two cores: no network, no services, a few examples a property; with paths, all of theirs

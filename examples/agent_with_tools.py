@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 
 import foldline
 from foldline.agent.loop import Agent
-from foldline.agent.moments import Called
-from foldline.agent.tool import Tool, said
+from foldline.agent.moments import Called, Moment
+from foldline.agent.tool import Intent, Result, Tool, said
 from foldline.agent.tools import own
 from foldline.models.clients import client
 
@@ -24,19 +24,19 @@ folder, task = sys.argv[1:]
 NAME = os.environ.get("MODEL", "gpt-5-mini")
 
 
-async def today(_):
+async def today(_: object) -> Result:
     """The tool of our own."""
     return said(f"{datetime.now(UTC):%Y-%m-%d}")
 
 
-async def approve(_, intent):
+async def approve(_: object, intent: Intent) -> str | None:
     """None agrees; a text is why not, for the model to read."""
     print(f"{intent.what}\n{intent.detail}")
     answer = await asyncio.to_thread(input, "allow? [y/n] ")
     return None if answer == "y" else "the user said no"
 
 
-def watch(moment):
+def watch(moment: Moment) -> None:
     """A hook: what a tool came to."""
     if isinstance(moment, Called):
         print(f"{moment.call.name}: {'ok' if moment.result.ok else 'failed'}")

@@ -25,8 +25,7 @@ async def talk(client: AsyncOpenAI, address: str, topic: str) -> str:
     ) as s:
         for turn in range(3):
             await s.add(f"Tell me fact {turn + 1} about {topic}.")
-            reply = await client.chat.completions.create(**await s.request())
-            await s.add(reply)
+            await s.create(client)
         turns = await s.history.turns()
         return f"{topic}: {len(turns)} turns, {s.report}"
 

@@ -24,15 +24,18 @@ async def main() -> None:
     """Ask until a cap says no."""
     model = client(NAME)
     async with foldline.aopen(":memory:", model=NAME, reserve=1_000, caps=CAPS) as s:
-        for turn in range(50):
-            await s.add(f"Name a river, other than those before. ({turn})")
+        calls = 0
+        while calls < 50:
+            await s.add(f"Name a river, other than those before. ({calls})")
             try:
                 await reply(s, model, max_completion_tokens=1_000)
-            except Spent as spent:
-                print(f"call {turn + 1} was not made:", spent)
+            except Spent as refused:
+                print(f"call {calls + 1} was not made:", refused)
                 break
-        spent = (await s.live.spending.spent()).session
-        print(f"{turn} calls took {spent.tokens:,} tokens, ${spent.dollars:.4f}")
+            calls += 1
+        if s.live.spending is not None:
+            spent = (await s.live.spending.spent()).session
+            print(f"{calls} calls took {spent.tokens:,} tokens, ${spent.dollars:.4f}")
     await model.close()
 
 

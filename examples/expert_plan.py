@@ -10,7 +10,7 @@ events and facts give the same bytes on any machine.
 from dataclasses import replace
 
 from foldline.core.budget import limits
-from foldline.core.log import Instructed, ModelSaid, Opened, UserSaid
+from foldline.core.log import Event, Instructed, ModelSaid, Opened, UserSaid
 from foldline.core.parts import Text
 from foldline.core.plan import Blocked, Facts, Need, Ready, plan
 from foldline.core.policy import named
@@ -19,33 +19,38 @@ from foldline.core.view import load
 from foldline.wire.dialects import speaking
 
 facts = Facts(limits(4_000, 500), named("steady"))
-log = [Opened("gpt-5-mini"), Instructed((Text("Be brief."),))]
+log: list[Event] = [Opened("gpt-5-mini"), Instructed((Text("Be brief."),))]
 view = load(Spine(), {}, head=-1)
 for seq, event in enumerate(log):
     view.append(seq, event)
 
 
-def take(*events):
+def take(*events: Event) -> None:
     """Append to the log, and to the view of it."""
     for event in events:
         log.append(event)
         view.append(view.head + 1, event)
 
 
-for turn in range(40):
-    take(UserSaid((Text(f"Question {turn}: " + "what about this part of the plan? " * 8),)))
+def decide() -> Ready:
+    """What to send now."""
     made = plan(view, facts)
     while isinstance(made, Need):  # events that the view does not hold: we fetch them
         fetched = {seq: log[seq] for span in made.ranges for seq in places(span)}
         made = plan(view, replace(facts, fetched=fetched))
-    match made:
-        case Ready():
-            take(*made.events)
-            for event in made.events:
-                print(f"turn {turn}:", type(event).__name__, "before the request")
-        case Blocked(parts, limit):
-            raise SystemExit(f"nothing makes it fit {limit}: {parts}")
+    if isinstance(made, Blocked):
+        raise SystemExit(f"nothing makes it fit {made.limit}: {made.parts}")
+    return made
+
+
+for turn in range(40):
+    take(UserSaid((Text(f"Question {turn}: " + "what about this part of the plan? " * 8),)))
+    ready = decide()
+    take(*ready.events)
+    for event in ready.events:
+        print(f"turn {turn}:", type(event).__name__, "before the request")
+    if turn == 39:
+        body = speaking(view.model).encode(ready.request, {})
+        print(f"{len(body):,} bytes to send: {ready.report}")
     take(ModelSaid((Text("Yes."),)))
-body = speaking(view.model).encode(made.request, {})
-print(f"{len(log)} events, {len(view.items)} items in the view, {len(body):,} bytes to send")
-print(made.report)
+print(f"{len(log)} events, {len(view.items)} items in the view")

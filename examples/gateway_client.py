@@ -11,14 +11,21 @@ The same works from any language. MODEL chooses the model.
 import os
 
 from openai import OpenAI
+from openai.types.chat import ChatCompletionMessageParam
 
 MODEL = os.environ.get("MODEL", "gpt-5-mini")
 client = OpenAI()
-history = [{"role": "system", "content": "Answer in five words at most."}]
+characters = 0
+history: list[ChatCompletionMessageParam] = [
+    {"role": "system", "content": "Answer in five words at most."}
+]
 for turn in range(15):
     build = "\n".join(f"[{turn}.{line}] compiled, no warnings" for line in range(45))
-    history.append({"role": "user", "content": f"Build {turn} printed:\n{build}\nAll fine?"})
+    words = f"Build {turn} printed:\n{build}\nAll fine?"
+    history.append({"role": "user", "content": words})
     reply = client.chat.completions.create(model=MODEL, messages=history)
-    history.append({"role": "assistant", "content": reply.choices[0].message.content})
-    print(f"turn {turn}: {reply.usage.prompt_tokens} tokens arrived,", end=" ")
-    print(f"{sum(len(one['content']) for one in history):,} characters of history")
+    answer = reply.choices[0].message.content or ""
+    history.append({"role": "assistant", "content": answer})
+    characters += len(words) + len(answer)
+    arrived = reply.usage.prompt_tokens if reply.usage else 0
+    print(f"turn {turn}: {arrived} tokens arrived, {characters:,} characters of history")

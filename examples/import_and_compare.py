@@ -18,7 +18,7 @@ from foldline.lab.recorded import imported
 from foldline.lab.report.sentences import headline
 from foldline.models.catalog import find
 
-cases = []
+cases: list[Case] = []
 for name in sys.argv[1:]:
     try:
         sessions = imports.read(Path(name).read_text(errors="replace"), name)

@@ -23,7 +23,6 @@ with foldline.open(address, model=os.environ.get("MODEL", "gpt-5-mini"), system=
     if before:
         print(f"we have talked {len(before)} times; it began with: {before[0].words}")
     s.add(words)
-    reply = OpenAI().chat.completions.create(**s.request())
-    s.add(reply)
+    reply = s.create(OpenAI())
     print("answer:", reply.choices[0].message.content)
     print("kept:", s.report)

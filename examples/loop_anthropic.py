@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from anthropic import Anthropic
+from anthropic.types import ToolResultBlockParam
 
 import foldline
 
@@ -40,9 +41,8 @@ s = foldline.open(  # 1: a log, in memory or in a file
 )
 s.add(TASK)
 while True:
-    reply = client.messages.create(**s.request(max_tokens=1_000))  # 2: planned, so it fits
-    s.add(reply)  # 3: answers, results and counts go in
-    results = []
+    reply = s.create(client, max_tokens=1_000)  # 2: planned, so it fits; the answer goes in
+    results: list[ToolResultBlockParam] = []
     for block in reply.content:
         if block.type == "tool_use":
             print("call:", block.name, block.input)
@@ -50,6 +50,6 @@ while True:
             results.append({"type": "tool_result", "tool_use_id": block.id, "content": words})
     if not results:
         break
-    s.add({"role": "user", "content": results})
+    s.add({"role": "user", "content": results})  # 3: and so do results
 print("answer:", "".join(block.text for block in reply.content if block.type == "text"))
 print("window:", s.report)

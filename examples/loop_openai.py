@@ -43,14 +43,15 @@ s = foldline.open(  # 1: a log, in memory or in a file
 )
 s.add(TASK)
 while True:
-    reply = client.chat.completions.create(**s.request())  # 2: planned, so it fits
-    s.add(reply)  # 3: answers, results and counts go in
+    reply = s.create(client)  # 2: planned, so it fits; the answer goes in
     message = reply.choices[0].message
     if not message.tool_calls:
         break
     for call in message.tool_calls:
+        if call.type != "function":
+            continue
         print("call:", call.function.name, call.function.arguments)
         words = read(json.loads(call.function.arguments).get("name", ""))
-        s.add({"role": "tool", "tool_call_id": call.id, "content": words})
+        s.add({"role": "tool", "tool_call_id": call.id, "content": words})  # 3: and so do results
 print("answer:", message.content)
 print("window:", s.report)

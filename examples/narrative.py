@@ -12,6 +12,7 @@ and the server.
 import os
 
 import foldline
+from foldline.core.log import Folded
 
 MODEL = os.environ.get("MODEL", "gpt-5-mini")
 WORK = (
@@ -30,5 +31,6 @@ with foldline.open(":memory:", model=MODEL, summarizer=MODEL) as s:
     loss = s.fold(focus="what must keep working")
     print("left the window:", loss)
     fold = s.history.events(s.edits[-1], s.edits[-1])[0].event
-    print("told by:", fold.by or "nobody: what was told is not in the log")
-    print(fold.text)
+    if isinstance(fold, Folded):
+        print("told by:", fold.by or "nobody: what was told is not in the log")
+        print(fold.text)

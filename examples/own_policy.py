@@ -22,7 +22,7 @@ OURS = replace(
 )
 
 
-def rows(turn):
+def rows(turn: int) -> str:
     """What a database answers: far too much."""
     return "\n".join(f"{turn}.{row}|item {row}|in stock" for row in range(300))
 

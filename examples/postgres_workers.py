@@ -17,23 +17,25 @@ from foldline.errors import Busy
 
 ADDRESS = os.environ["FOLDLINE_STORE"]
 SESSION = os.environ.get("SESSION", "order-4711")
-OPEN = {"model": os.environ.get("MODEL", "gpt-5-mini"), "session": SESSION}
+MODEL = os.environ.get("MODEL", "gpt-5-mini")
 
 
 async def deliver(words: str, key: str) -> None:
     """A message from outside: it needs no lease, and its key says that it may come twice."""
-    async with foldline.aopen(ADDRESS, **OPEN) as s:
+    async with foldline.aopen(ADDRESS, model=MODEL, session=SESSION) as s:
         await s.add(words, once=key)
 
 
 async def work(name: str) -> bool:
     """Answer what stands unanswered, if nobody else is at it."""
     try:
-        async with foldline.aopen(ADDRESS, **OPEN, exclusive=30) as s, AsyncOpenAI() as client:
+        async with (
+            foldline.aopen(ADDRESS, model=MODEL, session=SESSION, exclusive=30) as s,
+            AsyncOpenAI() as client,
+        ):
             print(f"{name}: holds {SESSION}")
             await deliver("And gift wrap, please.", "shop/18")  # while we work
-            reply = await client.chat.completions.create(**await s.request())
-            await s.add(reply)
+            await s.create(client)
             turns = await s.history.turns()
             print(f"{name}: answered; {len(turns)} messages of the user are in the log")
             return True

@@ -10,12 +10,15 @@ the catalogue is asked. MODEL and OPENAI_BASE_URL choose the model and the serve
 import os
 
 from openai import OpenAI
+from openai.types.chat import ChatCompletionMessageParam
 
 import foldline
 
 MODEL = os.environ.get("MODEL", "gpt-5-mini")
 client = foldline.wrap(OpenAI(), window=2_000)  # the line that changed
-history = [{"role": "system", "content": "Answer in five words at most."}]
+history: list[ChatCompletionMessageParam] = [
+    {"role": "system", "content": "Answer in five words at most."}
+]
 for turn in range(12):
     build = "\n".join(f"[{turn}.{line}] compiled, no warnings" for line in range(20))
     history.append({"role": "user", "content": f"Build {turn} printed:\n{build}\nAll fine?"})

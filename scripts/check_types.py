@@ -6,6 +6,8 @@
 A block of README.md is checked where it stands alone, which is where it imports what it uses.
 """
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -15,7 +17,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "build" / "types"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-CONFIG = '{"include": ["."], "typeCheckingMode": "strict", "pythonVersion": "3.11", "extraPaths": ["%s"]}'
+CONFIG = {
+    "include": ["."],
+    "typeCheckingMode": "strict",
+    "pythonVersion": "3.11",
+    "extraPaths": [str(ROOT / "src")],
+}
 
 
 def collect_files() -> dict[str, str]:
@@ -39,16 +46,23 @@ def check_files(files: dict[str, str], folder: Path = FOLDER) -> str:
         old.unlink()
     for name, text in files.items():
         (folder / name).write_text(text)
-    (folder / "pyrightconfig.json").write_text(CONFIG % (ROOT / "src"))
+    (folder / "pyrightconfig.json").write_text(json.dumps(CONFIG))
     python = sys.executable
+    names = [str(folder / name) for name in files]
+    cache = str(ROOT / "build" / "mypy")
     lines = (
         [python, "-m", "pyright", "--pythonpath", python, "-p", str(folder)],
-        [python, "-m", "mypy", "--strict", "--no-error-summary", "--python-version", "3.11"]
-        + ["--cache-dir", str(ROOT / "build" / "mypy"), *(str(folder / name) for name in files)],
+        [python, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", cache, *names],
     )
     with ThreadPoolExecutor() as both:
-        runs = both.map(lambda line: subprocess.run(line, check=False, capture_output=True, text=True), lines)  # fmt: skip
+        runs = [*both.map(run_checker, lines)]
     return "".join(run.stdout + run.stderr for run in runs if run.returncode)
+
+
+def run_checker(line: list[str]) -> subprocess.CompletedProcess[str]:
+    """One of the two, on our own source and not on an installed one."""
+    paths = {**os.environ, "MYPYPATH": str(ROOT / "src")}
+    return subprocess.run(line, check=False, capture_output=True, text=True, env=paths)
 
 
 def main() -> int:

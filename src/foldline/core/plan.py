@@ -36,6 +36,23 @@ from foldline.core.request import Pressure, Report, Request, render, report
 from foldline.core.spine import Range, overlap
 from foldline.core.view import View
 
+__all__ = [
+    "RECALL",
+    "Blocked",
+    "Facts",
+    "Need",
+    "Plan",
+    "Ready",
+    "admit",
+    "after",
+    "lost",
+    "plan",
+    "pressure_of",
+    "recallable",
+    "take_back",
+    "tiers",
+    "waits",
+]
 RECALL = "recall"  # the tool by which a model has back what was cut
 _MOST_IDLE = 3  # folds without a person's word, an answer or a result between them
 
