@@ -13,7 +13,9 @@ def test_nothing_that_stands_alone_is_left_out():
     files = collect_files()
     assert {path.name for path in (ROOT / "examples").glob("*.py")} <= {*files}
     assert "types_create.py" in files
-    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.S | re.M)
+    blocks = re.findall(
+        r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE
+    )
     alone = [one for one in blocks if "import" in one]
     assert sum(name.startswith("readme_") for name in files) == len(alone) >= 2
     assert not any(re.search(r"type: ignore|pyright: ", text) for text in files.values())

@@ -5,6 +5,7 @@
     asking     what is sent: planned, recorded, again      bounds     how long an answer may be
     turn       one answer of a model into its session      refused    what heals a refusal
     host       where a session's model is asked, and nowhere else
+    given      what callers give, refused in words         clients    the SDKs' clients, by shape
     facts      what decisions rest on                      settings/  files, environment, flags
     history    the past, for people                        listed, left, export, bill
     row        a client's messages as a log has them

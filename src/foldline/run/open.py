@@ -50,25 +50,23 @@ def open(  # noqa: A001, PLR0913 - it is foldline.open; one keyword for each thi
 ) -> Session:
     """Open a session: a new one, or one that goes on where it was left.
 
-    address     ":memory:", a file's path, or a postgresql:// address
-    model       who answers; `claude…`, `anthropic/…` and Bedrock's names are
-                asked as Anthropic's models are, all others as OpenAI's chat
-    system      what the model is told first: a text, or text blocks
-    tools       as either provider writes them
-    window      tokens that the model takes in all; left out, the catalogue
-                says, else 128,000
-    reserve     tokens of these that an answer may take; left out, a tenth
-    policy      a preset's name, or a `Policy`
-    session     the session's name
-    tenant      whose it is
-    carry       an earlier session whose record opens a new one
-    exclusive   seconds to hold the session, renewed by every append; `Busy`
-                where another worker holds it
-    summarizer  who adds a narrative to folds: a model's name, "NAME@URL", a
-                `Model`, a list of these, `Tellers`, or "worker"
-    caps        the most that may be spent, `foldline.run.spend.Caps`
-    reported    what `foldline.models.servers.ask` found out of the model
-    store       the address's store where it is open already; it is left open
+    - `address`: ":memory:", a file's path, or a postgresql:// address
+    - `model`: who answers; `claude…`, `anthropic/…` and Bedrock's names are
+      asked as Anthropic's models are, all others as OpenAI's chat
+    - `system`: what the model is told first, a text or text blocks
+    - `tools`: as either provider writes them
+    - `window`: tokens in all; left out, the catalogue says, else 128,000
+    - `reserve`: tokens of these for the answer; left out, a tenth
+    - `policy`: a preset's name, or a `Policy`
+    - `session`, `tenant`: the session's name, and whose it is
+    - `carry`: an earlier session whose record opens a new one
+    - `exclusive`: seconds to hold the session, renewed by every append;
+      `Busy` where another worker holds it
+    - `summarizer`: who adds a narrative to folds, a model's name, a `Model`,
+      a list of these, `Tellers`, or "worker"
+    - `caps`: the most that may be spent, `foldline.run.spend.Caps`
+    - `reported`: what `foldline.models.servers.ask` found out of the model
+    - `store`: the address's store where it is open already
 
     System and tools that are left out stay as they were. Close the session,
     or use it in a `with` block. More: docs/reference/opening.md.
