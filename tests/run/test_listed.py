@@ -29,7 +29,9 @@ def test_every_session_is_told_in_a_line(tmp_path):
     async def every():
         store = SqliteStore(path)
         names = [one.session async for one in listed(store, "local")]
-        return names, [one async for one in summaries(store, "local")]
+        told = [one async for one in summaries(store, "local")]
+        await store.close()
+        return names, told
 
     names, told = asyncio.run(every())
     assert names == ["a", "b"]

@@ -130,19 +130,18 @@ def test_a_session_goes_on_after_a_restart(tmp_path):
 def test_two_writers_conflict_loudly(tmp_path):
     """R-63, R-64: nobody reloads and goes on behind your back."""
     path = str(tmp_path / "chat.db")
-    one = foldline.open(path, model="m")
-    two = foldline.open(path, model="m")
-    one.add("hello")
-    with pytest.raises(Conflict, match="open the session again"):
-        two.add("hello")
+    with foldline.open(path, model="m") as one, foldline.open(path, model="m") as two:
+        one.add("hello")
+        with pytest.raises(Conflict, match="open the session again"):
+            two.add("hello")
 
 
 def test_a_switched_model_is_recorded(tmp_path):
     path = str(tmp_path / "chat.db")
     foldline.open(path, model="m").close()
-    s = foldline.open(path, model="n")
-    s.add("hi")
-    assert s.request()["model"] == "n"
+    with foldline.open(path, model="n") as s:
+        s.add("hi")
+        assert s.request()["model"] == "n"
 
 
 def test_an_open_call_is_closed_before_the_next_request():
@@ -215,7 +214,8 @@ def test_nothing_enters_the_log_that_could_not_be_read_back(tmp_path, wrong):
         s.add("hi", **wrong)
     s.add("goes on")
     s.close()
-    assert foldline.open(path, model="m").request()["messages"][0]["content"] == "goes on"
+    with foldline.open(path, model="m") as s:
+        assert s.request()["messages"][0]["content"] == "goes on"
 
 
 def test_what_is_sent_is_what_is_counted():

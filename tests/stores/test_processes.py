@@ -173,6 +173,14 @@ async def _interleaved(address, seeds, folding=_folding):
     """
     who = "fij" if folding is _working else "fi"
     stores = [store_at(address) for _ in who]
+    try:
+        return await _orders(stores, who, seeds, folding)
+    finally:
+        for store in stores:
+            await store.close()
+
+
+async def _orders(stores, who, seeds, folding):
     for store in stores:
         if isinstance(store, SqliteStore):  # who comes first is asked here, not what stays
             store.db.sql("pragma synchronous = off")
@@ -203,8 +211,6 @@ async def _interleaved(address, seeds, folding=_folding):
         assert len(folds) == 1 if folding is _working else folds, seed
         sent = (await asking.ask(live, {}, dialect=OPENAI)).decode()
         assert re.findall("inbound <([0-9])>", sent) == ["0", "1", "2"], (seed, turns.taken)
-    for store in stores:
-        await store.close()
     return orders
 
 
