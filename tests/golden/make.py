@@ -198,7 +198,7 @@ class Client:
 
     async def events(self) -> list[log.Event]:
         """Its log."""
-        live = self.proxy.newest
+        live = self.proxy.list_held()[-1]
         assert live is not None
         return [event for _, event in await live.events(Range(0, live.view.head))]
 

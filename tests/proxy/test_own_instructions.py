@@ -180,14 +180,14 @@ def test_no_instructions_of_another_reach_the_provider(dialect, seed, window):
         # Whoever ends with the same words while another waits is given the other's request.
         (
             "foldline.proxy.conversations",
-            """        key = (scope, len(body), request.hashes[-1])
+            """        key = (scope, caller, len(body), request.hashes[-1])
         flight = self._flights.get(key)
         if flight is not None:  # a client that did not wait: the same request once more
             with suppress(FoldlineError):
                 same = await flight
                 if same.request.body == body:
 """,
-            """        key = (scope, 0, request.hashes[-1])
+            """        key = (scope, caller, 0, request.hashes[-1])
         flight = self._flights.get(key)
         if flight is not None:
             with suppress(FoldlineError):

@@ -5,9 +5,11 @@ import pytest
 from hypothesis import given
 
 from foldline.core import rules
-from foldline.core.parts import retold
 from foldline.core.request import render
+from foldline.run.asking import say_to_go_on
 from foldline.testing.strategies import conversations
+from foldline.wire import anthropic
+from foldline.wire.dialects import named
 
 
 @given(conversations())
@@ -16,8 +18,10 @@ def test_both_judges_of_both_dialects_take_every_conversation(talk):
     view = talk.view.copy()
     for event in rules.closing(view):
         view.append(view.head + 1, event)
+    for event in say_to_go_on(view, {}, dialect=named(anthropic.DIALECT)):
+        view.append(view.head + 1, event)
     request = render(view)
-    if request.items or retold(request.system).strip():  # else nothing can be sent
+    if not anthropic.is_silent(request):  # else nothing can be sent
         assert jury.refused(request) == []
 
 

@@ -94,8 +94,8 @@ class Conversation:
         """Digests of the instructions and tools that the log has; None: whatever it has."""
         self.hashes: list[bytes] = []
         """Of the bytes of each message of the last request."""
-        self.noted = -1_000_000
-        """How many messages the history had when every process was last told of it."""
+        self.noted: tuple[int, str] = (0, "")
+        """How many messages every process was last told of, and their digest."""
         self.links: list[str] = []
         """Side conversations that began since the last request."""
         self._chains: dict[int, tuple[int, str]] = {}

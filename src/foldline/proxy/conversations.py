@@ -261,17 +261,19 @@ class Conversations:
         behind = [request.chain[at] for at in request.answers[-_BEHIND:]]
         for chain in (*behind, request.chain[-1]):
             self._index.remember(scope, chain, place)
-        if not self._shared or 0 <= count - conversation.noted < _APART:
+        noted, chain = conversation.noted
+        is_known = 0 < noted <= count and request.chain[noted - 1] == chain
+        if not self._shared or (is_known and count - noted < _APART):
             return
         pairs = [
             _pair(request.digests[at - 1], request.digests[at])
             for at in request.answers[:1]
-            if at and conversation.noted < 0
+            if at and not is_known
         ]
 
         async def note() -> None:
             await self._note_all(scope, (*pairs, *behind[-1:], request.chain[-1]), place)
-            conversation.noted = count
+            conversation.noted = count, request.chain[-1]
 
         exchange.beside(note())
 
