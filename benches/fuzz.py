@@ -27,13 +27,13 @@ import msgspec
 from foldline.core import log, rules
 from foldline.core.log import Event, Opened
 from foldline.core.request import render
+from foldline.dialects import anthropic, openai_chat
+from foldline.dialects.base import OPENAI, Dialect, named
+from foldline.dialects.json_reader import parse
+from foldline.dialects.sse import Lines
 from foldline.errors import WireError
 from foldline.proxy.request import read_request
 from foldline.testing import view_of
-from foldline.wire import anthropic, openai_chat
-from foldline.wire.dialects import OPENAI, Dialect, named
-from foldline.wire.reading import parse
-from foldline.wire.sse import Lines
 
 SECONDS = 1.0
 MEGABYTES = 200

@@ -24,7 +24,7 @@ from foldline.core.request import Request, render
 from foldline.core.view import load, spine_at
 from foldline.testing import Conversation, play, steps
 
-sys.path.append(str(Path(__file__).parents[1] / "tests" / "wire"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "dialects"))
 
 import jury
 

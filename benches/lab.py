@@ -44,17 +44,17 @@ from foldline.core.prices import Prices
 from foldline.lab.bill.cache import Rules
 from foldline.lab.bill.costs import costs
 from foldline.lab.bill.providers import rules_for
+from foldline.lab.fake_summarizer import Teller
 from foldline.lab.intervals import bootstrap
 from foldline.lab.made.generated import coding
-from foldline.lab.ours import Ours
+from foldline.lab.policy_run import Ours
 from foldline.lab.probes.decay import decay
 from foldline.lab.probes.kept import Kept
 from foldline.lab.probes.planted import held
 from foldline.lab.probes.recoverable import recovered
 from foldline.lab.recorded import Recorded, joined, size
+from foldline.lab.recorded_run import AsRecorded
 from foldline.lab.replay import replay
-from foldline.lab.tellers import Teller
-from foldline.lab.theirs import AsRecorded
 from foldline.lab.trials import Result, Trial, judged, run
 from foldline.models.catalog import find
 

@@ -25,9 +25,9 @@ from uuid import UUID
 
 from pg_place import a_schema, address_of, connected
 
-from foldline.store.base import Draft, Name, Row
-from foldline.store.postgres import PostgresStore
-from foldline.store.postgres.connections import sid
+from foldline.stores.base import Draft, Name, Row
+from foldline.stores.postgres import PostgresStore
+from foldline.stores.postgres.connections import sid
 
 LIVE, FEW = 10, 10
 HIGHER = 2

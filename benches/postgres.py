@@ -48,10 +48,10 @@ from core import FACTS, PYTHON, event_of, further, history, lived
 from foldline.core.log import Event, Logged, Opened
 from foldline.core.spine import Range, Spine
 from foldline.core.view import load
-from foldline.run.live import Live
-from foldline.store import logs
-from foldline.store.base import Draft, Name, Row
-from foldline.store.postgres import PostgresStore
+from foldline.session.log_handle import Live
+from foldline.stores import event_log
+from foldline.stores.base import Draft, Name, Row
+from foldline.stores.postgres import PostgresStore
 
 BODY = (b'{"type":"user_said","parts":[{"text":"' + b"look at the module " * 50)[:898] + b'"}'
 RATIO, FLUSH, SESSIONS, SETS = 0.8, 0.0015, 16, 4
@@ -169,7 +169,7 @@ async def beside(count: int, rounds: int) -> bool:
     talk, name = lived(messages), Name("acme", "one")
     with a_schema() as schema, a_schema() as theirs:
         store = PostgresStore(address_of(schema))
-        await logs.append(store, name, talk.events, after=-1)
+        await event_log.append(store, name, talk.events, after=-1)
         print(f"\nb. {count:,} messages and one more turn, {rounds} rounds, median ms "
               f"(ours: {len(talk.events):,} events, {len(talk.folds())} folds)")  # fmt: skip
         others = None
@@ -197,7 +197,7 @@ async def beside(count: int, rounds: int) -> bool:
 async def last(store: PostgresStore, name: Name) -> list[Logged]:
     """The newest events, wherever the log ends."""
     head = await store.head(name)
-    return await logs.read(store, name, Range(head.seq - LAST + 1, head.seq))
+    return await event_log.read(store, name, Range(head.seq - LAST + 1, head.seq))
 
 
 async def _beside(
@@ -214,7 +214,7 @@ async def _beside(
             "begin": lambda: Live.open(store, name, facts=FACTS),
             "last": lambda: last(store, name),
             "append": lambda new=new: live.append(new),
-            "all": lambda end=end: logs.read(store, name, Range(0, end)),
+            "all": lambda end=end: event_log.read(store, name, Range(0, end)),
         }
         for what in asked:
             took, made = await seconds(ways[what])
@@ -271,7 +271,7 @@ class Written(Growing):
 
     def flush(self) -> None:
         """A batch, to be appended."""
-        self.drafts.append(logs.draft(self.batch))
+        self.drafts.append(event_log.draft(self.batch))
         self.batch = []
 
 

@@ -16,7 +16,7 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1] / "tests" / "wire"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "dialects"))
 
 import archive
 import jury

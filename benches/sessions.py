@@ -7,7 +7,7 @@ import gzip
 from dataclasses import replace
 from pathlib import Path
 
-from foldline.imports import read
+from foldline.importers import read
 from foldline.lab.made.generated import coding
 from foldline.lab.recorded import Recorded, imported, joined
 

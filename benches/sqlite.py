@@ -43,13 +43,13 @@ from foldline.core.plan import Facts, Ready, plan
 from foldline.core.policy import STEADY
 from foldline.core.spine import Spine
 from foldline.core.view import load
-from foldline.run import asking
-from foldline.run.live import Live
-from foldline.store import logs
-from foldline.store.base import Name
-from foldline.store.sqlite import SqliteStore
+from foldline.dialects.base import OPENAI
+from foldline.session import planning
+from foldline.session.log_handle import Live
+from foldline.stores import event_log
+from foldline.stores.base import Name
+from foldline.stores.sqlite import SqliteStore
 from foldline.testing import model, user
-from foldline.wire.dialects import OPENAI
 
 NAME = Name("acme", "one")
 FACTS = Facts(
@@ -89,7 +89,7 @@ class Growing:
     def flush(self) -> None:
         """What an append does, for many events."""
         first = self.view.head + 1 - len(self.batch)
-        drafted = logs.draft(self.batch).rows
+        drafted = event_log.draft(self.batch).rows
         rows = [
             (self.sid, seq, row.kind, row.edit, time.time(), row.body)
             for seq, row in enumerate(drafted, first)
@@ -234,7 +234,7 @@ async def counted(path: str) -> tuple[Counter[str], Counter[str]]:
     live = await Live.open(store, NAME, facts=FACTS)
     opening = counts.taken()
     await live.take(user("Go on with the next."))
-    await asking.ask(live, {}, dialect=OPENAI)
+    await planning.ask(live, {}, dialect=OPENAI)
     await live.take(model("Done."))
     turn = counts.taken()
     await store.close()
@@ -265,7 +265,7 @@ async def counting(paths: dict[int, str]) -> bool:
 async def appending(folder: Path, rounds: int) -> bool:
     """Part c."""
     said = user("checked the parser, nothing to report " * 24)
-    body = logs.draft([said]).rows[0].body
+    body = event_log.draft([said]).rows[0].body
     store, pool = SqliteStore(str(folder / "ours.db")), ThreadPoolExecutor(1)
     bare, awaited = (apsw.Connection(str(folder / f"{name}.db")) for name in ("bare", "awaited"))
     for one in (bare, awaited):
@@ -279,7 +279,7 @@ async def appending(folder: Path, rounds: int) -> bool:
 
     for seq in range(rounds):
         times = [time.perf_counter()]
-        head = await logs.append(store, NAME, [said], after=head)
+        head = await event_log.append(store, NAME, [said], after=head)
         times.append(time.perf_counter())
         insert(bare, seq)
         times.append(time.perf_counter())
@@ -327,7 +327,7 @@ async def beside(folder: Path, count: int, rounds: int) -> bool:
     talk = lived(messages)
     path = str(folder / "lived.db")
     store = SqliteStore(path)
-    await logs.append(store, NAME, talk.events, after=-1)
+    await event_log.append(store, NAME, talk.events, after=-1)
     await store.close()
     print(f"\nd. load {count:,} messages and append a turn, {rounds} rounds, median ms "
           f"(ours: {len(talk.events):,} events, {len(talk.folds())} folds)")  # fmt: skip

@@ -19,8 +19,8 @@ from foldline.core.policy import STEADY
 from foldline.core.request import render
 from foldline.core.spine import Spine
 from foldline.core.view import load
+from foldline.dialects import openai_chat as wire
 from foldline.testing import calls, model, result, user
-from foldline.wire import openai_chat as wire
 
 RATIO, MEMORY_MB = 1.2, 150
 WINDOW = 16_000

@@ -12,8 +12,8 @@ import sys
 from datetime import UTC, datetime
 
 import foldline
+from foldline.agent.events import Called, Moment
 from foldline.agent.loop import Agent
-from foldline.agent.moments import Called, Moment
 from foldline.agent.tool import Intent, Result, Tool, said
 from foldline.agent.tools import own
 from foldline.models.clients import client

@@ -13,8 +13,8 @@ import os
 import foldline
 from foldline.errors import Spent
 from foldline.models.clients import client
-from foldline.run.spend import Cap, Caps
-from foldline.run.turn import reply
+from foldline.session.spending import Cap, Caps
+from foldline.session.turn import reply
 
 NAME = os.environ.get("MODEL", "gpt-5-mini")
 CAPS = Caps(call=Cap(tokens=3_000), session=Cap(dollars=0.005), day=Cap(dollars=1.0))

@@ -16,7 +16,7 @@ from foldline.core.plan import Blocked, Facts, Need, Ready, plan
 from foldline.core.policy import named
 from foldline.core.spine import Spine, places
 from foldline.core.view import load
-from foldline.wire.dialects import speaking
+from foldline.dialects.base import speaking
 
 facts = Facts(limits(4_000, 500), named("steady"))
 log: list[Event] = [Opened("gpt-5-mini"), Instructed((Text("Be brief."),))]

@@ -10,10 +10,10 @@ Reads Claude Code, Codex, pi, SWE-agent, and message lists of both dialects. No 
 import sys
 from pathlib import Path
 
-from foldline import FoldlineError, imports
+from foldline import FoldlineError, importers
 from foldline.core.budget import UNKNOWN_WINDOW
 from foldline.core.prices import UNKNOWN
-from foldline.lab.compared import Case, compared, tasks, work
+from foldline.lab.comparison import Case, compared, tasks, work
 from foldline.lab.recorded import imported
 from foldline.lab.report.sentences import headline
 from foldline.models.catalog import find
@@ -21,7 +21,7 @@ from foldline.models.catalog import find
 cases: list[Case] = []
 for name in sys.argv[1:]:
     try:
-        sessions = imports.read(Path(name).read_text(errors="replace"), name)
+        sessions = importers.read(Path(name).read_text(errors="replace"), name)
     except FoldlineError as fault:
         print(f"left out: {fault}")
         continue

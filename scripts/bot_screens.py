@@ -19,12 +19,12 @@ import foldline
 from foldline.agent.approval import Approvals
 from foldline.agent.loop import Agent
 from foldline.agent.tool import Intent, Tool, said
-from foldline.bot.line import Line, Pace, bot_of
-from foldline.bot.rules import Rules
-from foldline.bot.serving import Telegram
+from foldline.apps.bot.bot_api import Line, Pace, bot_of
+from foldline.apps.bot.rules import Rules
+from foldline.apps.bot.server import Telegram
 from foldline.core.policy import named
 from foldline.draw.paper import escaped
-from foldline.store.at import store_at
+from foldline.stores.open import store_at
 from foldline.testing import ScriptedModel
 from foldline.testing.telegram import BotApi
 

@@ -35,8 +35,8 @@ PAGES = {
         "a loop that stays as it is. [What each error means](errors.md) is a page of its own.",
         (
             "# Opening",
-            "foldline.run.open:open as foldline.open",
-            "foldline.run.open:aopen as foldline.aopen",
+            "foldline.session.open:open as foldline.open",
+            "foldline.session.open:aopen as foldline.aopen",
             "foldline.proxy.wrap:wrap as foldline.wrap",
             "foldline.proxy.naming:conversation as foldline.conversation",
             "foldline.proxy.wrap:session_of as foldline.session_of",
@@ -45,20 +45,20 @@ PAGES = {
             "foldline.proxy.wrap:Options",
             "foldline.proxy.wrap:Wrapped",
             "# A session",
-            "foldline.run.session:Session as foldline.Session",
-            "foldline.run.session:AsyncSession as foldline.AsyncSession",
-            "foldline.run.session:Given",
+            "foldline.session.session:Session as foldline.Session",
+            "foldline.session.session:AsyncSession as foldline.AsyncSession",
+            "foldline.session.session:Given",
             "foldline.core.request:Report as foldline.Report",
             "foldline.core.edits.fold.loss:Loss",
             "foldline.core.edits.fold.loss:Left",
             "# The past: `s.history`",
-            "foldline.run.history:History",
-            "foldline.run.history:AsyncHistory",
-            "foldline.run.history:Turn",
-            "foldline.run.history:Found",
+            "foldline.session.history:History",
+            "foldline.session.history:AsyncHistory",
+            "foldline.session.history:Turn",
+            "foldline.session.history:Found",
             "# Sessions that others left on disk",
-            "foldline.imports:read",
-            "foldline.imports.base:Imported",
+            "foldline.importers:read",
+            "foldline.importers.base:Imported",
         ),
     ),
     "api-core.md": Page(
@@ -70,14 +70,14 @@ PAGES = {
             "# Deciding",
             "foldline.core.plan:plan",
             "foldline.core.plan:Ready",
-            "foldline.core.choose:Need",
+            "foldline.core.fold_selection:Need",
             "foldline.core.plan:Blocked",
             "foldline.core.plan:admit",
             "foldline.core.plan:take_back",
             "foldline.core.plan:lost",
             "foldline.core.plan:after",
             "# What a decision rests on",
-            "foldline.core.choose:Facts",
+            "foldline.core.fold_selection:Facts",
             "foldline.core.budget:limits",
             "foldline.core.budget:Limits",
             "foldline.core.prices:Prices",
@@ -99,17 +99,17 @@ PAGES = {
         "",
         (
             "# Where it is",
-            "foldline.store.at:store_at",
-            "foldline.store.crypt:CryptStore",
-            "> foldline.store.crypt",
+            "foldline.stores.open:store_at",
+            "foldline.stores.encryption:CryptStore",
+            "> foldline.stores.encryption",
             "# The port",
-            "foldline.store.base:Store",
+            "foldline.stores.base:Store",
             "# What it is given and gives",
             *(
-                f"foldline.store.base:{name}"
+                f"foldline.stores.base:{name}"
                 for name in ("Name", "Draft", "Row", "Head", "Lease", "Listed", "Found")
             ),
-            *(f"foldline.store.base:{name}" for name in ("Entry", "Retention", "Receipt")),
+            *(f"foldline.stores.base:{name}" for name in ("Entry", "Retention", "Receipt")),
         ),
     ),
     "api-models.md": Page(
@@ -123,10 +123,10 @@ PAGES = {
             "foldline.models.clients:client",
             "> foldline.models.clients",
             "# Asking",
-            "> foldline.run.turn",
-            "foldline.run.turn:reply",
-            "foldline.models.calling:Patience",
-            "foldline.wire.faults:Fault",
+            "> foldline.session.turn",
+            "foldline.session.turn:reply",
+            "foldline.models.retries:Patience",
+            "foldline.dialects.provider_errors:Fault",
             "# What is known of a model",
             "foldline.models.catalog:find",
             "foldline.models.catalog:Model as catalog.Model",
@@ -135,12 +135,12 @@ PAGES = {
             "# Narratives",
             "foldline.models.summarize:Tellers",
             "# Caps",
-            "foldline.run.spend:Caps",
-            "foldline.run.spend:Cap",
+            "foldline.session.spending:Caps",
+            "foldline.session.spending:Cap",
             "# Watching folds",
-            "foldline.run.passes:Pass",
-            "foldline.run.metrics:prometheus",
-            "foldline.run.metrics:spans",
+            "foldline.session.hooks:Pass",
+            "foldline.session.metrics:prometheus",
+            "foldline.session.metrics:spans",
         ),
     ),
     "api-agent.md": Page(
@@ -161,13 +161,13 @@ PAGES = {
             "foldline.agent.tool:said",
             "foldline.agent.tools:own",
             "# Hooks",
-            "> foldline.agent.moments",
-            "foldline.agent.moments:Hook",
+            "> foldline.agent.events",
+            "foldline.agent.events:Hook",
             *(
-                f"foldline.agent.moments:{name}"
+                f"foldline.agent.events:{name}"
                 for name in ("Asking", "Speaking", "Answered", "Calling", "Called", "Folding")
             ),
-            "foldline.agent.moments:Passed",
+            "foldline.agent.events:Passed",
         ),
     ),
     "api-testing.md": Page(
@@ -212,7 +212,7 @@ OPENED = ("foldline.open", "foldline.aopen")
 def page(name: str) -> str:
     """One page of the API."""
     told = PAGES[name]
-    words = told.words or source.told(import_module("foldline.store.base"))
+    words = told.words or source.told(import_module("foldline.stores.base"))
     return "\n\n".join((f"# {told.title}", NOTE + "\n" + words, *_names(told.names))) + "\n"
 
 

@@ -7,8 +7,8 @@ from typing import Any, get_args
 import typer
 from from_source import cell, code, plain, table
 
-from foldline.cli.app import app
-from foldline.cli.desk import SHARED
+from foldline.apps.cli.app import app
+from foldline.apps.cli.context import SHARED
 
 WORDS = """What `foldline COMMAND --help` says, on one page. What holds for every command, exit
 codes and what `--json` gives is told in [The command line](cli.md). `--store`, `--tenant` and

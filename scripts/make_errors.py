@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import from_source as source
 
 from foldline import errors
-from foldline.cli import codes
-from foldline.gateway.api import faults
-from foldline.wire.faults import Fault
+from foldline.apps.cli import exit_codes
+from foldline.apps.gateway.api import errors as faults
+from foldline.dialects.provider_errors import Fault
 
 WORDS = """Everything that Foldline raises on purpose is a `FoldlineError`, from `foldline.errors`;
 `FoldlineError` and `Overflow` are also names of `foldline` itself. A message names the thing, the
@@ -71,7 +71,7 @@ def _told(kind: type[errors.FoldlineError], words: str) -> Iterator[str]:
         yield source.table(("attribute", "meaning"), rows)
     if name != "FoldlineError":
         one = MADE.get(name, lambda kind: kind("words"))(kind)
-        yield f"Exit code {codes.meaning(one)[0]}; status {_status(one)}."
+        yield f"Exit code {exit_codes.meaning(one)[0]}; status {_status(one)}."
 
 
 def _status(fault: errors.FoldlineError) -> int:

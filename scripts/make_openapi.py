@@ -7,9 +7,9 @@ from typing import Any
 import from_source as source
 from from_source import cell, code, plain, table
 
-from foldline.gateway.api import shapes
-from foldline.gateway.api.document import document
-from foldline.gateway.api.routes import ROUTES, Route
+from foldline.apps.gateway.api import schemas as shapes
+from foldline.apps.gateway.api.document import document
+from foldline.apps.gateway.api.routes import ROUTES, Route
 
 WORDS = """What `/sessions/openapi.json` says, on one page. What a turn is, how streams and keys
 work, who sees which session and what each status means is told in [Sessions over HTTP](http.md).

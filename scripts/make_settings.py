@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from foldline.core.policy import STEADY
-from foldline.core.settings.known import KNOWN, Known
+from foldline.settings.schema import KNOWN, Known
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "settings.md"
 BEGIN, END = "<!-- made by scripts/make_settings.py -->\n", "<!-- end -->\n"

@@ -49,9 +49,9 @@ program = str(Path(sys.executable).with_name("foldline"))
 pty.spawn([program, "chat", "--model", "m", "--base-url", "http://127.0.0.1:1/v1"])
 """
 _CRYPT = """
-from foldline.store.crypt import CryptStore
-from foldline.store.rings import cipher
-from foldline.store.sqlite import SqliteStore
+from foldline.stores.encryption import CryptStore
+from foldline.stores.keyring import cipher
+from foldline.stores.sqlite import SqliteStore
 CryptStore(SqliteStore(":memory:"), bytes(32)); cipher(bytes(32))
 """
 _SERVE = """
@@ -91,7 +91,7 @@ assert Path("a.png").read_bytes().startswith(b"\\x89PNG")
 """
 _YAML = """
 Path("foldline.yaml").write_text("model: smollm2\\n")
-from foldline.run.settings import files
+from foldline.settings.layers import files
 found = files.read(Path("foldline.yaml"))
 print(found); assert "smollm2" in str(found)
 """
@@ -104,7 +104,7 @@ except StoreFailed as fault:
     print("as it should be:", fault)
 """
 _SPANS = """
-from foldline.run.metrics import {name}
+from foldline.session.metrics import {name}
 print({name}())
 """
 _ALL = """

@@ -4,7 +4,7 @@
      → view    the log folded into what the model would see   core/view.py
      → budget  how much of the window that may fill           core/budget.py
      → edits   clip, mask, fold; undo takes them back         core/edits/
-     → request the view in a provider's own JSON              core/request.py, wire/
+     → request the view in a provider's own JSON              core/request.py, dialects/
 
 `open` gives a session; `aopen` the same with `await`; `wrap` plans what an SDK's client sends, and
 `http_client` what a framework sends.
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from foldline.core.request import Report
     from foldline.proxy.naming import conversation
     from foldline.proxy.wrap import async_http_client, http_client, session_of, wrap
-    from foldline.run.open import aopen, open  # noqa: A004
-    from foldline.run.session import AsyncSession, Session
+    from foldline.session.open import aopen, open  # noqa: A004
+    from foldline.session.session import AsyncSession, Session
 
 __version__ = "0.1.0"
 __all__ = [
@@ -39,14 +39,14 @@ __all__ = [
     "wrap",
 ]
 _LATER = {
-    "AsyncSession": "run.session",
+    "AsyncSession": "session.session",
     "Report": "core.request",
-    "Session": "run.session",
-    "aopen": "run.open",
+    "Session": "session.session",
+    "aopen": "session.open",
     "async_http_client": "proxy.wrap",
     "conversation": "proxy.naming",
     "http_client": "proxy.wrap",
-    "open": "run.open",
+    "open": "session.open",
     "session_of": "proxy.wrap",
     "wrap": "proxy.wrap",
 }

@@ -212,7 +212,7 @@ class ModelFailed(FoldlineError):  # noqa: N818
         self.model = model
         """The model that was asked."""
         self.fault = fault
-        """What the provider said, and what it means: `foldline.wire.faults.Fault`."""
+        """What the provider said, and what it means: `foldline.dialects.provider_errors.Fault`."""
         self.begun = begun
         """Whether some of the answer had come: asking again would say it twice."""
         self.silent = silent
@@ -233,7 +233,7 @@ class Vetoed(FoldlineError):  # noqa: N818
 class Spent(FoldlineError):  # noqa: N818
     """A call would pass a cap on tokens or money; it was not made.
 
-    Raise the cap (`foldline.run.spend.Caps`), or wait until it begins anew: a turn, a day.
+    Raise the cap (`foldline.session.spending.Caps`), or wait until it begins anew: a turn, a day.
     """
 
     def __init__(self, cap: str, *, spent: float, would: float, limit: float, unit: str) -> None:

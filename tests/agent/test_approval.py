@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 import foldline
 from foldline.agent.approval import Approvals, No, Yes
+from foldline.agent.factory import agent_of
 from foldline.agent.loop import Agent
-from foldline.agent.making import agent_of
 from foldline.agent.tool import Intent
 from foldline.agent.tools import files, own, shell, writing
 from foldline.agent.tools.places import Root
 from foldline.agent.tools.rules import covers, for_command, for_path, forbids, simple
 from foldline.core.parts import Call
 from foldline.errors import BadInput
-from foldline.run.settings import load
-from foldline.store.base import Name
+from foldline.settings.layers import load
+from foldline.stores.base import Name
 from foldline.testing import ScriptedModel
 
 pytestmark = pytest.mark.anyio

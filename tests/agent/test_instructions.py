@@ -9,7 +9,7 @@ import pytest
 from foldline.agent.instructions import Instructions, Trust, finding
 from foldline.agent.instructions.finding import root_of
 from foldline.errors import BadInput
-from foldline.store.at import store_at
+from foldline.stores.open import store_at
 
 pytestmark = pytest.mark.anyio
 

@@ -12,16 +12,16 @@ from time import monotonic
 import pytest
 
 import foldline
+from foldline.agent.events import Answered, Asking, Called, Calling, Folding, Passed, Speaking
 from foldline.agent.loop import Agent
-from foldline.agent.moments import Answered, Asking, Called, Calling, Folding, Passed, Speaking
 from foldline.agent.tool import Intent, Tool, said
 from foldline.core.log import Interrupted, ModelSaid, ToolReturned, UserSaid
 from foldline.core.parts import Text, text_of
 from foldline.core.tokens import count
+from foldline.dialects.provider_errors import Fault
 from foldline.errors import ModelFailed, Spent
-from foldline.run.spend import Cap, Caps
+from foldline.session.spending import Cap, Caps
 from foldline.testing import ScriptedModel
-from foldline.wire.faults import Fault
 
 pytestmark = pytest.mark.anyio
 

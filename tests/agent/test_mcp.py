@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import foldline
 from foldline.agent.loop import Agent
-from foldline.agent.mcp.joined import ServerFailed
-from foldline.agent.mcp.using import Server, Servers, named
+from foldline.agent.mcp.connection import ServerFailed
+from foldline.agent.mcp.tools import Server, Servers, named
 from foldline.agent.tool import Tool, said
 from foldline.core.log import Interrupted, ToolReturned
 from foldline.core.parts import Media, Text, text_of
@@ -184,8 +184,8 @@ async def test_what_nobody_approves_is_not_called(notes):
 def test_the_sdk_is_imported_only_where_a_server_is_started():
     """It takes a second."""
     program = (
-        "import sys, foldline.cli.app, foldline.agent.loop; from foldline.agent.mcp import using;"
-        "import foldline.agent.mcp.serving; using.Servers([using.Server('a', command=['x'])]);"
+        "import sys, foldline.apps.cli.app, foldline.agent.loop; from foldline.agent.mcp import using;"
+        "import foldline.agent.mcp.server; using.Servers([using.Server('a', command=['x'])]);"
         "assert not {'mcp', 'mcp_types', 'anyio', 'pydantic'} & {*sys.modules}"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
@@ -311,7 +311,7 @@ async def test_a_server_that_does_not_start_is_told_and_the_others_work(notes, s
 NOISY = """
 import asyncio, sys
 from pathlib import Path
-from foldline.agent.mcp.using import Server, Servers
+from foldline.agent.mcp.tools import Server, Servers
 
 async def main(logs, *command):
     async with Servers([Server("h", command=command)], logs=Path(logs)) as servers:

@@ -15,15 +15,15 @@ from foldline.agent.tool import Tool
 from foldline.agent.tool import said as result
 from foldline.core.log import Interrupted, ModelSaid, Opened, ToolReturned, UserSaid
 from foldline.core.parts import Text, text_of
+from foldline.dialects.provider_errors import Fault
 from foldline.errors import BadInput, Conflict, ModelFailed, StoreFailed
-from foldline.models.calling import Patience
-from foldline.run.facts import of_session
-from foldline.run.left import held, left
-from foldline.run.live import Live
-from foldline.store.base import Name
-from foldline.store.sqlite import SqliteStore
+from foldline.models.retries import Patience
+from foldline.session.log_handle import Live
+from foldline.session.model_facts import of_session
+from foldline.session.stored_session import held, left
+from foldline.stores.base import Name
+from foldline.stores.sqlite import SqliteStore
 from foldline.testing import ScriptedModel
-from foldline.wire.faults import Fault
 
 pytestmark = pytest.mark.anyio
 BEGIN = datetime(2026, 1, 1, 0, 30, tzinfo=UTC)

@@ -12,12 +12,12 @@ from serving import address_of, an_empty_schema
 import foldline
 from foldline.agent.approval import Approvals
 from foldline.agent.loop import Agent
-from foldline.bot.line import Line, Pace, bot_of
-from foldline.bot.rules import Rules
-from foldline.bot.serving import Telegram
-from foldline.run.left import left
-from foldline.store.at import store_at
-from foldline.store.base import Name
+from foldline.apps.bot.bot_api import Line, Pace, bot_of
+from foldline.apps.bot.rules import Rules
+from foldline.apps.bot.server import Telegram
+from foldline.session.stored_session import left
+from foldline.stores.base import Name
+from foldline.stores.open import store_at
 from foldline.testing import ScriptedModel
 from foldline.testing.telegram import BotApi
 

@@ -8,15 +8,15 @@ from itertools import pairwise
 import pytest
 
 from foldline.agent.tool import Intent, Tool, said
-from foldline.bot.chat import Chat
-from foldline.bot.inbox import Inbox
-from foldline.bot.line import Pace
+from foldline.apps.bot.bot_api import Pace
+from foldline.apps.bot.chat import Chat
+from foldline.apps.bot.inbox import Inbox
 from foldline.core.log import Folded, ModelSaid, Pinned, ToolReturned, Undone, UserSaid
 from foldline.core.parts import Media, text_of
 from foldline.core.policy import named
+from foldline.dialects.provider_errors import Fault
 from foldline.testing import ScriptedModel
 from foldline.testing.telegram import BotApi
-from foldline.wire.faults import Fault
 
 pytestmark = pytest.mark.anyio
 BOTH = pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.real)])
@@ -204,7 +204,7 @@ async def test_faults_on_the_way_lose_no_answer_and_show_none_twice(desk, troubl
 
 
 async def test_html_that_the_api_refuses_is_sent_plain(desk, monkeypatch):
-    monkeypatch.setattr("foldline.bot.marks.html", lambda text: f"<x>{text}")
+    monkeypatch.setattr("foldline.apps.bot.html.html", lambda text: f"<x>{text}")
     async with desk.running():
         await desk.ann.say("hello")
         await settled(desk)

@@ -4,8 +4,8 @@ from functools import partial
 
 import pytest
 
-from foldline.cli.desk import Desk as Place
-from foldline.cli.seating import Wish, seated
+from foldline.apps.cli.build_agent import Wish, seated
+from foldline.apps.cli.context import Desk as Place
 from foldline.core.log import UserSaid
 from foldline.testing import Provider
 

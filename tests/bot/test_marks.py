@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldline.bot import marks
-from foldline.bot.commands import Asked, pressed, read
-from foldline.bot.places import Place, named, placed
+from foldline.apps.bot import html as marks
+from foldline.apps.bot.commands import Asked, pressed, read
+from foldline.apps.bot.session_names import Place, named, placed
 from foldline.testing.telegram.messages import Entities
 
 _WRITTEN = st.lists(

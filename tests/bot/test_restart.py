@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession
 
-from foldline.bot.webhook import hooked
+from foldline.apps.bot.webhook import hooked
 from foldline.core.log import ModelSaid, UserSaid
 from foldline.errors import StoreFailed
-from foldline.run.live import Live
-from foldline.store.at import store_at
-from foldline.store.base import Name
+from foldline.session.log_handle import Live
+from foldline.stores.base import Name
+from foldline.stores.open import store_at
 from foldline.testing import Provider
 
 pytestmark = pytest.mark.anyio
@@ -79,7 +79,7 @@ async def test_a_turn_whose_session_was_taken_meanwhile_is_begun_again_by_itself
     async def still(_live):
         """Renew nothing."""
 
-    monkeypatch.setattr("foldline.run.left._renewed", still)
+    monkeypatch.setattr("foldline.session.stored_session._renewed", still)
     desk.rules = replace(desk.rules, lease=0.3)
     desk.model.delay = 1.0
     store = store_at(desk.address)

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import ClientSession
 
 from foldline.agent.tool import Intent, Tool, said
-from foldline.bot.webhook import HEADER, hooked
+from foldline.apps.bot.webhook import HEADER, hooked
 from foldline.core.log import Folded, Opened, ToolReturned, UserSaid
 from foldline.core.parts import text_of
 from foldline.errors import BadInput
@@ -167,5 +167,5 @@ async def test_webhooks_without_aiohttp_name_the_extra(desk, monkeypatch):
 
 async def test_polling_needs_no_aiohttp():
     """The extra is named where it is needed, and is needed nowhere else."""
-    program = "import sys; sys.modules['aiohttp'] = None; import foldline.bot.serving, foldline.bot.webhook"
+    program = "import sys; sys.modules['aiohttp'] = None; import foldline.apps.bot.server, foldline.apps.bot.webhook"
     subprocess.run([sys.executable, "-c", program], check=True)  # noqa: ASYNC221 - alone here

@@ -39,15 +39,15 @@ from mutants import broken  # noqa: E402
 
 import foldline  # noqa: E402
 from foldline.agent.loop import Agent  # noqa: E402
-from foldline.bot.line import Line, Pace, bot_of  # noqa: E402
-from foldline.bot.rules import Rules  # noqa: E402
-from foldline.bot.serving import Telegram  # noqa: E402
+from foldline.apps.bot.bot_api import Line, Pace, bot_of  # noqa: E402
+from foldline.apps.bot.rules import Rules  # noqa: E402
+from foldline.apps.bot.server import Telegram  # noqa: E402
 from foldline.core.log import Asked, Folded, ModelSaid, UserSaid  # noqa: E402
 from foldline.core.parts import calls_of, text_of  # noqa: E402
-from foldline.run.left import left  # noqa: E402
-from foldline.store.addresses import POSTGRES  # noqa: E402
-from foldline.store.at import store_at  # noqa: E402
-from foldline.store.base import Name  # noqa: E402
+from foldline.session.stored_session import left  # noqa: E402
+from foldline.stores.base import Name  # noqa: E402
+from foldline.stores.open import store_at  # noqa: E402
+from foldline.stores.url import POSTGRES  # noqa: E402
 from foldline.testing import ScriptedModel  # noqa: E402
 from foldline.testing.telegram import BotApi, Called, Fault, Person  # noqa: E402
 
@@ -77,13 +77,13 @@ WORDS = [
 ]
 MUTANTS = {
     "forgets what it delivered": (
-        "foldline.bot.track",
+        "foldline.apps.bot.delivery",
         "return _Kept() if entry is None else msgspec.json.decode(entry.value, type=_Kept)",
         "return _Kept()",
     ),
-    "takes an update in twice": ("foldline.bot.chat", 'once=f"tg:{number}"', "once=None"),
+    "takes an update in twice": ("foldline.apps.bot.chat", 'once=f"tg:{number}"', "once=None"),
 }
-HEAVY = ("foldline.agent.loop", "foldline.bot.serving", "foldline.store.postgres", "foldline.testing.telegram", "serving")  # fmt: skip
+HEAVY = ("foldline.agent.loop", "foldline.apps.bot.server", "foldline.stores.postgres", "foldline.testing.telegram", "serving")  # fmt: skip
 _SERIAL = re.compile(r"answer ([0-9a-f]{16})")
 
 

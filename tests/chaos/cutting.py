@@ -25,8 +25,8 @@ from clusters import Cluster
 from sqlite import Broken
 
 from foldline.errors import StoreFailed
-from foldline.store.base import Draft, Name, Row
-from foldline.store.postgres import PostgresStore
+from foldline.stores.base import Draft, Name, Row
+from foldline.stores.postgres import PostgresStore
 
 CUTS = ("before", "half", "after", "half answer", "panic")
 HOWS = (*CUTS, "late", "stalled")

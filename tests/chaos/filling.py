@@ -19,7 +19,7 @@ from clusters import Cluster
 from loads import SESSIONS, Said, talking, verified
 from sqlite import Broken
 
-from foldline.store.postgres import PostgresStore
+from foldline.stores.postgres import PostgresStore
 
 LEFT = 1 << 18
 BODY = 4_000

@@ -41,7 +41,7 @@ TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(TESTS / "properties")]
 from mutants import broken  # noqa: E402 - beside us
 
-from foldline.gateway.keys import add  # noqa: E402
+from foldline.apps.gateway.keys import add  # noqa: E402
 from foldline.testing.provider import written  # noqa: E402
 from foldline.testing.upstream import CUT, Recorded, Upstream, chunk, head  # noqa: E402
 
@@ -634,7 +634,7 @@ def part(count: int, seed: int, *, mutant: bool = False) -> bool:
 
 def run_mutant() -> NoReturn:
     """The command, with one rule taken out."""
-    from foldline.cli.app import run  # noqa: PLC0415 - behind the mutation
+    from foldline.apps.cli.app import run  # noqa: PLC0415 - behind the mutation
 
     with broken(*MUTANT):
         sys.exit(run(sys.argv[2:]))

@@ -53,11 +53,11 @@ from foldline.core.edits.rewind import covered  # noqa: E402
 from foldline.core.log import Asked, Folded, ModelSaid, UserSaid  # noqa: E402
 from foldline.core.parts import text_of  # noqa: E402
 from foldline.core.spine import Range  # noqa: E402
-from foldline.run import asking  # noqa: E402
-from foldline.run.facts import known  # noqa: E402
-from foldline.run.live import Live  # noqa: E402
-from foldline.store.at import store_at  # noqa: E402
-from foldline.store.base import Name  # noqa: E402
+from foldline.session import planning  # noqa: E402
+from foldline.session.log_handle import Live  # noqa: E402
+from foldline.session.model_facts import known  # noqa: E402
+from foldline.stores.base import Name  # noqa: E402
+from foldline.stores.open import store_at  # noqa: E402
 from foldline.testing.provider import written  # noqa: E402
 from foldline.testing.upstream import CUT, HANG, Recorded, Step, Upstream, chunk, head  # noqa: E402
 
@@ -76,7 +76,7 @@ MUTANTS = {
         "foldline.proxy.conversation", "request.chained[match.fresh :]", "request.chained[max(match.fresh - 1, 0) :]",
     ),
     "clients that are gone and not noticed": (
-        "foldline.gateway.calls", 'and not (why == "gone" and self.stays)', 'and why != "gone"',
+        "foldline.apps.gateway.calls", 'and not (why == "gone" and self.stays)', 'and why != "gone"',
     ),
 }  # fmt: skip
 
@@ -310,7 +310,7 @@ async def looked_at(address: str, clients: list[Client], lost: int, *, every: in
                 if isinstance(event, Asked):
                     found["requests"] += 1
                     if found["requests"] % every == 0:
-                        await asking.sent(live, seq)
+                        await planning.sent(live, seq)
                         found["rendered again"] += 1
             said = [
                 ("user" if isinstance(event, UserSaid) else "assistant", text_of(event.parts))
@@ -544,7 +544,7 @@ def control(name: str, seed: int) -> bool:
 
 def run_mutant() -> NoReturn:
     """The command, with one rule taken out."""
-    from foldline.cli.app import run  # noqa: PLC0415 - behind the mutation
+    from foldline.apps.cli.app import run  # noqa: PLC0415 - behind the mutation
 
     with broken(*MUTANTS[sys.argv[2]]):
         sys.exit(run(sys.argv[3:]))

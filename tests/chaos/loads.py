@@ -15,8 +15,8 @@ from random import Random
 from sqlite import Broken
 
 from foldline.errors import StoreFailed
-from foldline.store.base import Draft, Name, Row
-from foldline.store.postgres import PostgresStore
+from foldline.stores.base import Draft, Name, Row
+from foldline.stores.postgres import PostgresStore
 
 SESSIONS = 16
 WIDE = 7

@@ -47,8 +47,9 @@ from loads import Said, talking, verified
 from sqlite import NAME, Broken, Known, Telling, believe, digest, how, take, write
 
 from foldline.errors import StoreFailed
-from foldline.store.base import Draft, Name
-from foldline.store.postgres import PostgresStore, appending, connections
+from foldline.stores.base import Draft, Name
+from foldline.stores.postgres import PostgresStore, connections
+from foldline.stores.postgres import append as appending
 
 BOUND = 40  # kills within which a control must be caught
 SLOW = 0.05  # seconds that a control takes where it is wrong, so that a kill meets it there

@@ -46,13 +46,13 @@ from foldline.agent.schedule.times import Times  # noqa: E402
 from foldline.agent.schedule.worker import Scheduler  # noqa: E402
 from foldline.core.log import Opened, UserSaid  # noqa: E402
 from foldline.errors import FoldlineError  # noqa: E402
-from foldline.run.facts import of_session  # noqa: E402
-from foldline.run.left import held, left  # noqa: E402
-from foldline.run.live import Live  # noqa: E402
-from foldline.store.at import store_at  # noqa: E402
-from foldline.store.base import Draft, Name, Row  # noqa: E402
-from foldline.store.postgres import PostgresStore  # noqa: E402, F401 - imported before the first fork
-from foldline.store.sqlite import SqliteStore  # noqa: E402, F401
+from foldline.session.log_handle import Live  # noqa: E402
+from foldline.session.model_facts import of_session  # noqa: E402
+from foldline.session.stored_session import held, left  # noqa: E402
+from foldline.stores.base import Draft, Name, Row  # noqa: E402
+from foldline.stores.open import store_at  # noqa: E402
+from foldline.stores.postgres import PostgresStore  # noqa: E402, F401 - imported before the first fork
+from foldline.stores.sqlite import SqliteStore  # noqa: E402, F401
 from foldline.testing import ScriptedModel  # noqa: E402
 
 BEGIN = datetime(2026, 3, 29, 0, 30, tzinfo=UTC)  # Berlin's clock leaps half an hour later

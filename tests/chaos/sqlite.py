@@ -39,14 +39,14 @@ from foldline.core.parts import Media, Text
 from foldline.core.plan import Facts
 from foldline.core.policy import STEADY
 from foldline.core.spine import Range
+from foldline.dialects.base import OPENAI
 from foldline.errors import Conflict
-from foldline.run import asking
-from foldline.run.live import Live
-from foldline.store import logs
-from foldline.store.base import Draft, Name, Row
-from foldline.store.sqlite import SqliteStore
+from foldline.session import planning
+from foldline.session.log_handle import Live
+from foldline.stores import event_log
+from foldline.stores.base import Draft, Name, Row
+from foldline.stores.sqlite import SqliteStore
 from foldline.testing import model, user
-from foldline.wire.dialects import OPENAI
 
 NAME = Name("acme", "one")
 FACTS = Facts(limits(4_000, 200), STEADY)
@@ -143,7 +143,7 @@ class RowByRow(Telling):
 async def write(store: Telling, known: Known, random: Random) -> None:
     """Everything that a session does, until somebody ends it."""
     for key in list(known.sent)[-2:]:  # what came last is delivered again
-        await logs.append(store, NAME, [user(known.sent[key])], once=key)
+        await event_log.append(store, NAME, [user(known.sent[key])], once=key)
     live = await Live.open(store, NAME, facts=FACTS)
     if live.view.head < 0:
         await live.append([Opened("m")])
@@ -164,12 +164,12 @@ async def one_step(live: Live, store: Telling, random: Random) -> None:
             some = [user(f"{n} {words}") for n in range(random.randint(2, 6))]
             await live.append([*some, model("I looked.")])
         case "once":
-            await logs.append(store, NAME, [user(words)], once=f"{random.random()}")
+            await event_log.append(store, NAME, [user(words)], once=f"{random.random()}")
         case "picture":
             picture = Media("image", base64=f"{random.random()}" * 2_000)
             await live.append([UserSaid((Text(words), picture)), model("A cat.")])
         case _:
-            await asking.ask(live, {}, dialect=OPENAI)
+            await planning.ask(live, {}, dialect=OPENAI)
             await live.take(model(f"answer {words}"))
 
 
@@ -277,13 +277,13 @@ async def check(path: str, known: Known, flying: dict[str, Any] | None, seen: Co
             take(known, flying, head, seen)
         elif flying is not None:
             seen["in flight, not there"] += 1
-        events = await logs.read(store, NAME, Range(known.checked, head))
+        events = await event_log.read(store, NAME, Range(known.checked, head))
         seen["events"] += len(events)
         seen["folds"] += sum(isinstance(event, Folded) for _, event in events)
         known.checked = len(known.log)
         if head >= 0:
             live = await Live.open(store, NAME, facts=FACTS)
-            OPENAI.encode((await asking.plan(live, FACTS)).request, {})
+            OPENAI.encode((await planning.plan(live, FACTS)).request, {})
         if seen["kills"] % INTACT_EACH == 0:
             seen["intact"] += 1
             if (told := store.db.sql("pragma integrity_check")) != [("ok",)]:

@@ -39,10 +39,10 @@ from serving import PGBOUNCER, a_login, a_schema, address_of, connected, pooler
 from foldline.core.log import UserSaid
 from foldline.core.parts import Media, Text
 from foldline.errors import BadInput, Conflict, Erased
-from foldline.store import logs
-from foldline.store.base import Lease, Name, Retention
-from foldline.store.postgres import PostgresStore
-from foldline.store.postgres.connections import Connections, sid
+from foldline.stores import event_log
+from foldline.stores.base import Lease, Name, Retention
+from foldline.stores.postgres import PostgresStore
+from foldline.stores.postgres.connections import Connections, sid
 from foldline.testing.stores import rows
 
 TENANTS = [f"canary{n}x" for n in range(10)]
@@ -159,7 +159,7 @@ class Tenant:
     async def _append(self, store: PostgresStore, name: Name, mark: str) -> int:
         match self.random.randrange(8):
             case 0:
-                return await logs.append(store, name, self.picture)
+                return await event_log.append(store, name, self.picture)
             case 1:
                 return await store.append(name, rows(mark, mark), after=self.random.randrange(4))
             case 2:

@@ -32,7 +32,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "stores"))
 
-from foldline.store.at import store_at
+from foldline.stores.open import store_at
 from foldline.testing.oracle import Violation, judge_program
 from foldline.testing.programs import (
     Call,

@@ -42,21 +42,21 @@ from folding import SETTINGS, due, folds_of, goals, made  # noqa: E402 - beside 
 from mutants import broken  # noqa: E402
 
 from foldline.core.log import Opened  # noqa: E402
-from foldline.run import asking  # noqa: E402
-from foldline.run.deferring import Queue  # noqa: E402
-from foldline.run.facts import of_session  # noqa: E402
-from foldline.run.jobs import STALLED, Worker  # noqa: E402
-from foldline.run.live import Live  # noqa: E402
-from foldline.run.worker import LEASE, Done, fold_session  # noqa: E402
-from foldline.store.at import store_at  # noqa: E402
-from foldline.store.base import Name  # noqa: E402
-from foldline.store.sqlite import SqliteStore  # noqa: E402
+from foldline.dialects.base import OPENAI  # noqa: E402
+from foldline.session import planning  # noqa: E402
+from foldline.session.fold_queue import Queue  # noqa: E402
+from foldline.session.fold_worker import LEASE, Done, fold_session  # noqa: E402
+from foldline.session.fold_workers import STALLED, Worker  # noqa: E402
+from foldline.session.log_handle import Live  # noqa: E402
+from foldline.session.model_facts import of_session  # noqa: E402
+from foldline.stores.base import Name  # noqa: E402
+from foldline.stores.open import store_at  # noqa: E402
+from foldline.stores.sqlite import SqliteStore  # noqa: E402
 from foldline.testing import Provider  # noqa: E402
-from foldline.wire.dialects import OPENAI  # noqa: E402
 
 LEAST = 0.8  # of procrastinate's own rate
 SETS = 4  # of rounds, at most
-TRAP = ("foldline.run.jobs", "except exceptions.UniqueViolation:", "except KeyError:")
+TRAP = ("foldline.session.fold_workers", "except exceptions.UniqueViolation:", "except KeyError:")
 _DOING = """
     select id, worker_id as worker, args->>'session' as session
     from procrastinate_jobs where status = 'doing'
@@ -219,7 +219,7 @@ async def _looked_at(store: Any, count: int, seen: Counter[str]) -> None:
         if found[0].change.span != expected[0].change.span:
             raise Broken(f"{name.session} is folded over another span than undisturbed")
         live = await Live.open(store, name, facts=of_session("scripted", SETTINGS))
-        if b"go on" not in await asking.ask(live, {}, dialect=OPENAI):
+        if b"go on" not in await planning.ask(live, {}, dialect=OPENAI):
             raise Broken(f"{name.session} has lost what was said last")
         seen["sessions"] += 1
         seen["folds"] += len(found)
@@ -336,7 +336,7 @@ def ended(_number: int, _frame: object) -> NoReturn:
 def main() -> int:
     """Print the figures; 1 where a fold is lost or made twice, or the control is not caught."""
     if sys.argv[1:2] == ["--mutant"]:
-        from foldline.cli.app import run  # noqa: PLC0415
+        from foldline.apps.cli.app import run  # noqa: PLC0415
 
         with broken(*TRAP):
             return run(sys.argv[2:])

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from foldline.cli.app import run
+from foldline.apps.cli.app import run
 from foldline.draw.text import width
 
-FILES = Path(__file__).parents[1] / "imports" / "files"
+FILES = Path(__file__).parents[1] / "importers" / "files"
 PROGRAM = Path(sys.executable).with_name("foldline")
 SEPARATOR = re.compile(r"^===== record \d+ =====$", re.MULTILINE)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import foldline
-from foldline.cli import output
-from foldline.cli.place import default
+from foldline.apps.cli import output
+from foldline.apps.cli.store_location import default
 
-FILES = Path(__file__).parents[1] / "imports" / "files"
+FILES = Path(__file__).parents[1] / "importers" / "files"
 KEYS = {
     ("sessions",): {"store", "sessions"},
     ("show", "cc-1"): {"session", "model", "items"},

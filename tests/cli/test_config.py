@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from foldline.core.settings.known import KNOWN, SLOT
+from foldline.settings.schema import KNOWN, SLOT
 
 ROOT = Path(__file__).parents[2]
 

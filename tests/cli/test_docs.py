@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from foldline.cli.codes import MEANINGS
+from foldline.apps.cli.exit_codes import MEANINGS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "cli.md").read_text()
@@ -23,7 +23,7 @@ def lines(page: str) -> list[str]:
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    shutil.copytree(ROOT / "tests" / "imports" / "files", tmp_path / "sessions")
+    shutil.copytree(ROOT / "tests" / "importers" / "files", tmp_path / "sessions")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from foldline.cli import doctor_postgres as server_side
-from foldline.cli import doctor_schema as schema_side
-from foldline.cli.doctor_postgres import connections, settings, version, who
-from foldline.store.postgres.health import (
+from foldline.apps.cli import doctor_postgres as server_side
+from foldline.apps.cli import doctor_schema as schema_side
+from foldline.apps.cli.doctor_postgres import connections, settings, version, who
+from foldline.stores.postgres.health import (
     Busy,
     Index,
     Login,
@@ -23,8 +23,8 @@ from foldline.store.postgres.health import (
     Waiting,
     compared,
 )
-from foldline.store.postgres.plans import Plan, Session
-from foldline.store.postgres.schema import released
+from foldline.stores.postgres.query_plans import Plan, Session
+from foldline.stores.postgres.schema import released
 
 GB = 1 << 30
 WELL = Server(
@@ -288,7 +288,7 @@ def test_every_extra_is_known(cli):
 
 def test_an_extra_is_there_when_all_that_it_brings_is(cli, monkeypatch):
     required = ["apsw>=3", "rich>=14; extra == 'cli'", "rich>=14; extra == 'worker'", "no-such-thing[x]>=1; extra == 'worker'"]  # fmt: skip
-    monkeypatch.setattr("foldline.cli.doctor.requires", lambda _: required)
+    monkeypatch.setattr("foldline.apps.cli.doctor.requires", lambda _: required)
     assert extras(cli) == {
         "level": "ok",
         "what": "extras",
@@ -299,7 +299,7 @@ def test_an_extra_is_there_when_all_that_it_brings_is(cli, monkeypatch):
 
 def test_without_the_extra(cli, monkeypatch):
     """The message names it, and the rest is looked at."""
-    monkeypatch.delitem(sys.modules, "foldline.cli.doctor_postgres")
+    monkeypatch.delitem(sys.modules, "foldline.apps.cli.doctor_postgres")
     monkeypatch.setitem(sys.modules, "psycopg", None)
     ended = cli("doctor", "postgresql://u:secret@host/talks").tidy()
     assert ended.code == 1

@@ -8,14 +8,14 @@ import pytest
 from mutants import broken
 
 import foldline
-from foldline.cli.desk import Desk
-from foldline.cli.seating import Wish, seated
+from foldline.apps.cli.build_agent import Wish, seated
+from foldline.apps.cli.context import Desk
 from foldline.errors import OtherHost
 from foldline.models.addresses import DEFAULTS
-from foldline.run.host import agree_to_host, choose_host, host_of, record_host, recorded_host
-from foldline.run.left import left
-from foldline.store.at import store_at
-from foldline.store.base import Name
+from foldline.session.host import agree_to_host, choose_host, host_of, record_host, recorded_host
+from foldline.session.stored_session import left
+from foldline.stores.base import Name
+from foldline.stores.open import store_at
 from foldline.testing import Provider
 
 DEFAULT = DEFAULTS["openai-chat"]
@@ -99,27 +99,27 @@ async def is_wrong(case, place, monkeypatch):
 
 MUTANTS = {
     "the environment wins": (
-        "foldline.run.host",
+        "foldline.session.host",
         "    if recorded is None or (named is not None and named.is_explicit):",
         "    if recorded is None or named is not None:",
     ),
     "nothing is written down": (
-        "foldline.cli.seating",
+        "foldline.apps.cli.build_agent",
         "    if changed is None or not (before or live.view.items):",
         "    if True:",
     ),
     "the log is not looked at": (
-        "foldline.cli.seating",
+        "foldline.apps.cli.build_agent",
         "        recorded = recorded_host(seen.live.view.settings)",
         "        recorded = None",
     ),
     "a flag is no better than a file": (
-        "foldline.cli.seating",
+        "foldline.apps.cli.build_agent",
         "is_explicit=origin == LINE and wish.moves)",
         "is_explicit=False)",
     ),
     "what is written is not what is asked": (
-        "foldline.cli.seating",
+        "foldline.apps.cli.build_agent",
         "base_url=host.given)))",
         "base_url=None)))",
     ),

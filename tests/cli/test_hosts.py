@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import foldline
-from foldline.cli.desk import Desk
-from foldline.cli.seating import Wish
-from foldline.run.left import left
-from foldline.store.at import store_at
-from foldline.store.base import Name
+from foldline.apps.cli.build_agent import Wish
+from foldline.apps.cli.context import Desk
+from foldline.session.stored_session import left
+from foldline.stores.base import Name
+from foldline.stores.open import store_at
 from foldline.testing import Provider
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import foldline
-from foldline.cli import spread
+from foldline.apps.cli import parallel
 
-FILES = Path(__file__).parents[1] / "imports" / "files"
+FILES = Path(__file__).parents[1] / "importers" / "files"
 KEYS = {
     *("headline", "baseline", "chosen", "recorded_dollars", "small", "policies", "sessions"),
     *("caveats", "passed", "html"),
@@ -122,7 +122,7 @@ def test_a_cluster_gives_the_same_bytes(cli, folder):
 
 
 def test_a_cluster_that_is_not_there_is_said_so(cli, folder, monkeypatch):
-    monkeypatch.setattr(spread, "find_spec", lambda _: None)
+    monkeypatch.setattr(parallel, "find_spec", lambda _: None)
     ended = cli("lab", "compare", folder, "--cluster", "tcp://127.0.0.1:1")
     assert (ended.code, "pip install 'foldline[lab]'" in ended.err) == (2, True)
 

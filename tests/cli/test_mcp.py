@@ -14,7 +14,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 import foldline
-from foldline.agent.mcp.using import Server
+from foldline.agent.mcp.tools import Server
 from foldline.core.tokens import count
 
 pytestmark = pytest.mark.anyio

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import foldline
-from foldline.cli.codes import MEANINGS
+from foldline.apps.cli.exit_codes import MEANINGS
 
-FILES = Path(__file__).parents[1] / "imports" / "files"
+FILES = Path(__file__).parents[1] / "importers" / "files"
 PROGRAM = Path(sys.executable).with_name("foldline")
 BAD = [
     ([], 2),
@@ -163,14 +163,14 @@ def test_somebody_else_writes(program, tmp_path, monkeypatch):
     """A store that another process holds locked is a conflict, not a crash."""
     import apsw  # noqa: PLC0415
 
-    from foldline.store import sqlite  # noqa: PLC0415
+    from foldline.stores import sqlite  # noqa: PLC0415
 
     store = tmp_path / "a.db"
     assert program("import", FILES, "--store", store).code == 0
     monkeypatch.setattr(sqlite, "_PATIENCE", 100)
     holding = apsw.Connection(str(store))
     holding.execute("begin immediate")
-    from foldline.cli.app import run  # noqa: PLC0415
+    from foldline.apps.cli.app import run  # noqa: PLC0415
 
     assert run(["pin", "pi-1", "log:1", "--store", str(store)]) in (3, 4)
     holding.execute("rollback")

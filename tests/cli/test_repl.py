@@ -18,18 +18,18 @@ import foldline
 from foldline.agent.approval import No, Yes
 from foldline.agent.loop import Agent
 from foldline.agent.tool import Intent, Tool, said
-from foldline.cli.repl.approving import asked
-from foldline.cli.repl.line import Line
-from foldline.cli.repl.seat import Seat
-from foldline.cli.repl.talk import Another, Left, Talk
+from foldline.apps.chat.approving import asked
+from foldline.apps.chat.conversation import Another, Left, Talk
+from foldline.apps.chat.line import Line
+from foldline.apps.chat.startup import Seat
 from foldline.core.log import Interrupted, ModelSaid, UserSaid
 from foldline.core.parts import Call, text_of
 from foldline.core.policy import CONFIRM
+from foldline.dialects.provider_errors import Fault
 from foldline.draw.text import width
 from foldline.errors import Busy, Spent, StoreFailed, Vetoed
-from foldline.models.calling import Patience
+from foldline.models.retries import Patience
 from foldline.testing import ScriptedModel, Trouble
-from foldline.wire.faults import Fault
 
 pytestmark = pytest.mark.anyio
 ONCE = Patience(tries=1)

@@ -9,15 +9,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from foldline.cli.repl import bar
-from foldline.cli.repl.faults import told
-from foldline.cli.repl.markdown import Saying, rendered
-from foldline.cli.repl.safe import Safe, safe
+from foldline.apps.chat import bar
+from foldline.apps.chat.faults import told
+from foldline.apps.chat.markdown import Saying, rendered
+from foldline.apps.chat.safe import Safe, safe
 from foldline.core.plan import Facts
 from foldline.draw.picture import picture
 from foldline.draw.text import width
 from foldline.errors import BadInput
-from foldline.run.facts import known
+from foldline.session.model_facts import known
 from foldline.testing import model, user, view_of
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")

@@ -15,10 +15,10 @@ import pytest
 
 from foldline.agent.schedule import times
 from foldline.agent.schedule.kept import Schedules
-from foldline.cli.app import run
-from foldline.run.left import held, left
-from foldline.store.at import store_at
-from foldline.store.base import Name
+from foldline.apps.cli.app import run
+from foldline.session.stored_session import held, left
+from foldline.stores.base import Name
+from foldline.stores.open import store_at
 from foldline.testing import Provider
 
 PROGRAM = Path(sys.executable).with_name("foldline")

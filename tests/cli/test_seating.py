@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from foldline.agent.instructions import Trust
-from foldline.cli.desk import Desk
-from foldline.cli.repl.plain import Plain
-from foldline.cli.seating import Wish
+from foldline.apps.chat.plain import Plain
+from foldline.apps.cli.build_agent import Wish
+from foldline.apps.cli.context import Desk
 
 pytestmark = pytest.mark.anyio
 

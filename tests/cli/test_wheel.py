@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FILES = ROOT / "tests" / "imports" / "files"
+FILES = ROOT / "tests" / "importers" / "files"
 
 
 @pytest.mark.real

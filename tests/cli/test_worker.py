@@ -1,9 +1,9 @@
-"""`foldline worker` before it works: what it needs, whom it asks. The rest is in tests/run/test_jobs.py."""
+"""`foldline worker` before it works: what it needs, whom it asks. The rest is in tests/session/test_jobs.py."""
 
 import pytest
 
-from foldline.cli import worker
-from foldline.cli.worker import Asked
+from foldline.apps.cli import worker
+from foldline.apps.cli.worker import Asked
 from foldline.errors import BadInput
 
 

@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from foldline.core import cut
+from foldline.core import truncate
 from foldline.core.tokens import count
 
 FRAGMENTS = st.one_of(
@@ -22,7 +22,7 @@ TEXTS = st.builds(
 @example("☃" * 100, 200)
 def test_what_is_kept_fits(text, tokens):
     """At most so many tokens, of every kind of text: also where a line's end is chosen."""
-    first, last = cut.head(text, tokens), cut.tail(text, tokens)
+    first, last = truncate.head(text, tokens), truncate.tail(text, tokens)
     assert text.startswith(first)
     assert text.endswith(last)
     assert max(count(first), count(last)) <= tokens
@@ -32,11 +32,11 @@ def test_what_is_kept_fits(text, tokens):
 
 @given(TEXTS, st.integers(2, 400))
 def test_both_ends_never_overlap(text, tokens):
-    first, last = cut.both(text, tokens)
+    first, last = truncate.both(text, tokens)
     assert len(first) + len(last) <= len(text)
     assert text.startswith(first)
     assert text.endswith(last)
-    assert cut.tail(text, tokens, start=len(first)) in text[len(first) :]
+    assert truncate.tail(text, tokens, start=len(first)) in text[len(first) :]
 
 
 def test_what_is_kept_is_nearly_all_that_fits():
@@ -48,5 +48,5 @@ def test_what_is_kept_is_nearly_all_that_fits():
         "f" * 500_000,
     ):
         for tokens in (20, 600, 2_500):
-            assert tokens * 0.9 <= count(cut.head(text, tokens)) <= tokens
-            assert tokens * 0.9 <= count(cut.tail(text, tokens)) <= tokens
+            assert tokens * 0.9 <= count(truncate.head(text, tokens)) <= tokens
+            assert tokens * 0.9 <= count(truncate.tail(text, tokens)) <= tokens

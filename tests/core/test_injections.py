@@ -11,8 +11,8 @@ import pytest
 from foldline.core.budget import limits
 from foldline.core.edits.fold import Ask, Material, prompts, write
 from foldline.core.edits.fold.ask import DECISIONS, GOALS, OPEN, SECTIONS
+from foldline.core.edits.fold.injection_words import flat
 from foldline.core.edits.fold.verify import Accepted, Rejected, Repair, judge
-from foldline.core.edits.fold.will import flat
 from foldline.core.ledger.collect import collect
 from foldline.core.ledger.pages import _TITLES
 from foldline.core.log import Logged, ModelSaid, ToolReturned

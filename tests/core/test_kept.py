@@ -28,10 +28,10 @@ from foldline.core.log import (
 from foldline.core.parts import Call, Text, calls_of, text_of
 from foldline.core.plan import Facts, Ready, lost
 from foldline.core.policy import PRESETS, SLIDING, STEADY, THRIFTY
+from foldline.dialects import openai_chat as wire
 from foldline.errors import BadHandle
 from foldline.testing import Conversation, Planned, calls, model, result, user
 from foldline.testing.laws import HANDLE
-from foldline.wire import openai_chat as wire
 
 TELLERS = {
     "ok": lambda _: "ok",

@@ -19,8 +19,8 @@ from foldline.core.policy import (
     THRIFTY,
     WINDOW,
 )
+from foldline.dialects import openai_chat as wire
 from foldline.testing import Planned, calls, model, result, user
-from foldline.wire import openai_chat as wire
 
 
 class Talk(Planned):

@@ -7,12 +7,12 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from foldline.core.policy import PRESETS, STEADY, Clipping, Masking
-from foldline.core.settings import checked, read
-from foldline.core.settings.kinds import shown
-from foldline.core.settings.known import KNOWN, PREFIX, SLOT, variable
-from foldline.core.settings.names import RESERVED, find, setting
-from foldline.core.settings.values import Limit, ServerSettings
 from foldline.errors import BadInput
+from foldline.settings import checked, read
+from foldline.settings.kinds import shown
+from foldline.settings.names import RESERVED, find, setting
+from foldline.settings.schema import KNOWN, PREFIX, SLOT, variable
+from foldline.settings.values import Limit, ServerSettings
 
 PAPER = """
 policy = "three-layer"

@@ -449,7 +449,7 @@ def test_twenty_folds_carry_lines_on_within_the_cap():
 # The checks can fail
 
 ASK, VERIFY = "foldline.core.edits.fold.ask", "foldline.core.edits.fold.verify"
-WILL = "foldline.core.edits.fold.will"
+WILL = "foldline.core.edits.fold.injection_words"
 
 
 def refused(case):

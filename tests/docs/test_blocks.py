@@ -33,7 +33,7 @@ from agents import PACKAGES, RIG, install
 from program import served
 
 import foldline
-from foldline.cli.app import run
+from foldline.apps.cli.app import run
 from foldline.testing import Provider
 
 ROOT = Path(__file__).parents[2]
@@ -323,7 +323,7 @@ def talked(tmp_path_factory):
 def started(talked, tmp_path, monkeypatch):
     """A page's folder, its provider, and files as other agents leave them."""
     folder = tmp_path / "work"
-    files = ROOT / "tests" / "imports" / "files"
+    files = ROOT / "tests" / "importers" / "files"
     for place in ("work/sessions", "home/.claude/projects", "home/.codex/sessions", "home/.pi"):
         shutil.copytree(files, tmp_path / place)
     (folder / "notes.txt").write_text("The parser tests pass again.\n")

@@ -11,8 +11,8 @@ import pytest
 
 import foldline
 from foldline import errors
+from foldline.apps.gateway.api.document import document
 from foldline.core import log
-from foldline.gateway.api.document import document
 
 ROOT = Path(__file__).parents[2]
 PAGES = [

@@ -9,16 +9,16 @@ import pytest
 from openai import APIStatusError, OpenAI
 
 import foldline
-from foldline.cli.app import run
+from foldline.apps.cli.app import run
+from foldline.apps.gateway.keys import Keys, add
+from foldline.apps.gateway.settings import Settings, upstreams
 from foldline.core.log import Folded
+from foldline.dialects.provider_errors import Fault, classify
 from foldline.errors import Conflict, FoldlineError, ModelFailed, Spent
-from foldline.gateway.keys import Keys, add
-from foldline.gateway.settings import Settings, upstreams
-from foldline.store import sqlite
-from foldline.store.postgres import connections
+from foldline.stores import sqlite
+from foldline.stores.postgres import connections
 from foldline.testing import Provider
 from foldline.testing.gateways import Served
-from foldline.wire.faults import Fault, classify
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "troubleshooting.md").read_text()

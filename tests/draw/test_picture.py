@@ -14,6 +14,8 @@ from foldline.core.policy import OFF, PRESETS, STEADY
 from foldline.core.prices import known
 from foldline.core.request import NAMES, Request, render, report
 from foldline.core.rules import cut_points
+from foldline.dialects import anthropic
+from foldline.dialects import openai_chat as wire
 from foldline.draw.picture import KINDS, SPACES, cells, picture
 from foldline.draw.prefix import kept
 from foldline.testing import (
@@ -28,8 +30,6 @@ from foldline.testing import (
     view_of,
 )
 from foldline.testing.strategies import conversations
-from foldline.wire import anthropic
-from foldline.wire import openai_chat as wire
 
 PRICES = known(input=5.0, read=0.5, write=6.25, output=25.0, step=200_000)
 UNDONE_BEHIND_A_MASK = (

@@ -4,7 +4,7 @@ import anthropic
 import pytest
 
 import foldline
-from foldline.wire import anthropic as wire
+from foldline.dialects import anthropic as wire
 
 TURNS = 20
 

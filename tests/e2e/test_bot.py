@@ -18,9 +18,9 @@ import pytest
 
 from foldline.core.log import Asked, Folded, ModelSaid, UsageReported, UserSaid
 from foldline.core.parts import text_of
-from foldline.run.left import left
-from foldline.store.at import store_at
-from foldline.store.base import Name
+from foldline.session.stored_session import left
+from foldline.stores.base import Name
+from foldline.stores.open import store_at
 from foldline.testing.telegram import BotApi
 
 DEEP = os.environ.get("FOLDLINE_LAWS") == "deep"

@@ -13,10 +13,10 @@ from folding import settled
 import foldline
 from foldline.core.log import Asked, Folded, UsageReported
 from foldline.core.spine import Range
-from foldline.models.calling import Patience
 from foldline.models.clients import client
+from foldline.models.retries import Patience
 from foldline.models.summarize import Tellers
-from foldline.run.turn import reply
+from foldline.session.turn import reply
 
 TURNS = 300 if os.environ.get("FOLDLINE_LAWS") == "deep" else 9
 NAME = "openai/smollm2"

@@ -10,11 +10,11 @@ import pytest
 from foldline.core import log
 from foldline.core.log import Asked, ModelSaid, UserSaid
 from foldline.core.spine import Range
-from foldline.run import asking
-from foldline.run.facts import known
-from foldline.run.live import Live
-from foldline.store.at import store_at
-from foldline.store.base import Name
+from foldline.session import planning
+from foldline.session.log_handle import Live
+from foldline.session.model_facts import known
+from foldline.stores.base import Name
+from foldline.stores.open import store_at
 from foldline.testing.gateways import Served
 
 pytestmark = pytest.mark.real
@@ -109,7 +109,7 @@ async def kept(store, session, calls):
     assert sum(isinstance(one, ModelSaid) for one in events) == calls
     asked = [seq for seq, one in enumerate(events) if isinstance(one, Asked)]
     for seq in asked[:: max(len(asked) // 40, 1)]:
-        await asking.sent(live, seq)
+        await planning.sent(live, seq)
     assert any(isinstance(one, log.Edit) for one in events)
 
 

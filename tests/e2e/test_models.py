@@ -7,11 +7,11 @@ import pytest
 
 import foldline
 from foldline.core.log import Asked, ModelSaid, UsageReported, WindowLearned
-from foldline.models.calling import Patience
+from foldline.dialects import base
 from foldline.models.clients import client
-from foldline.run.spend import Cap, Caps, Spending
-from foldline.run.turn import reply
-from foldline.wire import dialects
+from foldline.models.retries import Patience
+from foldline.session.spending import Cap, Caps, Spending
+from foldline.session.turn import reply
 
 NAMES = {"openai": "smollm2", "anthropic": "claude-smollm2"}
 BOTH = pytest.mark.parametrize("sdk", NAMES)
@@ -44,8 +44,8 @@ def test_answers_with_their_usage(model_server, sdk):
         return whole, streamed, pieces
 
     whole, streamed, pieces = asyncio.run(work())
-    own = dialects.speaking(NAMES[sdk])
-    first, second = (dialects.events(one, own=own, saw=None, asked=None) for one in (whole, streamed))  # fmt: skip
+    own = base.speaking(NAMES[sdk])
+    first, second = (base.events(one, own=own, saw=None, asked=None) for one in (whole, streamed))  # fmt: skip
     assert "".join(pieces) == second[0].parts[0].text == first[0].parts[0].text
     assert len(pieces) > 3
     for usage in (first[1], second[1]):

@@ -16,9 +16,9 @@ from foldline.core.log import Event, Instructed, ToolReturned
 from foldline.core.parts import Text
 from foldline.core.plan import Facts, Ready
 from foldline.core.policy import STEADY
+from foldline.dialects import anthropic as messages
+from foldline.dialects import openai_chat as chat
 from foldline.testing import Planned, calls, model, result, user
-from foldline.wire import anthropic as messages
-from foldline.wire import openai_chat as chat
 
 WINDOW, RESERVE = 2_048, 16
 ONE = {"model": "claude-smollm2", "max_tokens": 1}

@@ -24,13 +24,13 @@ from foldline.agent.schedule.entry import made
 from foldline.agent.schedule.kept import Schedules
 from foldline.agent.schedule.worker import Scheduler
 from foldline.agent.tool import Tool, said
-from foldline.bot.line import Line, Pace, bot_of
-from foldline.bot.rules import Rules
-from foldline.bot.serving import Telegram
+from foldline.apps.bot.bot_api import Line, Pace, bot_of
+from foldline.apps.bot.rules import Rules
+from foldline.apps.bot.server import Telegram
 from foldline.core import log
-from foldline.run.left import left
-from foldline.store.at import store_at
-from foldline.store.base import Name
+from foldline.session.stored_session import left
+from foldline.stores.base import Name
+from foldline.stores.open import store_at
 from foldline.testing import ScriptedModel
 from foldline.testing.telegram import BotApi
 

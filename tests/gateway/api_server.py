@@ -10,8 +10,8 @@ from http.client import HTTPConnection
 
 import uvicorn
 
-from foldline.gateway.api import Place, sessions_api
-from foldline.store.at import store_at
+from foldline.apps.gateway.api import Place, sessions_api
+from foldline.stores.open import store_at
 from foldline.testing import ScriptedModel
 
 

@@ -15,12 +15,12 @@ import foldline
 from foldline.agent.loop import Agent
 from foldline.agent.tool import Tool, said
 from foldline.core import log
+from foldline.dialects.provider_errors import Fault
 from foldline.errors import BadInput, ModelFailed
 from foldline.models.clients import client
-from foldline.run.spend import Cap, Caps
+from foldline.session.spending import Cap, Caps
 from foldline.testing import ScriptedModel
 from foldline.testing.provider import Provider, Trouble
-from foldline.wire.faults import Fault
 
 LONG = "Many words are said here, and more of them, until the window is full. "
 CLIENTS = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
@@ -550,7 +550,7 @@ CANARY = "canary-7c1f"
 
 def test_no_tenant_sees_guesses_or_touches_anothers_sessions():
     """On every route: another tenant's session is as one that never was."""
-    from foldline.gateway.api.routes import ROUTES  # noqa: PLC0415
+    from foldline.apps.gateway.api.routes import ROUTES  # noqa: PLC0415
 
     with serving() as api:
         body = {"name": "secret", "model": "scripted", "system": CANARY}

@@ -21,10 +21,10 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from foldline.gateway.api.document import document
-from foldline.gateway.api.faults import STATUSES
-from foldline.gateway.api.routes import ROUTES
-from foldline.gateway.api.shapes import Answered
+from foldline.apps.gateway.api.document import document
+from foldline.apps.gateway.api.errors import STATUSES
+from foldline.apps.gateway.api.routes import ROUTES
+from foldline.apps.gateway.api.schemas import Answered
 from foldline.testing import Provider
 from foldline.testing.gateways import Served as Gateway
 

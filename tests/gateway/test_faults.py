@@ -19,13 +19,13 @@ from multidict import CIMultiDict
 from waiting import within
 from yarl import URL
 
+from foldline.apps.gateway.settings import Limits, Settings, upstreams
+from foldline.apps.gateway.upstream import Links
 from foldline.core.log import Asked, ModelSaid, UsageReported, UserSaid
 from foldline.core.spine import Range
-from foldline.gateway.settings import Limits, Settings, upstreams
-from foldline.gateway.upstream import Links
-from foldline.store import logs
-from foldline.store.at import store_at
-from foldline.store.base import Name
+from foldline.stores import event_log
+from foldline.stores.base import Name
+from foldline.stores.open import store_at
 from foldline.testing.gateways import Served
 from foldline.testing.provider import written
 from foldline.testing.upstream import CUT, HANG, Upstream, chunk, head
@@ -173,7 +173,7 @@ def test_a_client_that_is_gone_at_any_stage_leaves_nothing_open(
 ):
     """Before its body is there, while it waits, in the middle, behind the end; each at once."""
     if not told:  # as under a server that is not ours
-        monkeypatch.setattr("foldline.gateway.app.WATCHED", "none")
+        monkeypatch.setattr("foldline.apps.gateway.app.WATCHED", "none")
     events = streamed(dialect)
     path, asked = asking(dialect)
     top = f"POST {path} HTTP/1.1\r\nHost: g\r\nContent-Length: {len(asked)}\r\n\r\n".encode()
@@ -331,7 +331,7 @@ def test_a_client_that_goes_on_from_the_last_words_is_heard_once(tmp_path, leave
     async def kept():
         there = store_at(store)
         (found,) = await there.sessions("local", limit=9)
-        rows = await logs.read(there, Name("local", found.session), Range(0, found.head))
+        rows = await event_log.read(there, Name("local", found.session), Range(0, found.head))
         await there.close()
         return [event for _, event in rows]
 

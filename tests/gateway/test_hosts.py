@@ -69,8 +69,8 @@ def test_another_model_does_not_take_it_to_another_provider(tmp_path):
 
 
 def test_a_terminal_goes_on_with_it_at_the_same_host(tmp_path, monkeypatch):
-    from foldline.cli.desk import Desk  # noqa: PLC0415 - a terminal in this room
-    from foldline.cli.seating import Wish, seated  # noqa: PLC0415
+    from foldline.apps.cli.build_agent import Wish, seated  # noqa: PLC0415
+    from foldline.apps.cli.context import Desk  # noqa: PLC0415 - a terminal in this room
 
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)

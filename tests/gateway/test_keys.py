@@ -9,11 +9,11 @@ import time
 
 import pytest
 
-from foldline.cli.app import run
+from foldline.apps.cli.app import run
+from foldline.apps.gateway.api.routes import ROUTES as ROUTES_OF_SESSIONS
+from foldline.apps.gateway.keys import Keys, Secret, add, digest_of, who
+from foldline.apps.gateway.settings import Settings, must_be_closed, upstreams
 from foldline.errors import BadInput, StoreFailed
-from foldline.gateway.api.routes import ROUTES as ROUTES_OF_SESSIONS
-from foldline.gateway.keys import Keys, Secret, add, digest_of, who
-from foldline.gateway.settings import Settings, must_be_closed, upstreams
 from foldline.models.redact import Redacting
 from foldline.testing.gateways import Served
 from foldline.testing.provider import written
@@ -149,7 +149,7 @@ def test_without_keys_a_providers_key_passes_and_ours_is_refused():
 
 
 def test_a_key_that_is_taken_away_is_refused_soon(tmp_path, monkeypatch):
-    monkeypatch.setattr("foldline.gateway.keys._LOOK", 0.0)
+    monkeypatch.setattr("foldline.apps.gateway.keys._LOOK", 0.0)
     path = tmp_path / "keys"
     one, two = add(path, "one", tenant="a"), add(path, "two", tenant="b")
     keys = Keys(path)
@@ -235,9 +235,9 @@ def test_a_secret_is_not_shown():
 
 
 def test_logs_are_cleaned():
-    from foldline.gateway import serving  # noqa: PLC0415
+    from foldline.apps.gateway import server  # noqa: PLC0415
 
-    serving.quiet()
+    server.quiet()
     assert all(any(isinstance(f, Redacting) for f in one.filters) for one in logging.getLogger().handlers)  # fmt: skip
 
 
@@ -327,7 +327,7 @@ def test_a_fault_of_ours_tells_nobody_a_key(tmp_path, monkeypatch, caplog):
     async def fails(*_, **__):
         raise RuntimeError("as nobody expects")
 
-    monkeypatch.setattr("foldline.gateway.relay.planned", fails)
+    monkeypatch.setattr("foldline.apps.gateway.relay.planned", fails)
     with Upstream() as upstream, Served(upstream.url, store=":memory:", audit=log) as gateway:
         status, _, body = ask(gateway, "POST", "/v1/chat/completions", [("Authorization", f"Bearer {canary}"), ("X-Api-Key", canary)], said("hi"))  # fmt: skip
         assert status == 500

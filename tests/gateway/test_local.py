@@ -8,13 +8,13 @@ import subprocess
 import pytest
 from program import PROGRAM, served
 
+from foldline.apps.gateway.api.routes import ROUTES
+from foldline.apps.gateway.app import Gateway
+from foldline.apps.gateway.error_response import Refusal
+from foldline.apps.gateway.local_access import check_request, make_token
+from foldline.apps.gateway.settings import Settings, upstreams
 from foldline.errors import BadInput
-from foldline.gateway.api.routes import ROUTES
-from foldline.gateway.app import Gateway
-from foldline.gateway.local import check_request, make_token
-from foldline.gateway.refusing import Refusal
-from foldline.gateway.settings import Settings, upstreams
-from foldline.store.at import store_at
+from foldline.stores.open import store_at
 from foldline.testing import Provider
 from foldline.testing.gateways import Served
 from foldline.testing.upstream import Upstream

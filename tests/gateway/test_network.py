@@ -14,9 +14,9 @@ from program import PROGRAM, served
 from proxying import ForwardProxy, make_company
 from yarl import URL
 
+from foldline.apps.gateway.network import Network, Proxy, read_network
+from foldline.apps.gateway.settings import Settings, upstreams
 from foldline.errors import BadInput
-from foldline.gateway.network import Network, Proxy, read_network
-from foldline.gateway.settings import Settings, upstreams
 from foldline.testing import Provider
 from foldline.testing.gateways import Served
 from foldline.testing.provider import written

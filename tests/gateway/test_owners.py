@@ -15,16 +15,16 @@ import msgspec
 import pytest
 from serving import address_of, an_empty_schema
 
+from foldline.apps.gateway.api.calls import EVENTS, JSON
+from foldline.apps.gateway.api.errors import NotFound
+from foldline.apps.gateway.api.pool import Place, Pool
+from foldline.apps.gateway.api.routes import ROUTES
+from foldline.apps.gateway.api.schemas import SessionName
+from foldline.apps.gateway.keys import Keys, add, digest_of
+from foldline.apps.gateway.settings import Settings, upstreams
 from foldline.errors import FormatError
-from foldline.gateway.api.calls import EVENTS, JSON
-from foldline.gateway.api.faults import NotFound
-from foldline.gateway.api.pool import Place, Pool
-from foldline.gateway.api.routes import ROUTES
-from foldline.gateway.api.shapes import SessionName
-from foldline.gateway.keys import Keys, add, digest_of
-from foldline.gateway.settings import Settings, upstreams
-from foldline.store.at import store_at
-from foldline.store.base import Draft, Name, Row
+from foldline.stores.base import Draft, Name, Row
+from foldline.stores.open import store_at
 from foldline.testing import Provider
 from foldline.testing.gateways import Served
 from foldline.testing.lasting import rows

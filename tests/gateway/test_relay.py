@@ -16,9 +16,9 @@ import pydantic
 import pytest
 from waiting import within
 
-from foldline.gateway.limits import Copy, checked_path, unfolded
-from foldline.gateway.refusing import Refusal
-from foldline.gateway.settings import Limits, Settings, upstreams
+from foldline.apps.gateway.error_response import Refusal
+from foldline.apps.gateway.limits import Copy, checked_path, unfolded
+from foldline.apps.gateway.settings import Limits, Settings, upstreams
 from foldline.testing.gateways import Served
 from foldline.testing.provider import written
 from foldline.testing.upstream import CUT, HANG, Upstream, chunk, head

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from program import PROGRAM, served
 
-from foldline.gateway import refusing, relay, settings, unplanned, upstream
+from foldline.apps.gateway import error_response, relay, settings, unplanned, upstream
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "gateway.md").read_text()
@@ -60,7 +60,7 @@ def test_options_that_are_named_are_there():
 
 def test_words_and_numbers_are_the_real_ones():
     limits = settings.Limits()
-    sources = "".join(Path(one.__file__).read_text() for one in (refusing, relay, upstream))
+    sources = "".join(Path(one.__file__).read_text() for one in (error_response, relay, upstream))
     for code in re.findall(r"\d{3} `(\w+)`", PAGE):
         assert f'"{code}"' in sources
     for number in (limits.first_seconds, limits.idle_seconds):

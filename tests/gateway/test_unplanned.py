@@ -7,12 +7,12 @@ import logging
 
 import pytest
 
-from foldline.gateway.keys import Client, Keys, add
-from foldline.gateway.settings import Settings, upstreams
-from foldline.gateway.unplanned import Warnings, find_reason, find_route
+from foldline.apps.gateway.keys import Client, Keys, add
+from foldline.apps.gateway.settings import Settings, upstreams
+from foldline.apps.gateway.unplanned import Warnings, find_reason, find_route
+from foldline.dialects import base
 from foldline.testing.gateways import Served
 from foldline.testing.upstream import Upstream
-from foldline.wire import dialects
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 PLAIN = b'{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}'
@@ -136,7 +136,7 @@ def test_each_key_is_warned_of_once(tmp_path, caplog):
 
 def test_warnings_that_are_remembered_are_bounded(monkeypatch, caplog):
     """Whoever invents keys makes the process forget, not grow."""
-    monkeypatch.setattr("foldline.gateway.unplanned._REMEMBERED", 10)
+    monkeypatch.setattr("foldline.apps.gateway.unplanned._REMEMBERED", 10)
     given = Warnings()
     for number in range(100):
         given.warn(Client("t", f"digest {number}"), "/v1/responses", "dialect")
@@ -149,8 +149,8 @@ def test_warnings_that_are_remembered_are_bounded(monkeypatch, caplog):
 def test_reasons():
     """A dialect that is planned one day has no reason left."""
     assert find_reason("/v1/responses", [], None) == "dialect"
-    assert find_reason("/v1/responses", [], dialects.OPENAI) == ""
-    assert find_reason(CHAT, [], dialects.OPENAI) == ""
+    assert find_reason("/v1/responses", [], base.OPENAI) == ""
+    assert find_reason(CHAT, [], base.OPENAI) == ""
     assert find_reason("/v1/files", [(b"x-amz-content-sha256", b"0")], None) == ""
     assert find_route("/v1/responses/") == "/responses"
     assert find_route("/v1/responses/resp_1") == ""

@@ -30,15 +30,9 @@ from foldline.core.log import (
 )
 from foldline.core.parts import Call, Media, Native, Text, Thought
 from foldline.core.spine import Range
-from foldline.proxy.conversations import Conversations
-from foldline.proxy.request import read_request
-from foldline.run.facts import known
-from foldline.store.at import store_at
-from foldline.testing import Conversation, play, steps
-from foldline.testing.provider import written as answer_of
-from foldline.wire import anthropic, openai_chat
-from foldline.wire.anthropic.block import content_of
-from foldline.wire.anthropic.read import (
+from foldline.dialects import anthropic, openai_chat
+from foldline.dialects.anthropic.blocks import content_of
+from foldline.dialects.anthropic.read import (
     answered,
     from_user,
     instructions,
@@ -46,8 +40,14 @@ from foldline.wire.anthropic.read import (
     message_of,
     tool_of,
 )
-from foldline.wire.dialects import OPENAI, Dialect, named
-from foldline.wire.slices import find_values
+from foldline.dialects.base import OPENAI, Dialect, named
+from foldline.dialects.json_slices import find_values
+from foldline.proxy.conversations import Conversations
+from foldline.proxy.request import read_request
+from foldline.session.model_facts import known
+from foldline.stores.open import store_at
+from foldline.testing import Conversation, play, steps
+from foldline.testing.provider import written as answer_of
 
 HERE = Path(__file__).parent
 DIALECTS = (OPENAI, named(anthropic.DIALECT))

@@ -4,10 +4,10 @@ import pkgutil
 from importlib import import_module
 from pathlib import Path
 
-from foldline import wire
+from foldline import dialects
 from foldline.core import log
 from foldline.core.log import Asked, Opened
-from foldline.wire.dialects import named
+from foldline.dialects.base import named
 
 HERE = Path(__file__).parent
 
@@ -40,7 +40,7 @@ def lacking(found: dict[str, int], folder: Path) -> list[str]:
 
 def test_every_encoder_has_a_golden_log():
     """Whoever raises an ENCODER, adds a wire, or raises FORMAT writes a log: make.py."""
-    found = encoders(wire)
+    found = encoders(dialects)
     assert {*found} >= {"openai-chat", "anthropic"}, "they are found by themselves"
     assert lacking(found, HERE) == []
     for name, encoder in found.items():
@@ -48,7 +48,7 @@ def test_every_encoder_has_a_golden_log():
 
 
 def test_it_notices(monkeypatch, tmp_path):
-    found = encoders(wire)
+    found = encoders(dialects)
     assert lacking({**found, "gemini": 1}, HERE) == ["gemini"]
     assert lacking({**found, "anthropic": found["anthropic"] + 1}, HERE) == ["anthropic"]
     assert lacking(found, tmp_path) == [*found]
@@ -59,6 +59,6 @@ def test_it_notices(monkeypatch, tmp_path):
 def test_every_older_encoder_is_still_there():
     """Their logs are kept for good: each number up to the newest has one."""
     have = pinned(HERE)
-    for name, newest in encoders(wire).items():
+    for name, newest in encoders(dialects).items():
         numbers = {encoder for _, dialect, encoder in have if dialect == name}
         assert numbers == {*range(1, newest + 1)}, name

@@ -11,8 +11,8 @@ from foldline.core import log
 from foldline.core.log import Asked, Clipped, Folded, Logged, Rewound
 from foldline.core.request import render
 from foldline.core.view import load, spine_at
-from foldline.run.row import digest_shown, read_row
-from foldline.wire.dialects import OPENAI, named
+from foldline.dialects.base import OPENAI, named
+from foldline.session.client_row import digest_shown, read_row
 
 LOGS = sorted(Path(__file__).parent.glob("*.jsonl"))
 

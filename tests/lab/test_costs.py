@@ -19,8 +19,8 @@ from foldline.core.log import (
 )
 from foldline.core.parts import Call, Text, Tool
 from foldline.core.prices import Prices
-from foldline.imports import read
-from foldline.imports.base import Mark
+from foldline.importers import read
+from foldline.importers.base import Mark
 from foldline.lab.bill.cache import Rules, bill
 from foldline.lab.bill.causes import around
 from foldline.lab.bill.costs import FOLDED, costs
@@ -28,7 +28,7 @@ from foldline.lab.bill.paid import sent_with_fronts
 from foldline.lab.bill.providers import rules_for
 from foldline.lab.bill.volatile import difference, volatile
 from foldline.lab.recorded import Recorded, imported
-from foldline.lab.theirs import AsRecorded
+from foldline.lab.recorded_run import AsRecorded
 from foldline.lab.trials import judged
 from foldline.models.catalog import find
 

@@ -9,7 +9,7 @@ import pytest
 from foldline.core.log import Instructed, ModelSaid, Opened, ToolReturned, UserSaid
 from foldline.core.parts import Call, Text
 from foldline.core.prices import Prices
-from foldline.lab.compared import Case, compared, tasks, work
+from foldline.lab.comparison import Case, compared, tasks, work
 from foldline.lab.recorded import Recorded
 from foldline.lab.report.page import page
 from foldline.lab.report.plots import unbeaten

@@ -8,13 +8,13 @@ import pytest
 from foldline.core.budget import limits
 from foldline.core.plan import Facts
 from foldline.core.policy import PRESETS
-from foldline.imports import read
+from foldline.importers import read
 from foldline.lab.bill.cache import Rules, bill
-from foldline.lab.ours import Ours
+from foldline.lab.policy_run import Ours
 from foldline.lab.probes.kept import retention
 from foldline.lab.recorded import imported
+from foldline.lab.recorded_run import as_recorded
 from foldline.lab.replay import replay
-from foldline.lab.theirs import as_recorded
 from foldline.models.catalog import find
 
 PAID = {"opus45": 42.60, "sonnet45": 30.33}

@@ -12,7 +12,7 @@ from foldline.core.policy import OFF, STEADY, THREE_LAYER, THRIFTY
 from foldline.core.prices import Prices
 from foldline.lab.made.generated import coding
 from foldline.lab.made.truth import Correction, Touch, Truth, follow
-from foldline.lab.ours import Ours
+from foldline.lab.policy_run import Ours
 from foldline.lab.probes.planted import Agreement, held, resurrected
 from foldline.lab.recorded import Recorded
 from foldline.lab.replay import Offer, Piece, replay

@@ -13,7 +13,7 @@ from foldline.core.plan import Facts
 from foldline.core.policy import CONFIRM, PRESETS, THREE_LAYER, THRIFTY
 from foldline.core.prices import Prices
 from foldline.lab.made.generated import coding
-from foldline.lab.ours import Ours
+from foldline.lab.policy_run import Ours
 from foldline.lab.probes.recoverable import recovered
 from foldline.lab.replay import replay
 

@@ -20,12 +20,12 @@ from foldline.core.parts import Text
 from foldline.core.prices import UNKNOWN, Prices
 from foldline.core.spine import Change, FoldAt, Range, Spine
 from foldline.errors import BadInput
-from foldline.lab.compared import EVERYTHING, RECORDED, Case, Task, compared, tasks, work
+from foldline.lab.comparison import EVERYTHING, RECORDED, Case, Task, compared, tasks, work
 from foldline.lab.recorded import Recorded
 from foldline.lab.report.sentences import caveats
 from foldline.lab.stored import recorded, stored
-from foldline.store.base import Name
-from foldline.store.sqlite import SqliteStore
+from foldline.stores.base import Name
+from foldline.stores.sqlite import SqliteStore
 
 
 @pytest.fixture

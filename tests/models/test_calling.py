@@ -7,11 +7,11 @@ import time
 import pytest
 from mutants import broken
 
+from foldline.dialects.provider_errors import Fault
 from foldline.errors import ModelFailed
-from foldline.models.calling import Patience, call
 from foldline.models.clients import client
+from foldline.models.retries import Patience, call
 from foldline.testing import Provider, ScriptedModel, Trouble
-from foldline.wire.faults import Fault
 
 QUICK = Patience(tries=4, first=0.001, longest=1.0, call=5.0, whole=10.0)
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "Say it."}]}
@@ -63,7 +63,7 @@ def test_nothing_is_asked_again_once_it_was_heard():
     assert failed.begun
     assert times == 1
     assert pieces
-    with broken("foldline.models.calling", "if failed.begun or tried", "if tried"):
+    with broken("foldline.models.retries", "if failed.begun or tried", "if tried"):
         answer, times = asked([Trouble.CUT, "said twice"], heard=pieces.append)
         assert (answer, times) == ("said twice", 2)
 

@@ -7,12 +7,12 @@ import time
 
 import pytest
 
+from foldline.dialects import base
 from foldline.errors import BadInput, ModelFailed
-from foldline.models.calling import passes
 from foldline.models.clients import client, wired
+from foldline.models.retries import passes
 from foldline.testing import Provider, Trouble
 from foldline.testing.provider import HALF
-from foldline.wire import dialects
 
 NAMES = {"openai": "gpt-x", "anthropic": "claude-x"}
 BOTH = pytest.mark.parametrize("sdk", NAMES)
@@ -32,8 +32,8 @@ async def said(model, request=None, **given):
 
 
 def events(answer, sdk):
-    own = dialects.speaking(NAMES[sdk])
-    return dialects.events(answer, own=own, saw=None, asked=None)
+    own = base.speaking(NAMES[sdk])
+    return base.events(answer, own=own, saw=None, asked=None)
 
 
 @BOTH

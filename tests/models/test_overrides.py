@@ -7,7 +7,7 @@ from foldline.errors import BadInput
 from foldline.models.catalog import find
 from foldline.models.overrides import believed, place, said_of
 from foldline.models.servers import Reported
-from foldline.run.facts import known
+from foldline.session.model_facts import known
 
 
 @pytest.fixture

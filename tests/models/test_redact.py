@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foldline.models.credential_patterns import SHAPES
 from foldline.models.redact import Redacting, mark, redact
-from foldline.models.shapes import SHAPES
 
 sys.path.insert(0, str(Path(__file__).parent))
 from samples import SAMPLES

@@ -13,13 +13,13 @@ from foldline.core.log import Logged
 from foldline.core.prices import Prices
 from foldline.core.spine import Range, Spine
 from foldline.core.tokens import count
+from foldline.dialects.provider_errors import Fault
 from foldline.errors import Spent
-from foldline.models.calling import Patience
 from foldline.models.clients import client
+from foldline.models.retries import Patience
 from foldline.models.summarize import Prefix, Tellers, tell
 from foldline.testing import ScriptedModel, calls, model, result, user
 from foldline.testing.provider import Provider, Trouble
-from foldline.wire.faults import Fault
 
 pytestmark = pytest.mark.anyio
 QUICK = Patience(tries=1, call=1.5, whole=3.0)

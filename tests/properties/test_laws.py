@@ -28,8 +28,8 @@ RULES, RECALL, UNDO = (
     "foldline.core.edits.undo",
 )
 SOURCE = "foldline.core.edits.fold.source"
-LOGS = "foldline.store.logs"
-WRITE = "foldline.wire.openai_chat.write"
+LOGS = "foldline.stores.event_log"
+WRITE = "foldline.dialects.openai_chat.write"
 SPAN, HANDOFF = "foldline.core.edits.fold.span", "foldline.core.edits.fold.handoff"
 MUTANTS = [
     # Law 2: ids that a provider refuses, results without a call, messages that say nothing.

@@ -14,8 +14,8 @@ from foldline.core.parts import Text
 from foldline.core.plan import Blocked, Facts, Need, Ready, plan
 from foldline.core.policy import PRESETS, STEADY
 from foldline.core.view import load
+from foldline.dialects import openai_chat as wire
 from foldline.testing import Conversation, Planned, calls, model, result, user, view_of
-from foldline.wire import openai_chat as wire
 
 SIZES = st.sampled_from((1, 1, 5, 5, 40, 200, 3_000))
 TALK = st.lists(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foldline
-from foldline.wire import anthropic
+from foldline.dialects import anthropic
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=8)
 SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}  # fmt: skip

@@ -68,7 +68,10 @@ def test_transparent_in_real_processes():
 
 PATCH, MATCH = "foldline.proxy.patch", "foldline.proxy.match"
 CONVERSATION, CONVERSATIONS = "foldline.proxy.conversation", "foldline.proxy.conversations"
-CHAT, MESSAGES = "foldline.wire.openai_chat.client", "foldline.wire.anthropic.client"
+CHAT, MESSAGES = (
+    "foldline.dialects.openai_chat.client_messages",
+    "foldline.dialects.anthropic.client_messages",
+)
 MUTANTS = [
     # Bytes that no patch covers, and patches that nobody is told of.
     (PATCH, "request.chained[piece.upto - 1]", "request.chained[piece.upto - 2]"),
@@ -99,7 +102,7 @@ MUTANTS = [
     (MESSAGES, 'words = str(block.get("text", "")).strip()', 'words = str(block.get("text", ""))'),
     (CHAT, 'said["text"] = text.strip()', 'said["text"] = text'),
     (CHAT, 'arguments = msgspec.json.decode(arguments or "{}")', "pass"),
-    ("foldline.wire.client", "if key != MARK and key not in ignored", "if key not in ignored"),
+    ("foldline.dialects.client_messages", "if key != MARK and key not in ignored", "if key not in ignored"),
 ]  # fmt: skip
 """Broken variants of the proxied path, each a module, a line, and what stands there instead."""
 SEEDS = range(400)

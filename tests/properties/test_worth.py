@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mutants import broken
 
 from foldline.core.budget import limits, measure
-from foldline.core.edits.fold.moment import growth
+from foldline.core.edits.fold.fold_pricing import growth
 from foldline.core.log import Folded
 from foldline.core.plan import Facts, Ready
 from foldline.core.policy import STEADY, THRIFTY
@@ -101,7 +101,7 @@ def test_law_7(turns, prices, cold_every, policy):
     worth_it(turns, prices, cold_every=cold_every, policy=policy)
 
 
-MOMENT = "foldline.core.edits.fold.moment"
+MOMENT = "foldline.core.edits.fold.fold_pricing"
 
 
 @pytest.mark.parametrize(

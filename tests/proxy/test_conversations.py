@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from foldline.core.log import Asked, Linked, ModelSaid, Opened, Rewound, UsageReported, UserSaid
 from foldline.core.plan import Facts
 from foldline.core.spine import Range
+from foldline.dialects.base import OPENAI, named
 from foldline.errors import Conflict, StoreFailed, WireError
 from foldline.proxy.conversations import Conversations
 from foldline.proxy.identity import Scope
-from foldline.run import asking
-from foldline.run.facts import known
-from foldline.run.live import Live
-from foldline.store.at import store_at
-from foldline.store.base import Name
+from foldline.session import planning
+from foldline.session.log_handle import Live
+from foldline.session.model_facts import known
+from foldline.stores.base import Name
+from foldline.stores.open import store_at
 from foldline.testing.provider import written
-from foldline.wire.dialects import OPENAI, named
 
 pytestmark = pytest.mark.anyio
 BOTH = pytest.mark.parametrize("dialect", [OPENAI, named("anthropic")], ids=lambda one: one.name)
@@ -145,7 +145,7 @@ async def test_unedited_bytes_go_out_as_they_came_and_can_be_had_again(dialect, 
     assert len(asked) == 6
     for seq in asked:
         assert events[seq].relayed
-        await asking.sent(live, seq)
+        await planning.sent(live, seq)
     people = [event for event in events if isinstance(event, UserSaid | ModelSaid)]
     assert len([event for event in people if isinstance(event, ModelSaid)]) == 6
     await store.close()
@@ -211,7 +211,7 @@ async def test_what_is_edited_is_patched_and_says_so(dialect):
     live, events = await logged(store, one.session)
     for seq, event in enumerate(events):
         if isinstance(event, Asked):
-            await asking.sent(live, seq)
+            await planning.sent(live, seq)
     assert len([event for event in events if isinstance(event, UserSaid)]) == 30
 
 
@@ -334,7 +334,7 @@ async def test_marks_that_a_client_moves_do_not_matter():
     live, events = await logged(store, names.pop())
     for seq, event in enumerate(events):
         if isinstance(event, Asked):
-            await asking.sent(live, seq)
+            await planning.sent(live, seq)
 
 
 @pytest.mark.parametrize("away", [1, 20, 40])
@@ -498,7 +498,7 @@ async def test_a_history_that_turns_off_goes_on_in_its_log(dialect, anew):
     assert shown == ["hi", "no, that way", "on"]
     for seq, event in enumerate(events):
         if isinstance(event, Asked):
-            await asking.sent(live, seq)
+            await planning.sent(live, seq)
     await store.close()
 
 
@@ -602,7 +602,7 @@ async def test_one_conversation_asked_at_a_time_by_many_is_nobodys_fault(seed):
         live, events = await logged(store, session)
         for seq, event in enumerate(events):
             if isinstance(event, Asked):
-                await asking.sent(live, seq)
+                await planning.sent(live, seq)
     await store.close()
 
 
@@ -703,7 +703,7 @@ async def test_an_answer_that_the_client_began_is_kept_whole():
     assert shown == ["what", "The answer is 4.", "sure?", "yes"]
     for seq, event in enumerate(events):
         if isinstance(event, Asked):
-            await asking.sent(live, seq)
+            await planning.sent(live, seq)
     await store.close()
 
 

@@ -9,12 +9,12 @@ import anthropic
 import pytest
 
 import foldline
+from foldline.apps.gateway.settings import Settings, upstreams
 from foldline.core.log import Clipped, Folded, Opened, Pinned, Rewound, UserSaid
-from foldline.gateway.settings import Settings, upstreams
-from foldline.run.facts import known
-from foldline.run.live import Live
-from foldline.run.sync import wait
-from foldline.store.base import Name
+from foldline.session.log_handle import Live
+from foldline.session.model_facts import known
+from foldline.session.sync import wait
+from foldline.stores.base import Name
 from foldline.testing.gateways import Served
 from foldline.testing.provider import Provider
 

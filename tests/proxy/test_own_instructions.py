@@ -21,14 +21,14 @@ from test_conversations import facts_of
 import foldline
 from foldline.core.log import ModelSaid, Opened
 from foldline.core.spine import Range
+from foldline.dialects.base import OPENAI, named
 from foldline.proxy.conversations import Conversations
 from foldline.proxy.exchange import Exchange
 from foldline.proxy.identity import Scope
-from foldline.run.sync import wait
-from foldline.store.at import store_at
+from foldline.session.sync import wait
+from foldline.stores.open import store_at
 from foldline.testing import Provider
 from foldline.testing.provider import written
-from foldline.wire.dialects import OPENAI, named
 
 ANTHROPIC = named("anthropic")
 BOTH = pytest.mark.parametrize("dialect", [OPENAI, ANTHROPIC], ids=lambda one: one.name)

@@ -13,11 +13,11 @@ import pytest
 import foldline
 from foldline.core.log import ModelSaid, Opened, Rewound, UserSaid, WindowLearned
 from foldline.core.spine import Range
+from foldline.dialects import anthropic as messages
+from foldline.dialects import openai_chat as chat
 from foldline.errors import BadInput
 from foldline.testing.provider import Provider, written
 from foldline.testing.upstream import Upstream, head
-from foldline.wire import anthropic as messages
-from foldline.wire import openai_chat as chat
 
 WORDS = "The run printed nothing of note, and the file is as it was. " * 6
 CALL = {"tool_calls": [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": 1.50}'}}]}  # fmt: skip

@@ -9,7 +9,7 @@ from test_wrap_names import ask, make_openai
 
 import foldline
 from foldline.errors import BadInput, Spent
-from foldline.run.spend import Cap, Caps
+from foldline.session.spending import Cap, Caps
 from foldline.testing.models import ScriptedModel
 from foldline.testing.provider import Provider
 

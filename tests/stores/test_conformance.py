@@ -2,8 +2,8 @@
 
 import pytest
 
-from foldline.store.crypt import CryptStore
-from foldline.store.sqlite import SqliteStore
+from foldline.stores.encryption import CryptStore
+from foldline.stores.sqlite import SqliteStore
 from foldline.testing.stores import Conformance
 
 

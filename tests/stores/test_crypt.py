@@ -10,10 +10,10 @@ from foldline.core.log import UserSaid
 from foldline.core.parts import Media, Text
 from foldline.core.spine import Range
 from foldline.errors import BadInput, Sealed, Unsupported
-from foldline.store import crypt, logs
-from foldline.store.base import Draft, Name, Row
-from foldline.store.crypt import CryptStore
-from foldline.store.sqlite import SqliteStore
+from foldline.stores import encryption, event_log
+from foldline.stores.base import Draft, Name, Row
+from foldline.stores.encryption import CryptStore
+from foldline.stores.sqlite import SqliteStore
 from foldline.testing.stores import rows
 
 KEY, OTHER = bytes(range(32)), bytes(32)
@@ -43,10 +43,10 @@ async def test_nothing_is_found_in_the_files(tmp_path, sealed):
     store = CryptStore(inner, KEY) if sealed else inner
     picture = Media("image", base64="CANARY-picture" * 4_000)
     said = [UserSaid((Text("CANARY-text"), picture))] * 3
-    await logs.append(store, MINE, said, after=-1, once="CANARY-once")
+    await event_log.append(store, MINE, said, after=-1, once="CANARY-once")
     await store.put(MINE, "prepared", "k", b"CANARY-side")
     await store.put(Name("acme", ""), "spend", "k", b"CANARY-side")
-    await logs.fork(store, MINE, "two", at=1)
+    await event_log.fork(store, MINE, "two", at=1)
     await store.append(TWO, rows("CANARY-fork"))
     assert len(await store.search("acme", "CANARY", session="one")) == 3
     files = sorted(file.name for file in tmp_path.iterdir())
@@ -61,7 +61,7 @@ async def test_nothing_is_found_in_the_files(tmp_path, sealed):
 
 async def test_another_master_key_is_refused(plain):
     """Never garbage: reading, writing, side values, by the same error."""
-    await logs.append(CryptStore(plain, KEY), MINE, [UserSaid((Text("hello"),))], after=-1)
+    await event_log.append(CryptStore(plain, KEY), MINE, [UserSaid((Text("hello"),))], after=-1)
     await CryptStore(plain, KEY).put(MINE, "s", "k", b"1")
     wrong = CryptStore(plain, OTHER)
     for attempt in (
@@ -69,7 +69,7 @@ async def test_another_master_key_is_refused(plain):
         wrong.append(MINE, rows("x")),
         wrong.get(MINE, "s", "k"),
         wrong.search("acme", "hello", session="one"),
-        logs.fork(wrong, MINE, "two", at=0),
+        event_log.fork(wrong, MINE, "two", at=0),
     ):
         with pytest.raises(Sealed, match="another master key"):
             await attempt
@@ -98,12 +98,12 @@ async def test_nothing_can_be_put_in_anothers_place(plain, move):
     store = CryptStore(plain, KEY)
 
     async def everything(reader):
-        found = await logs.read(reader, MINE, Range(0, 9))
+        found = await event_log.read(reader, MINE, Range(0, 9))
         return [event for _, event in found], [await reader.get(MINE, "s", key) for key in "ab"]
 
     said = [UserSaid((Text(f"{n}"), Media("image", base64=f"A{n}" * 20_000))) for n in range(2)]
     for name in (MINE, TWO):
-        await logs.append(store, name, said, after=-1)
+        await event_log.append(store, name, said, after=-1)
         for key in "ab":
             await store.put(name, "s", key, name.session.encode())
     before = await everything(CryptStore(plain, KEY))
@@ -127,11 +127,11 @@ async def test_equal_pictures_cannot_be_told_to_be_equal(plain):
     said = [UserSaid((Media("image", base64="A" * 50_000),))]
     store = CryptStore(plain, KEY)
     for name in (MINE, TWO):
-        await logs.append(store, name, said)
-        await logs.append(store, name, said)
+        await event_log.append(store, name, said)
+        await event_log.append(store, name, said)
     stored = plain.db.sql("select hash, body from blobs")
     assert len({name for name, _ in stored}) == len({body for _, body in stored}) == 2
-    assert set(logs.draft(said).blobs).isdisjoint(name for name, _ in stored)
+    assert set(event_log.draft(said).blobs).isdisjoint(name for name, _ in stored)
 
 
 async def test_a_turn_reads_no_key(plain):
@@ -164,12 +164,12 @@ async def test_erased_means_that_no_key_is_left(plain):
     said = [
         UserSaid((Text(f"secret {n}"), Media("image", base64=f"{n}" * 20_000))) for n in range(4)
     ]
-    await logs.append(store, MINE, said, after=-1)
+    await event_log.append(store, MINE, said, after=-1)
     await store.fork(MINE, "two", at=3, keep=[(2, 3)])
     left = plain.db.sql("select seq, body from events where sid = 1 order by seq")
     await store.erase(MINE)
     assert plain.db.sql("select 1 from side where session = 'one'") == []
-    assert [event for _, event in await logs.read(store, TWO, Range(0, 3))] == said[2:]
+    assert [event for _, event in await event_log.read(store, TWO, Range(0, 3))] == said[2:]
     ring = await store._ring(TWO)
     opened = [ring.open(Row("user_said", body, seq=seq)) is not None for seq, body in left]
     assert opened == [False, False, True, True]  # the copies that the fork has itself
@@ -253,7 +253,7 @@ async def test_search_is_bounded_and_says_what_it_cannot(plain, monkeypatch):
     await store.append(MINE, rows("needle", *("hay" for _ in range(1_200)), "needle"), after=-1)
     hits = [hit.seq for hit in await store.search("acme", "needle", session="one")]
     assert hits == [1_201, 0]
-    monkeypatch.setattr(crypt, "REACH", 1_201)
+    monkeypatch.setattr(encryption, "REACH", 1_201)
     assert [hit.seq for hit in await store.search("acme", "needle", session="one")] == [1_201]
 
 

@@ -24,11 +24,12 @@ import foldline
 from foldline.core.log import UserSaid
 from foldline.core.parts import Media, Text
 from foldline.errors import BadInput, Conflict, Erased, FormatError, StoreFailed
-from foldline.store import at, logs
-from foldline.store.base import Draft, Name, Retention, Row
-from foldline.store.postgres import PostgresStore, keeping, schema, speaking
-from foldline.store.postgres.connections import sid
-from foldline.store.postgres.place import place
+from foldline.stores import event_log
+from foldline.stores import open as at
+from foldline.stores.base import Draft, Name, Retention, Row
+from foldline.stores.postgres import PostgresStore, retention, schema, wire_format
+from foldline.stores.postgres.connections import sid
+from foldline.stores.postgres.url import place
 from foldline.testing.stores import Conformance, rows
 
 pytestmark = [pytest.mark.real, pytest.mark.anyio]
@@ -76,7 +77,7 @@ def working(made):
 async def test_nothing_is_reached_without_a_tenant(made, store):
     """R-69: neither before one was ever set in a connection, nor after; also by a function."""
     picture = [UserSaid((Text("canary"), Media("image", base64="A" * 20_000)))]
-    await logs.append(store, MINE, picture, once="k")
+    await event_log.append(store, MINE, picture, once="k")
     await store.put(MINE, "s", "k", b"canary")
     await store.append(Name("acme", "gone"), rows("canary"))
     await store.erase(Name("acme", "gone"))
@@ -195,8 +196,8 @@ async def test_a_search_reads_what_it_finds(made, store):
     """The words' index is used behind the definer function; row-level security would switch it off."""
     many = [UserSaid((Text(f"common {n} " + "filler " * 20),)) for n in range(3_000)]
     for tenant in ("large", "larger"):
-        await logs.append(store, Name(tenant, "s"), many)
-    await logs.append(store, Name("large", "t"), [UserSaid((Text("needle in common hay"),))])
+        await event_log.append(store, Name(tenant, "s"), many)
+    await event_log.append(store, Name("large", "t"), [UserSaid((Text("needle in common hay"),))])
     assert len(await store.search("large", "needle")) == 1
     assert len(await store.search("larger", "common", limit=5)) == 5
     select = re.search(r"return query\s+(select.*?);", body_of(made, "search_of"), re.DOTALL)[1]
@@ -553,7 +554,7 @@ async def test_one_who_gave_up_leaves_its_statement_prepared(made):
     store = PostgresStore(f"{address_of(made)}&pool=1")
     try:
         assert await store.append(name, rows("a")) == 0
-        speaking._prepared.clear()
+        wire_format._prepared.clear()
         assert await store.append(name, rows("b")) == 1
     finally:
         await store.close()
@@ -612,8 +613,8 @@ async def test_a_trim_takes_the_pieces_that_nothing_names(store):
     said = [
         UserSaid((Media("image", base64=f"A{at_place % 2}" * 20_000),)) for at_place in range(4)
     ]
-    await logs.append(store, name, [*said, UserSaid((Text("end"),))])
-    hashes = list(logs.draft(said).blobs)
+    await event_log.append(store, name, [*said, UserSaid((Text("end"),))])
+    hashes = list(event_log.draft(said).blobs)
     assert await store.trim(name, 3, keep=[]) == 3
     assert set(await store.blobs(name, hashes)) == {hashes[1]}
     assert await store.trim(name, 4, keep=[]) == 1
@@ -625,10 +626,10 @@ async def test_a_trim_takes_the_pieces_that_nothing_names(store):
 
 async def test_erased_is_gone_from_every_table(made, store, monkeypatch):
     """R-73: rows, pieces, deliveries, side values and words; also where a sweep was cut short."""
-    monkeypatch.setattr(keeping, "_BATCH", 7)
+    monkeypatch.setattr(retention, "_BATCH", 7)
     name = Name("erasing", "one")
     picture = Media("image", base64="secret" * 9_000)
-    await logs.append(store, name, [UserSaid((Text("canary"), picture))] * 20, once="k")
+    await event_log.append(store, name, [UserSaid((Text("canary"), picture))] * 20, once="k")
     await store.put(name, "s", "k", b"canary")
     assert len(await store.search("erasing", "canary")) == 20
     one = sid(name)
@@ -660,7 +661,7 @@ async def test_erased_is_gone_from_every_table(made, store, monkeypatch):
 @pytest.mark.parametrize("seen", ["stable", "volatile"])
 async def test_nobody_reads_half_of_what_is_being_erased(monkeypatch, seen):
     """R-67, R-73: a sweep between two statements of a read; the control is a read of two moments."""
-    monkeypatch.setattr(keeping, "_BATCH", 4)
+    monkeypatch.setattr(retention, "_BATCH", 4)
     with a_schema() as name:
         store = PostgresStore(address_of(name))
         await store.append(MINE, rows(*"abcdefghijkl"))
@@ -790,7 +791,7 @@ async def test_a_server_that_is_not_there():
 
 
 def test_a_missing_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "foldline.store.postgres", None)
+    monkeypatch.setitem(sys.modules, "foldline.stores.postgres", None)
     with pytest.raises(BadInput, match=r"foldline\[pg\]"):
         at.store_at(SERVER)
 

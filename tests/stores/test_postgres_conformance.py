@@ -3,8 +3,8 @@
 import pytest
 from serving import address_of, an_empty_schema
 
-from foldline.store.crypt import CryptStore
-from foldline.store.postgres import PostgresStore
+from foldline.stores.encryption import CryptStore
+from foldline.stores.postgres import PostgresStore
 from foldline.testing.stores import Conformance
 
 pytestmark = pytest.mark.real

@@ -12,14 +12,14 @@ import psycopg
 import pytest
 from serving import PGBOUNCER, SERVER, a_schema, address_of, connected, pooler, with_setting
 
-from foldline.cli.doctor_postgres import examined
+from foldline.apps.cli.doctor_postgres import examined
 from foldline.draw.text import width
-from foldline.store.base import Draft, Name, Row
-from foldline.store.postgres import PostgresStore
-from foldline.store.postgres.connections import sid
-from foldline.store.postgres.health import DEFINERS, INDEXES, SECURED, expected_routines
-from foldline.store.postgres.place import place
-from foldline.store.postgres.questions import Asking, look, opened
+from foldline.stores.base import Draft, Name, Row
+from foldline.stores.postgres import PostgresStore
+from foldline.stores.postgres.connections import sid
+from foldline.stores.postgres.health import DEFINERS, INDEXES, SECURED, expected_routines
+from foldline.stores.postgres.health_queries import Asking, look, opened
+from foldline.stores.postgres.url import place
 from foldline.testing.stores import rows
 
 pytestmark = [pytest.mark.real, pytest.mark.anyio]
@@ -297,8 +297,8 @@ async def test_work_left_over(made):
 
 async def test_a_long_transaction_and_a_slot(made, monkeypatch):
     """Found in the server's own lists; the limits are lowered, an hour is too long here."""
-    monkeypatch.setattr("foldline.cli.doctor_postgres._HOUR", 0.05)
-    monkeypatch.setattr("foldline.cli.doctor_postgres._SLOT", -1)
+    monkeypatch.setattr("foldline.apps.cli.doctor_postgres._HOUR", 0.05)
+    monkeypatch.setattr("foldline.apps.cli.doctor_postgres._SLOT", -1)
     slot = f"{made}_slot"
     with connected() as idle, connected() as server:
         idle.execute("begin")

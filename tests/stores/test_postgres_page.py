@@ -17,10 +17,10 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 from serving import SERVER, connected
 
-from foldline.cli.doctor_postgres import examined
-from foldline.store.base import Name
-from foldline.store.postgres import PostgresStore, appending, keeping
-from foldline.store.postgres.place import place
+from foldline.apps.cli.doctor_postgres import examined
+from foldline.stores.base import Name
+from foldline.stores.postgres import PostgresStore, append, retention
+from foldline.stores.postgres.url import place
 from foldline.testing.stores import rows
 
 pytestmark = pytest.mark.real
@@ -158,9 +158,9 @@ def configure(text: str) -> None:
 
 def test_its_numbers_are_the_code_s():
     assert f"pool={place('postgresql://x/y').pool}`" in PAGE
-    assert f"up to {appending._TOGETHER} appends or {appending._BYTES // 10**6} MB" in PAGE
-    assert appending.LANES == 2
+    assert f"up to {append._TOGETHER} appends or {append._BYTES // 10**6} MB" in PAGE
+    assert append.LANES == 2
     assert "Appends take two" in PAGE
-    assert f"{keeping._BATCH:,} a\ntransaction" in PAGE
-    assert f"repeated for {appending.PATIENCE:.0f} s" in PAGE
+    assert f"{retention._BATCH:,} a\ntransaction" in PAGE
+    assert f"repeated for {append.PATIENCE:.0f} s" in PAGE
     assert PAGE.count("\n") <= 200

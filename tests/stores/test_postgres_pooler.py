@@ -11,8 +11,8 @@ import pytest
 from serving import PGBOUNCER, a_login, a_schema, address_of, connected, pooler
 
 from foldline.errors import BadInput
-from foldline.store.base import Name
-from foldline.store.postgres import PostgresStore
+from foldline.stores.base import Name
+from foldline.stores.postgres import PostgresStore
 from foldline.testing.stores import Conformance, rows
 
 pytestmark = [

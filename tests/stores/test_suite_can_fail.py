@@ -10,7 +10,7 @@ import pytest
 from mutants import broken
 
 from foldline.errors import FoldlineError
-from foldline.store.sqlite import SqliteStore
+from foldline.stores.sqlite import SqliteStore
 from foldline.testing.stores import Conformance
 
 
@@ -122,7 +122,7 @@ def asked(test: str) -> None:
 def test_a_broken_store_is_seen(mutant):
     asked(mutant.test)
     with (
-        altered(f"foldline.store.sqlite.{mutant.module}", mutant.line, mutant.instead),
+        altered(f"foldline.stores.sqlite.{mutant.module}", mutant.line, mutant.instead),
         pytest.raises(SEEN),
     ):
         asked(mutant.test)

@@ -27,12 +27,12 @@ from together import CANARY, GROUP, SHARED, TENANT, group, is_whole
 from foldline.core.log import Folded, UserSaid
 from foldline.core.spine import Range
 from foldline.errors import FoldlineError
-from foldline.store import logs
-from foldline.store.at import store_at
-from foldline.store.base import Name, Retention
-from foldline.store.postgres import keeping
-from foldline.store.postgres.connections import sid
-from foldline.store.sqlite import keeping as sqlite_keeping
+from foldline.stores import event_log
+from foldline.stores.base import Name, Retention
+from foldline.stores.open import store_at
+from foldline.stores.postgres import retention
+from foldline.stores.postgres.connections import sid
+from foldline.stores.sqlite import retention as sqlite_keeping
 from foldline.testing.stores import rows
 
 PROCESSES = 8
@@ -129,7 +129,7 @@ def fold_under_leases(address, holdings=3, **options):
 
     async def log():
         store = store_at(address)
-        found = await logs.read(store, SHARED, Range(0, 100_000))
+        found = await event_log.read(store, SHARED, Range(0, 100_000))
         await store.close()
         return found
 
@@ -157,9 +157,9 @@ HELD = "if found.holder and found.until > now and not mine:"
 @pytest.mark.parametrize("what", ["fence", "holder"])
 def test_broken_leases_are_seen_on_sqlite(tmp_path, what):
     mutant = (
-        ["foldline.store.sqlite.rows", FENCE, "if False:"]
+        ["foldline.stores.sqlite.rows", FENCE, "if False:"]
         if what == "fence"
-        else ["foldline.store.sqlite.leases", HELD, "if False:"]
+        else ["foldline.stores.sqlite.leases", HELD, "if False:"]
     )
     with a_store("sqlite", tmp_path) as address, pytest.raises(SEEN):
         fold_under_leases(address, broken=[mutant])
@@ -230,7 +230,7 @@ def fail(address, **options):
     async def compare():
         store = store_at(address)
         for who, one in enumerate(told):
-            found = await logs.read(store, Name(TENANT, f"p{who}"), Range(0, 10_000))
+            found = await event_log.read(store, Name(TENANT, f"p{who}"), Range(0, 10_000))
             assert found[-1].seq == one["head"], "the view is not at the log's end"
             said = [event.parts[0].text for _, event in found if isinstance(event, UserSaid)][1:]
             there = [int(re.match("<([0-9]+)>", text)[1]) for text in said]
@@ -342,7 +342,7 @@ async def retain_some(address, held, seconds):
 
 def test_retention_while_others_append(address, tmp_path, monkeypatch):
     """Nothing that is held, nothing by halves, and the receipts add up to what is missing."""
-    monkeypatch.setattr(keeping, "_BATCH", 4)  # rows: so that a sweep is several transactions
+    monkeypatch.setattr(retention, "_BATCH", 4)  # rows: so that a sweep is several transactions
     retain(address, tmp_path)
 
 
@@ -354,13 +354,13 @@ def test_broken_retention_is_seen_on_sqlite(tmp_path):
         "db.sql('begin immediate'), _insert(db, found.sid, found.head + 2, Draft(draft.rows[1:]), now)"
     )
     with a_store("sqlite", tmp_path) as address, pytest.raises(SEEN):
-        retain(address, tmp_path, seconds=6, broken=[["foldline.store.sqlite.rows", line, torn]])
+        retain(address, tmp_path, seconds=6, broken=[["foldline.stores.sqlite.rows", line, torn]])
 
 
 @pytest.mark.parametrize("what", ["late ones come in", "held ones go"])
 def test_broken_retention_is_seen_on_postgres(tmp_path, what, monkeypatch):
     """A session that is begun anew under an erasure, and one that is held."""
-    monkeypatch.setattr(keeping, "_BATCH", 4)
+    monkeypatch.setattr(retention, "_BATCH", 4)
     with a_store("postgres", tmp_path) as address:
         schema = schema_of(address)
         mutants = {
@@ -398,14 +398,14 @@ def come_back(address, what, monkeypatch):
             await store.append(Name(TENANT, session), rows("x"))
         coming = iter([Name(TENANT, "one")])
         if schema_of(address):
-            erasing = keeping.erase
+            erasing = retention.erase
 
             async def wait_and_erase(db, name, **given):
                 for one in coming:
                     await between(one)
                 return await erasing(db, name, **given)
 
-            monkeypatch.setattr(keeping, "erase", wait_and_erase)
+            monkeypatch.setattr(retention, "erase", wait_and_erase)
         else:
 
             def trace(_cursor, sql, _bindings):
@@ -515,7 +515,7 @@ def test_erasure_while_others_write(address):
 
 def test_broken_erasure_is_seen_on_sqlite(tmp_path):
     """Late writes are let in: what an erasure does not find stays."""
-    mutant = ["foldline.store.sqlite.connection", "        if rows:\n", "        if False:\n"]
+    mutant = ["foldline.stores.sqlite.connection", "        if rows:\n", "        if False:\n"]
     with a_store("sqlite", tmp_path) as address, pytest.raises(SEEN):
         erase(address, broken=[mutant], seconds=2)
 

@@ -28,14 +28,14 @@ from foldline.core.log import UserSaid
 from foldline.core.parts import Media, Text
 from foldline.core.plan import Facts
 from foldline.core.policy import STEADY
+from foldline.dialects.base import OPENAI
 from foldline.errors import BrokenView, Conflict, Erased, StoreFailed
-from foldline.run import asking
-from foldline.run.live import Live
-from foldline.store import logs
-from foldline.store.at import store_at
-from foldline.store.base import Draft, Name, Row, Store
+from foldline.session import planning
+from foldline.session.log_handle import Live
+from foldline.stores import event_log
+from foldline.stores.base import Draft, Name, Row, Store
+from foldline.stores.open import store_at
 from foldline.testing import model, user
-from foldline.wire.dialects import OPENAI
 
 TENANT = "acme"
 SHARED = Name(TENANT, "shared")
@@ -100,14 +100,14 @@ async def folding(store: Store, who: str, random: Random, *, holdings: int) -> d
         fenced = Fenced(store, lease.fence)
         try:
             said = [user(f"<{who}> " + "pasted text " * 90), model("answer text " * 90)]
-            await logs.append(fenced, SHARED, said)
+            await event_log.append(fenced, SHARED, said)
             live = await Live.open(fenced, SHARED, facts=SMALL)
-            await asking.ask(live, {}, dialect=OPENAI)
+            await planning.ask(live, {}, dialect=OPENAI)
             if (
                 random.random() < 0.5
             ):  # another takes it, and what is still to be written comes late
                 await asyncio.sleep(LEASE + random.uniform(0.03, 0.1))
-                await logs.append(fenced, SHARED, [user(f"<{who}> late")])
+                await event_log.append(fenced, SHARED, [user(f"<{who}> late")])
             else:
                 again = await store.lease(SHARED, who, seconds=LEASE)
                 if again is not None and again.fence == lease.fence:
@@ -163,7 +163,7 @@ async def failing(
 def group(who: str, at: int) -> Draft:
     """Rows that are there together or not at all."""
     said = [user(f"<{who}:{at}:{row}> " + "x" * 200) for row in range(GROUP)]
-    return logs.draft(said)
+    return event_log.draft(said)
 
 
 def is_whole(rows: Sequence[Row]) -> bool:
@@ -225,17 +225,19 @@ async def writing(store: Store, who: str, random: Random, *, seconds: float = 30
     async def fold() -> None:
         try:
             live = await Live.open(counted, SHARED, facts=LARGER)
-            await asking.ask(live, {}, dialect=OPENAI)
+            await planning.ask(live, {}, dialect=OPENAI)
         except (Conflict, BrokenView):  # a fold that reads what is just erased writes nothing
             return
 
     works = {
-        "append": lambda: logs.append(counted, SHARED, [user(words)]),
-        "turn": lambda: logs.append(counted, SHARED, [user(words), model(words + " more" * 80)]),
-        "picture": lambda: logs.append(counted, SHARED, [UserSaid((Text(words), picture))]),
+        "append": lambda: event_log.append(counted, SHARED, [user(words)]),
+        "turn": lambda: event_log.append(
+            counted, SHARED, [user(words), model(words + " more" * 80)]
+        ),
+        "picture": lambda: event_log.append(counted, SHARED, [UserSaid((Text(words), picture))]),
         "put": lambda: store.put(SHARED, "prepared", who, words.encode()),
         "lease": lambda: store.lease(SHARED, CANARY + who, seconds=0.01),
-        "once": lambda: logs.append(
+        "once": lambda: event_log.append(
             counted, SHARED, [user(words)], once=f"{CANARY} {who} {told['events']}"
         ),
         "fold": fold,

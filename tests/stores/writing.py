@@ -15,14 +15,14 @@ from foldline.core.budget import limits
 from foldline.core.log import Folded
 from foldline.core.plan import Facts
 from foldline.core.policy import STEADY
+from foldline.dialects.base import OPENAI
 from foldline.errors import Conflict
-from foldline.run import asking
-from foldline.run.live import Live
-from foldline.store import logs
-from foldline.store.at import store_at
-from foldline.store.base import Name
+from foldline.session import planning
+from foldline.session.log_handle import Live
+from foldline.stores import event_log
+from foldline.stores.base import Name
+from foldline.stores.open import store_at
 from foldline.testing import model, user
-from foldline.wire.dialects import OPENAI
 
 NAME = Name("acme", "shared")
 FACTS = Facts(limits(8_000, 400), STEADY)
@@ -50,15 +50,15 @@ async def write(address: str, who: str, count: int) -> dict[str, int]:
 
     async def turn(through):
         before = through.view.head
-        await asking.ask(through, {}, dialect=OPENAI)
-        made = await logs.read(store, NAME, logs.Range(before + 1, through.view.head))
+        await planning.ask(through, {}, dialect=OPENAI)
+        made = await event_log.read(store, NAME, event_log.Range(before + 1, through.view.head))
         told["folds"] += sum(isinstance(event, Folded) for _, event in made)
 
     for at in range(count):
         said = user(words(who, at))
         if at % 2:
             for _ in range(1 + at % 3):  # delivered again, sometimes
-                await logs.append(store, NAME, [said], once=f"{who}:{at}")
+                await event_log.append(store, NAME, [said], once=f"{who}:{at}")
         else:
             await surely(lambda through, said=said: through.take(said))
         if at % 10 == 9:

@@ -1,16 +1,16 @@
 """An agent to talk to for months: a session, a model, and tools.
 
-    moments       what happens in a turn, told to hooks as it happens      agent/moments.py
-    tool          the port that every tool stands behind                   agent/tool.py
-    loop          ask, run what was called for, ask again                  agent/loop.py
-    approval      what a person is asked before something is changed       agent/approval.py
-    host          a session is asked at its own host, and nowhere else     agent/host.py
-    tools/        files, search, shell, the past of the session            agent/tools/
-    mcp/          tools of MCP servers; a session's own past as one        agent/mcp/
-    instructions/ AGENTS.md, nearest first; the memory file                agent/instructions/
-    schedule/     cron entries that speak into sessions                    agent/schedule/
-    unfinished    what a process left unanswered, or half answered         agent/unfinished.py
-    making        an agent made of settings: all of these                  agent/making.py
+    approval      Approval: who decides before something is changed, and what was decided for good
+    events        What happens in a turn, told to hooks as it happens: A-48
+    factory       An agent made of settings
+    host          A session is asked at its own host
+    instructions  Instructions from files: AGENTS.md, nearest first, and the memory file
+    loop          The agentic loop
+    mcp           The Model Context Protocol, both ways
+    schedule      Cron entries that speak into sessions as `cron`, never as the user
+    tool          The port that every tool stands behind
+    tools         The agent's own tools: what every agent of ours can do without a server
+    unfinished    What was left unanswered, or in the middle of an answer
 
 Knows how an agent works through a turn. Refuses to know who listens: a terminal, a bot and a
 scheduler run the same loop.

@@ -23,12 +23,12 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from foldline.agent.moments import Calling, Moment
+from foldline.agent.events import Calling, Moment
 from foldline.agent.tool import Intent
 from foldline.agent.tools.rules import covers, for_path, forbids, inside, kind_of
 from foldline.core.parts import Call
 from foldline.errors import BadInput, StoreFailed
-from foldline.store.base import Name, Store
+from foldline.stores.base import Name, Store
 
 SPACE = "approved"
 _TRIES = 100  # of writing what others write too

@@ -3,11 +3,11 @@
 Knows when a model is about to be asked. Refuses to know addresses: those are `run.host`'s.
 """
 
+from foldline.agent.events import Asking, Hook, Moment
 from foldline.agent.loop import Agent
-from foldline.agent.moments import Asking, Hook, Moment
 from foldline.core.log import Event
 from foldline.errors import OtherHost
-from foldline.run.host import host_of, must_be_asked_at, record_host
+from foldline.session.host import host_of, must_be_asked_at, record_host
 
 
 def keep_host(agent: Agent) -> Hook:

@@ -16,7 +16,7 @@ from itertools import groupby
 from time import perf_counter
 from typing import Literal, NamedTuple, TypeAlias
 
-from foldline.agent.moments import (
+from foldline.agent.events import (
     Answered,
     Asking,
     Called,
@@ -31,10 +31,10 @@ from foldline.agent.tool import Arguments, Intent, Result, Tool, said
 from foldline.core.log import Event, Interrupted, Speaker, ToolReturned
 from foldline.core.parts import Call, calls_of
 from foldline.errors import FoldlineError
-from foldline.models.calling import PATIENT, Patience
 from foldline.models.port import Model
-from foldline.run.session import AsyncSession, Given
-from foldline.run.turn import reply
+from foldline.models.retries import PATIENT, Patience
+from foldline.session.session import AsyncSession, Given
+from foldline.session.turn import reply
 
 Approve: TypeAlias = Callable[[Call, Intent], Awaitable[str | None]]
 """Ask a person: None agrees, a text is why not, for the model to read."""

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 
 from foldline.core.log import ModelSaid
 from foldline.core.spine import Range
-from foldline.run.session import AsyncSession
+from foldline.session.session import AsyncSession
 
 BROKEN = ("cancelled", "cut")
 """Stops of an answer that did not come to its end."""

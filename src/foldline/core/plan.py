@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from foldline.core import choose, rules
+from foldline.core import fold_selection, rules
 from foldline.core.budget import Budget, admission, largest, measure
-from foldline.core.choose import Facts, Need
 from foldline.core.edits import fold, mask
 from foldline.core.edits.clip import clip
 from foldline.core.edits.undo import undo
+from foldline.core.fold_selection import Facts, Need
 from foldline.core.item import Item
 from foldline.core.log import (
     Edit,
@@ -62,7 +62,7 @@ class Ready:
     """A request that fits, and the events to append before it is sent."""
 
     request: Request
-    """In no provider's words yet: a dialect of `foldline.wire` encodes it."""
+    """In no provider's words yet: a dialect of `foldline.dialects` encodes it."""
     events: tuple[Event, ...]
     """What was decided: calls that are closed, masks, a fold."""
     report: Report
@@ -108,14 +108,14 @@ def plan(view: View, facts: Facts) -> Plan:
     if work.idle_folds >= _MOST_IDLE and not facts.now:
         edit = None  # folding again would lead to nothing again
     elif pressure == "hard" or len(work.items) > budget.limits.messages:
-        edit = choose.forced(work, budget, facts)
+        edit = fold_selection.forced(work, budget, facts)
     elif facts.now or (due and not early and (policy.start == "auto" or policy.fill is not None)):
-        edit = choose.due(work, budget, facts)
+        edit = fold_selection.due(work, budget, facts)
     else:
-        soon = choose.moment(work, budget, facts)
+        soon = fold_selection.moment(work, budget, facts)
         if soon and soon.ripe:
-            made = choose.folding(work, soon.span, soon.why, budget=budget, facts=facts)
-            edit = choose.shrinking(made, soon.cap)
+            made = fold_selection.folding(work, soon.span, soon.why, budget=budget, facts=facts)
+            edit = fold_selection.shrinking(made, soon.cap)
         else:
             edit = None
     match edit:
@@ -134,7 +134,7 @@ def plan(view: View, facts: Facts) -> Plan:
     edits = tuple(view.head + 1 + n for n, event in enumerate(events) if isinstance(event, Edit))
     seen = report(work, budget, edits=edits, pressure=pressure, due=due and policy.start == "ask")
     near = soon or pressure in ("warn", "soft") or _is_nearly_due(work, policy)
-    ask = choose.ask(work, soon, budget=budget, facts=facts) if near else None
+    ask = fold_selection.ask(work, soon, budget=budget, facts=facts) if near else None
     return Ready(render(work), tuple(events), seen, ask)
 
 

@@ -17,8 +17,8 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from foldline.core.budget import Budget, Source, measure
-from foldline.core.choose import Facts
 from foldline.core.edits.fold import Cache
+from foldline.core.fold_selection import Facts
 from foldline.core.item import Item, State
 from foldline.core.log import ToolReturned, UserSaid
 from foldline.core.plan import pressure_of, tiers

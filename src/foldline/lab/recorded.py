@@ -21,7 +21,7 @@ from foldline.core.log import (
     shown,
 )
 from foldline.core.tokens import MESSAGE, count, count_parts, count_tools
-from foldline.imports.base import Imported, Mark
+from foldline.importers.base import Imported, Mark
 
 _MISSED = 0.5  # of what the call before left in the cache: less was read, so it was gone
 _LEAST = 500  # tokens between two calls whose counts say something of the ratio

@@ -12,8 +12,8 @@ from foldline.core.log import Checkpointed, Event, Folded, ModelSwitched, Opened
 from foldline.core.spine import FoldAt, Range, Spine
 from foldline.errors import BadInput
 from foldline.lab.recorded import Recorded
-from foldline.store import logs
-from foldline.store.base import Name, Store
+from foldline.stores import event_log
+from foldline.stores.base import Name, Store
 
 _PIECE = 2_000  # events that are read at a time
 
@@ -21,11 +21,11 @@ _PIECE = 2_000  # events that are read at a time
 async def stored(store: Store, name: Name) -> Recorded:
     """A session of the store, whole, with the times of its events."""
     head = (await store.head(name)).seq
-    times = [row.time async for row in logs.walk(store, name, head)]
+    times = [row.time async for row in event_log.walk(store, name, head)]
     events: list[Event] = []
     for lo in range(0, head + 1, _PIECE):
         span = Range(lo, min(lo + _PIECE - 1, head))
-        events += [event for _, event in await logs.read(store, name, span)]
+        events += [event for _, event in await event_log.read(store, name, span)]
     if len(events) != head + 1 or not events:
         raise BadInput(
             f"session {name.session!r} holds {len(events):,} of its {head + 1:,} events, the rest "

@@ -13,11 +13,11 @@ from foldline.core.budget import limits
 from foldline.core.plan import Facts
 from foldline.core.policy import Policy
 from foldline.lab.bill.cache import Billed, Rules, bill
-from foldline.lab.ours import Ours
+from foldline.lab.fake_summarizer import Teller
+from foldline.lab.policy_run import Ours
 from foldline.lab.probes.kept import Retention, retention
 from foldline.lab.recorded import Recorded
 from foldline.lab.replay import Contender, Replayed, replay
-from foldline.lab.tellers import Teller
 
 
 @dataclass(frozen=True, slots=True)

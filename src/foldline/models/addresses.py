@@ -8,8 +8,8 @@ import os
 from collections.abc import Mapping
 from urllib.parse import SplitResult, urlsplit
 
+from foldline.dialects import base
 from foldline.errors import BadInput
-from foldline.wire import dialects
 
 VARIABLES = {"openai-chat": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL"}
 """What each SDK reads its address from, by dialect."""
@@ -21,7 +21,7 @@ _PORTS = {"http": 80, "https": 443}
 
 def dialect_of(model: str) -> str:
     """The name of the dialect that a model is asked in: `openai-chat` or `anthropic`."""
-    return dialects.speaking(model).name
+    return base.speaking(model).name
 
 
 def environment_address(dialect: str, env: Mapping[str, str] = os.environ) -> str | None:

@@ -16,14 +16,14 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import replace
 from typing import Any, cast
 
+from foldline.dialects import base
+from foldline.dialects.base import OPENAI, Dialect
+from foldline.dialects.json_reader import parse
+from foldline.dialects.provider_errors import Fault, of_exception
+from foldline.dialects.sse import Lines
 from foldline.errors import BadInput, ModelFailed, WireError
 from foldline.models.addresses import normalize_address
 from foldline.models.port import Heard, Json, Model
-from foldline.wire import dialects
-from foldline.wire.dialects import OPENAI, Dialect
-from foldline.wire.faults import Fault, of_exception
-from foldline.wire.reading import parse
-from foldline.wire.sse import Lines
 
 _CONNECT = 10.0  # seconds to be connected in; how long an answer may take is the caller's to say
 _NOBODY = ("ConnectError", "ConnectTimeout")  # below the SDKs: no request went out
@@ -44,7 +44,7 @@ def client(
     `BadInput` says which extra to install, or which key is missing. `tls` is what certificates
     are checked with, instead of the SDK's own.
     """
-    dialect = dialects.speaking(name)
+    dialect = base.speaking(name)
     make = _openai if dialect is OPENAI else _anthropic
     given: Json = {"base_url": base_url, "api_key": api_key, "default_headers": headers}
     return make(name, dialect, {key: one for key, one in given.items() if one is not None}, tls)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from foldline.models.shapes import PARTS, SHAPES, Shape, compiled
+from foldline.models.credential_patterns import PARTS, SHAPES, Shape, compiled
 
 _OWN = frozenset(vars(logging.makeLogRecord({})))
 _FORMATTER = logging.Formatter()

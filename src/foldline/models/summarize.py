@@ -26,14 +26,14 @@ from foldline.core.log import Logged, ModelSaid, UsageReported
 from foldline.core.parts import Line, calls_of, spoken
 from foldline.core.prices import Prices
 from foldline.core.tokens import count
+from foldline.dialects import base
+from foldline.dialects.base import Dialect
 from foldline.errors import BadInput, FoldlineError, ModelFailed, Spent
-from foldline.models.calling import PATIENT, Patience, call
 from foldline.models.overrides import believed
 from foldline.models.port import Json, Model
 from foldline.models.redact import redact
-from foldline.models.striking import struck
-from foldline.wire import dialects
-from foldline.wire.dialects import Dialect
+from foldline.models.redact_events import struck
+from foldline.models.retries import PATIENT, Patience, call
 
 Outcome: TypeAlias = Literal["told", "rejected", "failed", "skipped"]
 Stands: TypeAlias = Callable[[], bool]
@@ -293,7 +293,7 @@ class _Telling:
         return await self._call(last, prompt, prefix), last.name
 
     async def _call(self, model: Model, prompt: fold.Prompt, prefix: Prefix | None) -> ModelSaid:
-        dialect = dialects.speaking(model.name)
+        dialect = base.speaking(model.name)
         request = {**_request(prompt, prefix), **self.tellers.parameters}
         request = {key: value for key, value in request.items() if key not in dialect.bounds}
         most = min(int(prompt.tokens * _LONGER), self.bound) + _thought(model.name)
@@ -357,7 +357,7 @@ def _words(said: ModelSaid) -> str:
 
 def _read(body: Json, dialect: Dialect) -> tuple[ModelSaid, UsageReported]:
     """An answer's words, and what it took."""
-    events = dialects.events(body, own=dialect, saw=None, asked=None)
+    events = base.events(body, own=dialect, saw=None, asked=None)
     said = next((one for one in events if isinstance(one, ModelSaid)), ModelSaid(()))
     used = next((one for one in events if isinstance(one, UsageReported)), UsageReported())
     return said, used

@@ -2,12 +2,17 @@
 
     body → read → matched with its log → planned on the log → patched → sent
 
-    wrap           clients of the official SDKs        exchange   one call: sent, and answered
-    conversations  which log a request goes on with    identity   whose it is, by key and headers
-    conversation   one log: what is new, what is sent  index      histories by their digests
-    request        a body's fields and messages        match      what a log has of a request
-    patch          edits, laid over the client's bytes transport  httpx: timeouts and errors
-    naming         names that a program gives
+    conversation   One client's conversation
+    conversations  Which log a request goes on with
+    exchange       One call of a client: what to send, and what comes back
+    identity       Whose conversation a request belongs to
+    index          Which logs a history may go on with
+    match          What a request makes of its log
+    naming         Which conversation the calls of a program belong to
+    patch          Edits as patches on a client's bytes: outside of them every byte is the client's
+    request        A client's request as bytes
+    transport      HTTP transports that plan what an SDK's client sends
+    wrap           Clients of the official SDKs, with their history planned on the way out
 
 The client's bytes are the truth, and our edits are patches on them. Shared by `wrap` and the
 gateway. Refuses to know HTTP beyond the SDKs' own layer.

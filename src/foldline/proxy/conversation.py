@@ -35,14 +35,14 @@ from foldline.core.request import Report
 from foldline.core.request import report as report_of
 from foldline.core.spine import FoldAt, Range
 from foldline.core.view import View
+from foldline.dialects.client_messages import short
 from foldline.errors import Overflow, Vetoed
 from foldline.proxy.identity import Caller, Scope
 from foldline.proxy.match import Match, match_row
 from foldline.proxy.patch import Limit, Patched, patch_request
 from foldline.proxy.request import ClientRequest
-from foldline.run import asking, bounds
-from foldline.run.live import Live
-from foldline.run.row import (
+from foldline.session import answer_limit, planning
+from foldline.session.client_row import (
     Message,
     Row,
     chain_of,
@@ -52,11 +52,11 @@ from foldline.run.row import (
     read_on,
     read_row,
 )
-from foldline.wire.client import short
+from foldline.session.log_handle import Live
 
 if TYPE_CHECKING:
     from foldline.proxy.exchange import Flight
-    from foldline.run.spend import Reserved
+    from foldline.session.spending import Reserved
 
 T = TypeVar("T")
 _log = logging.getLogger("foldline.proxy")
@@ -180,7 +180,7 @@ class Conversation:
         it said before.
         """
         live = self.live
-        limit = bounds.stated(request.dialect, request.parameters)
+        limit = answer_limit.stated(request.dialect, request.parameters)
         if limit is not None and limit[1] < facts.limits.reserve:
             facts = replace(facts, limits=keeping(facts.limits, limit[1]))
         if _thinks_in_loop(request):
@@ -192,7 +192,7 @@ class Conversation:
         enter = partial(self._enter, request, match, summary=summary)
         entering, work = await _run_beside(partial(enter, facts), size=new)
         try:
-            ready = await asking.plan(live, facts, view=work)
+            ready = await planning.plan(live, facts, view=work)
         except (Overflow, Vetoed) as fault:
             _log.warning("%s: a request may not fit, and is sent: %s", live.name.session, fault)
             endless = replace(facts.limits, window=_ENDLESS, max_input=None)
@@ -290,7 +290,7 @@ class Conversation:
         """Set aside what a call may take, where there is a cap; `Spent` where that is passed."""
         if self.live.spending is None or self._reserved is not None:
             return
-        from foldline.run.turn import turn_of  # noqa: PLC0415 - few have caps
+        from foldline.session.turn import turn_of  # noqa: PLC0415 - few have caps
 
         facts, turn = self.live.facts, turn_of(view)
         self._reserved = await self.live.spending.before(
@@ -322,7 +322,7 @@ class Conversation:
             work.append(work.head + 1, event)
             facts = replace(facts, limits=limits)
         try:
-            ready = await asking.plan(self.live, facts, view=work)
+            ready = await planning.plan(self.live, facts, view=work)
         except (Overflow, Vetoed):
             return None  # the provider's own words say more
         return await self._record(request, entering, work, ready)
@@ -434,7 +434,7 @@ def _same(before: Sequence[bytes], now: Sequence[bytes]) -> int:
 
 def _limit(request: ClientRequest, report: Report, *, answer: int | None) -> Limit | None:
     """How long the answer may be, where what the client asks for cannot fit."""
-    stated = bounds.stated(request.dialect, request.parameters)
+    stated = answer_limit.stated(request.dialect, request.parameters)
     if stated is None:
         return None
     name, asked = stated

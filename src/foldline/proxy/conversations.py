@@ -21,6 +21,8 @@ from typing import NamedTuple, TypeAlias
 from foldline.core.log import ModelSaid
 from foldline.core.parts import spoken
 from foldline.core.plan import Facts
+from foldline.dialects.base import Dialect
+from foldline.dialects.client_messages import chain_on
 from foldline.errors import BadInput, Conflict, FoldlineError
 from foldline.proxy.conversation import Conversation, Planned
 from foldline.proxy.exchange import Exchange, Flight
@@ -29,11 +31,9 @@ from foldline.proxy.index import Index, Place
 from foldline.proxy.match import Match
 from foldline.proxy.patch import Patched
 from foldline.proxy.request import ClientRequest, read_request
-from foldline.run.live import Live
-from foldline.run.session import AsyncSession
-from foldline.store.base import Name, Store
-from foldline.wire.client import chain_on
-from foldline.wire.dialects import Dialect
+from foldline.session.log_handle import Live
+from foldline.session.session import AsyncSession
+from foldline.stores.base import Name, Store
 
 MOST = 256
 """The conversations that one process holds at a time; others are opened again."""

@@ -14,15 +14,15 @@ import msgspec
 
 from foldline.core.log import Event, ModelSaid, UsageReported
 from foldline.core.request import Report
+from foldline.dialects import base
+from foldline.dialects.json_reader import parse
+from foldline.dialects.provider_errors import Fault, classify
+from foldline.dialects.sse import Lines
 from foldline.errors import Conflict, FoldlineError, WireError
 from foldline.proxy.conversation import Conversation, Planned
 from foldline.proxy.request import ClientRequest
-from foldline.run import refused
-from foldline.run.live import Live
-from foldline.wire import dialects
-from foldline.wire.faults import Fault, classify
-from foldline.wire.reading import parse
-from foldline.wire.sse import Lines
+from foldline.session import healing
+from foldline.session.log_handle import Live
 
 if TYPE_CHECKING:
     from asyncio import Task
@@ -140,7 +140,7 @@ class Exchange:
         self._tried = True
         live = self._flight.conversation.live
         body = fault or b"".join(self.held)
-        meant = classify(body, status=self._status, filled=refused.filled(live))
+        meant = classify(body, status=self._status, filled=healing.filled(live))
         async with live.lock:
             planned = await self._heal(meant)
         if planned is None or planned.patched.body == self.body:
@@ -153,7 +153,7 @@ class Exchange:
         conversation, request = self._flight.conversation, self._flight.request
         if _BINDING in meant.message:
             return await conversation.heal_thinking(request)
-        smaller = await refused.find_smaller(conversation.live, meant)
+        smaller = await healing.find_smaller(conversation.live, meant)
         if smaller is None:
             return None
         if meant.limit and meant.count and meant.count < meant.limit:  # the input alone fits
@@ -258,7 +258,7 @@ class Exchange:
             asked = self._flight.planned.asked
             if request.prefill:
                 body = form.complete_answer(body, request.prefill)
-            events = dialects.events(body, own=self._dialect, saw=None, asked=asked)
+            events = base.events(body, own=self._dialect, saw=None, asked=asked)
             if not isinstance(events[0], ModelSaid):
                 return []
             if not events[0].parts:

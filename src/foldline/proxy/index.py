@@ -15,9 +15,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from foldline.dialects.client_messages import short
 from foldline.proxy.identity import Scope
-from foldline.store.base import Name, Store
-from foldline.wire.client import short
+from foldline.stores.base import Name, Store
 
 CHAINS, FAMILIES = "conversations", "families"
 _MOST = 100_000  # digests that a process remembers

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from foldline.core.log import Event, Folded
 from foldline.proxy.request import ClientRequest
-from foldline.run.row import Fold, Message, Piece
+from foldline.session.client_row import Fold, Message, Piece
 
 
 class Match(NamedTuple):

@@ -19,7 +19,7 @@ from foldline.proxy.identity import Caller
 
 if TYPE_CHECKING:
     from foldline.proxy.conversations import Conversations
-    from foldline.run.live import Live
+    from foldline.session.log_handle import Live
 
 LONGEST = 200
 """Characters that a name may have."""

@@ -14,10 +14,10 @@ from foldline.core.item import Item
 from foldline.core.log import ModelSaid
 from foldline.core.parts import Text, text_of
 from foldline.core.view import View
+from foldline.dialects.client_messages import last_mark
+from foldline.dialects.json_slices import Splice, find_fields, splice
 from foldline.proxy.request import ClientRequest
-from foldline.run.row import Fold, Message, Piece, items_by_place
-from foldline.wire.client import last_mark
-from foldline.wire.slices import Splice, find_fields, splice
+from foldline.session.client_row import Fold, Message, Piece, items_by_place
 
 _WHOLE = ("whole", "interrupted", "late")
 _ASIDES = "# Instructions that stood in between, as they were given"

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from foldline.dialects.base import Dialect
+from foldline.dialects.client_messages import STATEFUL, ClientForm, Described, chain_on, short
+from foldline.dialects.json_reader import readable
+from foldline.dialects.json_slices import Slice, find_fields, find_rest, find_values
 from foldline.errors import WireError
-from foldline.wire.client import STATEFUL, ClientForm, Described, chain_on, short
-from foldline.wire.dialects import Dialect
-from foldline.wire.reading import readable
-from foldline.wire.slices import Slice, find_fields, find_rest, find_values
 
 _MOST = 50_000  # messages whose description a process remembers
 _FIXED = ("system", "tools")

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from foldline.dialects import base
+from foldline.dialects.base import Dialect
+from foldline.dialects.signatures import is_signed
 from foldline.errors import (
     BrokenView,
     Busy,
@@ -24,10 +27,7 @@ from foldline.proxy.conversations import Conversations
 from foldline.proxy.exchange import Exchange
 from foldline.proxy.identity import Caller, Scope
 from foldline.proxy.naming import check_name, current_name, find_caller, remember_asked
-from foldline.run.sync import wait
-from foldline.wire import dialects
-from foldline.wire.dialects import Dialect
-from foldline.wire.signed import is_signed
+from foldline.session.sync import wait
 
 R = TypeVar("R")
 OnStoreError: TypeAlias = Literal["raise", "pass"]
@@ -87,7 +87,7 @@ class Planner:
     def read(self, request: Any, body: bytes) -> Call | None:
         """What a request asks; None where it is no call of a known dialect, or may not change."""
         named: str = request.headers.pop(SESSION, "")
-        dialect = dialects.at(request.url.path)
+        dialect = base.at(request.url.path)
         if dialect is None:
             return None
         if is_signed(request.headers.raw):

@@ -26,11 +26,11 @@ from foldline.proxy.transport import (
     make_async_transport,
     make_transport,
 )
-from foldline.run.facts import known
-from foldline.run.live import Live
-from foldline.run.session import AsyncSession, Session
-from foldline.store.at import store_at
-from foldline.store.base import Store
+from foldline.session.log_handle import Live
+from foldline.session.model_facts import known
+from foldline.session.session import AsyncSession, Session
+from foldline.stores.base import Store
+from foldline.stores.open import store_at
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from foldline.core.policy import Policy
     from foldline.models.port import Model
     from foldline.models.summarize import Tellers
-    from foldline.run.spend import Caps
+    from foldline.session.spending import Caps
 
 C = TypeVar("C")
 Summarizer: TypeAlias = "str | Model | Sequence[str | Model] | Tellers | None"
@@ -227,11 +227,11 @@ def _make_preparation(store: Store, summarizer: Summarizer, caps: "Caps | None")
 
     async def prepare(live: Live) -> None:
         if caps is not None:
-            from foldline.run.spend import Spending  # noqa: PLC0415 - few have caps
+            from foldline.session.spending import Spending  # noqa: PLC0415 - few have caps
 
             live.spending = Spending(store, live.name, live.facts.prices, caps)
         if summarizer is not None:
-            from foldline.run.preparing import Preparing, preparing  # noqa: PLC0415 - few have one
+            from foldline.session.summaries import Preparing, preparing  # noqa: PLC0415 - few have one
 
             if not tellers:
                 tellers.append((await preparing(summarizer)).tellers)

@@ -11,14 +11,14 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Self
 
+from foldline.apps.gateway import local_access, server
+from foldline.apps.gateway.app import Gateway
+from foldline.apps.gateway.audit import Audit
+from foldline.apps.gateway.settings import Settings, upstreams
 from foldline.core.plan import Facts
-from foldline.gateway import local, serving
-from foldline.gateway.app import Gateway
-from foldline.gateway.audit import Audit
-from foldline.gateway.settings import Settings, upstreams
 from foldline.proxy.conversations import Conversations
-from foldline.run.facts import known
-from foldline.store.at import store_at
+from foldline.session.model_facts import known
+from foldline.stores.open import store_at
 
 
 class Served:
@@ -41,18 +41,18 @@ class Served:
             else Settings(upstreams=upstreams([upstream], {}))
         )
         self._store, self._window, self._audit = store, window, audit
-        self._listening = serving.listen("127.0.0.1", 0)
+        self._listening = server.listen("127.0.0.1", 0)
         self.port: int = self._listening.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.headers: dict[str, str] = {}
         """What a request for sessions carries where the gateway has no keys."""
         if self._settings.keys is None:
-            token = self._settings.token or local.make_token({})
+            token = self._settings.token or local_access.make_token({})
             self._settings = replace(self._settings, token=token)
             self.headers = {"authorization": f"Bearer {token.reveal()}"}
         self._ready = Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._server: serving.Served | None = None
+        self._server: server.Served | None = None
 
     def __enter__(self) -> Self:
         self._thread = Thread(target=self._run, name="gateway", daemon=True)
@@ -89,11 +89,11 @@ class Served:
         async def serve() -> None:
             self._loop = asyncio.get_running_loop()
             self.gateway = self._made()
-            self._server = serving.Served(self.gateway)
+            self._server = server.Served(self.gateway)
             self._ready.set()
             await self._server.serve(sockets=[self._listening])
 
-        serving.quiet()
+        server.quiet()
         with asyncio.Runner(loop_factory=_uvloop()) as runner:
             runner.run(serve())
 

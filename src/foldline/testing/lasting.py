@@ -14,8 +14,8 @@ from foldline.core.log import UserSaid
 from foldline.core.parts import Media, Text
 from foldline.core.spine import Range
 from foldline.errors import BadInput, Conflict, Erased, Unsupported
-from foldline.store import logs
-from foldline.store.base import Draft, Found, Name, Retention, Row, Store
+from foldline.stores import event_log
+from foldline.stores.base import Draft, Found, Name, Retention, Row, Store
 from foldline.testing.play import play, steps
 
 MINE, THEIRS = Name("acme", "one"), Name("other", "one")
@@ -28,7 +28,7 @@ def rows(*bodies: str, edit: bool = False) -> Draft:
 
 def body_of(words: str) -> bytes:
     """The bytes of such a row."""
-    return logs.draft([UserSaid((Text(words),))]).rows[0].body
+    return event_log.draft([UserSaid((Text(words),))]).rows[0].body
 
 
 async def whole(store: Store, name: Name) -> list[bytes]:
@@ -64,13 +64,13 @@ class Lasting:
     async def test_a_fork_shares_what_was_before(self, store: Store) -> None:
         """The tail is copied, the rest is read from the ancestor; both go on alone."""
         talk = play(steps(Random(11), 300))
-        await logs.append(store, MINE, talk.events, after=-1)
+        await event_log.append(store, MINE, talk.events, after=-1)
         at = len(talk.events) * 2 // 3
-        before = await logs.tail(store, MINE, at=at)
-        await logs.fork(store, MINE, "fork", at=at)
+        before = await event_log.tail(store, MINE, at=at)
+        await event_log.fork(store, MINE, "fork", at=at)
         new = Name("acme", "fork")
-        assert await logs.tail(store, new) == before
-        assert [event for _, event in await logs.read(store, new, Range(0, at + 5))] == (
+        assert await event_log.tail(store, new) == before
+        assert [event for _, event in await event_log.read(store, new, Range(0, at + 5))] == (
             talk.events[: at + 1]
         )
         assert await store.append(new, rows("another way"), after=at) == at + 1
@@ -114,13 +114,13 @@ class Lasting:
     async def test_a_fork_outlives_its_ancestors(self, store: Store) -> None:
         """What was copied stays, with its pictures; what only the ancestor had is gone."""
         said = [UserSaid((Media("image", base64=f"A{at}" * 20_000),)) for at in range(4)]
-        await logs.append(store, MINE, said)
+        await event_log.append(store, MINE, said)
         await store.fork(MINE, "two", at=3, keep=[(2, 3)])
         await store.fork(Name("acme", "two"), "three", at=3, keep=[(2, 3)])
         await store.erase(MINE)
         await store.erase(Name("acme", "two"))
         three = Name("acme", "three")
-        assert [event for _, event in await logs.read(store, three, Range(0, 3))] == said[2:]
+        assert [event for _, event in await event_log.read(store, three, Range(0, 3))] == said[2:]
 
     # Retention and erasure.
 
@@ -157,7 +157,7 @@ class Lasting:
     async def test_erasure(self, store: Store) -> None:
         """R-73: originals, index and side entries go; late writes are refused; with a receipt."""
         picture = Media("image", base64="secret" * 9_000)
-        await logs.append(store, MINE, [UserSaid((Text("canary"), picture))])
+        await event_log.append(store, MINE, [UserSaid((Text("canary"), picture))])
         await store.put(MINE, "prepared", "k", b"canary")
         assert len(await self.search_all(store, "acme", "canary")) == 1
         receipt = await store.erase(MINE)
@@ -197,7 +197,7 @@ class Lasting:
         """Erasing one session takes nothing from another."""
         said = [UserSaid((Media("image", base64="A" * 50_000),))]
         other = Name("acme", "two")
-        await logs.append(store, MINE, said)
-        await logs.append(store, other, said)
+        await event_log.append(store, MINE, said)
+        await event_log.append(store, other, said)
         await store.erase(MINE)
-        assert [event for _, event in await logs.read(store, other, Range(0, 0))] == said
+        assert [event for _, event in await event_log.read(store, other, Range(0, 0))] == said

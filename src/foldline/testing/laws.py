@@ -27,16 +27,16 @@ from foldline.core.parts import Part, Thought, retold, spoken, text_of
 from foldline.core.request import render
 from foldline.core.spine import Range
 from foldline.core.view import View, load, spine_at
-from foldline.run.asking import say_to_go_on
-from foldline.store import logs
-from foldline.store.base import Name
-from foldline.store.sqlite import SqliteStore
+from foldline.dialects import anthropic
+from foldline.dialects import openai_chat as wire
+from foldline.dialects.base import named
+from foldline.session.planning import say_to_go_on
+from foldline.stores import event_log
+from foldline.stores.base import Name
+from foldline.stores.sqlite import SqliteStore
 from foldline.testing.logs import Conversation, Sent
 from foldline.testing.oracle import judge_program
 from foldline.testing.programs import ProgramResult
-from foldline.wire import anthropic
-from foldline.wire import openai_chat as wire
-from foldline.wire.dialects import named
 
 HANDLE = re.compile(r"log:(\d+)(?:-(\d+))?")
 NAME = Name("tenant", "session")
@@ -259,18 +259,18 @@ def _digest(view: View) -> str:
 
 async def _tail(talk: Conversation) -> list[Logged]:
     store = SqliteStore(":memory:")
-    await logs.append(store, NAME, talk.events, after=-1)
-    tail = await logs.tail(store, NAME)
+    await event_log.append(store, NAME, talk.events, after=-1)
+    tail = await event_log.tail(store, NAME)
     await store.close()
     return list(tail.events)
 
 
 async def _from_store(talk: Conversation) -> list[tuple[Sent, View]]:
     store = SqliteStore(":memory:")
-    await logs.append(store, NAME, talk.events, after=-1)
+    await event_log.append(store, NAME, talk.events, after=-1)
     found: list[tuple[Sent, View]] = []
     for sent in talk.sent[1::2]:
-        tail = await logs.tail(store, NAME, at=sent.at)
+        tail = await event_log.tail(store, NAME, at=sent.at)
         found.append((sent, tail.view()))
     await store.close()
     return found

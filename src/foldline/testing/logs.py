@@ -30,10 +30,10 @@ from foldline.core.recall import handle
 from foldline.core.request import render
 from foldline.core.spine import Change, Range, Spine
 from foldline.core.view import View, load
+from foldline.dialects import anthropic, openai_chat
+from foldline.dialects.base import OPENAI, Dialect
 from foldline.errors import BadHandle, NotAnEdit, UndoFirst
-from foldline.run.asking import say_to_go_on
-from foldline.wire import anthropic, openai_chat
-from foldline.wire.dialects import OPENAI, Dialect
+from foldline.session.planning import say_to_go_on
 
 
 def user(text: str, *media: Media, speaker: Speaker = "human", author: str = "") -> UserSaid:

@@ -15,11 +15,11 @@ from typing import TypeAlias, cast
 import msgspec
 
 from foldline.core.tokens import count
+from foldline.dialects import base
+from foldline.dialects.provider_errors import Fault
 from foldline.errors import ModelFailed
 from foldline.models.port import Heard, Json
 from foldline.testing.provider import HALF, Answer, Trouble, overflow, told, written
-from foldline.wire import dialects
-from foldline.wire.faults import Fault
 
 Line: TypeAlias = "Answer | Fault | Exception"
 """One answer of a script, or what is raised instead."""
@@ -41,7 +41,7 @@ class ScriptedModel:
         delay: float = 0.0,
     ) -> None:
         self._name = name
-        self._dialect = dialects.speaking(name)
+        self._dialect = base.speaking(name)
         self._answers: Iterator[Line] = iter(()) if callable(script) else iter(script)
         self._script = script if callable(script) else None
         self.window = window

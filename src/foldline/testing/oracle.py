@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, cast
 
+from foldline.dialects import anthropic, openai_chat
 from foldline.testing.clients import DialectName, Json, Message
 from foldline.testing.programs import MESSAGES, ProgramResult, Sent
-from foldline.wire import anthropic, openai_chat
 
 CANARY = re.compile(r"CANARY_(\d+)_(\d+)_(\d+)_")
 """Words that only one conversation has: of a client, of its conversation, and a number."""

@@ -22,8 +22,8 @@ from foldline.core.log import (
     UsageReported,
 )
 from foldline.core.parts import Media, Text, Tool
+from foldline.dialects.base import OPENAI, Dialect
 from foldline.testing.logs import Conversation, calls, model, result, user
-from foldline.wire.dialects import OPENAI, Dialect
 
 IDS = (
     "a",

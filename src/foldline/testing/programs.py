@@ -18,13 +18,14 @@ from random import Random
 from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 from foldline.core.plan import Facts
+from foldline.dialects.base import Dialect, at
 from foldline.errors import FoldlineError, WireError
 from foldline.proxy.conversations import Conversations
 from foldline.proxy.exchange import Exchange
 from foldline.proxy.identity import Scope
-from foldline.run.facts import known
-from foldline.store.base import Draft, Name, Store
-from foldline.store.sqlite import SqliteStore
+from foldline.session.model_facts import known
+from foldline.stores.base import Draft, Name, Store
+from foldline.stores.sqlite import SqliteStore
 from foldline.testing.clients import (
     ANSWERS,
     CHARACTERS,
@@ -39,7 +40,6 @@ from foldline.testing.clients import (
     Written,
     write_answer,
 )
-from foldline.wire.dialects import Dialect, at
 
 ACTIONS: dict[str, int] = {
     "say": 44,

@@ -22,8 +22,8 @@ from foldline.core.log import Instructed, ModelSaid, ToolReturned, UserSaid
 from foldline.core.parts import Media, Native, Text
 from foldline.core.spine import Range
 from foldline.errors import Conflict, Erased
-from foldline.store import logs
-from foldline.store.base import Draft, Name, Retention, Row, Store
+from foldline.stores import event_log
+from foldline.stores.base import Draft, Name, Retention, Row, Store
 from foldline.testing.lasting import MINE, THEIRS, Lasting, body_of, rows, whole
 from foldline.testing.play import play, steps
 
@@ -101,7 +101,7 @@ class Conformance(Lasting):
     async def test_times(self, store: Store) -> None:
         """What happened long ago keeps its date; what does not say when is dated now."""
         said = [UserSaid((Text(words),)) for words in "ab"]
-        await store.append(MINE, logs.draft(said, [5.5, 0.0]))
+        await store.append(MINE, event_log.draft(said, [5.5, 0.0]))
         old, new = await store.read(MINE, [(0, 1)])
         assert old.time == 5.5
         assert new.time > 1e9
@@ -125,12 +125,12 @@ class Conformance(Lasting):
     async def test_a_tail_is_the_live_part(self, store: Store) -> None:
         """Law 6: whatever is loaded, at any place, is what the view there holds."""
         talk = play(steps(Random(3), 300))
-        await logs.append(store, MINE, talk.events, after=-1)
-        tail = await logs.tail(store, MINE)
+        await event_log.append(store, MINE, talk.events, after=-1)
+        tail = await event_log.tail(store, MINE)
         assert {seq for seq, _ in tail.events} == set(talk.view.held)
-        assert [event for _, event in await logs.read(store, MINE, Range(0, len(talk.events)))] == (
-            talk.events
-        )
+        assert [
+            event for _, event in await event_log.read(store, MINE, Range(0, len(talk.events)))
+        ] == (talk.events)
 
     async def test_large_pieces_are_kept_once(self, store: Store) -> None:
         """Pictures and foreign JSON, by hash; a hash alone opens nothing."""
@@ -142,9 +142,9 @@ class Conformance(Lasting):
             ModelSaid((Text("a cat"),)),
             Instructed((Text("be brief"),)),
         ]
-        await logs.append(store, MINE, said)
-        assert [event for _, event in await logs.read(store, MINE, Range(0, 9))] == said
-        drafted = logs.draft(said)
+        await event_log.append(store, MINE, said)
+        assert [event for _, event in await event_log.read(store, MINE, Range(0, 9))] == said
+        drafted = event_log.draft(said)
         assert len(drafted.blobs) == 2
         assert sum(len(row.body) for row in drafted.rows) < 2_000
         for other in (THEIRS, Name("acme", "two")):

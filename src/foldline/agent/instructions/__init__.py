@@ -1,12 +1,12 @@
 """Instructions from files: AGENTS.md, nearest first, and the memory file.
 
-    finding      roots, and the folders between them and the work           instructions/finding.py
-    reading      one file, no symlink, no pipe, no more than is needed      instructions/reading.py
-    imports      a file with what it imports                                instructions/imports.py
-    trust        agreed to by path and hash                                 instructions/trust.py
-    budget       how much of each is told                                   instructions/budget.py
-    memory       what the user wants known in every session                 instructions/memory.py
-    standing     all of it: what is told now, and what is listed            instructions/standing.py
+    budget    How much of each file is told: R-59
+    finding   Where instructions may lie
+    imports   A file of instructions with what it imports: one unit, agreed to as a whole
+    memory    The memory file: what the user wants known in every session (A-06)
+    reading   Reading one file of instructions, and nothing but that file
+    standing  The instructions that stand: found, agreed to, fitted, and told piece by piece
+    trust     Whose instructions are followed: agreed to by path and hash, R-61
 
     instructions = Instructions(cwd, trust=Trust(store), base="You are a careful engineer.")
     await instructions.look()

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from foldline.core import cut
+from foldline.core import truncate
 from foldline.core.tokens import count
 
 TOKENS = 8_000
@@ -98,9 +98,9 @@ def _cut(text: str, room: Room, *, newest: bool) -> str:
         return ""
     if newest:
         end = text.encode()[-room.size :].decode(errors="ignore")
-        return cut.tail(end, room.tokens).strip("\n")
+        return truncate.tail(end, room.tokens).strip("\n")
     start = text.encode()[: room.size].decode(errors="ignore")
-    return _unjoined(text, cut.head(start, room.tokens)).rstrip("\n")
+    return _unjoined(text, truncate.head(start, room.tokens)).rstrip("\n")
 
 
 def _unjoined(text: str, kept: str) -> str:

@@ -13,13 +13,13 @@ from pathlib import Path
 from time import time_ns
 from typing import Literal, NamedTuple, TypeAlias
 
+from foldline.agent.events import Calling, Moment
 from foldline.agent.instructions import budget, finding
 from foldline.agent.instructions import memory as remembered
 from foldline.agent.instructions.budget import Fit, Piece, Room
 from foldline.agent.instructions.imports import Boundary, Scope, Source, Unit, unit
 from foldline.agent.instructions.reading import Read, read_own, words
 from foldline.agent.instructions.trust import Trust
-from foldline.agent.moments import Calling, Moment
 from foldline.core.item import NAMED
 from foldline.errors import BadInput
 

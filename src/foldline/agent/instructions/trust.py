@@ -17,7 +17,7 @@ from typing import TypeAlias
 import msgspec
 
 from foldline.errors import Conflict
-from foldline.store.base import Name, Store
+from foldline.stores.base import Name, Store
 
 _SPACE, _KEY = "trusted", "instructions"
 _HASHES = 8  # of one path: branches that are gone back and forth between

@@ -1,9 +1,9 @@
 """Cron entries that speak into sessions as `cron`, never as the user.
 
-    times      a cron expression in a time zone: when it comes            schedule/times.py
-    entry      an entry, and what becomes of it as time goes by (pure)    schedule/entry.py
-    kept       the entries of a tenant, in the store's side table         schedule/kept.py
-    worker     fires what is due, once, whoever else does the same        schedule/worker.py
+    entry   An entry of the schedule, and what becomes of it as time goes by
+    kept    The entries of a tenant, in the store's side table
+    times   A cron expression in a time zone: when it comes, and what is wrong with it
+    worker  A worker: fires what is due, once, however many others do the same, and has it answered
 
     planned → claimed → fired (in the log) → answered
                  ↘ by another worker, when the claim has run out

@@ -14,7 +14,7 @@ import msgspec
 
 from foldline.agent.schedule.entry import Entry
 from foldline.errors import BadInput
-from foldline.store.base import Name, Store
+from foldline.stores.base import Name, Store
 
 _SPACE, _INDEX = "schedules", "index"
 _GONE = 86_400.0  # seconds that a removed entry is remembered: its versions go on counting

@@ -31,9 +31,9 @@ from foldline.agent.schedule.kept import Schedules
 from foldline.agent.unfinished import answers, told_to_go_on
 from foldline.core.parts import calls_of
 from foldline.errors import BadInput, Busy, Conflict, Erased, FoldlineError
-from foldline.run.left import left
-from foldline.run.session import AsyncSession
-from foldline.store.base import Name
+from foldline.session.session import AsyncSession
+from foldline.session.stored_session import left
+from foldline.stores.base import Name
 
 Seats: TypeAlias = Callable[[str], AbstractAsyncContextManager[Agent]]
 """A session's agent, held for ourselves: `Busy` where another has the session."""

@@ -1,16 +1,16 @@
 """The agent's own tools: what every agent of ours can do without a server.
 
-    arguments     what a tool is called with, checked                      tools/arguments.py
-    places        where a path leads; inside or outside of the root        tools/places.py
-    rules         what an answer may be remembered for                     tools/rules.py
-    files         `read` and `list`                                        tools/files.py
-    writing       `write` and `edit`                                       tools/writing.py
-    diffs         what becomes of a text, for who is asked                 tools/diffs.py
-    markers       what stands where Foldline cut, and belongs in no file   tools/markers.py
-    searching     `search`, by ripgrep or by a walk of our own             tools/searching.py
-    walking       the files of a tree, without what git ignores            tools/walking.py
-    shell         `shell`                                                  tools/shell.py
-    past          `recall` and `search_history`                            tools/past.py
+    arguments  What a tool is called with: its JSON Schema, and a model's arguments, checked
+    diffs      Diffs: what becomes of a text, as people read it
+    files      Looking at files: `read` and `list`
+    markers    Markers
+    past       The past of the session: `recall` and `search_history`
+    places     Places
+    rules      Rules: what an answer may be remembered for, and what such a rule lets through
+    searching  Searching files
+    shell      The shell: `shell` runs a command and gives back what it printed
+    walking    Walking a tree: its files in order, without what nobody looks for
+    writing    Changing files: `write` and `edit`
 
 Knows which there are. What changes something says so before by an intent; what only looks says so
 where it would look outside of the working folder. Refuses to know who is asked.
@@ -23,7 +23,7 @@ from foldline.agent.tool import Tool
 from foldline.agent.tools import files, past, searching, writing
 from foldline.agent.tools import shell as shells
 from foldline.agent.tools.places import Root
-from foldline.run.session import AsyncSession
+from foldline.session.session import AsyncSession
 
 
 def own(  # noqa: PLR0913 - one keyword for each thing to decide

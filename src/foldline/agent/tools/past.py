@@ -18,7 +18,7 @@ from foldline.core.media import media_tokens
 from foldline.core.parts import Media, Part
 from foldline.core.plan import RECALL, recallable
 from foldline.errors import BadHandle, BadInput, Erased
-from foldline.run.session import AsyncSession
+from foldline.session.session import AsyncSession
 
 if TYPE_CHECKING:
     from foldline.core.recall import Query

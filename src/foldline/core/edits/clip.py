@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import msgspec
 
-from foldline.core import cut, rules
+from foldline.core import rules, truncate
 from foldline.core.budget import Limits, learned, measure
 from foldline.core.handles import handle
 from foldline.core.item import CUT_AGAIN, Item
@@ -62,18 +62,18 @@ def _ends(words: str, keep: int, *, of: tuple[int, int], how: How) -> tuple[Part
         case "ends":
             return _with_errors(words, keep, gap("first+last"))
         case "tail":
-            return (gap("last"), Text(cut.tail(words, keep)))
+            return (gap("last"), Text(truncate.tail(words, keep)))
         case "both":
-            first, last = cut.both(words, keep)
+            first, last = truncate.both(words, keep)
             return (Text(first), gap("first+last"), Text(last))
         case _:
-            return (Text(cut.head(words, keep)), gap("first"))
+            return (Text(truncate.head(words, keep)), gap("first"))
 
 
 def _with_errors(words: str, keep: int, gap: Gap) -> tuple[Part, ...]:
     """Head and tail, and between them what is looked for later: error lines, names."""
-    first = cut.head(words, keep * 60 // 100)
-    last = cut.tail(words, keep * 25 // 100, start=len(first))
+    first = truncate.head(words, keep * 60 // 100)
+    last = truncate.tail(words, keep * 25 // 100, start=len(first))
     start, end = len(first), len(words) - len(last)
     errors = _errors(words[max(start, end - _LOOK) : end], keep * 11 // 100)
     names = _names(words[start : min(start + _LOOK, end)], first + last, keep * 4 // 100)
@@ -129,7 +129,7 @@ def _long(words: str) -> bool:
 
 
 def _lines(words: str, keep: int) -> tuple[Part, ...]:
-    first, omitted, last = cut.lines(words, _LINES)
+    first, omitted, last = truncate.lines(words, _LINES)
     total = omitted + 2 * _LINES if omitted else len(words.splitlines())
     title = Text(f"Total output lines: {total}")
     markers = [f"[... omitted {omitted} of {total} lines ...]"] if omitted else []
@@ -137,9 +137,9 @@ def _lines(words: str, keep: int) -> tuple[Part, ...]:
         # Both limits hold at once: by lines first, then by the ends of what is still too long.
         markers.append("[... truncated for length ...]")
         if not omitted:
-            first, last = cut.both(words, keep)
-        first = _first_bytes(cut.head(first, keep // 2), _LINE_BYTES // 2)
-        last = _last_bytes(cut.tail(last, keep - keep // 2), _LINE_BYTES // 2)
+            first, last = truncate.both(words, keep)
+        first = _first_bytes(truncate.head(first, keep // 2), _LINE_BYTES // 2)
+        last = _last_bytes(truncate.tail(last, keep - keep // 2), _LINE_BYTES // 2)
     return (title, Text(first.rstrip("\n")), Gap("\n".join(markers)), Text(last))
 
 

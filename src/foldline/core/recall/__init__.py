@@ -1,9 +1,9 @@
 """Recall: what a handle stands for, and the ways to look at it.
 
-    query    a handle and one way to look, read from what a model writes   recall/query.py
-     → words    the originals as one text                                  recall/words.py
-     → page     its lines, as many as fit, and the call that goes on       recall/pages.py
-     → grep     the lines that match, numbered, and the call that goes on  recall/grep.py
+    grep   Grep: the lines of events that match a pattern, numbered, with lines around them
+    pages  A page: as many lines of a text as fit, and the call that goes on
+    query  A question to recall: a handle, and one way to look at what it names
+    words  The words of events: what recall looks at
 
 Pure over events: knows no store. An answer that is not all of the original opens with one line in
 brackets that says what it is; behind that line stand the original's own characters, so that the

@@ -32,7 +32,7 @@ from foldline.core.log import (
     by_user,
 )
 from foldline.core.tokens import count
-from foldline.imports.base import Mark
+from foldline.importers.base import Mark
 from foldline.lab.bill.advice import span
 from foldline.lab.bill.cache import Cause, Rules
 from foldline.lab.recorded import Counted, Recorded

@@ -13,7 +13,7 @@ from foldline.core.tokens import count_parts, count_tools
 from foldline.lab.bill.cache import Block, Rules, Sent, bill
 from foldline.lab.bill.causes import Around, Found, cause, changed
 from foldline.lab.recorded import Counted, Recorded
-from foldline.lab.theirs import as_recorded
+from foldline.lab.recorded_run import as_recorded
 
 _SOME, _SHARE = 1_000, 0.1  # tokens, and share of what was there: less is no cold call
 

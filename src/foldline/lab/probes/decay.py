@@ -20,8 +20,8 @@ from foldline.core.parts import Call, Text
 from foldline.core.plan import Facts, Ready
 from foldline.core.policy import STEADY, Policy, Tail
 from foldline.core.spine import Range
+from foldline.lab.fake_summarizer import Teller
 from foldline.lab.planned import Planned
-from foldline.lab.tellers import Teller
 
 MERGING: Policy = replace(
     STEADY, name="merging", merging="all", priced=None, narrative=1_500, tail=Tail(groups=2)

@@ -11,7 +11,7 @@ from importlib.resources import files
 
 from foldline.core.saying import many
 from foldline.draw.text import clean
-from foldline.lab.compared import EVERYTHING, RECORDED, Compared, Comparison, Total
+from foldline.lab.comparison import EVERYTHING, RECORDED, Compared, Comparison, Total
 from foldline.lab.report import plots
 from foldline.lab.report.sentences import (
     MEANINGS,

@@ -10,7 +10,7 @@ from html import escape
 from math import ceil, floor, log10
 
 from foldline.draw.text import clean
-from foldline.lab.compared import Compared, Total
+from foldline.lab.comparison import Compared, Total
 from foldline.lab.report.sentences import dollars, percent, tokens
 
 WIDE = 420

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from foldline.core.prices import Prices
 from foldline.core.saying import many
-from foldline.lab.compared import EVERYTHING, RECORDED, Compared, Comparison
+from foldline.lab.comparison import EVERYTHING, RECORDED, Compared, Comparison
 
 _LEAST = 0.005  # dollars: below it, cents say nothing
 _EQUAL = 0.5  # percent: less is no difference

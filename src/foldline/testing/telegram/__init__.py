@@ -10,8 +10,9 @@ Knows what a bot can see of Telegram: updates that come again until they are con
 with their secret, limits of length and rate, edits, buttons, files; and faults, where they are
 wanted. `calls` is all that was asked; `screen` is what a person sees. Needs aiohttp.
 
-    api       the server and its methods          messages  what it takes, refuses and shows
-    people    who write, press and send files
+    api       The Bot API of one bot on a real port
+    messages  Messages as Telegram takes and shows them
+    people    People at the other side of the Bot API: they write, press buttons and send files
 """
 
 from foldline.testing.telegram.api import HEADER, BotApi, Fault

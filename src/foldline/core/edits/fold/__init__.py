@@ -4,6 +4,7 @@
 """
 
 from foldline.core.edits.fold.ask import Ask, Prepared, Prompt, behind, prompts, sources
+from foldline.core.edits.fold.fold_pricing import Cache, Moment, cached, worthwhile
 from foldline.core.edits.fold.handoff import (
     NARRATIVE,
     Handoff,
@@ -13,7 +14,6 @@ from foldline.core.edits.fold.handoff import (
     write,
 )
 from foldline.core.edits.fold.loss import Loss, loss
-from foldline.core.edits.fold.moment import Cache, Moment, cached, worthwhile
 from foldline.core.edits.fold.source import gather, lacking
 from foldline.core.edits.fold.span import (
     MOST_FOLDS,

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from foldline.core import cut
+from foldline.core import truncate
 from foldline.core.log import Event, Logged, ModelSaid, ToolReturned, UserSaid, shown
 from foldline.core.parts import Line, calls_of, retold
 from foldline.core.spine import Range, Spine
@@ -117,7 +117,7 @@ def prompts(ask: Ask, events: Iterable[Logged], *, window: int, reserve: int) ->
 
     None where that window cannot hold the question and a few words of what it is about.
     """
-    ask = replace(ask, focus=cut.head(ask.focus, window // 10))
+    ask = replace(ask, focus=truncate.head(ask.focus, window // 10))
     most = window - reserve - _AGAIN - _SLACK - window // 200  # sizes do not quite add up
     room = most - count(_opening(ask, ask.tokens))
     if room < _LEAST:
@@ -157,7 +157,7 @@ def behind(ask: Ask, events: Sequence[Logged], *, most: int) -> Prompt | None:
 def repaired(prompt: Prompt, faults: Sequence[str]) -> Prompt:
     """The same once more, with what was wrong with the answer, as far as there is room for it."""
     lines = [" ".join(fault.split())[:160] for fault in faults]
-    listed = cut.head("\n".join(f"- {line}" for line in lines), _AGAIN - count(_REPAIR))
+    listed = truncate.head("\n".join(f"- {line}" for line in lines), _AGAIN - count(_REPAIR))
     return Prompt(prompt.range, f"{prompt.text}\n{_REPAIR.format(faults=listed)}", prompt.tokens)
 
 
@@ -221,7 +221,7 @@ def _clipped(text: str, room: int) -> str:
     """A fenced event; of one that alone is too long, both of its ends."""
     if count(text) + 2 <= room:
         return text
-    first, last = cut.both(text, room * 8 // 10)
+    first, last = truncate.both(text, room * 8 // 10)
     return f"{first}\n[…]\n{last}"
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from foldline.core import cut, ledger
+from foldline.core import ledger, truncate
 from foldline.core.handles import handle
 from foldline.core.item import tag
 from foldline.core.log import Event, Logged, ModelSaid, ToolReturned, UserSaid, by_user
@@ -106,7 +106,7 @@ def _draft(head: str, material: Material, *, left: int) -> Handoff:
         _block("Said by others", _lines(quoted, others - pinned)),
         _block("Pinned", _lines(quoted, pinned)),
     ]
-    focus = cut.head(material.focus, left // 10)
+    focus = truncate.head(material.focus, left // 10)
     wish = _block("To be kept above all, by the user's wish", [focus] if focus else [])
     then = _next(material.facts)
     left -= used + count(then) + count(wish)
@@ -178,8 +178,8 @@ def _cut(text: str, seq: int, tokens: int) -> str:
     note = f"\n[cut; whole: {handle(seq)}]"
     room = max(tokens - count(note), 1)
     if room < _BOTH_ENDS:
-        return cut.head(text, room) + note
-    first, last = cut.both(text, room)
+        return truncate.head(text, room) + note
+    first, last = truncate.both(text, room)
     return f"{first}{note}\n{last}"
 
 

@@ -22,7 +22,7 @@ from functools import cached_property, lru_cache
 from typing import TypeAlias
 
 from foldline.core.edits.fold.ask import DECISIONS, FORM, GOALS, OPEN, SECTIONS, Prompt, repaired
-from foldline.core.edits.fold.will import (
+from foldline.core.edits.fold.injection_words import (
     LAW,
     NOT,
     UNSEEN,

@@ -1,0 +1,185 @@
+r"""An answer as it comes: each block of its markdown is written once, when it is finished.
+
+    said = Saying(columns)
+    said.feed("# Title\n\nSome wo")     →  the lines of the title, which stay
+    said.rest()                          →  the lines of what may still change
+    said.end()                           →  the lines of that, for good
+
+Knows markdown's blocks and how they look in so many columns. Refuses to know the terminal: it gives
+text with colours in it, or without. What it is fed is cleaned first, and nothing of it is markup to
+`rich`; links are shown as they are, never as links of the terminal.
+"""
+
+import io
+from itertools import pairwise
+from typing import Any, ClassVar
+
+from markdown_it import MarkdownIt
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import CodeBlock, Heading, Markdown
+from rich.padding import Padding
+from rich.syntax import Syntax
+from rich.theme import Theme
+
+from foldline.apps.chat.safe import Safe
+
+_WIDEST = 100  # columns: longer lines are hard to read
+_LONG, _GROWN = 4_000, 1.1  # letters of a block that is looked at again only when it has grown
+_THEME = Theme(
+    {
+        "markdown.h1": "bold underline",
+        "markdown.h2": "bold",
+        "markdown.h3": "bold",
+        "markdown.h4": "bold italic",
+        "markdown.code": "cyan",
+        "markdown.code_block": "none",
+        "markdown.block_quote": "italic bright_black",
+        "markdown.item.bullet": "bright_black",
+        "markdown.item.number": "bright_black",
+        "markdown.hr": "bright_black",
+        "markdown.link": "underline",
+        "markdown.link_url": "underline bright_black",
+        "markdown.table.border": "bright_black",
+        "markdown.table.header": "bold",
+    }
+)
+
+
+class _Heading(Heading):
+    """A heading where the text begins, not in the middle."""
+
+    LEVEL_ALIGN: ClassVar[dict[str, Any]] = {}
+
+
+class _Code(CodeBlock):
+    """Code in the terminal's own colours, set in, without a box around it."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        code = Syntax(
+            str(self.text).rstrip(),
+            self.lexer_name,
+            theme="ansi_dark",
+            background_color="default",
+            word_wrap=True,
+        )
+        yield Padding(code, (0, 0, 0, 2))
+
+
+class _Answer(Markdown):
+    """Markdown in which tags are words: what a model says in them is not left out."""
+
+    elements: ClassVar[dict[str, Any]] = {
+        **Markdown.elements,
+        "heading_open": _Heading,
+        "fence": _Code,
+        "code_block": _Code,
+    }
+
+    def __init__(self, source: str) -> None:
+        super().__init__("", hyperlinks=False)
+        self.parsed = _parser().parse(source)
+
+
+def _parser() -> MarkdownIt:
+    return MarkdownIt("commonmark", {"html": False}).enable("strikethrough").enable("table")
+
+
+class Saying:
+    """One answer, block by block."""
+
+    def __init__(self, columns: int, *, colour: bool = True) -> None:
+        self._columns, self._colour = columns, colour
+        self._clean = Safe()
+        self._open = ""
+        self._begun = False
+        self._next = 0  # letters from which it is looked again for what is finished
+        self._drawn: tuple[str, str] = ("", "")
+
+    def feed(self, piece: str) -> str:
+        """Take a piece; what it has finished, as lines that stay."""
+        self._open += self._clean.feed(piece).expandtabs(4)
+        if "\n" not in piece or len(self._open) < self._next:
+            return ""
+        done, self._open = _split(self._open)
+        self._next = int(len(self._open) * _GROWN) if len(self._open) > _LONG else 0
+        return self._written(done)
+
+    def rest(self, most: int) -> str:
+        """What may still change, at most its last so many lines."""
+        source, text = self._drawn
+        tail = _tail(self._open, most, self._columns)
+        if source != tail:
+            text = self._render(tail)
+            self._drawn = (tail, text)
+        lines = text.rstrip("\n").split("\n")
+        shown = lines[-most:] if most > 0 else []
+        return "\n".join(["", *shown] if self._begun and text else shown)
+
+    def end(self) -> str:
+        """All that is left, for good."""
+        done, self._open = self._open, ""
+        return self._written(done)
+
+    def _written(self, source: str) -> str:
+        text = self._render(source)
+        if not text:
+            return ""
+        before, self._begun = "\n" if self._begun else "", True
+        return f"{before}{text}"
+
+    def _render(self, source: str) -> str:
+        if not source.strip():
+            return ""
+        return rendered(source, self._columns, colour=self._colour)
+
+
+def rendered(source: str, columns: int, *, colour: bool = True) -> str:
+    """Clean markdown as lines of a terminal, an empty one between two blocks."""
+    console = Console(
+        file=io.StringIO(),
+        width=max(min(columns, _WIDEST), 10),
+        force_terminal=colour,
+        color_system="256" if colour else None,
+        no_color=not colour,
+        highlight=False,
+        emoji=False,
+        markup=False,
+        legacy_windows=False,
+        theme=_THEME,
+    )
+    shown = (_lines(console, block) for block in _blocks(source))
+    return "\n".join(one for one in shown if one.strip())
+
+
+def _lines(console: Console, block: str) -> str:
+    with console.capture() as written:
+        console.print(_Answer(block))
+    lines = (line.rstrip() for line in written.get().split("\n"))
+    return "\n".join(lines).strip("\n") + "\n"
+
+
+def _tail(source: str, lines: int, columns: int) -> str:
+    """The end of a block, all that so many lines can show: it is drawn again with every word."""
+    room = lines * columns
+    if len(source) <= room and source.count("\n") <= lines:
+        return source
+    first, _, body = source.partition("\n")
+    fence = first if first.lstrip().startswith(("```", "~~~")) else ""
+    last = "\n".join((body if fence else source)[-room:].split("\n")[-lines:])
+    return f"{fence}\n{last}" if fence else last
+
+
+def _split(source: str) -> tuple[str, str]:
+    """What can no longer change, and the block that may go on."""
+    *done, last = _blocks(source)
+    return "".join(done), last
+
+
+def _blocks(source: str) -> list[str]:
+    """The source, block by block."""
+    tokens = _parser().parse(source)
+    starts = [token.map[0] for token in tokens if token.level == 0 and token.map]
+    lines = source.split("\n")
+    cuts = [0, *starts[1:], len(lines)]
+    blocks = ["\n".join(lines[lo:hi]) for lo, hi in pairwise(cuts)]
+    return [f"{one}\n" for one in blocks[:-1]] + blocks[-1:]

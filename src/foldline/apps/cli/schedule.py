@@ -1,0 +1,361 @@
+"""`foldline schedule`: entries that speak into sessions at their times, and the worker that fires.
+
+Knows how an entry is written and shown, and that a signal ends the worker. Refuses to know times
+and claims: those are `agent.schedule`. Needs the extra `schedule`.
+"""
+
+import asyncio
+import re
+import signal
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from heapq import merge
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+import msgspec
+import typer
+
+from foldline.agent.schedule.entry import Entry, made, paused, resumed
+from foldline.agent.schedule.kept import Schedules
+from foldline.agent.schedule.times import times_of
+from foldline.apps.cli.build_agent import Wish, seated
+from foldline.apps.cli.config import ProfileOption, SetOption, flags
+from foldline.apps.cli.context import Desk, command
+from foldline.apps.cli.exit_codes import CONFLICT, DONE, NOTHING, NothingFound
+from foldline.apps.cli.output import Column, clean, remark, say, short, table
+from foldline.apps.cli.store_location import named
+from foldline.core.parts import sound
+from foldline.core.saying import many
+from foldline.errors import BadInput
+
+if TYPE_CHECKING:
+    from foldline.agent.loop import Agent
+    from foldline.agent.schedule.worker import Happened, Scheduler
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_LENGTH = re.compile(r"(\d+)([smhd])")
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_SHOWN = 200  # characters of an answer that a worker tells
+Approve: TypeAlias = Literal["ask", "edits", "all", "none"]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The entry.")]
+UrlOption = Annotated[
+    str | None,
+    typer.Option("--base-url", metavar="URL", help="A server that speaks as OpenAI does."),
+]
+ToolsOption = Annotated[
+    bool, typer.Option("--tools/--no-tools", help="Whether it may read, write and run.")
+]
+ApproveOption = Annotated[
+    Approve | None, typer.Option(help="What is done unasked: nothing, edits here, all, none.")
+]
+
+
+@command
+async def add(  # noqa: PLR0913 - one option for each thing that an entry has
+    desk: Desk,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What you call it.")],
+    *,
+    session: Annotated[str, typer.Option("--session", metavar="SESSION", help="Where it speaks.")],
+    cron: Annotated[
+        str, typer.Option("--cron", metavar="CRON", help="When: minute hour day month weekday.")
+    ],
+    words: Annotated[str, typer.Option("--say", metavar="TEXT", help="What it says.")],
+    zone: Annotated[
+        str, typer.Option("--zone", metavar="ZONE", help="Whose clock: Europe/Berlin.")
+    ] = "UTC",
+    missed: Annotated[
+        Literal["skip", "once", "all"],
+        typer.Option(help="Runs that nobody was there for: none, one for all, each up to 100."),
+    ] = "once",
+    late: Annotated[
+        str | None,
+        typer.Option("--late", metavar="2h", help="Later than this it is not made up for."),
+    ] = None,
+    new: Annotated[
+        bool, typer.Option("--new", help="Begin the session, if there is none.")
+    ] = False,
+    model: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="With --new: who answers there.")
+    ] = None,
+) -> None:
+    """Let an entry speak into a session, again and again.
+
+    It speaks as `cron`, never as you. `foldline schedule run` fires it.
+    """
+    entry = made(
+        sound(name),
+        sound(session),
+        cron=cron,
+        words=sound(words),
+        now=datetime.now(UTC),
+        zone=zone,
+        rule=missed,
+        lateness=_seconds(late),
+    )
+    wish = await _wish(desk, make=new, flags={"model": model} if model else {})
+    async with wish.desk.store(make=new) as store:
+        try:
+            found = await named(store, wish.desk.tenant, session)
+            entry = msgspec.structs.replace(entry, session=found.session)
+        except NothingFound as fault:
+            if not new:
+                raise NothingFound(f"{fault}; --new begins it") from fault
+            async with seated(wish, entry.session):
+                pass  # now it is there
+        await Schedules(store, wish.desk.tenant).add(entry)
+    desk.answer(
+        _told(entry),
+        lambda: [
+            short(f"{clean(entry.name)}: first {_time(entry, entry.next)}, in ", entry.session)
+        ],
+    )
+
+
+@command
+async def listed(desk: Desk) -> int:
+    """Show the entries: when they come next, what they fired, what was missed."""
+    async with _schedules(desk) as schedules:
+        entries = await schedules.entries()
+    desk.answer({"entries": [*map(_told, entries)]}, lambda: _lines(entries))
+    return DONE if entries else NOTHING
+
+
+@command
+async def remove(desk: Desk, name: NameArgument) -> None:
+    """Take an entry away; what it has said stays in its session."""
+    async with _schedules(desk) as schedules:
+        gone = await schedules.remove(sound(name))
+    desk.answer(_told(gone), lambda: [short("removed ", gone.name)])
+
+
+@command
+async def pause(desk: Desk, name: NameArgument) -> None:
+    """Let an entry rest; what comes meanwhile is no missed run."""
+    await _changed(desk, name, paused)
+
+
+@command
+async def resume(desk: Desk, name: NameArgument) -> None:
+    """Let an entry speak again, also one that was stopped."""
+    await _changed(desk, name, resumed)
+
+
+@command
+async def upcoming(
+    desk: Desk,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="An entry; else all.")] = None,
+    *,
+    count: Annotated[int, typer.Option("-n", metavar="N", help="How many.", min=1, max=1_000)] = 5,
+) -> int:
+    """Show what comes next, and in what order."""
+    async with _schedules(desk) as schedules:
+        entries = [await schedules.named(sound(name))] if name else await schedules.entries()
+    now = datetime.now(UTC)
+    coming = ([(at, one) for at in islice(times_of(one.cron, one.zone).after(now), count)]
+              for one in entries if one.enabled)  # fmt: skip
+    soon = [*islice(merge(*coming, key=lambda pair: pair[0]), count)]
+    rows = [{"at": at, "entry": one.name, "session": one.session} for at, one in soon]
+    heads = [Column("WHEN"), Column("ENTRY", 24), Column("SESSION")]
+    desk.answer(
+        {"next": rows},
+        lambda: table(heads, [[_time(one, at), one.name, one.session] for at, one in soon]),
+    )
+    return DONE if soon else NOTHING
+
+
+@command
+async def run(  # noqa: PLR0913 - one option for each thing that may be otherwise
+    desk: Desk,
+    *,
+    once: Annotated[
+        bool, typer.Option("--once", help="Fire what is due, see it answered, and end.")
+    ] = False,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", metavar="N", help="Sessions at a time.", min=1)
+    ] = 4,
+    base_url: UrlOption = None,
+    tools: ToolsOption = True,
+    approve: ApproveOption = None,
+    profile: ProfileOption = None,
+    set_: SetOption = None,
+) -> None:
+    """Fire entries at their times, and let the agent answer, until SIGTERM or Ctrl-C.
+
+    Several may run on one store: each time is fired by one of them, once. The agent works in this
+    folder, under the settings that `foldline chat` would have here.
+    """
+    wish = await _wish(desk, flags=_flags(base_url, approve, set_), profile=profile, tools=tools)
+    async with wish.desk.store() as store:
+        one = _scheduler(
+            Schedules(store, wish.desk.tenant), wish, told=partial(_tell, desk), most=concurrency
+        )
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, one.stop)
+        await one.run(once=once)
+
+
+@command
+async def fire(  # noqa: PLR0913 - as above
+    desk: Desk,
+    name: NameArgument,
+    *,
+    base_url: UrlOption = None,
+    tools: ToolsOption = True,
+    approve: ApproveOption = None,
+    profile: ProfileOption = None,
+    set_: SetOption = None,
+) -> int:
+    """Let an entry speak now, by hand; its times stay as they are."""
+    wish = await _wish(desk, flags=_flags(base_url, approve, set_), profile=profile, tools=tools)
+    async with wish.desk.store() as store:
+        one = _scheduler(Schedules(store, wish.desk.tenant), wish, told=lambda _: None, most=1)
+        done = await one.fire(sound(name))
+    body = {"entry": name, "what": done.what, "words": done.words}
+    if done.what == "answered":
+        desk.answer(body, lambda: [*map(clean, done.words.splitlines())])
+        return DONE
+    desk.answer(body, list[str])
+    remark(f"it stands in the log and is not answered yet: {done.words}")
+    return CONFLICT if done.what == "busy" else NOTHING
+
+
+# What they share.
+
+
+def _flags(base_url: str | None, approve: str | None, set_: list[str] | None) -> dict[str, Any]:
+    said = {"model.base_url": base_url, "approval.mode": approve}
+    return {**{key: one for key, one in said.items() if one is not None}, **flags(set_)}
+
+
+async def _wish(desk: Desk, *, make: bool = False, **given: Any) -> Wish:
+    """What was written, at the store that settings name where the command line names none."""
+    wish = Wish(desk=desk, **given)
+    wish = wish.placed(wish.settings())
+    async with wish.desk.store(make=make):
+        pass  # a store that is not there is told of, not made
+    return await wish.settled()
+
+
+@asynccontextmanager
+async def _schedules(desk: Desk) -> AsyncGenerator[Schedules]:
+    wish = await _wish(desk)
+    async with wish.desk.store() as store:
+        yield Schedules(store, wish.desk.tenant)
+
+
+async def _changed(desk: Desk, name: str, how: Callable[[Entry, datetime], Entry]) -> None:
+    now = datetime.now(UTC)
+    async with _schedules(desk) as schedules:
+        entry = await schedules.change(sound(name), lambda one: how(one, now))
+    desk.answer(_told(entry), lambda: [short(f"{clean(entry.name)}: ", _state(entry))])
+
+
+def _scheduler(
+    schedules: Schedules, wish: Wish, *, told: "Callable[[Happened], None]", most: int
+) -> "Scheduler":
+    from foldline.agent.schedule.worker import Scheduler  # noqa: PLC0415 - few fire
+
+    return Scheduler(schedules, partial(_seat, wish), told=told, concurrency=most)
+
+
+def _seat(wish: Wish, session: str) -> "AbstractAsyncContextManager[Agent]":
+    """The session's agent, as `foldline chat -m` has it."""
+
+    @asynccontextmanager
+    async def sitting() -> "AsyncGenerator[Agent]":
+        async with seated(replace(wish, name=session, go_on=True), session) as seat:
+            for note in seat.notes:
+                remark(f"{session}: {note}")
+            yield seat.agent
+
+    return sitting()
+
+
+def _seconds(written: str | None) -> float | None:
+    if written is None:
+        return None
+    found = _LENGTH.fullmatch(written.strip())
+    if found is None or not int(found[1]):
+        raise BadInput(f"--late {written!r}: write a number and s, m, h or d, like 2h")
+    return float(int(found[1]) * _UNITS[found[2]])
+
+
+def _tell(desk: Desk, one: "Happened") -> None:
+    """One line for each thing that happens; what is of the worker itself is a remark."""
+    if one.entry is None:
+        remark(one.words)
+    elif one.what == "answered" and not one.words:
+        return  # by the turn before
+    elif desk.json:
+        body = {"what": one.what, "entry": one.entry.name, "session": one.entry.session}
+        say(msgspec.json.encode({**body, "at": datetime.now(UTC), "words": one.words}).decode())
+    else:
+        words = f": {one.words[:_SHOWN]}" if one.words else ""
+        now = datetime.now().astimezone()
+        say(short(f"{now:%Y-%m-%d %H:%M:%S} {one.what} ", f"{one.entry.name}{words}"))
+    sys.stdout.flush()
+
+
+def _told(entry: Entry) -> dict[str, Any]:
+    body = {field: getattr(entry, field) for field in Entry.__struct_fields__}
+    del body["removed"]
+    return {**body, "state": _state(entry)}
+
+
+def _state(entry: Entry) -> str:
+    if entry.removed:
+        return "removed"
+    if not entry.enabled:
+        return f"stopped: {entry.fault}" if entry.fault else "paused"
+    if entry.fault:
+        return f"no answer: {entry.fault}"
+    if entry.claim is not None:
+        return "being fired"
+    return "waits for an answer" if entry.owed is not None else "on"
+
+
+def _time(entry: Entry, at: datetime) -> str:
+    form = "%Y-%m-%d %H:%M:%S %Z" if at.second else "%Y-%m-%d %H:%M %Z"
+    return at.astimezone(times_of(entry.cron, entry.zone).zone).strftime(form)
+
+
+def _lines(entries: list[Entry]) -> list[str]:
+    if not entries:
+        return ["there is no entry; `foldline schedule add --help` tells how to make one"]
+    heads = [
+        Column("ENTRY", 14),
+        Column("SESSION", 14),
+        Column("CRON", 13),
+        Column("NEXT", 20),
+        Column("FIRED", 6, right=True),
+        Column("MISSED", 6, right=True),
+        Column("STATE"),
+    ]
+    rows = [
+        [
+            one.name,
+            one.session,
+            one.cron,
+            _time(one, one.next) if one.enabled else "-",
+            f"{one.fired}",
+            f"{one.missed}",
+            _state(one).partition(":")[0],
+        ]
+        for one in entries
+    ]
+    lines = table(heads, rows)
+    for one in entries:
+        if one.fault:
+            lines += ["", short(f"{clean(one.name)}: ", one.fault)]
+        lines += [
+            short(f"{clean(one.name)}: missed ", f"{many(gap.count, 'run')}, "
+                  f"{_time(one, gap.first)} to {_time(one, gap.last)}: {gap.why}")
+            for gap in one.gaps[-3:]
+        ]  # fmt: skip
+    return lines

@@ -1,0 +1,237 @@
+"""`foldline serve`: the gateway's process; `foldline keys add`: a key for it.
+
+Knows what an operator may say and what is told at the start. Refuses to know requests: those are
+the gateway's. Needs the extra `gateway`.
+"""
+
+import asyncio
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from foldline.apps.cli.context import Desk, StoreOption, TenantOption, command, desk
+from foldline.apps.cli.output import clean, remark, say
+from foldline.core.plan import Facts
+from foldline.core.policy import named
+from foldline.errors import BadInput
+from foldline.proxy.conversations import Conversations, FactsOf
+from foldline.session.model_facts import known
+from foldline.stores.open import store_at
+
+if TYPE_CHECKING:  # of an extra
+    from foldline.apps.gateway.settings import Settings
+
+_MOST = 4_096  # conversations that a process holds
+_FRESH, _MODELS = 10.0, 1_000  # seconds that facts of a model hold, and of how many
+_EXTRA = ("uvicorn", "httptools", "aiohttp")
+KeysOption = Annotated[
+    str | None,
+    typer.Option("--keys", metavar="FILE", help="Keys of the gateway's own; else none are asked."),
+]
+
+
+def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
+    ctx: typer.Context,
+    *,
+    upstream: Annotated[
+        list[str],
+        typer.Option(
+            "--upstream", metavar="URL", help="Where requests go: URL, openai=URL, anthropic=URL."
+        ),
+    ],
+    ca: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="A company's CA: trusted beside the usual ones; PEM."),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 takes a free one.", min=0, max=65_535)] = 8080,
+    window: Annotated[
+        int | None, typer.Option(metavar="TOKENS", help="The models' window; else as known.", min=1)
+    ] = None,
+    policy: Annotated[str, typer.Option(help="The preset that plans.")] = "steady",
+    fold_from: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fold-from",
+            metavar="TOKENS",
+            help="Edit nothing that fits below this; AGENT=TOKENS for one kind of client.",
+        ),
+    ] = None,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Keep no sessions: relay all as it comes.")
+    ] = False,
+    keys: KeysOption = None,
+    is_open: Annotated[
+        bool, typer.Option("--open", help="Let anybody in who reaches the port.")
+    ] = False,
+    audit: Annotated[
+        str | None, typer.Option(metavar="FILE", help="One line of JSON for each request.")
+    ] = None,
+    on_disconnect: Annotated[
+        str | None,
+        typer.Option(
+            metavar="pause|continue",
+            help="What becomes of an answer nobody waits for; else the setting.",
+        ),
+    ] = None,
+    most_body: Annotated[
+        int, typer.Option("--max-body", metavar="BYTES", help="The largest request.", min=1)
+    ] = 32_000_000,
+    each: Annotated[
+        int, typer.Option("--concurrent", metavar="N", help="Requests of one key at a time.", min=1)
+    ] = 1_000,
+    retries: Annotated[
+        int, typer.Option(metavar="N", help="Asked again before an answer began.", min=0)
+    ] = 2,
+    drain: Annotated[
+        float, typer.Option(metavar="SECONDS", help="For answers to end when it does.", min=0)
+    ] = 30.0,
+    linger: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Unready but serving, at its end.", min=0)
+    ] = 0.0,
+    shared: Annotated[
+        bool, typer.Option("--reuse-port", help="Several processes at one port.")
+    ] = False,
+    store_: StoreOption = None,
+    tenant_: TenantOption = None,
+) -> None:
+    """Relay requests to a provider, planned to fit the model's window.
+
+    Change a client's base URL and nothing else. SIGTERM or Ctrl-C ends it when answers are over.
+    """
+    _check()
+    from foldline.apps.gateway import local_access, server, settings  # noqa: PLC0415 - an extra
+    from foldline.apps.gateway.app import Gateway  # noqa: PLC0415
+    from foldline.apps.gateway.audit import Audit  # noqa: PLC0415
+    from foldline.apps.gateway.keys import Keys  # noqa: PLC0415
+    from foldline.apps.gateway.network import read_network  # noqa: PLC0415
+    from foldline.session.use_settings import caps  # noqa: PLC0415
+    from foldline.settings.layers import load  # noqa: PLC0415
+
+    mine = desk(store=store_, tenant=tenant_, under=ctx.obj)
+    named(policy)
+    ours = Keys(keys) if keys else None
+    settings.must_be_closed(host, keys=ours, is_open=is_open)
+    # Whoever reads sessions has shown a key of theirs, or started this at this machine.
+    is_local = ours is None and settings.is_loopback(host) and not is_open and not plain
+    token = local_access.make_token() if is_local else None
+    said = load(Path.cwd())
+    set_ = settings.Settings(
+        upstreams=settings.upstreams(upstream),
+        keys=ours,
+        token=token,
+        network=read_network(ca=ca),
+        limits=settings.Limits(body=most_body, each=each, retries=retries, drain_seconds=drain),
+        on_disconnect=_mode(on_disconnect) or said.on_disconnect,
+        fold_from=settings.fold_from(fold_from or ()),
+        caps=caps(said),
+        tenant=mine.tenant,
+    )
+    listening = server.listen(host, port, shared=shared)
+    store = conversations = None
+    if not plain:
+        asyncio.run(_made(mine))
+        store = store_at(mine.address)
+        conversations = Conversations(
+            store, _facts_of(window, policy), shared=True, most=_MOST, prefix="talk"
+        )
+    gateway = Gateway(
+        set_,
+        store=store,
+        conversations=conversations,
+        sessions=ours is not None or is_local,
+        audit=Audit(audit) if audit is not None else None,
+    )
+    where = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
+    kept = "none (--plain): every request goes out as it came" if plain else mine.where
+    asks = (
+        f"{len(ours)} of the gateway's own" if ours is not None else "providers' keys pass through"
+    )
+    say(
+        f"foldline gateway at {where}",
+        "",
+        f"  OPENAI_BASE_URL={where}/v1",
+        f"  ANTHROPIC_BASE_URL={where}",
+        "",
+        *(f"upstream  {to.host}{to.path}  {name}".rstrip() for name, to in set_.upstreams.items()),
+        *_show_proxies(set_),
+        f"sessions  {clean(kept)}",
+        f"keys      {asks}",
+        *([] if token is None else [f"token     {token.reveal()}  for {where}/sessions"]),
+        f"pages     {where}/healthz  /readyz  /metrics",
+    )  # fmt: skip
+    sys.stdout.flush()
+    server.run(server.Served(gateway, linger=linger), listening)
+    remark("ended")
+
+
+def _show_proxies(settings: "Settings") -> list[str]:
+    """One line for each proxy that an upstream is asked through, without its login."""
+    from yarl import URL  # noqa: PLC0415 - an extra
+
+    urls = [URL(to.host) for to in settings.upstreams.values()]
+    found = [(url, settings.network.find_proxy(url)) for url in urls]
+    return [f"proxy     {proxy.address}  for {url.host}" for url, proxy in found if proxy]
+
+
+def _facts_of(window: int | None, policy: str) -> FactsOf:
+    """The facts of models, looked up anew now and then: a file may say otherwise meanwhile."""
+    found: dict[str, tuple[float, Facts]] = {}
+
+    def facts_of(model: str) -> Facts:
+        now = monotonic()
+        since, facts = found.get(model, (-_FRESH, None))
+        if facts is None or now - since > _FRESH:
+            facts = known(model, window=window, reserve=None, policy=policy)
+            if len(found) > _MODELS:
+                found.clear()
+            found[model] = (now, facts)
+        return facts
+
+    return facts_of
+
+
+def _check() -> None:
+    if missing := [name for name in _EXTRA if find_spec(name) is None]:
+        raise BadInput(
+            f"the gateway needs {missing[0]!r}, which is not installed; "
+            "pip install 'foldline[gateway]'"
+        )
+
+
+def _mode(given: str | None) -> Literal["pause", "continue"] | None:
+    if given not in ("pause", "continue", None):
+        raise BadInput(f"--on-disconnect {given!r}: write pause or continue")
+    return given
+
+
+async def _made(mine: Desk) -> None:
+    """See that the store can be used; a new file only its owner reads."""
+    async with mine.store(make=True) as store:
+        await store.sessions(mine.tenant, limit=1)
+
+
+@command
+async def add_key(
+    desk: Desk,
+    name: Annotated[str, typer.Argument(help="What you call it: one word.")],
+    *,
+    keys: Annotated[str, typer.Option("--keys", metavar="FILE", help="Where keys are kept.")],
+    admin: Annotated[
+        bool, typer.Option("--admin", help="It reaches all sessions of its tenant.")
+    ] = False,
+) -> None:
+    """Make a key of the gateway's own, for a tenant; it is shown this once and kept as a digest.
+
+    Sessions belong to the name of the key that they are made with, and no other key reaches them
+    but one made with --admin.
+    """
+    from foldline.apps.gateway.keys import add  # noqa: PLC0415 - few commands need it
+
+    key = add(keys, name, tenant=desk.tenant, admin=admin)
+    told = {"name": name, "tenant": desk.tenant, "admin": admin, "key": key}
+    desk.answer(told, lambda: [key])

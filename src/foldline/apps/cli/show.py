@@ -1,0 +1,264 @@
+"""`sessions`, `show` and `context`: what there is, and what a model sees of it now.
+
+Knows what a person wants to see first. Refuses to change anything.
+"""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from msgspec.structs import asdict
+
+from foldline.apps.cli.context import Desk, command
+from foldline.apps.cli.exit_codes import DONE, NOTHING
+from foldline.apps.cli.output import (
+    Column,
+    age,
+    coloured,
+    columns,
+    short,
+    size,
+    table,
+    visible,
+    wrapped,
+)
+from foldline.apps.cli.store_location import Look, named, sight, there
+from foldline.core import log, recall
+from foldline.core.parts import calls_of, retold
+from foldline.core.saying import many
+from foldline.core.view import shape
+from foldline.draw import Picture, picture, pictured, svg, terminal
+from foldline.errors import BadInput
+from foldline.session.session import AsyncSession
+from foldline.session.session_list import Summary, summaries
+from foldline.session.stored_session import left
+
+_UNKNOWN = "unknown"  # what an import calls a model that its file does not name
+_SPAN = re.compile(r"(?:log:)?(\d{1,15})?(-)?(?:log:)?(\d{1,15})?")
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="The session; the beginning of its name is enough.")
+]
+PolicyOption = Annotated[
+    str | None, typer.Option("--policy", metavar="POLICY", help="Look through another policy.")
+]
+WindowOption = Annotated[
+    int | None, typer.Option("--window", metavar="TOKENS", help="Look through another window.")
+]
+ModelOption = Annotated[
+    str | None, typer.Option("--model", metavar="MODEL", help="Look through another model.")
+]
+SvgOption = Annotated[
+    Path | None, typer.Option("--svg", metavar="FILE", help="Write the picture as SVG.")
+]
+PngOption = Annotated[
+    Path | None, typer.Option("--png", metavar="FILE", help="Write it as PNG: extra [png].")
+]
+
+
+@command
+async def sessions(desk: Desk) -> int:
+    """List the sessions, the last changed first."""
+    async with desk.store() as store:
+        found = [one async for one in summaries(store, desk.tenant)]
+    found.sort(key=lambda one: one.listed.changed, reverse=True)
+    body = {"store": desk.where, "sessions": [_body(one) for one in found]}
+    desk.answer(body, lambda: _listed(desk, found))
+    return DONE if found else NOTHING
+
+
+def _body(one: Summary) -> dict[str, Any]:
+    kept: dict[str, Any] = asdict(one.listed)
+    events = kept.pop("head") + 1
+    told = {"model": one.model, "turns": one.turns, "words": one.words, "fault": one.fault}
+    return {**kept, "events": events, **told}
+
+
+def _listed(desk: Desk, found: list[Summary]) -> list[str]:
+    if not found:
+        told = f"`foldline import FILE{there(desk.address)}` takes some in"
+        return wrapped(f"no sessions in {desk.where}; {told}")
+    heads = (
+        Column("session", most=24, whole=True),
+        Column("model", most=15),
+        Column("turns", most=5, right=True),
+        Column("events", most=6, right=True),
+        Column("size", most=6, right=True),
+        Column("ago", most=4, right=True),
+        Column("first words"),
+    )
+    rows = [
+        (
+            one.name,
+            "-" if one.model == _UNKNOWN else one.model.rpartition("/")[2],
+            str(one.turns),
+            str(one.listed.head + 1),
+            size(one.listed.size),
+            age(one.listed.changed),
+            one.fault or one.words,
+        )
+        for one in found
+    ]
+    whole = sum(one.listed.size for one in found)
+    total = f"{many(len(found), 'session')}, {size(whole)}, in {desk.where}"
+    return [*table(heads, rows), *wrapped(total)]
+
+
+@command
+async def show(  # noqa: PLR0913 - one for each way to look
+    desk: Desk,
+    name: NameArgument,
+    handle: Annotated[
+        str | None,
+        typer.Argument(metavar="HANDLE", help="log:12, log:12-40, or a whole recall(…) call."),
+    ] = None,
+    *,
+    span: Annotated[
+        str | None, typer.Option("--log", metavar="LO-HI", help="The events of a stretch.")
+    ] = None,
+    head: Annotated[int | None, typer.Option(help="Of the handle: its first lines.")] = None,
+    tail: Annotated[int | None, typer.Option(help="Of the handle: its last lines.")] = None,
+    grep: Annotated[
+        str | None, typer.Option(metavar="PATTERN", help="Of the handle: lines that match.")
+    ] = None,
+) -> None:
+    """Show what the model sees now, or a handle's original."""
+    if handle is None and (head is not None or tail is not None or grep is not None):
+        raise BadInput("--head, --tail and --grep go with a handle: show NAME log:12 --tail 20")
+    async with desk.store() as store:
+        seen = await left(store, await named(store, desk.tenant, name))
+        if handle is not None:
+            ways = {"head": head, "tail": tail, "grep": grep}
+            await _original(desk, seen, handle, ways)
+        elif span is not None:
+            await _events(desk, seen, span)
+        else:
+            _shape(desk, seen)
+
+
+async def _original(desk: Desk, seen: AsyncSession, handle: str, ways: dict[str, Any]) -> None:
+    asked = handle
+    if any(way is not None for way in ways.values()):
+        asked = recall.call(recall.look(handle, **ways))
+    text = await seen.recall(asked)
+    desk.answer(
+        {"session": seen.live.name.session, "handle": asked, "text": text},
+        lambda: [visible(text).removesuffix("\n")],
+    )
+
+
+async def _events(desk: Desk, seen: AsyncSession, span: str) -> None:
+    found = _SPAN.fullmatch(span.strip())
+    if found is None or not (found[1] or found[3]):
+        raise BadInput(f"{span!r} is no stretch of the log; write --log 12-40, --log 12- or 12")
+    end = seen.live.view.head
+    lo = int(found[1] or 0)
+    hi = int(found[3] or (end if found[2] else lo))
+    if lo > hi or lo > end:
+        raise BadInput(f"--log {span}: this log goes from 0 to {end}")
+    events = await seen.history.events(lo, min(hi, end))
+    desk.answer(
+        {
+            "session": seen.live.name.session,
+            "events": [
+                {"seq": seq, "event": msgspec.json.decode(log.encode(event))}
+                for seq, event in events
+            ],
+        },
+        lambda: [short(f"{seq:>6} {log.kind(event):14} ", told(event)) for seq, event in events],
+    )
+
+
+def told(event: log.Event) -> str:
+    """An event in a line: its words, or what it says in its JSON."""
+    if isinstance(event, log.UserSaid | log.ModelSaid | log.ToolReturned):
+        calls = " ".join(f"{call.name}({call.arguments})" for call in calls_of(event.parts))
+        return f"{retold(event.parts)[:2_000]} {calls[:2_000]}".strip()
+    if isinstance(event, log.Instructed):
+        return f"{many(len(event.tools), 'tool')}; {retold(event.parts)[:2_000]}"
+    body = msgspec.json.decode(log.encode(event), type=dict[str, Any])
+    plain = {key: value for key, value in body.items() if isinstance(value, str | int | float)}
+    return ", ".join(f"{key} {value}" for key, value in plain.items() if key != "kind")
+
+
+def _shape(desk: Desk, seen: AsyncSession) -> None:
+    view = seen.live.view
+    items = [
+        {
+            "seq": item.seq,
+            "role": item.role,
+            "state": item.state,
+            "tokens": item.tokens,
+            "call_id": item.call_id,
+            "words": " ".join(retold(item.parts).split())[:200],
+            "calls": [call.name for call in calls_of(item.parts)],
+        }
+        for item in (*view.items, *view.waiting)
+    ]
+    body = {"session": seen.live.name.session, "model": view.model, "items": items}
+    desk.answer(
+        body,
+        lambda: [
+            *(short("", line) for line in shape(view).split("\n") if line),
+            *wrapped(f"{many(len(items), 'item')} in the model's sight: {seen.report}"),
+        ],
+    )
+
+
+@command
+async def context(  # noqa: PLR0913 - one for each way to look
+    desk: Desk,
+    name: NameArgument,
+    *,
+    vector: SvgOption = None,
+    pixels: PngOption = None,
+    width: Annotated[
+        int | None, typer.Option(metavar="COLUMNS", help="As wide as this.", min=20, max=500)
+    ] = None,
+    policy: PolicyOption = None,
+    window: WindowOption = None,
+    model: ModelOption = None,
+) -> None:
+    """Draw where the window goes: parts, tiers, cache, cost."""
+    look = Look(policy=policy, window=window, model=model)
+    async with desk.store() as store:
+        seen = await left(store, await named(store, desk.tenant, name))
+    drawn = picture(*sight(seen, look))
+    written = write_picture(svg(drawn), vector=vector, pixels=pixels)
+    body = {"session": seen.live.name.session, **pictured(drawn), "written": written}
+    across = width or columns()
+    desk.answer(
+        body,
+        lambda: (
+            [f"wrote {one}" for one in written]
+            or [*terminal(drawn, across, colour=coloured()).splitlines(), *_advice(drawn, seen)]
+        ),
+    )
+
+
+def _advice(drawn: Picture, seen: AsyncSession) -> list[str]:
+    """What to do about a session that is too large as it stands."""
+    name = seen.live.name.session
+    steps = (f"`foldline plan {name}` says what would be folded", f"`foldline fold {name}` does it")
+    return [line for step in steps for line in wrapped(step, title=" " * 8)] if drawn.over else []
+
+
+def write_picture(drawing: str, *, vector: Path | None, pixels: Path | None) -> list[str]:
+    """Write a drawing where it is wanted; the files' names."""
+    if vector is not None:
+        vector.write_text(drawing, encoding="utf-8")
+    if pixels is not None:
+        pixels.write_bytes(_png(drawing))
+    return [str(one) for one in (vector, pixels) if one is not None]
+
+
+def _png(drawing: str) -> bytes:
+    try:
+        import resvg_py  # noqa: PLC0415 - an extra of its own
+    except ModuleNotFoundError:
+        raise BadInput(
+            "a PNG needs 'resvg-py', which is not installed: pip install 'foldline[png]'; "
+            "--svg needs nothing"
+        ) from None
+    return bytes(resvg_py.svg_to_bytes(svg_string=drawing, zoom=2))

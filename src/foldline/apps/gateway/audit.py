@@ -1,0 +1,150 @@
+"""What every request came to: one line of JSON each, and the same in figures.
+
+Knows who asked, where, and how it ended. Refuses to know what was said, and every key.
+"""
+
+import logging
+from dataclasses import dataclass
+from logging.handlers import WatchedFileHandler
+from pathlib import Path
+from time import time
+from typing import Any
+
+import msgspec
+
+from foldline.apps.gateway.plan_request import Told
+from foldline.errors import BadInput
+from foldline.session import metrics
+
+_ROUTES = frozenset(
+    (
+        "/v1/chat/completions", "/v1/messages", "/v1/messages/count_tokens", "/v1/responses",
+        "/v1/embeddings", "/v1/models", "/v1/completions",
+    )
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Note:
+    """One request."""
+
+    route: str
+    tenant: str = ""
+    key: str = ""
+    """What the operator calls the key."""
+    status: int = 0
+    told: Told | None = None
+    received: int = 0
+    """Bytes of the request."""
+    sent: int = 0
+    """Bytes of the answer."""
+    ended: str = "done"
+    """How: done, cut, gone, late, drain, refused."""
+    seconds: float = 0.0
+    upstream: float = 0.0
+    """Seconds until the upstream began to answer."""
+    added: float = 0.0
+    """Seconds that the request was here before it was sent on."""
+
+    def line(self) -> str:
+        """As the audit log has it."""
+        told = self.told or Told()
+        body: dict[str, Any] = {
+            "time": round(time(), 3),
+            "tenant": self.tenant,
+            "key": self.key,
+            "session": told.session,
+            "route": self.route,
+            "status": self.status,
+            "ended": self.ended,
+            "tokens": told.tokens,
+            "edits": told.edits,
+            "patches": told.patches,
+            "unplanned": told.unplanned,
+            "received": self.received,
+            "sent": self.sent,
+            "ms": round(self.seconds * 1_000, 1),
+            "added_ms": round(self.added * 1_000, 2),
+        }
+        return msgspec.json.encode(body).decode()
+
+
+class Audit:
+    """Lines in a file; one that was moved away is begun anew."""
+
+    def __init__(self, path: str | Path) -> None:
+        try:
+            self._file = WatchedFileHandler(path, encoding="utf-8")
+        except OSError as fault:
+            raise BadInput(f"--audit {path}: {fault.strerror}") from fault
+
+    def write(self, note: Note) -> None:
+        """One more."""
+        line = logging.LogRecord("audit", logging.INFO, "", 0, note.line(), None, None)
+        self._file.handle(line)
+
+    def close(self) -> None:
+        """No more."""
+        self._file.close()
+
+
+class Figures:
+    """Requests counted for Prometheus, in a registry of the gateway's own."""
+
+    def __init__(self) -> None:
+        try:
+            import prometheus_client as client  # noqa: PLC0415 - an extra
+        except ImportError as fault:
+            raise BadInput(
+                f"figures need the extra `metrics`: pip install 'foldline[metrics]' ({fault})"
+            ) from fault
+        self.registry: Any = client.CollectorRegistry()
+        self._text = client.generate_latest
+        where = {"registry": self.registry}
+        self._requests = client.Counter(
+            metrics.REQUESTS, "Requests, by route and status.", ["route", "status"], **where
+        )
+        self.under_way: Any = client.Gauge(metrics.IN_FLIGHT, "Requests under way.", **where)
+        self._upstream = client.Histogram(
+            metrics.UPSTREAM_SECONDS, "Until the upstream began to answer.", **where
+        )
+        self._added = client.Histogram(
+            metrics.ADDED_SECONDS,
+            "That requests were here before they were sent on.",
+            buckets=metrics.ADDED_BUCKETS,
+            **where,
+        )
+        self._tokens = client.Counter(metrics.SENT_TOKENS, "Tokens of planned requests.", **where)
+        self._edits = client.Counter(metrics.EDITS, "Edits made in planned requests.", **where)
+        self._unplanned = client.Counter(
+            metrics.UNPLANNED,
+            "Conversations that were relayed as they came, by reason.",
+            ["reason"],
+            **where,
+        )
+        passed = client.Counter(
+            metrics.BYTES, "Bytes of requests and of answers.", ["way"], **where
+        )
+        self._in, self._out = passed.labels("in"), passed.labels("out")
+        self._known: dict[tuple[str, int], Any] = {}
+
+    def count(self, note: Note) -> None:
+        """One more."""
+        kind = (note.route if note.route in _ROUTES else "other", note.status)
+        if (counter := self._known.get(kind)) is None:  # finding one costs more than counting
+            counter = self._known[kind] = self._requests.labels(*kind)
+        counter.inc()
+        self._in.inc(note.received)
+        self._out.inc(note.sent)
+        if note.upstream:
+            self._upstream.observe(note.upstream)
+            self._added.observe(note.added)
+        if note.told is not None:
+            self._tokens.inc(note.told.tokens)
+            self._edits.inc(note.told.edits)
+            if note.told.unplanned:
+                self._unplanned.labels(note.told.unplanned).inc()
+
+    def text(self) -> bytes:
+        """As Prometheus reads it."""
+        return self._text(self.registry)

@@ -1,0 +1,123 @@
+"""How upstreams are reached: through which proxy, and whose certificates are trusted.
+
+Knows the variables that other programs read too (HTTP_PROXY, HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE,
+SSL_CERT_DIR). aiohttp's own `trust_env` is not used: it also reads ~/.netrc, and would send the
+operator's login from there with the request of a client that has none.
+"""
+
+import os
+import ssl
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from yarl import URL
+
+from foldline.apps.gateway.keys import Secret
+from foldline.errors import BadInput
+
+_SCHEMES = ("http", "https")
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """A proxy's address, and apart from it what it asks for: an address is shown, a login never."""
+
+    address: str
+    login: Secret | None = None
+    """The value of `Proxy-Authorization`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """The way out; without anything given, straight and with the system's certificates."""
+
+    proxies: Mapping[str, Proxy] = field(default_factory=dict[str, Proxy])
+    """By the scheme of the upstream's address."""
+    no_proxy: str = ""
+    """Hosts that are asked straight, as NO_PROXY lists them."""
+    tls: ssl.SSLContext | None = None
+
+    def find_proxy(self, url: URL) -> Proxy | None:
+        """The proxy that stands between here and an address."""
+        listed = self.no_proxy.replace(",", " ").lower().split()
+        return None if any(_is_named(url, one) for one in listed) else self.proxies.get(url.scheme)
+
+
+def _is_named(url: URL, listed: str) -> bool:
+    """Whether an entry of NO_PROXY means an address: by its host, a domain, a port, a network."""
+    host = (url.host or "").lower()
+    if listed == "*" or listed.strip("[]") == host:
+        return True
+    if listed in (f"{host}:{url.port}", f"[{host}]:{url.port}"):
+        return True
+    if "/" in listed:
+        try:
+            return ip_address(host) in ip_network(listed, strict=False)
+        except ValueError:
+            return False
+    domain = listed.removeprefix("*").removeprefix(".")
+    return host == domain or host.endswith(f".{domain}")
+
+
+def read_network(
+    environment: Mapping[str, str] = os.environ, *, ca: str | Path | None = None
+) -> Network:
+    """The network as the environment describes it; `ca` is trusted beside what that trusts."""
+    found = {scheme: _read_proxy(environment, scheme) for scheme in _SCHEMES}
+    return Network(
+        proxies={scheme: proxy for scheme, proxy in found.items() if proxy is not None},
+        no_proxy=_read_variable(environment, "no_proxy")[1],
+        tls=make_tls(environment, ca=ca),
+    )
+
+
+def make_tls(environment: Mapping[str, str], *, ca: str | Path | None = None) -> ssl.SSLContext:
+    """What certificates are checked with; a file that holds none is refused."""
+    file, folder = environment.get("SSL_CERT_FILE"), environment.get("SSL_CERT_DIR")
+    try:
+        # Given files, no others are loaded: the variables replace the system's certificates.
+        context = ssl.create_default_context(cafile=file or None, capath=folder or None)
+    except OSError as fault:
+        raise _bad_file(f"SSL_CERT_FILE={file}", fault) from fault
+    if ca is not None:
+        try:
+            context.load_verify_locations(cafile=ca)
+        except OSError as fault:
+            raise _bad_file(f"--ca {ca}", fault) from fault
+    return context
+
+
+def _bad_file(where: str, fault: OSError) -> BadInput:
+    if isinstance(fault, ssl.SSLError):
+        return BadInput(f"{where} holds no certificate; write a CA's certificates there, as PEM")
+    return BadInput(f"{where} cannot be read: {fault.strerror}")
+
+
+def _read_proxy(environment: Mapping[str, str], scheme: str) -> Proxy | None:
+    name, value = _read_variable(environment, f"{scheme}_proxy")
+    if not value:
+        return None
+    try:
+        parts = urlsplit(value if "://" in value else f"http://{value}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        parts, host, port = None, None, None
+    if parts is None or not host or parts.scheme not in _SCHEMES:
+        # The value is not shown: it may have a password in it.
+        raise BadInput(f"{name} is no address of an HTTP proxy; write http://HOST:PORT")
+    host = f"[{host}]" if ":" in host else host
+    login = None
+    if parts.username is not None:
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        login = Secret(f"Basic {b64encode(pair.encode()).decode()}")
+    return Proxy(f"{parts.scheme}://{host}{f':{port}' if port else ''}", login)
+
+
+def _read_variable(environment: Mapping[str, str], name: str) -> tuple[str, str]:
+    """A variable under its lower-case name, or else its upper-case one, as curl reads them."""
+    name = name if name in environment else name.upper()
+    return name, environment.get(name, "").strip()

@@ -1,0 +1,293 @@
+"""An upstream over HTTP: asked, and its answer read as it comes.
+
+Knows headers that belong to one connection only, keeps connections, and asks again where nothing
+can have been worked on. Refuses to follow: a redirect is the client's, and so are cookies.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Final, TypeAlias, TypedDict
+
+import aiohttp
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.payload import Payload
+from multidict import CIMultiDict
+from yarl import URL
+
+from foldline.apps.gateway.error_response import Refusal
+from foldline.apps.gateway.network import Network, Proxy
+from foldline.apps.gateway.settings import Limits
+
+Pairs: TypeAlias = Iterable[tuple[bytes, bytes]]
+_HOP: Final = frozenset(
+    (
+        b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer",
+        b"transfer-encoding", b"upgrade",
+    )
+)  # fmt: skip
+_INWARD: Final = _HOP | {
+    b"host", b"expect", b"proxy-authorization", b"forwarded", b"x-real-ip"
+}  # fmt: skip
+_OURS: Final = (b"x-foldline-", b"x-forwarded-")
+_AUTO: Final = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
+_BODILESS: Final = (204, 304)
+_BUSY: Final = (429, 502, 503, 529)
+"""Refusals of those that have not begun; behind a 504 the work may be done."""
+_PATIENCE, _PAUSE = 5.0, 0.5  # seconds: the longest wait before asking again, and the usual one
+_STALE = 1.0  # seconds: a kept connection that the server had closed fails at once
+_SLICE = 262_144  # bytes written at a time: what the upstream does not take waits here, not there
+_LINE = 65_536  # bytes of an answer's header
+
+
+class Body(Payload):
+    """A request's bytes; large ones go out in slices, as fast as they are taken."""
+
+    _default_content_type = "application/octet-stream"  # skipped: the client's own stands
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__(body)
+        self._size = len(body)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        """Write all of it."""
+        body: bytes = self._value
+        if len(body) <= _SLICE:
+            await writer.write(body)
+            return
+        view = memoryview(body)
+        for at in range(0, len(body), _SLICE):
+            await writer.write(view[at : at + _SLICE])
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """As text."""
+        return self._value.decode(encoding, errors)
+
+
+class Links:
+    """The connections to all upstreams."""
+
+    def __init__(self, limits: Limits, network: Network | None = None) -> None:
+        self._limits, self._network = limits, network or Network()
+        self._session: aiohttp.ClientSession | None = None
+
+    async def open(self) -> None:
+        """Begin; inside the loop that will ask."""
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=15.0, ssl=self._network.tls or True
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),  # one client's cookies are no other's
+            timeout=aiohttp.ClientTimeout(
+                total=None, sock_connect=self._limits.connect_seconds, sock_read=None
+            ),
+            skip_auto_headers=_AUTO,
+            auto_decompress=False,
+            max_line_size=_LINE,
+            max_field_size=_LINE,
+        )
+
+    async def close(self) -> None:
+        """Let go of them."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def ask(
+        self, method: str, url: URL, *, headers: CIMultiDict[str], body: bytes, patient: bool
+    ) -> "Answer":
+        """The answer, when its headers are there; `patient` waits for an upstream that is busy."""
+        assert self._session is not None  # noqa: S101 - `open` comes first
+        loop = asyncio.get_running_loop()
+        left, stale = self._limits.retries, 1
+        by = _route(url, headers, self._network.find_proxy(url))
+        while True:
+            begun = loop.time()
+            try:
+                response = await self._session.request(
+                    method,
+                    url,
+                    headers=headers,
+                    data=Body(body) if body else None,
+                    allow_redirects=False,
+                    **by,
+                )
+            except aiohttp.ClientConnectorCertificateError as fault:
+                raise _away(fault) from fault
+            except aiohttp.ClientConnectorError as fault:
+                if left <= 0:
+                    raise _away(fault) from fault
+                left -= 1
+                await asyncio.sleep(_PAUSE / 5)
+            except aiohttp.ServerTimeoutError as fault:
+                raise Refusal(504, "upstream_timeout", "the upstream took no connection") from fault
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as fault:
+                if stale <= 0 or loop.time() - begun > _STALE:
+                    raise _away(fault) from fault
+                stale -= 1
+            except (aiohttp.ClientError, ValueError) as fault:
+                raise _away(fault) from fault
+            else:
+                wait = _wait(response) if patient and left > 0 else None
+                if wait is None:
+                    return Answer(response)
+                left -= 1
+                response.close()
+                await asyncio.sleep(wait)
+
+
+class _Route(TypedDict, total=False):
+    proxy: URL
+    proxy_headers: dict[str, str]
+
+
+def _route(url: URL, headers: CIMultiDict[str], proxy: Proxy | None) -> _Route:
+    """How aiohttp is told of a proxy; what the proxy asks for never goes on to an upstream."""
+    if proxy is None:
+        return {}
+    address = URL(proxy.address)
+    if proxy.login is None:
+        return {"proxy": address}
+    login = {"Proxy-Authorization": proxy.login.reveal()}
+    if url.scheme == "https":  # of the tunnel's own request
+        return {"proxy": address, "proxy_headers": login}
+    headers.update(login)
+    return {"proxy": address}
+
+
+def _away(fault: Exception) -> Refusal:
+    match fault:
+        case aiohttp.ClientConnectorCertificateError():
+            words = "the upstream's certificate is not trusted; its operator may give --ca FILE"
+            return Refusal(502, "upstream_untrusted", words)
+        case aiohttp.ClientProxyConnectionError():
+            words = "the proxy before the upstream cannot be reached"
+            return Refusal(502, "proxy_away", words, retry=1)
+        case aiohttp.ClientHttpProxyError():
+            words = f"the proxy before the upstream let nothing through ({fault.status})"
+            return Refusal(502, "proxy_refused", words)
+        case aiohttp.ClientConnectorError():
+            return Refusal(502, "upstream_away", "the upstream cannot be reached", retry=1)
+        case aiohttp.ServerDisconnectedError() | aiohttp.ClientOSError():
+            return Refusal(502, "upstream_left", "the upstream hung up without an answer")
+        case _:
+            return Refusal(502, "upstream_garbled", "what the upstream answered is no HTTP")
+
+
+def _wait(response: aiohttp.ClientResponse) -> float | None:
+    """Seconds before a busy upstream is asked again; None where its answer stands."""
+    if response.status not in _BUSY:
+        return None
+    stated = response.headers.get("retry-after")
+    if stated is None:
+        return None if response.status == 429 else _PAUSE  # noqa: PLR2004 - too many requests
+    try:
+        seconds = float(stated)
+    except ValueError:
+        return None  # a date: too far away
+    return seconds if 0 <= seconds <= _PATIENCE else None
+
+
+class Answer:
+    """An upstream's answer on its way."""
+
+    __slots__ = ("_content", "_response", "cut", "status")
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        self._content = response.content
+        self.status = response.status
+        self.cut = False
+        """Whether it broke off."""
+
+    @property
+    def encoding(self) -> bytes:
+        """How its body is encoded."""
+        return self._response.headers.get("content-encoding", "").encode()
+
+    @property
+    def over(self) -> bool:
+        """Whether what was read is all there is."""
+        return self._content.at_eof()
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """Its headers, without those of our connection to it."""
+        raw = self._response.raw_headers
+        dropped = _HOP | _listed(raw)
+        if self.status in _BODILESS:
+            dropped |= {b"content-length"}
+        return [(name, value) for name, value in raw if name.lower() not in dropped]
+
+    async def next(self) -> bytes:
+        """The bytes that have come, as soon as there are some; none at its end or where it is cut.
+
+        aiohttp forgets what came before a fault: it is taken from behind its back.
+        """
+        content: Any = self._content
+        try:
+            if content.exception() is None:
+                return await content.readany()
+        except (aiohttp.ClientError, OSError):
+            pass
+        self.cut = True
+        return content._read_nowait(-1) if content._buffer else b""  # noqa: SLF001
+
+    def close(self) -> None:
+        """Break it off, or give its connection back where it is over."""
+        if self._content.at_eof() and not self.cut:
+            self._response.release()
+        else:
+            self._response.close()
+
+
+def outward(pairs: Pairs, length: int, *, readable: bool, decoded: bool) -> CIMultiDict[str]:
+    """A client's headers as the upstream gets them, in their order.
+
+    `readable`: an answer is asked for in an encoding that we can read along.
+    `decoded`: the body is no longer encoded.
+    """
+    made: CIMultiDict[str] = CIMultiDict()
+    listed: frozenset[bytes] | None = None
+    for name, value in pairs:
+        if name in _INWARD:
+            if name == b"connection" and value.lower() not in (b"keep-alive", b"close"):
+                listed = _listed(pairs)
+            continue
+        if name.startswith(_OURS):
+            continue
+        text = _text(value)
+        if name == b"content-length":
+            text = str(length)
+        elif name == b"content-encoding" and decoded:
+            continue
+        elif name == b"accept-encoding" and readable:
+            text = _read_along(text)
+        made.add(name.decode("ascii", "replace"), text)
+    for name in listed or ():
+        made.popall(name.decode("ascii", "replace"), None)
+    return made
+
+
+def _read_along(accepted: str) -> str:
+    kept = [
+        one.strip()
+        for one in accepted.split(",")
+        if one.partition(";")[0].strip().lower() in ("gzip", "deflate", "identity")
+    ]
+    return ", ".join(kept) or "identity"
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:  # aiohttp writes UTF-8 and nothing else
+        return value.decode("latin-1")
+
+
+def _listed(pairs: Pairs) -> frozenset[bytes]:
+    """The headers that a message says are for its connection only."""
+    return frozenset(
+        one.strip().lower()
+        for name, value in pairs
+        if name.lower() == b"connection"
+        for one in value.split(b",")
+        if one.strip().lower() not in (b"content-length", b"authorization", b"content-encoding")
+    )

@@ -1,0 +1,223 @@
+"""What a provider of this dialect refuses, by its documented rules.
+
+Knows roles, pairs, ids, blocks, tools and marks. Refuses to know where a request came from: it
+reads only what is sent. Every finding begins with the name of the rule.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from foldline.dialects.anthropic import forms
+from foldline.dialects.anthropic.cache_marks import MOST
+from foldline.dialects.anthropic.forms import blocks_of
+from foldline.dialects.json_reader import Json
+
+_ID = re.compile(r"[a-zA-Z0-9_-]+")
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_CALLED = re.compile(r"[a-zA-Z0-9_-]{1,200}")
+_MOST_MESSAGES = 100_000
+_BY_USER = {"text", "image", "document", "search_result", "tool_result", "container_upload"}
+_IN_RESULT = {"text", "image", "search_result", "document", "tool_reference"}
+_THOUGHTS = {"thinking": "signature", "redacted_thinking": "data"}
+_SERVED = "_tool_result"  # how the type of a server tool's result ends
+_MIMES = {
+    "image": {"image/jpeg", "image/png", "image/gif", "image/webp"},
+    "document": {"application/pdf"},
+}
+
+
+def faults(
+    messages: Sequence[Mapping[str, Any]],
+    *,
+    tools: Sequence[Mapping[str, Any]] = (),
+    system: str | Sequence[Mapping[str, Any]] = (),
+    prefill: bool = False,
+) -> list[str]:
+    """Everything that is wrong with a request; nothing, if it may be sent.
+
+    With `prefill` the model goes on with an answer that the request ends with.
+    """
+    found: list[str] = []
+    if not 1 <= len(messages) <= _MOST_MESSAGES:
+        found.append(f"count: {len(messages)} messages, 1-{_MOST_MESSAGES} are allowed")
+    awaited: list[str] = []
+    seen: set[str] = set()
+    last = ""
+    for place, message in enumerate(messages):
+        role, at = str(message.get("role")), f"messages.{place}"
+        if role not in ("user", "assistant"):
+            found.append(f"role: {at} has the role {role!r}")
+        if place == 0 and role != "user":
+            found.append(f"first: {at} is not the user's")
+        elif role == last:
+            found.append(f"turns: {at} has the role of the message before")
+        content = blocks_of(message.get("content"))
+        if not content:
+            found.append(f"empty: {at} says nothing")
+        found += _user(at, content, awaited) if role == "user" else _open(at, awaited)
+        awaited = _calls(at, content, seen, found) if role == "assistant" else []
+        found += _said(at, message.get("content"))
+        last = role
+    if awaited:
+        found.append(f"pairs: the calls {awaited} have no result")
+    if last == "assistant" and not prefill:
+        found.append("last: the conversation must end with a user message")
+    every = [block for message in messages for block in blocks_of(message.get("content"))]
+    told = [] if isinstance(system, str) else [dict(block) for block in system]
+    marked = [*map(dict[str, Any], tools), *told, *every]
+    return found + _tools(tools) + _system(told) + _marks(marked)
+
+
+def _user(at: str, content: Sequence[Json], awaited: list[str]) -> list[str]:
+    found: list[str] = []
+    words = False
+    open_calls = list(awaited)
+    for place, block in enumerate(content):
+        kind = forms.kind(block)
+        if kind == "tool_result":
+            call_id = block.get("tool_use_id")
+            if call_id in open_calls and not words:
+                open_calls.remove(call_id)
+            elif call_id in awaited and words:
+                found.append(f"order: {at}.content.{place} is a result behind words")
+                open_calls = [one for one in open_calls if one != call_id]
+            elif call_id in awaited:
+                found.append(f"twice: {at}.content.{place} is a second result of {call_id!r}")
+            else:
+                found.append(f"orphan: {at}.content.{place} answers {call_id!r}, never called")
+            found += _result(f"{at}.content.{place}", block)
+        else:
+            words = True
+            if kind not in _BY_USER:
+                found.append(f"block: {at}.content.{place} is a {kind!r} of the user")
+    return found + _open(at, open_calls)
+
+
+def _result(at: str, block: Json) -> list[str]:
+    """What is wrong inside a result."""
+    content = block.get("content")
+    if content is not None and not isinstance(content, str | list):
+        return [f"block: {at} has a content that is neither text nor blocks"]
+    inner = blocks_of(content) if isinstance(content, list) else []
+    kinds = {forms.kind(one) for one in inner}
+    found = [f"block: {at} holds a {one!r}" for one in sorted(kinds - _IN_RESULT)]
+    if not isinstance(block.get("is_error", False), bool):
+        found.append(f"block: {at} has an is_error that is neither true nor false")
+    return found + _texts(at, inner) + _sources(at, inner)
+
+
+def _open(at: str, awaited: Sequence[str]) -> list[str]:
+    return [f"pairs: {at} has no result of {one!r}" for one in awaited]
+
+
+def _calls(at: str, content: Sequence[Json], seen: set[str], found: list[str]) -> list[str]:
+    ids: list[str] = []
+    for place, block in enumerate(content):
+        kind, here = forms.kind(block), f"{at}.content.{place}"
+        if kind == "tool_result":
+            found.append(f"block: {here} is a result of the assistant")
+        elif kind in _MIMES:
+            found.append(f"media: {here} is a {kind!r} of the assistant")
+        elif kind in _THOUGHTS and not block.get(_THOUGHTS[kind]):
+            found.append(f"thought: {here} has no {_THOUGHTS[kind]}")
+        elif kind == "server_tool_use":
+            seen.add(str(block.get("id")))
+        elif kind.endswith(_SERVED) and str(block.get("tool_use_id")) not in seen:
+            found.append(f"server: {here} answers {block.get('tool_use_id')!r}, never called")
+        if kind != "tool_use":
+            continue
+        one = str(block.get("id"))
+        if not _ID.fullmatch(one):
+            found.append(f"id: {here} has the id {one!r}")
+        if one in seen:
+            found.append(f"unique: {here} has the id {one!r} again")
+        if not isinstance(block.get("input"), dict) or not block.get("name"):
+            found.append(f"call: {here} has no name, or arguments that are no object")
+        elif not _CALLED.fullmatch(str(block["name"])):
+            found.append(f"name: {here} calls {block['name']!r}")
+        seen.add(one)
+        ids.append(one)
+    return ids
+
+
+def _said(at: str, content: Any) -> list[str]:
+    """What is wrong with blocks, whoever says them."""
+    listed = cast("list[Any]", content) if isinstance(content, list) else []
+    found = [f"block: {at} has a block that is no object"] * (len(listed) != len(blocks_of(listed)))
+    return found + _texts(at, blocks_of(content)) + _sources(at, blocks_of(content))
+
+
+def _texts(at: str, content: Sequence[Json]) -> list[str]:
+    found: list[str] = []
+    for place, block in enumerate(content):
+        text = block.get("text")
+        if forms.kind(block) == "text" and not isinstance(text, str):
+            found.append(f"block: {at}.content.{place} has a text that is none")
+        elif forms.kind(block) == "text" and not str(text).strip():
+            found.append(f"blank: {at}.content.{place} has no words")
+    return found
+
+
+def _sources(at: str, content: Sequence[Json]) -> list[str]:
+    """What is wrong with pictures and documents: only some kinds are taken."""
+    found: list[str] = []
+    for block in content:
+        given = block.get("source")
+        source = cast("Json", given) if isinstance(given, dict) else {}
+        takes = _MIMES.get(forms.kind(block))
+        if takes is None:
+            continue
+        if source.get("type") not in ("base64", "url", "file", "text", "content"):
+            found.append(f"media: {at} has a {forms.kind(block)} from nowhere")
+        elif source["type"] == "base64" and str(source.get("media_type")) not in takes:
+            found.append(f"media: {at} has a {forms.kind(block)} {source.get('media_type')!r}")
+        elif source["type"] in ("base64", "text") and not source.get("data"):
+            found.append(f"media: {at} has a {forms.kind(block)} without bytes")
+    return found
+
+
+def _tools(tools: Sequence[Mapping[str, Any]]) -> list[str]:
+    found: list[str] = []
+    names: set[str] = set()
+    for place, tool in enumerate(tools):
+        name, schema = tool.get("name"), tool.get("input_schema")
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            found.append(f"name: tools.{place} has the name {name!r}")
+        elif name in names:
+            found.append(f"unique: tools.{place} has the name {name!r} again")
+        if tool.get("type", "custom") == "custom" and (
+            not isinstance(schema, dict) or cast("Json", schema).get("type") != "object"
+        ):
+            found.append(f"tools: tools.{place} has an input_schema that is not of an object")
+        names.add(str(name))
+    return found
+
+
+def _system(blocks: Sequence[Json]) -> list[str]:
+    wrong = [block for block in blocks if forms.kind(block) != "text"]
+    found = [f"system: {len(wrong)} blocks of system are no text"] * bool(wrong)
+    return found + _texts("system", blocks)
+
+
+def _marks(every: Sequence[Json]) -> list[str]:
+    marked = [block for block in every if block.get("cache_control") is not None]
+    found = [f"marks: {len(marked)} cache marks, {MOST} are allowed"] if len(marked) > MOST else []
+    for block in marked:
+        if forms.kind(block) in _THOUGHTS:
+            found.append("marks: a cache mark on a thought")
+        elif forms.kind(block) == "text" and not block.get("text"):
+            found.append("marks: a cache mark on an empty text")
+    lives = [*_lives(marked)]
+    if not {*lives} <= {"5m", "1h"}:
+        found.append(f"marks: a cache mark of another kind among {lives}")
+    elif lives != sorted(lives):  # "1h" before "5m", as the letters stand
+        found.append("marks: a mark that lives 1h behind one that lives 5m")
+    return found
+
+
+def _lives(marked: Sequence[Json]) -> Iterator[str]:
+    for block in marked:
+        mark = block["cache_control"]
+        kept = cast("Json", mark) if isinstance(mark, dict) else {}
+        yield str(kept.get("ttl", "5m")) if kept.get("type") == "ephemeral" else "unknown"

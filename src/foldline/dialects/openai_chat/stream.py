@@ -1,0 +1,255 @@
+"""A streamed completion, put together.
+
+Knows the deltas of this dialect and what compatible servers make of them. Refuses to know bytes
+and sockets: `wire.sse` cuts the events out, `completion` reads what comes out here.
+
+A stream is complete when its marker came, or a finish reason where a server sends no marker. One
+that ended before, or with an error, is cut: its words stay, calls that were not written out go.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import msgspec
+
+from foldline.dialects.json_reader import Json, parse, shaped
+from foldline.dialects.openai_chat.shapes import (
+    CallDelta,
+    Chunk,
+    Delta,
+    FunctionDelta,
+    StreamChoice,
+)
+from foldline.errors import WireError
+
+DONE = "[DONE]"
+_WORDS = ("refusal", "reasoning", "reasoning_content")
+_READ = {*_WORDS, "role", "content", "tool_calls", "function_call"}
+_GROWS = ("text", "summary", "data", "transcript", "thinking")
+"""The texts in lists and objects of a delta that come in pieces."""
+_DEEPEST = 16
+_PER_CHUNK = {"choices", "object", "obfuscation", "error"}
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call as far as it has come."""
+
+    id: str = ""
+    name: str = ""
+    custom: bool = False
+    wrote: list[str] = field(default_factory=list[str])
+    place: int | None = None
+
+    @property
+    def text(self) -> str:
+        return "".join(self.wrote)
+
+
+class Assembly:
+    """The deltas of one answer, as they arrive."""
+
+    def __init__(self) -> None:
+        self.fault: Json | None = None
+        """What the server said went wrong, in the middle of its answer."""
+        self._marked = False
+        self._reason: str | None = None
+        self._top: Json = {}
+        self._words: dict[str, list[str]] = {}
+        self._content: list[str | Json] = []
+        self._calls: list[_Call] = []
+        self._places: dict[int, _Call] = {}
+        self._ids: dict[str, _Call] = {}
+        self._legacy: _Call | None = None
+        self._newest: _Call | None = None
+        self._more: dict[str, list[Any]] = {}
+        self._answered = False
+
+    @property
+    def done(self) -> bool:
+        """Whether the answer is complete."""
+        return self.fault is None and (self._marked or self._reason is not None)
+
+    def take(self, data: str, *, whole: bool = True) -> None:
+        """Take in one event's data; what stood last in a stream that broke off may not be whole."""
+        if self._marked or not data.strip():
+            return
+        if data.strip() == DONE:
+            self._marked = True
+            return
+        try:
+            chunk = parse(data)
+        except WireError:
+            if whole:
+                raise
+            return
+        if (fault := _fault(chunk)) is not None:
+            self.fault = fault
+            return
+        came = shaped(chunk, Chunk, "a chunk of an OpenAI completion")
+        for name, value in chunk.items():
+            if name not in _PER_CHUNK and value is not None:
+                self._top[name] = value
+        for place, choice in enumerate(came.choices or ()):
+            if not choice.index:  # of several answers the first one is kept
+                self._choice(choice, f"$.choices[{place}]")
+
+    def body(self) -> Json:
+        """The completion as it would have come whole; the reason "cut" where it is not complete."""
+        if self.done and not self._answered:
+            return {**self._top, "object": "chat.completion", "choices": []}
+        calls = [call for call in self._calls if self.done or self._finished(call)]
+        message: Json = {"role": "assistant", "content": self._said()}
+        message |= {name: "".join(words) for name, words in self._words.items()}
+        message |= {name: _merged(values, name) for name, values in self._more.items()}
+        if self._legacy and (self.done or self._finished(self._legacy)):
+            function = {"name": self._legacy.name, "arguments": self._legacy.text}
+            message["function_call"] = function
+        if calls:
+            message["tool_calls"] = [_written(call) for call in calls]
+        reason = (self._reason or "stop") if self.done else "cut"
+        reason = "tool_calls" if reason == "stop" and calls else reason
+        choice = {"index": 0, "message": message, "finish_reason": reason}
+        return {**self._top, "object": "chat.completion", "choices": [choice]}
+
+    def _choice(self, choice: StreamChoice, path: str) -> None:
+        # A server that does not stream one answer may give it whole, where a delta is due.
+        more = choice.delta if choice.delta is not None else choice.message
+        self._reason = choice.finish_reason or self._reason
+        self._answered = self._answered or more is not None or self._reason is not None
+        if more is None:
+            return
+        where = f"{path}.{'delta' if choice.delta is not None else 'message'}"
+        delta = shaped(more, Delta, "a delta of an OpenAI completion", path=where)
+        if delta.content:
+            self._content += [delta.content] if isinstance(delta.content, str) else delta.content
+        elif delta.content == "" and not self._content:
+            self._content.append("")
+        for name in _WORDS:
+            if words := getattr(delta, name):
+                self._words.setdefault(name, []).append(words)
+        if delta.function_call:
+            self._legacy = self._legacy or _Call()
+            self._function(self._legacy, delta.function_call)
+        for call in delta.tool_calls or ():
+            self._call(call)
+        for name, value in more.items():
+            if name not in _READ and value is not None:
+                self._more.setdefault(name, []).append(value)
+
+    def _call(self, came: CallDelta) -> None:
+        call = self._which(came)
+        call.id = call.id or came.id or ""
+        if came.function:
+            self._function(call, came.function)
+        if came.custom:
+            call.custom = True
+            call.name = call.name or came.custom.name or ""
+            call.wrote.append(came.custom.input or "")
+            self._newest = call
+
+    def _which(self, came: CallDelta) -> _Call:
+        """The call that a delta belongs to: by its index, its id, or because it can be no other."""
+        of = came.function or came.custom
+        named = bool(of and of.name)
+        call: _Call | None = None
+        if came.id in self._ids and self._ids[came.id].place == came.index:
+            call = self._ids[came.id]
+        elif came.index is not None:
+            call = self._places.get(came.index)
+            # Some servers count every call as 0: another id with a name is another call.
+            if call and call.id and came.id and named:
+                call = None
+        elif not came.id and self._calls and not (named and self._calls[-1].name):
+            call = self._calls[-1]
+        if call is None:
+            call = _Call(place=came.index)
+            self._calls.append(call)
+        if came.index is not None:
+            self._places[came.index] = call
+        if came.id:
+            self._ids.setdefault(came.id, call)
+        return call
+
+    def _function(self, call: _Call, came: FunctionDelta) -> None:
+        call.name = call.name or came.name or ""
+        if isinstance(came.arguments, dict):
+            call.wrote.append(msgspec.json.encode(came.arguments).decode())
+        elif came.arguments:
+            call.wrote.append(came.arguments)
+        self._newest = call
+
+    def _finished(self, call: _Call) -> bool:
+        """Whether a call of a stream that broke off is all there."""
+        last = call is self._newest
+        if call.custom or not call.text:
+            return bool(call.name) and not last
+        try:
+            wrote = msgspec.json.decode(call.text)
+        except (msgspec.DecodeError, RecursionError, UnicodeError):
+            return False
+        return bool(call.name) and isinstance(wrote, dict)
+
+    def _said(self) -> str | list[Json] | None:
+        if all(isinstance(piece, str) for piece in self._content):
+            return "".join(cast("list[str]", self._content)) if self._content else None
+        return _joined(
+            [
+                {"type": "text", "text": piece} if isinstance(piece, str) else piece
+                for piece in self._content
+            ]
+        )
+
+
+def _written(call: _Call) -> Json:
+    if call.custom:
+        return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": call.text}}
+    function = {"name": call.name, "arguments": call.text}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _fault(chunk: Json) -> Json | None:
+    """The error in a chunk, in the forms that servers have for it."""
+    fault = chunk.get("error")
+    if isinstance(fault, dict):
+        return cast("Json", fault)
+    if fault:
+        return {"message": str(fault)}
+    return chunk if chunk.get("object") == "error" else None
+
+
+def _merged(values: list[Any], name: str, depth: int = 0) -> Any:
+    """A field that we do not read, out of what each delta said of it; once, so it is linear."""
+    values = [value for value in values if value is not None] or [None]
+    if len(values) == 1 or depth > _DEEPEST:
+        return values[-1]
+    if all(isinstance(value, str) for value in values):
+        return "".join(values) if name in _GROWS else values[-1]
+    if all(isinstance(value, dict) for value in values):
+        fields: dict[str, list[Any]] = {}
+        for value in cast("list[Json]", values):
+            for key, one in value.items():
+                fields.setdefault(key, []).append(one)
+        return {key: _merged(ones, key, depth + 1) for key, ones in fields.items()}
+    if all(isinstance(value, list) for value in values):
+        return _joined([piece for value in values for piece in value], depth + 1)
+    return values[-1]
+
+
+def _joined(pieces: list[Any], depth: int = 0) -> list[Any]:
+    """A list in which neighbours that go on with one another are one."""
+    runs: list[list[Any]] = []
+    for piece in pieces:
+        if runs and _goes_on(runs[-1][-1], piece):
+            runs[-1].append(piece)
+        else:
+            runs.append([piece])
+    return [_merged(run, "", depth) for run in runs]
+
+
+def _goes_on(last: Any, piece: Any) -> bool:
+    if not isinstance(last, dict) or not isinstance(piece, dict):
+        return False
+    before, new = cast("Json", last), cast("Json", piece)
+    same = all(before.get(key) == new.get(key) for key in ("type", "index"))
+    return same and any(isinstance(new.get(key), str | list) for key in _GROWS)

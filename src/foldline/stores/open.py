@@ -1,0 +1,28 @@
+"""Which store an address means.
+
+    ":memory:", "talks.db"                SQLite
+    "postgresql://host/database"          PostgreSQL, with the extra `pg`
+
+Knows the kinds of addresses. Refuses to know what is there: each backend opens its own.
+"""
+
+import os
+
+from foldline.errors import BadInput
+from foldline.stores.base import Store
+from foldline.stores.sqlite import SqliteStore
+from foldline.stores.url import POSTGRES
+
+
+def store_at(given: str | os.PathLike[str]) -> Store:
+    """The store at an address; whoever opens it closes it."""
+    address = os.fspath(given)
+    if not address.startswith(POSTGRES):
+        return SqliteStore(address)
+    try:
+        from foldline.stores.postgres import PostgresStore  # noqa: PLC0415 - an extra
+    except ImportError as fault:
+        raise BadInput(
+            f"a PostgreSQL address needs the extra `pg`: pip install 'foldline[pg]' ({fault})"
+        ) from fault
+    return PostgresStore(address)

@@ -1,0 +1,131 @@
+"""The numbered migrations in `sql/`, and how a database comes to have them.
+
+Knows their numbers, checksums and the oldest schema whose releases can live with each. Refuses to
+know what is in them. All that are missing are applied in one transaction under an advisory lock: a
+database has a migration or has it not, whatever kills the process.
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import psycopg
+
+from foldline.errors import BadInput, FormatError
+from foldline.stores.postgres.url import Place
+
+_FILE = re.compile(r"(\d{3})_\w+\.sql")
+_LIVES_WITH = re.compile(r"-- lives-with: (\d+)\n")
+_LOCK = "select pg_advisory_xact_lock(hashtextextended('foldline migrations of ' || %s, 0))"
+_TABLE = """
+    do $$
+    begin
+        -- `if not exists` asks for the right to make one also where there is one.
+        if to_regnamespace('{schema}') is null then
+            create schema {schema};
+        end if;
+    end $$;
+    create table if not exists {schema}.migrations (
+        number     integer primary key,
+        name       text not null,
+        sha256     text not null,
+        lives_with integer not null,
+        applied    timestamptz not null default now()
+    )
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One file of `sql/`."""
+
+    number: int
+    name: str
+    text: str
+    lives_with: int
+    """Releases that know this schema and no later one can work with a database that has it."""
+
+    @property
+    def sha256(self) -> str:
+        """Of the file as it was released."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def released() -> list[Migration]:
+    """What this release knows, in order."""
+    found: list[Migration] = []
+    for file in resources.files("foldline.stores.postgres").joinpath("sql").iterdir():
+        if named := _FILE.fullmatch(file.name):
+            text = file.read_text(encoding="utf-8")
+            lives_with = _LIVES_WITH.match(text)
+            if lives_with is None:
+                raise FormatError(f"{file.name} does not begin with '-- lives-with: NUMBER'")
+            found.append(Migration(int(named[1]), file.name, text, int(lives_with[1])))
+    return sorted(found, key=lambda one: one.number)
+
+
+def lacking(
+    known: Sequence[Migration], applied: Sequence[tuple[int, str, str, int]], shown: str
+) -> list[Migration]:
+    """The migrations that a database still needs; raises where it has what we cannot live with."""
+    ours = {one.number: one for one in known}
+    for number, name, sha256, lives_with in applied:
+        mine = ours.get(number)
+        if mine is None and lives_with > known[-1].number:
+            raise FormatError(
+                f"{shown} has migration {name}, which releases before it cannot live with; "
+                "upgrade foldline"
+            )
+        if mine is not None and mine.sha256 != sha256:
+            raise FormatError(
+                f"{shown} was migrated by another {name} than this release's; "
+                "use the release that made it, or a new schema"
+            )
+    done = {number for number, *_ in applied}
+    return [one for one in known if one.number not in done]
+
+
+async def prepare(connection: "psycopg.AsyncConnection[Any]", place: Place) -> None:
+    """Bring a database up to date; the connection commits by itself."""
+    known = released()
+    if not lacking(known, await _applied(connection, place), place.shown):
+        return
+    try:
+        async with connection.transaction():
+            await connection.execute(_LOCK, (place.schema,))
+            applied = await _applied(connection, place)  # another may have done it meanwhile
+            missing = lacking(known, applied, place.shown)
+            if missing and not applied:
+                await connection.execute(place.put_in(_TABLE))
+            for one in missing:
+                await connection.execute(place.put_in(one.text))
+                await connection.execute(
+                    place.put_in(
+                        "insert into {schema}.migrations (number, name, sha256, lives_with) "
+                        "values (%s, %s, %s, %s)"
+                    ),
+                    (one.number, one.name, one.sha256, one.lives_with),
+                )
+    except psycopg.errors.InsufficientPrivilege as fault:
+        raise BadInput(
+            f"{place.shown} has to be migrated, and this login may not: "
+            f"{fault.diag.message_primary}; open it once as the schema's owner"
+        ) from fault
+
+
+async def _applied(
+    connection: "psycopg.AsyncConnection[Any]", place: Place
+) -> list[tuple[int, str, str, int]]:
+    there = await connection.execute(
+        "select to_regclass(%s) is not null", (f"{place.schema}.migrations",)
+    )
+    row = await there.fetchone()
+    if row is None or not row[0]:
+        return []
+    found = await connection.execute(
+        place.put_in("select number, name, sha256, lives_with from {schema}.migrations")
+    )
+    return await found.fetchall()

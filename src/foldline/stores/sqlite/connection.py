@@ -1,0 +1,174 @@
+"""One connection to a SQLite file, and what every operation on it shares.
+
+Knows statements, transactions and the row of a session. Refuses to know what an operation is for.
+"""
+
+import hashlib
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from time import monotonic, sleep
+from typing import Any, NamedTuple, cast
+
+import apsw
+
+from foldline.errors import BadInput, Erased, FoldlineError, StoreFailed
+from foldline.stores.base import Name, Row
+
+_SESSION = """
+    select sid, head, floor, trimmed, fence, holder, until, origin, origin_at, owner from sessions
+"""
+
+
+_LONGEST = 0.05  # seconds between two looks at a lock
+
+
+class Patience:
+    """How long a writer waits for another's lock: some seconds, and while anybody wants it."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._since = seconds, 0.0
+        self.is_left: Callable[[], bool] = lambda: False
+        """Whether nobody waits for what is being written any more."""
+
+    def __call__(self, looked: int) -> bool:
+        """Whether to look again, as SQLite asks it behind every look."""
+        if looked == 0:
+            self._since = monotonic()
+        if self.is_left() or monotonic() - self._since >= self._seconds:
+            return False
+        sleep(min(0.001 * 2 ** min(looked, 10), _LONGEST))
+        return True
+
+
+class Known(NamedTuple):
+    """A session's own row."""
+
+    sid: int
+    head: int
+    floor: int
+    trimmed: float | None
+    fence: int
+    holder: str
+    until: float
+    origin: int | None
+    origin_at: int
+    owner: str
+
+
+class Db:
+    """A connection; `words` tells what a row may be found by."""
+
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        words: Callable[[bytes], str],
+        patience: "Patience | None" = None,
+    ) -> None:
+        self.connection = connection
+        self.words = words
+        self.patience = patience or Patience(0)
+        connection.set_busy_handler(self.patience)
+        self._joined = False
+
+    @contextmanager
+    def transaction(self, mode: str = "immediate") -> Generator[None]:
+        """All or nothing; within `together` all or nothing of this part."""
+        joined = self._joined
+        if joined and not self.connection.in_transaction:
+            raise self._undone()
+        self.sql("savepoint part" if joined else f"begin {mode}")
+        try:
+            yield
+            if not joined:
+                self._must_be_wanted()
+        except BaseException:
+            if self.connection.in_transaction:  # on a full disk SQLite has rolled back by itself
+                self.sql("rollback to part; release part" if joined else "rollback")
+            raise
+        self.sql("release part" if joined else "commit")
+
+    @contextmanager
+    def together(self) -> Generator[None]:
+        """Several transactions under one flush: each is done or not, and all of them at the end."""
+        with self.transaction():
+            self._joined = True
+            try:
+                yield
+            finally:
+                self._joined = False
+            if not self.connection.in_transaction:
+                raise self._undone()
+
+    def _must_be_wanted(self) -> None:
+        if self.patience.is_left():
+            raise self._undone()
+
+    def _undone(self) -> StoreFailed:
+        return StoreFailed(
+            f"the store {self.connection.filename!r} failed beside this and undid it; "
+            "repeat the call"
+        )
+
+    def sql(self, statement: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run one statement, or several without bindings."""
+        run = cast("Any", self.connection).execute  # its stubs name a type that no checker knows
+        try:
+            return run(statement, bindings).fetchall()
+        except apsw.Error as fault:
+            raise self._meaning(fault) from fault
+
+    def _meaning(self, fault: apsw.Error) -> FoldlineError:
+        match fault:
+            case apsw.ConnectionClosedError():
+                return BadInput("the session is closed; open it again")
+            case apsw.BusyError():
+                way = "another program holds a lock on it; end that one, then repeat the call"
+            case apsw.FullError() | apsw.IOError():
+                way = "make room or mend the disk, then repeat the call"
+            case _:
+                way = "`foldline doctor` says whether the file is sound"
+        return StoreFailed(f"the store {self.connection.filename!r} failed: {fault}; {way}")
+
+    def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run one statement with each row."""
+        try:
+            cast("Any", self.connection).executemany(statement, rows)
+        except apsw.Error as fault:
+            raise self._meaning(fault) from fault
+
+    def rows(self, statement: str, bindings: Sequence[Any]) -> list[Row]:
+        """Events as rows: the statement selects seq, kind, edit, time and body."""
+        return [
+            Row(kind, body, bool(edit), seq, when)
+            for seq, kind, edit, when, body in self.sql(statement, bindings)
+        ]
+
+    def session(self, name: Name) -> Known | None:
+        """A session's row, if there is one."""
+        rows = self.sql(f"{_SESSION} where tenant = ? and session = ?", name)
+        return Known(*rows[0]) if rows else None
+
+    def origin(self, of: Known) -> Known | None:
+        """The row of the session that another was forked from, if it is still there."""
+        rows = [] if of.origin is None else self.sql(f"{_SESSION} where sid = ?", (of.origin,))
+        return Known(*rows[0]) if rows else None
+
+    def create(self, name: Name, now: float) -> Known:
+        """A new session's row; an erased one does not come back."""
+        self.refuse_erased(name)
+        self.sql(
+            "insert into sessions (tenant, session, opened, changed) values (?, ?, ?, ?)",
+            (*name, now, now),
+        )
+        return cast("Known", self.session(name))
+
+    def refuse_erased(self, name: Name) -> None:
+        """Nothing is written where something was erased."""
+        rows = self.sql("select time from erased where key = ?", (tombstone(name),))
+        if rows:
+            raise Erased(name.session, rows[0][0])
+
+
+def tombstone(name: Name) -> bytes:
+    """What an erased session is remembered by: not its name."""
+    return hashlib.sha256("\0".join(name).encode()).digest()
