@@ -315,12 +315,12 @@ MEANING, UNWRAP = (
 )
 MUTANTS = [
     # The exclusions: billing, rates, fields, time.
-    (MEANING, "if status == 402 or pattern(table.UNPAID).search(text):", "if status == 402:"),
-    (MEANING, "if status == 402 or pattern(table.UNPAID)", "if pattern(table.UNPAID)"),
+    (MEANING, "if status == 402 or pattern(patterns.UNPAID).search(text):", "if status == 402:"),
+    (MEANING, "if status == 402 or pattern(patterns.UNPAID)", "if pattern(patterns.UNPAID)"),
     (MEANING, "if _hurried(said, text, status=status):", "if False:"),
     (MEANING, "return status == 429 or named or", "return status == 429 or"),
-    (MEANING, "if pattern(table.LATE).search(text):", "if False:"),
-    (MEANING, "if pattern(table.CANCELLED).search(text):", "if False:"),
+    (MEANING, "if pattern(patterns.LATE).search(text):", "if False:"),
+    (MEANING, "if pattern(patterns.CANCELLED).search(text):", "if False:"),
     # The counts and the limits.
     (MEANING, 'limit = said["below"] - 1', 'limit = said["below"]'),
     (MEANING, 'count = limit + said["over"]', 'count = said["over"]'),

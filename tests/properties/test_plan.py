@@ -68,7 +68,7 @@ def test_every_request_fits(script, window):
 @pytest.mark.parametrize(
     ("module", "line", "instead", "script", "window"),
     [
-        ("plan", "        edit = choose.forced(work, budget, facts)\n", "        edit = None\n", [("user", 200)] * 9, 1_024),
+        ("plan", "        edit = fold_selection.forced(work, budget, facts)\n", "        edit = None\n", [("user", 200)] * 9, 1_024),
         ("budget", "return max(budget.estimated(budget.room) - _LEAST_HANDOFF, _LEAST_CLIP)",
          "return 10**9", [("user", 3_000)], 1_024),
         ("budget", "return max(free // max(len(view.open), 1), _LEAST_CLIP)", "return 10**9",
