@@ -158,4 +158,4 @@ def _bounds(schema: dict[str, Any]) -> str:
 def _short(name: str) -> str:
     """A name without its module; two of one name are told apart by their room."""
     *rooms, last = name.split(".")
-    return last if not rooms or rooms[-1] == "shapes" else f"{rooms[-1].title()}{last}"
+    return last if not rooms or rooms[-1] == "schemas" else f"{rooms[-1].title()}{last}"

@@ -16,7 +16,7 @@ MUST = (
     "foldline/py.typed",
     "foldline/models/catalog.json",
     "foldline/lab/report/page.css",
-    "foldline/store/postgres/sql/001_tables.sql",
+    "foldline/stores/postgres/sql/001_tables.sql",
 )
 _OWN = ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
 _TOPS = ("src", "tests", "examples")

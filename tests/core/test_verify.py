@@ -508,7 +508,7 @@ MUTANTS = {
     "clipping": (fenced_whole, ASK, "text = _clipped(fence(seq, event), room)", "text = fence(seq, event)[: room * 2]"),
     "asked again": (packed, ASK, "most = window - reserve - _AGAIN - _SLACK", "most = window - reserve"),
     "sums": (test_sizes_that_do_not_add_up, ASK, "over = count(text) - most", "over = 0"),
-    "focus": (test_a_small_window_with_much_to_keep, ASK, "focus=cut.head(ask.focus, window // 10)", "focus=ask.focus"),
+    "focus": (test_a_small_window_with_much_to_keep, ASK, "focus=truncate.head(ask.focus, window // 10)", "focus=ask.focus"),
     "moved": (test_it_is_ignored_when_the_spine_has_moved, ASK, "            return ()\n", "            pass\n"),
 }  # fmt: skip
 

@@ -166,7 +166,7 @@ def told(text, folder):
 def test_what_is_quoted_is_what_is_said(tmp_path, capsys):
     """Every situation says what the page quotes, and nothing on the page is left over."""
     heard = {told(said(one), tmp_path) for one in SITUATIONS.values()}
-    bot = (ROOT / "src" / "foldline" / "bot" / "serving.py").read_text()
+    bot = (ROOT / "src" / "foldline" / "apps" / "bot" / "server.py").read_text()
     assert 'f"You are not allowed to talk with this bot. Your number is {user.id}."' in bot
     heard.add("You are not allowed to talk with this bot. Your number is 123456789.")
     assert run(["bot", "--model", "gpt-5"]) == 2
@@ -182,7 +182,7 @@ def test_providers_said_that(shared):
 
 
 def test_the_gateway_says_what_the_table_says():
-    sources = "".join(path.read_text() for path in (ROOT / "src" / "foldline" / "gateway").glob("*.py"))  # fmt: skip
+    sources = "".join(path.read_text() for path in (ROOT / "src" / "foldline" / "apps" / "gateway").glob("*.py"))  # fmt: skip
     rows = re.findall(r"^\| (\d{3}) `(\w+)` \| (.*?) \|", PAGE, re.MULTILINE)
     assert len(rows) == 19
     for status, code, words in rows:

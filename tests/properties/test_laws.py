@@ -81,7 +81,7 @@ MUTANTS = [
     # Law 8: words rewritten, quoted without a handle, told as whole where they are cut.
     (laws.words_survive, HANDOFF, "quoted[seq] = said[seq] if", "quoted[seq] = said[seq].title() if"),
     (laws.words_survive, HANDOFF, "            cut_short.add(seq)\n", "            pass\n"),
-    (laws.words_survive, HANDOFF, "return cut.head(text, room) + note", "return cut.head(text, room)"),
+    (laws.words_survive, HANDOFF, "return truncate.head(text, room) + note", "return truncate.head(text, room)"),
     # Excluded, and quoted because it is pinned.
     (laws.kept_out, SOURCE, "kept_out = quoted | in_sight | hidden(view)", "kept_out = quoted | in_sight"),
     # Signed thoughts: behind a fold, behind a mask, after an undo.

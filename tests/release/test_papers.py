@@ -104,7 +104,7 @@ def test_a_wheel_holds_the_package_and_nothing_else(tmp_path):
 
     assert made(names) == []
     assert "tests/conftest.py does not belong" in made([*names, "tests/conftest.py"])[0]
-    for lost in ("foldline/py.typed", "foldline/models/catalog.json", "foldline/store/postgres/sql/001_tables.sql"):  # fmt: skip
+    for lost in ("foldline/py.typed", "foldline/models/catalog.json", "foldline/stores/postgres/sql/001_tables.sql"):  # fmt: skip
         assert made([name for name in names if name != lost]) == [f"{wheel.name}: {lost} is missing"]  # fmt: skip
 
 

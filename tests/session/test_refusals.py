@@ -36,7 +36,7 @@ def read(path: str) -> str:
         ({"summarizer": 3}, r"summarizer=3.*model's name"),
         ({"summarizer": ["gpt-5-mini", 3]}, r"summarizer=3.*model's name"),
         ({"policy": 3}, "steady"),
-        ({"caps": 3}, r"caps=3.*foldline\.run\.spend\.Caps"),
+        ({"caps": 3}, r"caps=3.*foldline\.session\.spending\.Caps"),
         ({"carry": 3}, r"carry=3.*name"),
         ({"exclusive": "x"}, r"exclusive='x'.*seconds"),
         ({"exclusive": -1}, r"exclusive=-1.*seconds"),
