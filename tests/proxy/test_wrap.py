@@ -115,7 +115,7 @@ def test_a_loop_outlives_its_window(loop, stream):
             assert not mine.faults(body["messages"])
         session = mine.client.foldline.session
         assert session.edits
-        assert len(mine.client.foldline._conversations._held) == 1
+        assert len(mine.client.foldline._planner.conversations._held) == 1
         assert "Turn 0. The run" in session.recall("log:2")
         again = session.history.sent(session.asked)["messages"]
         sent = provider.asked[-1]["messages"]
@@ -216,7 +216,7 @@ def test_calls_and_results():
         history.append({"role": "assistant", "tool_calls": [{"id": call.id, "type": "function", "function": {"name": "look", "arguments": '{"at":1.5}'}}]})  # fmt: skip
         history.append({"role": "tool", "tool_call_id": call.id, "content": "a file"})
         assert ask(model="m", messages=history, tools=TOOLS).choices[0].message.content == "done"
-        assert len(client.foldline._conversations._held) == 1
+        assert len(client.foldline._planner.conversations._held) == 1
         sent = provider.asked[-1]
         assert not chat.faults(sent["messages"])
         assert sent["messages"] == history  # unedited: as the client says it
@@ -234,9 +234,9 @@ def test_conversations_are_told_apart():
                 for at, word in enumerate(words)
             ]
             reply = client.chat.completions.create(model="m", messages=messages)
-            return reply.choices[0].message.content, client.foldline._conversations.list_held()[
-                -1
-            ].name.session
+            return reply.choices[
+                0
+            ].message.content, client.foldline._planner.conversations.list_held()[-1].name.session
 
         first, one = say("hi")
         other, two = say("hi")  # the same words, anew
@@ -267,7 +267,7 @@ def test_a_stream_that_breaks_off():
             (event.stop) for event in events(mine.client) if type(event).__name__ == "ModelSaid"
         ]
         assert kinds == ["cut", "done"]
-        assert len(mine.client.foldline._conversations._held) == 1
+        assert len(mine.client.foldline._planner.conversations._held) == 1
 
 
 def test_leaving_a_stream_early():
@@ -304,7 +304,7 @@ def test_a_client_that_stops_at_the_last_words_of_a_stream_stays_in_one_log():
                 if last(words, chunk):
                     break
             answered(history, words)
-        assert len(client.foldline._conversations._held) == 1
+        assert len(client.foldline._planner.conversations._held) == 1
         for stream in streams:
             await stream.close()
         await client.close()
@@ -319,7 +319,7 @@ def test_a_client_that_stops_at_the_last_words_of_a_stream_stays_in_one_log():
                 if last(words, chunk):
                     break
             answered(history, words)
-        assert len(client.foldline._conversations._held) == 1
+        assert len(client.foldline._planner.conversations._held) == 1
         said = [type(one) for one in events(client) if isinstance(one, (UserSaid, ModelSaid))]
         assert said == [UserSaid, ModelSaid] * 4
         for stream in streams[4:]:
@@ -367,7 +367,7 @@ def test_parallel_calls_of_one_client():
     async def all_of_them(url):
         async with foldline.wrap(openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="n")) as client:
             await asyncio.gather(*(talk(client, f"n{at}") for at in range(20)))
-            held = client.foldline._conversations._held.values()
+            held = client.foldline._planner.conversations._held.values()
             # A first request whose connection broke and which the SDK tried again has one more.
             answered = [one for one in held if len(one.live.view.items) > 1]
             assert [len(one.live.view.items) for one in answered] == [10] * 20
@@ -395,7 +395,7 @@ def test_many_at_once_that_begin_alike(tmp_path):
                     history += [reply.choices[0].message, {"role": "user", "content": "on"}]
 
             await asyncio.gather(*(talk() for _ in range(12)))
-            talks = client.foldline._conversations._held
+            talks = client.foldline._planner.conversations._held
             whole = [talk for talk in talks.values() if len(talk.live.view.items) >= 6]
             assert len(whole) >= 2
 
@@ -438,11 +438,11 @@ def test_a_file_keeps_what_passed(tmp_path):
     with Provider() as provider:
         mine = Chat(provider, store=path)
         mine.say("remember this")
-        name = mine.client.foldline._conversations.list_held()[-1].name.session
+        name = mine.client.foldline._planner.conversations.list_held()[-1].name.session
         mine.client.close()
         again = Chat(provider, store=path)  # another process: a log of its own
         again.say("and this")
-        assert again.client.foldline._conversations.list_held()[-1].name.session != name
+        assert again.client.foldline._planner.conversations.list_held()[-1].name.session != name
     with foldline.open(path, model="m", session=name) as s:
         assert s.recall("log:2") == "remember this"
 

@@ -9,6 +9,7 @@ from test_wrap_names import name_of
 
 import foldline
 from foldline.errors import BadInput
+from foldline.session.spending import Cap, Caps
 from foldline.testing.provider import Provider
 
 KEY = "none"
@@ -156,3 +157,15 @@ def test_what_is_no_client_is_refused_in_words(given):
 def test_an_option_that_is_not_there_is_named():
     with pytest.raises(TypeError, match="unknown option 'windows'; there are: store, session"):
         foldline.http_client(windows=5)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"window": -3}, {"window": "a"}, {"reserve": 0}, {"fold_from": -1}, {"summarizer": 5}, {"caps": 5},
+        {"caps": Caps(user=Cap(tokens=5))}, {"store": 5}, {"session": ""}, {"policy": 3}, {"policy": "none"},
+    ],
+)  # fmt: skip
+def test_wrong_options_are_refused_at_once_and_in_words(wrong):
+    with pytest.raises(BadInput):
+        foldline.http_client(**wrong)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import anthropic
@@ -184,6 +185,21 @@ async def test_a_name_reaches_the_tasks_that_are_started_inside_it():
             with foldline.conversation("parent"):
                 await asyncio.create_task(work())
                 assert name_of(foldline.session_of(client)) == "parent"
+
+
+def test_names_are_never_mixed_up_in_one_thread():
+    """All begin alike and are answered alike; nothing is guessed where there is a name."""
+    with Provider(lambda _: "Yes.") as provider, make_openai(provider) as client:
+        for name in ("ada", None, "bob", None, "ada", "bob"):
+            with foldline.conversation(name) if name else nullcontext():
+                ask(client, "Hello")
+                for turn in range(2):
+                    ask(client, "Hello", "Yes.", f"{name} {turn}")
+                    session = foldline.session_of(client)
+                    said = " ".join(one.words for one in session.history.turns())
+                    others = {"ada", "bob", "None"} - {str(name)}
+                    assert not any(f"{other} " in said for other in others), said
+                    assert not name or name_of(session).startswith(name)
 
 
 def test_clients_of_one_thread_are_not_mixed_up():

@@ -1,7 +1,9 @@
 """A store that is locked, slow or gone, and one that is opened again: P-12."""
 
 import asyncio
+import gc
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -16,6 +18,7 @@ from test_wrap_names import ask, make_async_openai, make_openai, name_of
 
 import foldline
 from foldline.errors import BadInput, StoreFailed
+from foldline.session.sync import wait
 from foldline.testing.provider import Provider
 
 SECONDS = 1.0
@@ -61,12 +64,75 @@ class Troubled:
 
 def trouble(client, **how):
     """Put trouble between a client and its store."""
-    conversations = client.foldline._conversations
+    conversations = client.foldline._planner.conversations
     troubled = Troubled(conversations.store, **how)
     for one in conversations.list_held():
         one.store = troubled
     conversations.store = troubled
     return troubled
+
+
+def test_a_stream_that_is_dropped_blocks_nobody():
+    """The garbage collector closes it in any thread: also in the one that keeps answers."""
+    with Provider() as provider, make_openai(provider) as client:
+        for turn in range(40):
+            for _ in ask(client, f"Hello {turn}", stream=True):
+                break
+            if turn % 4 == 0:
+                wait(collect())
+        assert ask(client, "Hello", timeout=5).choices
+
+
+async def collect():
+    """Collect garbage in the thread that keeps answers."""
+    gc.collect()
+
+
+def test_a_process_that_was_forked_off_opens_the_store_anew(tmp_path):
+    path = tmp_path / "chats.db"
+    with Provider() as provider, make_openai(provider, store=path, session="mine") as client:
+        ask(client, "Hello")
+        pid = os.fork()
+        if pid == 0:  # pragma: no cover
+            try:
+                ask(client.copy(http_client=client._client), "From the child", timeout=20)
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
+        assert len(provider.bodies) == 2
+        ask(client, "Hello", "ok", "And now?")
+
+
+def test_a_locked_file_is_wrapped_at_once(tmp_path):
+    path = tmp_path / "chats.db"
+    with Provider() as provider:
+        make_openai(provider, store=path).close()
+        begun = time.monotonic()
+        with locked(path), make_openai(provider, store=path, on_store_error="pass") as client:
+            assert ask(client, "Hello", timeout=SECONDS).choices
+        assert time.monotonic() - begun < SECONDS + 0.5
+
+
+def test_a_session_is_found_though_its_answer_could_not_be_kept(tmp_path):
+    path = tmp_path / "chats.db"
+    with Provider() as provider, make_openai(provider, store=path) as client:
+        ask(client, "Hello")
+        holding = trouble(client)
+        provider.delay = 0.5
+        Timer(0.25, lambda: setattr(holding, "fault", StoreFailed("away"))).start()
+        with foldline.conversation("mine"):
+            ask(client, "Hello")
+            assert name_of(foldline.session_of(client)) == "mine"
+
+
+def test_a_client_that_is_closed_meanwhile_raises_the_sdks_error(tmp_path):
+    with Provider() as provider:
+        client = make_openai(provider, store=tmp_path / "chats.db")
+        ask(client, "Hello")
+        client.foldline._planner._is_closed = True
+        wait(client.foldline._planner.conversations.close())
+        with pytest.raises(openai.APIConnectionError):
+            ask(client, "Hello")
 
 
 def history(turns):

@@ -410,7 +410,7 @@ class Conversations:
                     conversation = self._hold(Conversation(live, scope))
         if conversation is None:
             # Without a name of its own, or under one that is another's or has another history.
-            name = Name(scope.tenant, self._next_name())
+            name = Name(scope.tenant, self._next_name(scope))
             live = await self._open_log(name, facts)
             live.owner = scope.owner
             conversation = self._hold(Conversation(live, scope))
@@ -433,7 +433,7 @@ class Conversations:
         held = self._held.get(name)
         live = held.live if held else await Live.open(self.store, name, facts=facts)
         try:
-            forked = await AsyncSession(live).fork(self._next_name(), at=place.seq)
+            forked = await AsyncSession(live).fork(self._next_name(scope), at=place.seq)
         except BadInput:
             return None
         forked.live.owner = scope.owner
@@ -455,9 +455,11 @@ class Conversations:
         self._held[conversation.live.name] = conversation
         return conversation
 
-    def _next_name(self) -> str:
+    def _next_name(self, scope: Scope) -> str:
+        """A name of ours; that of a branch begins with the name that its client gives."""
         self._count += 1
-        return f"{self._prefix}-{self._count - 1}"
+        given = f"{scope.session}+" if scope.session else ""
+        return f"{given}{self._prefix}-{self._count - 1}"
 
 
 def _rank(match: Match) -> tuple[int, int]:

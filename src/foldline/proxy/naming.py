@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import get_ident
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 from foldline.errors import BadInput
@@ -24,9 +24,17 @@ if TYPE_CHECKING:
 LONGEST = 200
 """Characters that a name may have."""
 _named: ContextVar[str] = ContextVar("foldline_conversation", default="")
-_asked: "ContextVar[WeakKeyDictionary[Conversations, Live] | None]" = ContextVar(
+_asked: "ContextVar[WeakKeyDictionary[Conversations, Asked] | None]" = ContextVar(
     "foldline_asked", default=None
 )
+
+
+class Asked(NamedTuple):
+    """What a thread or task asked last."""
+
+    live: "Live"
+    session: str
+    """The name that the call gave its conversation, or ""."""
 
 
 @contextmanager
@@ -47,8 +55,8 @@ def check_name(name: str) -> str:
     readable = isinstance(name, str) and 0 < len(name) <= LONGEST and name.isprintable()  # pyright: ignore[reportUnnecessaryIsInstance]
     if not readable:
         raise BadInput(
-            f"{name!r} cannot name a conversation; give a text of at most {LONGEST} printable "
-            "characters"
+            f"{str(name)[:40]!r} cannot name a conversation; give a text of at most {LONGEST} "
+            "printable characters"
         )
     return name
 
@@ -58,24 +66,25 @@ def current_name() -> str:
     return _named.get()
 
 
-def remember_asked(conversations: "Conversations", live: "Live") -> None:
-    """Note which log this thread or task asked last."""
+def remember_asked(conversations: "Conversations", live: "Live", session: str) -> None:
+    """Note which log this thread or task asked last, and under which name."""
     # A new mapping each time: tasks share the one they were started with.
     known = WeakKeyDictionary(_asked.get() or {})
-    known[conversations] = live
+    known[conversations] = Asked(live, session)
     _asked.set(known)
 
 
-def last_asked(conversations: "Conversations") -> "Live | None":
-    """The log that this thread or task asked last, if it asked one."""
-    return (_asked.get() or {}).get(conversations)
+def last_asked(conversations: "Conversations", session: str) -> "Live | None":
+    """The log that this thread or task asked last, if that was under this name."""
+    found = (_asked.get() or {}).get(conversations)
+    return found.live if found and found.session == session else None
 
 
-def find_caller(conversations: "Conversations") -> Caller:
-    """Who asks now: the thread, or the task that runs in it, and the session that it asked last."""
+def find_caller(conversations: "Conversations", session: str) -> Caller:
+    """Who asks now: the thread, or the task that runs in it, and the log that it asked last."""
     try:
         task = id(current_task())
     except RuntimeError:  # no loop runs in this thread
         task = 0
-    last = last_asked(conversations)
+    last = last_asked(conversations, session)
     return Caller((get_ident(), task), last.name.session if last else "")

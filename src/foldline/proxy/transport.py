@@ -6,7 +6,8 @@ its errors. Refuses to know conversations.
 """
 
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -15,6 +16,7 @@ from foldline.dialects import base
 from foldline.dialects.base import Dialect
 from foldline.dialects.signatures import is_signed
 from foldline.errors import (
+    BadInput,
     BrokenView,
     Busy,
     Conflict,
@@ -27,7 +29,7 @@ from foldline.proxy.conversations import Conversations
 from foldline.proxy.exchange import Exchange
 from foldline.proxy.identity import Caller, Scope
 from foldline.proxy.naming import check_name, current_name, find_caller, remember_asked
-from foldline.session.sync import wait
+from foldline.session.sync import finish, wait
 
 R = TypeVar("R")
 OnStoreError: TypeAlias = Literal["raise", "pass"]
@@ -78,11 +80,29 @@ class Planner:
     """Plans the calls of one client, each within the time that it has."""
 
     def __init__(
-        self, http: Any, conversations: Conversations, *, session: str, on_store_error: OnStoreError
+        self,
+        http: Any,
+        make_conversations: Callable[[], Conversations],
+        *,
+        session: str,
+        on_store_error: OnStoreError,
     ) -> None:
-        self.http, self.conversations = http, conversations
+        self.http, self._make_conversations = http, make_conversations
         self.session, self._on_store_error = session, on_store_error
-        self._away_until = 0.0
+        self._conversations, self._process = make_conversations(), os.getpid()
+        self._away_until, self._is_closed = 0.0, False
+
+    @property
+    def conversations(self) -> Conversations:
+        """The conversations of this process; one that was forked off opens the store anew."""
+        if self._process != os.getpid():
+            self._conversations, self._process = self._make_conversations(), os.getpid()
+        return self._conversations
+
+    async def close(self) -> None:
+        """Nothing more is asked."""
+        self._is_closed = True
+        await self.conversations.close()
 
     def read(self, request: Any, body: bytes) -> Call | None:
         """What a request asks; None where it is no call of a known dialect, or may not change."""
@@ -95,7 +115,7 @@ class Planner:
             return None
         session = check_name(named) if named else current_name() or self.session
         timeouts: Mapping[str, float | None] = request.extensions.get("timeout") or {}
-        return Call(dialect, body, session, find_caller(self.conversations), timeouts)
+        return Call(dialect, body, session, find_caller(self.conversations, session), timeouts)
 
     async def ask(self, call: Call, request: Any) -> Exchange | None:
         """Plan a call; None where it is sent as it came."""
@@ -111,6 +131,10 @@ class Planner:
                 kind = self.http.ReadTimeout if isinstance(fault, TimeoutError) else None
                 raise (kind or self.http.ConnectError)(str(fault), request=request) from fault
             _log.warning("a request is sent as it came, the store is away: %s", fault)
+        except BadInput as fault:
+            if not self._is_closed:
+                raise
+            raise self.http.ConnectError("the client was closed", request=request) from fault
         return None
 
     async def heal(self, call: Call, exchange: Exchange) -> bool:
@@ -127,11 +151,11 @@ class Planner:
         """Take in an answer; the client has it, so it never fails for the store's sake."""
         try:
             await self._within(call.seconds, exchange.end())
-        except (*_AWAY, TimeoutError) as fault:
+        except (FoldlineError, TimeoutError) as fault:
             exchange.leave()
-            _log.warning(
-                "%s: an answer is kept when the client says it again: %s", exchange.session, fault
-            )
+            level = logging.DEBUG if self._is_closed else logging.WARNING
+            words = "%s: an answer is kept when the client says it again: %s"
+            _log.log(level, words, exchange.session, fault)
 
     async def leave(self, call: Call, exchange: Exchange) -> None:
         """Nothing came back."""
@@ -162,9 +186,9 @@ class Planner:
                 raise TimeoutError(f"the store took longer than {seconds:.3g} s") from fault
             raise
 
-    def note(self, exchange: Exchange) -> None:
+    def note(self, call: Call, exchange: Exchange) -> None:
         """This thread or task has asked: `session_of` finds its conversation."""
-        remember_asked(self.conversations, exchange.live)
+        remember_asked(self.conversations, exchange.live, call.session)
 
 
 # The two transports say the same, once with `await`: the SDKs' two kinds of client share no code.
@@ -193,11 +217,11 @@ def make_transport(inner: Any, planner: Planner) -> Any:
 
         def _keep(self) -> None:
             if self._exchange.complete:  # a client may go on from here, and never close it
-                wait(planner.end(self._call, self._exchange))
+                finish(planner.end(self._call, self._exchange))
 
         def close(self) -> None:
             self._response.close()
-            wait(planner.end(self._call, self._exchange))
+            finish(planner.end(self._call, self._exchange))
 
     class Transport(http.BaseTransport):
         """Sends what is planned, and hears what is answered."""
@@ -207,7 +231,7 @@ def make_transport(inner: Any, planner: Planner) -> Any:
             exchange = wait(planner.ask(call, request)) if call else None
             if call is None or exchange is None:
                 return inner.send(_untouched(request, call), stream=True)
-            planner.note(exchange)
+            planner.note(call, exchange)
             try:
                 while True:
                     response = inner.send(_replaced(http, request, call, exchange), stream=True)
@@ -226,7 +250,7 @@ def make_transport(inner: Any, planner: Planner) -> Any:
 
         def close(self) -> None:
             inner.close()
-            wait(planner.conversations.close())
+            finish(planner.close())
 
     return Transport()
 
@@ -269,7 +293,7 @@ def make_async_transport(inner: Any, planner: Planner) -> Any:
             exchange = await planner.ask(call, request) if call else None
             if call is None or exchange is None:
                 return await inner.send(_untouched(request, call), stream=True)
-            planner.note(exchange)
+            planner.note(call, exchange)
             try:
                 while True:
                     response = await inner.send(
@@ -290,7 +314,7 @@ def make_async_transport(inner: Any, planner: Planner) -> Any:
 
         async def aclose(self) -> None:
             await inner.aclose()
-            await planner.conversations.close()
+            await planner.close()
 
     return Transport()
 

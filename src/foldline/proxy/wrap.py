@@ -16,7 +16,6 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, TypeVar, overload
 
-from foldline.core.policy import named
 from foldline.errors import BadInput
 from foldline.proxy.conversations import Conversations
 from foldline.proxy.naming import check_name, current_name, last_asked
@@ -26,6 +25,7 @@ from foldline.proxy.transport import (
     make_async_transport,
     make_transport,
 )
+from foldline.session import arguments
 from foldline.session.log_handle import Live
 from foldline.session.model_facts import known
 from foldline.session.session import AsyncSession, Session
@@ -140,8 +140,8 @@ def session_of(client: object) -> AsyncSession | Session:
 class Wrapped:
     """What passed through a wrapped client: its attribute `foldline`."""
 
-    def __init__(self, conversations: Conversations, *, session: str, is_async: bool) -> None:
-        self._conversations, self._session, self._is_async = conversations, session, is_async
+    def __init__(self, planner: Planner, *, is_async: bool) -> None:
+        self._planner, self._is_async = planner, is_async
 
     @property
     def session(self) -> AsyncSession | Session:
@@ -150,14 +150,16 @@ class Wrapped:
         return found if self._is_async else Session(found)
 
     def _find(self) -> Live:
-        name = current_name() or self._session
+        conversations = self._planner.conversations
+        name = current_name() or self._planner.session
+        own = last_asked(conversations, name)
+        if own is not None:
+            return conversations.find_newer(own)
+        held = conversations.list_held(name)
+        if name and held:
+            return held[-1]
         if name:
-            if named := self._conversations.list_held(name):
-                return named[-1]
             raise BadInput(f"nothing was asked in the conversation {name!r} yet")
-        if (own := last_asked(self._conversations)) is not None:
-            return self._conversations.find_newer(own)
-        held = self._conversations.list_held()
         if len(held) == 1:
             return held[0]
         if not held:
@@ -173,14 +175,13 @@ def _wrap_http(inner: Any, options: Options) -> Any:
     http: Any = _find_library(inner)
     if http is None:
         raise BadInput(f"a {type(inner).__name__} is no client of httpx")
-    session = options.get("session", "")
-    if session:
-        check_name(session)
-    on_store_error = options.get("on_store_error", "raise")
-    if on_store_error not in ("raise", "pass"):
-        raise BadInput(f'on_store_error={on_store_error!r}; give "raise" or "pass"')
-    conversations = _make_conversations(options)
-    planner = Planner(http, conversations, session=session, on_store_error=on_store_error)
+    _check(options)
+    planner = Planner(
+        http,
+        partial(_make_conversations, options),
+        session=options.get("session", ""),
+        on_store_error=options.get("on_store_error", "raise"),
+    )
     is_async = isinstance(inner, http.AsyncClient)
     make = make_async_transport if is_async else make_transport
     outer = (http.AsyncClient if is_async else http.Client)(
@@ -190,18 +191,41 @@ def _wrap_http(inner: Any, options: Options) -> Any:
         params=inner.params,
         timeout=inner.timeout,
     )
-    outer.foldline = Wrapped(conversations, session=session, is_async=is_async)
+    outer.foldline = Wrapped(planner, is_async=is_async)
     return outer
 
 
-def _make_conversations(options: Options) -> Conversations:
+def _check(options: Options) -> None:
+    """Refuse wrong options here, in words, and not at the first call."""
     unknown = [name for name in options if name not in Options.__annotations__]
     if unknown:
         allowed = ", ".join(Options.__annotations__)
         raise TypeError(f"unknown option {unknown[0]!r}; there are: {allowed}")
+    if "session" in options:
+        check_name(options["session"])
+    arguments.must_be_tokens(window=options.get("window"), reserve=options.get("reserve"))
+    fold_from, mode = options.get("fold_from", 0), options.get("on_store_error", "raise")
+    if type(fold_from) is not int or fold_from < 0:
+        raise BadInput(f"fold_from={fold_from!r} is no number of tokens; give 0 or more")
+    if mode not in ("raise", "pass"):
+        raise BadInput(f'on_store_error={mode!r}; give "raise" or "pass"')
+    summarizer, caps = options.get("summarizer"), options.get("caps")
+    if summarizer == "worker":
+        raise BadInput('summarizer="worker" is for foldline.open(); name a model here')
+    if summarizer is not None:
+        arguments.must_be_summarizer(summarizer)
+    if caps is not None:
+        from foldline.session.spending import NO_CAP, Caps  # noqa: PLC0415 - few have caps
+
+        if not isinstance(caps, Caps) or caps.user != NO_CAP:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise BadInput(
+                f"caps={caps!r}; give foldline.session.spending.Caps(…), without a cap per user"
+            )
+    known("m", window=None, reserve=None, policy=options.get("policy", "steady"))
+
+
+def _make_conversations(options: Options) -> Conversations:
     policy = options.get("policy", "steady")
-    if isinstance(policy, str):
-        named(policy)  # a wrong name is told here, not at the first call
     facts_of = partial(
         known, window=options.get("window"), reserve=options.get("reserve"), policy=policy
     )
@@ -221,8 +245,6 @@ def _make_preparation(store: Store, summarizer: Summarizer, caps: "Caps | None")
     if summarizer is None and caps is None:
         return None
 
-    if summarizer == "worker":
-        raise BadInput('summarizer="worker" is for foldline.open(); name a model here')
     tellers: list[Tellers] = []
 
     async def prepare(live: Live) -> None:

@@ -5,7 +5,7 @@ the same parameters and types, so nothing is written twice.
 """
 
 import os
-from _thread import allocate_lock
+from _thread import RLock
 from collections.abc import Callable, Coroutine
 from functools import cache, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -18,7 +18,9 @@ R = TypeVar("R")
 P = ParamSpec("P")
 
 
-_starting = allocate_lock()
+_THREADS = "foldline"
+"""What the names of our own threads begin with."""
+_starting = RLock()
 
 
 def _loop() -> "asyncio.AbstractEventLoop":
@@ -33,7 +35,7 @@ def _start_loop() -> "asyncio.AbstractEventLoop":
     import threading  # noqa: PLC0415
 
     loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="foldline", daemon=True).start()
+    threading.Thread(target=loop.run_forever, name=_THREADS, daemon=True).start()
     return loop
 
 
@@ -49,10 +51,24 @@ def wait(work: Coroutine[Any, Any, R]) -> R:
         raise
 
 
+def finish(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine to its end, but do not wait for it in a thread of ours.
+
+    A finalizer may be run by any thread. One of ours would wait for itself.
+    """
+    from asyncio import run_coroutine_threadsafe  # noqa: PLC0415
+    from threading import current_thread  # noqa: PLC0415
+
+    if current_thread().name.startswith(_THREADS):
+        run_coroutine_threadsafe(work, _loop())
+    else:
+        wait(work)
+
+
 def _begin_anew() -> None:
     """A thread does not survive a fork: the child starts a loop of its own."""
     global _starting  # noqa: PLW0603 - another thread may have held it
-    _starting = allocate_lock()
+    _starting = RLock()
     _start_loop.cache_clear()
 
 

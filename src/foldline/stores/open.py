@@ -16,6 +16,10 @@ from foldline.stores.url import POSTGRES
 
 def store_at(given: str | os.PathLike[str]) -> Store:
     """The store at an address; whoever opens it closes it."""
+    if not isinstance(given, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise BadInput(
+            f"store={given!r}; give a file's path, ':memory:' or a postgresql:// address"
+        )
     address = os.fspath(given)
     if not address.startswith(POSTGRES):
         return SqliteStore(address)

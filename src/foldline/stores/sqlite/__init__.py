@@ -72,8 +72,9 @@ class SqliteStore:
             )
         try:
             self.db = Db(apsw.Connection(path), event_log.words, Patience(_PATIENCE))
-            with self.db.transaction():
-                schema.prepare(self.db.sql, path)
+            if not schema.is_current(self.db.sql):
+                with self.db.transaction():
+                    schema.prepare(self.db.sql, path)
             _journal(self.db)
             for pragma in ("synchronous = full", "secure_delete = on"):
                 self.db.sql(f"pragma {pragma}")

@@ -46,7 +46,7 @@ class Waiting:
         self.doing = Doing()
         # Not waited for at exit: a session that nobody closed must not keep its process alive.
         given = (self._jobs, together, self.doing)
-        threading.Thread(target=_serve, args=given, daemon=True).start()
+        threading.Thread(target=_serve, args=given, name="foldline-disk", daemon=True).start()
 
     async def run(self, work: Callable[[], R], *, joins: bool = False) -> R:
         """Do some work there."""

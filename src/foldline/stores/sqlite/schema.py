@@ -94,6 +94,12 @@ _FROM_2 = """
 """
 
 
+def is_current(sql: Sql) -> bool:
+    """Whether a file has the tables of this release: then nobody needs to write."""
+    ours = sql("pragma application_id")[0][0] == APPLICATION
+    return ours and sql("pragma user_version")[0][0] == VERSION
+
+
 def prepare(sql: Sql, path: str) -> None:
     """Make the tables in an empty file, or bring an older one up to date; inside a transaction."""
     ours = sql("pragma application_id")[0][0] == APPLICATION
