@@ -29,7 +29,7 @@ from foldline.core.parts import Media, Text
 from foldline.core.plan import Facts
 from foldline.core.policy import STEADY
 from foldline.dialects.base import OPENAI
-from foldline.errors import BrokenView, Conflict, Erased, StoreFailed
+from foldline.errors import BadInput, BrokenView, Conflict, Erased, StoreFailed
 from foldline.session import planning
 from foldline.session.log_handle import Live
 from foldline.stores import event_log
@@ -228,6 +228,8 @@ async def writing(store: Store, who: str, random: Random, *, seconds: float = 30
             await planning.ask(live, {}, dialect=OPENAI)
         except (Conflict, BrokenView):  # a fold that reads what is just erased writes nothing
             return
+        except BadInput:  # nothing was said yet, or nothing is left
+            await event_log.append(counted, SHARED, [user(words)])
 
     works = {
         "append": lambda: event_log.append(counted, SHARED, [user(words)]),
