@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "foldline"
 MODULES = sorted(SOURCE.rglob("*.py"))
 LONGEST = 850  # lines; over about 800 it may be two subjects
-SMALLER = {"session/sync.py": 80}
+SMALLER = {"session/sync.py": 100}
 MAPPED = (
     "agent",
     "apps/bot",

@@ -81,7 +81,8 @@ def locked():
     other = apsw.Connection("talks.db")
     other.execute("begin exclusive")
     try:
-        opened("talks.db")
+        with opened("talks.db") as session:
+            session.add("Hello.")
     finally:
         other.close()
 
