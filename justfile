@@ -48,6 +48,11 @@ check: setup
     .venv/bin/pyright --pythonpath {{python}}
     {{python}} scripts/check_types.py
     .venv/bin/lint-imports --no-logo
+    {{python}} scripts/count_names.py
+
+# How our names read, in figures, beside what the best libraries have
+names: setup
+    {{python}} scripts/count_names.py
 
 # Fast tests, in 90 seconds on two cores: no network, no services, a few examples a property; with paths, all of theirs
 test *args: setup

@@ -1,0 +1,132 @@
+"""How our names read, in figures: `just names`. Exits 1 where one is worse than what was reached.
+
+    class names defined twice or more    a name should mean one thing
+    one-word function names              they say what, seldom what is done
+    functions that begin with a verb     of a list of usual verbs
+    module names that repeat             a newcomer opens the wrong file
+
+Properties, dunders and overloads are left out: they may be nouns. Tests and `foldline.testing` are not counted.
+The aim is what the best libraries have; `REACHED` only goes that way.
+"""
+
+import ast
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+SOURCE = Path(__file__).parents[1] / "src" / "foldline"
+VERBS = frozenset(
+    """
+    accept add admit allocate allow answer append apply ask assemble assert assign await begin bind
+    block build cache call cancel catch chain change check choose claim clamp classify clean clear
+    clip close collect compare complete compose compute connect consume convert copy count create
+    cut decide decode defer delete deliver describe detect diff digest discard dispatch draw drop
+    edit emit encode end enter erase escape estimate evaluate exclude execute exit expand explain
+    export extend extract fetch fill filter find finish fit flush fold follow fork format gather
+    generate get give guess handle hash have heal hear hide hold import include index insert
+    inspect install instruct invoke is iterate join keep kill leave limit link list listen load
+    lock log look lower make map mark mask match measure merge migrate move must name narrow
+    normalise note notify observe open order pack parse pass patch pause pick pin plan play
+    prepare print process prove provide publish pull push put quote raise rank read rebuild recall
+    receive record recover redact reduce refuse register release reload remember remove rename
+    render repair replace replay report request require reserve reset resolve restore resume
+    retain retry return reuse reverse rewind rewrite run sample save scan schedule score search
+    select send serve set settle shape shorten show sign skip sort split start state stop store
+    stream strip subscribe sum summarise switch tag take teach tell test tidy touch trace track
+    translate trim truncate try turn undo unfold unlock unpack unwrap update upgrade use validate
+    verify visit wait walk warn watch weigh wrap write yield
+    """.split()  # noqa: SIM905 - read as words
+)
+
+
+class Figures(NamedTuple):
+    """The table, for one tree."""
+
+    repeated_classes: int
+    classes: int
+    one_word: float
+    verb_first: float
+    repeated_modules: int
+    files: int
+    lines: int
+
+
+REACHED = Figures(95, 490, 0.87, 0.30, 43, 367, 57_100)
+"""Better these when you have mended names; they are checked in CI."""
+
+
+def list_files() -> list[Path]:
+    """Every module that is counted."""
+    return [one for one in SOURCE.rglob("*.py") if SOURCE / "testing" not in one.parents]
+
+
+def list_functions(tree: ast.AST) -> Iterator[str]:
+    """The names of functions and methods, without what may be a noun."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        marks = {ast.unparse(one).rpartition(".")[2] for one in node.decorator_list}
+        is_noun = marks & {"property", "cached_property", "overload", "setter"}
+        if not is_noun and not node.name.startswith("__"):
+            yield node.name.strip("_")
+
+
+def count_names() -> Figures:
+    """The figures of our tree."""
+    classes: Counter[str] = Counter()
+    functions: list[str] = []
+    stems: Counter[str] = Counter()
+    lines = 0
+    files = list_files()
+    for path in files:
+        text = path.read_text()
+        tree = ast.parse(text)
+        lines += text.count("\n")
+        classes.update(one.name for one in ast.walk(tree) if isinstance(one, ast.ClassDef))
+        functions += list_functions(tree)
+        if path.stem != "__init__":
+            stems[path.stem] += 1
+    return Figures(
+        sum(count > 1 for count in classes.values()),
+        len(classes),
+        sum("_" not in name for name in functions) / len(functions),
+        sum(name.partition("_")[0] in VERBS for name in functions) / len(functions),
+        sum(count > 1 for count in stems.values()),
+        len(files),
+        lines,
+    )
+
+
+def main() -> int:
+    """Print the table; 1 where a figure is worse than it was."""
+    now = count_names()
+    rows = (
+        ("class names defined twice or more", f"{now.repeated_classes} of {now.classes}", "≤ 5"),
+        ("one-word function names", f"{now.one_word:.0%}", "≤ 40 %"),
+        ("functions that begin with a usual verb", f"{now.verb_first:.0%}", "≥ 40 %"),
+        ("module names that repeat", f"{now.repeated_modules}", "≤ 10"),
+        ("files", f"{now.files}", "about 220"),
+        ("lines", f"{now.lines:,}", "≤ 49,000"),
+    )
+    print("| | now | aim |\n|---|---|---|")  # noqa: T201
+    for row in rows:
+        print(f"| {' | '.join(row)} |")  # noqa: T201
+    worse = [
+        name
+        for name, before, after in (
+            ("class names defined twice", REACHED.repeated_classes, now.repeated_classes),
+            ("one-word function names", REACHED.one_word + 0.005, now.one_word),
+            ("functions without a verb", -REACHED.verb_first + 0.005, -now.verb_first),
+            ("module names that repeat", REACHED.repeated_modules, now.repeated_modules),
+        )
+        if after > before
+    ]
+    for name in worse:
+        print(f"worse than before: {name}")  # noqa: T201
+    return bool(worse)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
