@@ -44,7 +44,7 @@ OUTPUTS = {  # (largest input, largest output): the maker's model pages
     "claude-opus-4-6": (None, 128_000),
     "claude-sonnet-4-0": (None, 64_000),
     "claude-sonnet-4-5": (None, 64_000),
-    "claude-sonnet-4-6": (None, 64_000),
+    "claude-sonnet-4-6": (None, 128_000),
     "gpt-5": (272_000, 128_000),
     "gpt-5-mini": (272_000, 128_000),
     "gpt-5-nano": (272_000, 128_000),
