@@ -26,7 +26,7 @@ from sessions import by_name
 
 from foldline.core.policy import STEADY, THRIFTY
 from foldline.core.prices import Prices
-from foldline.lab.bill.cache import Rules
+from foldline.lab.bill.cache import CacheRules
 from foldline.lab.trials import Trial, run
 
 WINDOW = 60_000
@@ -41,7 +41,7 @@ def ours(sessions: list[str], shared: Path) -> list[dict[str, Any]]:
         session = by_name(name, shared)
         for policy in OURS:
             for share in READS:
-                rules = Rules(Prices(1.0, share, 1.25, 5.0))
+                rules = CacheRules(Prices(1.0, share, 1.25, 5.0))
                 result = run(Trial(session, policy, rules, WINDOW))
                 row = {"session": name, "peer": f"foldline {policy.name}", "version": "this tree"}
                 rest = {"window": WINDOW, "read": share, "over": result.blocked}

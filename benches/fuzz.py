@@ -30,7 +30,7 @@ from foldline.core.request import render
 from foldline.dialects import anthropic, openai_chat
 from foldline.dialects.base import OPENAI, Dialect, named
 from foldline.dialects.json_reader import parse
-from foldline.dialects.sse import Lines
+from foldline.dialects.sse import SseReader
 from foldline.errors import WireError
 from foldline.proxy.request import read_request
 from foldline.testing import view_of
@@ -83,7 +83,7 @@ def _chat_completion(body: bytes, _: Random) -> None:
 
 
 def _chat_stream(body: bytes, random: Random) -> None:
-    lines, made, last = Lines(), openai_chat.Assembly(), 0
+    lines, made, last = SseReader(), openai_chat.Assembly(), 0
     cuts = sorted(random.randrange(len(body) + 1) for _ in range(3))
     sent = []
     for cut in (*cuts, len(body)):
@@ -103,7 +103,7 @@ def _message_answer(body: bytes, _: Random) -> None:
 
 
 def _message_stream(body: bytes, random: Random) -> None:
-    lines, made = Lines(), anthropic.Assembly()
+    lines, made = SseReader(), anthropic.Assembly()
     cut = random.randrange(len(body) + 1)
     for one in (*lines.feed(body[:cut]), *lines.feed(body[cut:]), *lines.close()):
         if one.whole:

@@ -41,7 +41,7 @@ from foldline.core.policy import (
     Policy,
 )
 from foldline.core.prices import Prices
-from foldline.lab.bill.cache import Rules
+from foldline.lab.bill.cache import CacheRules
 from foldline.lab.bill.costs import costs
 from foldline.lab.bill.providers import rules_for
 from foldline.lab.fake_summarizer import Teller
@@ -49,13 +49,13 @@ from foldline.lab.intervals import bootstrap
 from foldline.lab.made.generated import coding
 from foldline.lab.policy_run import Ours
 from foldline.lab.probes.decay import decay
-from foldline.lab.probes.kept import Kept
+from foldline.lab.probes.kept import KeptShare
 from foldline.lab.probes.planted import held
 from foldline.lab.probes.recoverable import recovered
 from foldline.lab.recorded import Recorded, joined, size
 from foldline.lab.recorded_run import AsRecorded
 from foldline.lab.replay import replay
-from foldline.lab.trials import Result, Trial, judged, run
+from foldline.lab.trials import Trial, TrialResult, judged, run
 from foldline.models.catalog import find
 
 WINDOW_TOKENS, ENDLESS = 200_000, 2_000_000
@@ -80,7 +80,7 @@ class Way:
     def trial(self, session: Recorded, prices: Prices) -> Trial:
         """A session this way."""
         window = ENDLESS if self.policy.folds is False else WINDOW_TOKENS
-        return Trial(session, self.policy, Rules(prices, least=0), window, self.teller)
+        return Trial(session, self.policy, CacheRules(prices, least=0), window, self.teller)
 
 
 EVERYTHING = Way("everything", OFF)
@@ -102,7 +102,7 @@ def tau(shared: Path) -> list[Recorded]:
 
 def percents(
     sessions: list[Recorded], ways: list[Way], hands: Executor
-) -> dict[str, list[list[Result]]]:
+) -> dict[str, list[list[TrialResult]]]:
     """Every way's results, by price and session; sending everything is the first way."""
     trials = [
         way.trial(session, Prices(1.0, share, 1.25, 5.0))
@@ -118,10 +118,10 @@ def percents(
     return found
 
 
-def kept(results: list[Result], what: str) -> float:
+def kept(results: list[TrialResult], what: str) -> float:
     """A share over several sessions."""
-    every: list[Kept] = [getattr(one.retention, what) for one in results]
-    return sum(every, Kept()).percent
+    every: list[KeptShare] = [getattr(one.retention, what) for one in results]
+    return sum(every, KeptShare()).percent
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Set:
 
     title: str
     sessions: list[Recorded]
-    found: dict[str, list[list[Result]]]
+    found: dict[str, list[list[TrialResult]]]
 
     def __add__(self, other: "Set") -> "Set":
         found = {

@@ -19,7 +19,7 @@ import foldline
 from foldline.agent.approval import Approvals
 from foldline.agent.loop import Agent
 from foldline.agent.tool import Intent, Tool, said
-from foldline.apps.bot.bot_api import Line, Pace, bot_of
+from foldline.apps.bot.bot_api import BotCalls, CallPace, bot_of
 from foldline.apps.bot.rules import Rules
 from foldline.apps.bot.server import Telegram
 from foldline.core.policy import named
@@ -170,8 +170,8 @@ async def main():  # noqa: PLR0915 - a story
 
     async with BotApi() as api:
         ann = api.person(7, "Ann")
-        pace = Pace(chat=0.0, stream=0.05, again=0.05, reading=5.0)
-        line = Line(bot_of(api.token, base_url=api.url, pace=pace), pace=pace)
+        pace = CallPace(chat=0.0, stream=0.05, again=0.05, reading=5.0)
+        line = BotCalls(bot_of(api.token, base_url=api.url, pace=pace), pace=pace)
         store = store_at(address)
         bot = Telegram(
             line, seats=seats, store=store, tenant="local", rules=Rules(admins=(7,)), tell=print

@@ -23,7 +23,7 @@ import msgspec
 from sessions import by_name
 
 from foldline.core.prices import Prices
-from foldline.lab.bill.cache import Rules
+from foldline.lab.bill.cache import CacheRules
 from foldline.lab.probes.kept import retention
 from foldline.lab.recorded import Recorded
 from foldline.lab.replay import replay
@@ -82,7 +82,7 @@ def lines(session: Recorded, maker: type[Peer], window: int) -> Iterator[dict[st
             "cuts": peer.cuts,
             "summaries": peer.scribe.asked,
             "seconds": round(seconds, 2),
-            "result": priced(made, kept, Rules(prices)),
+            "result": priced(made, kept, CacheRules(prices)),
         }
 
 

@@ -18,7 +18,7 @@ from foldline.core.parts import Call, Part, Text, Tool, calls_of, spoken
 from foldline.core.tokens import MESSAGE, count, count_parts, count_tools
 from foldline.lab.bill.cache import Aside
 from foldline.lab.recorded import Recorded
-from foldline.lab.replay import Offer, Piece
+from foldline.lab.replay import Offer, ReplayPiece
 from foldline.lab.words import words_of
 
 SUMMARY = 500
@@ -226,21 +226,21 @@ class Peer:
         self._weighed.append(Weighed(tokens, words_of(parts)))
         return len(self._weighed) - 1
 
-    def _pieces(self) -> list[Piece]:
+    def _pieces(self) -> list[ReplayPiece]:
         fixed = count_parts(self._system) + count_tools(self._tools)
         size = max(self._scale.fixed, 0) + fixed * self._scale.ratio
-        pieces = [Piece(("front", self._system, self._tools), size, words_of(self._system))]
+        pieces = [ReplayPiece(("front", self._system, self._tools), size, words_of(self._system))]
         pieces += [self._piece(shown) for shown in self.request()]
         self.total = sum(piece.tokens for piece in pieces)
         return pieces
 
-    def _piece(self, shown: Shown) -> Piece:
+    def _piece(self, shown: Shown) -> ReplayPiece:
         if shown.at is not None and shown.text is None:
             known = self._weighed[shown.at]
-            return Piece((shown.at, None), known.tokens, known.words)
+            return ReplayPiece((shown.at, None), known.tokens, known.words)
         text = shown.text or ""
         key = (shown.role if shown.at is None else shown.at, text)
-        return Piece(key, (count(text) + MESSAGE) * self._scale.ratio, text)
+        return ReplayPiece(key, (count(text) + MESSAGE) * self._scale.ratio, text)
 
 
 class Everything(Peer):

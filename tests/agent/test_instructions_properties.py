@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from foldline.agent.instructions import imports
-from foldline.agent.instructions.budget import NOTICE, Piece, Room, fitted
+from foldline.agent.instructions.budget import NOTICE, FilePiece, RoomLeft, fitted
 from foldline.agent.instructions.imports import Boundary, unit
 from foldline.core.tokens import count
 
@@ -25,7 +25,7 @@ def some_pieces(draw):
     near = draw(st.permutations(range(len(texts))))
     newest = draw(st.lists(st.booleans(), min_size=len(texts), max_size=len(texts)))
     return [
-        Piece(f"[instructions: {at}.md]", text, len(text.encode()), (near[at],), newest[at])
+        FilePiece(f"[instructions: {at}.md]", text, len(text.encode()), (near[at],), newest[at])
         for at, text in enumerate(texts)
     ]
 
@@ -35,7 +35,7 @@ def some_pieces(draw):
 def test_r59_a_budget_is_never_exceeded_the_nearest_has_room_first_and_order_is_kept(
     pieces, tokens, size
 ):
-    fits = fitted(pieces, Room(tokens, size))
+    fits = fitted(pieces, RoomLeft(tokens, size))
     told = [fit.text for fit in fits if fit.text is not None]
     assert sum(map(count, told)) <= tokens
     assert sum(len(text.encode()) for text in told) <= size
@@ -60,7 +60,7 @@ def test_r59_a_budget_is_never_exceeded_the_nearest_has_room_first_and_order_is_
             assert kept in piece.text
             assert f"{len(kept.encode()):,} of {piece.size:,} bytes" in fit.text
     nearest_first = sorted(zip(pieces, fits, strict=True), key=lambda both: both[0].near)
-    room = Room(tokens, size)
+    room = RoomLeft(tokens, size)
     for piece, fit in nearest_first:  # each as if nothing farther were there
         assert fit == fitted([piece], room)[0]
         room = room.without(fit.text) if fit.text is not None else room
@@ -75,9 +75,9 @@ def kept_of(piece, text):
 
 
 def test_r59_the_nearest_wins_room_whatever_the_order_of_display():
-    far = Piece("[instructions: AGENTS.md]", "far " * 400, 1_600, (2,))
-    near = Piece("[instructions: a/AGENTS.md]", "near " * 400, 2_000, (0,))
-    room = Room(count(f"{near.head}\n{near.text}") + 60, 100_000)
+    far = FilePiece("[instructions: AGENTS.md]", "far " * 400, 1_600, (2,))
+    near = FilePiece("[instructions: a/AGENTS.md]", "near " * 400, 2_000, (0,))
+    room = RoomLeft(count(f"{near.head}\n{near.text}") + 60, 100_000)
     first, second = fitted([far, near], room)
     assert second.whole
     assert not first.whole
@@ -88,9 +88,9 @@ def test_r59_the_nearest_wins_room_whatever_the_order_of_display():
 
 @pytest.mark.parametrize("letter", ["e\u0301", "👩‍🚀", "👍🏽", "日"])
 def test_r59_a_cut_falls_between_characters_and_not_inside_of_one(letter):
-    piece = Piece("[instructions: x.md]", letter * 500, len(letter.encode()) * 500)
+    piece = FilePiece("[instructions: x.md]", letter * 500, len(letter.encode()) * 500)
     for size in range(120, 180):
-        (fit,) = fitted([piece], Room(10_000, size))
+        (fit,) = fitted([piece], RoomLeft(10_000, size))
         kept = kept_of(piece, fit.text)
         assert kept == letter * (len(kept) // len(letter))
 

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from foldline.agent.instructions import Instructions
-from foldline.agent.instructions.reading import Read, Refused, clean, read, words
+from foldline.agent.instructions import StandingInstructions
+from foldline.agent.instructions.reading import FileRead, FileRefused, clean, read, words
 
 pytestmark = pytest.mark.anyio
 OUTSIDE = "SECRET OUTSIDE"
@@ -29,7 +29,7 @@ def root(tmp_path, monkeypatch):
 
 
 async def agreed(cwd, **more):
-    found = Instructions(cwd, **more)
+    found = StandingInstructions(cwd, **more)
     await found.answers.always(cwd)
     await found.look()
     return found
@@ -58,7 +58,7 @@ async def test_the_users_own_files_may_be_symlinks(root):
     config = root.parent / ".config/foldline"
     config.mkdir(parents=True)
     (config / "AGENTS.md").symlink_to(root.parents[1] / "outside/AGENTS.md")
-    assert OUTSIDE in "".join(Instructions(root).texts())
+    assert OUTSIDE in "".join(StandingInstructions(root).texts())
 
 
 @pytest.mark.parametrize("part", ["file", "folder"])
@@ -86,17 +86,17 @@ def test_a23_a_file_swapped_for_a_symlink_while_we_read_never_shows_the_outside(
     seen: dict[str, int] = {}
     until = time.monotonic() + 60  # on a busy machine a link is seldom there while we look
     try:
-        while swaps < 2_000 or ("Refused" not in seen and time.monotonic() < until):
+        while swaps < 2_000 or ("FileRefused" not in seen and time.monotonic() < until):
             found = read(root, ("inner", "AGENTS.md"), most=100)
-            kind = found.body.decode() if isinstance(found, Read) else type(found).__name__
+            kind = found.body.decode() if isinstance(found, FileRead) else type(found).__name__
             seen[kind] = seen.get(kind, 0) + 1
     finally:
         done.set()
         thread.join()
     print(f"{swaps:,} swaps of a {part}: {seen}")
-    assert {*seen} <= {"inside", "Refused", "NoneType"}
+    assert {*seen} <= {"inside", "FileRefused", "NoneType"}
     assert seen["inside"]
-    assert seen.get("Refused")  # else nothing was ever swapped under us
+    assert seen.get("FileRefused")  # else nothing was ever swapped under us
 
 
 async def test_a23_a_file_of_5_mb_is_read_only_as_far_as_the_budget_needs(root, monkeypatch):
@@ -152,7 +152,7 @@ async def test_a_file_that_nobody_may_read_is_listed_with_the_reason(root, monke
 
 @pytest.mark.parametrize("inner", [(), ("..", "x"), ("a/b",), (".",), ("",)])
 def test_a_path_that_is_no_path_inside_is_refused(root, inner):
-    assert isinstance(read(root, inner, most=10), Refused)
+    assert isinstance(read(root, inner, most=10), FileRefused)
 
 
 async def test_what_is_no_utf8_is_replaced_and_said(root):

@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 import foldline
-from foldline.agent.instructions import Instructions, Trust, budget, finding, imports, memory
+from foldline.agent.instructions import (
+    StandingInstructions,
+    Trust,
+    budget,
+    finding,
+    imports,
+    memory,
+)
 from foldline.agent.loop import Agent
 from foldline.agent.tool import Tool, said
 from foldline.core.parts import text_of
@@ -54,7 +61,7 @@ def call(path, at):
 
 
 async def trusting(root, trust=None):
-    found = Instructions(root, trust=trust or Trust(), base="You are careful.")
+    found = StandingInstructions(root, trust=trust or Trust(), base="You are careful.")
     await found.answers.always(root)
     await found.look()
     return found
@@ -230,7 +237,7 @@ async def test_the_page_on_instructions_tells_the_truth(root, capsys):
     async with foldline.aopen(":memory:", model="scripted", window=128_000) as session:
         found = await space["begin"](session, root)
         assert capsys.readouterr().out.startswith("AGENTS.md\n2048\nUse tabs.")
-        small = Instructions(root, trust=found.answers, limit=len(cut.encode()) + 3)
+        small = StandingInstructions(root, trust=found.answers, limit=len(cut.encode()) + 3)
         await small.answers.always(root)
         assert small.texts() == [cut]
         model = ScriptedModel(lambda _: "ok")

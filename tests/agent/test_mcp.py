@@ -184,8 +184,8 @@ async def test_what_nobody_approves_is_not_called(notes):
 def test_the_sdk_is_imported_only_where_a_server_is_started():
     """It takes a second."""
     program = (
-        "import sys, foldline.apps.cli.app, foldline.agent.loop; from foldline.agent.mcp import using;"
-        "import foldline.agent.mcp.server; using.Servers([using.Server('a', command=['x'])]);"
+        "import sys, foldline.apps.cli.app, foldline.agent.loop; from foldline.agent.mcp import tools;"
+        "import foldline.agent.mcp.server; tools.Servers([tools.Server('a', command=['x'])]);"
         "assert not {'mcp', 'mcp_types', 'anyio', 'pydantic'} & {*sys.modules}"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

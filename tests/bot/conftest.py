@@ -12,7 +12,7 @@ from serving import address_of, an_empty_schema
 import foldline
 from foldline.agent.approval import Approvals
 from foldline.agent.loop import Agent
-from foldline.apps.bot.bot_api import Line, Pace, bot_of
+from foldline.apps.bot.bot_api import BotCalls, CallPace, bot_of
 from foldline.apps.bot.rules import Rules
 from foldline.apps.bot.server import Telegram
 from foldline.session.stored_session import left
@@ -21,7 +21,7 @@ from foldline.stores.open import store_at
 from foldline.testing import ScriptedModel
 from foldline.testing.telegram import BotApi
 
-FAST = Pace(chat=0.0, stream=0.05, again=0.02, reading=5.0, polling=20)
+FAST = CallPace(chat=0.0, stream=0.05, again=0.02, reading=5.0, polling=20)
 ANN, BOB = 7, 8
 
 
@@ -38,7 +38,7 @@ class Desk:
     model: ScriptedModel
     address: str
     rules: Rules
-    pace: Pace = FAST
+    pace: CallPace = FAST
     opening: dict = field(default_factory=dict)
     tools: tuple = ()
     told: list = field(default_factory=list)
@@ -60,7 +60,9 @@ class Desk:
     async def running(self, *, poll=True):
         """The bot, until it is left."""
         store = store_at(self.address)
-        line = Line(bot_of(self.api.token, base_url=self.api.url, pace=self.pace), pace=self.pace)
+        line = BotCalls(
+            bot_of(self.api.token, base_url=self.api.url, pace=self.pace), pace=self.pace
+        )
         self.telegram = Telegram(
             line,
             seats=partial(self.seat, store=store),

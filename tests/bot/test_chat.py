@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from foldline.agent.tool import Intent, Tool, said
-from foldline.apps.bot.bot_api import Pace
+from foldline.apps.bot.bot_api import CallPace
 from foldline.apps.bot.chat import Chat
 from foldline.apps.bot.inbox import Inbox
 from foldline.core.log import Folded, ModelSaid, Pinned, ToolReturned, Undone, UserSaid
@@ -146,7 +146,7 @@ async def test_r28_r29_what_comes_during_a_turn_is_answered_by_the_next_in_order
 
 async def test_words_are_shown_while_they_are_said_in_one_message(desk):
     desk.model = Slow(lambda _: WORDS * 20)
-    desk.pace = Pace(chat=0.0, stream=0.02, again=0.02, reading=5.0, polling=20)
+    desk.pace = CallPace(chat=0.0, stream=0.02, again=0.02, reading=5.0, polling=20)
     async with desk.running():
         await desk.ann.say("tell me")
         await settled(desk)

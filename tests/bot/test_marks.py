@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldline.apps.bot import html as marks
-from foldline.apps.bot.commands import Asked, pressed, read
-from foldline.apps.bot.session_names import Place, named, placed
+from foldline.apps.bot.commands import CommandGiven, pressed, read
+from foldline.apps.bot.session_names import ChatPlace, named, placed
 from foldline.testing.telegram.messages import Entities
 
 _WRITTEN = st.lists(
@@ -77,12 +77,12 @@ def test_a_name_leads_back_to_its_place(chat, topic, user, by):
 
 def test_names_of_others_are_no_places():
     assert [named(one) for one in ("main", "tg-", "tg-x", "tg-5-", "xtg-5")] == [None] * 5
-    assert Place(5).name == "tg-5"
-    assert Place(-100, 7).name == "tg--100-7"
+    assert ChatPlace(5).name == "tg-5"
+    assert ChatPlace(-100, 7).name == "tg--100-7"
 
 
 def test_commands_are_read_with_the_bots_name_and_lines():
-    assert read("/Compact@me keep it", "Me") == Asked("compact", "keep it")
-    assert read("/compact\nkeep it", "me") == Asked("compact", "keep it")
+    assert read("/Compact@me keep it", "Me") == CommandGiven("compact", "keep it")
+    assert read("/compact\nkeep it", "me") == CommandGiven("compact", "keep it")
     assert read("/compact@other", "me") is None
-    assert pressed("compact", "…\nFocus: the parser") == Asked("compact", "the parser")
+    assert pressed("compact", "…\nFocus: the parser") == CommandGiven("compact", "the parser")

@@ -39,7 +39,7 @@ from mutants import broken  # noqa: E402
 
 import foldline  # noqa: E402
 from foldline.agent.loop import Agent  # noqa: E402
-from foldline.apps.bot.bot_api import Line, Pace, bot_of  # noqa: E402
+from foldline.apps.bot.bot_api import BotCalls, CallPace, bot_of  # noqa: E402
 from foldline.apps.bot.rules import Rules  # noqa: E402
 from foldline.apps.bot.server import Telegram  # noqa: E402
 from foldline.core.log import Asked, Folded, ModelSaid, UserSaid  # noqa: E402
@@ -118,9 +118,9 @@ async def serve(address: str, url: str, token: str) -> None:
         async with foldline.aopen(address, **opened, store=store) as session:
             yield SimpleNamespace(agent=Agent(session, model), models=None, approvals=None)
 
-    pace = Pace(chat=0.0, stream=0.05, again=0.02, reading=10.0, polling=20)
+    pace = CallPace(chat=0.0, stream=0.05, again=0.02, reading=10.0, polling=20)
     rules = Rules(allowed=frozenset({*range(1, 100), *range(-120, -99)}), lease=1.0, look=1.0)
-    line = Line(bot_of(token, base_url=url, pace=pace), pace=pace)
+    line = BotCalls(bot_of(token, base_url=url, pace=pace), pace=pace)
     told: list[str] = []
     telegram = Telegram(
         line, seats=seats, store=store, tenant="local", rules=rules, tell=told.append

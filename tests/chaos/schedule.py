@@ -40,7 +40,7 @@ from mutants import broken  # noqa: E402 - beside us
 from serving import a_schema, address_of  # noqa: E402
 
 from foldline.agent.loop import Agent  # noqa: E402
-from foldline.agent.schedule.entry import Entry, key, made  # noqa: E402
+from foldline.agent.schedule.entry import ScheduleEntry, key, made  # noqa: E402
 from foldline.agent.schedule.kept import Schedules  # noqa: E402
 from foldline.agent.schedule.times import Times  # noqa: E402
 from foldline.agent.schedule.worker import Scheduler  # noqa: E402
@@ -246,11 +246,11 @@ async def _settled(store: Any, workers: Workers, end: datetime) -> None:
     raise Broken(f"stuck: {stuck[:2]}")
 
 
-def _rests(entry: Entry) -> Entry:
+def _rests(entry: ScheduleEntry) -> ScheduleEntry:
     return replace(entry, enabled=False)
 
 
-async def _looked_at(store: Any, entry: Entry, seen: Counter[str], *, mutant: bool) -> None:
+async def _looked_at(store: Any, entry: ScheduleEntry, seen: Counter[str], *, mutant: bool) -> None:
     """Each time of an entry, by its key."""
     name = Name("local", entry.session)
     session = await left(store, name)

@@ -12,22 +12,22 @@ from foldline.apps.cli import doctor_postgres as server_side
 from foldline.apps.cli import doctor_schema as schema_side
 from foldline.apps.cli.doctor_postgres import connections, settings, version, who
 from foldline.stores.postgres.health import (
-    Busy,
-    Index,
+    IndexHealth,
     Login,
+    OldestTransaction,
+    PendingWork,
     Routine,
-    Server,
+    ServerState,
     Slot,
     Table,
     Unseen,
-    Waiting,
     compared,
 )
-from foldline.stores.postgres.query_plans import Plan, Session
+from foldline.stores.postgres.query_plans import Plan, PlanSession
 from foldline.stores.postgres.schema import released
 
 GB = 1 << 30
-WELL = Server(
+WELL = ServerState(
     number=150_020,
     replica=False,
     settings={
@@ -147,14 +147,14 @@ def test_logins():
 def test_what_holds_up_vacuum_and_journal():
     told = server_side.transaction
     assert told(None, WELL).level == "ok"
-    assert told(Busy(7, "x", "active", 60), WELL).level == "ok"
-    old = told(Busy(7, "x", "idle in transaction", 7_200), WELL)
+    assert told(OldestTransaction(7, "x", "active", 60), WELL).level == "ok"
+    old = told(OldestTransaction(7, "x", "idle in transaction", 7_200), WELL)
     assert (old.level, "pg_terminate_backend(7)" in old.todo) == ("warn", True)
     assert "idle_in_transaction_session_timeout" in old.todo
     limited = {**WELL.settings, "idle_in_transaction_session_timeout": 60_000}
-    limits = told(Busy(7, "x", "active", 7_200), replace(WELL, settings=limited))
+    limits = told(OldestTransaction(7, "x", "active", 7_200), replace(WELL, settings=limited))
     assert "idle_in_transaction" not in limits.todo
-    assert told(Busy(0, "x", "prepared as g", 100_000), WELL).level == "bad"
+    assert told(OldestTransaction(0, "x", "prepared as g", 100_000), WELL).level == "bad"
     assert told(Unseen("may not"), WELL).level == "warn"
     held = [
         Slot("gone", active=False, held=9 * 10**9),
@@ -236,7 +236,7 @@ def test_bodies_without_lz4():
 
 def test_work_that_waits():
     def found(*given):
-        return [one.level for one in schema_side.waiting(Waiting(*given))]
+        return [one.level for one in schema_side.waiting(PendingWork(*given))]
 
     assert found(0, None, 900, "acme") == ["ok"]
     assert found(1, "acme", 0, None) == ["warn"]
@@ -246,7 +246,7 @@ def test_work_that_waits():
 
 
 def test_slow_plans():
-    session = Session("acme", None, 999)
+    session = PlanSession("acme", None, 999)
 
     def found(**given):
         plan = Plan(**{"what": "read", "buffers": 5, "most": 32, "scanned": (), **given})
@@ -267,9 +267,9 @@ def test_functions_and_indexes_that_nobody_may_see():
     one = Routine("head", definer=False, search_path=None, public=False, signature="s.head()")
     assert schema_side.routines([one]).level == "bad"
     assert schema_side.indexes(Unseen("may not"), "s").level == "warn"
-    every = [Index(name, valid=True) for name in schema_side.INDEXES]
+    every = [IndexHealth(name, valid=True) for name in schema_side.INDEXES]
     assert schema_side.indexes(every, "s").level == "ok"
-    broken = [Index(one.name, valid=one.name != "edits") for one in every]
+    broken = [IndexHealth(one.name, valid=one.name != "edits") for one in every]
     assert schema_side.indexes(broken, "s").todo == "reindex index s.edits"
 
 

@@ -19,9 +19,9 @@ from foldline.agent.approval import No, Yes
 from foldline.agent.loop import Agent
 from foldline.agent.tool import Intent, Tool, said
 from foldline.apps.chat.approving import asked
-from foldline.apps.chat.conversation import Another, Left, Talk
-from foldline.apps.chat.line import Line
-from foldline.apps.chat.startup import Seat
+from foldline.apps.chat.conversation import Another, PersonLeft, Talk
+from foldline.apps.chat.line import InputLine
+from foldline.apps.chat.startup import ChatSeat
 from foldline.core.log import Interrupted, ModelSaid, UserSaid
 from foldline.core.parts import Call, text_of
 from foldline.core.policy import CONFIRM
@@ -62,7 +62,7 @@ class Sitting:
 
     keys: Any
     screen: Screen
-    line: Line
+    line: InputLine
     talk: Talk
     work: asyncio.Task
 
@@ -110,11 +110,11 @@ async def sitting(script=("ok",), *, columns=100, store=":memory:", tools=(), mo
     async with foldline.aopen(store, **given) as session:
         with create_pipe_input() as keys:
             screen = Screen(columns)
-            line = Line(input=keys, output=screen)
+            line = InputLine(input=keys, output=screen)
             scripted = model or ScriptedModel(script)
             agent = Agent(session, scripted, tools=tools, patience=ONCE)
             talk = Talk(
-                Seat(agent=agent, models=lambda name: ScriptedModel(["new"], name=name)), line
+                ChatSeat(agent=agent, models=lambda name: ScriptedModel(["new"], name=name)), line
             )
             shown = asyncio.create_task(line.run())
             work = asyncio.create_task(talk.run())
@@ -321,14 +321,14 @@ async def test_ctrl_c_clears_and_twice_leaves():
         await asyncio.sleep(0.1)
         assert not one.work.done()
         one.keys.send_text(CTRL_C)
-        assert await asyncio.wait_for(one.work, 30) == Left()
+        assert await asyncio.wait_for(one.work, 30) == PersonLeft()
 
 
 @pytest.mark.parametrize("way", [CTRL_D, "/quit\r", "/exit\r"])
 async def test_ways_to_leave(way):
     async with sitting() as one:
         one.keys.send_text(way)
-        assert await asyncio.wait_for(one.work, 30) == Left()
+        assert await asyncio.wait_for(one.work, 30) == PersonLeft()
 
 
 async def test_leaving_during_an_answer_ends_it():
@@ -336,7 +336,7 @@ async def test_leaving_during_an_answer_ends_it():
         one.keys.send_text(f"hello{ENTER}")
         await one.until(lambda: one.model.requests)
         one.keys.send_text(CTRL_D)
-        assert await asyncio.wait_for(one.work, 30) == Left()
+        assert await asyncio.wait_for(one.work, 30) == PersonLeft()
 
 
 @pytest.mark.parametrize(
@@ -604,7 +604,7 @@ async def test_completion_of_commands_and_what_they_take():
 async def test_what_was_entered_is_kept_privately(tmp_path):
     path = tmp_path / "data" / "chat_history"
     with create_pipe_input() as keys:
-        line = Line(history=path, input=keys, output=Screen())
+        line = InputLine(history=path, input=keys, output=Screen())
         shown = asyncio.create_task(line.run())
         keys.send_text(f"remember me{ENTER}")
         assert await asyncio.wait_for(line.said(), 5) == "remember me"
@@ -613,7 +613,7 @@ async def test_what_was_entered_is_kept_privately(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert "remember me" in path.read_text()
     with create_pipe_input() as keys:
-        line = Line(history=path, input=keys, output=Screen())
+        line = InputLine(history=path, input=keys, output=Screen())
         shown = asyncio.create_task(line.run())
         await asyncio.sleep(0.2)
         keys.send_text(f"\x1b[A{ENTER}")

@@ -14,7 +14,7 @@ from foldline.core.edits.fold import handoff
 from foldline.core.edits.mask import mask, results
 from foldline.core.log import Folded, Logged, Opened, ToolReturned, UsageReported, UserSaid
 from foldline.core.parts import Media, Text, text_of
-from foldline.core.recall import Grep, Head, Lines, Query, Tail, Whole
+from foldline.core.recall import Grep, HeadLines, LineRange, Query, TailLines, Whole
 from foldline.core.spine import Change, Range, Spine
 from foldline.core.tokens import count
 from foldline.errors import BadHandle
@@ -61,15 +61,18 @@ def test_a_handle_as_a_model_may_write_it(text, span):
 @pytest.mark.parametrize(
     ("text", "way"),
     [
-        ('recall("log:12", tail=40)', Tail(40)),
-        ('recall("log:12",head=4)', Head(4)),
-        ('recall("log:12", lines=(181, 360))', Lines(181, 360)),
-        ('recall("log:12", lines=[181,360], start=7)', Lines(181, 360, 7)),
-        ('recall("log:12", lines="181-360")', Lines(181, 360)),
+        ('recall("log:12", tail=40)', TailLines(40)),
+        ('recall("log:12",head=4)', HeadLines(4)),
+        ('recall("log:12", lines=(181, 360))', LineRange(181, 360)),
+        ('recall("log:12", lines=[181,360], start=7)', LineRange(181, 360, 7)),
+        ('recall("log:12", lines="181-360")', LineRange(181, 360)),
         ("recall('log:12', grep=\"err.*\", around=2)", Grep("err.*", 2)),
         (r'recall("log:12", grep="a\d\"b")', Grep(r'a\d"b')),
         (r"recall('log:12', grep=r'it\'s (\w+)', skip=9)", Grep(r"it's (\w+)", skip=9)),
-        ('[lines 1-180 of 4,210; go on: recall("log:12", lines=(181, 4210))]', Lines(181, 4210)),
+        (
+            '[lines 1-180 of 4,210; go on: recall("log:12", lines=(181, 4210))]',
+            LineRange(181, 4210),
+        ),
         ('Peek: recall("log:12", grep="recall(x)").', Grep("recall(x)")),
     ],
 )
@@ -101,9 +104,9 @@ patterns = st.text("ab\\\"'()[]*. é\n=,", min_size=1, max_size=12)
 numbers = st.integers(1, 10**17)
 ways = st.one_of(
     st.just(Whole()),
-    st.builds(Head, numbers),
-    st.builds(Tail, numbers),
-    st.tuples(numbers, numbers, numbers).map(lambda n: Lines(min(n[:2]), max(n[:2]), n[2])),
+    st.builds(HeadLines, numbers),
+    st.builds(TailLines, numbers),
+    st.tuples(numbers, numbers, numbers).map(lambda n: LineRange(min(n[:2]), max(n[:2]), n[2])),
     st.builds(Grep, st.text("ab\"'()[]*. é=,", min_size=1), numbers, numbers),
 )
 
@@ -249,17 +252,17 @@ def test_some_lines_and_the_pages_behind_them(text, most, first, more):
         return
     part = "".join(lines[first - 1 : first - 1 + more])
     span = Range(12, 12)
-    answer = recall.show(one(text), Query(span, Lines(first, first + more - 1)))
+    answer = recall.show(one(text), Query(span, LineRange(first, first + more - 1)))
     assert answer.partition("\n")[2] == part
-    assert recall.show(one(text), Query(span, Head(more))).partition("\n")[2] == "".join(
+    assert recall.show(one(text), Query(span, HeadLines(more))).partition("\n")[2] == "".join(
         lines[:more]
     )
-    assert recall.show(one(text), Query(span, Tail(more))).partition("\n")[2] == "".join(
+    assert recall.show(one(text), Query(span, TailLines(more))).partition("\n")[2] == "".join(
         lines[-more:]
     )
-    again, _ = follow(one(text), Query(span, Lines(first, first + more - 1)), most)
+    again, _ = follow(one(text), Query(span, LineRange(first, first + more - 1)), most)
     assert again == "".join(lines[first - 1 :])
-    tail = recall.show(one(text), Query(span, Tail(more)), most=most)
+    tail = recall.show(one(text), Query(span, TailLines(more)), most=most)
     assert count(tail) <= most
     note, _, body = tail.partition("\n")
     assert text.endswith(body)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from foldline.core.log import ModelSaid
 from foldline.core.parts import Call, Text, Thought
 from foldline.dialects import openai_chat as wire
-from foldline.dialects.sse import Lines
+from foldline.dialects.sse import SseReader
 from foldline.errors import WireError
 
 
@@ -103,7 +103,7 @@ def test_a_cut_stream_keeps_words_and_drops_what_was_being_written():
 
 
 def test_half_a_chunk_at_the_end_is_a_cut_and_no_error():
-    lines, made = Lines(), wire.Assembly()
+    lines, made = SseReader(), wire.Assembly()
     for sent in lines.feed(b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\ndata: {"cho'):
         made.take(sent.data, whole=sent.whole)
     for sent in lines.close():
@@ -217,7 +217,7 @@ def test_a_streamed_completion_is_the_whole_one(body, data):
     ascii_only = data.draw(st.booleans())
     texts = [json.dumps(chunk, ensure_ascii=ascii_only) for chunk in chunks_of(data.draw, body)]
     stream = b"".join(b"data: %b\r\n\r\n" % text.encode() for text in (*texts, "[DONE]"))
-    lines, made, last = Lines(), wire.Assembly(), 0
+    lines, made, last = SseReader(), wire.Assembly(), 0
     for cut in [*sorted(data.draw(st.sets(st.integers(0, len(stream)), max_size=8))), len(stream)]:
         for sent in lines.feed(stream[last:cut]):
             made.take(sent.data, whole=sent.whole)
@@ -233,7 +233,7 @@ def test_a_stream_cut_anywhere_is_an_answer(body, data):
     texts = [json.dumps(chunk) for chunk in chunks_of(data.draw, body)]
     stream = b"".join(b"data: %b\n\n" % text.encode() for text in texts)
     end = data.draw(st.integers(0, len(stream)))
-    lines, made = Lines(), wire.Assembly()
+    lines, made = SseReader(), wire.Assembly()
     for sent in (*lines.feed(stream[:end]), *lines.close()):
         made.take(sent.data, whole=sent.whole)
     said = answer(made)

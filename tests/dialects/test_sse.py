@@ -4,21 +4,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldline.dialects.sse import Lines, Sent
+from foldline.dialects.sse import SseEvent, SseReader
 from foldline.errors import WireError
 
 ODD = '\ufeffdata: {"a": "é😀"}\r\n\r\n: OPENROUTER PROCESSING\n\nevent: delta\rdata: one\rdata:two\r\rdata\n\nid: 7\nretry: 5\n\nevent: lost\n\n data: no field\ndata:  two spaces\n\r\ndata: [DONE]'  # fmt: skip
 EVENTS = [
-    Sent("message", '{"a": "é😀"}'),
-    Sent("delta", "one\ntwo"),
-    Sent("message", ""),
-    Sent("message", " two spaces"),
-    Sent("message", "[DONE]", whole=False),
+    SseEvent("message", '{"a": "é😀"}'),
+    SseEvent("delta", "one\ntwo"),
+    SseEvent("message", ""),
+    SseEvent("message", " two spaces"),
+    SseEvent("message", "[DONE]", whole=False),
 ]
 
 
 def events(stream, cuts):
-    lines, sent, last = Lines(), [], 0
+    lines, sent, last = SseReader(), [], 0
     for cut in [*sorted(cuts), len(stream)]:
         sent += lines.feed(stream[last:cut])
         last = cut
@@ -48,7 +48,7 @@ def test_any_cutting_of_any_stream(stream, data):
 
 
 def test_an_event_without_end_is_refused_and_comments_are_not_counted():
-    lines = Lines(largest=1_000)
+    lines = SseReader(largest=1_000)
     for _ in range(100):
         lines.feed(b": keep-alive, which says nothing\n")
         lines.feed(b"data: 0123456789\n\n")
@@ -57,4 +57,4 @@ def test_an_event_without_end_is_refused_and_comments_are_not_counted():
     with pytest.raises(WireError, match="1,000 bytes"):
         lines.feed(b"data: 0123456789\n" * 10)
     with pytest.raises(WireError):
-        Lines(largest=1_000).feed(b"x" * 1_001)
+        SseReader(largest=1_000).feed(b"x" * 1_001)

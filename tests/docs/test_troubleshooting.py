@@ -11,7 +11,7 @@ from openai import APIStatusError, OpenAI
 import foldline
 from foldline.apps.cli.app import run
 from foldline.apps.gateway.keys import Keys, add
-from foldline.apps.gateway.settings import Settings, upstreams
+from foldline.apps.gateway.settings import GatewaySettings, upstreams
 from foldline.core.log import Folded
 from foldline.dialects.provider_errors import Fault, classify
 from foldline.errors import Conflict, FoldlineError, ModelFailed, Spent
@@ -195,7 +195,7 @@ def test_a_client_hears_it(tmp_path):
     """Two of them through a real gateway and SDK."""
     key = add(tmp_path / "keys", "ci", tenant="acme")
     with Provider() as provider:
-        settings = Settings(
+        settings = GatewaySettings(
             upstreams=upstreams([provider.url], {"FOLDLINE_UPSTREAM_KEY": "theirs"}),
             keys=Keys(tmp_path / "keys"),
         )

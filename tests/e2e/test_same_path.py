@@ -24,7 +24,7 @@ from foldline.agent.schedule.entry import made
 from foldline.agent.schedule.kept import Schedules
 from foldline.agent.schedule.worker import Scheduler
 from foldline.agent.tool import Tool, said
-from foldline.apps.bot.bot_api import Line, Pace, bot_of
+from foldline.apps.bot.bot_api import BotCalls, CallPace, bot_of
 from foldline.apps.bot.rules import Rules
 from foldline.apps.bot.server import Telegram
 from foldline.core import log
@@ -160,7 +160,7 @@ def scheduler(model, folder):
 def bot(model, folder):
     """A person who writes to the bot, over HTTP to a double of Telegram's API."""
     address = str(folder / "bot.db")
-    pace = Pace(chat=0.0, stream=0.05, again=0.02, reading=5.0, polling=20)
+    pace = CallPace(chat=0.0, stream=0.05, again=0.02, reading=5.0, polling=20)
 
     @asynccontextmanager
     async def seat(session):
@@ -173,7 +173,7 @@ def bot(model, folder):
     async def talk():
         store = store_at(address)
         async with BotApi() as api:
-            line = Line(bot_of(api.token, base_url=api.url, pace=pace), pace=pace)
+            line = BotCalls(bot_of(api.token, base_url=api.url, pace=pace), pace=pace)
             rules = Rules(allowed=frozenset({7}), lease=5.0, again=0.05, look=5.0)
             at_work = Telegram(
                 line, seats=seat, store=store, tenant="local", rules=rules, tell=print

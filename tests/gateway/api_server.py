@@ -10,7 +10,7 @@ from http.client import HTTPConnection
 
 import uvicorn
 
-from foldline.apps.gateway.api import Place, sessions_api
+from foldline.apps.gateway.api import PoolPlace, sessions_api
 from foldline.stores.open import store_at
 from foldline.testing import ScriptedModel
 
@@ -36,7 +36,7 @@ class Served:
                     self.loop = asyncio.get_running_loop()
                     self.store = store_at(self.address)
                     self.api = sessions_api(
-                        Place(store=self.store, model_of=self.model_of, **self.more)
+                        PoolPlace(store=self.store, model_of=self.model_of, **self.more)
                     )
                     await send({"type": "lifespan.startup.complete"})
                 else:

@@ -19,7 +19,7 @@ from multidict import CIMultiDict
 from waiting import within
 from yarl import URL
 
-from foldline.apps.gateway.settings import Limits, Settings, upstreams
+from foldline.apps.gateway.settings import GatewayLimits, GatewaySettings, upstreams
 from foldline.apps.gateway.upstream import Links
 from foldline.core.log import Asked, ModelSaid, UsageReported, UserSaid
 from foldline.core.spine import Range
@@ -105,7 +105,7 @@ def test_what_came_before_a_cut_is_read_however_late():
     """A slow client has all of it: what lay in buffers when the upstream broke off is kept."""
 
     async def late(url):
-        links = Links(Limits())
+        links = Links(GatewayLimits())
         await links.open()
         answer = await links.ask("GET", URL(url), headers=CIMultiDict(), body=b"", patient=False)
         await asyncio.sleep(0.3)
@@ -235,8 +235,8 @@ def test_an_end_lets_answers_finish_and_stops_the_rest():
     quick = [head(), chunk(b"a"), 0.5, chunk(b"b"), chunk(b"")]
     scripts = iter([quick, [head(), chunk(b"a"), HANG], [HANG]])
     with Upstream(lambda _: next(scripts)) as upstream:
-        settings = Settings(
-            upstreams=upstreams([upstream.url], {}), limits=Limits(drain_seconds=1.5)
+        settings = GatewaySettings(
+            upstreams=upstreams([upstream.url], {}), limits=GatewayLimits(drain_seconds=1.5)
         )
         with Served(settings) as gateway:
             wires = []

@@ -12,7 +12,7 @@ import pytest
 from foldline.apps.cli.app import run
 from foldline.apps.gateway.api.routes import ROUTES as ROUTES_OF_SESSIONS
 from foldline.apps.gateway.keys import Keys, Secret, add, digest_of, who
-from foldline.apps.gateway.settings import Settings, must_be_closed, upstreams
+from foldline.apps.gateway.settings import GatewaySettings, must_be_closed, upstreams
 from foldline.errors import BadInput, StoreFailed
 from foldline.models.redact import Redacting
 from foldline.testing.gateways import Served
@@ -42,7 +42,7 @@ def keyed(tmp_path):
     path = tmp_path / "keys"
     key = add(path, "ci", tenant="acme")
     with Upstream() as upstream:
-        settings = Settings(
+        settings = GatewaySettings(
             upstreams=upstreams([upstream.url], {"FOLDLINE_UPSTREAM_KEY": OPERATORS}),
             keys=Keys(path),
         )
@@ -134,7 +134,7 @@ def test_a_key_of_ours_is_never_passed_on(keyed, shown, passed):
 
 def test_without_keys_a_providers_key_passes_and_ours_is_refused():
     with Upstream() as upstream:
-        settings = Settings(
+        settings = GatewaySettings(
             upstreams=upstreams([upstream.url], {"FOLDLINE_UPSTREAM_KEY": OPERATORS})
         )
         with Served(settings) as gateway:
@@ -294,7 +294,7 @@ def test_the_session_api_shows_a_key_its_tenants_sessions_only(tmp_path):
     ours, other = add(path, "ours", tenant="acme"), add(path, "other", tenant="evil")
     answer = json.dumps(written("openai", {"model": "m"}, {"content": "ok"}, 9)[0]).encode()
     with Upstream(lambda _: [head(length=len(answer)) + answer]) as upstream:
-        settings = Settings(upstreams=upstreams([upstream.url], {}), keys=Keys(path))
+        settings = GatewaySettings(upstreams=upstreams([upstream.url], {}), keys=Keys(path))
         with Served(settings, store=":memory:", audit=log) as gateway:
             bearer = {key: [("Authorization", f"Bearer {key}"), ("Content-Type", "application/json")] for key in (ours, other)}  # fmt: skip
             _, told, _ = ask(gateway, "POST", "/v1/chat/completions", bearer[ours], said("canary"))

@@ -17,11 +17,11 @@ from serving import address_of, an_empty_schema
 
 from foldline.apps.gateway.api.calls import EVENTS, JSON
 from foldline.apps.gateway.api.errors import NotFound
-from foldline.apps.gateway.api.pool import Place, Pool
+from foldline.apps.gateway.api.pool import Pool, PoolPlace
 from foldline.apps.gateway.api.routes import ROUTES
 from foldline.apps.gateway.api.schemas import SessionName
 from foldline.apps.gateway.keys import Keys, add, digest_of
-from foldline.apps.gateway.settings import Settings, upstreams
+from foldline.apps.gateway.settings import GatewaySettings, upstreams
 from foldline.errors import FormatError
 from foldline.stores.base import Draft, Name, Row
 from foldline.stores.open import store_at
@@ -106,7 +106,7 @@ def rig(request, tmp_path_factory):
         file.write(f"{digest_of(keys['their admin'])}  other  ops  admin\n")
     on = an_empty_schema() if request.param == "postgres" else nullcontext()
     with on as schema, Provider() as provider:
-        settings = Settings(upstreams=upstreams([provider.url], {}), keys=Keys(path))
+        settings = GatewaySettings(upstreams=upstreams([provider.url], {}), keys=Keys(path))
         store = address_of(schema) if schema else str(folder / "talks.db")
         with Served(settings, store=store) as gateway:
             rig = Rig(gateway, keys)
@@ -309,7 +309,7 @@ def test_neither_work_nor_faults_of_a_session_show():
         for name, draft in (("sound", rows("hello")), ("broken", Draft([Row("user_said", b"junk")]))):  # fmt: skip
             await store.claim(Name("acme", name), "alice")
             await store.append(Name("acme", name), draft)
-        pool = Pool(Place(store=store, model_of=lambda *_: None))
+        pool = Pool(PoolPlace(store=store, model_of=lambda *_: None))
 
         async def sees(name, owner):
             async with asyncio.timeout(5), pool.seen(Name("acme", name), owner=owner) as kept:

@@ -18,7 +18,7 @@ from waiting import within
 
 from foldline.apps.gateway.error_response import Refusal
 from foldline.apps.gateway.limits import Copy, checked_path, unfolded
-from foldline.apps.gateway.settings import Limits, Settings, upstreams
+from foldline.apps.gateway.settings import GatewayLimits, GatewaySettings, upstreams
 from foldline.testing.gateways import Served
 from foldline.testing.provider import written
 from foldline.testing.upstream import CUT, HANG, Upstream, chunk, head
@@ -244,7 +244,7 @@ def test_a_compressed_request_is_planned_and_a_bomb_is_refused():
 
 
 def limited(**limits):
-    return lambda upstream: Settings(upstreams=upstreams([upstream.url], {}), limits=Limits(**limits))  # fmt: skip
+    return lambda upstream: GatewaySettings(upstreams=upstreams([upstream.url], {}), limits=GatewayLimits(**limits))  # fmt: skip
 
 
 def test_limits_of_size():
@@ -349,7 +349,7 @@ TRICKS = [
 def test_a_client_chooses_no_upstream(trick):
     """SSRF: whatever is sent goes to the operator's host, below its path, or nowhere."""
     with Upstream() as upstream, Upstream() as evil:
-        settings = Settings(upstreams=upstreams([f"{upstream.url}/base"], {}))
+        settings = GatewaySettings(upstreams=upstreams([f"{upstream.url}/base"], {}))
         with Served(settings) as gateway:
             port = evil.url.rpartition(":")[2].encode()
             got = raw(
@@ -428,7 +428,7 @@ def test_answers_without_a_body(method, status):
 
 def test_upstreams_by_dialect():
     with Upstream() as one, Upstream() as two:
-        settings = Settings(
+        settings = GatewaySettings(
             upstreams=upstreams([f"openai={one.url}/v1/", f"anthropic={two.url}"], {})
         )
         with Served(settings) as gateway:
@@ -437,7 +437,7 @@ def test_upstreams_by_dialect():
             raw(gateway, post(b"{}", "/v1/models"))
             assert [a.target for a in two.asked] == [b"/v1/messages/count_tokens", b"/v1/models"]
             assert [a.target for a in one.asked] == [b"/v1/models"]
-        with Served(Settings(upstreams=upstreams([f"openai={one.url}"], {}))) as gateway:
+        with Served(GatewaySettings(upstreams=upstreams([f"openai={one.url}"], {}))) as gateway:
             assert b" 404 " in raw(gateway, post(b"{}", "/v1/messages"))
 
 
@@ -464,7 +464,7 @@ CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 def test_an_address_is_what_its_sdk_would_be_given(address, path, target):
     """Providers that are compatible keep their own version: a client of ours always says /v1."""
     with Upstream() as upstream:
-        settings = Settings(upstreams=upstreams([f"{upstream.url}{address}"], {}))
+        settings = GatewaySettings(upstreams=upstreams([f"{upstream.url}{address}"], {}))
         with Served(settings) as gateway:
             assert b" 200 " in raw(gateway, post(b"{}", f"{path}?a=1"))
         (asked,) = upstream.asked

@@ -59,7 +59,7 @@ def test_options_that_are_named_are_there():
 
 
 def test_words_and_numbers_are_the_real_ones():
-    limits = settings.Limits()
+    limits = settings.GatewayLimits()
     sources = "".join(Path(one.__file__).read_text() for one in (error_response, relay, upstream))
     for code in re.findall(r"\d{3} `(\w+)`", PAGE):
         assert f'"{code}"' in sources

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from foldline.apps.gateway.keys import Client, Keys, add
-from foldline.apps.gateway.settings import Settings, upstreams
+from foldline.apps.gateway.settings import GatewaySettings, upstreams
 from foldline.apps.gateway.unplanned import Warnings, find_reason, find_route
 from foldline.dialects import base
 from foldline.testing.gateways import Served
@@ -125,7 +125,7 @@ def test_what_is_planned_or_no_conversation_says_nothing(caplog):
 def test_each_key_is_warned_of_once(tmp_path, caplog):
     """By the name of the key, and for each route."""
     keys = [add(tmp_path / "keys", name, tenant="acme") for name in ("ci", "ops")]
-    settings = Settings(upstreams=upstreams(["http://127.0.0.1:1"], {}), keys=Keys(tmp_path / "keys"))  # fmt: skip
+    settings = GatewaySettings(upstreams=upstreams(["http://127.0.0.1:1"], {}), keys=Keys(tmp_path / "keys"))  # fmt: skip
     with Served(settings, store=":memory:") as gateway:
         for key in keys * 2:
             for path in ("/v1/responses", "/v1/models/a:generateContent", "/v1/models/b:generateContent"):  # fmt: skip

@@ -7,18 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldline.core.prices import Prices, known
-from foldline.lab.bill.cache import Aside, Block, Rules, Sent, bill
+from foldline.lab.bill.cache import Aside, CacheBlock, CacheCall, CacheRules, bill
 from foldline.lab.bill.providers import lasting, living, rules_for
 from foldline.models.catalog import find
 
 PRICES = Prices(1.0, 0.1, 1.25, 5.0)
-RULES = Rules(PRICES, least=100)
-MARKED = Rules(PRICES, least=100, lookback=20)
+RULES = CacheRules(PRICES, least=100)
+MARKED = CacheRules(PRICES, least=100, lookback=20)
 
 
 def sent(*keys, time=0.0, output=0, missed=False, changed=""):
-    blocks = [Block(key, 100) for key in keys]
-    return Sent(0, time, blocks, output, front=1, missed=missed, changed=changed)
+    blocks = [CacheBlock(key, 100) for key in keys]
+    return CacheCall(0, time, blocks, output, front=1, missed=missed, changed=changed)
 
 
 def reads(rules, *calls):
@@ -71,9 +71,9 @@ def test_a_mark_is_looked_for_in_the_last_20_blocks(more, read):
 
 def test_a_message_of_several_blocks_takes_as_many_of_the_20():
     before, now = sent("s", "a"), sent("s", "a", "b")
-    wide = replace(now, blocks=[*now.blocks[:2], Block("b", 100, pieces=20)])
+    wide = replace(now, blocks=[*now.blocks[:2], CacheBlock("b", 100, pieces=20)])
     assert reads(MARKED, before, wide)[1] == (100, "out of reach")
-    narrow = replace(now, blocks=[*now.blocks[:2], Block("b", 100, pieces=19)])
+    narrow = replace(now, blocks=[*now.blocks[:2], CacheBlock("b", 100, pieces=19)])
     assert reads(MARKED, before, narrow)[1] == (200, "")
 
 
@@ -109,7 +109,9 @@ def test_what_is_said_to_have_changed(rules, changed, read):
 
 def test_above_a_step_all_of_a_call_costs_more():
     prices = Prices(1.0, 0.1, 1.25, 5.0, step=200, above=2.0)
-    two, three = bill([sent("s", "a", output=7), sent("s", "a", "b", output=7)], Rules(prices, 0))
+    two, three = bill(
+        [sent("s", "a", output=7), sent("s", "a", "b", output=7)], CacheRules(prices, 0)
+    )
     assert two.dollars == pytest.approx((200 * 1.25 + 35) / 1e6)
     assert three.dollars == pytest.approx((200 * 0.2 + 100 * 2.5 + 35) / 1e6)
     assert Aside(200, 1, 0).dollars(prices) == pytest.approx((200 * 0.2 + 2) / 1e6)
@@ -158,7 +160,7 @@ REQUESTS = st.lists(st.sampled_from("abcde"), min_size=1, max_size=6, unique=Tru
 GAPS = st.sampled_from([1, 200, 301, 4_000])
 SESSIONS = st.lists(st.tuples(REQUESTS, GAPS), max_size=8)
 ANY = st.builds(
-    Rules,
+    CacheRules,
     st.sampled_from([PRICES, replace(PRICES, step=250, above=2.0)]),
     least=st.sampled_from([0, 100, 250]),
     grain=st.sampled_from([1, 128]),

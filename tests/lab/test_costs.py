@@ -21,7 +21,7 @@ from foldline.core.parts import Call, Text, Tool
 from foldline.core.prices import Prices
 from foldline.importers import read
 from foldline.importers.base import Mark
-from foldline.lab.bill.cache import Rules, bill
+from foldline.lab.bill.cache import CacheRules, bill
 from foldline.lab.bill.causes import around
 from foldline.lab.bill.costs import FOLDED, costs
 from foldline.lab.bill.paid import sent_with_fronts
@@ -35,7 +35,7 @@ from foldline.models.catalog import find
 PAID = {"opus45": 42.60, "sonnet45": 30.33}
 COLD = {"opus45": 6.70, "sonnet45": 14.26}
 PRICES = Prices(1.0, 0.1, 1.25, 5.0)
-RULES = Rules(PRICES, longer=3_600.0, dearer=2.0)
+RULES = CacheRules(PRICES, longer=3_600.0, dearer=2.0)
 
 
 def rules_of(model):
@@ -203,7 +203,7 @@ def test_a_file_may_say_how_long_its_cache_lives():
 
 def test_too_short_is_no_guess():
     made = Made().call(grown=1_000).call(read=0)
-    assert cold(made, Rules(PRICES, least=4_096)) == [(2, "too short", True)]
+    assert cold(made, CacheRules(PRICES, least=4_096)) == [(2, "too short", True)]
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_an_hour_pays_where_pauses_are_the_cause():
     new = (sizes[0] + 8 * 2_000) * 2.0
     assert report.longer.dollars == pytest.approx((new + sum(sizes[:-1]) * 0.1 + 90 * 5) / 1e6)
     assert "would have saved $" in report.causes[0].advice
-    hour = costs(made.done(), Rules(PRICES, seconds=3_600))
+    hour = costs(made.done(), CacheRules(PRICES, seconds=3_600))
     assert [one.cause for one in hour.cold] == ["system"] * 8
 
 

@@ -9,7 +9,7 @@ from foldline.core.budget import limits
 from foldline.core.plan import Facts
 from foldline.core.policy import PRESETS
 from foldline.importers import read
-from foldline.lab.bill.cache import Rules, bill
+from foldline.lab.bill.cache import CacheRules, bill
 from foldline.lab.policy_run import Ours
 from foldline.lab.probes.kept import retention
 from foldline.lab.recorded import imported
@@ -31,7 +31,7 @@ def session(shared, name):
 def test_what_it_really_cost(shared, name):
     """Within 5 %, from the events alone; misses replayed from the record, each with its price."""
     recorded = session(shared, name)
-    billed = bill(as_recorded(recorded), Rules(find(recorded.model).prices))
+    billed = bill(as_recorded(recorded), CacheRules(find(recorded.model).prices))
     paid = sum(call.dollars for call in billed)
     cold = sum(call.lost for call in billed if call.cause == "missed")
     print(f"\n{name}: simulated ${paid:.2f}, paid ${PAID[name]:.2f}; cold calls ${cold:.2f}")
@@ -54,7 +54,7 @@ def test_under_every_preset(shared, name):
         window = 2_000_000 if preset.name == "off" else 200_000
         facts = Facts(limits(window, None), preset, prices)
         made = replay(recorded, Ours(recorded, facts))
-        billed = bill([step.sent for step in made.steps], Rules(prices))
+        billed = bill([step.sent for step in made.steps], CacheRules(prices))
         kept = retention(made)
         dollars[preset.name] = sum(call.dollars for call in billed)
         peak = max(call.input for call in billed)

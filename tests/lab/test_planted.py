@@ -11,11 +11,11 @@ from foldline.core.plan import Facts
 from foldline.core.policy import OFF, STEADY, THREE_LAYER, THRIFTY
 from foldline.core.prices import Prices
 from foldline.lab.made.generated import coding
-from foldline.lab.made.truth import Correction, Touch, Truth, follow
+from foldline.lab.made.truth import Correction, FileTouch, Truth, follow
 from foldline.lab.policy_run import Ours
 from foldline.lab.probes.planted import Agreement, held, resurrected
 from foldline.lab.recorded import Recorded
-from foldline.lab.replay import Offer, Piece, replay
+from foldline.lab.replay import Offer, ReplayPiece, replay
 from foldline.lab.words import words_of
 
 PRICES = Prices(1.0, 0.10, 1.25, 5.0)
@@ -73,7 +73,9 @@ class Forgetful:
 
     def offer(self, *, seconds, missed):  # noqa: ARG002 - the protocol's
         """Only that."""
-        return Offer([Piece(0, 1, ""), Piece(id(self.last), 1, words_of(self.last.parts))])
+        return Offer(
+            [ReplayPiece(0, 1, ""), ReplayPiece(id(self.last), 1, words_of(self.last.parts))]
+        )
 
 
 def test_who_forgets_everything_is_seen_to():
@@ -118,7 +120,7 @@ class Stale(Ours):
         """Ours, and then that."""
         offer = super().offer(seconds=seconds, missed=missed)
         stale = "\n".join(f"The {one.key} is {one.old}." for one in session().truth.corrections)
-        return replace(offer, pieces=[*offer.pieces, Piece("stale", 9, stale)])
+        return replace(offer, pieces=[*offer.pieces, ReplayPiece("stale", 9, stale)])
 
 
 def test_an_old_value_that_comes_back_is_caught():
@@ -181,7 +183,7 @@ def test_states_of_files():
     ]:
         follow(files, path, state)
     assert files == {"a": "written", "b": "read"}
-    truth = Truth("", (), (), (), (Touch(1, "a", "read"), Touch(3, "a", "removed")), ())
+    truth = Truth("", (), (), (), (FileTouch(1, "a", "read"), FileTouch(3, "a", "removed")), ())
     assert [truth.files(call) for call in (0, 1, 3)] == [{}, {"a": "read"}, {"a": "removed"}]
 
 

@@ -17,7 +17,7 @@ from foldline.dialects.provider_errors import Fault
 from foldline.errors import Spent
 from foldline.models.clients import client
 from foldline.models.retries import Patience
-from foldline.models.summarize import Prefix, Tellers, tell
+from foldline.models.summarize import SentPrefix, Tellers, tell
 from foldline.testing import ScriptedModel, calls, model, result, user
 from foldline.testing.provider import Provider, Trouble
 
@@ -64,7 +64,7 @@ def prefix_of(name="scripted", **changes):
         "messages": [{"role": "user", "content": "hello"}],
     }
     facts = {"tokens": 900, "window": 100_000, "prices": PRICES, "warm": True} | changes
-    return Prefix(request, name, **facts)
+    return SentPrefix(request, name, **facts)
 
 
 class Shelf:

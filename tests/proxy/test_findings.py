@@ -9,7 +9,7 @@ import anthropic
 import pytest
 
 import foldline
-from foldline.apps.gateway.settings import Settings, upstreams
+from foldline.apps.gateway.settings import GatewaySettings, upstreams
 from foldline.core.log import Clipped, Folded, Opened, Pinned, Rewound, UserSaid
 from foldline.session.log_handle import Live
 from foldline.session.model_facts import known
@@ -85,7 +85,9 @@ class Agent:
 def agent(path, script=None, *, window=None, limit=1_000_000, audit=None, settings=None, headers=None):  # noqa: PLR0913  # fmt: skip
     """An agent; `window` is what the gateway knows, `limit` what the provider takes."""
     with Provider(script, window=limit) as provider:
-        given = replace(settings or Settings(upstreams={}), upstreams=upstreams([provider.url], {}))
+        given = replace(
+            settings or GatewaySettings(upstreams={}), upstreams=upstreams([provider.url], {})
+        )
         with Served(given, store=":memory:", window=window, audit=audit) as gateway:
             yield Agent(gateway, provider, path, **(headers or {}))
 
@@ -386,7 +388,9 @@ def test_p19_an_operator_says_from_where_on_it_is_folded(path):
     """For everybody, and otherwise for one kind of client."""
     sizes = {}
     for name in ("", "curl/8", "claude-cli/2.1.197"):
-        given = Settings(upstreams={}, fold_from={"": 44_000, "claude-cli": 50_000} if name else {})
+        given = GatewaySettings(
+            upstreams={}, fold_from={"": 44_000, "claude-cli": 50_000} if name else {}
+        )
         with agent(path, window=60_000, settings=given, headers={"user-agent": name}) as one:
             one.say("hi")
             while "patches" not in one.told:

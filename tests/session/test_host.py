@@ -182,7 +182,7 @@ async def test_a_programs_summarizer_by_name_is_asked_at_the_sessions_host(monke
 
 @pytest.mark.anyio
 async def test_a_worker_asks_each_session_at_its_own_host(monkeypatch):
-    from foldline.apps.cli.worker import Asked  # noqa: PLC0415 - the only one who needs it
+    from foldline.apps.cli.worker import SummarizerClients  # noqa: PLC0415 - the only one who needs it
 
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     store = store_at(":memory:")
@@ -190,13 +190,13 @@ async def test_a_worker_asks_each_session_at_its_own_host(monkeypatch):
         await one.live.record(SettingsChanged({"base_url": HERE.base_url, "dialect": HERE.dialect}))
     await agree_to_host(store, Name("local", "s"), HERE)
     host = await find_host((await left(store, Name("local", "s"))).live)
-    asked = Asked(None, ["gpt-5"], None)
+    asked = SummarizerClients(None, ["gpt-5"], None)
     assert [host_of(one) for one in asked("m", host).models] == [HERE, HERE]
     assert host_of(asked("m").models[0]).base_url == "http://127.0.0.1:9/v1"
-    said = Asked(None, (), "http://127.0.0.1:10/v1")
+    said = SummarizerClients(None, (), "http://127.0.0.1:10/v1")
     assert host_of(said("m", host).models[0]).base_url == "http://127.0.0.1:10/v1"
     with pytest.raises(OtherHost):
-        Asked("claude-haiku-4.5", (), None)("m", host)
+        SummarizerClients("claude-haiku-4.5", (), None)("m", host)
     await asked.close()
     await said.close()
     await store.close()

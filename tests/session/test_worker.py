@@ -269,10 +269,12 @@ async def test_two_workers_make_one_fold(store):
 
 
 async def test_without_fence_and_end_there_would_be_two(store):
-    line = "await logs.append(self.store, self.name, events, after=after, fence=fence)"
+    line = "await event_log.append(self.store, self.name, events, after=after, fence=fence)"
     with (
         broken(
-            "foldline.session.log_handle", line, "await logs.append(self.store, self.name, events)"
+            "foldline.session.log_handle",
+            line,
+            "await event_log.append(self.store, self.name, events)",
         ),
         pytest.raises(AssertionError),
     ):

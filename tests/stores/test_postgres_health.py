@@ -18,7 +18,7 @@ from foldline.stores.base import Draft, Name, Row
 from foldline.stores.postgres import PostgresStore
 from foldline.stores.postgres.connections import sid
 from foldline.stores.postgres.health import DEFINERS, INDEXES, SECURED, expected_routines
-from foldline.stores.postgres.health_queries import Asking, look, opened
+from foldline.stores.postgres.health_queries import ReadingConnection, look, opened
 from foldline.stores.postgres.url import place
 from foldline.testing.stores import rows
 
@@ -77,7 +77,7 @@ async def test_a_schema_that_is_well(made):
     assert "2,000 events" in plans
     where = place(address_of(made))
     async with await opened(where) as connection:
-        health = await look(Asking(connection, where))
+        health = await look(ReadingConnection(connection, where))
     assert {one.name for one in health.indexes} == {*INDEXES, "migrations_pkey"}
     assert {one.name for one in health.routines} == expected_routines()
     assert {one.name for one in health.routines if one.definer} == {*DEFINERS}
@@ -97,7 +97,7 @@ async def test_nothing_is_written(made):
         where = place(address_of(made))
         async with await opened(where) as connection:
             with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
-                await Asking(connection, where)("delete from {schema}.heads")
+                await ReadingConnection(connection, where)("delete from {schema}.heads")
         missing = f"{made}_no"
         told = await found(missing)
         assert bad(told) == {"schema"}

@@ -55,7 +55,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Folding:
+class FoldDraft:
     """Folds over one span, made from what is gathered once."""
 
     view: View
@@ -88,14 +88,14 @@ class Folding:
 
 def folding(
     view: View, span: fold.Span, why: fold.Why, *, budget: Budget, facts: Facts
-) -> Folding | Need:
+) -> FoldDraft | Need:
     """Folds over a span, once all that they are written from is here."""
     if missing := fold.lacking(view, span, facts.fetched):
         return Need(missing)
-    return Folding(view, span, fold.gather(view, span, facts.fetched), why, budget, facts)
+    return FoldDraft(view, span, fold.gather(view, span, facts.fetched), why, budget, facts)
 
 
-def shrinking(made: Folding | Need, cap: int) -> Folded | Need | None:
+def shrinking(made: FoldDraft | Need, cap: int) -> Folded | Need | None:
     """The fold, unless it would not shrink anything."""
     if isinstance(made, Need):
         return made
@@ -156,7 +156,7 @@ def due(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
     return shrinking(folding(view, span, "due", budget=budget, facts=facts), budget.estimated(most))
 
 
-def record(view: View, budget: Budget, facts: Facts) -> Folding | Need:
+def record(view: View, budget: Budget, facts: Facts) -> FoldDraft | Need:
     """All of a view as one fold, to be told elsewhere: it is never appended."""
     end = rules.Cut(len(view.items), view.head + 1)
     span = next(fold.up_to(view, end, lo=fold.beginning(view, "all")))

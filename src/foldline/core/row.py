@@ -12,7 +12,7 @@ from foldline.core.log import ModelSaid, ToolReturned
 from foldline.core.parts import Call, Part, Text, Thought, calls_of
 
 
-class Row:
+class ItemRow:
     """The items, and what is still to be placed among them."""
 
     items: list[Item]

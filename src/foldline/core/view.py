@@ -49,13 +49,13 @@ from foldline.core.log import (
     WindowLearned,
 )
 from foldline.core.parts import Native, calls_of, text_of
-from foldline.core.row import Row
+from foldline.core.row import ItemRow
 from foldline.core.spine import FoldAt, Range, Spine
 from foldline.core.tokens import Learned
 from foldline.errors import BrokenView
 
 
-class View(Row):
+class View(ItemRow):
     """The items in force at `head`, and the events they were made of."""
 
     spine: Spine

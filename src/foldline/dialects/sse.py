@@ -14,7 +14,7 @@ _ENDS = re.compile(rb"\r\n|\r|\n")
 _MARK = b"\xef\xbb\xbf"
 
 
-class Sent(NamedTuple):
+class SseEvent(NamedTuple):
     """One event; `whole` is False where the stream ended before the blank line behind it."""
 
     event: str
@@ -22,7 +22,7 @@ class Sent(NamedTuple):
     whole: bool = True
 
 
-class Lines:
+class SseReader:
     """The events of one stream, as its bytes arrive."""
 
     def __init__(self, *, largest: int = LARGEST) -> None:
@@ -34,7 +34,7 @@ class Lines:
         self._data: list[str] = []
         self._size = 0
 
-    def feed(self, chunk: bytes) -> list[Sent]:
+    def feed(self, chunk: bytes) -> list[SseEvent]:
         """Take in what was read; gives the events that are complete with it."""
         if not chunk:
             return []
@@ -42,14 +42,14 @@ class Lines:
             chunk = chunk[1:]
         *ended, rest = _ENDS.split(chunk)
         self._after_cr = chunk.endswith(b"\r")
-        sent: list[Sent] = []
+        sent: list[SseEvent] = []
         for end in ended:
             self._grow(end)
             sent += self._take()
         self._grow(rest)
         return sent
 
-    def close(self) -> list[Sent]:
+    def close(self) -> list[SseEvent]:
         """The stream has ended: what it left without a blank line behind it."""
         if self._line:
             self._take()
@@ -61,7 +61,7 @@ class Lines:
             raise WireError(f"an event of more than {self._largest:,} bytes; the stream is broken")
         self._line += piece
 
-    def _take(self) -> list[Sent]:
+    def _take(self) -> list[SseEvent]:
         """One line, which is whole now."""
         line = bytes(self._line)
         self._line.clear()
@@ -83,7 +83,7 @@ class Lines:
                 self._size -= len(line)  # a comment, or a field that says nothing to us
         return []
 
-    def _dispatch(self, *, whole: bool = True) -> Sent:
-        sent = Sent(self._event or "message", "\n".join(self._data), whole)
+    def _dispatch(self, *, whole: bool = True) -> SseEvent:
+        sent = SseEvent(self._event or "message", "\n".join(self._data), whole)
         self._event, self._data, self._size = "", [], 0
         return sent

@@ -47,7 +47,7 @@ Priced: TypeAlias = Callable[[str], Prices]
 _COLD = 0.5  # of what the call before had sent: less was read though nothing was edited
 
 
-class Taken(NamedTuple):
+class TokensTaken(NamedTuple):
     """What an edit took out of sight, in tokens of the estimate."""
 
     how: How
@@ -58,7 +58,7 @@ class Taken(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CourseStep:
     """One call of a model."""
 
     at: int
@@ -72,7 +72,7 @@ class Step:
     """What its input would have been had everything been sent: estimated."""
     usage: UsageReported | None = None
     """What the provider counted of it."""
-    taken: tuple[Taken, ...] = ()
+    taken: tuple[TokensTaken, ...] = ()
     """What was edited since the call before."""
     dollars: float | None = None
     """None where the model has no known price."""
@@ -96,9 +96,9 @@ class Course:
 
     now: Picture
     """Where it stands: the model, the window and the tiers that are drawn."""
-    steps: tuple[Step, ...]
+    steps: tuple[CourseStep, ...]
     turns: int
-    later: tuple[Taken, ...] = ()
+    later: tuple[TokensTaken, ...] = ()
     """What was edited since the last call: drawn at the end."""
     told: int = 0
     """Folds that a model told: the calls that it was asked by are not in the log."""
@@ -106,7 +106,7 @@ class Course:
     """The input above which every token costs more, where a call, or everything, was above it."""
 
     @property
-    def taken(self) -> tuple[Taken, ...]:
+    def taken(self) -> tuple[TokensTaken, ...]:
         """Every edit, in order."""
         return (*(one for step in self.steps for one in step.taken), *self.later)
 
@@ -116,7 +116,7 @@ class Course:
         return max((step.input for step in self.steps), default=0)
 
     @property
-    def outgrown(self) -> Step | None:
+    def outgrown(self) -> CourseStep | None:
         """The first call that could not have been made with everything."""
         return next((one for one in self.steps if one.everything > self.now.most), None)
 
@@ -160,13 +160,13 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class CourseColumn:
     """Neighbouring calls that are drawn as one."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[CourseStep, ...]
 
     @property
-    def largest(self) -> Step:
+    def largest(self) -> CourseStep:
         """The one that is drawn: a peak is never hidden."""
         return max(self.steps, key=lambda step: step.input)
 
@@ -185,17 +185,17 @@ class Column:
         """The same, had everything been sent."""
         return sum(step.all_dollars or 0.0 for step in self.steps)
 
-    def of(self, how: How) -> tuple[Taken, ...]:
+    def of(self, how: How) -> tuple[TokensTaken, ...]:
         """What was edited before them, of one kind."""
         return tuple(one for step in self.steps for one in step.taken if one.how == how)
 
 
-def columns(drawn: Course, most: int) -> tuple[Column, ...]:
+def columns(drawn: Course, most: int) -> tuple[CourseColumn, ...]:
     """All calls in at most so many columns, a call for each where there is room."""
     calls = len(drawn.steps)
     number = min(calls, max(most, 1))
     places = [at * calls // number for at in range(number + 1)] if calls else []
-    return tuple(Column(drawn.steps[lo:hi]) for lo, hi in pairwise(places))
+    return tuple(CourseColumn(drawn.steps[lo:hi]) for lo, hi in pairwise(places))
 
 
 class Following:
@@ -203,7 +203,7 @@ class Following:
 
     def __init__(self, now: Picture, priced: Priced) -> None:
         self._now, self._priced = now, priced
-        self._steps: list[Step] = []
+        self._steps: list[CourseStep] = []
         self._turns, self._told, self._model = 0, 0, ""
         self._front, self._said = 0, 0  # estimates: what opens every request, all messages whole
         self._sizes: dict[int, int] = {}  # of results in sight: what a mask takes
@@ -212,7 +212,7 @@ class Following:
         self._asked: Asked | None = None
         self._open: tuple[int, int] | None = None
         """Estimates of the newest call, while it is not counted: of everything, of the request."""
-        self._taken: list[Taken] = []
+        self._taken: list[TokensTaken] = []
 
     def take(self, seq: int, event: Event) -> None:
         """The next event."""
@@ -234,7 +234,7 @@ class Following:
                 self._mask(seq, event)
             case Folded():
                 gone = max(event.before - event.after, 0)
-                self._taken.append(Taken("fold", seq, gone, event.messages))
+                self._taken.append(TokensTaken("fold", seq, gone, event.messages))
                 self._told += bool(event.by)
                 self._sizes.clear()
             case Undone():
@@ -264,13 +264,13 @@ class Following:
         size = event.clip.whole if event.clip else count_parts(event.parts)
         shown = event.clip.shown if event.clip else size
         if event.clip:
-            self._taken.append(Taken("clip", seq, max(size - shown, 0), 1))
+            self._taken.append(TokensTaken("clip", seq, max(size - shown, 0), 1))
         self._said += size + MESSAGE
         self._sizes[seq] = shown
 
     def _mask(self, seq: int, event: Hiding) -> None:
         gone = sum(max(self._sizes.pop(stub.seq, 0) - count(stub.text), 0) for stub in event.stubs)
-        self._taken.append(Taken("mask", seq, gone, len(event.stubs)))
+        self._taken.append(TokensTaken("mask", seq, gone, len(event.stubs)))
 
     def _answer(self, seq: int, output: int) -> None:
         """A call came to an answer: what is believed of it until it is counted."""
@@ -279,7 +279,7 @@ class Following:
         believed = (asked.tokens or estimate) if asked else 0
         sent = believed or whole + (self._fixed or 0)
         self._steps.append(
-            Step(
+            CourseStep(
                 at=seq,
                 turn=self._turns,
                 model=self._model,
@@ -323,9 +323,9 @@ class Following:
         return max(sent, round(whole * counted / estimated))
 
 
-def _paid(steps: Iterable[Step], priced: Priced) -> tuple[Step, ...]:
+def _paid(steps: Iterable[CourseStep], priced: Priced) -> tuple[CourseStep, ...]:
     """The same calls with what each cost, and would have cost with everything."""
-    found, before = list[Step](), None
+    found, before = list[CourseStep](), None
     known = [*steps]
     cached = any(one.usage and one.usage.cache_read for one in known)
     writes = any(one.usage and one.usage.cache_write for one in known)
@@ -351,7 +351,7 @@ def _paid(steps: Iterable[Step], priced: Priced) -> tuple[Step, ...]:
     return tuple(found)
 
 
-def _cold(step: Step, before: Step) -> bool:
+def _cold(step: CourseStep, before: CourseStep) -> bool:
     """Whether the cache did not hold what the call before had sent, though it was sent again."""
     edited = any(one.how != "clip" for one in step.taken)
     return step.model != before.model or (

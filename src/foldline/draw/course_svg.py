@@ -12,7 +12,7 @@ from textwrap import wrap
 from typing import TypeAlias
 
 from foldline.draw import course_words as words
-from foldline.draw.course import HOWS, Column, Course, How, columns
+from foldline.draw.course import HOWS, Course, CourseColumn, How, columns
 from foldline.draw.paper import EDGE, INK, LETTER, LINE, NEW, PALE, WIDTH, box, card, text
 from foldline.draw.svg import COLOURS
 
@@ -84,7 +84,7 @@ def _legend(drawn: Course, y: float) -> list[str]:
     return found
 
 
-def _sent(drawn: Course, shown: Sequence[Column], panel: _Panel) -> list[str]:
+def _sent(drawn: Course, shown: Sequence[CourseColumn], panel: _Panel) -> list[str]:
     """The request of each call, its cached part below; the window above; everything, dashed."""
     now = drawn.now
     room = max(now.most - now.margin, 0)
@@ -117,7 +117,7 @@ def _sent(drawn: Course, shown: Sequence[Column], panel: _Panel) -> list[str]:
     return [*found, *_beside(labels, low=panel.y + panel.high)]
 
 
-def _lane(drawn: Course, shown: Sequence[Column], y: float, how: How) -> list[str]:
+def _lane(drawn: Course, shown: Sequence[CourseColumn], y: float, how: How) -> list[str]:
     """The edits of one kind, each with its shape, by how much it took."""
     middle = y + _LANE / 2
     found = [
@@ -155,7 +155,7 @@ def _mark(how: How, x: float, y: float, size: float) -> str:
             )
 
 
-def _cost(drawn: Course, shown: Sequence[Column], y: float) -> tuple[list[str], float]:
+def _cost(drawn: Course, shown: Sequence[CourseColumn], y: float) -> tuple[list[str], float]:
     """Money call by call, and summed up."""
     each = [one.dollars / len(one.steps) for one in shown]
     whole = [(_middle(shown, at), one.all_dollars / len(one.steps)) for at, one in enumerate(shown)]
@@ -194,7 +194,7 @@ def _cost(drawn: Course, shown: Sequence[Column], y: float) -> tuple[list[str], 
     return [*found, *_beside(labels, low=y + _SUM)], y + _SUM
 
 
-def _turns(drawn: Course, shown: Sequence[Column], y: float) -> list[str]:
+def _turns(drawn: Course, shown: Sequence[CourseColumn], y: float) -> list[str]:
     """The numbers of turns, below the first call of each."""
     first: dict[int, float] = {}
     for at, column in enumerate(shown):
@@ -238,11 +238,11 @@ def _beside(labels: Iterable[_Label], *, low: float) -> list[str]:
     return found
 
 
-def _middle(shown: Sequence[Column], at: int) -> float:
+def _middle(shown: Sequence[CourseColumn], at: int) -> float:
     return _LEFT + _ACROSS * (at + 0.5) / len(shown)
 
 
-def _area(shown: Sequence[Column], panel: _Panel, sizes: Sequence[float], fill: str) -> str:
+def _area(shown: Sequence[CourseColumn], panel: _Panel, sizes: Sequence[float], fill: str) -> str:
     """Columns side by side as one shape."""
     foot = panel.y + panel.high
     path = [f"M{_LEFT} {foot:g}"]

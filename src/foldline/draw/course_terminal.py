@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from textwrap import wrap
 
 from foldline.draw import course_words as words
-from foldline.draw.course import HOWS, Column, Course, How, columns
+from foldline.draw.course import HOWS, Course, CourseColumn, How, columns
 from foldline.draw.text import clean, fit
 
 SIGNS: dict[How, str] = {"fold": "▼", "mask": "□", "clip": "'"}
@@ -29,7 +29,7 @@ def course_terminal(drawn: Course, width: int = 80) -> str:
     return "\n".join(fit(line, wide).rstrip() for line in lines) + "\n"
 
 
-def _body(drawn: Course, shown: Sequence[Column]) -> list[str]:
+def _body(drawn: Course, shown: Sequence[CourseColumn]) -> list[str]:
     end = drawn.steps[-1].everything
     shares = [one.largest.read / (one.largest.input or 1) for one in shown]
     rows: list[tuple[str, str, str]] = [

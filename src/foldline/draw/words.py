@@ -24,7 +24,7 @@ _MOST_FOLDS = 5  # told one by one, the newest
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """One line of the table; `fill` None is the sum of those above."""
 
     fill: Fill | None
@@ -69,16 +69,16 @@ def under(drawn: Picture) -> str:
     )
 
 
-def rows(drawn: Picture) -> tuple[Row, ...]:
+def rows(drawn: Picture) -> tuple[TableRow, ...]:
     """The request part by part, its sum, and what it leaves of the window."""
-    found: list[Row] = []
+    found: list[TableRow] = []
     for kind in KINDS:
         runs = drawn.of(kind)
         if runs:
-            found.append(Row(kind, sum(run.tokens for run in runs), _notes(drawn, kind)))
-    found.append(Row(None, drawn.total, (f"room for the conversation: {drawn.room:,}",)))
+            found.append(TableRow(kind, sum(run.tokens for run in runs), _notes(drawn, kind)))
+    found.append(TableRow(None, drawn.total, (f"room for the conversation: {drawn.room:,}",)))
     found += [
-        Row(space, size, _why(drawn, space))
+        TableRow(space, size, _why(drawn, space))
         for space, size in drawn.spaces().items()
         if size or space == "free"
     ]

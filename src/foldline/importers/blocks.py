@@ -37,7 +37,7 @@ _FIELDS = {
 _SAYS_NOTHING: tuple[Any, ...] = (None, [], {"type": "direct"})
 
 
-class Read(NamedTuple):
+class BlocksRead(NamedTuple):
     """Blocks in neutral form, and whether that form says all of them."""
 
     parts: tuple[Part, ...]
@@ -65,7 +65,7 @@ def said(
     return [*events, *_user(spoken, notes, place, speaker)]
 
 
-def parts(content: Any, notes: Notes, place: str = "") -> Read:
+def parts(content: Any, notes: Notes, place: str = "") -> BlocksRead:
     """The parts of a content, be it a string or blocks."""
     found: list[Part] = []
     whole = True
@@ -80,7 +80,7 @@ def parts(content: Any, notes: Notes, place: str = "") -> Read:
             whole = False
         found.append(part)
         whole = whole and _says_all(kind, block)
-    return Read(tuple(found), whole)
+    return BlocksRead(tuple(found), whole)
 
 
 def tool(given: Json) -> Tool | None:

@@ -61,14 +61,14 @@ def claims(body: Json) -> bool:
 
 def read(records: Sequence[Record], name: str, notes: Notes) -> list[Imported]:
     """The one session of a file."""
-    session = _Session(notes)
+    session = _CodexSession(notes)
     for place, body in records:
         session.taking.now = seconds(body.get("timestamp")) or session.taking.now
         session.take(body, place)
     return [session.done(stem(name) or KIND)]
 
 
-class _Session:
+class _CodexSession:
     """One session in the making, and the answer that is not yet complete."""
 
     def __init__(self, notes: Notes) -> None:

@@ -11,14 +11,14 @@ import msgspec
 
 from foldline.core.policy import OFF, named
 from foldline.core.prices import Prices
-from foldline.lab.bill.cache import Rules
+from foldline.lab.bill.cache import CacheRules
 from foldline.lab.bill.costs import costs
 from foldline.lab.bill.providers import rules_for
 from foldline.lab.fake_summarizer import Teller
-from foldline.lab.probes.kept import Kept
+from foldline.lab.probes.kept import KeptShare
 from foldline.lab.recorded import Recorded
 from foldline.lab.recorded_run import RECORDED, AsRecorded
-from foldline.lab.trials import Result, Trial, judged, run
+from foldline.lab.trials import Trial, TrialResult, judged, run
 
 EVERYTHING = OFF.name
 _ENDLESS = 1_000_000_000  # a window in which everything is sent, whatever the model would say
@@ -59,7 +59,7 @@ def tasks(cases: Sequence[Case], policies: Sequence[str], *, narratives: bool) -
     ]
 
 
-def work(task: Task) -> Result:
+def work(task: Task) -> TrialResult:
     """One task; the same every time and everywhere."""
     case = task.case
     rules = _rules(case)
@@ -91,9 +91,9 @@ class Compared(msgspec.Struct, frozen=True):
     """By the recorded counts, at these prices."""
     folded: bool
     """Whether any policy found something to fold."""
-    results: tuple[Result, ...]
+    results: tuple[TrialResult, ...]
 
-    def under(self, policy: str) -> Result:
+    def under(self, policy: str) -> TrialResult:
         """Its result under a policy."""
         return next(one for one in self.results if one.policy == policy)
 
@@ -114,8 +114,8 @@ class Total(msgspec.Struct, frozen=True):
     tokens_folded: int
     tokens_left: int
     """What stood in their place."""
-    names: Kept
-    lines: Kept
+    names: KeptShare
+    lines: KeptShare
     peak: int
     over: int
     """Calls that were larger than the window: no provider would have taken them."""
@@ -168,7 +168,7 @@ class Comparison:
 
 def compared(
     cases: Sequence[Case],
-    results: Sequence[Result],
+    results: Sequence[TrialResult],
     *,
     narratives: bool = False,
     fixed: tuple[str, ...] = (),
@@ -188,11 +188,11 @@ def compared(
     return Comparison(sessions, totals, baseline, chosen, narratives=narratives, fixed=fixed)
 
 
-def _rules(case: Case) -> Rules:
+def _rules(case: Case) -> CacheRules:
     return rules_for(case.session.model, case.prices)
 
 
-def _session(case: Case, results: Iterable[Result]) -> Compared:
+def _session(case: Case, results: Iterable[TrialResult]) -> Compared:
     session, told = case.session, tuple(results)
     return Compared(
         session=session.name,
@@ -227,8 +227,8 @@ def _total(policy: str, sessions: Sequence[Compared], whole: float) -> Total:
         folds=sum(len(one.edits) for one in results),
         tokens_folded=sum(edit.before for one in results for edit in one.edits),
         tokens_left=sum(edit.after for one in results for edit in one.edits),
-        names=sum((one.retention.names for one in results), Kept()),
-        lines=sum((one.retention.lines for one in results), Kept()),
+        names=sum((one.retention.names for one in results), KeptShare()),
+        lines=sum((one.retention.lines for one in results), KeptShare()),
         peak=max((max(one.sizes, default=0) for one in results), default=0),
         over=sum(size > window for window, one in rows for size in one.sizes),
         blocked=sum(one.blocked for one in results),

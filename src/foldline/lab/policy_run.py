@@ -27,7 +27,7 @@ from foldline.lab.bill.cache import Aside
 from foldline.lab.fake_summarizer import Teller
 from foldline.lab.planned import Planned
 from foldline.lab.recorded import Recorded, Scale
-from foldline.lab.replay import Offer, Piece
+from foldline.lab.replay import Offer, ReplayPiece
 from foldline.lab.words import words_of
 
 
@@ -80,14 +80,14 @@ class Ours(Planned):
         return Offer(pieces, marks=(1 + folded,), folds=folds, asides=asides)  # as our encoder does
 
 
-def _pieces(request: Request, scale: Scale) -> Iterator[Piece]:
+def _pieces(request: Request, scale: Scale) -> Iterator[ReplayPiece]:
     """A request as the cache sees it: what is fixed, then item by item."""
     fixed = count_parts(request.system) + count_tools(request.tools)
     front = ("front", request.system, request.tools)
     size = max(scale.fixed, 0) + fixed * scale.ratio
-    yield Piece(front, size, words_of(request.system))
+    yield ReplayPiece(front, size, words_of(request.system))
     short = min(scale.fixed, 0)  # a record that holds more than was sent: taken off its beginning
     for item in request.items:
         key = (item.seq, item.state, item.role, item.tokens)
-        yield Piece(key, max(item.tokens * scale.ratio + short, 0), words_of(item.parts))
+        yield ReplayPiece(key, max(item.tokens * scale.ratio + short, 0), words_of(item.parts))
         short = 0

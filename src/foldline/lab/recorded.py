@@ -39,7 +39,7 @@ class Recorded:
     """What the file says of how requests were made, beside the events."""
 
     @cached_property
-    def calls(self) -> tuple["Counted", ...]:
+    def calls(self) -> tuple["RecordedCall", ...]:
         """Every answer that was recorded, with what the provider counted."""
         return tuple(_calls(self.events, self.times))
 
@@ -55,7 +55,7 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class RecordedCall:
     """One call as it was recorded."""
 
     at: int
@@ -100,7 +100,7 @@ def size(event: Event) -> int:
     return 0
 
 
-def _calls(events: Sequence[Event], times: Sequence[float]) -> Iterator[Counted]:
+def _calls(events: Sequence[Event], times: Sequence[float]) -> Iterator[RecordedCall]:
     sent: list[tuple[int, int]] = []
     front: list[tuple[int, int]] = []
     cached, heard = 0, 0.0
@@ -122,7 +122,7 @@ def _calls(events: Sequence[Event], times: Sequence[float]) -> Iterator[Counted]
             usage = _usage(events, at)
             read, write = usage.cache_read or 0, usage.cache_write or 0
             missed = bool(usage.input) and cached > 0 and read < _MISSED * cached
-            yield Counted(
+            yield RecordedCall(
                 at=at,
                 time=now,
                 messages=tuple(one for one in (*front, *sent) if one[1]),
@@ -148,7 +148,7 @@ def _usage(events: Sequence[Event], at: int) -> UsageReported:
     return UsageReported()
 
 
-def _fitted(calls: Sequence[Counted]) -> Scale:
+def _fitted(calls: Sequence[RecordedCall]) -> Scale:
     """The line through what was counted, by the median of many slopes: outliers do not bend it."""
     known = [(call.estimate, call.input) for call in calls if call.input]
     step = max(len(known) // 100, 1)

@@ -16,15 +16,15 @@ from foldline.core.log import (
     shown,
 )
 from foldline.core.spine import Change, Range, Spine
-from foldline.lab.bill.cache import Sent
+from foldline.lab.bill.cache import CacheCall
 from foldline.lab.recorded import Recorded
-from foldline.lab.replay import Offer, Piece, replay
+from foldline.lab.replay import Offer, ReplayPiece, replay
 from foldline.lab.words import words_of
 
 RECORDED = "as recorded"
 
 
-def as_recorded(recorded: Recorded) -> list[Sent]:
+def as_recorded(recorded: Recorded) -> list[CacheCall]:
     """The calls as they were made, from the events alone."""
     return [step.sent for step in replay(recorded, AsRecorded(recorded)).steps]
 
@@ -50,9 +50,9 @@ class AsRecorded:
         del seconds, missed
         scale, call = self._scale, next(self._calls)
         short = min(scale.fixed, 0.0)  # a record that holds more than was sent: off its beginning
-        pieces = [Piece("front", max(scale.fixed, 0.0), "")]
+        pieces = [ReplayPiece("front", max(scale.fixed, 0.0), "")]
         for at, tokens in call.messages:
-            pieces.append(Piece(at, max(tokens * scale.ratio + short, 0.0), self._text(at)))
+            pieces.append(ReplayPiece(at, max(tokens * scale.ratio + short, 0.0), self._text(at)))
             short = 0.0
         told = bool(call.messages) and isinstance(self._events[call.messages[0][0]], Instructed)
         folds, self._last = self._compactions(call.messages), call.messages

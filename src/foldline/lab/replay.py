@@ -19,11 +19,11 @@ from foldline.core.log import (
     ToolReturned,
     UserSaid,
 )
-from foldline.lab.bill.cache import Aside, Block, Sent
+from foldline.lab.bill.cache import Aside, CacheBlock, CacheCall
 from foldline.lab.recorded import Recorded
 
 
-class Piece(NamedTuple):
+class ReplayPiece(NamedTuple):
     """One message of an offered request; equal keys are equal bytes."""
 
     key: Hashable
@@ -36,7 +36,7 @@ class Piece(NamedTuple):
 class Offer:
     """A request: what would be sent now, in order."""
 
-    pieces: Sequence[Piece]
+    pieces: Sequence[ReplayPiece]
     front: int = 1
     """How many of the pieces are the system's words and the tools."""
     marks: tuple[int, ...] = ()
@@ -71,7 +71,7 @@ class Contender(Protocol):
 class Step:
     """One call of a replay."""
 
-    sent: Sent
+    sent: CacheCall
     texts: tuple[str, ...]
     """What each block of it says."""
     answer: ModelSaid
@@ -114,8 +114,8 @@ def replay(recorded: Recorded, contender: Contender) -> Replayed:
                     blocked += offer is None
                     last = call.time or last
                     if offer is not None:
-                        blocks = [Block(piece.key, piece.tokens) for piece in offer.pieces]
-                        sent = Sent(
+                        blocks = [CacheBlock(piece.key, piece.tokens) for piece in offer.pieces]
+                        sent = CacheCall(
                             at=at,
                             time=call.time,
                             blocks=blocks,

@@ -12,10 +12,10 @@ import msgspec
 from foldline.core.budget import limits
 from foldline.core.plan import Facts
 from foldline.core.policy import Policy
-from foldline.lab.bill.cache import Billed, Rules, bill
+from foldline.lab.bill.cache import Billed, CacheRules, bill
 from foldline.lab.fake_summarizer import Teller
 from foldline.lab.policy_run import Ours
-from foldline.lab.probes.kept import Retention, retention
+from foldline.lab.probes.kept import RetentionProbe, retention
 from foldline.lab.recorded import Recorded
 from foldline.lab.replay import Contender, Replayed, replay
 
@@ -26,12 +26,12 @@ class Trial:
 
     session: Recorded
     policy: Policy
-    rules: Rules
+    rules: CacheRules
     window: int
     teller: Teller | None = None
 
 
-class Edit(msgspec.Struct, frozen=True):
+class TrialFold(msgspec.Struct, frozen=True):
     """A fold of a trial: at which call, what it took and what it left."""
 
     call: int
@@ -41,7 +41,7 @@ class Edit(msgspec.Struct, frozen=True):
     after: int
 
 
-class Result(msgspec.Struct, frozen=True):
+class TrialResult(msgspec.Struct, frozen=True):
     """What came of a trial; dollars of all its calls, and what each call took."""
 
     session: str
@@ -58,8 +58,8 @@ class Result(msgspec.Struct, frozen=True):
     """Tokens of each request, in order."""
     spent: tuple[float, ...]
     """Dollars of each call, in order."""
-    edits: tuple[Edit, ...]
-    retention: Retention
+    edits: tuple[TrialFold, ...]
+    retention: RetentionProbe
     blocked: int = 0
     """Calls that could not be made to fit."""
     read_dollars: float = 0.0
@@ -79,7 +79,7 @@ class Result(msgspec.Struct, frozen=True):
         return self.input_dollars - known
 
 
-def run(trial: Trial) -> Result:
+def run(trial: Trial) -> TrialResult:
     """One trial, from its session's events alone; the same every time."""
     prices = trial.rules.prices
     facts = Facts(limits(trial.window, None, step=prices.step), trial.policy, prices)
@@ -87,22 +87,22 @@ def run(trial: Trial) -> Result:
     return judged(trial.session, ours, trial.rules)
 
 
-def judged(session: Recorded, contender: Contender, rules: Rules) -> Result:
+def judged(session: Recorded, contender: Contender, rules: CacheRules) -> TrialResult:
     """A session under any contender: replayed, billed and probed."""
     made = replay(session, contender)
     return priced(made, retention(made), rules)
 
 
-def priced(made: Replayed, kept: Retention, rules: Rules) -> Result:
+def priced(made: Replayed, kept: RetentionProbe, rules: CacheRules) -> TrialResult:
     """A replay at some prices: for those who decide without them, one replay does for all."""
     billed = bill([step.sent for step in made.steps], rules)
     at = rules.prices.at
     folds = (
-        Edit(at, fold.why, fold.messages, fold.before, fold.after)
+        TrialFold(at, fold.why, fold.messages, fold.before, fold.after)
         for at, step in enumerate(made.steps)
         for fold in step.folds
     )
-    return Result(
+    return TrialResult(
         session=made.recorded.name,
         policy=made.policy,
         calls=len(billed),

@@ -20,7 +20,7 @@ from foldline.dialects import base
 from foldline.dialects.base import OPENAI, Dialect
 from foldline.dialects.json_reader import parse
 from foldline.dialects.provider_errors import Fault, of_exception
-from foldline.dialects.sse import Lines
+from foldline.dialects.sse import SseReader
 from foldline.errors import BadInput, ModelFailed, WireError
 from foldline.models.addresses import normalize_address
 from foldline.models.port import Heard, Json, Model
@@ -148,7 +148,7 @@ class _Client:
     async def say(self, request: Json, *, heard: Heard | None = None) -> Json:
         """The whole answer to a request; streamed, where somebody listens."""
         body = {"model": self._name, **request, "stream": heard is not None}
-        call = _Call(self._name, self._send(body), self._where)
+        call = _CallUnderWay(self._name, self._send(body), self._where)
         if heard is None:
             return await call.whole()
         return await call.streamed(self._dialect, heard)
@@ -158,7 +158,7 @@ class _Client:
         await self._close()
 
 
-class _Call:
+class _CallUnderWay:
     """One call under way."""
 
     def __init__(
@@ -181,7 +181,7 @@ class _Call:
 
     async def streamed(self, dialect: Dialect, heard: Heard) -> Json:
         """The answer that comes piece by piece."""
-        lines, assembly = Lines(), dialect.assembly()
+        lines, assembly = SseReader(), dialect.assembly()
         async with aclosing(self._chunks()) as chunks:
             async for chunk in chunks:
                 try:

@@ -22,7 +22,7 @@ PARTS = ("it", "bare")
 Judge: TypeAlias = Callable[["re.Match[str]"], bool]
 
 
-class Shape(NamedTuple):
+class CredentialPattern(NamedTuple):
     """One kind of credential: a group of `PARTS` is the secret, or all of the match is."""
 
     kind: str
@@ -71,164 +71,184 @@ _VALUE = (
     r"""|(?P<bare>[^\s"'`,;:()\[\]{}<>\\=&|]{6,}+={0,2}+)(?![\[(]))"""
 )
 
-SHAPES: tuple[Shape, ...] = (
+SHAPES: tuple[CredentialPattern, ...] = (
     # Keys that are several lines, or hold others inside: first.
-    Shape("private key", ("-----BEGIN ",), _PEM),
-    Shape("age key", ("AGE-SECRET-KEY-1",), r"AGE-SECRET-KEY-1[A-Z0-9]{50,}"),
-    Shape("1password token", ("ops_eyJ",), r"ops_eyJ[A-Za-z0-9+/=_-]{100,}"),
-    Shape("sentry token", ("sntrys_", "sntryu_"), r"sntry[su]_[A-Za-z0-9+/=_-]{40,}"),
-    Shape(
+    CredentialPattern("private key", ("-----BEGIN ",), _PEM),
+    CredentialPattern("age key", ("AGE-SECRET-KEY-1",), r"AGE-SECRET-KEY-1[A-Z0-9]{50,}"),
+    CredentialPattern("1password token", ("ops_eyJ",), r"ops_eyJ[A-Za-z0-9+/=_-]{100,}"),
+    CredentialPattern("sentry token", ("sntrys_", "sntryu_"), r"sntry[su]_[A-Za-z0-9+/=_-]{40,}"),
+    CredentialPattern(
         "json web token",
         ("eyJ",),
         r"(?:(?<![A-Za-z0-9_\]-])|(?<=\\[nrt]))eyJ[\w-]{8,}+\.eyJ[\w-]{8,}+\.[\w-]{8,}+",
     ),
     # Clouds
-    Shape("aws access key", ("AKIA", "ASIA", "ABIA", "ACCA"), r"A(?:KI|SI|BI|CC)A[A-Z0-9]{16}"),
-    Shape(
+    CredentialPattern(
+        "aws access key", ("AKIA", "ASIA", "ABIA", "ACCA"), r"A(?:KI|SI|BI|CC)A[A-Z0-9]{16}"
+    ),
+    CredentialPattern(
         "aws secret key",
         ("secret",),
         rf"(?i:secret[_-]?(?:access[_-]?)?key){_IS}(?P<it>[A-Za-z0-9/+]{{40}})(?![A-Za-z0-9/+=\[])",
         is_mixed,
         small=True,
     ),
-    Shape(
+    CredentialPattern(
         "aws session token",
         ("IQoJb3JpZ2lu", "FwoGZXIvYXdz"),
         r"(?:IQoJb3JpZ2lu|FwoGZXIvYXdz)[A-Za-z0-9+/=]{100,}",
     ),
-    Shape("aws bedrock key", ("ABSK",), rf"{_EDGE}ABSK[A-Za-z0-9+/]{{100,}}={{0,2}}"),
-    Shape("google api key", ("AIza",), rf"{_EDGE}AIza[\w-]{{35}}"),
-    Shape("google access token", ("ya29.",), r"ya29\.[\w.-]{20,}"),
-    Shape("google client secret", ("GOCSPX-",), r"GOCSPX-[\w-]{20,}"),
-    Shape("google refresh token", ("1//0",), r"(?<![\w/.:\]])1//0[\w-]{40,}"),
-    Shape(
+    CredentialPattern("aws bedrock key", ("ABSK",), rf"{_EDGE}ABSK[A-Za-z0-9+/]{{100,}}={{0,2}}"),
+    CredentialPattern("google api key", ("AIza",), rf"{_EDGE}AIza[\w-]{{35}}"),
+    CredentialPattern("google access token", ("ya29.",), r"ya29\.[\w.-]{20,}"),
+    CredentialPattern("google client secret", ("GOCSPX-",), r"GOCSPX-[\w-]{20,}"),
+    CredentialPattern("google refresh token", ("1//0",), r"(?<![\w/.:\]])1//0[\w-]{40,}"),
+    CredentialPattern(
         "azure account key",
         ("AccountKey=", "SharedAccessKey="),
         r"(?:AccountKey|SharedAccessKey)=(?P<it>[A-Za-z0-9+/]{40,}={0,2})",
     ),
-    Shape(
+    CredentialPattern(
         "azure signature", ("sig=",), r"(?:(?<=[?&;])|(?<=u0026))sig=(?P<it>[A-Za-z0-9%+/=_-]{40,})"
     ),
-    Shape(
+    CredentialPattern(
         "azure client secret", ("7Q~", "8Q~"), rf"{_EDGE}[\w.~-]{{3}}[78]Q~[\w.~-]{{31,}}", back=3
     ),
-    Shape(
+    CredentialPattern(
         "azure devops token", ("AZDO",), rf"{_EDGE}[A-Za-z0-9]{{76}}AZDO[A-Za-z0-9]{{4}}", back=76
     ),
-    Shape("alibaba key", ("LTAI",), rf"{_EDGE}LTAI[A-Za-z0-9]{{20}}{_END}"),
-    Shape("digitalocean token", ("dop_v1_", "doo_v1_", "dor_v1_"), r"do[opr]_v1_[0-9a-f]{64}"),
-    Shape("heroku key", ("HRKU-",), r"HRKU-[\w-]{30,}"),
-    Shape(
+    CredentialPattern("alibaba key", ("LTAI",), rf"{_EDGE}LTAI[A-Za-z0-9]{{20}}{_END}"),
+    CredentialPattern(
+        "digitalocean token", ("dop_v1_", "doo_v1_", "dor_v1_"), r"do[opr]_v1_[0-9a-f]{64}"
+    ),
+    CredentialPattern("heroku key", ("HRKU-",), r"HRKU-[\w-]{30,}"),
+    CredentialPattern(
         "heroku key by name",
         ("heroku", "Heroku", "HEROKU"),
         rf"(?:heroku|Heroku|HEROKU)[\w .-]{{0,30}}+{_IS}(?P<it>{_UUID})",
     ),
-    Shape("fly token", ("fm2_", "fo1_"), r"(?:fm2_[A-Za-z0-9+/=,_-]{60,}|fo1_[\w-]{40,})"),
-    Shape("cloudflare key", ("v1.0-",), rf"{_EDGE}v1\.0-[0-9a-f]{{24}}-[0-9a-f]{{100,}}"),
-    Shape("supabase key", ("sbp_", "sb_secret_"), r"sb(?:p_[0-9a-f]{40}|_secret_[\w-]{20,})"),
-    Shape("planetscale token", ("pscale_",), r"pscale_(?:tkn|pw|oauth)_[\w.=-]{32,}"),
-    Shape("databricks token", ("dapi",), r"dapi[0-9a-f]{32}(?:-\d)?"),
+    CredentialPattern(
+        "fly token", ("fm2_", "fo1_"), r"(?:fm2_[A-Za-z0-9+/=,_-]{60,}|fo1_[\w-]{40,})"
+    ),
+    CredentialPattern(
+        "cloudflare key", ("v1.0-",), rf"{_EDGE}v1\.0-[0-9a-f]{{24}}-[0-9a-f]{{100,}}"
+    ),
+    CredentialPattern(
+        "supabase key", ("sbp_", "sb_secret_"), r"sb(?:p_[0-9a-f]{40}|_secret_[\w-]{20,})"
+    ),
+    CredentialPattern("planetscale token", ("pscale_",), r"pscale_(?:tkn|pw|oauth)_[\w.=-]{32,}"),
+    CredentialPattern("databricks token", ("dapi",), r"dapi[0-9a-f]{32}(?:-\d)?"),
     # Code, packages, builds
-    Shape(
+    CredentialPattern(
         "github token",
         ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
         r"gh[pousr]_[A-Za-z0-9]{36,}",
     ),
-    Shape("github fine-grained token", ("github_pat_",), r"github_pat_\w{36,}"),
-    Shape(
+    CredentialPattern("github fine-grained token", ("github_pat_",), r"github_pat_\w{36,}"),
+    CredentialPattern(
         "gitlab token",
         ("glpat-", "gldt-", "glrt-", "glptt-", "glcbt-", "glft-", "glsoat-", "glagent-", "glimt-"),
         r"gl(?:pat|dt|rt|ptt|cbt|ft|soat|agent|imt)-[\w-]{20,}(?:\.[0-9a-z]{2}\.[0-9a-z]{9})?",
     ),
-    Shape("npm token", ("npm_",), r"npm_[A-Za-z0-9]{36}"),
-    Shape("pypi token", ("pypi-Ag",), r"pypi-Ag[\w-]{50,}"),
-    Shape("rubygems key", ("rubygems_",), r"rubygems_[0-9a-f]{48}"),
-    Shape("nuget key", ("oy2",), rf"{_EDGE}oy2[a-z0-9]{{43}}{_END}"),
-    Shape("artifactory key", ("AKCp",), rf"{_EDGE}AKCp[A-Za-z0-9]{{60,}}"),
-    Shape("docker token", ("dckr_",), r"dckr_[po]at_[\w-]{27,}"),
-    Shape(
+    CredentialPattern("npm token", ("npm_",), r"npm_[A-Za-z0-9]{36}"),
+    CredentialPattern("pypi token", ("pypi-Ag",), r"pypi-Ag[\w-]{50,}"),
+    CredentialPattern("rubygems key", ("rubygems_",), r"rubygems_[0-9a-f]{48}"),
+    CredentialPattern("nuget key", ("oy2",), rf"{_EDGE}oy2[a-z0-9]{{43}}{_END}"),
+    CredentialPattern("artifactory key", ("AKCp",), rf"{_EDGE}AKCp[A-Za-z0-9]{{60,}}"),
+    CredentialPattern("docker token", ("dckr_",), r"dckr_[po]at_[\w-]{27,}"),
+    CredentialPattern(
         "docker login", ('"auth',), r'"auth\\?"\s{0,4}:\s{0,4}\\?"(?P<it>[A-Za-z0-9+/]{12,}={0,2})'
     ),
-    Shape("terraform token", (".atlasv1.",), r"(?<=[A-Za-z0-9]{14})\.atlasv1\.(?P<it>[\w-]{60,})"),
-    Shape("pulumi token", ("pul-",), rf"{_EDGE}pul-[0-9a-f]{{40}}"),
-    Shape("vault token", ("hvs.", "hvb.", "hvr."), r"hv[sbr]\.[\w-]{24,}"),
-    Shape(
+    CredentialPattern(
+        "terraform token", (".atlasv1.",), r"(?<=[A-Za-z0-9]{14})\.atlasv1\.(?P<it>[\w-]{60,})"
+    ),
+    CredentialPattern("pulumi token", ("pul-",), rf"{_EDGE}pul-[0-9a-f]{{40}}"),
+    CredentialPattern("vault token", ("hvs.", "hvb.", "hvr."), r"hv[sbr]\.[\w-]{24,}"),
+    CredentialPattern(
         "vault token, old",
         ("s.",),
         r"(?<![A-Za-z0-9_.\])-])s\.(?P<it>[A-Za-z0-9]{24})(?![\w.(\[-])",
         is_mixed,
     ),
-    Shape("doppler token", ("dp.",), rf"{_EDGE}dp\.(?:pt|st|ct|sa|scim|audit)\.[\w.-]{{40,}}"),
-    Shape("postman key", ("PMAK-",), r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}"),
-    Shape("atlassian token", ("ATATT3", "ATCTT3"), r"AT[AC]TT3[\w=-]{50,}"),
-    Shape("bitbucket password", ("ATBB",), rf"{_EDGE}ATBB[A-Za-z0-9]{{28,}}"),
+    CredentialPattern(
+        "doppler token", ("dp.",), rf"{_EDGE}dp\.(?:pt|st|ct|sa|scim|audit)\.[\w.-]{{40,}}"
+    ),
+    CredentialPattern("postman key", ("PMAK-",), r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}"),
+    CredentialPattern("atlassian token", ("ATATT3", "ATCTT3"), r"AT[AC]TT3[\w=-]{50,}"),
+    CredentialPattern("bitbucket password", ("ATBB",), rf"{_EDGE}ATBB[A-Za-z0-9]{{28,}}"),
     # Models
-    Shape("anthropic key", ("sk-ant-",), r"sk-ant-[\w-]{20,}"),
-    Shape("openrouter key", ("sk-or-",), r"sk-or-v\d-[0-9a-f]{64}"),
-    Shape(
+    CredentialPattern("anthropic key", ("sk-ant-",), r"sk-ant-[\w-]{20,}"),
+    CredentialPattern("openrouter key", ("sk-or-",), r"sk-or-v\d-[0-9a-f]{64}"),
+    CredentialPattern(
         "openai key",
         ("sk-proj-", "sk-svcacct-", "sk-admin-"),
         rf"{_EDGE}sk-(?:proj|svcacct|admin)-[\w-]{{20,}}",
     ),
-    Shape(
+    CredentialPattern(
         "model provider's key",
         ("sk-",),
         rf"{_EDGE}(?P<it>sk-[A-Za-z0-9]{{20,}}){_END}",
         is_mixed,
     ),
-    Shape("hugging face token", ("hf_",), r"hf_[A-Za-z0-9]{34,}"),
-    Shape("groq key", ("gsk_",), r"gsk_[A-Za-z0-9]{40,}"),
-    Shape("xai key", ("xai-",), r"xai-[A-Za-z0-9]{60,}"),
-    Shape("perplexity key", ("pplx-",), r"pplx-[A-Za-z0-9]{40,}"),
-    Shape("replicate token", ("r8_",), rf"{_EDGE}r8_[A-Za-z0-9]{{37}}"),
-    Shape("langsmith key", ("lsv2_",), r"lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}"),
+    CredentialPattern("hugging face token", ("hf_",), r"hf_[A-Za-z0-9]{34,}"),
+    CredentialPattern("groq key", ("gsk_",), r"gsk_[A-Za-z0-9]{40,}"),
+    CredentialPattern("xai key", ("xai-",), r"xai-[A-Za-z0-9]{60,}"),
+    CredentialPattern("perplexity key", ("pplx-",), r"pplx-[A-Za-z0-9]{40,}"),
+    CredentialPattern("replicate token", ("r8_",), rf"{_EDGE}r8_[A-Za-z0-9]{{37}}"),
+    CredentialPattern("langsmith key", ("lsv2_",), r"lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}"),
     # Talk, mail, papers
-    Shape("slack token", ("xox",), r"xox[abeoprs]-[A-Za-z0-9-]{10,}"),
-    Shape("slack app token", ("xapp-",), r"xapp-\d-[A-Za-z0-9-]{30,}"),
-    Shape(
+    CredentialPattern("slack token", ("xox",), r"xox[abeoprs]-[A-Za-z0-9-]{10,}"),
+    CredentialPattern("slack app token", ("xapp-",), r"xapp-\d-[A-Za-z0-9-]{30,}"),
+    CredentialPattern(
         "slack webhook",
         ("hooks.slack.com/",),
         r"hooks\.slack\.com/(?:services|workflows|triggers)/(?P<it>[A-Za-z0-9+/_-]{20,})",
     ),
-    Shape("telegram bot token", (":AA",), r"(?<=[0-9]{8}):(?P<it>AA[\w-]{32,})"),
-    Shape("discord bot token", _DIGITS, rf"{_DIGITS64}\.[\w-]{{6}}\.[\w-]{{27,}}"),
-    Shape(
+    CredentialPattern("telegram bot token", (":AA",), r"(?<=[0-9]{8}):(?P<it>AA[\w-]{32,})"),
+    CredentialPattern("discord bot token", _DIGITS, rf"{_DIGITS64}\.[\w-]{{6}}\.[\w-]{{27,}}"),
+    CredentialPattern(
         "discord webhook",
         ("discord.com/api/", "discordapp.com/api/"),
         r"discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/\d{17,20}/(?P<it>[\w-]{50,})",
     ),
-    Shape("twilio auth token", ("AC",), r"AC[0-9a-f]{32}:(?P<it>[0-9a-f]{32})"),
-    Shape("twilio key", ("SK",), rf"{_EDGE}SK[0-9a-f]{{32}}{_END}"),
-    Shape("sendgrid key", ("SG.",), rf"{_EDGE}SG\.[\w-]{{16,32}}\.[\w-]{{32,}}"),
-    Shape("mailgun key", ("key-",), rf"{_EDGE}key-[0-9a-f]{{32}}{_END}"),
-    Shape("mailchimp key", ("-us",), rf"{_EDGE}[0-9a-f]{{32}}-us\d{{1,2}}{_END}", back=32),
-    Shape("linear key", ("lin_api_", "lin_oauth_"), r"lin_(?:api|oauth)_[A-Za-z0-9]{32,}"),
-    Shape("notion token", ("secret_", "ntn_"), r"(?:secret_[A-Za-z0-9]{43}|ntn_[A-Za-z0-9]{40,})"),
-    Shape("figma token", ("figd_", "figo_", "figu_"), r"fig[dou]_[\w-]{36,}"),
-    Shape("airtable token", ("pat",), rf"{_EDGE}pat[A-Za-z0-9]{{14}}\.[0-9a-f]{{64}}"),
+    CredentialPattern("twilio auth token", ("AC",), r"AC[0-9a-f]{32}:(?P<it>[0-9a-f]{32})"),
+    CredentialPattern("twilio key", ("SK",), rf"{_EDGE}SK[0-9a-f]{{32}}{_END}"),
+    CredentialPattern("sendgrid key", ("SG.",), rf"{_EDGE}SG\.[\w-]{{16,32}}\.[\w-]{{32,}}"),
+    CredentialPattern("mailgun key", ("key-",), rf"{_EDGE}key-[0-9a-f]{{32}}{_END}"),
+    CredentialPattern(
+        "mailchimp key", ("-us",), rf"{_EDGE}[0-9a-f]{{32}}-us\d{{1,2}}{_END}", back=32
+    ),
+    CredentialPattern(
+        "linear key", ("lin_api_", "lin_oauth_"), r"lin_(?:api|oauth)_[A-Za-z0-9]{32,}"
+    ),
+    CredentialPattern(
+        "notion token", ("secret_", "ntn_"), r"(?:secret_[A-Za-z0-9]{43}|ntn_[A-Za-z0-9]{40,})"
+    ),
+    CredentialPattern("figma token", ("figd_", "figo_", "figu_"), r"fig[dou]_[\w-]{36,}"),
+    CredentialPattern("airtable token", ("pat",), rf"{_EDGE}pat[A-Za-z0-9]{{14}}\.[0-9a-f]{{64}}"),
     # Money, shops, watching
-    Shape(
+    CredentialPattern(
         "stripe key",
         ("sk_live_", "sk_test_", "rk_live_", "rk_test_"),
         r"[sr]k_(?:live|test)_[A-Za-z0-9]{16,}",
     ),
-    Shape("webhook secret", ("whsec_",), r"whsec_[A-Za-z0-9+/=]{24,}"),
-    Shape(
+    CredentialPattern("webhook secret", ("whsec_",), r"whsec_[A-Za-z0-9+/=]{24,}"),
+    CredentialPattern(
         "shopify token",
         ("shpat_", "shpca_", "shppa_", "shpss_"),
         r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}",
     ),
-    Shape("square token", ("sq0",), r"sq0(?:atp|csp)-[\w-]{22,}"),
-    Shape("square access token", ("EAAA",), rf"{_EDGE}EAAA[\w-]{{60}}(?![\w\[-])"),
-    Shape("facebook token", ("EAA",), rf"{_EDGE}EAA[A-Za-z0-9]{{90,}}{_END}"),
-    Shape(
+    CredentialPattern("square token", ("sq0",), r"sq0(?:atp|csp)-[\w-]{22,}"),
+    CredentialPattern("square access token", ("EAAA",), rf"{_EDGE}EAAA[\w-]{{60}}(?![\w\[-])"),
+    CredentialPattern("facebook token", ("EAA",), rf"{_EDGE}EAA[A-Za-z0-9]{{90,}}{_END}"),
+    CredentialPattern(
         "grafana token",
         ("glsa_", "glc_"),
         r"gl(?:sa_[A-Za-z0-9]{32}_[0-9a-fA-F]{8}|c_[\w+/=-]{32,})",
     ),
-    Shape("new relic key", ("NRAK-",), r"NRAK-[A-Z0-9]{27}"),
+    CredentialPattern("new relic key", ("NRAK-",), r"NRAK-[A-Z0-9]{27}"),
     # Anything, by the place it stands in: last, because these hold all of the above.
-    Shape(
+    CredentialPattern(
         "authorization",
         ("bearer", "basic", "authorization"),
         r"(?i:authorization\\?[\"']?\s{0,3}[:=]\s{0,3}\\?[\"']?(?:token|apikey|key)|bearer|basic)"
@@ -236,31 +256,31 @@ SHAPES: tuple[Shape, ...] = (
         is_sent,
         small=True,
     ),
-    Shape(
+    CredentialPattern(
         "password in a url",
         ("://",),
         r"""://[^\s:/@"'`<>\[\]{}\\]{0,100}:(?P<it>[^\s/"'`<>\[\]{}$*\\]{3,200})@(?=[\w.-])""",
     ),
-    Shape(
+    CredentialPattern(
         "password of a login",
         ("machine", "default"),
         r"(?:machine\s{1,8}[^\s\[\]]{1,80}|default)\s{1,8}login\s{1,8}[^\s\[\]]{1,80}\s{1,8}"
         r"""password\s{1,8}(?P<it>[^\s\[\]$<{"'`\\]{4,})""",
     ),
-    Shape(
+    CredentialPattern(
         "password of a user",
         ("-u ", "--user"),
         r"""(?<=\s)(?:-u|--user)[ =]["']?[\w.@-]{1,64}+:(?P<it>[^\s"'`$<>{}\[\]]{4,}+)""",
         is_user_option,
     ),
-    Shape(
+    CredentialPattern(
         "password by name",
         ("pass", "pwd"),
         rf"(?:(?i:{_CHOSEN})){_MORE}(?:{_TO}|(?P<flag>\s)){_VALUE}",
         is_password,
         small=True,
     ),
-    Shape(
+    CredentialPattern(
         "secret by name",
         ("key", "secret", "token", "credential"),
         rf"(?:(?i:{_GIVEN})){_MORE}(?:{_TO}|(?P<flag>\s)){_VALUE}",

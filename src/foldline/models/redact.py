@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from foldline.models.credential_patterns import PARTS, SHAPES, Shape, compiled
+from foldline.models.credential_patterns import PARTS, SHAPES, CredentialPattern, compiled
 
 _OWN = frozenset(vars(logging.makeLogRecord({})))
 _FORMATTER = logging.Formatter()
 
 
-class Found(NamedTuple):
+class FoundSecret(NamedTuple):
     """What was found, never the secret itself."""
 
     kind: str
@@ -33,14 +33,14 @@ class Redacted:
     """A text without its secrets, and what was taken out of it."""
 
     text: str
-    found: tuple[Found, ...] = ()
+    found: tuple[FoundSecret, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether anything was found."""
         return bool(self.found)
 
 
-def redact(text: str, *, shapes: Iterable[Shape] = SHAPES) -> Redacted:
+def redact(text: str, *, shapes: Iterable[CredentialPattern] = SHAPES) -> Redacted:
     """The text with a mark for each secret; all else stays as it is. Twice is as once."""
     found: Counter[str] = Counter()
     small = _small(text)
@@ -49,7 +49,7 @@ def redact(text: str, *, shapes: Iterable[Shape] = SHAPES) -> Redacted:
             text = _marked(text, spans, kind=shape.kind)
             small = _small(text)
             found[shape.kind] += len(spans)
-    return Redacted(text, tuple(Found(kind, times) for kind, times in found.items()))
+    return Redacted(text, tuple(FoundSecret(kind, times) for kind, times in found.items()))
 
 
 def mark(kind: str) -> str:
@@ -62,7 +62,7 @@ def _small(text: str) -> str:
     return text.replace("\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}", "I").lower()
 
 
-def _secrets(text: str, shape: Shape, *, small: str) -> list[tuple[int, int]]:
+def _secrets(text: str, shape: CredentialPattern, *, small: str) -> list[tuple[int, int]]:
     """Where secrets of one shape stand, in order, none inside another."""
     looked = small if shape.small else text
     words = [word for word in shape.words if word in looked]
@@ -77,7 +77,7 @@ def _secrets(text: str, shape: Shape, *, small: str) -> list[tuple[int, int]]:
     return spans
 
 
-def _from(looked: str, text: str, word: str, shape: Shape) -> Iterator[tuple[int, int]]:
+def _from(looked: str, text: str, word: str, shape: CredentialPattern) -> Iterator[tuple[int, int]]:
     try_at, at = compiled(shape.pattern).match, looked.find(word)
     while at >= 0:
         match = try_at(text, at - shape.back) if at >= shape.back else None

@@ -111,7 +111,7 @@ class Tellers:
 
 
 @dataclass(frozen=True, slots=True)
-class Prefix:
+class SentPrefix:
     """The request that was sent last, as far as it is to be told of, and what it would cost."""
 
     request: Json
@@ -144,7 +144,7 @@ async def tell(  # noqa: PLR0913 - what a narrative is made of, and who is told 
     events: Sequence[Logged],
     tellers: Tellers,
     *,
-    prefix: Prefix | None = None,
+    prefix: SentPrefix | None = None,
     kept: Kept | None = None,
     purse: Purse | None = None,
     progress: Progress | None = None,
@@ -194,7 +194,7 @@ class _Telling:
         reason = redact(reason).text  # a provider may quote a key
         return Narrative(outcome, reason, told, self.form, self.asked, self.reused, self.used)
 
-    async def told(self, prefix: Prefix | None) -> Narrative:
+    async def told(self, prefix: SentPrefix | None) -> Narrative:
         """By the cheaper way; by pieces, too, where the other proves too large."""
         if not self.tellers.models:
             return self.ended("skipped", "there is nobody to ask")
@@ -238,7 +238,7 @@ class _Telling:
             "told", "", fold.Prepared(self.ask.base, self.ask.range, verdict.lines, by)
         )
 
-    def _behind(self, prefix: Prefix) -> fold.Prompt | None:
+    def _behind(self, prefix: SentPrefix) -> fold.Prompt | None:
         """The question behind the conversation, where that may be asked and is the cheaper way."""
         if self.tellers.models[0].name != prefix.model or _OWN & {*prefix.request}:
             return None
@@ -267,7 +267,7 @@ class _Telling:
         return verdict, by
 
     async def _settled(
-        self, prompt: fold.Prompt, prefix: Prefix | None = None
+        self, prompt: fold.Prompt, prefix: SentPrefix | None = None
     ) -> tuple[Accepted | Rejected, str]:
         """What an answer comes to, after one repair; and whose it was."""
         said, by = await self._answer(prompt, prefix)
@@ -282,7 +282,9 @@ class _Telling:
         """In a thread: to hold an answer against a long span takes a while (R-44)."""
         return judge(prompt, _words(said), self.events, stop=said.stop, again=again)
 
-    async def _answer(self, prompt: fold.Prompt, prefix: Prefix | None) -> tuple[ModelSaid, str]:
+    async def _answer(
+        self, prompt: fold.Prompt, prefix: SentPrefix | None
+    ) -> tuple[ModelSaid, str]:
         """What the first teller says that answers, and which that was: R-52."""
         *others, last = self.tellers.models[: 1 if prefix else None]
         for model in others:
@@ -292,7 +294,9 @@ class _Telling:
                 continue
         return await self._call(last, prompt, prefix), last.name
 
-    async def _call(self, model: Model, prompt: fold.Prompt, prefix: Prefix | None) -> ModelSaid:
+    async def _call(
+        self, model: Model, prompt: fold.Prompt, prefix: SentPrefix | None
+    ) -> ModelSaid:
         dialect = base.speaking(model.name)
         request = {**_request(prompt, prefix), **self.tellers.parameters}
         request = {key: value for key, value in request.items() if key not in dialect.bounds}
@@ -326,7 +330,7 @@ class _Telling:
         return replace(own, call=min(own.call, each), whole=min(own.whole, each))
 
 
-def _request(prompt: fold.Prompt, prefix: Prefix | None) -> Json:
+def _request(prompt: fold.Prompt, prefix: SentPrefix | None) -> Json:
     """A question alone, or behind the request that was sent last; whole, not as a stream."""
     question = {"role": "user", "content": prompt.text}
     if prefix is None:

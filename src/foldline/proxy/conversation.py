@@ -39,12 +39,12 @@ from foldline.dialects.client_messages import short
 from foldline.errors import Overflow, Vetoed
 from foldline.proxy.identity import Caller, Scope
 from foldline.proxy.match import Match, match_row
-from foldline.proxy.patch import Limit, Patched, patch_request
+from foldline.proxy.patch import AnswerLimit, Patched, patch_request
 from foldline.proxy.request import ClientRequest
 from foldline.session import answer_limit, planning
 from foldline.session.client_row import (
-    Message,
-    Row,
+    ClientMessage,
+    ClientRow,
     chain_of,
     count_upto,
     digest_shown,
@@ -66,7 +66,7 @@ _LONG_PROMPT = 500  # characters: an instruction to summarise is never shorter
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedRequest:
     """What is sent of a request, and what was decided for it."""
 
     patched: Patched
@@ -99,7 +99,7 @@ class Conversation:
         self.links: list[str] = []
         """Side conversations that began since the last request."""
         self._chains: dict[int, tuple[int, str]] = {}
-        self._row: Row | None = None
+        self._row: ClientRow | None = None
         self._reserved: Reserved | None = None
 
     async def match(self, request: ClientRequest, *, known: int = 0) -> Match:
@@ -173,7 +173,7 @@ class Conversation:
 
     async def plan(
         self, request: ClientRequest, match: Match, facts: Facts, *, summary: int | None = None
-    ) -> Planned:
+    ) -> PlannedRequest:
         """Decide what is sent of a request, and record it with what is new: one append.
 
         `summary` is the message, by its place in the body, in which the client has summed up what
@@ -251,7 +251,7 @@ class Conversation:
         thoughtless: bool = False,
         answer: int | None = None,
         unplanned: str = "",
-    ) -> Planned:
+    ) -> PlannedRequest:
         """Patch a request as it was planned, and record it with what came in before."""
         live = self.live
         edits: list[Event] = [*ready.events] if ready else []
@@ -284,7 +284,7 @@ class Conversation:
         if ready is not None and ready.ask is not None and live.narrator is not None:
             live.narrator.wanted(live, ready.ask)
         made = len(report.edits) + sum(_clips(event) for event in entering)
-        return Planned(patched, report, live.view.asked, made, unplanned)
+        return PlannedRequest(patched, report, live.view.asked, made, unplanned)
 
     async def reserve(self, report: Report, view: View) -> None:
         """Set aside what a call may take, where there is a cap; `Spent` where that is passed."""
@@ -307,7 +307,7 @@ class Conversation:
         else:
             await self.live.spending.after(reserved, usage)
 
-    async def heal_length(self, request: ClientRequest, smaller: Facts) -> Planned | None:
+    async def heal_length(self, request: ClientRequest, smaller: Facts) -> PlannedRequest | None:
         """Another request in place of one that was refused for its length; None: none is smaller.
 
         What is newest may have to be cut, harder than when it came: by its bytes, since no token is
@@ -327,11 +327,11 @@ class Conversation:
             return None  # the provider's own words say more
         return await self._record(request, entering, work, ready)
 
-    async def heal_answer(self, request: ClientRequest, answer: int) -> Planned:
+    async def heal_answer(self, request: ClientRequest, answer: int) -> PlannedRequest:
         """The same request with a shorter answer: only that was too much."""
         return await self._record(request, [], self.live.view.copy(), None, answer=answer)
 
-    async def heal_thinking(self, request: ClientRequest) -> Planned:
+    async def heal_thinking(self, request: ClientRequest) -> PlannedRequest:
         """The same request without any thinking behind an edit: its signatures are refused."""
         return await self._record(request, [], self.live.view.copy(), None, thoughtless=True)
 
@@ -364,7 +364,7 @@ class Conversation:
     def count_known(self, request: ClientRequest) -> int:
         """How many messages of a request are in sight, wherever they stand."""
         row = read_row(self.live.view, self._chains)
-        links = {piece.link for piece in row if isinstance(piece, Message)}
+        links = {piece.link for piece in row if isinstance(piece, ClientMessage)}
         return sum(digest in links for digest in request.digests)
 
     def is_compaction(self, request: ClientRequest, match: Match) -> bool:
@@ -432,18 +432,18 @@ def _same(before: Sequence[bytes], now: Sequence[bytes]) -> int:
     return next((at for at, (one, two) in pairs if one != two), min(len(before), len(now)))
 
 
-def _limit(request: ClientRequest, report: Report, *, answer: int | None) -> Limit | None:
+def _limit(request: ClientRequest, report: Report, *, answer: int | None) -> AnswerLimit | None:
     """How long the answer may be, where what the client asks for cannot fit."""
     stated = answer_limit.stated(request.dialect, request.parameters)
     if stated is None:
         return None
     name, asked = stated
     if answer is not None:
-        return Limit(name, asked, max(min(answer, asked), 1))
+        return AnswerLimit(name, asked, max(min(answer, asked), 1))
     if report.total + asked <= report.window or report.total >= report.window:
         return None  # it fits, or nothing would make it fit: then it goes as it came
     least = min(report.reserve, asked)
-    return Limit(name, asked, max(report.window - report.total - report.margin, least, 1))
+    return AnswerLimit(name, asked, max(report.window - report.total - report.margin, least, 1))
 
 
 def _thinks_in_loop(request: ClientRequest) -> bool:

@@ -24,10 +24,10 @@ from foldline.core.plan import Facts
 from foldline.dialects.base import Dialect
 from foldline.dialects.client_messages import chain_on
 from foldline.errors import BadInput, Conflict, FoldlineError
-from foldline.proxy.conversation import Conversation, Planned
+from foldline.proxy.conversation import Conversation, PlannedRequest
 from foldline.proxy.exchange import Exchange, Flight
 from foldline.proxy.identity import Caller, Scope
-from foldline.proxy.index import Index, Place
+from foldline.proxy.index import Index, LogPlace
 from foldline.proxy.match import Match
 from foldline.proxy.patch import Patched
 from foldline.proxy.request import ClientRequest, read_request
@@ -189,14 +189,14 @@ class Conversations:
         _log.warning("%s: a request is not recorded: %s", conversation.live.name.session, why)
         report = AsyncSession(conversation.live).report
         await conversation.reserve(report, conversation.live.view)
-        planned = Planned(patched or Patched(request.body), report, -1, 0, unplanned=why)
+        planned = PlannedRequest(patched or Patched(request.body), report, -1, 0, unplanned=why)
         return self._fly(conversation, request, planned, key)
 
     def _fly(
         self,
         conversation: Conversation,
         request: ClientRequest,
-        planned: Planned,
+        planned: PlannedRequest,
         key: _Key,
     ) -> Flight:
         def over(flight: Flight) -> None:
@@ -210,7 +210,7 @@ class Conversations:
         self,
         conversation: Conversation,
         request: ClientRequest,
-        planned: Planned,
+        planned: PlannedRequest,
         key: _Key,
     ) -> Flight:
         """A request is on its way: its conversation is busy until it is over."""
@@ -229,7 +229,7 @@ class Conversations:
         self._remember_words(scope, spoken(answer.parts))
         if flight.planned.asked < 0:
             return None
-        place = Place(live.name.session, live.view.head)
+        place = LogPlace(live.name.session, live.view.head)
         self._index.remember(scope, chain_on(flight.request.chain[-1], answer.link), place)
         pairs = [_pair(digest, answer.link) for digest in flight.request.digests[-_BEFORE:]]
         for pair in pairs:
@@ -237,7 +237,7 @@ class Conversations:
         is_first = not flight.request.answers
         return self._note_all(scope, pairs, place) if self._shared and is_first else None
 
-    async def _note_all(self, scope: Scope, chains: Sequence[str], place: Place) -> None:
+    async def _note_all(self, scope: Scope, chains: Sequence[str], place: LogPlace) -> None:
         for chain in chains:
             await self._index.note(scope, chain, place)
 
@@ -255,7 +255,7 @@ class Conversations:
         conversation, request = flight.conversation, flight.request
         if flight.planned.asked < 0:
             return
-        place = Place(conversation.live.name.session, flight.planned.asked)
+        place = LogPlace(conversation.live.name.session, flight.planned.asked)
         scope, count = conversation.scope, len(request.chain)
         # Behind each answer too: what comes after the last one may not be said again.
         behind = [request.chain[at] for at in request.answers[-_BEHIND:]]
@@ -333,7 +333,7 @@ class Conversations:
             return best._replace(whole=True)
         if best.conversation.busy or (not is_family and _is_anothers(best, caller)):
             live = best.conversation.live
-            found = await self._forked_at(Place(live.name.session, live.view.head), scope, facts)
+            found = await self._forked_at(LogPlace(live.name.session, live.view.head), scope, facts)
             if found is not None:
                 return await self._taken(found, request)
             return await self._begun(request, scope, facts)
@@ -427,7 +427,7 @@ class Conversations:
             return None
         return self._held.get(name) or Conversation(live, scope)
 
-    async def _forked_at(self, place: Place, scope: Scope, facts: Facts) -> Conversation | None:
+    async def _forked_at(self, place: LogPlace, scope: Scope, facts: Facts) -> Conversation | None:
         """A new log that begins as a known one was at a place."""
         name = Name(scope.tenant, place.session)
         held = self._held.get(name)

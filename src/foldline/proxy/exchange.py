@@ -17,9 +17,9 @@ from foldline.core.request import Report
 from foldline.dialects import base
 from foldline.dialects.json_reader import parse
 from foldline.dialects.provider_errors import Fault, classify
-from foldline.dialects.sse import Lines
+from foldline.dialects.sse import SseReader
 from foldline.errors import Conflict, FoldlineError, WireError
-from foldline.proxy.conversation import Conversation, Planned
+from foldline.proxy.conversation import Conversation, PlannedRequest
 from foldline.proxy.request import ClientRequest
 from foldline.session import healing
 from foldline.session.log_handle import Live
@@ -40,7 +40,7 @@ class Flight:
 
     conversation: Conversation
     request: ClientRequest
-    planned: Planned
+    planned: PlannedRequest
     on_answer: Callable[["Flight", ModelSaid], Coroutine[None, None, None] | None]
     """Told of an answer, once it is in the log; what it gives back is done before all is over."""
     on_over: Callable[["Flight"], None]
@@ -112,7 +112,7 @@ class Exchange:
     def begin(self, status: int) -> None:
         """A response begins."""
         self._status, self._failed = status, status >= _REFUSED
-        self._lines, self._assembly = Lines(), self._dialect.assembly()
+        self._lines, self._assembly = SseReader(), self._dialect.assembly()
         self._unreadable = False
         self.held: list[bytes] = []
         """What was heard before the answer had opened."""
@@ -149,7 +149,7 @@ class Exchange:
         self._flight.planned = planned
         return True
 
-    async def _heal(self, meant: Fault) -> Planned | None:
+    async def _heal(self, meant: Fault) -> PlannedRequest | None:
         conversation, request = self._flight.conversation, self._flight.request
         if _BINDING in meant.message:
             return await conversation.heal_thinking(request)

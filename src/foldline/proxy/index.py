@@ -28,7 +28,7 @@ _TRIES = 5
 _LOOKED_FOR = 24  # beginnings of a history that a store is asked for
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True):
+class LogPlace(msgspec.Struct, frozen=True, array_like=True):
     """A session, and where in its log a request or its answer was recorded."""
 
     session: str
@@ -40,10 +40,10 @@ class Index:
 
     def __init__(self, store: Store | None = None, *, most: int = _MOST) -> None:
         self._store, self._most = store, most
-        self._places: OrderedDict[tuple[str, str], tuple[Place, ...]] = OrderedDict()
+        self._places: OrderedDict[tuple[str, str], tuple[LogPlace, ...]] = OrderedDict()
         self._families: OrderedDict[tuple[str, str], list[str]] = OrderedDict()
 
-    def remember(self, scope: Scope, chain: str, place: Place) -> None:
+    def remember(self, scope: Scope, chain: str, place: LogPlace) -> None:
         """Note a history in this process."""
         key = (scope.tenant, _key(scope, chain))
         known = self._places.pop(key, ())
@@ -52,7 +52,7 @@ class Index:
         while len(self._places) > self._most:
             self._places.popitem(last=False)
 
-    async def note(self, scope: Scope, chain: str, place: Place) -> None:
+    async def note(self, scope: Scope, chain: str, place: LogPlace) -> None:
         """Note a history for every process, where they share a store."""
         self.remember(scope, chain, place)
         if self._store is not None:
@@ -60,7 +60,7 @@ class Index:
 
     async def find(
         self, scope: Scope, chain: Sequence[str], *, least: int
-    ) -> tuple[int, list[Place]]:
+    ) -> tuple[int, list[LogPlace]]:
         """The longest noted beginning of a history, of more than `least` messages, and where."""
         for count in range(len(chain), least, -1):
             if places := self._places.get((scope.tenant, _key(scope, chain[count - 1]))):
@@ -71,10 +71,10 @@ class Index:
             key = _key(scope, chain[count - 1])
             entry = await self._store.get(Name(scope.tenant, ""), CHAINS, key)
             if entry is not None:
-                return count, msgspec.msgpack.decode(entry.value, type=list[Place])
+                return count, msgspec.msgpack.decode(entry.value, type=list[LogPlace])
         return 0, []
 
-    async def find_pair(self, scope: Scope, pairs: Sequence[str]) -> list[Place]:
+    async def find_pair(self, scope: Scope, pairs: Sequence[str]) -> list[LogPlace]:
         """Where an answer was given behind a message, by the first such pair that is noted."""
         for pair in pairs:
             if places := self._places.get((scope.tenant, _key(scope, pair))):
@@ -83,7 +83,7 @@ class Index:
             for pair in pairs:
                 entry = await self._store.get(Name(scope.tenant, ""), CHAINS, _key(scope, pair))
                 if entry is not None:
-                    return msgspec.msgpack.decode(entry.value, type=list[Place])
+                    return msgspec.msgpack.decode(entry.value, type=list[LogPlace])
         return []
 
     async def join_family(self, scope: Scope, session: str) -> None:
@@ -97,7 +97,7 @@ class Index:
             self._families.popitem(last=False)
         if self._store is not None:
             await self._put(
-                scope, FAMILIES, short(scope.label.encode()), Place(session, 0), most=_KIN
+                scope, FAMILIES, short(scope.label.encode()), LogPlace(session, 0), most=_KIN
             )
 
     async def family(self, scope: Scope, *, anew: bool = False) -> list[str]:
@@ -112,13 +112,13 @@ class Index:
             key = short(scope.label.encode())
             entry = await self._store.get(Name(scope.tenant, ""), FAMILIES, key)
             if entry is not None:
-                found = msgspec.msgpack.decode(entry.value, type=list[Place])
+                found = msgspec.msgpack.decode(entry.value, type=list[LogPlace])
                 known = [*dict.fromkeys((*(one.session for one in found), *known))]
                 self._families[scope.tenant, scope.label] = known
         return known[: -_SEVERAL - 1 : -1]
 
     async def _put(
-        self, scope: Scope, space: str, key: str, value: Place, *, most: int = _SEVERAL
+        self, scope: Scope, space: str, key: str, value: LogPlace, *, most: int = _SEVERAL
     ) -> None:
         """Add a place to a list of the store's side table."""
         assert self._store is not None  # noqa: S101 - whoever calls has looked
@@ -129,7 +129,7 @@ class Index:
             if await self._store.put(owner, space, key, body, version=version, seconds=_DAYS):
                 return
             entry = await self._store.get(owner, space, key)
-            known = msgspec.msgpack.decode(entry.value, type=list[Place]) if entry else []
+            known = msgspec.msgpack.decode(entry.value, type=list[LogPlace]) if entry else []
             if value in known:
                 return
             others = [one for one in known if one.session != value.session]

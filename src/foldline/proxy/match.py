@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from foldline.core.log import Event, Folded
 from foldline.proxy.request import ClientRequest
-from foldline.session.client_row import Fold, Message, Piece
+from foldline.session.client_row import ClientMessage, FoldedMessages, Piece
 
 
 class Match(NamedTuple):
@@ -22,7 +22,7 @@ class Match(NamedTuple):
     """How many messages both begin with."""
     fresh: int
     """From which of the request's messages on all is new to the log."""
-    dropped: list[Message]
+    dropped: list[ClientMessage]
     """What the request no longer shows."""
     closed: list[int]
     """The folds that the request does not begin with: they must be opened to compare further."""
@@ -41,12 +41,12 @@ def match_row(row: Sequence[Piece], request: ClientRequest, *, shown: int) -> Ma
     if (quick := _match_whole(row, request, shown=shown)) is not None:
         return quick
     digests, at, stable = request.digests, 0, -1
-    rest: list[Message] = []
+    rest: list[ClientMessage] = []
     closed: list[int] = []
     asides = Counter(request.described[one].digest for one in request.asides)
-    stale: list[Message] = []
+    stale: list[ClientMessage] = []
     for index, piece in enumerate(row):
-        if isinstance(piece, Fold):
+        if isinstance(piece, FoldedMessages):
             # The newest message is always shown.
             fits = piece.chain and at <= piece.upto < len(digests)
             if fits and request.chain[piece.upto - 1] == piece.chain:
@@ -63,10 +63,10 @@ def match_row(row: Sequence[Piece], request: ClientRequest, *, shown: int) -> Ma
             stable = piece.last if piece.last <= shown else stable
             continue
         behind = row[index:]
-        closed = [one.edit for one in behind if isinstance(one, Fold)]
-        rest = [one for one in behind if isinstance(one, Message) and not one.is_aside]
+        closed = [one.edit for one in behind if isinstance(one, FoldedMessages)]
+        rest = [one for one in behind if isinstance(one, ClientMessage) and not one.is_aside]
         for one in behind:
-            if isinstance(one, Message) and one.is_aside:
+            if isinstance(one, ClientMessage) and one.is_aside:
                 if asides[one.link] > 0:
                     asides[one.link] -= 1
                 else:
@@ -81,12 +81,12 @@ def match_row(row: Sequence[Piece], request: ClientRequest, *, shown: int) -> Ma
 def _match_whole(row: Sequence[Piece], request: ClientRequest, *, shown: int) -> Match | None:
     """The same where a request only adds messages, which is almost always so; else None."""
     at, stable, first = 0, -1, 0
-    while first < len(row) and isinstance(fold := row[first], Fold):
+    while first < len(row) and isinstance(fold := row[first], FoldedMessages):
         fits = fold.chain and at <= fold.upto < len(request.chain)
         if not fits or request.chain[fold.upto - 1] != fold.chain:
             return None
         at, stable, first = fold.upto, fold.last, first + 1
-    said = [one for one in row[first:] if isinstance(one, Message) and not one.is_aside]
+    said = [one for one in row[first:] if isinstance(one, ClientMessage) and not one.is_aside]
     end = at + len(said)
     if request.asides or len(said) < len(row) - first:
         return None
@@ -97,7 +97,7 @@ def _match_whole(row: Sequence[Piece], request: ClientRequest, *, shown: int) ->
 
 
 def _find_in_order(
-    rest: Sequence[Message], digests: Sequence[str], at: int
+    rest: Sequence[ClientMessage], digests: Sequence[str], at: int
 ) -> tuple[set[int], int]:
     """Which of a row's remaining messages a request goes on with, and where it says new ones."""
     kept: set[int] = set()

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 LONGEST = 200
 """Characters that a name may have."""
 _named: ContextVar[str] = ContextVar("foldline_conversation", default="")
-_asked: "ContextVar[WeakKeyDictionary[Conversations, Asked] | None]" = ContextVar(
+_asked: "ContextVar[WeakKeyDictionary[Conversations, LastAsked] | None]" = ContextVar(
     "foldline_asked", default=None
 )
 
 
-class Asked(NamedTuple):
+class LastAsked(NamedTuple):
     """What a thread or task asked last."""
 
     live: "Live"
@@ -70,7 +70,7 @@ def remember_asked(conversations: "Conversations", live: "Live", session: str) -
     """Note which log this thread or task asked last, and under which name."""
     # A new mapping each time: tasks share the one they were started with.
     known = WeakKeyDictionary(_asked.get() or {})
-    known[conversations] = Asked(live, session)
+    known[conversations] = LastAsked(live, session)
     _asked.set(known)
 
 

@@ -17,7 +17,7 @@ from foldline.core.view import View
 from foldline.dialects.client_messages import last_mark
 from foldline.dialects.json_slices import Splice, find_fields, splice
 from foldline.proxy.request import ClientRequest
-from foldline.session.client_row import Fold, Message, Piece, items_by_place
+from foldline.session.client_row import ClientMessage, FoldedMessages, Piece, items_by_place
 
 _WHOLE = ("whole", "interrupted", "late")
 _ASIDES = "# Instructions that stood in between, as they were given"
@@ -34,7 +34,7 @@ class Patched:
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class AnswerLimit:
     """How long an answer may be: what the client asked for, and what there is room for."""
 
     name: str
@@ -47,7 +47,7 @@ def patch_request(
     view: View,
     row: Sequence[Piece],
     *,
-    limit: Limit | None = None,
+    limit: AnswerLimit | None = None,
     thoughtless: bool = False,
 ) -> Patched:
     """The client's body, showing what a view does of its messages.
@@ -64,10 +64,10 @@ def patch_request(
         return Patched(splice(request.body, splices), dict(kinds))
     items = items_by_place(view)
     loop = len(request.places) if thoughtless else _tool_loop(request)
-    edited = any(isinstance(piece, Fold) for piece in row) or bool(view.spine.masks)
+    edited = any(isinstance(piece, FoldedMessages) for piece in row) or bool(view.spine.masks)
     at = 0
     for piece in row:
-        if isinstance(piece, Fold):
+        if isinstance(piece, FoldedMessages):
             splices.append(_fold(request, piece, items[piece.edit], start=at))
             kinds["fold"] += 1
             at = piece.upto
@@ -81,7 +81,9 @@ def patch_request(
     return Patched(splice(request.body, splices), dict(kinds))
 
 
-def _fold(request: ClientRequest, piece: Fold, items: Sequence[Item], *, start: int) -> Splice:
+def _fold(
+    request: ClientRequest, piece: FoldedMessages, items: Sequence[Item], *, start: int
+) -> Splice:
     """A handoff in place of a run of messages; system messages in the run are quoted in it."""
     first, last = request.chained[start], request.chained[piece.upto - 1]
     run = range(first, last + 1)
@@ -100,7 +102,7 @@ def _message(  # noqa: PLR0913, PLR0917 - one message, and what is shown of it
     request: ClientRequest,
     message: int,
     view: View,
-    piece: Message,
+    piece: ClientMessage,
     items: dict[int, list[Item]],
     kinds: Counter[str],
     *,
@@ -135,7 +137,7 @@ def _tool_loop(request: ClientRequest) -> int:
     return start if request.chained and start < request.chained[-1] else len(request.places)
 
 
-def _lower(request: ClientRequest, limit: Limit) -> list[Splice]:
+def _lower(request: ClientRequest, limit: AnswerLimit) -> list[Splice]:
     """Ask for a shorter answer, and for thinking that is shorter than that."""
     allowed = limit.allowed
     splices: list[Splice] = []

@@ -44,7 +44,7 @@ _log = logging.getLogger("foldline.wrap")
 
 
 @dataclass(slots=True)
-class Call:
+class ClientCall:
     """One call of an SDK, and the time that its client gives it."""
 
     dialect: Dialect
@@ -104,7 +104,7 @@ class Planner:
         self._is_closed = True
         await self.conversations.close()
 
-    def read(self, request: Any, body: bytes) -> Call | None:
+    def read(self, request: Any, body: bytes) -> ClientCall | None:
         """What a request asks; None where it is no call of a known dialect, or may not change."""
         named: str = request.headers.pop(SESSION, "")
         dialect = base.at(request.url.path)
@@ -115,9 +115,11 @@ class Planner:
             return None
         session = check_name(named) if named else current_name() or self.session
         timeouts: Mapping[str, float | None] = request.extensions.get("timeout") or {}
-        return Call(dialect, body, session, find_caller(self.conversations, session), timeouts)
+        return ClientCall(
+            dialect, body, session, find_caller(self.conversations, session), timeouts
+        )
 
-    async def ask(self, call: Call, request: Any) -> Exchange | None:
+    async def ask(self, call: ClientCall, request: Any) -> Exchange | None:
         """Plan a call; None where it is sent as it came."""
         asking = self.conversations.ask(
             call.dialect, call.body, scope=Scope(session=call.session), caller=call.caller
@@ -137,7 +139,7 @@ class Planner:
             raise self.http.ConnectError("the client was closed", request=request) from fault
         return None
 
-    async def heal(self, call: Call, exchange: Exchange) -> bool:
+    async def heal(self, call: ClientCall, exchange: Exchange) -> bool:
         """Whether to send another body, because an edit may heal a refusal."""
         if call.is_late:
             return False
@@ -147,7 +149,7 @@ class Planner:
             _log.warning("%s: a refusal is passed on: %s", exchange.session, fault)
             return False
 
-    async def end(self, call: Call, exchange: Exchange) -> None:
+    async def end(self, call: ClientCall, exchange: Exchange) -> None:
         """Take in an answer; the client has it, so it never fails for the store's sake."""
         try:
             await self._within(call.seconds, exchange.end())
@@ -157,7 +159,7 @@ class Planner:
             words = "%s: an answer is kept when the client says it again: %s"
             _log.log(level, words, exchange.session, fault)
 
-    async def leave(self, call: Call, exchange: Exchange) -> None:
+    async def leave(self, call: ClientCall, exchange: Exchange) -> None:
         """Nothing came back."""
         exchange.leave()
         try:
@@ -186,7 +188,7 @@ class Planner:
                 raise TimeoutError(f"the store took longer than {seconds:.3g} s") from fault
             raise
 
-    def note(self, call: Call, exchange: Exchange) -> None:
+    def note(self, call: ClientCall, exchange: Exchange) -> None:
         """This thread or task has asked: `session_of` finds its conversation."""
         remember_asked(self.conversations, exchange.live, call.session)
 
@@ -202,7 +204,7 @@ def make_transport(inner: Any, planner: Planner) -> Any:
         """An answer on its way to the client."""
 
         def __init__(
-            self, response: Any, call: Call, exchange: Exchange, chunks: Iterator[bytes]
+            self, response: Any, call: ClientCall, exchange: Exchange, chunks: Iterator[bytes]
         ) -> None:
             self._response, self._call = response, call
             self._exchange, self._chunks = exchange, chunks
@@ -263,7 +265,7 @@ def make_async_transport(inner: Any, planner: Planner) -> Any:
         """An answer on its way to the client."""
 
         def __init__(
-            self, response: Any, call: Call, exchange: Exchange, chunks: AsyncIterator[bytes]
+            self, response: Any, call: ClientCall, exchange: Exchange, chunks: AsyncIterator[bytes]
         ) -> None:
             self._response, self._call = response, call
             self._exchange, self._chunks = exchange, chunks
@@ -319,14 +321,14 @@ def make_async_transport(inner: Any, planner: Planner) -> Any:
     return Transport()
 
 
-def _untouched(request: Any, call: Call | None) -> Any:
+def _untouched(request: Any, call: ClientCall | None) -> Any:
     """A request as it came, with the time that is left for it."""
     if call is not None and call.timeouts:
         request.extensions = {**request.extensions, "timeout": call.left()}
     return request
 
 
-def _replaced(http: Any, request: Any, call: Call, exchange: Exchange) -> Any:
+def _replaced(http: Any, request: Any, call: ClientCall, exchange: Exchange) -> Any:
     """The same request with the planned body, and with the time that is left for it."""
     return http.Request(
         request.method,

@@ -18,7 +18,7 @@ _EDITED = ("clipped", "masked", "folded")
 Said = UserSaid | ModelSaid | ToolReturned
 
 
-class Message(NamedTuple):
+class ClientMessage(NamedTuple):
     """One message of the client: its digest, and its first and last event."""
 
     link: str
@@ -28,7 +28,7 @@ class Message(NamedTuple):
     """Whether it is a system message: those are in no chain."""
 
 
-class Fold(NamedTuple):
+class FoldedMessages(NamedTuple):
     """A fold that stands: how many messages it and all before it stand for, and their digest."""
 
     edit: int
@@ -37,12 +37,12 @@ class Fold(NamedTuple):
     last: int
 
 
-Piece: TypeAlias = Message | Fold
+Piece: TypeAlias = ClientMessage | FoldedMessages
 Chains: TypeAlias = Mapping[int, tuple[int, str]]
 """What folds stand for that a person made: the place of each → (upto, chain)."""
 
 
-class Row(NamedTuple):
+class ClientRow(NamedTuple):
     """A view's row, and of which view it is: later ones are read on from it."""
 
     spine: Spine
@@ -50,12 +50,12 @@ class Row(NamedTuple):
     pieces: list[Piece]
 
 
-def read_on(view: View, known: Row | None, chains: Chains | None = None) -> Row:
+def read_on(view: View, known: ClientRow | None, chains: Chains | None = None) -> ClientRow:
     """A view's row; where only messages came since a known one, just those are read."""
     if known is None or known.spine is not view.spine or known.head > view.head:
-        return Row(view.spine, view.head, read_row(view, chains))
+        return ClientRow(view.spine, view.head, read_row(view, chains))
     new = {seq: view.held[seq] for seq in range(known.head + 1, view.head + 1)}
-    return Row(view.spine, view.head, [*known.pieces, *read_messages(new)])
+    return ClientRow(view.spine, view.head, [*known.pieces, *read_messages(new)])
 
 
 def read_row(view: View, chains: Chains | None = None) -> list[Piece]:
@@ -66,26 +66,26 @@ def read_row(view: View, chains: Chains | None = None) -> list[Piece]:
             case FoldAt(edit):
                 fold = view.fold_at(edit)
                 upto, chain = (chains or {}).get(edit, (fold.upto, fold.chain))
-                row.append(Fold(edit, upto, chain, fold.change.span.hi or 0))
+                row.append(FoldedMessages(edit, upto, chain, fold.change.span.hi or 0))
             case Range(lo, hi):
                 last = view.head if hi is None else min(hi, view.head)
                 row += read_messages({seq: view.held[seq] for seq in range(lo, last + 1)})
     return row
 
 
-def read_messages(events: Mapping[int, Event]) -> list[Message]:
+def read_messages(events: Mapping[int, Event]) -> list[ClientMessage]:
     """The client's messages among some events in order."""
-    found: list[Message] = []
+    found: list[ClientMessage] = []
     first: int | None = None
     for seq, event in events.items():
         match event:
             case UserSaid() | ModelSaid() | ToolReturned():
                 first = seq if first is None else first
                 if not event.more:
-                    found.append(Message(event.link, first, seq))
+                    found.append(ClientMessage(event.link, first, seq))
                     first = None
             case Instructed() if event.aside:
-                found.append(Message(event.link, seq, seq, is_aside=True))
+                found.append(ClientMessage(event.link, seq, seq, is_aside=True))
             case _:
                 pass
     return found
@@ -97,14 +97,16 @@ def count_upto(row: Sequence[Piece], last: int) -> int:
     for piece in row:
         if piece.last > last:
             break
-        if isinstance(piece, Fold):
+        if isinstance(piece, FoldedMessages):
             count = piece.upto
         elif not piece.is_aside:
             count += 1
     return count
 
 
-def chain_of(messages: Sequence[Message], *, count: int = 0, chain: str = "") -> tuple[int, str]:
+def chain_of(
+    messages: Sequence[ClientMessage], *, count: int = 0, chain: str = ""
+) -> tuple[int, str]:
     """How many messages there are, and their digest, behind some others."""
     for message in messages:
         if not message.is_aside:
@@ -123,10 +125,10 @@ def digest_shown(view: View, row: Sequence[Piece], form: ClientForm | None = Non
     edited |= {item.seq for item in view.waiting if item.state in ("clipped", "masked")}
     found: list[str] = []
     if not items and form is None:
-        said = (piece for piece in row if isinstance(piece, Message) and not piece.is_aside)
+        said = (piece for piece in row if isinstance(piece, ClientMessage) and not piece.is_aside)
         return short(" ".join([piece.link for piece in said]).encode())
     for piece in row:
-        if isinstance(piece, Fold):
+        if isinstance(piece, FoldedMessages):
             found += [digest_of(text_of(item.parts)) for item in items[piece.edit]]
         elif edited and any(seq in edited for seq in range(piece.first, piece.last + 1)):
             places = range(piece.first, piece.last + 1)

@@ -30,7 +30,7 @@ from foldline.session.log_handle import Live
 from foldline.session.summaries import prepared, state
 from foldline.stores.base import Name
 from foldline.stores.postgres.connections import sid
-from foldline.stores.postgres.url import Place, place
+from foldline.stores.postgres.url import PostgresSchema, place
 
 TASK = "foldline.fold"
 _LOCK = "select pg_advisory_xact_lock(hashtextextended('foldline jobs of ' || %s, 0))"
@@ -135,13 +135,13 @@ async def defer(address: str, name: Name, *, install: bool = False) -> bool:
         raise _failed(queue.place, fault) from fault
 
 
-async def _connected(place: Place, **given: Any) -> "psycopg.AsyncConnection[Any]":
+async def _connected(place: PostgresSchema, **given: Any) -> "psycopg.AsyncConnection[Any]":
     return await psycopg.AsyncConnection.connect(
         place.address, autocommit=True, prepare_threshold=None, connect_timeout=10, **given
     )
 
 
-async def _made(place: Place, schema: str) -> None:
+async def _made(place: PostgresSchema, schema: str) -> None:
     """Make the tables once, whoever comes at the same time; look whose they are."""
     newest = max(file.name for file in migrations_path.glob("*.sql"))
     async with await _connected(place) as connection:
@@ -163,7 +163,7 @@ async def _made(place: Place, schema: str) -> None:
 
 
 async def _ours(
-    connection: "psycopg.AsyncConnection[Any]", place: Place, schema: str, newest: str
+    connection: "psycopg.AsyncConnection[Any]", place: PostgresSchema, schema: str, newest: str
 ) -> bool:
     row = await (await connection.execute(_SEEN, (schema,))).fetchone()
     if row is None:
@@ -178,7 +178,7 @@ async def _ours(
     return True
 
 
-def _failed(place: Place, fault: Exception) -> Exception:
+def _failed(place: PostgresSchema, fault: Exception) -> Exception:
     """A fault of the queue as one of ours."""
     cause = fault.__cause__ or fault
     if isinstance(cause, psycopg.errors.InsufficientPrivilege):

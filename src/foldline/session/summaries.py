@@ -29,7 +29,7 @@ from foldline.dialects import base
 from foldline.errors import Erased, FoldlineError
 from foldline.models.overrides import believed
 from foldline.models.port import Model
-from foldline.models.summarize import Narrative, Piece, Prefix, Progress, Tellers, tell
+from foldline.models.summarize import Narrative, Piece, Progress, SentPrefix, Tellers, tell
 from foldline.session.host import Host, make_teller
 from foldline.session.log_handle import Live
 from foldline.session.spending import Reserved, Spending
@@ -100,7 +100,7 @@ async def _prepared(
     try:
         prefix = await _prefix(live, ask)
         events = fold.sources(dict(await live.events(ask.range)), ask.range, hidden)
-        purse = None if spending is None else Purse(spending, live.view)
+        purse = None if spending is None else SessionPurse(spending, live.view)
         told = await tell(ask, events, tellers, prefix=prefix, kept=Pieces(store, name),
                           purse=purse, progress=progress,
                           stands=lambda: _key(live.view.spine) == key)  # fmt: skip
@@ -128,7 +128,7 @@ async def _note(store: Store, name: Name, ask: fold.Ask, told: Narrative, before
         await store.put(name, "narrator", "state", None)
 
 
-async def _prefix(live: Live, ask: fold.Ask) -> Prefix | None:
+async def _prefix(live: Live, ask: fold.Ask) -> SentPrefix | None:
     """The request that was sent last, up to the end of what is to be told: all of it is cached.
 
     None, where that request is not what is shown now.
@@ -142,7 +142,7 @@ async def _prefix(live: Live, ask: fold.Ask) -> Prefix | None:
     return await to_thread(_shown, live, ask, asked, then)
 
 
-def _shown(live: Live, ask: fold.Ask, asked: Asked, then: event_log.Tail) -> Prefix | None:
+def _shown(live: Live, ask: fold.Ask, asked: Asked, then: event_log.LogTail) -> SentPrefix | None:
     """In a thread: a large view takes a while to be written (R-44)."""
     model, view = live.view.model, then.view()
     if view.model != model:
@@ -157,7 +157,7 @@ def _shown(live: Live, ask: fold.Ask, asked: Asked, then: event_log.Tail) -> Pre
     tokens = asked.tokens - int(ratio * sum(item.tokens for item in behind))
     limits, prices = live.facts.limits, live.facts.prices
     warm = fold.cached(time() - live.touched, prices) == "warm"
-    return Prefix(msgspec.json.decode(body), model, tokens, limits.window, prices, warm)
+    return SentPrefix(msgspec.json.decode(body), model, tokens, limits.window, prices, warm)
 
 
 class Pieces:
@@ -177,7 +177,7 @@ class Pieces:
         await self._store.put(self._name, "piece", key, body, seconds=_KEPT)
 
 
-class Purse:
+class SessionPurse:
     """Folds are paid from what their session may spend: R-49."""
 
     def __init__(self, spending: Spending, view: View) -> None:

@@ -18,10 +18,10 @@ from typing import Any
 
 from foldline.errors import BadInput
 from foldline.settings.build import made
-from foldline.settings.parse import Fault, checked, crossed
+from foldline.settings.parse import SettingFault, checked, crossed
 from foldline.settings.values import Settings
 
-__all__ = ["Fault", "Settings", "checked", "made", "read"]
+__all__ = ["SettingFault", "Settings", "checked", "made", "read"]
 
 
 def read(given: Mapping[str, Any]) -> Settings:

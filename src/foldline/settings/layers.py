@@ -31,7 +31,7 @@ _PROFILE = 4
 _NEAR = 0.8
 
 
-class Said(NamedTuple):
+class SettingSource(NamedTuple):
     """A value, and who says so."""
 
     value: Any
@@ -46,7 +46,7 @@ class _Layers:
     """What was said so far, the strongest on top, and what is wrong."""
 
     here: Path
-    said: dict[str, Said] = field(default_factory=dict[str, Said])
+    said: dict[str, SettingSource] = field(default_factory=dict[str, SettingSource])
     held: list[Held] = field(default_factory=list[Held])
     faults: list[str] = field(default_factory=list[str])
 
@@ -89,7 +89,7 @@ class _Layers:
         for name, value in found.items():
             origin = read.origin(name)
             if free or not _is_guarded(name):
-                self.said[name] = Said(value, origin, rank, path.parent)
+                self.said[name] = SettingSource(value, origin, rank, path.parent)
             else:
                 self.held.append(Held(name, value, origin))
 
@@ -106,7 +106,7 @@ class _Layers:
                 told = f"{own} is also set by {before.origin}; keep one"
                 self.faults.append(f"{origin}: {told}")
                 return
-            self.said[own] = Said(one, origin, rank, self.here)
+            self.said[own] = SettingSource(one, origin, rank, self.here)
 
     def profile(self) -> None:
         """What the profile that is chosen says, over files and environment."""

@@ -18,7 +18,7 @@ _DEEP, _MANY = (
 _TWICE = ("compact_threshold", "compaction.safety_ratio")
 
 
-class Fault(NamedTuple):
+class SettingFault(NamedTuple):
     """What is wrong with a setting."""
 
     name: str
@@ -33,18 +33,18 @@ def parted(name: str) -> tuple[str, str]:
     return profile, own
 
 
-def checked(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
+def checked(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[SettingFault]]:
     """The settings of a file, also those of its profiles, and what is wrong."""
     found: dict[str, Any] = {}
-    faults: list[Fault] = []
+    faults: list[SettingFault] = []
     try:
         for name, value in _spread(cast("Mapping[Any, Any]", given), iter(range(_MANY))):
             try:
                 _take(found, name, value)
             except Wrong as wrong:
-                faults.append(Fault(name, str(wrong)))
+                faults.append(SettingFault(name, str(wrong)))
     except Wrong as wrong:  # no more is looked at
-        faults.append(Fault("", str(wrong)))
+        faults.append(SettingFault("", str(wrong)))
     faults += _both(found)
     return found, faults
 
@@ -64,19 +64,19 @@ def spoken(name: str, words: Any) -> dict[str, Any]:
     return {own: _value(own, value) for own, value in _expanded(name, words).items()}
 
 
-def crossed(found: Mapping[str, Any]) -> list[Fault]:
+def crossed(found: Mapping[str, Any]) -> list[SettingFault]:
     """What is wrong with settings beside each other: servers without an address or with two."""
-    faults: list[Fault] = []
+    faults: list[SettingFault] = []
     for server in servers(found):
         name = f"mcp.servers.{server}"
         has = [part for part in ("command", "url") if f"{name}.{part}" in found]
         if not has:
             said = next(own for own in found if own.startswith(f"{name}."))
             told = f'{name} has no address: write {name}.command = ["PROGRAM"], or {name}.url'
-            faults.append(Fault(said, told))
+            faults.append(SettingFault(said, told))
         elif len(has) > 1:
             told = f"{name} has a command and a url; keep one"
-            faults.append(Fault(f"{name}.url", told))
+            faults.append(SettingFault(f"{name}.url", told))
     return faults
 
 
@@ -150,11 +150,11 @@ def _unknown(name: str, own: str, profile: str) -> str:
     return f"{told}; `foldline config show` lists all"
 
 
-def _both(found: Mapping[str, Any]) -> Iterator[Fault]:
+def _both(found: Mapping[str, Any]) -> Iterator[SettingFault]:
     """Two names for one thing, in one place."""
     for name in found:
         _, own = parted(name)
         before = name.removesuffix(own)
         if own == _TWICE[1] and f"{before}{_TWICE[0]}" in found:
             told = f"{before}{_TWICE[0]} and {name} are two names for one thing; keep one"
-            yield Fault(name, told)
+            yield SettingFault(name, told)

@@ -27,7 +27,7 @@ import msgspec
 from foldline.errors import BadInput, Conflict, Erased, FoldlineError, Sealed, Unsupported
 from foldline.stores import keyring
 from foldline.stores.base import Draft, Entry, Found, Head, Name, Receipt, Retention, Row, Store
-from foldline.stores.keyring import Kept, Opened, Ring
+from foldline.stores.keyring import ForkKeys, OpenedRow, Ring
 
 SPACE = "crypt"
 """The part of the side table that is ours."""
@@ -274,7 +274,7 @@ class CryptStore:
         origin = ring.kept.origin
         return await self._ring(Name(name.tenant, origin)) if origin else None
 
-    async def _opened(self, name: Name, rows: Sequence[Row]) -> list[tuple[Opened, bool]]:
+    async def _opened(self, name: Name, rows: Sequence[Row]) -> list[tuple[OpenedRow, bool]]:
         """Rows as they were given, each with whether it is the session's own."""
         held = name in self._rings
         try:
@@ -285,8 +285,8 @@ class CryptStore:
         self._rings.pop(name, None)  # another process may have forked into it since it was read
         return await self._tried(name, rows)
 
-    async def _tried(self, name: Name, rows: Sequence[Row]) -> list[tuple[Opened, bool]]:
-        found: list[tuple[Opened, bool]] = []
+    async def _tried(self, name: Name, rows: Sequence[Row]) -> list[tuple[OpenedRow, bool]]:
+        found: list[tuple[OpenedRow, bool]] = []
         chain: list[Ring] = []
         for row in rows:
             depth, one = 0, None
@@ -302,12 +302,12 @@ class CryptStore:
         return found
 
 
-def _given(origin: str, copied: Sequence[Opened]) -> Kept:
+def _given(origin: str, copied: Sequence[OpenedRow]) -> ForkKeys:
     pieces: keyring.Pieces = {}
     for one in copied:
         for digest, names in one.pieces.items():
             pieces[digest] = pieces.get(digest, {}) | names
-    return Kept(origin, {one.salt: one.key for one in copied}, pieces)
+    return ForkKeys(origin, {one.salt: one.key for one in copied}, pieces)
 
 
 def _matching(name: Name, rows: Sequence[Row], *, words: str, limit: int) -> list[Found]:

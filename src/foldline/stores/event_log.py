@@ -27,7 +27,7 @@ _BLOB = "blob:"  # what begins so of itself is set apart too: nobody can forge o
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
+class LogTail:
     """What a view is loaded from: the spine in force, the events it needs, the log's end."""
 
     spine: Spine
@@ -65,7 +65,7 @@ async def read(store: Store, name: Name, *spans: Range) -> list[Logged]:
     return found
 
 
-async def tail(store: Store, name: Name, *, at: int | None = None) -> Tail:
+async def tail(store: Store, name: Name, *, at: int | None = None) -> LogTail:
     """What the view at `at` (or the end) is made of, however long the log: two reads."""
     head = await store.head(name, at=at)
     while True:
@@ -81,7 +81,7 @@ async def tail(store: Store, name: Name, *, at: int | None = None) -> Tail:
                 raise _lost(name)
             break
     changed = max((row.time for row in rows), default=0.0)
-    return Tail(spine, found, head.seq, changed)
+    return LogTail(spine, found, head.seq, changed)
 
 
 async def fork(store: Store, name: Name, to: str, *, at: int) -> None:

@@ -36,7 +36,7 @@ Pieces: TypeAlias = dict[str, dict[str, bytes]]
 """Of each hash: the names that the store has for it, each with its key."""
 
 
-class Opened(NamedTuple):
+class OpenedRow(NamedTuple):
     """A row as it was given, and what a fork would need to open it too."""
 
     row: Row
@@ -45,7 +45,7 @@ class Opened(NamedTuple):
     pieces: Pieces
 
 
-class Kept(msgspec.Struct, frozen=True):
+class ForkKeys(msgspec.Struct, frozen=True):
     """What a fork was given: its origin's name, the keys of the copied rows and of their pieces."""
 
     origin: str = ""
@@ -59,7 +59,7 @@ class Ring:
     """The keys of one session."""
 
     secret: bytes
-    kept: Kept
+    kept: ForkKeys
 
     def seal(self, row: Row, *, place: int | None) -> Row:
         """A row that only this session opens, at this place if it is known."""
@@ -71,7 +71,7 @@ class Ring:
         pieces = tuple(self.name(one) for one in row.pieces)
         return row._replace(body=form + salt + box, pieces=pieces)
 
-    def open(self, row: Row) -> Opened | None:
+    def open(self, row: Row) -> OpenedRow | None:
         """What was sealed; None where none of these keys opens it."""
         form, salt, sealed = row.body[:1], row.body[1 : 1 + _SALT], row.body[1 + _SALT :]
         bound = _bound(form, row, row.seq if form == _PLACED else None)
@@ -84,7 +84,7 @@ class Ring:
         digests = plain[_COUNT:end].decode().split("\n") if end > _COUNT else []
         own = {one: {self.name(one): self.key(one)} for one in digests}
         pieces = own if given is None else {one: self.kept.pieces.get(one, {}) for one in digests}
-        return Opened(row._replace(body=plain[end:]), salt, key, pieces)
+        return OpenedRow(row._replace(body=plain[end:]), salt, key, pieces)
 
     def name(self, digest: str) -> str:
         """What a piece is called in this session and in no other."""
@@ -112,7 +112,7 @@ class Ring:
 
     def wrapped(self, master: bytes, name: Name) -> bytes:
         """These keys as a store may keep them."""
-        empty = self.kept == Kept()
+        empty = self.kept == ForkKeys()
         kept = b"" if empty else box(self._key(b"kept"), msgspec.msgpack.encode(self.kept))
         return box(master, self.secret, *name) + kept
 
@@ -123,7 +123,7 @@ class Ring:
         plain = unbox(self._key(b"kept"), sealed)
         if plain is None:
             raise Sealed(f"the fork {name.session!r} has keys that were altered; restore a backup")
-        return Ring(self.secret, msgspec.msgpack.decode(plain, type=Kept))
+        return Ring(self.secret, msgspec.msgpack.decode(plain, type=ForkKeys))
 
     def _key(self, use: bytes, of: bytes = b"") -> bytes:
         return hmac.digest(self.secret, use + b"\0" + of, "sha256")
@@ -131,7 +131,7 @@ class Ring:
 
 def new() -> Ring:
     """The keys of a new session."""
-    return Ring(os.urandom(KEY), Kept())
+    return Ring(os.urandom(KEY), ForkKeys())
 
 
 def unwrap(wrapped: bytes, masters: Sequence[bytes], name: Name) -> tuple[Ring, bytes]:
@@ -139,7 +139,7 @@ def unwrap(wrapped: bytes, masters: Sequence[bytes], name: Name) -> tuple[Ring, 
     for master in masters:
         secret = unbox(master, wrapped[:_WRAPPED], *name)
         if secret is not None:
-            return Ring(secret, Kept()).forked(wrapped[_WRAPPED:], name), master
+            return Ring(secret, ForkKeys()).forked(wrapped[_WRAPPED:], name), master
     raise Sealed(
         f"session {name.session!r} was sealed with another master key, or its key was altered; "
         "open the store with the key it was written with, or name that one in `older`"

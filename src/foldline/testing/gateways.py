@@ -14,7 +14,7 @@ from typing import Any, Self
 from foldline.apps.gateway import local_access, server
 from foldline.apps.gateway.app import Gateway
 from foldline.apps.gateway.audit import Audit
-from foldline.apps.gateway.settings import Settings, upstreams
+from foldline.apps.gateway.settings import GatewaySettings, upstreams
 from foldline.core.plan import Facts
 from foldline.proxy.conversations import Conversations
 from foldline.session.model_facts import known
@@ -29,7 +29,7 @@ class Served:
 
     def __init__(
         self,
-        upstream: str | Settings,
+        upstream: str | GatewaySettings,
         *,
         store: str | None = None,
         window: int | None = None,
@@ -37,8 +37,8 @@ class Served:
     ) -> None:
         self._settings = (
             upstream
-            if isinstance(upstream, Settings)
-            else Settings(upstreams=upstreams([upstream], {}))
+            if isinstance(upstream, GatewaySettings)
+            else GatewaySettings(upstreams=upstreams([upstream], {}))
         )
         self._store, self._window, self._audit = store, window, audit
         self._listening = server.listen("127.0.0.1", 0)

@@ -15,7 +15,12 @@
 Rules and order are in docs/how-to/instructions.md.
 """
 
-from foldline.agent.instructions.standing import Answer, Entry, Instructions, State
+from foldline.agent.instructions.standing import (
+    Answer,
+    InstructionFile,
+    StandingInstructions,
+    State,
+)
 from foldline.agent.instructions.trust import Trust, Trusted
 
-__all__ = ["Answer", "Entry", "Instructions", "State", "Trust", "Trusted"]
+__all__ = ["Answer", "InstructionFile", "StandingInstructions", "State", "Trust", "Trusted"]

@@ -19,7 +19,7 @@ _JOINERS = {"\u200d", "\ufe0e", "\ufe0f"}
 _SKIN = range(0x1F3FB, 0x1F400)  # modifiers that change the emoji before them
 
 
-class Piece(NamedTuple):
+class FilePiece(NamedTuple):
     """A file's words, and how they are to be told."""
 
     head: str
@@ -43,7 +43,7 @@ class Fit(NamedTuple):
     whole: bool
 
 
-class Room(NamedTuple):
+class RoomLeft(NamedTuple):
     """What is left."""
 
     tokens: int
@@ -53,12 +53,12 @@ class Room(NamedTuple):
         """Whether a text fits."""
         return len(text.encode()) <= self.size and count(text) <= self.tokens
 
-    def without(self, text: str) -> "Room":
+    def without(self, text: str) -> "RoomLeft":
         """What a text leaves."""
-        return Room(self.tokens - count(text), self.size - len(text.encode()))
+        return RoomLeft(self.tokens - count(text), self.size - len(text.encode()))
 
 
-def fitted(pieces: Sequence[Piece], room: Room) -> list[Fit]:
+def fitted(pieces: Sequence[FilePiece], room: RoomLeft) -> list[Fit]:
     """What is told of each piece, in the order given; the nearest has had its room first."""
     found: dict[int, Fit] = {}
     for at in sorted(range(len(pieces)), key=lambda at: pieces[at].near):
@@ -68,7 +68,7 @@ def fitted(pieces: Sequence[Piece], room: Room) -> list[Fit]:
     return [found[at] for at in range(len(pieces))]
 
 
-def fitting(piece: Piece, room: Room) -> Fit:
+def fitting(piece: FilePiece, room: RoomLeft) -> Fit:
     """As much of a piece as a room holds."""
     whole = f"{piece.head}\n{piece.text}"
     if piece.whole and room.holds(whole):
@@ -84,16 +84,16 @@ def fitting(piece: Piece, room: Room) -> Fit:
             # The notice alone was found to fit with other figures in it.
             return Fit(text, count(text), whole=False) if room.holds(text) else Fit(None, 0, False)  # noqa: FBT003
         # A part may weigh more than in its whole, and the notice's figures grow.
-        left = Room(min(left.tokens, count(kept)) - 1, min(left.size, len(kept.encode())) - 1)
+        left = RoomLeft(min(left.tokens, count(kept)) - 1, min(left.size, len(kept.encode())) - 1)
 
 
-def _told(piece: Piece, kept: str) -> str:
+def _told(piece: FilePiece, kept: str) -> str:
     notice = f"{NOTICE}\n{len(kept.encode()):,} of {piece.size:,} bytes"
     parts = (piece.head, notice, kept) if piece.newest else (piece.head, kept, notice)
     return "\n".join(part for part in parts if part)
 
 
-def _cut(text: str, room: Room, *, newest: bool) -> str:
+def _cut(text: str, room: RoomLeft, *, newest: bool) -> str:
     if room.tokens <= 0 or room.size <= 0:
         return ""
     if newest:

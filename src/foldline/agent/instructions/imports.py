@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-from foldline.agent.instructions.reading import Read, Refused, read, read_own, words
+from foldline.agent.instructions.reading import FileRead, FileRefused, read, read_own, words
 
 DEPTH = 5
 FILES = 64
@@ -26,7 +26,7 @@ _IMPORT = re.compile(r" {0,3}(?:[-*+] +)?@(\S+)\s*")
 _NAMED = re.compile(r"[./]")  # `@alice` alone on a line is a person, no path
 
 
-class Source(NamedTuple):
+class ImportedFile(NamedTuple):
     """A file that was found, or an import that leads nowhere."""
 
     path: Path
@@ -40,7 +40,7 @@ class Source(NamedTuple):
 class Unit(NamedTuple):
     """A file and its imports, in the order in which they are told."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[ImportedFile, ...]
     boundary: Path
 
     @property
@@ -75,7 +75,7 @@ class Boundary(NamedTuple):
         inner = os.path.relpath(path, self.folder).split("/")
         return None if inner[0] in {"..", "."} else tuple(inner)
 
-    def read(self, inner: tuple[str, ...], most: int) -> Read | Refused | None:
+    def read(self, inner: tuple[str, ...], most: int) -> FileRead | FileRefused | None:
         """A file inside."""
         if self.own:
             return read_own(self.folder.joinpath(*inner), most=most)
@@ -89,7 +89,7 @@ def unit(boundary: Boundary, inner: tuple[str, ...], *, scope: Scope, most: int)
     """
     path = boundary.folder.joinpath(*inner)
     found = boundary.read(inner, most)
-    if found is None or (isinstance(found, Read) and not words(found.body).text.strip()):
+    if found is None or (isinstance(found, FileRead) and not words(found.body).text.strip()):
         return []
     walk = _Walk(boundary, most)
     walk.take(path, scope, found, depth=0)
@@ -103,18 +103,20 @@ class _Walk:
 
     def __init__(self, boundary: Boundary, most: int) -> None:
         self.boundary, self.most = boundary, most
-        self.sources: list[Source] = []
+        self.sources: list[ImportedFile] = []
         self.seen: set[Path] = set()
         self.beside: list[Unit] = []
         self.asked: list[tuple[Path, int, str]] = []
 
-    def take(self, path: Path, scope: Scope, found: Read | Refused | None, *, depth: int) -> None:
+    def take(
+        self, path: Path, scope: Scope, found: FileRead | FileRefused | None, *, depth: int
+    ) -> None:
         self.seen.add(path)
-        if not isinstance(found, Read):
+        if not isinstance(found, FileRead):
             why = found.why if found else "there is no such file"
-            self.sources.append(Source(path, scope, why=why))
+            self.sources.append(ImportedFile(path, scope, why=why))
             return
-        self.sources.append(Source(path, scope, found.body, found.size))
+        self.sources.append(ImportedFile(path, scope, found.body, found.size))
         self.asked += [(path, depth + 1, asked) for asked in imported(words(found.body).text)]
 
     def follow(self, asked: str, importer: Path, depth: int) -> None:
@@ -133,7 +135,7 @@ class _Walk:
         elif inner is None and not at_home:
             refused = f"it is outside {self.boundary.folder}"
         if refused:
-            self.take(path, "import", Refused(refused), depth=depth)
+            self.take(path, "import", FileRefused(refused), depth=depth)
         elif inner is not None:
             self.take(path, "import", self.boundary.read(inner, self.most), depth=depth)
         elif home is not None:
@@ -144,7 +146,7 @@ class _Walk:
         there = Boundary(home)
         inner = there.inner(str(path))
         found = unit(there, inner, scope="import", most=self.most) if inner else []
-        missing = Source(path, "import", why="there is no such file, or nothing in it")
+        missing = ImportedFile(path, "import", why="there is no such file, or nothing in it")
         self.beside += found or [Unit((missing,), home)]
 
 

@@ -32,7 +32,7 @@ _HIDDEN = re.compile(
 )
 
 
-class Read(NamedTuple):
+class FileRead(NamedTuple):
     """What a file holds, as far as it was read."""
 
     body: bytes
@@ -40,13 +40,13 @@ class Read(NamedTuple):
     """Of all of it, in bytes."""
 
 
-class Refused(NamedTuple):
+class FileRefused(NamedTuple):
     """A file that is there and is not read."""
 
     why: str
 
 
-class Words(NamedTuple):
+class FileWords(NamedTuple):
     """A file's text, without what could drive a terminal or hide from a reader."""
 
     text: str
@@ -54,10 +54,10 @@ class Words(NamedTuple):
     """Whether some of its bytes are no UTF-8."""
 
 
-def read(boundary: Path, inner: tuple[str, ...], *, most: int) -> Read | Refused | None:
+def read(boundary: Path, inner: tuple[str, ...], *, most: int) -> FileRead | FileRefused | None:
     """A file by its place inside a folder that must not be left."""
     if not inner or any(name in {"", ".", ".."} or "/" in name for name in inner):
-        return Refused("its path leaves the folder")
+        return FileRefused("its path leaves the folder")
     try:
         folder = os.open(boundary, _FOLDER | os.O_NOFOLLOW)
         try:
@@ -70,12 +70,12 @@ def read(boundary: Path, inner: tuple[str, ...], *, most: int) -> Read | Refused
             os.close(folder)
     except NotADirectoryError:  # what some systems say of a symlink to a folder
         linked = any(Path(boundary, *inner[:n]).is_symlink() for n in range(1, len(inner)))
-        return Refused("a folder on its path is a symlink") if linked else None
+        return FileRefused("a folder on its path is a symlink") if linked else None
     except (OSError, ValueError) as fault:
         return _fault(fault)
 
 
-def read_own(path: Path, *, most: int) -> Read | Refused | None:
+def read_own(path: Path, *, most: int) -> FileRead | FileRefused | None:
     """A file of the user's own config folder, where a symlink is the user's choice."""
     try:
         return _regular(os.open(path, _FILE) if _is_file(path.stat()) else None, most)
@@ -83,14 +83,14 @@ def read_own(path: Path, *, most: int) -> Read | Refused | None:
         return _fault(fault)
 
 
-def words(body: bytes) -> Words:
+def words(body: bytes) -> FileWords:
     """Bytes as text; a letter that the end cuts in two is left out."""
     utf8, replaced = codecs.getincrementaldecoder("utf-8"), False
     try:
         text = utf8("strict").decode(body)
     except UnicodeDecodeError:
         text, replaced = utf8("replace").decode(body), True
-    return Words(clean(text.replace("\r\n", "\n").replace("\r", "\n")), replaced)
+    return FileWords(clean(text.replace("\r\n", "\n").replace("\r", "\n")), replaced)
 
 
 def clean(text: str) -> str:
@@ -98,28 +98,28 @@ def clean(text: str) -> str:
     return _HIDDEN.sub("", _SEQUENCE.sub("", text))
 
 
-def _opened(name: str, folder: int, most: int) -> Read | Refused | None:
+def _opened(name: str, folder: int, most: int) -> FileRead | FileRefused | None:
     # Asked first, as opening may be an act on a device; asked again of what was really opened.
     found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if stat.S_ISLNK(found.st_mode):
-        return Refused("it is a symlink")
+        return FileRefused("it is a symlink")
     there = _is_file(found)
     return _regular(os.open(name, _FILE | os.O_NOFOLLOW, dir_fd=folder) if there else None, most)
 
 
-def _regular(file: int | None, most: int) -> Read | Refused:
+def _regular(file: int | None, most: int) -> FileRead | FileRefused:
     if file is None:
-        return Refused("it is no regular file")
+        return FileRefused("it is no regular file")
     try:
         found = os.fstat(file)
         if not _is_file(found):
-            return Refused("it is no regular file")
+            return FileRefused("it is no regular file")
         pieces: list[bytes] = []
         while most > 0 and (piece := os.read(file, most)):
             pieces.append(piece)
             most -= len(piece)
         body = b"".join(pieces)
-        return Read(body, max(found.st_size, len(body)))
+        return FileRead(body, max(found.st_size, len(body)))
     finally:
         os.close(file)
 
@@ -128,10 +128,10 @@ def _is_file(found: os.stat_result) -> bool:
     return stat.S_ISREG(found.st_mode)
 
 
-def _fault(fault: OSError | ValueError) -> Refused | None:
+def _fault(fault: OSError | ValueError) -> FileRefused | None:
     if isinstance(fault, _GONE):
         return None
     if isinstance(fault, OSError) and fault.errno in _LINKED:
-        return Refused("it is a symlink, or a folder on its path is")
+        return FileRefused("it is a symlink, or a folder on its path is")
     why = fault.strerror if isinstance(fault, OSError) else None
-    return Refused(f"it cannot be read: {why or fault}")
+    return FileRefused(f"it cannot be read: {why or fault}")

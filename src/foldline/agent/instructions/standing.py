@@ -16,9 +16,9 @@ from typing import Literal, NamedTuple, TypeAlias
 from foldline.agent.events import Calling, Moment
 from foldline.agent.instructions import budget, finding
 from foldline.agent.instructions import memory as remembered
-from foldline.agent.instructions.budget import Fit, Piece, Room
-from foldline.agent.instructions.imports import Boundary, Scope, Source, Unit, unit
-from foldline.agent.instructions.reading import Read, read_own, words
+from foldline.agent.instructions.budget import FilePiece, Fit, RoomLeft
+from foldline.agent.instructions.imports import Boundary, ImportedFile, Scope, Unit, unit
+from foldline.agent.instructions.reading import FileRead, read_own, words
 from foldline.agent.instructions.trust import Trust
 from foldline.core.item import NAMED
 from foldline.errors import BadInput
@@ -32,7 +32,7 @@ _FAR = 1_000_000  # steps: the global file is the farthest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class InstructionFile:
     """One file, and what became of it."""
 
     path: Path
@@ -63,11 +63,11 @@ class _Found(NamedTuple):
 class _Line(NamedTuple):
     """A file in the list, and what is to be told of it."""
 
-    entry: Entry
-    piece: Piece | None = None
+    entry: InstructionFile
+    piece: FilePiece | None = None
 
 
-class Instructions:
+class StandingInstructions:
     """AGENTS.md and its like, from the config folder down to where work is done."""
 
     def __init__(  # noqa: PLR0913 - one keyword for each setting
@@ -101,7 +101,7 @@ class Instructions:
         self._asked: list[Unit] = []
         self._shown: list[Unit] | None = None  # by untrusted(), and not answered yet
         self._texts: list[str] = []
-        self._entries: list[Entry] = []
+        self._entries: list[InstructionFile] = []
         self._seen: list[tuple[int, ...]] | None = None
         self._paths: list[Path] = []  # of imports, which no folder's names cover
 
@@ -139,11 +139,11 @@ class Instructions:
                 near = self.home / name[2:] if name.startswith("~/") else self.roots[-1] / name
                 self.touch([near.parent])
 
-    def listed(self) -> list[Entry]:
+    def listed(self) -> list[InstructionFile]:
         """Every file that was found, in the order in which they are told."""
         return [*self._entries]
 
-    def untrusted(self) -> list[Entry]:
+    def untrusted(self) -> list[InstructionFile]:
         """What somebody has to be asked about, imports included."""
         self._shown = self._waiting()
         waiting = {source.path for one in self._shown for source in one.sources}
@@ -183,7 +183,7 @@ class Instructions:
         seen, self._asked = self._signature(), []
         told: set[Path] = set()
         lines = [line for found in self._global() for line in self._lines(found, told)]
-        room, own = Room(self.most, self.limit), self._remembered()
+        room, own = RoomLeft(self.most, self.limit), self._remembered()
         if own is not None:
             lines.append(own)
             if own.piece:
@@ -262,9 +262,9 @@ class Instructions:
         return before if before and answers.trusted(one.path, before.sha) else None
 
     def _entry(
-        self, source: Source, kept: Source | None, asked: Unit, agreed: Unit | None
-    ) -> Entry:
-        entry = Entry(
+        self, source: ImportedFile, kept: ImportedFile | None, asked: Unit, agreed: Unit | None
+    ) -> InstructionFile:
+        entry = InstructionFile(
             path=source.path,
             name=self._name(source.path),
             scope=source.scope,
@@ -285,27 +285,31 @@ class Instructions:
             )
         return replace(entry, state="untrusted", why=f"nobody agreed to it yet{said_no}")
 
-    def _piece(self, source: Source, near: tuple[int, ...]) -> Piece:
+    def _piece(self, source: ImportedFile, near: tuple[int, ...]) -> FilePiece:
         text = words(source.body[: self.limit]).text.strip("\n")
         if note := _strange_bytes(source.body):
             text = f"[{note}]\n{text}"
         whole = source.size <= min(len(source.body), self.limit)
-        return Piece(f"{NAMED}{self._name(source.path)}]", text, source.size, near, whole=whole)
+        return FilePiece(f"{NAMED}{self._name(source.path)}]", text, source.size, near, whole=whole)
 
     def _remembered(self) -> _Line | None:
         # Read to its end, as that is told; whoever has more than this in it is told the beginning.
         found = read_own(self.memory, most=1 << 20)
-        if found is None or (isinstance(found, Read) and not found.body.strip()):
+        if found is None or (isinstance(found, FileRead) and not found.body.strip()):
             return None
         name = self._name(self.memory)
-        if not isinstance(found, Read):
+        if not isinstance(found, FileRead):
             return _Line(
-                Entry(path=self.memory, name=name, scope="memory", state="left out", why=found.why)
+                InstructionFile(
+                    path=self.memory, name=name, scope="memory", state="left out", why=found.why
+                )
             )
-        entry = Entry(path=self.memory, name=name, scope="memory", state="whole", size=found.size)
+        entry = InstructionFile(
+            path=self.memory, name=name, scope="memory", state="whole", size=found.size
+        )
         text = words(found.body).text.strip("\n")
-        piece = Piece(f"{NAMED}{name}]", text, found.size, newest=True)
-        fit = budget.fitting(piece, Room(min(self.most, remembered.TOKENS), self.limit))
+        piece = FilePiece(f"{NAMED}{name}]", text, found.size, newest=True)
+        fit = budget.fitting(piece, RoomLeft(min(self.most, remembered.TOKENS), self.limit))
         entry = _fitted(entry, fit)
         return _Line(entry, piece._replace(text=fit.text)) if fit.text else _Line(entry)
 
@@ -341,7 +345,7 @@ class Instructions:
         return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
-def _fitted(entry: Entry, fit: Fit) -> Entry:
+def _fitted(entry: InstructionFile, fit: Fit) -> InstructionFile:
     entry = replace(entry, tokens=fit.tokens)
     if fit.whole:
         return entry

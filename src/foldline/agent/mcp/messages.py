@@ -39,12 +39,12 @@ async def heard(
     """
     async with transport as (read, write):
         try:
-            yield Hearing(read, changed, ended), write
+            yield McpStream(read, changed, ended), write
         finally:
             ended()
 
 
-class Hearing:
+class McpStream:
     """The stream that a session reads from."""
 
     def __init__(self, read: Any, changed: Callable[[], None], ended: Callable[[], None]) -> None:

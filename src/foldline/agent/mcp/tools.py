@@ -33,7 +33,7 @@ _LONGEST = 64  # characters that every provider takes
 _DIGITS = 8
 
 
-class Worker(Protocol):
+class McpAgent(Protocol):
     """What is joined: an agent."""
 
     tools: dict[str, Tool]
@@ -89,7 +89,7 @@ class Servers:
                     found.append(_tool(one, theirs, name))
         return found
 
-    def join(self, agent: Worker) -> None:
+    def join(self, agent: McpAgent) -> None:
         """Give an agent the tools, now and whenever they are others when a model is asked."""
 
         def taking_up(moment: Moment) -> None:

@@ -63,7 +63,7 @@ class Owed(msgspec.Struct, frozen=True, omit_defaults=True):
     tries: int = 0
 
 
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class ScheduleEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What is said, where and when; and how far it has come."""
 
     name: str
@@ -103,7 +103,7 @@ def made(  # noqa: PLR0913 - what an entry has
     zone: str = "UTC",
     rule: Rule = "once",
     lateness: float | None = None,
-) -> Entry:
+) -> ScheduleEntry:
     """A new entry, which comes for the first time after now."""
     if not 0 < len(name) <= _LONGEST or not name.isprintable() or name != name.strip():
         raise BadInput(
@@ -116,7 +116,7 @@ def made(  # noqa: PLR0913 - what an entry has
         raise BadInput(f"there is no rule {rule!r} for missed runs; write skip, once or all")
     if lateness is not None and not lateness > 0:
         raise BadInput("the most lateness is more than nothing; leave it out where there is none")
-    return Entry(
+    return ScheduleEntry(
         name=name,
         session=session,
         cron=cron,
@@ -128,7 +128,7 @@ def made(  # noqa: PLR0913 - what an entry has
     )
 
 
-def step(entry: Entry, now: datetime, *, by: str, hold: float) -> Entry | None:
+def step(entry: ScheduleEntry, now: datetime, *, by: str, hold: float) -> ScheduleEntry | None:
     """What becomes of an entry now: claimed for `by`, or counted as missed; None: nothing is due.
 
     One step settles or claims one thing; step again until there is none.
@@ -162,7 +162,7 @@ def step(entry: Entry, now: datetime, *, by: str, hold: float) -> Entry | None:
     return replace(entry, next=upcoming, claim=claim, lapsed=0, since=None)
 
 
-def fired(entry: Entry, place: int, *, until: datetime) -> Entry:
+def fired(entry: ScheduleEntry, place: int, *, until: datetime) -> ScheduleEntry:
     """What was claimed is in the log, at a place."""
     claim = entry.claim
     assert claim is not None  # noqa: S101 - whoever marks has looked
@@ -171,7 +171,7 @@ def fired(entry: Entry, place: int, *, until: datetime) -> Entry:
     return replace(entry, claim=None, owed=owed, fired=entry.fired + 1, last=claim.at)
 
 
-def lost(entry: Entry, why: str) -> Entry:
+def lost(entry: ScheduleEntry, why: str) -> ScheduleEntry:
     """What was claimed cannot be said, nor will anything be: the entry is stopped."""
     claim = entry.claim
     assert claim is not None  # noqa: S101 - whoever marks has looked
@@ -179,7 +179,7 @@ def lost(entry: Entry, why: str) -> Entry:
     return replace(entry, claim=None, enabled=False, lapsed=0, since=None, fault=why)
 
 
-def said(entry: Entry, claim: Claim) -> str:
+def said(entry: ScheduleEntry, claim: Claim) -> str:
     """The words of a run; a late one says so, and how many it stands for."""
     zone = times_of(entry.cron, entry.zone).zone
 
@@ -198,32 +198,32 @@ def said(entry: Entry, claim: Claim) -> str:
     return f"{entry.words}\n\n[{'; '.join(notes)}]" if notes else entry.words
 
 
-def key(entry: Entry, at: datetime) -> str:
+def key(entry: ScheduleEntry, at: datetime) -> str:
     """What a run is known by: said once, whoever says it."""
     return f"cron:{entry.name}:{at:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def paused(entry: Entry, now: datetime) -> Entry:
+def paused(entry: ScheduleEntry, now: datetime) -> ScheduleEntry:
     """Off: what was due before and nobody has fired is missed."""
     while entry.enabled and entry.next <= now:
         entry = _settled(entry, _due(entry, now), None, "it was paused")
     return replace(entry, enabled=False)
 
 
-def resumed(entry: Entry, now: datetime) -> Entry:
+def resumed(entry: ScheduleEntry, now: datetime) -> ScheduleEntry:
     """On again: what came while it was paused is no missed run."""
     if entry.enabled:
         return entry
     return replace(entry, enabled=True, next=_first(entry, now), lapsed=0, since=None, fault="")
 
 
-def _due(entry: Entry, now: datetime) -> list[datetime]:
+def _due(entry: ScheduleEntry, now: datetime) -> list[datetime]:
     coming = times_of(entry.cron, entry.zone).after(entry.next)
     return [entry.next, *islice(takewhile(lambda one: one <= now, coming), _LOOK)]
 
 
 def _gone(
-    entry: Entry, due: Sequence[datetime], late: Sequence[datetime], now: datetime
+    entry: ScheduleEntry, due: Sequence[datetime], late: Sequence[datetime], now: datetime
 ) -> tuple[Sequence[datetime], str]:
     """What is not made up for, the oldest of what is due; and why."""
     most = entry.lateness
@@ -234,7 +234,9 @@ def _gone(
     return ruled, "its rule is skip" if entry.rule == "skip" else f"more than {MOST} were missed"
 
 
-def _settled(entry: Entry, gone: Sequence[datetime], upcoming: datetime | None, why: str) -> Entry:
+def _settled(
+    entry: ScheduleEntry, gone: Sequence[datetime], upcoming: datetime | None, why: str
+) -> ScheduleEntry:
     """Times counted as missed."""
     if not gone:
         return entry
@@ -250,7 +252,7 @@ def _settled(entry: Entry, gone: Sequence[datetime], upcoming: datetime | None, 
     return replace(entry, lapsed=entry.lapsed + len(gone), since=entry.since or gone[0])
 
 
-def _first(entry: Entry, then: datetime) -> datetime:
+def _first(entry: ScheduleEntry, then: datetime) -> datetime:
     return next(times_of(entry.cron, entry.zone).after(then))
 
 

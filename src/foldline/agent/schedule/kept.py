@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from foldline.agent.schedule.entry import Entry
+from foldline.agent.schedule.entry import ScheduleEntry
 from foldline.errors import BadInput
 from foldline.stores.base import Name, Store
 
@@ -24,7 +24,7 @@ _MOST = 10_000  # entries of a tenant
 class Seen(NamedTuple):
     """An entry as it was read."""
 
-    entry: Entry
+    entry: ScheduleEntry
     version: int
 
 
@@ -39,7 +39,7 @@ class Schedules:
         """Every entry's name, and how often people changed it."""
         return (await self._index())[0]
 
-    async def entries(self) -> list[Entry]:
+    async def entries(self) -> list[ScheduleEntry]:
         """All of them, by name."""
         seen = [await self.get(name) for name in sorted(await self.index())]
         return [one.entry for one in seen if one is not None]
@@ -49,14 +49,14 @@ class Schedules:
         seen = await self._get(name)
         return None if seen is None or seen.entry.removed else seen
 
-    async def named(self, name: str) -> Entry:
+    async def named(self, name: str) -> ScheduleEntry:
         """One of them that is there."""
         seen = await self.get(name)
         if seen is None:
             raise await self._none(name)
         return seen.entry
 
-    async def put(self, entry: Entry, version: int) -> bool:
+    async def put(self, entry: ScheduleEntry, version: int) -> bool:
         """Write an entry, if nobody else has meanwhile."""
         value = msgspec.json.encode(entry)
         seconds = _GONE if entry.removed else None
@@ -64,7 +64,7 @@ class Schedules:
             self._owner, _SPACE, f"entry:{entry.name}", value, version=version, seconds=seconds
         )
 
-    async def add(self, entry: Entry) -> None:
+    async def add(self, entry: ScheduleEntry) -> None:
         """A new entry; a name that is taken stays as it is."""
         # First the index: a name that has no entry yet is passed over, an entry that no index names
         # would never be found.
@@ -78,7 +78,7 @@ class Schedules:
             )
         await self._noted(entry.name)
 
-    async def remove(self, name: str) -> Entry:
+    async def remove(self, name: str) -> ScheduleEntry:
         """Take an entry away; what it has said stays in its session."""
         gone = await self.change(name, lambda entry: msgspec.structs.replace(entry, removed=True))
         while True:
@@ -87,7 +87,9 @@ class Schedules:
             if await self._put_index(index, version):
                 return gone
 
-    async def change(self, name: str, how: Callable[[Entry], Entry]) -> Entry:
+    async def change(
+        self, name: str, how: Callable[[ScheduleEntry], ScheduleEntry]
+    ) -> ScheduleEntry:
         """Change an entry, whatever workers do to it meanwhile; as it is then."""
         while True:
             seen = await self.get(name)
@@ -102,7 +104,7 @@ class Schedules:
 
     async def _get(self, name: str) -> Seen | None:
         found = await self.store.get(self._owner, _SPACE, f"entry:{name}")
-        return found and Seen(msgspec.json.decode(found.value, type=Entry), found.version)
+        return found and Seen(msgspec.json.decode(found.value, type=ScheduleEntry), found.version)
 
     async def _noted(self, name: str) -> None:
         while True:

@@ -29,18 +29,18 @@ _LONGEST = 200  # characters of an expression
 _FEW, _MANY = 5, 6  # fields, without and with seconds
 
 
-class _Field(NamedTuple):
+class _CronField(NamedTuple):
     name: str
     takes: str
 
 
 _FIELDS = (
-    _Field("second", "0-59"),
-    _Field("minute", "0-59"),
-    _Field("hour", "0-23"),
-    _Field("day of month", "1-31 or L"),
-    _Field("month", "1-12 or JAN-DEC"),
-    _Field("weekday", "0-7 or SUN-SAT (0 and 7 are Sunday)"),
+    _CronField("second", "0-59"),
+    _CronField("minute", "0-59"),
+    _CronField("hour", "0-23"),
+    _CronField("day of month", "1-31 or L"),
+    _CronField("month", "1-12 or JAN-DEC"),
+    _CronField("weekday", "0-7 or SUN-SAT (0 and 7 are Sunday)"),
 )
 _NAMED = {
     "@hourly": "0 * * * *",

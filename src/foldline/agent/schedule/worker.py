@@ -26,7 +26,7 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec.structs import replace
 
 from foldline.agent.loop import Agent, Ended
-from foldline.agent.schedule.entry import Claim, Entry, Owed, fired, key, lost, said, step
+from foldline.agent.schedule.entry import Claim, Owed, ScheduleEntry, fired, key, lost, said, step
 from foldline.agent.schedule.kept import Schedules
 from foldline.agent.unfinished import answers, told_to_go_on
 from foldline.core.parts import calls_of
@@ -69,17 +69,17 @@ class Wall:
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
+class ScheduleNotice:
     """Something that a worker tells."""
 
     what: Literal["fired", "missed", "answered", "busy", "failed"]
-    entry: Entry | None
+    entry: ScheduleEntry | None
     """None: it is of the worker itself."""
     words: str = ""
     """The answer; why there is none; what was missed."""
 
 
-def _silent(_: Happened) -> None:
+def _silent(_: ScheduleNotice) -> None:
     pass
 
 
@@ -92,7 +92,7 @@ class Scheduler:
         seats: Seats,
         *,
         clock: Clock | None = None,
-        told: Callable[[Happened], None] = _silent,
+        told: Callable[[ScheduleNotice], None] = _silent,
         hold: float = HOLD,
         look: float = _LOOK,
         concurrency: int = 4,
@@ -101,7 +101,9 @@ class Scheduler:
         self._seats, self._told, self._hold, self._look = seats, told, hold, look
         self._by = f"{os.getpid()}-{os.urandom(6).hex()}"
         self._stop = asyncio.Event()
-        self._known: dict[str, tuple[int, Entry]] = {}  # by name: its change, and what was read
+        self._known: dict[
+            str, tuple[int, ScheduleEntry]
+        ] = {}  # by name: its change, and what was read
         self._answering: dict[str, asyncio.Task[None]] = {}  # by session, the newest
         self._tasks: set[asyncio.Task[None]] = set()
         self._doing: Counter[str] = Counter()  # answers under way or queued, by entry
@@ -120,7 +122,9 @@ class Scheduler:
                 except FoldlineError as fault:
                     if once:
                         raise
-                    self._told(Happened("failed", None, str(fault)))  # a store that comes back
+                    self._told(
+                        ScheduleNotice("failed", None, str(fault))
+                    )  # a store that comes back
                     seconds = self._look
                 if once and not await self._answered_all():
                     return
@@ -148,7 +152,7 @@ class Scheduler:
             soonest = min(soonest, self._wakes(self._known[name][1]))
         return max(soonest, 0.0)
 
-    async def fire(self, name: str) -> Happened:
+    async def fire(self, name: str) -> ScheduleNotice:
         """Say an entry's words now, by hand; its times stay as they are."""
         entry = await self.schedules.named(name)
         once = f"cron:{entry.name}:by hand:{os.urandom(8).hex()}"
@@ -157,7 +161,7 @@ class Scheduler:
         entry = await self.schedules.change(name, lambda one: replace(one, owed=owed))
         return await self._answer(entry, place)
 
-    async def _caught_up(self, name: str) -> Entry | None:
+    async def _caught_up(self, name: str) -> ScheduleEntry | None:
         """An entry behind all its steps that are due now."""
         while (seen := await self.schedules.get(name)) is not None:
             now = self.clock.now()
@@ -169,30 +173,30 @@ class Scheduler:
                 continue  # another worker was first
             if stepped.missed > seen.entry.missed:
                 gap = stepped.gaps[-1]
-                self._told(Happened("missed", stepped, f"{gap.count:,}: {gap.why}"))
+                self._told(ScheduleNotice("missed", stepped, f"{gap.count:,}: {gap.why}"))
             if stepped.claim is not None and not await self._fire(stepped, stepped.claim):
                 return stepped
         return None
 
-    async def _fire(self, entry: Entry, claim: Claim) -> bool:
+    async def _fire(self, entry: ScheduleEntry, claim: Claim) -> bool:
         """Say what was claimed, then mark it; whether it goes on."""
         try:
             place = await self._said(entry, said(entry, claim), key(entry, claim.at))
         except (Erased, BadInput) as fault:
             why = str(fault)
             await self._marked(entry, claim, lambda one: lost(one, why))
-            self._told(Happened("missed", entry, why))
+            self._told(ScheduleNotice("missed", entry, why))
             return True
         except FoldlineError as fault:  # the claim runs out, and it is tried again
-            self._told(Happened("failed", entry, str(fault)))
+            self._told(ScheduleNotice("failed", entry, str(fault)))
             return False
         until = self.clock.now() + timedelta(seconds=self._hold)
         if await self._marked(entry, claim, lambda one: fired(one, place, until=until)):
-            self._told(Happened("fired", entry))
+            self._told(ScheduleNotice("fired", entry))
             self._begin(entry, place)
         return True
 
-    async def _said(self, entry: Entry, words: str, once: str) -> int:
+    async def _said(self, entry: ScheduleEntry, words: str, once: str) -> int:
         """Words in the log of a session, once, whoever holds it; their place."""
         session = await left(self.schedules.store, Name(self.schedules.tenant, entry.session))
         if session.live.view.head < 0:
@@ -201,7 +205,9 @@ class Scheduler:
             )
         return await session.add(words, speaker="cron", author=entry.name, once=once)
 
-    async def _marked(self, entry: Entry, claim: Claim, how: Callable[[Entry], Entry]) -> bool:
+    async def _marked(
+        self, entry: ScheduleEntry, claim: Claim, how: Callable[[ScheduleEntry], ScheduleEntry]
+    ) -> bool:
         """Write the end of a claim; not where another has taken it over and written it."""
         while (seen := await self.schedules.get(entry.name)) is not None:
             if seen.entry.claim is None or seen.entry.claim.at != claim.at:
@@ -212,12 +218,12 @@ class Scheduler:
 
     # The answer.
 
-    def _owes(self, entry: Entry) -> None:
+    def _owes(self, entry: ScheduleEntry) -> None:
         owed = entry.owed
         if owed is not None and owed.until <= self.clock.now() and not self._doing[entry.name]:
             self._begin(entry, owed.place)
 
-    def _begin(self, entry: Entry, place: int) -> None:
+    def _begin(self, entry: ScheduleEntry, place: int) -> None:
         """Answer beside what else is due; one turn of a session at a time."""
         before = self._answering.get(entry.session)
 
@@ -239,7 +245,7 @@ class Scheduler:
         self._tasks.add(task)
         task.add_done_callback(over)
 
-    async def _answer(self, entry: Entry, place: int) -> Happened:
+    async def _answer(self, entry: ScheduleEntry, place: int) -> ScheduleNotice:
         """Let the agent answer what stands at a place, unless that was done."""
         try:
             told = await self._tried(entry, place)
@@ -247,11 +253,11 @@ class Scheduler:
             await asyncio.shield(self._settle(entry, place, lambda owed: self._later(owed, 0.0)))
             raise
         except FoldlineError as fault:  # the store: what is owed is tried again
-            told = Happened("failed", entry, str(fault))
+            told = ScheduleNotice("failed", entry, str(fault))
         self._told(told)
         return told
 
-    async def _tried(self, entry: Entry, place: int) -> Happened:
+    async def _tried(self, entry: ScheduleEntry, place: int) -> ScheduleNotice:
         words = ""
         try:
             async with self._seats(entry.session) as agent:
@@ -259,15 +265,20 @@ class Scheduler:
                     words = (await _gone_on(agent)).words
         except (Busy, Conflict) as fault:  # another has it, or has taken it over
             await self._settle(entry, place, lambda owed: self._later(owed, _AGAIN))
-            return Happened("busy", entry, str(fault))
+            return ScheduleNotice("busy", entry, str(fault))
         except FoldlineError as fault:
             await self._settle(entry, place, self._once_more, fault=str(fault))
-            return Happened("failed", entry, str(fault))
+            return ScheduleNotice("failed", entry, str(fault))
         await self._settle(entry, place, lambda _: None)
-        return Happened("answered", entry, words)
+        return ScheduleNotice("answered", entry, words)
 
     async def _settle(
-        self, entry: Entry, place: int, how: "Callable[[Owed], Owed | None]", *, fault: str = ""
+        self,
+        entry: ScheduleEntry,
+        place: int,
+        how: "Callable[[Owed], Owed | None]",
+        *,
+        fault: str = "",
     ) -> None:
         """Write what became of an answer that was owed, unless a later one is."""
         while (seen := await self.schedules.get(entry.name)) is not None:
@@ -289,7 +300,7 @@ class Scheduler:
 
     # Waiting.
 
-    def _wakes(self, entry: Entry) -> float:
+    def _wakes(self, entry: ScheduleEntry) -> float:
         """Seconds until an entry is to be looked at again."""
         whens = [entry.next] if entry.enabled and entry.claim is None else []
         whens += [entry.claim.until] if entry.claim else []

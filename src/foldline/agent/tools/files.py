@@ -18,7 +18,7 @@ import msgspec
 
 from foldline.agent.tool import Arguments, Intent, Result, Tool, said
 from foldline.agent.tools.arguments import schema, taken
-from foldline.agent.tools.places import Place, Root, missing
+from foldline.agent.tools.places import PathPlace, Root, missing
 from foldline.agent.tools.walking import matching, named, walk
 from foldline.core.parts import Media, Text, sound
 from foldline.errors import BadInput
@@ -112,7 +112,7 @@ def listing(root: Root) -> Tool:
     )
 
 
-def content(place: Place) -> bytes:
+def content(place: PathPlace) -> bytes:
     """All of a file; what is none, or too large, is said."""
     size = _regular(place)
     if size > LARGEST:
@@ -130,7 +130,7 @@ def windows(text: str) -> bool:
     return "\r\n" in text and text.count("\n") == text.count("\r\n") == text.count("\r")
 
 
-def _regular(place: Place) -> int:
+def _regular(place: PathPlace) -> int:
     """The size of what must be a file."""
     try:
         found = place.real.stat()
@@ -143,7 +143,7 @@ def _regular(place: Place) -> int:
     return found.st_size
 
 
-def _read(place: Place, asked: _Read) -> Result:
+def _read(place: PathPlace, asked: _Read) -> Result:
     first, lines = asked.first or 1, asked.lines
     if first < 1 or (lines is not None and lines < 1):
         raise BadInput("lines count from 1; write first=1, lines=100")
@@ -173,7 +173,7 @@ def _read(place: Place, asked: _Read) -> Result:
     return said(f"[{about}]\n{''.join(every[first - 1 : last])}")
 
 
-def _part(place: Place, first: int, lines: int) -> Result:
+def _part(place: PathPlace, first: int, lines: int) -> Result:
     """Some lines of a file that is too large to be held."""
     body = bytearray()
     with place.real.open("rb") as file:
@@ -203,7 +203,7 @@ def _picture(start: bytes) -> str:
     return next((mime for sign, mime in _PICTURES.items() if start.startswith(sign)), "")
 
 
-def _list(place: Place) -> Result:
+def _list(place: PathPlace) -> Result:
     with os.scandir(place.real) as found:
         entries = sorted(found, key=lambda one: one.name)
     lines = [_entry(one) for one in entries[:_LISTED]]
@@ -218,7 +218,7 @@ def _entry(one: os.DirEntry[str]) -> str:
     return f"{one.name}/" if one.is_dir() else one.name
 
 
-def _found(root: Root, place: Place, names: str, stop: Event) -> Result:
+def _found(root: Root, place: PathPlace, names: str, stop: Event) -> Result:
     """The files below a folder whose path from it matches."""
     pattern = matching(names)
     every = (named(root, path) for path in walk(root, place.real, only=pattern, stop=stop))

@@ -17,7 +17,7 @@ from foldline.agent.tools.rules import for_path
 from foldline.errors import BadInput
 
 
-class Place(NamedTuple):
+class PathPlace(NamedTuple):
     """Where a path leads."""
 
     real: Path
@@ -43,7 +43,7 @@ class Root:
             raise BadInput(f"{path} is no folder to work in; give one that is there")
         self._agreed: dict[str, Path] = {}
 
-    def place(self, text: str) -> Place:
+    def place(self, text: str) -> PathPlace:
         """Where a path leads; what is relative is relative to the root."""
         if not text.strip() or "\0" in text:
             raise BadInput(f"{text!r} is no path; write one like src/main.py")
@@ -55,7 +55,7 @@ class Root:
         inside = real.is_relative_to(self.path)
         name = real.relative_to(self.path).as_posix() if inside else real.as_posix()
         linked = Path(os.path.normpath(given)) != real
-        return Place(real, name, inside, text if linked else "")
+        return PathPlace(real, name, inside, text if linked else "")
 
     def outside(self, verb: str, text: str) -> Intent | None:
         """What to ask before looking at a place: nothing, unless it is outside of the root."""
@@ -67,7 +67,7 @@ class Root:
             f"{verb} {place.told}, outside of {self.path}", "", for_path("read", place.name)
         )
 
-    def agreed(self, text: str) -> Place:
+    def agreed(self, text: str) -> PathPlace:
         """The place that was asked about; not another that a link leads to by now."""
         place = self.place(text)
         if self._agreed.pop(text, place.real) != place.real:
@@ -75,7 +75,7 @@ class Root:
         return place
 
 
-def missing(place: Place) -> BadInput:
+def missing(place: PathPlace) -> BadInput:
     """That nothing is there, and what has nearly that name."""
     folder = place.real.parent
     while not folder.is_dir():

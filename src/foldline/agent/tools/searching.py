@@ -20,7 +20,7 @@ import msgspec
 from foldline.agent.tool import Arguments, Intent, Result, Tool, said
 from foldline.agent.tools.arguments import schema, taken
 from foldline.agent.tools.files import LARGEST
-from foldline.agent.tools.places import Place, Root, missing
+from foldline.agent.tools.places import PathPlace, Root, missing
 from foldline.agent.tools.walking import SKIPPED, compiled, matching, named, walk
 
 _SHOWN = 100  # lines
@@ -38,7 +38,7 @@ class _Search(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(slots=True)
-class _Found:
+class _Matches:
     """The lines that match, as many as are shown, and how many there are."""
 
     lines: list[str] = field(default_factory=list[str])
@@ -90,7 +90,7 @@ def searching(root: Root, *, rg: str | None = None) -> Tool:
         from shutil import which  # noqa: PLC0415 - it brings all archives along
 
         engine = which("rg") or "" if rg is None else rg
-        found = _Found()
+        found = _Matches()
         pattern = compiled(b"(?m)" + asked.pattern.encode("utf-8", "replace"))
         only = matching(asked.names) if asked.names and place.real.is_dir() else None
         if not engine or not await _by_ripgrep(engine, root, place, (asked.pattern, only), found):
@@ -114,7 +114,7 @@ def searching(root: Root, *, rg: str | None = None) -> Tool:
 
 
 async def _by_ripgrep(
-    engine: str, root: Root, place: Place, pattern: tuple[str, Any], found: _Found
+    engine: str, root: Root, place: PathPlace, pattern: tuple[str, Any], found: _Matches
 ) -> bool:
     """Whether ripgrep could read the pattern; then what it found."""
     words, only = pattern
@@ -150,7 +150,7 @@ async def _by_ripgrep(
         await process.wait()
 
 
-def _wanted(path: Path, place: Place, only: Any) -> bool:
+def _wanted(path: Path, place: PathPlace, only: Any) -> bool:
     # Looked at by us: names given to ripgrep by -g would bring back what is ignored.
     return only is None or only.search(os.path.relpath(path, place.real)) is not None
 
@@ -168,7 +168,7 @@ async def _lines(out: asyncio.StreamReader) -> AsyncIterator[bytes]:
         yield line
 
 
-async def _by_walk(root: Root, place: Place, pattern: tuple[Any, Any], found: _Found) -> None:
+async def _by_walk(root: Root, place: PathPlace, pattern: tuple[Any, Any], found: _Matches) -> None:
     """Our own search, in a thread that ends when nobody waits for it any more."""
     stop = Event()
 

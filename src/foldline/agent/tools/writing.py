@@ -18,7 +18,7 @@ from foldline.agent.tools.arguments import schema, taken
 from foldline.agent.tools.diffs import diff
 from foldline.agent.tools.files import content, plain, windows
 from foldline.agent.tools.markers import copied
-from foldline.agent.tools.places import Place, Root, missing
+from foldline.agent.tools.places import PathPlace, Root, missing
 from foldline.agent.tools.rules import for_path
 from foldline.errors import BadInput
 
@@ -40,7 +40,7 @@ class _Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Change(NamedTuple):
     """What is to become of a file."""
 
-    place: Place
+    place: PathPlace
     before: bytes | None
     """What is there, or None."""
     after: bytes
@@ -169,7 +169,7 @@ def _tool(
     )
 
 
-def _replace(place: Place, body: bytes, *, new: bool) -> None:
+def _replace(place: PathPlace, body: bytes, *, new: bool) -> None:
     """Put a file there in one step: whoever reads it sees all of it or what was there before."""
     path = place.real
     path.parent.mkdir(parents=True, exist_ok=True)

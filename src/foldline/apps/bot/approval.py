@@ -14,10 +14,10 @@ from telegram.error import TelegramError
 
 from foldline.agent.approval import Answer, No, Yes
 from foldline.agent.tool import Intent
-from foldline.apps.bot.bot_api import Button, Buttons, Line, Refused, Unreachable
-from foldline.apps.bot.html import Words, framed, plainly
+from foldline.apps.bot.bot_api import ApiRefused, BotCalls, Button, Buttons, Unreachable
+from foldline.apps.bot.html import HtmlText, framed, plainly
 from foldline.apps.bot.rules import Rules
-from foldline.apps.bot.session_names import Place
+from foldline.apps.bot.session_names import ChatPlace
 from foldline.core.parts import Call
 from foldline.draw.text import clean, fit
 
@@ -36,14 +36,14 @@ class _Open:
 
 
 @dataclass(slots=True)
-class Asking:
+class ApprovalQuestions:
     """What is asked in all chats of a bot."""
 
-    line: Line
+    line: BotCalls
     rules: Rules
     _open: dict[str, _Open] = field(default_factory=dict[str, _Open])
 
-    async def ask(self, place: Place, call: Call, intent: Intent) -> Answer:
+    async def ask(self, place: ChatPlace, call: Call, intent: Intent) -> Answer:
         """Ask whoever may decide."""
         where = self._where(place)
         if where is None:
@@ -55,7 +55,7 @@ class Asking:
         card = _card(call, intent, place if where != place else None)
         try:
             shown = await self.line.send(where, card, buttons=_buttons(token, rules))
-        except (Refused, Unreachable) as fault:
+        except (ApiRefused, Unreachable) as fault:
             self._open.pop(token)
             return No(f"nobody could be asked: {fault}")
         answer, said = No("nobody answered in time"), "nobody answered in time: not done"
@@ -70,7 +70,7 @@ class Asking:
         finally:
             self._open.pop(token, None)
             words = plainly(f"◇ {clean(intent.what) or call.name}\n{said}")
-            with suppress(Refused, Unreachable, TelegramError):
+            with suppress(ApiRefused, Unreachable, TelegramError):
                 await self.line.edit(where, shown, words, tries=2)
         return answer
 
@@ -93,15 +93,15 @@ class Asking:
         found.answer.set_result((answer, said))
         return said, False
 
-    def _where(self, place: Place) -> Place | None:
+    def _where(self, place: ChatPlace) -> ChatPlace | None:
         """Where the question is put: here, or in the first admin's own chat."""
         admins = self.rules.admins
         if not admins:
             return None
-        return place if not place.private or place.chat in admins else Place(admins[0])
+        return place if not place.private or place.chat in admins else ChatPlace(admins[0])
 
 
-def _card(call: Call, intent: Intent, place: Place | None) -> Words:
+def _card(call: Call, intent: Intent, place: ChatPlace | None) -> HtmlText:
     whose = f" (in {place.name})" if place else ""
     head = f"◇ Allow it{whose}? {clean(intent.what) or clean(call.name)}"
     detail = intent.detail.strip("\n")

@@ -18,8 +18,8 @@ from telegram.constants import ParseMode
 from telegram.error import BadRequest, Forbidden, NetworkError, RetryAfter, TelegramError
 from telegram.request import HTTPXRequest
 
-from foldline.apps.bot.html import Words
-from foldline.apps.bot.session_names import Place, signed
+from foldline.apps.bot.html import HtmlText
+from foldline.apps.bot.session_names import ChatPlace, signed
 
 T = TypeVar("T")
 API = "https://api.telegram.org"
@@ -43,12 +43,12 @@ class Unreachable(Exception):  # noqa: N818 - named for what a chat is
     """Nobody is there: the bot was blocked or removed, or the chat is gone."""
 
 
-class Refused(Exception):  # noqa: N818 - named for what happened
+class ApiRefused(Exception):  # noqa: N818 - named for what happened
     """The API does not take this, and will not next time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class CallPace:
     """How fast calls follow each other, and how long failing ones are tried."""
 
     chat: float = 1.0
@@ -63,7 +63,7 @@ class Pace:
     """Seconds that the API may hold a question for updates."""
 
 
-def bot_of(token: str, *, base_url: str | None = None, pace: Pace) -> Bot:
+def bot_of(token: str, *, base_url: str | None = None, pace: CallPace) -> Bot:
     """A bot at Telegram, or at a server of one's own that speaks as it does."""
     # Else the library warns about a change of its own each time that we are asked to slow down.
     os.environ.setdefault("PTB_TIMEDELTA", "true")
@@ -81,18 +81,18 @@ def bot_of(token: str, *, base_url: str | None = None, pace: Pace) -> Bot:
     )
 
 
-class Line:
+class BotCalls:
     """The API, for all chats of a bot."""
 
-    def __init__(self, bot: Bot, *, pace: Pace) -> None:
+    def __init__(self, bot: Bot, *, pace: CallPace) -> None:
         self.bot, self.pace = bot, pace
         self._turns: dict[int, asyncio.Lock] = {}
         self._next: dict[int, float] = {}
 
     async def send(
         self,
-        place: Place,
-        words: Words,
+        place: ChatPlace,
+        words: HtmlText,
         *,
         buttons: Buttons = (),
         quiet: bool = False,
@@ -116,9 +116,9 @@ class Line:
 
     async def edit(
         self,
-        place: Place,
+        place: ChatPlace,
         message: int,
-        words: Words,
+        words: HtmlText,
         *,
         buttons: Buttons = (),
         tries: int | None = None,
@@ -136,16 +136,16 @@ class Line:
 
         try:
             await self._words(place.chat, words, made, tries=tries)
-        except Refused as fault:
+        except ApiRefused as fault:
             if _SAME not in str(fault).lower():
                 raise
 
-    async def remove(self, place: Place, message: int) -> None:
+    async def remove(self, place: ChatPlace, message: int) -> None:
         """Take a message away, if that can be done."""
         await self.lightly(place.chat, lambda: self.bot.delete_message(place.chat, message))
 
     async def photo(
-        self, place: Place, picture: bytes, *, words: Words, buttons: Buttons = ()
+        self, place: ChatPlace, picture: bytes, *, words: HtmlText, buttons: Buttons = ()
     ) -> None:
         """A picture with words under it."""
 
@@ -161,7 +161,7 @@ class Line:
 
         await self._words(place.chat, words, made)
 
-    async def typing(self, place: Place) -> None:
+    async def typing(self, place: ChatPlace) -> None:
         """Show that something is under way, if that can be done at once."""
         try:
             await self.bot.send_chat_action(place.chat, "typing", message_thread_id=place.topic)
@@ -172,7 +172,7 @@ class Line:
         """Do something that may as well fail."""
         try:
             await self._paced(chat, call, tries=3)
-        except (Refused, Unreachable, TelegramError):
+        except (ApiRefused, Unreachable, TelegramError):
             return
 
     async def pressed(self, query: str, told: str = "", *, loud: bool = False) -> None:
@@ -185,14 +185,14 @@ class Line:
     async def _words(
         self,
         chat: int,
-        words: Words,
+        words: HtmlText,
         made: Callable[[str, str | None], Awaitable[T]],
         *,
         tries: int | None = None,
     ) -> T:
         try:
             return await self._paced(chat, lambda: made(words.html, ParseMode.HTML), tries=tries)
-        except Refused as fault:
+        except ApiRefused as fault:
             if _UNREADABLE not in str(fault).lower():
                 raise
         return await self._paced(chat, lambda: made(words.plain, None), tries=tries)
@@ -215,7 +215,7 @@ class Line:
                 except BadRequest as fault:
                     if "chat not found" in fault.message.lower():
                         raise Unreachable(fault.message) from fault
-                    raise Refused(fault.message) from fault
+                    raise ApiRefused(fault.message) from fault
                 except NetworkError:
                     if tries is not None and tried >= tries:
                         raise
@@ -231,7 +231,7 @@ def seconds(fault: RetryAfter) -> float:
     return after.total_seconds() if isinstance(after, timedelta) else float(after)
 
 
-def _markup(buttons: Buttons, place: Place) -> InlineKeyboardMarkup | None:
+def _markup(buttons: Buttons, place: ChatPlace) -> InlineKeyboardMarkup | None:
     if not buttons:
         return None
     return InlineKeyboardMarkup(

@@ -4,7 +4,7 @@ Knows the literal texts of A-36, and which buttons make sense where. Refuses to 
 """
 
 from foldline.apps.bot.bot_api import Button, Buttons
-from foldline.apps.bot.html import Words, framed, plainly
+from foldline.apps.bot.html import HtmlText, framed, plainly
 from foldline.core.edits.fold import Loss
 from foldline.session.hooks import Pass
 from foldline.session.session import AsyncSession
@@ -27,7 +27,7 @@ def usage(tokens: int, window: int) -> str:
     return f"{tokens:,}/{window:,} ({100 * tokens / window:.1f}%)"
 
 
-def asked(session: AsyncSession) -> tuple[Words, Buttons]:
+def asked(session: AsyncSession) -> tuple[HtmlText, Buttons]:
     """A fold is due, and a person decides: A-36."""
     now = session.report
     share = f"{100 * now.total / now.window:.0f}%"
@@ -37,7 +37,7 @@ def asked(session: AsyncSession) -> tuple[Words, Buttons]:
     return plainly(told), [[COMPACT, PREVIEW]]
 
 
-def folded(one: Pass) -> tuple[Words, Buttons]:
+def folded(one: Pass) -> tuple[HtmlText, Buttons]:
     """A fold was made by itself, or forbidden."""
     if one.outcome != "applied":
         return plainly(f"◆ A fold was forbidden: {one.reason}"), ()
@@ -46,18 +46,18 @@ def folded(one: Pass) -> tuple[Words, Buttons]:
     return plainly(told), [[UNDO]]
 
 
-def compacted(before: int, now: int, window: int, lost: Loss) -> tuple[Words, Buttons]:
+def compacted(before: int, now: int, window: int, lost: Loss) -> tuple[HtmlText, Buttons]:
     """A fold was made by hand: A-44."""
     head = f"◆ Context: {usage(before, window)} → {usage(now, window)}"
     return framed(head, str(lost)), [[UNDO]]
 
 
-def previewed(lost: Loss, focus: str) -> tuple[Words, Buttons]:
+def previewed(lost: Loss, focus: str) -> tuple[HtmlText, Buttons]:
     """What a fold would do."""
     body = f"{lost}\n{FOCUS}{focus}" if focus else str(lost)
     return framed("A fold now would do this; nothing was changed:", body), [[COMPACT]]
 
 
-def nothing() -> tuple[Words, Buttons]:
+def nothing() -> tuple[HtmlText, Buttons]:
     """There is nothing to fold."""
     return plainly("Nothing to fold: what is there is in use, or too little."), ()

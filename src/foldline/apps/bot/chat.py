@@ -20,15 +20,15 @@ from foldline.agent.events import Moment, Passed
 from foldline.agent.loop import Ended
 from foldline.agent.tool import Intent
 from foldline.apps.bot import cards, html
-from foldline.apps.bot.approval import Asking
-from foldline.apps.bot.bot_api import Buttons, Line, Refused, Unreachable
+from foldline.apps.bot.approval import ApprovalQuestions
+from foldline.apps.bot.bot_api import ApiRefused, BotCalls, Buttons, Unreachable
 from foldline.apps.bot.commands import work_off
 from foldline.apps.bot.delivery import AUTHOR, Track
-from foldline.apps.bot.html import Words, plainly
+from foldline.apps.bot.html import HtmlText, plainly
 from foldline.apps.bot.inbox import Inbox
 from foldline.apps.bot.live_message import Pen
 from foldline.apps.bot.rules import Rules, Seat
-from foldline.apps.bot.session_names import Place
+from foldline.apps.bot.session_names import ChatPlace
 from foldline.core.log import ModelSaid, UserSaid
 from foldline.core.parts import Call, Part, calls_of, spoken
 from foldline.core.plan import waits
@@ -47,12 +47,12 @@ class Chat:
 
     def __init__(  # noqa: PLR0913 - one keyword for each thing that a chat works with
         self,
-        place: Place,
+        place: ChatPlace,
         seat: Seat,
         *,
-        line: Line,
+        line: BotCalls,
         rules: Rules,
-        asking: Asking,
+        asking: ApprovalQuestions,
         track: Track,
         tell: Callable[[str], None],
     ) -> None:
@@ -179,7 +179,7 @@ class Chat:
         return taken(self.session, seconds=self.rules.lease)
 
     async def _turn(self) -> None:
-        note: Words | None = None
+        note: HtmlText | None = None
         async with self.held():
             await self.track.look(self.session.live)
             if not self.track.pending:
@@ -193,7 +193,7 @@ class Chat:
             await self.note(note)
         await self._after()
 
-    async def _answered(self) -> Words | None:
+    async def _answered(self) -> HtmlText | None:
         """Let the agent work; what is to be said of it besides its answer."""
         full = self.rules.notices == "full"
         pen = Pen(self._show, self.deliver, every=self.line.pace.stream, tools=full)
@@ -224,7 +224,7 @@ class Chat:
             case _:
                 return await self._over(ended.words, f"⚠ {ended.words}")
 
-    async def _over(self, why: str, told: str) -> Words | None:
+    async def _over(self, why: str, told: str) -> HtmlText | None:
         """A turn ended without an answer: noted, so that it is not begun again after a restart."""
         await self.track.look(self.session.live)
         said = not self.track.pending
@@ -232,7 +232,7 @@ class Chat:
             await self.session.add(f"[{why}]", speaker="notice", author=AUTHOR)
         return None if said else plainly(told)
 
-    def _fault(self, fault: Exception) -> Words | None:
+    def _fault(self, fault: Exception) -> HtmlText | None:
         """What somebody is told of a turn that failed; what they said stays, to be answered."""
         if isinstance(fault, Busy | Conflict):  # another process has it, and may answer
             self.tell(f"{self.place.name}: {fault}; it is looked at again")
@@ -297,7 +297,7 @@ class Chat:
             for at, part in enumerate(html.split(text)):
                 await self._part(at, html.words(part), tries=1)
 
-    async def _part(self, at: int, words: Words, *, tries: int | None = None) -> None:
+    async def _part(self, at: int, words: HtmlText, *, tries: int | None = None) -> None:
         """One part of an answer in its message, which is made first, and its number kept."""
         for _ in range(3):
             draft = self.track.draft
@@ -311,7 +311,7 @@ class Chat:
                 return
             try:
                 await self.line.edit(self.place, message, words, tries=tries)
-            except Refused as fault:  # it was taken away, or is too old
+            except ApiRefused as fault:  # it was taken away, or is too old
                 self.tell(f"{self.place.name}: a message is made anew: {fault}")
                 del self.track.draft[at:]
             else:
@@ -319,24 +319,24 @@ class Chat:
                 return
         self.tell(f"{self.place.name}: a part of an answer is not taken by the API, and left out")
 
-    async def note(self, words: Words) -> None:
+    async def note(self, words: HtmlText) -> None:
         """Something that is said in place of an answer, in the message that waits for one."""
         if not self.track.draft:
             await self.say(words)
             return
         first, *more = self.track.draft
-        with suppress(Refused):
+        with suppress(ApiRefused):
             await self.line.edit(self.place, first, words)
         for extra in more:
             await self.line.remove(self.place, extra)
         self._shown.clear()
         await self.track.emptied()
 
-    async def say(self, words: Words, buttons: Buttons = (), *, quiet: bool = False) -> None:
+    async def say(self, words: HtmlText, buttons: Buttons = (), *, quiet: bool = False) -> None:
         """A message beside the conversation; one that the API does not take is left out."""
         try:
             await self.line.send(self.place, words, buttons=buttons, quiet=quiet)
-        except Refused as fault:
+        except ApiRefused as fault:
             self.tell(f"{self.place.name}: a notice is not taken by the API: {fault}")
 
     def _hear(self, moment: Moment) -> None:

@@ -28,7 +28,7 @@ _PREVIEW = "preview"
 _COMMAND = re.compile(r"/(\w+)(?:@(\w+))?(?:\s+(.*))?", re.DOTALL)
 
 
-class Asked(NamedTuple):
+class CommandGiven(NamedTuple):
     """A command as somebody gave it."""
 
     name: str
@@ -38,12 +38,12 @@ class Asked(NamedTuple):
     """The message that it is a reply to."""
 
 
-class Command(NamedTuple):
+class BotCommand(NamedTuple):
     """One of the table."""
 
     name: str
     help: str
-    work: "Callable[[Chat, Asked], Awaitable[None]]"
+    work: "Callable[[Chat, CommandGiven], Awaitable[None]]"
     arguments: str = ""
     hidden: bool = False
 
@@ -52,17 +52,17 @@ class _Misused(Exception):  # noqa: N818 - named for what was done
     """What to write instead."""
 
 
-def read(text: str, bot: str) -> Asked | None:
+def read(text: str, bot: str) -> CommandGiven | None:
     """The command that a text is, if it is one for this bot."""
     found = _COMMAND.fullmatch(text)
     if found is None or (found[2] and found[2].lower() != bot.lower()):
         return None
-    return Asked(found[1].lower(), (found[3] or "").strip())
+    return CommandGiven(found[1].lower(), (found[3] or "").strip())
 
 
 async def work_off(chat: "Chat", update: Update) -> None:
     """Do what was asked for; what is wrong with it is told."""
-    asked = Asked(**update)
+    asked = CommandGiven(**update)
     command = next((one for one in TABLE if one.name == asked.name), None)
     if command is None:
         await chat.say(plainly(f"There is no /{asked.name[:40]}; /help lists commands."))
@@ -80,7 +80,7 @@ def _total(chat: "Chat") -> int:
     return picture(live.view, live.facts).total
 
 
-async def _compact(chat: "Chat", asked: Asked) -> None:
+async def _compact(chat: "Chat", asked: CommandGiven) -> None:
     word, _, rest = asked.given.partition(" ")
     if word.lower().lstrip("-") == _PREVIEW:
         await _preview(chat, asked._replace(given=rest.strip()))
@@ -94,13 +94,13 @@ async def _compact(chat: "Chat", asked: Asked) -> None:
     await chat.say(*cards.compacted(before, _total(chat), window, lost))
 
 
-async def _preview(chat: "Chat", asked: Asked) -> None:
+async def _preview(chat: "Chat", asked: CommandGiven) -> None:
     focus = sound(asked.given)
     lost = await chat.session.fold(focus=focus, preview=True)
     await chat.say(*(cards.nothing() if lost is None else cards.previewed(lost, focus)))
 
 
-async def _undo(chat: "Chat", asked: Asked) -> None:
+async def _undo(chat: "Chat", asked: CommandGiven) -> None:
     if asked.given and not asked.given.isdecimal():
         raise _Misused("Write /undo, or /undo and the number of an edit.")
     before = _total(chat)
@@ -111,7 +111,7 @@ async def _undo(chat: "Chat", asked: Asked) -> None:
     await chat.say(plainly(told), [[cards.REDO]])
 
 
-async def _redo(chat: "Chat", _: Asked) -> None:
+async def _redo(chat: "Chat", _: CommandGiven) -> None:
     place = await chat.session.history.taken_back()
     if place is None:
         raise _Misused("There is nothing to make again: no edit was taken back last.")
@@ -121,7 +121,7 @@ async def _redo(chat: "Chat", _: Asked) -> None:
     await chat.say(plainly(told), [[cards.UNDO]])
 
 
-async def _context(chat: "Chat", _: Asked) -> None:
+async def _context(chat: "Chat", _: CommandGiven) -> None:
     live = chat.session.live
     drawn = picture(live.view, live.facts)
     told = f"Context: {cards.usage(drawn.total, drawn.window)}"
@@ -136,7 +136,7 @@ async def _context(chat: "Chat", _: Asked) -> None:
     await chat.line.photo(chat.place, pixels, words=plainly(told), buttons=buttons)
 
 
-async def _tokens(chat: "Chat", _: Asked) -> None:
+async def _tokens(chat: "Chat", _: CommandGiven) -> None:
     live = chat.session.live
     drawn = picture(live.view, live.facts)
     turns = await chat.session.history.turns()
@@ -145,7 +145,7 @@ async def _tokens(chat: "Chat", _: Asked) -> None:
     await chat.say(plainly("\n".join(block)))
 
 
-async def _pin(chat: "Chat", asked: Asked, *, on: bool = True) -> None:
+async def _pin(chat: "Chat", asked: CommandGiven, *, on: bool = True) -> None:
     place: int | None = None
     if asked.reply is not None:
         place = chat.track.place(asked.reply)
@@ -163,13 +163,13 @@ async def _pin(chat: "Chat", asked: Asked, *, on: bool = True) -> None:
     await chat.say(plainly(f"Pinned: {pins}" if pins else none))
 
 
-async def _unpin(chat: "Chat", asked: Asked) -> None:
+async def _unpin(chat: "Chat", asked: CommandGiven) -> None:
     if asked.reply is None and not asked.given:
         raise _Misused("Reply to a message with /unpin, or write its place: /unpin 12")
     await _pin(chat, asked, on=False)
 
 
-async def _history(chat: "Chat", _: Asked) -> None:
+async def _history(chat: "Chat", _: CommandGiven) -> None:
     turns = await chat.session.history.turns()
     rows = [
         f"{one.number:>4} {one.total or '-':>7} {'fold ' if one.folded else ''}"
@@ -180,7 +180,7 @@ async def _history(chat: "Chat", _: Asked) -> None:
     await chat.say(framed(head, "\n".join(rows)) if rows else plainly("No turn yet."))
 
 
-async def _cost(chat: "Chat", _: Asked) -> None:
+async def _cost(chat: "Chat", _: CommandGiven) -> None:
     bill = Bill(chat.session)
     await bill.catch_up()
     cached = f", {bill.read:,} of them from the cache" if bill.read else ""
@@ -193,7 +193,7 @@ async def _cost(chat: "Chat", _: Asked) -> None:
     await chat.say(plainly(told))
 
 
-async def _model(chat: "Chat", asked: Asked) -> None:
+async def _model(chat: "Chat", asked: CommandGiven) -> None:
     session = chat.session
     now = session.report
     if not asked.given:
@@ -218,12 +218,12 @@ async def _model(chat: "Chat", asked: Asked) -> None:
     await chat.say(plainly(told))
 
 
-async def _retry(chat: "Chat", _: Asked) -> None:
+async def _retry(chat: "Chat", _: CommandGiven) -> None:
     if not chat.retry():
         raise _Misused("Nothing stands unanswered.")
 
 
-async def _start(chat: "Chat", _: Asked) -> None:
+async def _start(chat: "Chat", _: CommandGiven) -> None:
     model, name = clean(chat.session.live.view.model), chat.place.name
     told = (
         f"{model} answers here. This chat is the session {name}; it is kept. /help lists commands."
@@ -231,7 +231,7 @@ async def _start(chat: "Chat", _: Asked) -> None:
     await chat.say(plainly(told))
 
 
-async def _help(chat: "Chat", _: Asked) -> None:
+async def _help(chat: "Chat", _: CommandGiven) -> None:
     await chat.say(plainly("\n".join(f"{one.usage}: {one.help}" for one in shown())))
 
 
@@ -251,30 +251,30 @@ def shown() -> list[_Listed]:
     return [*found, _Listed("/stop", "stop", "stop the answer that comes just now")]
 
 
-def ordered(asked: Asked) -> dict[str, Any]:
+def ordered(asked: CommandGiven) -> dict[str, Any]:
     """A command as the inbox keeps it."""
     return asked._asdict()
 
 
-def pressed(says: str, card: str) -> Asked:
+def pressed(says: str, card: str) -> CommandGiven:
     """What a button asks for; a preview's focus stands on its card."""
     _, _, focus = card.partition(cards.FOCUS)
-    return Asked(says, focus.strip() if says == "compact" else "")
+    return CommandGiven(says, focus.strip() if says == "compact" else "")
 
 
-TABLE: tuple[Command, ...] = (
-    Command("compact", "fold what is old now; FOCUS is kept above all", _compact, "[FOCUS]"),
-    Command("preview", "what a fold would do", _preview, "[FOCUS]"),
-    Command("undo", "take back the last fold, or an edit", _undo, "[EDIT]"),
-    Command("redo", "make again what was taken back", _redo),
-    Command("context", "what the model sees now, drawn", _context),
-    Command("tokens", "how full the window is", _tokens),
-    Command("pin", "as a reply: keep that message word for word", _pin),
-    Command("unpin", "as a reply: no longer", _unpin),
-    Command("history", "the last turns", _history),
-    Command("cost", "what was spent", _cost),
-    Command("model", "which model answers; admins take another", _model, "[NAME]"),
-    Command("retry", "ask again for an answer that did not come", _retry),
-    Command("help", "this", _help),
-    Command("start", "what this is", _start, hidden=True),
+TABLE: tuple[BotCommand, ...] = (
+    BotCommand("compact", "fold what is old now; FOCUS is kept above all", _compact, "[FOCUS]"),
+    BotCommand("preview", "what a fold would do", _preview, "[FOCUS]"),
+    BotCommand("undo", "take back the last fold, or an edit", _undo, "[EDIT]"),
+    BotCommand("redo", "make again what was taken back", _redo),
+    BotCommand("context", "what the model sees now, drawn", _context),
+    BotCommand("tokens", "how full the window is", _tokens),
+    BotCommand("pin", "as a reply: keep that message word for word", _pin),
+    BotCommand("unpin", "as a reply: no longer", _unpin),
+    BotCommand("history", "the last turns", _history),
+    BotCommand("cost", "what was spent", _cost),
+    BotCommand("model", "which model answers; admins take another", _model, "[NAME]"),
+    BotCommand("retry", "ask again for an answer that did not come", _retry),
+    BotCommand("help", "this", _help),
+    BotCommand("start", "what this is", _start, hidden=True),
 )

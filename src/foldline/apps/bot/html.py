@@ -32,27 +32,27 @@ _INLINE = re.compile(
 _TAGS = {"b": "b", "b2": "b", "s": "s", "i": "i", "i2": "i"}
 
 
-class Words(NamedTuple):
+class HtmlText(NamedTuple):
     """A text as it is to be shown, and the same without marks, where the API refuses those."""
 
     html: str
     plain: str
 
 
-def words(markdown: str) -> Words:
+def words(markdown: str) -> HtmlText:
     """A model's text."""
-    return Words(html(markdown), markdown)
+    return HtmlText(html(markdown), markdown)
 
 
-def plainly(text: str) -> Words:
+def plainly(text: str) -> HtmlText:
     """A text that has no marks."""
-    return Words(escape(text, quote=False), text)
+    return HtmlText(escape(text, quote=False), text)
 
 
-def framed(head: str, body: str) -> Words:
+def framed(head: str, body: str) -> HtmlText:
     """A line, and under it something that is shown letter by letter."""
     shown = escape(body, quote=False)
-    return Words(f"{escape(head, quote=False)}\n<pre>{shown}</pre>", f"{head}\n{body}")
+    return HtmlText(f"{escape(head, quote=False)}\n<pre>{shown}</pre>", f"{head}\n{body}")
 
 
 def footer(tokens: int, window: int) -> str:

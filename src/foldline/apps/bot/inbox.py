@@ -20,7 +20,7 @@ _SEEN = 200  # numbers that are remembered
 _TRIES = 50
 
 
-class _Kept(msgspec.Struct):
+class _InboxEntry(msgspec.Struct):
     seen: list[int] = []
     waiting: list[Update] = []
 
@@ -34,7 +34,7 @@ class Inbox:
     async def put(self, number: int, update: Update) -> bool:
         """Keep an update; False where it came before."""
 
-        def put(kept: _Kept) -> bool:
+        def put(kept: _InboxEntry) -> bool:
             if number in kept.seen:
                 return False
             kept.seen = [*kept.seen, number][-_SEEN:]
@@ -47,7 +47,7 @@ class Inbox:
         """The oldest update, which is ours from now on."""
         taken: list[Update] = []
 
-        def take(kept: _Kept) -> bool:
+        def take(kept: _InboxEntry) -> bool:
             taken[:] = kept.waiting[:1]
             kept.waiting = kept.waiting[1:]
             return bool(taken)
@@ -57,7 +57,11 @@ class Inbox:
     async def _change(self, change: "Any") -> bool:
         for tried in range(_TRIES):
             entry = await self._store.get(self._name, SPACE, _KEY)
-            kept = _Kept() if entry is None else msgspec.json.decode(entry.value, type=_Kept)
+            kept = (
+                _InboxEntry()
+                if entry is None
+                else msgspec.json.decode(entry.value, type=_InboxEntry)
+            )
             if not change(kept):
                 return False
             body, version = msgspec.json.encode(kept), entry.version if entry else 0

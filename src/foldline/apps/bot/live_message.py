@@ -11,7 +11,7 @@ from contextlib import suppress
 from telegram.error import TelegramError
 
 from foldline.agent.events import Answered, Called, Calling, Moment, Speaking
-from foldline.apps.bot.bot_api import Refused, Unreachable
+from foldline.apps.bot.bot_api import ApiRefused, Unreachable
 from foldline.draw.text import clean, fit
 from foldline.errors import FoldlineError
 
@@ -64,7 +64,7 @@ class Pen:
             if self._over.is_set():
                 return
             # Whatever fails here is no loss: the answer is written when the turn has ended.
-            with suppress(Refused, Unreachable, TelegramError, FoldlineError):
+            with suppress(ApiRefused, Unreachable, TelegramError, FoldlineError):
                 if self._answered:
                     self._answered = False
                     await self._deliver()

@@ -27,13 +27,13 @@ from telegram.error import (
 
 from foldline.apps.bot import approval, commands
 from foldline.apps.bot import message as reading
-from foldline.apps.bot.approval import Asking
-from foldline.apps.bot.bot_api import Line, Refused, Unreachable, seconds
+from foldline.apps.bot.approval import ApprovalQuestions
+from foldline.apps.bot.bot_api import ApiRefused, BotCalls, Unreachable, seconds
 from foldline.apps.bot.chat import Chat
 from foldline.apps.bot.delivery import SPACE, Track, done_upto
 from foldline.apps.bot.html import plainly
 from foldline.apps.bot.rules import Rules, Seat
-from foldline.apps.bot.session_names import Place, named, placed, whose
+from foldline.apps.bot.session_names import ChatPlace, named, placed, whose
 from foldline.core.parts import sound
 from foldline.draw.text import clean
 from foldline.errors import BadInput, FoldlineError, StoreFailed
@@ -61,7 +61,7 @@ class Telegram:
 
     def __init__(  # noqa: PLR0913 - one keyword for each thing that it works with
         self,
-        line: Line,
+        line: BotCalls,
         *,
         seats: Seats,
         store: Store,
@@ -71,7 +71,7 @@ class Telegram:
     ) -> None:
         self.line, self.rules, self.tell = line, rules, tell
         self._seats, self._store, self._tenant = seats, store, tenant
-        self._asking = Asking(line, rules)
+        self._asking = ApprovalQuestions(line, rules)
         self._chats: dict[str, _Opened] = {}
         self._me: User | None = None
         self._looking: asyncio.Task[None] | None = None
@@ -145,7 +145,7 @@ class Telegram:
                 except (StoreFailed, OSError) as fault:  # it stays with Telegram until it is in
                     self.tell(f"update {update.update_id}: {fault}")
                     await asyncio.sleep(_PAUSE)
-                except (FoldlineError, TelegramError, Refused, Unreachable) as fault:
+                except (FoldlineError, TelegramError, ApiRefused, Unreachable) as fault:
                     tried += 1
                     self.tell(f"update {update.update_id}: {type(fault).__name__}: {fault}")
                     if tried >= _TRIES:
@@ -157,9 +157,9 @@ class Telegram:
         """Say that a message could not be taken in: nobody waits for an answer that never comes."""
         chat = update.effective_chat
         if chat is not None:
-            with suppress(Refused, Unreachable, TelegramError):
+            with suppress(ApiRefused, Unreachable, TelegramError):
                 words = plainly("⚠ This message could not be taken in; send it again later.")
-                await self.line.send(Place(chat.id), words)
+                await self.line.send(ChatPlace(chat.id), words)
 
     async def _one(self, update: Update) -> None:
         if update.callback_query is not None:
@@ -237,8 +237,8 @@ class Telegram:
         nobody = Name(self._tenant, "")
         if await self._store.put(nobody, SPACE, key, b"1", version=0, seconds=_REFUSED):
             words = f"You are not allowed to talk with this bot. Your number is {user.id}."
-            place = Place(message.chat.id, None)
-            with suppress(Refused, Unreachable):
+            place = ChatPlace(message.chat.id, None)
+            with suppress(ApiRefused, Unreachable):
                 await self.line.send(place, plainly(words))
 
     async def _fetch(self, file: str) -> bytes:
@@ -254,7 +254,7 @@ class Telegram:
                 await asyncio.sleep(self.line.pace.again)
         raise NetworkError("not reached")
 
-    async def _chat(self, place: Place) -> Chat:
+    async def _chat(self, place: ChatPlace) -> Chat:
         """The chat of a place, opened if it is not."""
         name = place.name
         opened = self._chats.get(name)
@@ -265,7 +265,7 @@ class Telegram:
             self._make_room()
         return await asyncio.shield(opened.ready)
 
-    async def _keep(self, place: Place, ready: "asyncio.Future[Chat]") -> None:
+    async def _keep(self, place: ChatPlace, ready: "asyncio.Future[Chat]") -> None:
         """One chat's life: its agent is made, works and is closed in one and the same task."""
         name = place.name
         try:
@@ -329,7 +329,7 @@ class Telegram:
                 if one.head > chat.session.live.view.head:
                     chat.wake()
 
-    async def _open(self, place: Place) -> None:
+    async def _open(self, place: ChatPlace) -> None:
         try:
             await self._chat(place)
         except (FoldlineError, OSError) as fault:

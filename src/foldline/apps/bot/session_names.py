@@ -16,7 +16,7 @@ PREFIX = "tg-"
 _NAME = re.compile(r"tg-(-?\d{1,19})(?:-(\d{1,19}))?(?:-u(\d{1,19}))?")
 
 
-class Place(NamedTuple):
+class ChatPlace(NamedTuple):
     """Where a session is talked with."""
 
     chat: int
@@ -36,21 +36,21 @@ class Place(NamedTuple):
         return self.chat > 0
 
 
-def placed(chat: int, *, topic: int | None, user: int, by: By) -> Place:
+def placed(chat: int, *, topic: int | None, user: int, by: By) -> ChatPlace:
     """The place of a message, by the policy."""
-    return Place(chat, topic, user if by == "user" and chat < 0 else None)
+    return ChatPlace(chat, topic, user if by == "user" and chat < 0 else None)
 
 
-def named(name: str) -> Place | None:
+def named(name: str) -> ChatPlace | None:
     """The place that a session's name means, if it is one of ours."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
     chat, topic, user = found.groups()
-    return Place(int(chat), topic and int(topic), user and int(user))  # type: ignore[arg-type]
+    return ChatPlace(int(chat), topic and int(topic), user and int(user))  # type: ignore[arg-type]
 
 
-def signed(says: str, place: Place) -> str:
+def signed(says: str, place: ChatPlace) -> str:
     """What a button says, and whose session it is about where each has one."""
     return says if place.user is None else f"{says}@{place.user}"
 

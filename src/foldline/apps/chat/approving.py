@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from foldline.agent.approval import Answer, No, Span, Yes
 from foldline.agent.instructions import Answer as Trusting
-from foldline.agent.instructions import Entry
+from foldline.agent.instructions import InstructionFile
 from foldline.agent.tool import Intent
 from foldline.apps.chat.safe import safe, seen
-from foldline.apps.chat.startup import Face
+from foldline.apps.chat.startup import ChatFace
 from foldline.apps.cli.output import paint
 from foldline.core.parts import Call
 from foldline.draw.text import clean, fit, width
@@ -22,7 +22,7 @@ _MOST = 40  # rows of a diff or a script that are shown at once
 _SPANS: dict[str, Span] = {"s": "session", "p": "project"}
 
 
-async def asked(face: Face, call: Call, intent: Intent) -> Answer:
+async def asked(face: ChatFace, call: Call, intent: Intent) -> Answer:
     """Ask a person about one call; whoever turns away has said no."""
     detail = _detail(intent, face.columns)
     first, below = detail[:_MOST], detail[_MOST:]
@@ -55,7 +55,7 @@ async def asked(face: Face, call: Call, intent: Intent) -> Answer:
                 face.above(paint("  answer y, n and why, s or p", "dim"))
 
 
-async def _rule(face: Face, rules: tuple[str, ...], given: str) -> str | None:
+async def _rule(face: ChatFace, rules: tuple[str, ...], given: str) -> str | None:
     """Which rule is remembered: the only one, or the one whose number is given."""
     if len(rules) == 1:
         return rules[0]
@@ -67,7 +67,7 @@ async def _rule(face: Face, rules: tuple[str, ...], given: str) -> str | None:
     return rules[at] if 0 <= at < len(rules) else None
 
 
-async def trusting(face: Face, files: Sequence[Entry]) -> Trusting:
+async def trusting(face: ChatFace, files: Sequence[InstructionFile]) -> Trusting:
     """Ask about instructions that somebody wrote into this folder: R-61."""
     lines = [paint("This folder has instructions for the model:", "yellow")]
     for one in files:

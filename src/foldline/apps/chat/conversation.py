@@ -20,9 +20,9 @@ from foldline.apps.chat.commands import TABLE, endings, find
 from foldline.apps.chat.commands.folding import fold
 from foldline.apps.chat.faults import told
 from foldline.apps.chat.line import MARK
-from foldline.apps.chat.live_output import Hearing
+from foldline.apps.chat.live_output import TurnOutput
 from foldline.apps.chat.safe import safe
-from foldline.apps.chat.startup import Face, Seat
+from foldline.apps.chat.startup import ChatFace, ChatSeat
 from foldline.apps.cli.output import Style, paint, wrapped
 from foldline.core.log import Interrupted, UsageReported, by_user
 from foldline.core.parts import retold
@@ -41,7 +41,7 @@ _MARGIN = "  "
 _BRIEF = 3  # lines of what was said last
 
 
-class Left(NamedTuple):
+class PersonLeft(NamedTuple):
     """The person has left."""
 
 
@@ -53,17 +53,17 @@ class Another(NamedTuple):
     """Whether it must be there already."""
 
 
-End: TypeAlias = Left | Another
+End: TypeAlias = PersonLeft | Another
 
 
 class Talk:
     """One session, talked with."""
 
-    def __init__(self, seat: Seat, face: Face) -> None:
+    def __init__(self, seat: ChatSeat, face: ChatFace) -> None:
         self.seat, self.face = seat, face
         self.session = seat.agent.session
         self.bill = Bill(self.session)
-        self.hearing = Hearing(face, self.session)
+        self.hearing = TurnOutput(face, self.session)
         self.redo: int | None = None
         """The undo that /redo takes back."""
         self.names: list[str] = []
@@ -86,7 +86,7 @@ class Talk:
             while self._end is None:
                 said = await face.said()
                 if said is None:
-                    return Left()
+                    return PersonLeft()
                 await self._one(said)
             return self._end
         finally:

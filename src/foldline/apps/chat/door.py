@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from foldline.apps.chat.line import Line
+    from foldline.apps.chat.line import InputLine
 
 T = TypeVar("T")
 COMMAND = "chat"
 _STOPPED = 130
 _NOT_HERE = ("-h", "--help", "--message")
-waiting: ContextVar["Line | None"] = ContextVar("waiting", default=None)
+waiting: ContextVar["InputLine | None"] = ContextVar("waiting", default=None)
 """The line that is there already, where there is one."""
 
 
@@ -50,7 +50,7 @@ def history() -> Path:
 def run(arguments: Sequence[str]) -> int | None:
     """Talk; the exit code, or None where the usual way is to be gone."""
 
-    async def begun(line: "Line") -> int | None:
+    async def begun(line: "InputLine") -> int | None:
         waiting.set(line)
         await asyncio.sleep(0.01)  # drawn first
         wish = await asyncio.to_thread(_read, arguments)
@@ -68,15 +68,17 @@ def run(arguments: Sequence[str]) -> int | None:
         return failed(fault)
 
 
-def sit(talk: "Callable[[Line], Coroutine[Any, Any, T]]") -> "T | int":
+def sit(talk: "Callable[[InputLine], Coroutine[Any, Any, T]]") -> "T | int":
     """A line to write on, for as long as somebody talks."""
     with _typed_ahead():
-        from foldline.apps.chat.line import Line  # noqa: PLC0415 - most of what starting takes
+        from foldline.apps.chat.line import InputLine  # noqa: PLC0415 - most of what starting takes
 
-        return asyncio.run(_sat(Line(history=history()), talk))
+        return asyncio.run(_sat(InputLine(history=history()), talk))
 
 
-async def _sat(line: "Line", talk: "Callable[[Line], Coroutine[Any, Any, T]]") -> "T | int":
+async def _sat(
+    line: "InputLine", talk: "Callable[[InputLine], Coroutine[Any, Any, T]]"
+) -> "T | int":
     line.bar = lambda _: [("ansibrightblack", "  opening …")]
     loop = asyncio.get_running_loop()
     for ending in (signal.SIGTERM, signal.SIGHUP):

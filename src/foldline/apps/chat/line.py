@@ -90,7 +90,7 @@ class _Completing(Completer):
             yield Completion(word, start_position=-len(last), display_meta=told)
 
 
-class Line:
+class InputLine:
     """The line, and what stands around it."""
 
     def __init__(

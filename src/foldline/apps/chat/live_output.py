@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from foldline.agent.events import Answered, Asking, Called, Calling, Moment, Passed, Speaking
 from foldline.apps.chat.markdown import Saying
-from foldline.apps.chat.startup import Face
+from foldline.apps.chat.startup import ChatFace
 from foldline.apps.cli.output import coloured, paint
 from foldline.core.log import ToolReturned
 from foldline.core.parts import Call, text_of
@@ -31,10 +31,10 @@ _REASONS = {
 }
 
 
-class Hearing:
+class TurnOutput:
     """What is heard of turns, one after the other."""
 
-    def __init__(self, face: Face, session: AsyncSession) -> None:
+    def __init__(self, face: ChatFace, session: AsyncSession) -> None:
         self._face, self._session = face, session
         self.more = 0
         """Tokens that are being said, and not yet in the log."""

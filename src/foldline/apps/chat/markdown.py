@@ -65,7 +65,7 @@ class _Code(CodeBlock):
         yield Padding(code, (0, 0, 0, 2))
 
 
-class _Answer(Markdown):
+class _AnswerMarkdown(Markdown):
     """Markdown in which tags are words: what a model says in them is not left out."""
 
     elements: ClassVar[dict[str, Any]] = {
@@ -153,7 +153,7 @@ def rendered(source: str, columns: int, *, colour: bool = True) -> str:
 
 def _lines(console: Console, block: str) -> str:
     with console.capture() as written:
-        console.print(_Answer(block))
+        console.print(_AnswerMarkdown(block))
     lines = (line.rstrip() for line in written.get().split("\n"))
     return "\n".join(lines).strip("\n") + "\n"
 

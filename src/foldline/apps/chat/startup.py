@@ -9,25 +9,25 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from foldline.agent.approval import Approvals
-from foldline.agent.instructions import Instructions
+from foldline.agent.instructions import StandingInstructions
 from foldline.agent.loop import Agent
 from foldline.models.port import Model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
+class ChatSeat:
     """Where a person sits down to talk."""
 
     agent: Agent
     models: Callable[[str], Model]
     """The client of another model, for `/model`."""
-    instructions: Instructions | None = None
+    instructions: StandingInstructions | None = None
     approvals: Approvals | None = None
     notes: Sequence[str] = ()
     """What is to be said before the first line: what a server did not tell, what was left out."""
 
 
-class Face(Protocol):
+class ChatFace(Protocol):
     """Where a person writes and reads: `Line` in a terminal, `Plain` where there is less."""
 
     bar: Callable[[int], list[tuple[str, str]]]

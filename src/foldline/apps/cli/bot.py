@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foldline.apps.chat.startup import Seat
+from foldline.apps.chat.startup import ChatSeat
 from foldline.apps.cli.build_agent import Wish, address_of, seated
 from foldline.apps.cli.config import ProfileOption, SetOption, flags
 from foldline.apps.cli.context import StoreOption, TenantOption, desk
@@ -76,7 +76,7 @@ def bot(  # noqa: PLR0913 - one for each option
 
 async def _served(wish: Wish, token: str) -> int:
     """Answer until somebody ends it."""
-    from foldline.apps.bot.bot_api import Line, Pace, bot_of  # noqa: PLC0415 - it takes half a second
+    from foldline.apps.bot.bot_api import BotCalls, CallPace, bot_of  # noqa: PLC0415 - it takes half a second
     from foldline.apps.bot.server import Telegram  # noqa: PLC0415
 
     wish = await wish.settled()
@@ -87,17 +87,17 @@ async def _served(wish: Wish, token: str) -> int:
     store = store_at(address_of(wish.desk))
 
     @asynccontextmanager
-    async def seats(name: str) -> AsyncGenerator[Seat]:
+    async def seats(name: str) -> AsyncGenerator[ChatSeat]:
         # One store for all chats: on PostgreSQL each would have connections of its own.
         async with seated(wish, name, alone=False, store=store) as seat:
             for note in seat.notes:
                 remark(f"{name}: {note}")
             yield seat
 
-    rules, pace = _rules(settings), Pace()
+    rules, pace = _rules(settings), CallPace()
     if not rules.allowed and not rules.admins:
         remark("nobody may talk yet: write the number of your account into telegram.allowed")
-    line = Line(bot_of(token, base_url=settings.telegram.base_url, pace=pace), pace=pace)
+    line = BotCalls(bot_of(token, base_url=settings.telegram.base_url, pace=pace), pace=pace)
     telegram = Telegram(
         line,
         seats=seats,

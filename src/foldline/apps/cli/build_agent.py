@@ -15,7 +15,7 @@ from pathlib import Path
 from time import localtime, strftime
 from typing import TYPE_CHECKING, Any
 
-from foldline.apps.chat.startup import Face, Seat
+from foldline.apps.chat.startup import ChatFace, ChatSeat
 from foldline.apps.cli.context import Desk
 from foldline.apps.cli.exit_codes import DONE, NothingFound
 from foldline.apps.cli.store_location import MEMORY, named
@@ -71,7 +71,7 @@ class Wish:
     moves: bool = True
     """Whether the command line's address was said of this session; not of one opened later."""
 
-    async def talk(self, face: Face) -> int:
+    async def talk(self, face: ChatFace) -> int:
         """Talk until the person leaves, in one session or several."""
         from foldline.apps.chat.conversation import Another, Talk  # noqa: PLC0415 - one message needs none
 
@@ -105,7 +105,7 @@ class Wish:
         flags = {**(weaker or {}), **self.flags}
         return load(Path.cwd(), flags=flags, profile=self.profile, trusted=self.trusted)
 
-    async def settled(self, face: Face | None = None) -> "Wish":
+    async def settled(self, face: ChatFace | None = None) -> "Wish":
         """The same wish where its settings say; a stranger's are asked about where one can."""
         from foldline.agent.instructions import Trust  # noqa: PLC0415 - the line is there first
 
@@ -148,7 +148,7 @@ class Wish:
         return max(found, key=lambda one: one.changed).session
 
 
-async def _agreed(face: Face, held: Sequence[Held]) -> bool:
+async def _agreed(face: ChatFace, held: Sequence[Held]) -> bool:
     """Whether what a folder's settings would do is wanted."""
     told = (f"{one.origin} sets {one.name} = {one.value!r}" for one in held)
     face.above("\n".join(map(clean, told)))  # whole: what is cut would be agreed to unseen
@@ -166,7 +166,7 @@ async def _new_name(store: Store, tenant: str) -> str:
     )
 
 
-class Taken(Busy):
+class SessionTaken(Busy):
     """A session is one terminal's at a time."""
 
     def __init__(self, session: str) -> None:
@@ -220,7 +220,7 @@ def _client(settings: Settings, name: str, host: Host) -> Model:
 @asynccontextmanager
 async def seated(
     wish: Wish, name: str, *, alone: bool = True, sure: bool = False, store: Store | None = None
-) -> AsyncGenerator[Seat]:
+) -> AsyncGenerator[ChatSeat]:
     """An agent with that session, new or where it was left.
 
     Nobody else writes to it meanwhile; without `alone` whoever works with it takes it for turns.
@@ -269,7 +269,7 @@ async def seated(
                     opened, client, settings, root=Path.cwd(), tools=wish.tools, logs=_logs()
                 ) as made,
             ):
-                yield Seat(
+                yield ChatSeat(
                     agent=made.agent,
                     models=another,
                     instructions=made.instructions,
@@ -277,7 +277,7 @@ async def seated(
                     notes=[*notes, *made.notes()],
                 )
     except Busy as fault:
-        raise Taken(name) from fault
+        raise SessionTaken(name) from fault
     finally:
         for one in clients:
             await one.close()

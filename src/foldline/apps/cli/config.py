@@ -43,7 +43,7 @@ SetOption = Annotated[
 ]
 
 
-class Row(NamedTuple):
+class SettingRow(NamedTuple):
     """A setting in force."""
 
     name: str
@@ -87,7 +87,7 @@ async def show(  # noqa: PLR0913 - the options are the interface
     settings = load(here, flags=flags(set_), profile=profile, config=config)
     rows = _wanted(rows_of(settings), names or [])
     held = [
-        Row(one.name, masked(one.name, one.value), one.origin)
+        SettingRow(one.name, masked(one.name, one.value), one.origin)
         for one in settings.untrusted
         if not names or _named(one.name, names)
     ]
@@ -105,13 +105,13 @@ async def show(  # noqa: PLR0913 - the options are the interface
     return DONE if rows or held else NOTHING
 
 
-def _body(row: Row) -> dict[str, Any]:
+def _body(row: SettingRow) -> dict[str, Any]:
     return {"name": row.name, "value": row.value, "origin": row.origin, "env": row.env}
 
 
-def rows_of(settings: Settings) -> list[Row]:
+def rows_of(settings: Settings) -> list[SettingRow]:
     """Every setting: those that somebody set, and the others as they are where nobody does."""
-    rows: list[Row] = []
+    rows: list[SettingRow] = []
     for one in KNOWN:
         before, slot, behind = one.name.partition(SLOT)
         free = slots(settings.said, before) if slot else [""]
@@ -122,7 +122,7 @@ def rows_of(settings: Settings) -> list[Row]:
                 continue
             else:
                 value, origin = _unsaid(one, settings)
-            rows.append(Row(name, masked(name, value), origin))
+            rows.append(SettingRow(name, masked(name, value), origin))
     return rows
 
 
@@ -150,7 +150,7 @@ def _without_secrets(text: str) -> str:
     return _ASKED.sub(rf"\1?{_HIDDEN}", _WHO.sub(rf"\1{_HIDDEN}@", text))
 
 
-def _wanted(rows: list[Row], names: Sequence[str]) -> list[Row]:
+def _wanted(rows: list[SettingRow], names: Sequence[str]) -> list[SettingRow]:
     """Those that were asked for, by name or by a table's."""
     for name in names:
         if not any(_named(row.name, [name]) for row in rows) and find(name) is None:
@@ -164,7 +164,7 @@ def _named(name: str, wanted: Sequence[str]) -> bool:
     return any(name == one or name.startswith(f"{one.rstrip('.')}.") for one in wanted)
 
 
-def _table(rows: Sequence[Row], labels: Mapping[str, str]) -> list[str]:
+def _table(rows: Sequence[SettingRow], labels: Mapping[str, str]) -> list[str]:
     if not rows:
         return []
     heads = (Column("setting", most=44), Column("value"), Column("from", most=17))
@@ -177,7 +177,7 @@ def _table(rows: Sequence[Row], labels: Mapping[str, str]) -> list[str]:
     return [first, *own]
 
 
-def _is_default(row: Row) -> bool:
+def _is_default(row: SettingRow) -> bool:
     return row.origin == _DEFAULT or row.origin.startswith("policy ")
 
 
@@ -222,14 +222,14 @@ def _label(origin: str, labels: Mapping[str, str]) -> str:
     return f"profile, {place}" if who else place
 
 
-def _untrusted(held: Sequence[Row], labels: Mapping[str, str]) -> list[str]:
+def _untrusted(held: Sequence[SettingRow], labels: Mapping[str, str]) -> list[str]:
     if not held:
         return []
     told = wrapped("The project's file is not trusted; so these settings of it are not in force:")
     return ["", *(paint(line, "yellow") for line in told), *_table(held, labels)]
 
 
-def _footer(rows: Sequence[Row], more: int, labels: Mapping[str, str]) -> list[str]:
+def _footer(rows: Sequence[SettingRow], more: int, labels: Mapping[str, str]) -> list[str]:
     used = {word: path for path, word in labels.items() if any(path in row.origin for row in rows)}
     files_ = [f"{word:8} {sound(path)}" for word, path in used.items()]
     rest = [f"{more} more are not set: --all lists them"] if more else []

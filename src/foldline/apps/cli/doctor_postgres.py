@@ -15,10 +15,17 @@ from foldline.apps.cli import doctor_schema
 from foldline.apps.cli.checks import Check, Level, some
 from foldline.apps.cli.output import size
 from foldline.errors import BadInput
-from foldline.stores.postgres.health import Busy, Health, Login, Server, Slot, Unseen
-from foldline.stores.postgres.health_queries import Asking, look, opened, seen
-from foldline.stores.postgres.query_plans import Plan, Session, longest, plans
-from foldline.stores.postgres.url import Place, place
+from foldline.stores.postgres.health import (
+    Health,
+    Login,
+    OldestTransaction,
+    ServerState,
+    Slot,
+    Unseen,
+)
+from foldline.stores.postgres.health_queries import ReadingConnection, look, opened, seen
+from foldline.stores.postgres.query_plans import Plan, PlanSession, longest, plans
+from foldline.stores.postgres.url import PostgresSchema, place
 
 _OLDEST = 140_000  # PostgreSQL 14: lz4, and functions of its kind
 _GB = 1_000_000_000
@@ -38,7 +45,7 @@ async def examined(address: str, tenant: str) -> tuple[str, list[Check]]:
     try:
         connection = await opened(where)
         async with connection:
-            ask = Asking(connection, where)
+            ask = ReadingConnection(connection, where)
             health = await look(ask)
             session, found = await _turn(ask, health.login, tenant)
     except psycopg.ProgrammingError as fault:
@@ -49,7 +56,7 @@ async def examined(address: str, tenant: str) -> tuple[str, list[Check]]:
     return where.shown, [*checks(health, where), *schema]
 
 
-def checks(health: Health, where: Place) -> Generator[Check]:
+def checks(health: Health, where: PostgresSchema) -> Generator[Check]:
     """What there is to say of the server and of who we are there."""
     yield Check("ok", "store", where.shown)
     server, login = health.server, health.login
@@ -62,7 +69,7 @@ def checks(health: Health, where: Place) -> Generator[Check]:
     yield ages(health.ages)
 
 
-def version(server: Server) -> Generator[Check]:
+def version(server: ServerState) -> Generator[Check]:
     """Which server, and whether it can be written to."""
     told = f"PostgreSQL {server.number // 10_000}.{server.number % 10_000}"
     told += ", behind a pooler: nothing is prepared" if server.pooled else ""
@@ -78,7 +85,7 @@ def version(server: Server) -> Generator[Check]:
         yield Check("ok", "server", told)
 
 
-def settings(server: Server) -> Generator[Check]:
+def settings(server: ServerState) -> Generator[Check]:
     """What is set so that writes are lost, slow or cut short."""
     yield _durable(server)
     yield _journal(server)
@@ -92,7 +99,7 @@ def settings(server: Server) -> Generator[Check]:
     yield _timeouts(server)
 
 
-def _durable(server: Server) -> Check:
+def _durable(server: ServerState) -> Check:
     off = [
         name
         for name in ("fsync", "full_page_writes", "synchronous_commit")
@@ -107,7 +114,7 @@ def _durable(server: Server) -> Check:
     return Check("bad", "durable", f"{' and '.join(off)} off: {lost}", todo)
 
 
-def _journal(server: Server) -> Check:
+def _journal(server: ServerState) -> Check:
     level, most = server.settings.get("wal_level", ""), _number(server, "max_wal_size")
     told = f"wal_level = {level}, max_wal_size = {_memory_of(most)}"
     if level == "minimal":
@@ -119,7 +126,7 @@ def _journal(server: Server) -> Check:
     return Check("ok", "journal", told)
 
 
-def _memory(server: Server) -> Check:
+def _memory(server: ServerState) -> Check:
     own, all_of_it = _number(server, "shared_buffers"), _number(server, "effective_cache_size")
     told = f"shared_buffers = {_memory_of(own)}, effective_cache_size = {_memory_of(all_of_it)}"
     if own < _MEMORY:
@@ -132,7 +139,7 @@ def _memory(server: Server) -> Check:
     return Check("ok", "memory", told)
 
 
-def _timeouts(server: Server) -> Check:
+def _timeouts(server: ServerState) -> Check:
     names = ("statement_timeout", "lock_timeout", "transaction_timeout")
     cut = {name: found for name in names if 0 < (found := _number(server, name)) < _MINUTE * 1_000}
     idle = _number(server, "idle_in_transaction_session_timeout")
@@ -147,7 +154,7 @@ def _timeouts(server: Server) -> Check:
     return Check("ok", "timeouts", f"none that cuts a migration; {ends}")
 
 
-def connections(server: Server, pool: int) -> Check:
+def connections(server: ServerState, pool: int) -> Check:
     """Whether one more process of ours finds room."""
     most = _number(server, "max_connections") - _number(server, "superuser_reserved_connections")
     told = f"{server.taken} of {most} taken; a process takes up to {pool} (?pool={pool})"
@@ -191,7 +198,7 @@ def who(login: Login, *, pooled: bool) -> Check:
     )
 
 
-def transaction(oldest: Busy | Unseen | None, server: Server) -> Check:
+def transaction(oldest: OldestTransaction | Unseen | None, server: ServerState) -> Check:
     """Whether one holds up vacuum."""
     if isinstance(oldest, Unseen):
         return Check("warn", "oldest", f"transactions of others: {oldest.why}")
@@ -235,8 +242,8 @@ def ages(found: tuple[int, int] | Unseen) -> Check:
 
 
 async def _turn(
-    ask: Asking, login: Login, tenant: str
-) -> tuple[Session | Unseen | None, list[Plan] | Unseen]:
+    ask: ReadingConnection, login: Login, tenant: str
+) -> tuple[PlanSession | Unseen | None, list[Plan] | Unseen]:
     if login.owner is None or not login.enters:
         return None, []
     session = await seen(longest(ask, login, tenant))
@@ -245,11 +252,11 @@ async def _turn(
     return session, await seen(plans(ask, login, session))
 
 
-def _unreached(where: Place, fault: psycopg.Error, todo: str) -> Check:
+def _unreached(where: PostgresSchema, fault: psycopg.Error, todo: str) -> Check:
     return Check("bad", "store", f"no connection to {where.shown}: {_unsaid(where, fault)}", todo)
 
 
-def _unsaid(where: Place, fault: psycopg.Error) -> str:
+def _unsaid(where: PostgresSchema, fault: psycopg.Error) -> str:
     """What the driver says, without the password."""
     told = " ".join(str(fault).split())
     try:
@@ -259,7 +266,7 @@ def _unsaid(where: Place, fault: psycopg.Error) -> str:
     return told.replace(secret, "…") if secret else told
 
 
-def _number(server: Server, name: str) -> int:
+def _number(server: ServerState, name: str) -> int:
     return int(server.settings.get(name, 0))
 
 

@@ -20,18 +20,18 @@ from foldline.stores.postgres.health import (
     SECURED,
     Applied,
     Health,
-    Index,
-    Policy,
+    IndexHealth,
+    PendingWork,
     Routine,
+    RowPolicy,
     Table,
     Unseen,
-    Waiting,
     compared,
     expected_routines,
 )
-from foldline.stores.postgres.query_plans import Plan, Session
+from foldline.stores.postgres.query_plans import Plan, PlanSession
 from foldline.stores.postgres.schema import released
-from foldline.stores.postgres.url import Place
+from foldline.stores.postgres.url import PostgresSchema
 
 _MANY = 1_000  # sessions of a tenant that its next search takes in first
 _DEAD, _SHARE = 10_000, 0.3  # rows of a table, and of its rows
@@ -41,7 +41,10 @@ _PATH = "pg_catalog, pg_temp"
 
 
 def checks(
-    health: Health, where: Place, session: Session | Unseen | None, plans: list[Plan] | Unseen
+    health: Health,
+    where: PostgresSchema,
+    session: PlanSession | Unseen | None,
+    plans: list[Plan] | Unseen,
 ) -> Generator[Check]:
     """What there is to say of the schema."""
     schema, login = where.schema, health.login
@@ -136,7 +139,7 @@ def partitions(tables: Sequence[Table], schema: str) -> Check:
 
 
 def security(
-    tables: Sequence[Table], policies: list[Policy] | Unseen, schema: str
+    tables: Sequence[Table], policies: list[RowPolicy] | Unseen, schema: str
 ) -> Generator[Check]:
     """Whether no tenant can see another's rows."""
     by_name = {one.name: one for one in tables}
@@ -177,7 +180,7 @@ def security(
         yield Check("ok", "security", told.replace("policys", "policies"))
 
 
-def _is_ours(one: Policy, schema: str) -> bool:
+def _is_ours(one: RowPolicy, schema: str) -> bool:
     asks = f"(tenant = {schema}.tenant())"
     using = re.sub(r"\( SELECT (.*?) AS tenant\)", r"\1", one.using)
     return one.name == "tenants" and one.every and (using, one.check) == (asks, asks)
@@ -265,7 +268,7 @@ def routines(found: list[Routine] | Unseen) -> Check:
     return Check("ok", "functions", told)
 
 
-def indexes(found: list[Index] | Unseen, schema: str) -> Check:
+def indexes(found: list[IndexHealth] | Unseen, schema: str) -> Check:
     """Whether all are there and valid."""
     if isinstance(found, Unseen):
         return Check("warn", "indexes", found.why)
@@ -281,7 +284,7 @@ def indexes(found: list[Index] | Unseen, schema: str) -> Check:
 
 
 def turn(
-    session: Session | Unseen | None, plans: list[Plan] | Unseen, schema: str
+    session: PlanSession | Unseen | None, plans: list[Plan] | Unseen, schema: str
 ) -> Generator[Check]:
     """Whether the statements of a turn are as little work as they can be."""
     if isinstance(session, Unseen):
@@ -331,7 +334,7 @@ def sizes(tables: Sequence[Table], schema: str) -> Generator[Check]:
         yield Check("warn", "statistics", told, f"analyze {names}")
 
 
-def waiting(found: Waiting | Unseen) -> Generator[Check]:
+def waiting(found: PendingWork | Unseen) -> Generator[Check]:
     """Whether work was left undone."""
     if isinstance(found, Unseen):
         yield Check("warn", "waiting", f"erasures and search: {found.why}")

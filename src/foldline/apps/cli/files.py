@@ -28,7 +28,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class FilesPassed:
     """What was not taken, and why."""
 
     path: str
@@ -40,7 +40,7 @@ class Under:
     """What lies under the places that a person named."""
 
     files: list[Candidate]
-    passed: list[Passed]
+    passed: list[FilesPassed]
     others: int = 0
     """Files of folders that end like no session file."""
 
@@ -53,12 +53,14 @@ def under(places: Sequence[Path]) -> Under:
         inside = list(_inside(place, found)) if place.is_dir() else [place]
         if place.is_dir() and not inside:
             reason = f"no file in it ends in {', '.join(ENDINGS[:3])} or .gz"
-            found.passed.append(Passed(sound(str(place)), reason))
+            found.passed.append(FilesPassed(sound(str(place)), reason))
         for path in inside:
             try:
                 known = path.stat()
             except OSError as fault:
-                found.passed.append(Passed(sound(str(path)), fault.strerror or "cannot be read"))
+                found.passed.append(
+                    FilesPassed(sound(str(path)), fault.strerror or "cannot be read")
+                )
                 continue
             if (known.st_dev, known.st_ino) not in seen:
                 seen.add((known.st_dev, known.st_ino))
@@ -68,7 +70,9 @@ def under(places: Sequence[Path]) -> Under:
 
 def _inside(folder: Path, found: Under) -> Generator[Path]:
     def refused(fault: OSError) -> None:
-        found.passed.append(Passed(sound(str(fault.filename)), fault.strerror or "cannot be read"))
+        found.passed.append(
+            FilesPassed(sound(str(fault.filename)), fault.strerror or "cannot be read")
+        )
 
     for root, folders, names in os.walk(folder, onerror=refused):
         folders.sort()

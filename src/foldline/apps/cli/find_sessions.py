@@ -12,7 +12,7 @@ from pathlib import Path
 from foldline.apps.cli import store_location
 from foldline.apps.cli.context import Desk
 from foldline.apps.cli.exit_codes import NothingFound, Unusable
-from foldline.apps.cli.files import Passed, text_of, under
+from foldline.apps.cli.files import FilesPassed, text_of, under
 from foldline.apps.cli.import_ import name_of
 from foldline.apps.cli.output import remark, wrapped
 from foldline.apps.cli.parallel import progress
@@ -82,12 +82,14 @@ def _number(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-async def gather(desk: Desk, given: Sequence[str], terms: Terms) -> tuple[list[Case], list[Passed]]:
+async def gather(
+    desk: Desk, given: Sequence[str], terms: Terms
+) -> tuple[list[Case], list[FilesPassed]]:
     """Every session that was named, under a name of its own, and what was passed over."""
     paths = [Path(one) for one in given if _is_there(one)]
     names = [one for one in given if not _is_there(one)]
     found: list[tuple[str, Recorded]] = []
-    passed: list[Passed] = []
+    passed: list[FilesPassed] = []
     if paths:
         found += _from_files(paths, passed, on=not desk.json)
     if names or not given:
@@ -97,7 +99,7 @@ async def gather(desk: Desk, given: Sequence[str], terms: Terms) -> tuple[list[C
     for source, session in found:
         if not session.calls:
             place_ = source or f"session {session.name}"
-            passed.append(Passed(place_, "no answer of a model in it: nothing to replay"))
+            passed.append(FilesPassed(place_, "no answer of a model in it: nothing to replay"))
             continue
         name, number = session.name, 1
         while name in taken:
@@ -116,7 +118,7 @@ def _is_there(given: str) -> bool:
 
 
 def _from_files(
-    paths: Sequence[Path], passed: list[Passed], *, on: bool
+    paths: Sequence[Path], passed: list[FilesPassed], *, on: bool
 ) -> list[tuple[str, Recorded]]:
     inside = under(paths)
     passed += inside.passed
@@ -127,7 +129,7 @@ def _from_files(
             try:
                 sessions = read(text_of(one.path), file)
             except FoldlineError as fault:
-                passed.append(Passed(file, str(fault)))
+                passed.append(FilesPassed(file, str(fault)))
                 sessions = []
             found += [(file, replace(imported(one), name=sound(name_of(one)))) for one in sessions]
             bar()
@@ -135,7 +137,7 @@ def _from_files(
 
 
 async def _from_store(
-    desk: Desk, names: Sequence[str], passed: list[Passed]
+    desk: Desk, names: Sequence[str], passed: list[FilesPassed]
 ) -> list[tuple[str, Recorded]]:
     """Sessions of the own store: those named, else all."""
     found: list[tuple[str, Recorded]] = []
@@ -151,7 +153,7 @@ async def _from_store(
                 except FoldlineError as fault:
                     if names:
                         raise
-                    passed.append(Passed(f"session {name.session}", str(fault)))
+                    passed.append(FilesPassed(f"session {name.session}", str(fault)))
     except NothingFound as fault:
         raise NothingFound(f"{fault}; and no file or folder is called so") from fault
     except Unusable as fault:
@@ -179,7 +181,7 @@ def _case(session: Recorded, source: str, terms: Terms) -> Case:
     )
 
 
-def remarks(passed: Sequence[Passed]) -> None:
+def remarks(passed: Sequence[FilesPassed]) -> None:
     """What was passed over, beside the answer."""
     for one in passed if len(passed) <= 2 * _SHOWN else passed[:_SHOWN]:
         for line in wrapped(f"{one.path}: {one.reason}", title="foldline: "):

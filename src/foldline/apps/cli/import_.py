@@ -20,7 +20,7 @@ import typer
 
 from foldline.apps.cli.context import Desk, command
 from foldline.apps.cli.exit_codes import DONE, NOTHING
-from foldline.apps.cli.files import Passed, text_of, under
+from foldline.apps.cli.files import FilesPassed, text_of, under
 from foldline.apps.cli.output import Column, remark, short, size, table, wrapped
 from foldline.core import log
 from foldline.core.log import Event, UserSaid
@@ -96,7 +96,7 @@ async def take(
                 try:
                     sessions = read(text_of(one.path), file)
                 except FoldlineError as fault:
-                    passed.append(Passed(file, str(fault)))
+                    passed.append(FilesPassed(file, str(fault)))
                     sessions = list[Imported]()
                 for at, session in enumerate(sessions):
                     name = sound(named or name_of(session))
@@ -104,7 +104,7 @@ async def take(
                         taken.append(await _take(store, Name(desk.tenant, name), session, file))
                     except Erased as fault:
                         erased = True
-                        passed.append(Passed(file, f"{fault}; --as gives it a new name"))
+                        passed.append(FilesPassed(file, f"{fault}; --as gives it a new name"))
                     sessions[at] = Imported("", "", [], [])  # its memory is free
                 bar()
     if not taken and not erased:
@@ -123,7 +123,7 @@ async def take(
     return DONE if taken else NOTHING
 
 
-def _must_be_found(places: Sequence[Path], passed: Sequence[Passed]) -> None:
+def _must_be_found(places: Sequence[Path], passed: Sequence[FilesPassed]) -> None:
     """Refuse files that were named and of which none can be read; a folder may hold nothing."""
     if passed and not all(place.is_dir() for place in places):
         first, more = passed[0], len(passed) - 1
@@ -204,7 +204,7 @@ class _Bar:
         self._progress.stop()
 
 
-def _told(desk: Desk, taken: list[Taken], passed: list[Passed], *, notes: bool) -> list[str]:
+def _told(desk: Desk, taken: list[Taken], passed: list[FilesPassed], *, notes: bool) -> list[str]:
     new = [one for one in taken if one.added == one.events]
     grown = [one for one in taken if 0 < one.added < one.events]
     changed = [*new, *grown]
@@ -247,7 +247,7 @@ def _size(address: str) -> str:
     return size(path.stat().st_size) if path.is_file() else "in memory"
 
 
-def _remarks(passed: list[Passed], others: int) -> None:
+def _remarks(passed: list[FilesPassed], others: int) -> None:
     for one in passed if len(passed) <= 2 * _SHOWN else passed[:_SHOWN]:
         for line in wrapped(f"{one.path}: {one.reason}", title="foldline: "):
             sys.stderr.write(f"{line}\n")

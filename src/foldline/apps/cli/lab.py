@@ -12,7 +12,7 @@ import typer
 
 from foldline.apps.cli.context import Desk, command
 from foldline.apps.cli.exit_codes import DONE, NothingFound
-from foldline.apps.cli.files import Passed
+from foldline.apps.cli.files import FilesPassed
 from foldline.apps.cli.find_sessions import gather, remarks, terms
 from foldline.apps.cli.output import Column, paint, short, table, wrapped
 from foldline.apps.cli.parallel import executor, progress, spread
@@ -122,7 +122,7 @@ def _write(path: Path, told: Comparison) -> None:
         ) from fault
 
 
-def _body(told: Comparison, passed: list[Passed], page: str) -> dict[str, Any]:
+def _body(told: Comparison, passed: list[FilesPassed], page: str) -> dict[str, Any]:
     def total(one: Any) -> dict[str, Any]:
         kept = {"kept_names": one.kept_names, "kept_lines": one.kept_lines}
         return {**msgspec.to_builtins(one), **kept}

@@ -17,7 +17,7 @@ from foldline.apps.cli.output import Column, paint, short, table, wrapped
 from foldline.core.prices import Prices
 from foldline.core.saying import many
 from foldline.lab.bill.advice import span
-from foldline.lab.bill.cache import Rules
+from foldline.lab.bill.cache import CacheRules
 from foldline.lab.bill.costs import FOLDED, CostReport, costs
 from foldline.lab.bill.providers import living, rules_for
 from foldline.models.catalog import find
@@ -66,8 +66,8 @@ async def cost(
     return DONE if reports else NOTHING
 
 
-def _ruled(prices: Prices | None, ttl: float | None) -> Callable[[str], Rules]:
-    def rules(model: str) -> Rules:
+def _ruled(prices: Prices | None, ttl: float | None) -> Callable[[str], CacheRules]:
+    def rules(model: str) -> CacheRules:
         found = rules_for(model, prices or find(model).prices)
         return living(found, ttl) if ttl else found
 

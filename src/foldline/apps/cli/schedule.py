@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import msgspec
 import typer
 
-from foldline.agent.schedule.entry import Entry, made, paused, resumed
+from foldline.agent.schedule.entry import ScheduleEntry, made, paused, resumed
 from foldline.agent.schedule.kept import Schedules
 from foldline.agent.schedule.times import times_of
 from foldline.apps.cli.build_agent import Wish, seated
@@ -35,7 +35,7 @@ from foldline.errors import BadInput
 
 if TYPE_CHECKING:
     from foldline.agent.loop import Agent
-    from foldline.agent.schedule.worker import Happened, Scheduler
+    from foldline.agent.schedule.worker import ScheduleNotice, Scheduler
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _LENGTH = re.compile(r"(\d+)([smhd])")
@@ -249,7 +249,9 @@ async def _schedules(desk: Desk) -> AsyncGenerator[Schedules]:
         yield Schedules(store, wish.desk.tenant)
 
 
-async def _changed(desk: Desk, name: str, how: Callable[[Entry, datetime], Entry]) -> None:
+async def _changed(
+    desk: Desk, name: str, how: Callable[[ScheduleEntry, datetime], ScheduleEntry]
+) -> None:
     now = datetime.now(UTC)
     async with _schedules(desk) as schedules:
         entry = await schedules.change(sound(name), lambda one: how(one, now))
@@ -257,7 +259,7 @@ async def _changed(desk: Desk, name: str, how: Callable[[Entry, datetime], Entry
 
 
 def _scheduler(
-    schedules: Schedules, wish: Wish, *, told: "Callable[[Happened], None]", most: int
+    schedules: Schedules, wish: Wish, *, told: "Callable[[ScheduleNotice], None]", most: int
 ) -> "Scheduler":
     from foldline.agent.schedule.worker import Scheduler  # noqa: PLC0415 - few fire
 
@@ -286,7 +288,7 @@ def _seconds(written: str | None) -> float | None:
     return float(int(found[1]) * _UNITS[found[2]])
 
 
-def _tell(desk: Desk, one: "Happened") -> None:
+def _tell(desk: Desk, one: "ScheduleNotice") -> None:
     """One line for each thing that happens; what is of the worker itself is a remark."""
     if one.entry is None:
         remark(one.words)
@@ -302,13 +304,13 @@ def _tell(desk: Desk, one: "Happened") -> None:
     sys.stdout.flush()
 
 
-def _told(entry: Entry) -> dict[str, Any]:
-    body = {field: getattr(entry, field) for field in Entry.__struct_fields__}
+def _told(entry: ScheduleEntry) -> dict[str, Any]:
+    body = {field: getattr(entry, field) for field in ScheduleEntry.__struct_fields__}
     del body["removed"]
     return {**body, "state": _state(entry)}
 
 
-def _state(entry: Entry) -> str:
+def _state(entry: ScheduleEntry) -> str:
     if entry.removed:
         return "removed"
     if not entry.enabled:
@@ -320,12 +322,12 @@ def _state(entry: Entry) -> str:
     return "waits for an answer" if entry.owed is not None else "on"
 
 
-def _time(entry: Entry, at: datetime) -> str:
+def _time(entry: ScheduleEntry, at: datetime) -> str:
     form = "%Y-%m-%d %H:%M:%S %Z" if at.second else "%Y-%m-%d %H:%M %Z"
     return at.astimezone(times_of(entry.cron, entry.zone).zone).strftime(form)
 
 
-def _lines(entries: list[Entry]) -> list[str]:
+def _lines(entries: list[ScheduleEntry]) -> list[str]:
     if not entries:
         return ["there is no entry; `foldline schedule add --help` tells how to make one"]
     heads = [

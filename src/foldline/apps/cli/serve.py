@@ -23,7 +23,7 @@ from foldline.session.model_facts import known
 from foldline.stores.open import store_at
 
 if TYPE_CHECKING:  # of an extra
-    from foldline.apps.gateway.settings import Settings
+    from foldline.apps.gateway.settings import GatewaySettings
 
 _MOST = 4_096  # conversations that a process holds
 _FRESH, _MODELS = 10.0, 1_000  # seconds that facts of a model hold, and of how many
@@ -120,12 +120,14 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
     is_local = ours is None and settings.is_loopback(host) and not is_open and not plain
     token = local_access.make_token() if is_local else None
     said = load(Path.cwd())
-    set_ = settings.Settings(
+    set_ = settings.GatewaySettings(
         upstreams=settings.upstreams(upstream),
         keys=ours,
         token=token,
         network=read_network(ca=ca),
-        limits=settings.Limits(body=most_body, each=each, retries=retries, drain_seconds=drain),
+        limits=settings.GatewayLimits(
+            body=most_body, each=each, retries=retries, drain_seconds=drain
+        ),
         on_disconnect=_mode(on_disconnect) or said.on_disconnect,
         fold_from=settings.fold_from(fold_from or ()),
         caps=caps(said),
@@ -169,7 +171,7 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
     remark("ended")
 
 
-def _show_proxies(settings: "Settings") -> list[str]:
+def _show_proxies(settings: "GatewaySettings") -> list[str]:
     """One line for each proxy that an upstream is asked through, without its login."""
     from yarl import URL  # noqa: PLC0415 - an extra
 

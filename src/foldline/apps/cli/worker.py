@@ -33,7 +33,7 @@ from foldline.stores.url import POSTGRES
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class Asked:
+class SummarizerClients:
     """Who tells each session: one client for each name, made when it is first needed."""
 
     def __init__(self, first: str | None, others: Sequence[str], base_url: str | None) -> None:
@@ -94,7 +94,7 @@ async def worker(  # noqa: PLR0913 - one option for each thing that may be other
     from foldline.session.fold_workers import Worker  # noqa: PLC0415
 
     logging.getLogger("procrastinate").setLevel(logging.CRITICAL)  # what happens is told here
-    asked = None if no_model else Asked(summarizer, fallback or (), base_url)
+    asked = None if no_model else SummarizerClients(summarizer, fallback or (), base_url)
     try:
         async with desk.store() as store, Queue(desk.address, connections=4) as queue:
             one = Worker(

@@ -13,16 +13,16 @@ import logging
 from typing import Any, TypeAlias
 
 from foldline.apps.gateway import health, keys, local_access
-from foldline.apps.gateway.api import Place, sessions_api
+from foldline.apps.gateway.api import PoolPlace, sessions_api
 from foldline.apps.gateway.audit import Audit, Figures, Note
 from foldline.apps.gateway.calls import WATCHED, Calls
 from foldline.apps.gateway.error_response import Refusal
-from foldline.apps.gateway.health import Health
+from foldline.apps.gateway.health import GatewayHealth
 from foldline.apps.gateway.keys import Client
 from foldline.apps.gateway.limits import Message, Receive, checked_path
 from foldline.apps.gateway.models import Models
-from foldline.apps.gateway.relay import Asked, Relay, Reply, Send
-from foldline.apps.gateway.settings import ANTHROPIC, OPENAI, Settings
+from foldline.apps.gateway.relay import Relay, RelayRequest, Reply, Send
+from foldline.apps.gateway.settings import ANTHROPIC, OPENAI, GatewaySettings
 from foldline.apps.gateway.upstream import Links
 from foldline.dialects import base
 from foldline.errors import BadInput
@@ -40,7 +40,7 @@ class Gateway:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: GatewaySettings,
         *,
         store: Store | None = None,
         conversations: Conversations | None = None,
@@ -54,7 +54,7 @@ class Gateway:
         self._models = Models(settings)
         self._sessions = (
             sessions_api(
-                Place(
+                PoolPlace(
                     store=store,
                     model_of=self._models.of,
                     caps=settings.caps,
@@ -72,7 +72,7 @@ class Gateway:
             settings, links=self._links, calls=self.calls, conversations=conversations
         )
         self._figures = _figures()
-        self.health = Health(store, self._figures, tenant=settings.tenant)
+        self.health = GatewayHealth(store, self._figures, tenant=settings.tenant)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, or the life of the process."""
@@ -131,14 +131,14 @@ class Gateway:
         note.tenant = self.settings.tenant
         return Client(self.settings.tenant, "", admin=True)
 
-    def _asked(self, scope: Scope, path: str, client: Client, speaks: str) -> Asked:
+    def _asked(self, scope: Scope, path: str, client: Client, speaks: str) -> RelayRequest:
         if self._store is not None and _under(path, SESSIONS):  # meant for us, so not relayed
             words = "this gateway shows no sessions: start it on loopback, or with --keys"
             raise Refusal(404, "no_sessions", words)
         upstream = self.settings.upstream(speaks)
         if upstream is None:
             raise Refusal(404, "no_upstream", f"this gateway has no upstream that speaks {speaks}")
-        return Asked(
+        return RelayRequest(
             scope["method"],
             path,
             scope["query_string"].decode("latin-1"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from foldline.apps.gateway.plan_request import Told
+from foldline.apps.gateway.plan_request import PlanHeaders
 from foldline.errors import BadInput
 from foldline.session import metrics
 
@@ -33,7 +33,7 @@ class Note:
     key: str = ""
     """What the operator calls the key."""
     status: int = 0
-    told: Told | None = None
+    told: PlanHeaders | None = None
     received: int = 0
     """Bytes of the request."""
     sent: int = 0
@@ -48,7 +48,7 @@ class Note:
 
     def line(self) -> str:
         """As the audit log has it."""
-        told = self.told or Told()
+        told = self.told or PlanHeaders()
         body: dict[str, Any] = {
             "time": round(time(), 3),
             "tenant": self.tenant,

@@ -22,7 +22,7 @@ Watch: TypeAlias = Callable[[Callable[[], None]], Callable[[], None]]
 """Be told; what is given back ends that."""
 
 
-class Call:
+class GatewayCall:
     """One request, and whether it may go on."""
 
     __slots__ = ("_can_stop", "deadline", "ended", "stays", "task", "why")
@@ -74,7 +74,7 @@ class Calls:
     """All of them."""
 
     def __init__(self, *, each: int, every: float = 1.0) -> None:
-        self._calls: set[Call] = set()
+        self._calls: set[GatewayCall] = set()
         self._of: Counter[str] = Counter()
         self._each, self._every = each, every
         self._timer: asyncio.TimerHandle | None = None
@@ -97,7 +97,7 @@ class Calls:
         if self._timer is not None:
             self._timer.cancel()
 
-    def enter(self, call: Call, client: Client) -> None:
+    def enter(self, call: GatewayCall, client: Client) -> None:
         """A call begins."""
         scope = client.scope or client.tenant
         if self._of[scope] >= self._each:
@@ -111,7 +111,7 @@ class Calls:
         self._calls.add(call)
         self._empty.clear()
 
-    def leave(self, call: Call, client: Client) -> None:
+    def leave(self, call: GatewayCall, client: Client) -> None:
         """And ends."""
         scope = client.scope or client.tenant
         self._calls.discard(call)

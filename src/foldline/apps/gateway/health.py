@@ -19,7 +19,7 @@ _SECONDS = 2.0  # for the store to answer
 _LASTS = 1.0  # second that an answer of the store stands: asking often costs it nothing
 
 
-class Health:
+class GatewayHealth:
     """How it is."""
 
     def __init__(self, store: Store | None, figures: Figures | None, *, tenant: str) -> None:

@@ -70,13 +70,13 @@ class Client(NamedTuple):
     """Whether it reaches all sessions of its tenant, whoever owns them."""
 
 
-class Refused(NamedTuple):
+class KeyRefused(NamedTuple):
     """Why somebody is not let in."""
 
     why: str
 
 
-class _Entry(NamedTuple):
+class _KeyEntry(NamedTuple):
     digest: str
     tenant: str
     name: str
@@ -89,7 +89,7 @@ class Keys:
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
         self._looked, self._stamp = -_LOOK, (0, 0)
-        self._entries: dict[str, list[_Entry]] = {}
+        self._entries: dict[str, list[_KeyEntry]] = {}
         self._read()
 
     def find(self, key: str) -> Client | None:
@@ -131,8 +131,8 @@ class Keys:
             _log.error("%s; the keys stay as they were", fault)
 
 
-def _entries(lines: Iterable[str], path: Path) -> dict[str, list[_Entry]]:
-    entries: dict[str, list[_Entry]] = {}
+def _entries(lines: Iterable[str], path: Path) -> dict[str, list[_KeyEntry]]:
+    entries: dict[str, list[_KeyEntry]] = {}
     for number, line in enumerate(lines, 1):
         fields = line.split()
         if not fields or line.startswith("#"):
@@ -148,7 +148,7 @@ def _entries(lines: Iterable[str], path: Path) -> dict[str, list[_Entry]]:
                 f"{path}, line {number}: a key is nothing or {ADMIN!r}, not {rest[2]!r}; "
                 f"end the line behind the name, or write {ADMIN!r} there"
             )
-        entry = _Entry(digest, rest[0], rest[1], admin=bool(rest[2:]))
+        entry = _KeyEntry(digest, rest[0], rest[1], admin=bool(rest[2:]))
         entries.setdefault(digest[:_SHORT], []).append(entry)
     return entries
 
@@ -176,7 +176,7 @@ def add(path: str | Path, name: str, *, tenant: str, admin: bool = False) -> str
     return key
 
 
-def who(headers: Headers, keys: Keys | None, *, tenant: str) -> Client | Refused:
+def who(headers: Headers, keys: Keys | None, *, tenant: str) -> Client | KeyRefused:
     """Who asks, by the headers of a request."""
     shown = [
         (name, token_of(name, value))
@@ -186,14 +186,14 @@ def who(headers: Headers, keys: Keys | None, *, tenant: str) -> Client | Refused
     ours = {token for name, token in shown if name == OWN_HEADER or token.startswith(PREFIX)}
     if keys is None:
         if ours:
-            return Refused("this gateway has no keys of its own: send your provider's key")
+            return KeyRefused("this gateway has no keys of its own: send your provider's key")
         return Client(tenant, digest_of("\n".join(token for _, token in shown)) if shown else "")
     if len(ours) != 1:
-        return Refused(
+        return KeyRefused(
             "send one key of this gateway (fl-…) as bearer token, as x-api-key, or beside your "
             "provider's key as X-Foldline-Key"
         )
-    return keys.find(ours.pop()) or Refused("this gateway does not know the key that was sent")
+    return keys.find(ours.pop()) or KeyRefused("this gateway does not know the key that was sent")
 
 
 def token_of(name: bytes, value: bytes) -> str:

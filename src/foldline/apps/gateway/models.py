@@ -6,7 +6,7 @@ what is new is answered for the operator's money, and the operator says who may.
 
 from collections import OrderedDict
 
-from foldline.apps.gateway.settings import ANTHROPIC, OPENAI, Settings
+from foldline.apps.gateway.settings import ANTHROPIC, OPENAI, GatewaySettings
 from foldline.dialects import base
 from foldline.errors import BadInput
 from foldline.models.clients import client
@@ -18,7 +18,7 @@ _MOST = 64  # clients that are held open: names are clients' to choose
 class Models:
     """Clients of models, by their names; made when they are asked for."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: GatewaySettings) -> None:
         self._settings = settings
         self._made: OrderedDict[str, Model] = OrderedDict()
         self._left: list[Model] = []  # a turn may still be asking one

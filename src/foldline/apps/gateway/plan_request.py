@@ -23,7 +23,7 @@ _HEARD = 64_000_000  # bytes of an answer that are read along
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class PlanHeaders:
     """What clients and operators are told of a planned request."""
 
     session: str = ""
@@ -61,17 +61,17 @@ async def planned(  # noqa: PLR0913 - a request, and whose it is
     session: str,
     headers: Sequence[tuple[bytes, bytes]],
     fold_from: int,
-) -> Exchange | Told:
+) -> Exchange | PlanHeaders:
     """Plan a request; where that cannot be done, why: the provider may take it as it came."""
     scope = _scope(client, session, headers)
     try:
         return await conversations.ask(dialect, body, scope=scope, fold_from=fold_from)
     except ServerStateError:
-        return Told(unplanned="server-state")
+        return PlanHeaders(unplanned="server-state")
     except WireError:
-        return Told(unplanned="unreadable")
+        return PlanHeaders(unplanned="unreadable")
     except (BrokenView, Conflict, Erased) as fault:
-        return Told(unplanned=type(fault).__name__.lower())
+        return PlanHeaders(unplanned=type(fault).__name__.lower())
 
 
 def _scope(client: Client, session: str, headers: Sequence[tuple[bytes, bytes]]) -> Scope:
@@ -88,9 +88,9 @@ def _scope(client: Client, session: str, headers: Sequence[tuple[bytes, bytes]])
     return Scope(client.tenant, key, session, client.owner, family)
 
 
-def told(exchange: Exchange) -> Told:
+def told(exchange: Exchange) -> PlanHeaders:
     """What was done with a request."""
-    return Told(
+    return PlanHeaders(
         exchange.session,
         exchange.report.total,
         exchange.edits,
@@ -99,7 +99,7 @@ def told(exchange: Exchange) -> Told:
     )
 
 
-class Hearing:
+class PlannedExchange:
     """An exchange that hears an answer, whatever the answer is encoded in."""
 
     def __init__(self, exchange: Exchange) -> None:

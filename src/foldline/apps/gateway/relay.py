@@ -17,14 +17,14 @@ from yarl import URL
 
 from foldline.apps.gateway import keys
 from foldline.apps.gateway.audit import Note
-from foldline.apps.gateway.calls import Call, Calls, Watch
+from foldline.apps.gateway.calls import Calls, GatewayCall, Watch
 from foldline.apps.gateway.error_response import Refusal
 from foldline.apps.gateway.keys import Client
 from foldline.apps.gateway.limits import Gone, Message, Receive, Room, Share, unfolded, whole
-from foldline.apps.gateway.plan_request import Hearing, Told, planned, told
-from foldline.apps.gateway.settings import ANTHROPIC, Settings, Upstream
+from foldline.apps.gateway.plan_request import PlanHeaders, PlannedExchange, planned, told
+from foldline.apps.gateway.settings import ANTHROPIC, GatewaySettings, Upstream
 from foldline.apps.gateway.unplanned import Warnings, find_reason
-from foldline.apps.gateway.upstream import Answer, Links, outward
+from foldline.apps.gateway.upstream import Links, UpstreamAnswer, outward
 from foldline.dialects.base import Dialect
 from foldline.errors import FoldlineError
 from foldline.proxy.conversations import Conversations
@@ -37,7 +37,7 @@ _GONE = 499  # as nginx writes it: the client hung up
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RelayRequest:
     """A request that may be relayed."""
 
     method: str
@@ -96,8 +96,8 @@ class Reply:
 class Way:
     """One request on its way."""
 
-    asked: Asked
-    call: Call
+    asked: RelayRequest
+    call: GatewayCall
     reply: Reply
     note: Note
 
@@ -106,18 +106,25 @@ class Relay:
     """All requests of one process."""
 
     def __init__(
-        self, settings: Settings, *, links: Links, calls: Calls, conversations: Conversations | None
+        self,
+        settings: GatewaySettings,
+        *,
+        links: Links,
+        calls: Calls,
+        conversations: Conversations | None,
     ) -> None:
         self._settings, self._limits = settings, settings.limits
         self._links, self._calls, self._conversations = links, calls, conversations
         self._room = Room(settings.limits.held)
         self._warnings = Warnings()
 
-    async def serve(self, asked: Asked, reply: Reply, *, note: Note, receive: Receive) -> None:
+    async def serve(
+        self, asked: RelayRequest, reply: Reply, *, note: Note, receive: Receive
+    ) -> None:
         """One of them, from its first byte to its last; `Refusal` where it goes no further."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        call, share = Call(begun + self._limits.body_seconds), Share(self._room)
+        call, share = GatewayCall(begun + self._limits.body_seconds), Share(self._room)
         self._calls.enter(call, asked.client)
         unwatch: Callable[[], object] | None = None
         try:
@@ -154,7 +161,7 @@ class Relay:
         started = clock()
         hearing = await way.call.unbroken(self._planned(way.asked, body))
         way.note.added = clock() - started
-        if not isinstance(hearing, Hearing):
+        if not isinstance(hearing, PlannedExchange):
             way.note.told = hearing
             if hearing is not None:
                 self._warnings.warn(way.asked.client, way.asked.path, hearing.unplanned)
@@ -177,19 +184,21 @@ class Relay:
             await _kept(hearing)
             raise
 
-    async def _planned(self, asked: Asked, body: bytes) -> Hearing | Told | None:
+    async def _planned(
+        self, asked: RelayRequest, body: bytes
+    ) -> PlannedExchange | PlanHeaders | None:
         if self._conversations is None:
             return None
         if asked.method == "POST" and (
             reason := find_reason(asked.path, asked.headers, asked.dialect)
         ):
-            return Told(unplanned=reason)
+            return PlanHeaders(unplanned=reason)
         if asked.dialect is None:
             return None
         encoding = asked.header(b"content-encoding")
         plain = unfolded(body, encoding, most=self._limits.body) if encoding else body
         if plain is None:
-            return Told(unplanned="unreadable")
+            return PlanHeaders(unplanned="unreadable")
         named = asked.header(b"x-foldline-session")
         session = named.decode("utf-8", "replace") if named else ""
         if len(session) > _LONGEST or not session.isprintable():
@@ -209,9 +218,9 @@ class Relay:
             _log.warning("a request was not planned: %s", fault)
             words = f"the conversation cannot be kept now ({type(fault).__name__}); ask again"
             raise Refusal(503, "store_away", words, retry=1) from fault
-        return Hearing(exchange) if isinstance(exchange, Exchange) else exchange
+        return PlannedExchange(exchange) if isinstance(exchange, Exchange) else exchange
 
-    async def _passed(self, way: Way, body: bytes, hearing: Hearing | None) -> None:
+    async def _passed(self, way: Way, body: bytes, hearing: PlannedExchange | None) -> None:
         """Ask, and pass on what is answered."""
         call, reply = way.call, way.reply
         answer = await self._answer(way, body, hearing)
@@ -256,11 +265,13 @@ class Relay:
         finally:
             answer.close()
 
-    def _moved(self, call: Call) -> None:
+    def _moved(self, call: GatewayCall) -> None:
         """Something came, or was taken: it may be still for so long again."""
         call.deadline = asyncio.get_running_loop().time() + self._limits.idle_seconds
 
-    async def _answer(self, way: Way, body: bytes, hearing: Hearing | None) -> Answer:
+    async def _answer(
+        self, way: Way, body: bytes, hearing: PlannedExchange | None
+    ) -> UpstreamAnswer:
         """Ask the upstream: what the client sent, or what was planned instead."""
         asked, clock = way.asked, asyncio.get_running_loop().time
         pairs, content = asked.headers, body
@@ -282,21 +293,21 @@ class Relay:
         return answer
 
 
-async def _watch(receive: Receive, call: Call) -> None:
+async def _watch(receive: Receive, call: GatewayCall) -> None:
     """Wait for the client to hang up."""
     while (await receive())["type"] != "http.disconnect":
         pass
     call.gone()
 
 
-async def _kept_if_whole(hearing: Hearing, call: Call, *, last: bool) -> None:
+async def _kept_if_whole(hearing: PlannedExchange, call: GatewayCall, *, last: bool) -> None:
     """Take an answer in before its end is passed on: from there on a client may ask the next."""
     if last or hearing.complete:
         await call.unbroken(_kept(hearing))
         call.check()
 
 
-async def _kept(hearing: Hearing) -> None:
+async def _kept(hearing: PlannedExchange) -> None:
     """Take in what was heard; the client has its answer whatever becomes of that."""
     try:
         await hearing.end()

@@ -22,7 +22,7 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class GatewayLimits:
     """How much, how many, and how long at most."""
 
     body: int = 32_000_000
@@ -72,7 +72,7 @@ class Upstream:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class GatewaySettings:
     """All of it."""
 
     upstreams: Mapping[str, Upstream]
@@ -81,7 +81,7 @@ class Settings:
     """The gateway's own keys; none: whoever reaches it may use it with a provider's key."""
     token: Secret | None = None
     """What the session API asks for where there are no keys: `local.make_token`."""
-    limits: Limits = field(default_factory=Limits)
+    limits: GatewayLimits = field(default_factory=GatewayLimits)
     network: Network = field(default_factory=Network)
     """The way to upstreams: `network.read_network` reads it from the environment."""
     on_disconnect: OnDisconnect = "pause"

@@ -16,7 +16,7 @@ from yarl import URL
 
 from foldline.apps.gateway.error_response import Refusal
 from foldline.apps.gateway.network import Network, Proxy
-from foldline.apps.gateway.settings import Limits
+from foldline.apps.gateway.settings import GatewayLimits
 
 Pairs: TypeAlias = Iterable[tuple[bytes, bytes]]
 _HOP: Final = frozenset(
@@ -66,7 +66,7 @@ class Body(Payload):
 class Links:
     """The connections to all upstreams."""
 
-    def __init__(self, limits: Limits, network: Network | None = None) -> None:
+    def __init__(self, limits: GatewayLimits, network: Network | None = None) -> None:
         self._limits, self._network = limits, network or Network()
         self._session: aiohttp.ClientSession | None = None
 
@@ -93,7 +93,7 @@ class Links:
 
     async def ask(
         self, method: str, url: URL, *, headers: CIMultiDict[str], body: bytes, patient: bool
-    ) -> "Answer":
+    ) -> "UpstreamAnswer":
         """The answer, when its headers are there; `patient` waits for an upstream that is busy."""
         assert self._session is not None  # noqa: S101 - `open` comes first
         loop = asyncio.get_running_loop()
@@ -128,7 +128,7 @@ class Links:
             else:
                 wait = _wait(response) if patient and left > 0 else None
                 if wait is None:
-                    return Answer(response)
+                    return UpstreamAnswer(response)
                 left -= 1
                 response.close()
                 await asyncio.sleep(wait)
@@ -186,7 +186,7 @@ def _wait(response: aiohttp.ClientResponse) -> float | None:
     return seconds if 0 <= seconds <= _PATIENCE else None
 
 
-class Answer:
+class UpstreamAnswer:
     """An upstream's answer on its way."""
 
     __slots__ = ("_content", "_response", "cut", "status")

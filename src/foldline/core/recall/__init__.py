@@ -17,10 +17,10 @@ from foldline.core.recall.grep import matching
 from foldline.core.recall.pages import page
 from foldline.core.recall.query import (
     Grep,
-    Head,
-    Lines,
+    HeadLines,
+    LineRange,
     Query,
-    Tail,
+    TailLines,
     Way,
     Whole,
     call,
@@ -34,10 +34,10 @@ from foldline.core.spine import Range
 
 __all__ = [
     "Grep",
-    "Head",
-    "Lines",
+    "HeadLines",
+    "LineRange",
     "Query",
-    "Tail",
+    "TailLines",
     "Way",
     "Whole",
     "call",

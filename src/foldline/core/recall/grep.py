@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 
 from foldline.core.recall.pages import bound_of, largest
 from foldline.core.recall.query import Grep, Query, call
-from foldline.core.recall.words import Entry
+from foldline.core.recall.words import RecalledEvent
 from foldline.errors import BadHandle
 
 _WIDTH = 400  # characters of one line that are shown where an answer is bounded
@@ -45,7 +45,7 @@ class _Match(Protocol):
     def start(self) -> int: ...
 
 
-def matching(entries: Sequence[Entry], asked: Query, way: Grep, *, most: int | None) -> str:
+def matching(entries: Sequence[RecalledEvent], asked: Query, way: Grep, *, most: int | None) -> str:
     """The matching lines behind the first `skip` ones, as many as fit `most` tokens."""
     pattern = _compiled(asked, way)
     said = [one for one in entries if one.words is not None]

@@ -7,7 +7,7 @@ know where the text came from.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from foldline.core.recall.query import Head, Lines, Query, Tail, Whole, call
+from foldline.core.recall.query import HeadLines, LineRange, Query, TailLines, Whole, call
 from foldline.core.tokens import count
 from foldline.errors import BadHandle
 
@@ -16,7 +16,9 @@ LEAST = 100
 _NOTES = ("[line ", "[lines ", "[no line", "[match", "[no match", "[go on:", "[before:")
 
 
-def page(text: str, asked: Query, way: Whole | Head | Tail | Lines, *, most: int | None) -> str:
+def page(
+    text: str, asked: Query, way: Whole | HeadLines | TailLines | LineRange, *, most: int | None
+) -> str:
     """What was asked for of a text, at most `most` tokens long.
 
     All of it is the text alone; otherwise a note stands on the first line, and the text's own
@@ -32,19 +34,19 @@ def page(text: str, asked: Query, way: Whole | Head | Tail | Lines, *, most: int
         return "[no lines]"
     match way:
         case Whole():
-            wanted = Lines(1, total)
-        case Head(number):
-            wanted = Lines(1, min(number, total))
-        case Tail(number):
-            wanted = Lines(max(total - number, 0) + 1, total)
+            wanted = LineRange(1, total)
+        case HeadLines(number):
+            wanted = LineRange(1, min(number, total))
+        case TailLines(number):
+            wanted = LineRange(max(total - number, 0) + 1, total)
             return _Pages(lines, asked, wanted).last(bound)
-        case Lines(first, last, start):
+        case LineRange(first, last, start):
             if first > total:
                 raise BadHandle(f"{call(asked)}: there are {total:,} lines; write tail=20")
             if start > len(lines[first - 1]):
                 size = len(lines[first - 1])
                 raise BadHandle(f"{call(asked)}: line {first} has {size:,} characters")
-            wanted = Lines(first, min(last, total), start)
+            wanted = LineRange(first, min(last, total), start)
     return _Pages(lines, asked, wanted).first(bound)
 
 
@@ -69,7 +71,7 @@ class _Pages:
 
     lines: list[str]
     asked: Query
-    wanted: Lines
+    wanted: LineRange
 
     def first(self, bound: Callable[[str], bool]) -> str:
         """As many wanted lines as fit; of a line that does not, as many characters."""
@@ -79,7 +81,7 @@ class _Pages:
 
         def whole(number: int) -> str:
             end = first - 1 + number
-            rest = Lines(end + 1, last if end < last else total) if end < total else None
+            rest = LineRange(end + 1, last if end < last else total) if end < total else None
             about = self._about(first, end) + (f", from character {start:,}" if start > 1 else "")
             body = begun + "".join(self.lines[first:end])
             return self._answer(about, "go on", rest, body)
@@ -87,7 +89,7 @@ class _Pages:
         def piece(number: int, *, brief: bool = False) -> str:
             end = start - 1 + number
             about = "" if brief else self._characters(first, start, end)
-            return self._answer(about, "go on", Lines(first, last, end + 1), begun[:number])
+            return self._answer(about, "go on", LineRange(first, last, end + 1), begun[:number])
 
         if number := largest(last - first + 1, lambda n: bound(whole(n))):
             return whole(number)
@@ -106,14 +108,14 @@ class _Pages:
             begin = total - number + 1
             # All of the tail is there: before it lies as much again.
             least = first if begin > first else max(first - number, 1)
-            rest = Lines(least, begin - 1) if begin > 1 else None
+            rest = LineRange(least, begin - 1) if begin > 1 else None
             body = "".join(self.lines[begin - 1 :])
             return self._answer(self._about(begin, total), "before", rest, body)
 
         def piece(number: int, *, brief: bool = False) -> str:
             start = len(final) - number + 1
             about = "" if brief else self._characters(total, start, len(final))
-            return self._answer(about, "before", Lines(first, total), final[start - 1 :])
+            return self._answer(about, "before", LineRange(first, total), final[start - 1 :])
 
         if number := largest(total - first + 1, lambda n: bound(whole(n))):
             return whole(number)
@@ -130,7 +132,7 @@ class _Pages:
         size = len(self.lines[line - 1])
         return f"{self._about(line, line)}, characters {first:,}-{last:,} of {size:,}"
 
-    def _answer(self, about: str, word: str, rest: Lines | None, body: str) -> str:
+    def _answer(self, about: str, word: str, rest: LineRange | None, body: str) -> str:
         hint = f"{word}: {call(Query(self.asked.span, rest))}" if rest else ""
         return f"[{'; '.join(part for part in (about, hint) if part)}]\n{body}"
 

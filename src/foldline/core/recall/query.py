@@ -32,21 +32,21 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class HeadLines:
     """The first lines."""
 
     lines: int
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
+class TailLines:
     """The last lines."""
 
     lines: int
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class LineRange:
     """From one line to another, counted from 1, both included; `start` is a character."""
 
     first: int
@@ -63,7 +63,7 @@ class Grep:
     skip: int = 0
 
 
-Way: TypeAlias = Whole | Head | Tail | Lines | Grep
+Way: TypeAlias = Whole | HeadLines | TailLines | LineRange | Grep
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +81,11 @@ class Query:
                 f"log:{self.lo}-{self.hi} ends before it begins; write log:{self.hi}-{self.lo}"
             )
         match self.way:
-            case Head(lines) | Tail(lines) if lines < 1:
+            case HeadLines(lines) | TailLines(lines) if lines < 1:
                 raise BadHandle(f"{call(self)} asks for no line; write {_WAYS}")
             case Grep(pattern, around, skip) if not pattern or around < 0 or skip < 0:
                 raise BadHandle(f"{call(self)} asks for nothing that could match; write {_WAYS}")
-            case Lines(first, last, start) if not 1 <= first <= last or start < 1:
+            case LineRange(first, last, start) if not 1 <= first <= last or start < 1:
                 raise BadHandle(
                     f"{call(self)}: lines count from 1, the first before the last, and start "
                     "is a character of the first, from 1; write lines=(1, 20)"
@@ -109,11 +109,11 @@ def call(asked: Query) -> str:
     match asked.way:
         case Whole():
             way = ""
-        case Head(lines):
+        case HeadLines(lines):
             way = f", head={lines}"
-        case Tail(lines):
+        case TailLines(lines):
             way = f", tail={lines}"
-        case Lines(first, last, start):
+        case LineRange(first, last, start):
             way = f", lines=({first}, {last})" + (f", start={start}" if start != 1 else "")
         case Grep(pattern, around, skip):
             way = f", grep={_quoted(pattern)}" + (f", around={around}" if around else "")
@@ -136,11 +136,11 @@ def look(  # noqa: PLR0913 - the arguments of the call that models write
     span = _span(place)
     ways: list[Way] = []
     if head is not None:
-        ways.append(Head(head))
+        ways.append(HeadLines(head))
     if tail is not None:
-        ways.append(Tail(tail))
+        ways.append(TailLines(tail))
     if lines is not None:
-        ways.append(Lines(*lines, start=1 if start is None else start))
+        ways.append(LineRange(*lines, start=1 if start is None else start))
     if grep is not None:
         ways.append(Grep(grep, around or 0, skip or 0))
     if len(ways) > 1:

@@ -24,7 +24,7 @@ from foldline.errors import BadHandle
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RecalledEvent:
     """One event: its place and name, and what it said, or None."""
 
     seq: int
@@ -37,12 +37,12 @@ class Entry:
         return f"[{handle(self.seq)} {self.kind}]"
 
 
-def entries(events: Iterable[Logged], *, bulk: bool) -> list[Entry]:
+def entries(events: Iterable[Logged], *, bulk: bool) -> list[RecalledEvent]:
     """What events said, with the data of pictures and files spelled out or only named."""
-    return [Entry(seq, kind(event), whole(event, bulk=bulk)) for seq, event in events]
+    return [RecalledEvent(seq, kind(event), whole(event, bulk=bulk)) for seq, event in events]
 
 
-def text(found: Sequence[Entry], absent: Iterable[Range] = ()) -> str:
+def text(found: Sequence[RecalledEvent], absent: Iterable[Range] = ()) -> str:
     """One text: words that stand alone as they were, others each under a line with its handle."""
     said = [(one.seq, f"{one.title}\n{one.words}") for one in found if one.words is not None]
     lost = [

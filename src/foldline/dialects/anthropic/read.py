@@ -59,7 +59,7 @@ _STOPS: dict[str, Stop] = {
 }
 
 
-class Message(msgspec.Struct):
+class WireMessage(msgspec.Struct):
     """One message, its content as it came."""
 
     role: str
@@ -105,9 +105,9 @@ def message(given: Mapping[str, Any], *, saw: int | None = None) -> list[Event]:
             return [Instructed(instructions(content))]
 
 
-def message_of(raw: bytes | msgspec.Raw, *, path: str = "$") -> Message:
+def message_of(raw: bytes | msgspec.Raw, *, path: str = "$") -> WireMessage:
     """A message whose role is known."""
-    came = shaped_bytes(raw, Message, "an Anthropic message", path=path)
+    came = shaped_bytes(raw, WireMessage, "an Anthropic message", path=path)
     if came.role not in ("user", "assistant", "system"):
         raise WireError(
             f"a message of role {came.role!r} at {path}.role; known are user, assistant and system",
@@ -116,7 +116,7 @@ def message_of(raw: bytes | msgspec.Raw, *, path: str = "$") -> Message:
     return came
 
 
-def message_content(came: Message, *, path: str = "$") -> Content:
+def message_content(came: WireMessage, *, path: str = "$") -> Content:
     """A message's content, without its marks."""
     return bare(content_of(came.content, path=f"{path}.content"))
 

@@ -36,7 +36,7 @@ _ALONE = Names({}, forms.LONGEST_NAME)
 
 
 @dataclass(slots=True)
-class _Turn:
+class _MessageDraft:
     """One message: a role and its blocks; `alone` where one text is written as a string."""
 
     role: str
@@ -106,16 +106,16 @@ def _tool(tool: Tool, names: Names) -> Block:
     return own.blocks[0] if own and own.blocks else write_tool(tool, names)
 
 
-def _system(request: Request) -> _Turn:
+def _system(request: Request) -> _MessageDraft:
     own = [content for native in request.native if (content := opened(native))]
     if not own:
-        return _Turn("system", forms.written(forms.worded(request.system)))
+        return _MessageDraft("system", forms.written(forms.worded(request.system)))
     blocks = [block for content in own for block in content.blocks]
-    return _Turn("system", blocks, alone=len(own) == 1 and own[0].alone)
+    return _MessageDraft("system", blocks, alone=len(own) == 1 and own[0].alone)
 
 
-def _turns(request: Request, names: Names) -> list[_Turn]:
-    turns: list[_Turn] = []
+def _turns(request: Request, names: Names) -> list[_MessageDraft]:
+    turns: list[_MessageDraft] = []
     used: set[str] = set()
     ids: dict[str, str] = {}  # of the newest group: the id shown → the id written
     for item in request.items:
@@ -127,16 +127,16 @@ def _turns(request: Request, names: Names) -> list[_Turn]:
         if found is not own and not found.blocks:
             continue
         if not turns and role == "assistant":
-            turns.append(_Turn("user", [_BEGAN]))
+            turns.append(_MessageDraft("user", [_BEGAN]))
         if not turns or turns[-1].role != role:
-            turns.append(_Turn(role, alone=found.alone))
+            turns.append(_MessageDraft(role, alone=found.alone))
         else:
             turns[-1].alone = False
         turns[-1].blocks += found.blocks
     return turns
 
 
-def _content(turn: _Turn) -> msgspec.Raw | list[msgspec.Raw]:
+def _content(turn: _MessageDraft) -> msgspec.Raw | list[msgspec.Raw]:
     if turn.alone and len(turn.blocks) == 1 and turn.blocks[0].words:
         return msgspec.Raw(turn.blocks[0].words)
     return [msgspec.Raw(block.body) for block in turn.blocks]

@@ -27,7 +27,7 @@ from foldline.dialects.client_messages import (
 from foldline.dialects.json_reader import Json, readable, shaped_bytes
 from foldline.dialects.json_slices import find_fields, splice
 from foldline.dialects.openai_chat.read import event_of, tool_of, written
-from foldline.dialects.openai_chat.shapes import Message
+from foldline.dialects.openai_chat.shapes import ChatMessage
 from foldline.dialects.openai_chat.validate import MOST_CALLS
 from foldline.dialects.openai_chat.write import DIALECT
 from foldline.dialects.openai_chat.write import write_message as write_item
@@ -68,7 +68,7 @@ def complete_answer(body: Json, prefill: bytes) -> Json:  # noqa: ARG001 - a por
 
 def read_message(raw: bytes, described: Described) -> list[Event]:
     """A message as events; its own JSON is kept only where ours would mean something else."""
-    event = event_of(shaped_bytes(raw, Message, "an OpenAI message"))
+    event = event_of(shaped_bytes(raw, ChatMessage, "an OpenAI message"))
     if isinstance(event, Instructed):
         return [msgspec.structs.replace(event, aside=True, link=described.digest)]
     if not isinstance(event, ToolReturned) and not _shows(event.parts):
@@ -83,7 +83,7 @@ def read_instructions(fields: Mapping[str, bytes], leading: Sequence[bytes]) -> 
     """The leading system messages and the tools of a request."""
     parts: list[Part] = []
     for raw in leading:
-        parts += event_of(shaped_bytes(raw, Message, "an OpenAI message")).parts
+        parts += event_of(shaped_bytes(raw, ChatMessage, "an OpenAI message")).parts
     tools: list[Tool] = []
     given = fields.get("tools")
     if given is not None and given != b"null":
@@ -131,7 +131,7 @@ def words_of(raw: bytes) -> str:
     """The texts of a message."""
     return text_of(
         part
-        for part in event_of(shaped_bytes(raw, Message, "an OpenAI message")).parts
+        for part in event_of(shaped_bytes(raw, ChatMessage, "an OpenAI message")).parts
         if isinstance(part, Text)
     )
 

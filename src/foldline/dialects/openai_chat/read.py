@@ -15,10 +15,10 @@ from foldline.core.log import Event, Instructed, ModelSaid, Stop, ToolReturned, 
 from foldline.core.parts import Call, Gap, Media, Native, Part, Text, Thought, Tool, calls_of, sound
 from foldline.dialects.json_reader import Json, plain, shaped, shaped_bytes
 from foldline.dialects.openai_chat.shapes import (
+    ChatMessage,
     Completion,
-    Content,
+    ContentPart,
     Function,
-    Message,
     ToolCall,
     ToolShape,
 )
@@ -48,7 +48,7 @@ def said(text: str) -> UserSaid:
 def message(given: Mapping[str, Any], *, saw: int | None = None) -> Event:
     """One message dict as an event."""
     body = plain(given)
-    event = event_of(shaped(body, Message, "an OpenAI message"), saw=saw)
+    event = event_of(shaped(body, ChatMessage, "an OpenAI message"), saw=saw)
     if isinstance(event, Instructed):
         return event
     if isinstance(event, ModelSaid):
@@ -103,7 +103,7 @@ def tool_of(raw: bytes | msgspec.Raw, *, path: str = "$") -> Tool:
     return Tool(schema.name, schema.description or "", "{}" if text == "null" else text)
 
 
-def event_of(came: Message, *, saw: int | None = None, path: str = "$") -> Said | Instructed:
+def event_of(came: ChatMessage, *, saw: int | None = None, path: str = "$") -> Said | Instructed:
     """The event that a message is, without its own JSON."""
     parts = _parts(came, path)
     if came.role in ("assistant", "model"):
@@ -180,7 +180,7 @@ def _returnable(body: Json) -> Json:
     return kept
 
 
-def _parts(came: Message, path: str) -> tuple[Part, ...]:
+def _parts(came: ChatMessage, path: str) -> tuple[Part, ...]:
     parts: list[Part] = []
     if thought := came.reasoning_content or came.reasoning:
         parts.append(Thought(thought))
@@ -203,7 +203,7 @@ def _blank(part: Part) -> bool:
     return isinstance(part, Text) and not part.text.strip()
 
 
-def _content(content: Content) -> Part:
+def _content(content: ContentPart) -> Part:
     if content.image_url is not None:
         return _image(content.image_url.url)
     if content.file is not None and content.file.file_data:

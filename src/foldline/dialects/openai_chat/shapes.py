@@ -9,7 +9,7 @@ class Url(msgspec.Struct):
     url: str
 
 
-class File(msgspec.Struct):
+class FilePart(msgspec.Struct):
     file_data: str = ""
     filename: str = ""
 
@@ -19,12 +19,12 @@ class Audio(msgspec.Struct):
     format: str = ""
 
 
-class Content(msgspec.Struct):
+class ContentPart(msgspec.Struct):
     type: str = "unknown"
     text: str | None = None
     refusal: str | None = None
     image_url: Url | None = None
-    file: File | None = None
+    file: FilePart | None = None
     input_audio: Audio | None = None
     thinking: str | list[Json] | None = None
 
@@ -46,9 +46,9 @@ class ToolCall(msgspec.Struct):
     type: str | None = None
 
 
-class Message(msgspec.Struct):
+class ChatMessage(msgspec.Struct):
     role: str
-    content: str | list[Content] | None = None
+    content: str | list[ContentPart] | None = None
     name: str | None = None
     tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None

@@ -32,7 +32,7 @@ _PER_CHUNK = {"choices", "object", "obfuscation", "error"}
 
 
 @dataclass(slots=True)
-class _Call:
+class _PartialCall:
     """A call as far as it has come."""
 
     id: str = ""
@@ -57,11 +57,11 @@ class Assembly:
         self._top: Json = {}
         self._words: dict[str, list[str]] = {}
         self._content: list[str | Json] = []
-        self._calls: list[_Call] = []
-        self._places: dict[int, _Call] = {}
-        self._ids: dict[str, _Call] = {}
-        self._legacy: _Call | None = None
-        self._newest: _Call | None = None
+        self._calls: list[_PartialCall] = []
+        self._places: dict[int, _PartialCall] = {}
+        self._ids: dict[str, _PartialCall] = {}
+        self._legacy: _PartialCall | None = None
+        self._newest: _PartialCall | None = None
         self._more: dict[str, list[Any]] = {}
         self._answered = False
 
@@ -129,7 +129,7 @@ class Assembly:
             if words := getattr(delta, name):
                 self._words.setdefault(name, []).append(words)
         if delta.function_call:
-            self._legacy = self._legacy or _Call()
+            self._legacy = self._legacy or _PartialCall()
             self._function(self._legacy, delta.function_call)
         for call in delta.tool_calls or ():
             self._call(call)
@@ -148,11 +148,11 @@ class Assembly:
             call.wrote.append(came.custom.input or "")
             self._newest = call
 
-    def _which(self, came: CallDelta) -> _Call:
+    def _which(self, came: CallDelta) -> _PartialCall:
         """The call that a delta belongs to: by its index, its id, or because it can be no other."""
         of = came.function or came.custom
         named = bool(of and of.name)
-        call: _Call | None = None
+        call: _PartialCall | None = None
         if came.id in self._ids and self._ids[came.id].place == came.index:
             call = self._ids[came.id]
         elif came.index is not None:
@@ -163,7 +163,7 @@ class Assembly:
         elif not came.id and self._calls and not (named and self._calls[-1].name):
             call = self._calls[-1]
         if call is None:
-            call = _Call(place=came.index)
+            call = _PartialCall(place=came.index)
             self._calls.append(call)
         if came.index is not None:
             self._places[came.index] = call
@@ -171,7 +171,7 @@ class Assembly:
             self._ids.setdefault(came.id, call)
         return call
 
-    def _function(self, call: _Call, came: FunctionDelta) -> None:
+    def _function(self, call: _PartialCall, came: FunctionDelta) -> None:
         call.name = call.name or came.name or ""
         if isinstance(came.arguments, dict):
             call.wrote.append(msgspec.json.encode(came.arguments).decode())
@@ -179,7 +179,7 @@ class Assembly:
             call.wrote.append(came.arguments)
         self._newest = call
 
-    def _finished(self, call: _Call) -> bool:
+    def _finished(self, call: _PartialCall) -> bool:
         """Whether a call of a stream that broke off is all there."""
         last = call is self._newest
         if call.custom or not call.text:
@@ -201,7 +201,7 @@ class Assembly:
         )
 
 
-def _written(call: _Call) -> Json:
+def _written(call: _PartialCall) -> Json:
     if call.custom:
         return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": call.text}}
     function = {"name": call.name, "arguments": call.text}

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from foldline.dialects.provider_errors import patterns
 from foldline.dialects.provider_errors.patterns import Kind, pattern
-from foldline.dialects.provider_errors.unwrap import LONGEST, Said, hear, words
+from foldline.dialects.provider_errors.unwrap import LONGEST, ErrorText, hear, words
 
 SUSPICIOUS = 0.85  # of the window, R-12: above it an unexplained refusal is taken for an overflow
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -59,7 +59,7 @@ def classify(
 
 def of_exception(fault: BaseException, *, filled: float | None = None) -> Fault:
     """The meaning of what an SDK raised, by its attributes: no SDK is imported."""
-    said = Said()
+    said = ErrorText()
     for known in type(fault).__mro__:
         said.code(known.__name__)
     response = _of(fault, "response")
@@ -110,7 +110,7 @@ def _header(response: Any) -> str | None:
 
 
 def _judged(
-    said: Said, *, status: int | None, filled: float | None, retry_after: str | None
+    said: ErrorText, *, status: int | None, filled: float | None, retry_after: str | None
 ) -> Fault:
     text = "\n".join((*said.codes[:99], *said.texts, *said.around))[: 2 * LONGEST].lower()
     if status is None or status < 400:  # noqa: PLR2004 - an error inside a stream that began well
@@ -132,7 +132,7 @@ def _judged(
     )
 
 
-def _meant(said: Said, text: str, *, status: int | None) -> Fault:
+def _meant(said: ErrorText, text: str, *, status: int | None) -> Fault:
     """The order of the tables; the first that answers."""
     if status == 402 or pattern(patterns.UNPAID).search(text):  # noqa: PLR2004
         return Fault("other", "")
@@ -157,7 +157,7 @@ def _meant(said: Said, text: str, *, status: int | None) -> Fault:
     return Fault(_by_status(status), "")
 
 
-def _hurried(said: Said, text: str, *, status: int | None) -> bool:
+def _hurried(said: ErrorText, text: str, *, status: int | None) -> bool:
     if "message larger than max" in text:
         return False  # the same code at gRPC, and about bytes
     named = any(patterns.status_of(code) == 429 for code in said.codes)  # noqa: PLR2004

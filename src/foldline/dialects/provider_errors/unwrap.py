@@ -25,7 +25,7 @@ _CODES = ("type", "code", "Code", "status", "error_type", "__type", "statusCode"
 
 
 @dataclass(slots=True)
-class Said:
+class ErrorText:
     """What an error says, the innermost text first; codes in small letters."""
 
     texts: list[str] = field(default_factory=list[str])
@@ -50,14 +50,14 @@ class Said:
             self.codes.append(code)
 
 
-def hear(body: Any, said: Said | None = None) -> Said:
+def hear(body: Any, said: ErrorText | None = None) -> ErrorText:
     """What a body says."""
-    said = said or Said()
+    said = said or ErrorText()
     _look(body, said, DEEPEST)
     return said
 
 
-def _look(value: Any, said: Said, depth: int) -> None:
+def _look(value: Any, said: ErrorText, depth: int) -> None:
     said.looks += 1
     if depth < 0 or said.looks > MOST:
         return
@@ -72,7 +72,7 @@ def _look(value: Any, said: Said, depth: int) -> None:
         _layer(cast("Mapping[Any, Any]", value), said, depth)
 
 
-def _layer(layer: Mapping[Any, Any], said: Said, depth: int) -> None:
+def _layer(layer: Mapping[Any, Any], said: ErrorText, depth: int) -> None:
     for key in _CODES:
         said.code(layer.get(key))
     said.limit = said.limit or _whole(layer.get("n_ctx"))
@@ -93,7 +93,7 @@ def _whole(given: Any) -> int | None:
     return given if sound_number else None
 
 
-def _read(text: str, said: Said, depth: int) -> None:
+def _read(text: str, said: ErrorText, depth: int) -> None:
     """A text: JSON, a stream, a page, words with an object among them, or words."""
     text = text.strip()
     if not text:
@@ -117,7 +117,7 @@ def _json(text: str) -> Any:
         return None
 
 
-def _stream(text: str, said: Said, depth: int) -> bool:
+def _stream(text: str, said: ErrorText, depth: int) -> bool:
     """Server-sent events: those that are errors, if there are any."""
     if not _patterns()["stream"].match(text):
         return False
@@ -145,7 +145,7 @@ def _failed(event: Any) -> bool:
     return bool(event.get("error")) or "error" in kind or kind[0] == "response.failed"
 
 
-def _among(text: str, said: Said, depth: int) -> bool:
+def _among(text: str, said: ErrorText, depth: int) -> bool:
     """Words with an object among them, as exceptions print it: `Error code: 400 - {'error': …}`."""
     found, end = len(said.texts), 0
     for _ in range(3):
@@ -163,7 +163,7 @@ def _among(text: str, said: Said, depth: int) -> bool:
     return False
 
 
-def _bare(text: str, said: Said) -> str:
+def _bare(text: str, said: ErrorText) -> str:
     """The text without the names of exceptions and statuses before it, which are noted as codes."""
     at = 0
     for _ in range(12):

@@ -34,7 +34,7 @@ Cause: TypeAlias = Literal[
 _PART = ("", "edit", "system", "thinking")  # causes that leave something to be found
 
 
-class Block(NamedTuple):
+class CacheBlock(NamedTuple):
     """A piece of a request; equal keys are equal bytes."""
 
     key: Hashable
@@ -63,12 +63,12 @@ class Aside(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class CacheCall:
     """One call: what was sent, in order, and what came back."""
 
     at: int
     time: float
-    blocks: Sequence[Block]
+    blocks: Sequence[CacheBlock]
     output: float
     front: int = 0
     """How many of the blocks are the system's words and the tools."""
@@ -83,7 +83,7 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class CacheRules:
     """A provider's cache."""
 
     prices: Prices
@@ -126,7 +126,7 @@ class Billed:
         return self.read + self.written
 
 
-def bill(calls: Iterable[Sent], rules: Rules) -> list[Billed]:
+def bill(calls: Iterable[CacheCall], rules: CacheRules) -> list[Billed]:
     """Every call's bill."""
     cache = _Cache(rules)
     return [cache.take(call) for call in calls]
@@ -136,14 +136,14 @@ def bill(calls: Iterable[Sent], rules: Rules) -> list[Billed]:
 class _Cache:
     """What a provider has kept."""
 
-    rules: Rules
-    before: Sent | None = None
+    rules: CacheRules
+    before: CacheCall | None = None
     names: dict[tuple[int, Hashable], int] = field(default_factory=dict[tuple[int, Hashable], int])
     """Every prefix by the one that it continues and its last block."""
     used: dict[int, float] = field(default_factory=dict[int, float])
     """When each marked prefix was last read or written."""
 
-    def take(self, call: Sent) -> Billed:
+    def take(self, call: CacheCall) -> Billed:
         """One more call."""
         old = self.before.blocks if self.before else ()
         shared, place = _shared(old, call.blocks)
@@ -159,7 +159,7 @@ class _Cache:
         self.before = call
         return _billed(call, self.rules.prices, read=read, seen=seen, cause=cause)
 
-    def _read(self, call: Sent, cause: Cause, shared: float) -> float:
+    def _read(self, call: CacheCall, cause: Cause, shared: float) -> float:
         """The tokens that are found again; and what this call leaves is kept."""
         rules = self.rules
         if rules.lookback is not None:
@@ -171,7 +171,7 @@ class _Cache:
         found = found - found % rules.grain if rules.grain > 1 else found
         return found if found >= rules.least else 0.0
 
-    def _marked(self, call: Sent, cause: Cause, lookback: int) -> float:
+    def _marked(self, call: CacheCall, cause: Cause, lookback: int) -> float:
         """What is found from the marks of a call backwards, the longest first."""
         chain, at = [0], 0
         for block in call.blocks:
@@ -186,7 +186,7 @@ class _Cache:
             self.used[chain[mark]] = call.time
         return _tokens(call.blocks[:place])
 
-    def _found(self, call: Sent, chain: Sequence[int], end: int, lookback: int) -> int:
+    def _found(self, call: CacheCall, chain: Sequence[int], end: int, lookback: int) -> int:
         """The longest kept prefix that a mark at `end` sees."""
         far = 0
         for place in range(end, 0, -1):
@@ -199,7 +199,7 @@ class _Cache:
         return 0
 
 
-def _billed(call: Sent, prices: Prices, *, read: float, seen: float, cause: Cause) -> Billed:
+def _billed(call: CacheCall, prices: Prices, *, read: float, seen: float, cause: Cause) -> Billed:
     total = _tokens(call.blocks)
     at = prices.at(total)
     again = max(seen - read, 0.0)
@@ -219,11 +219,11 @@ def _billed(call: Sent, prices: Prices, *, read: float, seen: float, cause: Caus
     )
 
 
-def _tokens(blocks: Iterable[Block]) -> float:
+def _tokens(blocks: Iterable[CacheBlock]) -> float:
     return sum(block.tokens for block in blocks)
 
 
-def _shared(before: Sequence[Block], now: Sequence[Block]) -> tuple[float, int]:
+def _shared(before: Sequence[CacheBlock], now: Sequence[CacheBlock]) -> tuple[float, int]:
     """The tokens of the common beginning, and the place where it ends."""
     tokens, place = 0.0, 0
     for old, new in zip(before, now, strict=False):
@@ -237,7 +237,7 @@ def _late(then: float, now: float, seconds: float) -> bool:
     return bool(then and now) and now - then > seconds
 
 
-def _cause(call: Sent, before: Sent | None, *, place: int, rules: Rules) -> Cause:
+def _cause(call: CacheCall, before: CacheCall | None, *, place: int, rules: CacheRules) -> Cause:
     """Why not all of the call before is found again."""
     if before is None:
         return "first"

@@ -34,15 +34,15 @@ from foldline.core.log import (
 from foldline.core.tokens import count
 from foldline.importers.base import Mark
 from foldline.lab.bill.advice import span
-from foldline.lab.bill.cache import Cause, Rules
-from foldline.lab.recorded import Counted, Recorded
+from foldline.lab.bill.cache import CacheRules, Cause
+from foldline.lab.recorded import Recorded, RecordedCall
 
 _THINKING = ("thinking", "reasoning", "reasoning_effort", "output_config", "effort")
 """Parameters of a request that say how much is thought."""
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class RequestState:
     """What a request is made with, beside its messages."""
 
     model: str = ""
@@ -57,8 +57,8 @@ class Around:
     """What happened between a call and the one before that was billed."""
 
     at: int
-    state: State
-    before: State
+    state: RequestState
+    before: RequestState
     turn: bool
     """Whether a person spoke."""
     edited: str = ""
@@ -71,7 +71,7 @@ class Around:
     """Whether the answer followed another with nothing said between: two were running."""
 
 
-class Found(NamedTuple):
+class ColdCause(NamedTuple):
     """The cause of a cold call."""
 
     cause: Cause
@@ -85,7 +85,7 @@ def around(recorded: Recorded) -> dict[int, Around]:
     billed = {call.at for call in recorded.calls if call.input or not recorded.counts}
     first = recorded.events[0] if recorded.events else None
     grows = isinstance(first, Opened) and first.origin.startswith("import:")
-    walk, found = _Walk(grows), dict[int, Around]()
+    walk, found = _LogWalk(grows), dict[int, Around]()
     marks = sorted(recorded.marks, key=lambda mark: mark.at)
     for at, event in enumerate(recorded.events):
         while marks and marks[0].at <= at:
@@ -98,13 +98,13 @@ def around(recorded: Recorded) -> dict[int, Around]:
 
 
 @dataclass(slots=True)
-class _Walk:
+class _LogWalk:
     """Where a walk through a log stands."""
 
     grows: bool
     """Whether instructions are a file's, which come piece by piece."""
-    now: State = field(default_factory=State)
-    before: State = field(default_factory=State)
+    now: RequestState = field(default_factory=RequestState)
+    before: RequestState = field(default_factory=RequestState)
     chosen: str = ""
     """The level of thinking that the next turn takes up."""
     turn: bool = False
@@ -191,62 +191,64 @@ def _asked(event: Asked) -> str:
 
 def cause(  # noqa: PLR0913 - everything that a cache depends on
     now: Around,
-    call: Counted,
-    before: Counted | None,
+    call: RecordedCall,
+    before: RecordedCall | None,
     *,
     gap: float,
     front: float,
-    rules: Rules,
-) -> Found:
+    rules: CacheRules,
+) -> ColdCause:
     """Why a call that should have found a cache did not: what explains all of it comes first.
 
     `front` is what its system prompt and tools take, as far as it is known.
     """
     if before is None:
-        return Found("first")
+        return ColdCause("first")
     on_record = changed(now)
     if on_record.cause:
         return on_record
     if now.edited:
-        return Found("edit", told=now.edited)
+        return ColdCause("edit", told=now.edited)
     if gap > rules.seconds:
-        return Found("expired", told=f"a cache lives {span(rules.seconds)}")
+        return ColdCause("expired", told=f"a cache lives {span(rules.seconds)}")
     if (before.input or 0) < rules.least:
-        return Found("too short", told=f"{before.input or 0:,} of {rules.least:,} tokens")
+        return ColdCause("too short", told=f"{before.input or 0:,} of {rules.least:,} tokens")
     return _guessed(now, call, before, front=front, rules=rules)
 
 
-def changed(now: Around) -> Found:
+def changed(now: Around) -> ColdCause:
     """What the record itself says was changed at the front."""
     old, new = now.before, now.state
     if old.model and new.model != old.model:
-        return Found("model", told=f"{_last(old.model)} → {_last(new.model)}")
+        return ColdCause("model", told=f"{_last(old.model)} → {_last(new.model)}")
     if new.told.tools != old.told.tools:
-        return Found("tools")
+        return ColdCause("tools")
     if (new.told.parts, new.told.native) != (old.told.parts, old.told.native):
-        return Found("system")
+        return ColdCause("system")
     if now.restarted:
-        return Found("restart", told=now.restarted)
+        return ColdCause("restart", told=now.restarted)
     if old.thinking and new.thinking != old.thinking:
-        return Found("thinking", told=_levels(old.thinking, new.thinking))
-    return Found("")
+        return ColdCause("thinking", told=_levels(old.thinking, new.thinking))
+    return ColdCause("")
 
 
-def _guessed(now: Around, call: Counted, before: Counted, *, front: float, rules: Rules) -> Found:
+def _guessed(
+    now: Around, call: RecordedCall, before: RecordedCall, *, front: float, rules: CacheRules
+) -> ColdCause:
     """What counts say where the record says nothing."""
     if now.at_once:
-        return Found("restart", sure=False, told="two processes at once")
+        return ColdCause("restart", sure=False, told="two processes at once")
     if (call.input or 0) < (before.input or 0):
         if call.read >= rules.least:
-            return Found("edit", sure=False, told="less was sent than before")
-        return Found("restart", sure=False, told="an older state was sent")
+            return ColdCause("edit", sure=False, told="less was sent than before")
+        return ColdCause("restart", sure=False, told="an older state was sent")
     if call.read < rules.least:
         if now.turn:
             alone = front >= rules.least  # then it would have been found without the messages
             told = "not even the front was found" if alone else "nothing was found"
-            return Found("system", sure=False, told=told)
-        return Found("missed", told="nothing found, inside a turn")
-    return Found("missed", told=f"{call.read:,} of {before.input or 0:,} tokens found")
+            return ColdCause("system", sure=False, told=told)
+        return ColdCause("missed", told="nothing found, inside a turn")
+    return ColdCause("missed", told=f"{call.read:,} of {before.input or 0:,} tokens found")
 
 
 def _levels(old: str, new: str) -> str:

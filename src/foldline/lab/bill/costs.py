@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from foldline.core.log import Checkpointed, Opened
 from foldline.core.tokens import count
 from foldline.lab.bill.advice import advice
-from foldline.lab.bill.cache import PROMPT, Aside, Cause, Rules, bill
+from foldline.lab.bill.cache import PROMPT, Aside, CacheRules, Cause, bill
 from foldline.lab.bill.causes import Around, around
 from foldline.lab.bill.paid import Paid, paid, sent_with_fronts
 from foldline.lab.bill.providers import lasting, living
@@ -106,12 +106,12 @@ class CostReport:
 
 
 def costs(
-    recorded: Recorded, rules: Rules, *, by_model: Callable[[str], Rules] | None = None
+    recorded: Recorded, rules: CacheRules, *, by_model: Callable[[str], CacheRules] | None = None
 ) -> CostReport:
     """A session's bill; `by_model` has the rules of each model where several answered."""
     seen = around(recorded) if recorded.events else {}
 
-    def ruled(at: int) -> Rules:
+    def ruled(at: int) -> CacheRules:
         state = seen[at].state
         found = by_model(state.model) if by_model else rules
         return living(found, state.life) if state.life else found
@@ -179,7 +179,9 @@ def _longer(rows: Sequence[Paid]) -> Instead | None:
     return Instead(dollars, paid, calls, longer.seconds)
 
 
-def _simulated_longer(recorded: Recorded, seen: dict[int, Around], rules: Rules) -> Instead | None:
+def _simulated_longer(
+    recorded: Recorded, seen: dict[int, Around], rules: CacheRules
+) -> Instead | None:
     longer = lasting(rules)
     if longer is None or not recorded.calls:
         return None
@@ -200,7 +202,7 @@ def _folded(rows: Sequence[Paid]) -> Instead | None:
     return Instead(dollars, paid, len(large)) if large else None
 
 
-def _summed(cold: Sequence[Cold], longer: Instead | None, rules: Rules) -> tuple[Summed, ...]:
+def _summed(cold: Sequence[Cold], longer: Instead | None, rules: CacheRules) -> tuple[Summed, ...]:
     kinds: dict[tuple[Cause, bool], list[Cold]] = {}
     for one in cold:
         kinds.setdefault((one.cause, one.sure), []).append(one)

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from foldline.core.tokens import count_parts, count_tools
-from foldline.lab.bill.cache import Block, Rules, Sent, bill
-from foldline.lab.bill.causes import Around, Found, cause, changed
-from foldline.lab.recorded import Counted, Recorded
+from foldline.lab.bill.cache import CacheBlock, CacheCall, CacheRules, bill
+from foldline.lab.bill.causes import Around, ColdCause, cause, changed
+from foldline.lab.recorded import Recorded, RecordedCall
 from foldline.lab.recorded_run import as_recorded
 
 _SOME, _SHARE = 1_000, 0.1  # tokens, and share of what was there: less is no cold call
@@ -22,7 +22,7 @@ class Paid(NamedTuple):
     """One billed call, tokens and dollars by how they were paid."""
 
     number: int
-    call: Counted
+    call: RecordedCall
     gap: float
     read: float
     unread: float
@@ -32,8 +32,8 @@ class Paid(NamedTuple):
     read_dollars: float
     unread_dollars: float
     output_dollars: float
-    rules: Rules
-    found: Found
+    rules: CacheRules
+    found: ColdCause
 
     @property
     def again_dollars(self) -> float:
@@ -47,19 +47,21 @@ class Paid(NamedTuple):
         return max(self.again_dollars - self.again * prices.read / 1e6, 0.0)
 
 
-def paid(recorded: Recorded, seen: dict[int, Around], ruled: Callable[[int], Rules]) -> list[Paid]:
+def paid(
+    recorded: Recorded, seen: dict[int, Around], ruled: Callable[[int], CacheRules]
+) -> list[Paid]:
     """Every call that was billed; `ruled` has the rules for the call at a place."""
     return [*(_counted if recorded.counts else _simulated)(recorded, seen, ruled)]
 
 
 def _counted(
-    recorded: Recorded, seen: dict[int, Around], ruled: Callable[[int], Rules]
+    recorded: Recorded, seen: dict[int, Around], ruled: Callable[[int], CacheRules]
 ) -> Iterator[Paid]:
     """Every call as its provider counted it."""
     writes = any(call.write for call in recorded.calls)
     kept = writes or any(call.read for call in recorded.calls)
     front = next((_front(recorded, call) for call in recorded.calls if call.input), 0.0)
-    before: Counted | None = None
+    before: RecordedCall | None = None
     for number, call in enumerate(recorded.calls, start=1):
         total = call.input
         if not total:
@@ -73,7 +75,7 @@ def _counted(
         written = float(min(call.write, unread)) if writes else unread
         prices = rules.prices.at(total)
         each = prices.write if writes else prices.input
-        found = Found("first") if before is None else Found("")
+        found = ColdCause("first") if before is None else ColdCause("")
         if kept and again >= _SOME and again >= _SHARE * known:
             found = cause(now, call, before, gap=gap, front=front, rules=rules)
         yield Paid(
@@ -93,12 +95,14 @@ def _counted(
         before = call
 
 
-def _front(recorded: Recorded, call: Counted) -> float:
+def _front(recorded: Recorded, call: RecordedCall) -> float:
     """What a call's system prompt and tools take: all but its messages; best at the first call."""
     return (call.input or 0) - recorded.scale.ratio * call.estimate
 
 
-def _known(recorded: Recorded, call: Counted, before: Counted | None, now: Around) -> float:
+def _known(
+    recorded: Recorded, call: RecordedCall, before: RecordedCall | None, now: Around
+) -> float:
     """The tokens of a call that the call before had sent too."""
     if before is None:
         return 0.0
@@ -113,13 +117,13 @@ def _known(recorded: Recorded, call: Counted, before: Counted | None, now: Aroun
 
 
 def _simulated(
-    recorded: Recorded, seen: dict[int, Around], ruled: Callable[[int], Rules]
+    recorded: Recorded, seen: dict[int, Around], ruled: Callable[[int], CacheRules]
 ) -> Iterator[Paid]:
     """Every call as a provider would have billed it."""
     if not recorded.calls:
         return
     rules = ruled(recorded.calls[-1].at)
-    before: Counted | None = None
+    before: RecordedCall | None = None
     billed = bill(sent_with_fronts(recorded, seen), rules)
     for number, (call, one) in enumerate(zip(recorded.calls, billed, strict=True), start=1):
         gap = call.began - before.began if before and before.began and call.began else 0.0
@@ -138,18 +142,18 @@ def _simulated(
             unread_dollars=one.written * prices.write / 1e6,
             output_dollars=one.output * prices.output / 1e6,
             rules=rules,
-            found=found if found.cause and cold else Found(one.cause if cold else ""),
+            found=found if found.cause and cold else ColdCause(one.cause if cold else ""),
         )
         before = call
 
 
-def sent_with_fronts(recorded: Recorded, seen: dict[int, Around]) -> list[Sent]:
+def sent_with_fronts(recorded: Recorded, seen: dict[int, Around]) -> list[CacheCall]:
     """The calls as they were made, each with the front that was in force."""
-    made: list[Sent] = []
+    made: list[CacheCall] = []
     for call, sent in zip(recorded.calls, as_recorded(recorded), strict=True):
         told = seen[call.at].state.told
         tokens = count_parts(told.parts) + count_tools(told.tools)
-        front = Block(("front", told), float(tokens), len(told.parts) + len(told.tools))
+        front = CacheBlock(("front", told), float(tokens), len(told.parts) + len(told.tools))
         found = changed(seen[call.at]).cause if made else ""
         known = found if found in ("model", "thinking", "restart") else ""
         blocks = [front, *sent.blocks[sent.front :]]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from foldline.core.prices import Prices
-from foldline.lab.bill.cache import Rules
+from foldline.lab.bill.cache import CacheRules
 from foldline.models.catalog import plain
 
 HOUR, DAY = 3_600.0, 86_400.0
@@ -65,13 +65,13 @@ _LEAST = (
 _USUAL = 1_024  # OpenAI's and Anthropic's pages; elsewhere an assumption
 
 
-def rules_for(model: str, prices: Prices) -> Rules:
+def rules_for(model: str, prices: Prices) -> CacheRules:
     """The cache that a model's provider keeps, by the name that a client would send."""
     last = model.lower().rpartition("/")[2]
     name = plain(last.rpartition("anthropic.")[2])  # as resellers write it
     least = next((count for begin, count in _LEAST if name.startswith(begin)), _USUAL)
     found = next((one for one in _PROVIDERS if name.startswith(one.begins)), _Provider(()))
-    return Rules(
+    return CacheRules(
         prices,
         least=least,
         seconds=found.seconds,
@@ -82,7 +82,7 @@ def rules_for(model: str, prices: Prices) -> Rules:
     )
 
 
-def lasting(rules: Rules) -> Rules | None:
+def lasting(rules: CacheRules) -> CacheRules | None:
     """The same cache with the longer life that can be asked for, at its price."""
     if rules.longer is None or rules.longer <= rules.seconds:
         return None
@@ -90,7 +90,7 @@ def lasting(rules: Rules) -> Rules | None:
     return replace(rules, prices=prices, seconds=rules.longer, longer=None)
 
 
-def living(rules: Rules, seconds: float) -> Rules:
+def living(rules: CacheRules, seconds: float) -> CacheRules:
     """The cache with a life that a person names; beyond the usual one at the longer one's price."""
     longer = lasting(rules)
     if longer is not None and rules.seconds < seconds <= longer.seconds:

@@ -14,8 +14,8 @@ import msgspec
 from foldline.core.log import Event, ModelSaid, ToolReturned
 from foldline.core.parts import Call, Text
 from foldline.core.tokens import count
-from foldline.lab.made.repository import Fault, Repository, block, functions
-from foldline.lab.made.truth import State, Touch
+from foldline.lab.made.repository import MadeFault, Repository, block, functions
+from foldline.lab.made.truth import FileTouch, State
 from foldline.lab.recorded import size
 
 _LARGEST = 5_800  # tokens of a file that is read in one go
@@ -23,7 +23,7 @@ _NEWEST, _RECENT, _OLDER = 0.5, 0.84, 0.94  # of names drawn: the newest, of thi
 _PARALLEL = 0.18
 
 
-class Act(NamedTuple):
+class MadeCall(NamedTuple):
     """One call, and what came of it."""
 
     tool: str
@@ -45,7 +45,7 @@ class Coder:
     call: int = 0
     """Answers so far: the number of the next one."""
     tokens: int = 0
-    touches: list[Touch] = field(default_factory=list[Touch])
+    touches: list[FileTouch] = field(default_factory=list[FileTouch])
     seen: dict[str, str] = field(default_factory=dict[str, str])
     """What it knows of files: as read, with its own changes since."""
     names: list[list[str]] = field(default_factory=lambda: [[]])
@@ -59,7 +59,7 @@ class Coder:
         self.tokens += size(event)
         self.call += isinstance(event, ModelSaid)
 
-    def step(self, text: str, *acts: Act) -> None:
+    def step(self, text: str, *acts: MadeCall) -> None:
         """An answer with its calls, and their results."""
         first = len(self.events)
         calls = [
@@ -69,7 +69,7 @@ class Coder:
         self.take(ModelSaid((*([Text(text)] if text else []), *calls)))
         for call, act in zip(calls, acts, strict=True):
             self.take(ToolReturned(call.id, (Text(act.result),), ok=act.ok))
-            self.touches += [Touch(self.call, path, state) for path, state in act.touches]
+            self.touches += [FileTouch(self.call, path, state) for path, state in act.touches]
 
     def name(self) -> str:
         """A name it has met: mostly lately."""
@@ -86,7 +86,7 @@ class Coder:
         """Names that may be written from now on."""
         self.names[-1] += names
 
-    def knows(self, fault: Fault) -> bool:
+    def knows(self, fault: MadeFault) -> bool:
         """Whether it has seen the whole function that a fault is in."""
         content = self.repository.files[fault.path]
         return block(content, fault.function) in self.seen.get(fault.path, "")
@@ -102,7 +102,7 @@ class Coder:
             *acts,
         )
 
-    def _read(self, path: str, near: str = "") -> Act:
+    def _read(self, path: str, near: str = "") -> MadeCall:
         content = self.repository.files[path]
         self.meet(path, *functions(content)[:12])
         if count(content) > _LARGEST or self.random.random() < 0.15:  # noqa: PLR2004 - some are read in part
@@ -114,9 +114,9 @@ class Coder:
             commands = [f"cat {path}", f"cat -- {path}"]
             commands += [f"cd {folder} && cat {name}"] if folder else []
             return self._shell(self.random.choice(commands), content, (path, "read"))
-        return Act("read_file", {"path": self._path(path)}, content, touches=((path, "read"),))
+        return MadeCall("read_file", {"path": self._path(path)}, content, touches=((path, "read"),))
 
-    def _part(self, path: str, content: str, near: str) -> Act:
+    def _part(self, path: str, content: str, near: str) -> MadeCall:
         lines = content.splitlines()
         length = min(len(lines), self.random.randint(60, 160))
         first = self.random.randint(0, len(lines) - length)
@@ -129,7 +129,7 @@ class Coder:
             command = f"sed -n '{first + 1},{first + length}p' {path}"
             return self._shell(command, shown, (path, "read"))
         given = {"path": self._path(path), "offset": first + 1, "limit": length}
-        return Act("read_file", given, shown, touches=((path, "read"),))
+        return MadeCall("read_file", given, shown, touches=((path, "read"),))
 
     def _around(self, path: str) -> list[str]:
         folder = path.rpartition("/")[0]
@@ -147,7 +147,7 @@ class Coder:
             shown = "\n".join(f"{n}:{line}" for n, line in lines if name in line)
             act = self._shell(f'grep -n "{name}" {path}', shown, (path, "read"))
         elif self.random.random() < 0.5:  # noqa: PLR2004
-            act = Act("search", {"pattern": name, "path": "."}, found or "no matches")
+            act = MadeCall("search", {"pattern": name, "path": "."}, found or "no matches")
         else:
             act = self._shell(f'grep -rn "{name}" . --include=*.py', found or "[exit code 1]")
             act = act._replace(ok=bool(found))
@@ -165,7 +165,7 @@ class Coder:
         if self.random.random() < 0.5:  # noqa: PLR2004
             self.step(
                 self._words("", "Listing the files."),
-                Act("list_files", {"path": under}, found),
+                MadeCall("list_files", {"path": under}, found),
             )
         else:
             self.step("", self._shell(f"find {under} -name '*.py' | sort", found))
@@ -210,8 +210,8 @@ class Coder:
             self._words("Checking the state of things.", ""), self._shell(command, "\n".join(lines))
         )
 
-    def _shell(self, command: str, result: str, *touches: tuple[str, State]) -> Act:
-        return Act("bash", {"command": command}, result, touches=touches)
+    def _shell(self, command: str, result: str, *touches: tuple[str, State]) -> MadeCall:
+        return MadeCall("bash", {"command": command}, result, touches=touches)
 
     def _path(self, path: str) -> str:
         return f"{self.repository.root}/{path}" if self.absolute else path

@@ -6,8 +6,8 @@ Knows what each does to the files, and what a tool answers. Refuses to know why:
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from foldline.lab.made.coder import Act, Coder
-from foldline.lab.made.repository import Fault, block, functions
+from foldline.lab.made.coder import Coder, MadeCall
+from foldline.lab.made.repository import MadeFault, block, functions
 
 
 @dataclass(slots=True)
@@ -18,7 +18,7 @@ class Editor(Coder):
     """Files of its own making, which it may move or remove."""
     removed: list[str] = field(default_factory=list[str])
 
-    def repair(self, fault: Fault) -> None:
+    def repair(self, fault: MadeFault) -> None:
         """Put the right line for the wrong one, in a text as long as is needed to be alone."""
         whole = block(self.repository.files[fault.path], fault.function)
         lines = whole.splitlines()
@@ -37,7 +37,7 @@ class Editor(Coder):
         told = f"Edited {path}: 1 replacement."
         self.step(
             self._words(*texts, of=path),
-            Act("edit_file", given, told, touches=((path, "written"),)),
+            MadeCall("edit_file", given, told, touches=((path, "written"),)),
         )
         return True
 
@@ -45,7 +45,9 @@ class Editor(Coder):
         """An edit that fails: the text is not as it stands."""
         given = {"path": self._path(path), "old_text": f"{old}  # was", "new_text": old}
         told = f"error: old_text was not found in {path}"
-        self.step(self._words("Changing {0}.", of=path), Act("edit_file", given, told, ok=False))
+        self.step(
+            self._words("Changing {0}.", of=path), MadeCall("edit_file", given, told, ok=False)
+        )
 
     def revise(self, *, far: bool) -> bool:
         """Edit a function of a file that was read in this task, or from memory, long ago."""
@@ -80,7 +82,7 @@ class Editor(Coder):
         else:
             told = f"Wrote {len(content)} bytes to {path}."
             given = {"path": self._path(path), "content": content}
-            act = Act("write_file", given, told, touches=((path, "written"),))
+            act = MadeCall("write_file", given, told, touches=((path, "written"),))
         self.step(self._words("Writing {0}.", "", of=path), act)
 
     def tidy(self) -> bool:
@@ -160,7 +162,7 @@ class Editor(Coder):
             self.step("", self._shell(f"cat {gone}", f"cat: {missing}")._replace(ok=False))
         else:
             told = f"error: there is no file {gone}"
-            self.step("", Act("read_file", {"path": self._path(gone)}, told, ok=False))
+            self.step("", MadeCall("read_file", {"path": self._path(gone)}, told, ok=False))
         return True
 
     def again(self) -> bool:

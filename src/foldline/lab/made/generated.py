@@ -14,9 +14,9 @@ from random import Random
 from foldline.core.log import Event, Instructed, ModelSaid, Opened, UserSaid
 from foldline.core.parts import Text
 from foldline.lab.made import sayings
-from foldline.lab.made.coder import Act
+from foldline.lab.made.coder import MadeCall
 from foldline.lab.made.editor import Editor
-from foldline.lab.made.repository import Fault, Repository, made
+from foldline.lab.made.repository import MadeFault, Repository, made
 from foldline.lab.made.truth import (
     KINDS,
     By,
@@ -49,10 +49,10 @@ class Generated:
 def coding(seed: int, *, calls: int = 200, tokens: int = 120_000) -> Generated:
     """A coding agent's session of about so many calls and tokens."""
     random = Random(seed)  # noqa: S311 - a session that can be made again
-    return _Session(random, calls, tokens).run(f"coding {seed}")
+    return _DraftSession(random, calls, tokens).run(f"coding {seed}")
 
 
-class _Session:
+class _DraftSession:
     """A session in the making."""
 
     def __init__(self, random: Random, calls: int, tokens: int) -> None:
@@ -103,7 +103,7 @@ class _Session:
             pass
         self._answer(turn, turns)
 
-    def _chosen(self) -> list[Fault]:
+    def _chosen(self) -> list[MadeFault]:
         """The faults of one module first, then others of its package."""
         standing = self.repository.failing() or self.repository.faults
         first = self.random.choice(standing)
@@ -112,7 +112,7 @@ class _Session:
         near.sort(key=lambda one: one.path != first.path)
         return [first, *near[:3]]
 
-    def _asked(self, turn: int, fault: Fault, rules: Sequence[str], *, last: bool) -> None:
+    def _asked(self, turn: int, fault: MadeFault, rules: Sequence[str], *, last: bool) -> None:
         coder, random = self.coder, self.random
         lines = [random.choice(sayings.TASKS).format(fault.place, fault.function)]
         for rule in rules:
@@ -145,7 +145,7 @@ class _Session:
         self.corrections.append(Correction(self.coder.call, key, old, new))
         return [f"The {key} is no longer {old}: the {key} is {new}."]
 
-    def _work(self, faults: Sequence[Fault]) -> Iterator[bool]:
+    def _work(self, faults: Sequence[MadeFault]) -> Iterator[bool]:
         """Step by step, as long as somebody asks."""
         coder, random = self.coder, self.random
         coder.list()
@@ -184,7 +184,7 @@ class _Session:
             self._beside(faults[0])
             yield True
 
-    def _explore(self, fault: Fault) -> Iterator[bool]:
+    def _explore(self, fault: MadeFault) -> Iterator[bool]:
         coder = self.coder
         coder.grep(fault.function)
         yield True
@@ -193,7 +193,7 @@ class _Session:
                 coder.look(path)
                 yield True
 
-    def _beside(self, fault: Fault, *, small: bool = False) -> None:
+    def _beside(self, fault: MadeFault, *, small: bool = False) -> None:
         """Something else: large while the session is behind its size, small while it is ahead."""
         coder, random = self.coder, self.random
         if not small and self._behind() and random.random() < _LARGE:
@@ -229,7 +229,7 @@ class _Session:
         self.coder.status(f"{fact.key}: {fact.value}")
         self.facts[-1] = replace(fact, call=self.coder.call)  # behind the call that showed it
 
-    def _file(self, fault: Fault) -> None:
+    def _file(self, fault: MadeFault) -> None:
         package = fault.path.split("/")[1]
         name = self.repository.vocabularies[package].module()
         path = self.random.choice((f"docs/{name}.md", f"scripts/{name}.py", f"notes/{name}.txt"))
@@ -296,12 +296,12 @@ class _Session:
             {"content": task, "status": state}
             for task, state in zip(self.tasks, states, strict=False)
         ]
-        self.coder.step("", Act("todo_write", {"todos": todos}, "The list is kept."))
+        self.coder.step("", MadeCall("todo_write", {"todos": todos}, "The list is kept."))
 
-    def _status(self) -> Act:
+    def _status(self) -> MadeCall:
         changed = dict.fromkeys(path for path, _, _ in self.coder.changed)
         told = "\n".join(f" M {path}" for path in changed) or "nothing to commit"
-        return Act("bash", {"command": "git status --short"}, told)
+        return MadeCall("bash", {"command": "git status --short"}, told)
 
     # Things to be planted.
 

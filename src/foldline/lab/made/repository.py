@@ -32,7 +32,7 @@ _SIZES = (3, 4, 5, 6, 8, 9, 11, 14, 18, 24, 48)  # functions of one module: a he
 
 
 @dataclass(slots=True)
-class Fault:
+class MadeFault:
     """A wrong line; while it stands, a test fails."""
 
     path: str
@@ -107,7 +107,7 @@ class Repository:
 
     name: str
     files: dict[str, str]
-    faults: list[Fault]
+    faults: list[MadeFault]
     vocabularies: dict[str, Vocabulary]
     """By package."""
 
@@ -136,7 +136,7 @@ class Repository:
             found += [f"{path}:{n}:{line}" for n, line in enumerate(lines, 1) if word in line]
         return "\n".join(found[:most])
 
-    def failing(self, under: Sequence[str] = ()) -> list[Fault]:
+    def failing(self, under: Sequence[str] = ()) -> list[MadeFault]:
         """The faults that stand and whose tests are among some files, or among all."""
         return [
             fault
@@ -176,7 +176,7 @@ class Repository:
             lines.append(f"============================== {passed} passed in 1.12s ====")
         return "\n".join(lines)
 
-    def _traceback(self, fault: Fault) -> Iterable[str]:
+    def _traceback(self, fault: MadeFault) -> Iterable[str]:
         name = fault.test.rpartition("::")[2]
         body = _definition(self.files[fault.place], f"def {name}(")
         source = self.files[fault.path].splitlines()
@@ -275,7 +275,7 @@ def _test(module: str, function: str, random: Random) -> list[str]:
 
 def _fault(
     path: str, place: str, body: list[str], function: str, random: Random
-) -> Iterable[Fault]:
+) -> Iterable[MadeFault]:
     """A fault in one function of ten: its last line has the wrong sign."""
     if random.random() > 0.1:  # noqa: PLR2004 - one of ten
         return
@@ -283,7 +283,7 @@ def _fault(
     wrong = right.replace(" - ", " + ")
     body[-1] = wrong
     code = f"E{random.randint(1_000, 9_999)}: got {random.randint(10, 9_999)} from {function}"
-    yield Fault(path, wrong, right, f"{place}::test_{function}", code, function)
+    yield MadeFault(path, wrong, right, f"{place}::test_{function}", code, function)
 
 
 def _settings(name: str, random: Random) -> str:

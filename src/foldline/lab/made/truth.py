@@ -46,7 +46,7 @@ class Correction:
 
 
 @dataclass(frozen=True, slots=True)
-class Touch:
+class FileTouch:
     """What a call did to a file; a move removes one file and writes another."""
 
     call: int
@@ -77,7 +77,7 @@ class Truth:
     facts: tuple[Planted, ...]
     constraints: tuple[Constraint, ...]
     corrections: tuple[Correction, ...]
-    touches: tuple[Touch, ...]
+    touches: tuple[FileTouch, ...]
     obligations: tuple[Obligation, ...]
 
     def files(self, call: int) -> dict[str, State]:

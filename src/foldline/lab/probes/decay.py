@@ -32,7 +32,7 @@ _LINES = 40  # of a result between two folds
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class FactsLeft:
     """Shares of the planted facts that are left after so many folds."""
 
     folds: int
@@ -43,7 +43,7 @@ class Left:
 
 def decay(
     seed: int, *, loss: float, folds: int = 16, facts: int = 20, policy: Policy = MERGING
-) -> list[Left]:
+) -> list[FactsLeft]:
     """What is left of some facts after each of several folds."""
     random = Random(seed)  # noqa: S311 - a run that can be repeated
     talk = Planned(Facts(limits(_WINDOW, None), policy))
@@ -51,14 +51,14 @@ def decay(
     values = [f"unit-{random.getrandbits(32):08x}" for _ in range(facts)]
     for number, value in enumerate(values):
         _plant(talk, number, value)
-    teller, retold, found = Teller(policy.narrative, loss, seed), {*values}, list[Left]()
+    teller, retold, found = Teller(policy.narrative, loss, seed), {*values}, list[FactsLeft]()
     for number in range(folds):
         _work(talk, number, random)
         folded = _fold(talk, teller)
         retold = {value for value in sorted(retold) if random.random() >= loss}
         told = "\n".join(line.text for line in folded.lines)
         found.append(
-            Left(
+            FactsLeft(
                 number + 1,
                 len(retold) / facts,
                 _share(values, told),

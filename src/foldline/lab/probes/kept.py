@@ -17,7 +17,7 @@ from foldline.lab.words import lines_of, words_of
 
 
 @dataclass(slots=True)
-class Kept:
+class KeptShare:
     """How much of what was used again was still in front."""
 
     used: int = 0
@@ -28,8 +28,8 @@ class Kept:
         self.used += 1
         self.there += there
 
-    def __add__(self, other: "Kept") -> "Kept":
-        return Kept(self.used + other.used, self.there + other.there)
+    def __add__(self, other: "KeptShare") -> "KeptShare":
+        return KeptShare(self.used + other.used, self.there + other.there)
 
     @property
     def percent(self) -> float:
@@ -38,20 +38,20 @@ class Kept:
 
 
 @dataclass(slots=True)
-class Retention:
+class RetentionProbe:
     """What a policy kept in front of the model, where the agent used it later."""
 
-    names: Kept = field(default_factory=Kept)
-    from_results: Kept = field(default_factory=Kept)
+    names: KeptShare = field(default_factory=KeptShare)
+    from_results: KeptShare = field(default_factory=KeptShare)
     """Names that until then had been seen only in results."""
-    lines: Kept = field(default_factory=Kept)
-    turn_lines: Kept = field(default_factory=Kept)
+    lines: KeptShare = field(default_factory=KeptShare)
+    turn_lines: KeptShare = field(default_factory=KeptShare)
     """Lines that had occurred in the same turn of the user."""
 
 
-def retention(replayed: Replayed) -> Retention:
+def retention(replayed: Replayed) -> RetentionProbe:
     """What was still there, call by call."""
-    found, past = Retention(), _Past()
+    found, past = RetentionProbe(), _Past()
     steps = {id(step.answer): step for step in replayed.steps}
     for event in replayed.recorded.events:
         if isinstance(event, ModelSaid) and (step := steps.get(id(event))) is not None:
@@ -83,7 +83,7 @@ class _Past:
             self.lines[line] = self.turn
 
 
-def _look(found: Retention, past: _Past, answer: ModelSaid, shown: str) -> None:
+def _look(found: RetentionProbe, past: _Past, answer: ModelSaid, shown: str) -> None:
     words = words_of(answer.parts)
     for name in names(words):
         if name in past.names:

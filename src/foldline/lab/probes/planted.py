@@ -17,7 +17,7 @@ from foldline.core.log import Folded, ModelSaid
 from foldline.core.parts import Fact
 from foldline.core.spine import FoldAt
 from foldline.lab.made.truth import Correction, State, Truth, follow
-from foldline.lab.probes.kept import Kept
+from foldline.lab.probes.kept import KeptShare
 from foldline.lab.replay import Replayed, Step
 from foldline.lab.words import words_of
 
@@ -70,37 +70,37 @@ class Agreement:
         return 2 * self.right / (self.believed + self.true) if self.believed + self.true else 1.0
 
 
-def _depths() -> list[Kept]:
-    return [Kept() for _ in (*DEPTHS, None)]
+def _depths() -> list[KeptShare]:
+    return [KeptShare() for _ in (*DEPTHS, None)]
 
 
 @dataclass(slots=True)
-class Held:
+class PlantedKept:
     """What a policy kept of what was planted; counts over all requests unless it says otherwise."""
 
-    constraints: Kept = field(default_factory=Kept)
-    at_end: Kept = field(default_factory=Kept)
+    constraints: KeptShare = field(default_factory=KeptShare)
+    at_end: KeptShare = field(default_factory=KeptShare)
     """Facts in the last request."""
-    from_users: list[Kept] = field(default_factory=_depths)
-    from_results: list[Kept] = field(default_factory=_depths)
+    from_users: list[KeptShare] = field(default_factory=_depths)
+    from_results: list[KeptShare] = field(default_factory=_depths)
     """Facts by whoever stated them, and by how many calls ago."""
-    corrections: Kept = field(default_factory=Kept)
+    corrections: KeptShare = field(default_factory=KeptShare)
     """Requests after a correction that hold the new value."""
     resurrected: int = 0
     """Requests after a correction whose last word on the matter is the old value."""
-    todos: Kept = field(default_factory=Kept)
-    questions: Kept = field(default_factory=Kept)
+    todos: KeptShare = field(default_factory=KeptShare)
+    questions: KeptShare = field(default_factory=KeptShare)
     files: Agreement = field(default_factory=Agreement)
     """By all facts that the folds carry."""
     shown: Agreement = field(default_factory=Agreement)
     """By those facts only that the folds' texts show."""
 
 
-def held(replayed: Replayed, truth: Truth) -> Held:
+def held(replayed: Replayed, truth: Truth) -> PlantedKept:
     """What was still there, request by request."""
-    found = Held()
+    found = PlantedKept()
     numbers = {call.at: number for number, call in enumerate(replayed.recorded.calls)}
-    reader = _Reader(replayed, truth)
+    reader = _Believer(replayed, truth)
     for step in replayed.steps:
         call, last = numbers[step.sent.at], step is replayed.steps[-1]
         text = "\n".join(step.texts)
@@ -144,7 +144,7 @@ def _last(text: str, key: str, value: str) -> int:
     return -1
 
 
-def _facts(found: Held, truth: Truth, call: int, text: str, *, last: bool) -> None:
+def _facts(found: PlantedKept, truth: Truth, call: int, text: str, *, last: bool) -> None:
     for fact in truth.facts:
         if fact.call > call:
             continue
@@ -156,7 +156,7 @@ def _facts(found: Held, truth: Truth, call: int, text: str, *, last: bool) -> No
             found.at_end.take(there=there)
 
 
-class _Reader:
+class _Believer:
     """Somebody who reads requests and nothing else, and what they would believe of files."""
 
     def __init__(self, replayed: Replayed, truth: Truth) -> None:

@@ -25,7 +25,7 @@ from foldline.lab.report.sentences import (
     small,
     tokens,
 )
-from foldline.lab.trials import Edit
+from foldline.lab.trials import TrialFold
 
 _DRAWN = 40  # sessions with plots of their own: more would be read by nobody
 _LISTED = 200  # folds, and small sessions, in one table
@@ -216,7 +216,7 @@ def _session(one: Compared, told: Comparison, classes: dict[str, str], *, first:
     )
 
 
-def _folds(policy: str, edits: Sequence[Edit], *, open_: bool) -> str:
+def _folds(policy: str, edits: Sequence[TrialFold], *, open_: bool) -> str:
     rows = "".join(
         f"<tr><td>{one.call + 1:,}</td><td>{one.messages:,}</td>"
         f"<td>{one.before:,} → {one.after:,}</td>"

@@ -22,7 +22,7 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 from foldline.errors import BadInput, FoldlineError, FormatError, StoreFailed
 from foldline.stores.base import Name
 from foldline.stores.postgres import schema
-from foldline.stores.postgres.url import Place
+from foldline.stores.postgres.url import PostgresSchema
 
 Connection: TypeAlias = "psycopg.AsyncConnection[tuple[Any, ...]]"
 PATIENCE = 30.0
@@ -63,7 +63,7 @@ def sid(name: Name) -> UUID:
 class Connections:
     """The pool of one process, opened by the first statement."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: PostgresSchema) -> None:
         self.place = place
         self._opening = asyncio.Lock()
         self._pool: AsyncConnectionPool[Connection] | None = None

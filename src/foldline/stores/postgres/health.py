@@ -47,7 +47,7 @@ class Unseen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
+class ServerState:
     """The server, and how it is set for this login; sizes in bytes, times in milliseconds."""
 
     number: int
@@ -109,7 +109,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class RowPolicy:
     """A policy of row-level security."""
 
     table: str
@@ -133,7 +133,7 @@ class Routine:
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class IndexHealth:
     """An index of the schema that is no partition's."""
 
     name: str
@@ -141,7 +141,7 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True)
-class Busy:
+class OldestTransaction:
     """The transaction that began first, of those under way."""
 
     pid: int
@@ -161,7 +161,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingWork:
     """Work that was left for later."""
 
     unswept: int
@@ -175,24 +175,24 @@ class Waiting:
 class Health:
     """All answers; of a schema that is not there, None."""
 
-    server: Server
+    server: ServerState
     login: Login
     ages: tuple[int, int] | Unseen
     """Transactions and row locks since the oldest that is not frozen."""
     slots: list[Slot] | Unseen
-    oldest: Busy | Unseen | None
+    oldest: OldestTransaction | Unseen | None
     applied: list[Applied] | Unseen
     tables: list[Table] | Unseen
-    policies: list[Policy] | Unseen
+    policies: list[RowPolicy] | Unseen
     routines: list[Routine] | Unseen
-    indexes: list[Index] | Unseen
+    indexes: list[IndexHealth] | Unseen
     public: bool | Unseen
     """Whether everybody may use the schema."""
-    waiting: Waiting | Unseen
+    waiting: PendingWork | Unseen
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class MigrationState:
     """The migrations that a database has against those of this release."""
 
     missing: list[Migration]
@@ -211,14 +211,14 @@ def expected_routines() -> set[str]:
     return {name for one in released() for name in _ROUTINE.findall(one.text)}
 
 
-def compared(known: Sequence[Migration], applied: Iterable[Applied]) -> Compared:
+def compared(known: Sequence[Migration], applied: Iterable[Applied]) -> MigrationState:
     """What is missing, and what is not as it was released."""
     had = {one[0]: one for one in applied}
     ours = {one.number: one for one in known}
     last = max(had, default=0)
     others = [one for number, one in had.items() if number not in ours]
     lacking = [one for one in known if one.number not in had]
-    return Compared(
+    return MigrationState(
         missing=[one for one in lacking if one.number > last],
         removed=[one for one in lacking if one.number < last],
         altered=[one for one in had.values() if one[0] in ours and ours[one[0]].sha256 != one[2]],

@@ -16,19 +16,19 @@ import psycopg
 from foldline.stores.postgres.connections import Connection
 from foldline.stores.postgres.health import (
     Applied,
-    Busy,
     Health,
-    Index,
+    IndexHealth,
     Login,
-    Policy,
+    OldestTransaction,
+    PendingWork,
     Routine,
-    Server,
+    RowPolicy,
+    ServerState,
     Slot,
     Table,
     Unseen,
-    Waiting,
 )
-from foldline.stores.postgres.url import Place
+from foldline.stores.postgres.url import PostgresSchema
 
 T = TypeVar("T")
 _UNITS = {"B": 1, "kB": 1 << 10, "8kB": 1 << 13, "MB": 1 << 20, "ms": 1, "s": 1_000, "min": 60_000}
@@ -41,7 +41,7 @@ _SETTINGS = (
 )  # fmt: skip
 
 
-class Run(Protocol):
+class RunStatement(Protocol):
     """One statement of a transaction."""
 
     async def __call__(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -49,10 +49,10 @@ class Run(Protocol):
         ...
 
 
-class Asking:
+class ReadingConnection:
     """A connection that only reads."""
 
-    def __init__(self, connection: Connection, place: Place) -> None:
+    def __init__(self, connection: Connection, place: PostgresSchema) -> None:
         self.connection = connection
         self.place = place
 
@@ -62,7 +62,7 @@ class Asking:
             return await run(statement, *values)
 
     @asynccontextmanager
-    async def together(self) -> AsyncGenerator[Run]:
+    async def together(self) -> AsyncGenerator[RunStatement]:
         """Statements of one transaction: behind a pooler the next may be another server process."""
 
         async def run(statement: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -78,7 +78,7 @@ class Asking:
         return self.place.put_in(statement)
 
 
-async def opened(place: Place) -> Connection:
+async def opened(place: PostgresSchema) -> Connection:
     """A connection whose transactions cannot write."""
     connection = await psycopg.AsyncConnection.connect(
         place.address, autocommit=True, prepare_threshold=None, connect_timeout=10
@@ -99,12 +99,14 @@ async def seen(work: Coroutine[Any, Any, T]) -> T | Unseen:
         return Unseen(f"the server does not tell: {fault.diag.message_primary}")
 
 
-async def look(ask: Asking) -> Health:
+async def look(ask: ReadingConnection) -> Health:
     """Ask all questions."""
     about = await login(ask)
     there = about.owner is not None and about.enters
 
-    async def of_schema(question: Callable[[Asking], Coroutine[Any, Any, T]]) -> T | Unseen:
+    async def of_schema(
+        question: Callable[[ReadingConnection], Coroutine[Any, Any, T]],
+    ) -> T | Unseen:
         return await seen(question(ask)) if there else Unseen("there is no schema to look at")
 
     hidden = Unseen("this login may not see it: grant pg_monitor to it")
@@ -124,7 +126,7 @@ async def look(ask: Asking) -> Health:
     )
 
 
-async def server(ask: Asking) -> Server:
+async def server(ask: ReadingConnection) -> ServerState:
     """The version, the settings that matter, and who is connected."""
     ((number, replica, taken, backend),) = await ask(
         "select current_setting('server_version_num')::int, pg_is_in_recovery(), "
@@ -141,7 +143,7 @@ async def server(ask: Asking) -> Server:
         for name, setting, unit, _ in rows
         if name in _SETTINGS
     }
-    return Server(
+    return ServerState(
         number=number,
         replica=replica,
         settings=settings,
@@ -151,7 +153,7 @@ async def server(ask: Asking) -> Server:
     )
 
 
-async def login(ask: Asking) -> Login:
+async def login(ask: ReadingConnection) -> Login:
     """Who we are, and what we may."""
     (row,) = await ask(
         """
@@ -183,7 +185,7 @@ async def login(ask: Asking) -> Login:
     )
 
 
-async def _ages(ask: Asking) -> tuple[int, int]:
+async def _ages(ask: ReadingConnection) -> tuple[int, int]:
     (row,) = await ask(
         "select age(datfrozenxid), mxid_age(datminmxid) from pg_database "
         "where datname = current_database()"
@@ -191,7 +193,7 @@ async def _ages(ask: Asking) -> tuple[int, int]:
     return row[0], row[1]
 
 
-async def _slots(ask: Asking) -> list[Slot]:
+async def _slots(ask: ReadingConnection) -> list[Slot]:
     rows = await ask(
         """
         select slot_name, active, coalesce(pg_wal_lsn_diff(
@@ -203,7 +205,7 @@ async def _slots(ask: Asking) -> list[Slot]:
     return [Slot(*row) for row in rows]
 
 
-async def _oldest(ask: Asking) -> Busy | None:
+async def _oldest(ask: ReadingConnection) -> OldestTransaction | None:
     rows = await ask(
         """
         select pid, usename, state, seconds from (
@@ -217,10 +219,10 @@ async def _oldest(ask: Asking) -> Busy | None:
         ) as every (pid, usename, state, seconds) order by seconds desc limit 1
         """
     )
-    return Busy(*rows[0]) if rows else None
+    return OldestTransaction(*rows[0]) if rows else None
 
 
-async def _applied(ask: Asking) -> list[Applied]:
+async def _applied(ask: ReadingConnection) -> list[Applied]:
     ((there,),) = await ask("select to_regclass(%s) is not null", f"{ask.place.schema}.migrations")
     if not there:
         return []
@@ -228,7 +230,7 @@ async def _applied(ask: Asking) -> list[Applied]:
     return [(row[0], row[1], row[2], row[3]) for row in rows]
 
 
-async def _tables(ask: Asking) -> list[Table]:
+async def _tables(ask: ReadingConnection) -> list[Table]:
     rows = await ask(
         """
         select c.relname, p.relname, coalesce(pg_get_expr(c.relpartbound, c.oid), ''),
@@ -259,7 +261,7 @@ async def _tables(ask: Asking) -> list[Table]:
     ]
 
 
-async def _policies(ask: Asking) -> list[Policy]:
+async def _policies(ask: ReadingConnection) -> list[RowPolicy]:
     rows = await ask(
         """
         select c.relname, p.polname, p.polcmd = '*' and p.polroles = '{0}',
@@ -270,10 +272,10 @@ async def _policies(ask: Asking) -> list[Policy]:
         """,
         ask.place.schema,
     )
-    return [Policy(*row) for row in rows]
+    return [RowPolicy(*row) for row in rows]
 
 
-async def _routines(ask: Asking) -> list[Routine]:
+async def _routines(ask: ReadingConnection) -> list[Routine]:
     rows = await ask(
         """
         select proname, prosecdef, (
@@ -287,7 +289,7 @@ async def _routines(ask: Asking) -> list[Routine]:
     return [Routine(*row) for row in rows]
 
 
-async def _indexes(ask: Asking) -> list[Index]:
+async def _indexes(ask: ReadingConnection) -> list[IndexHealth]:
     rows = await ask(
         """
         select c.relname, i.indisvalid from pg_index as i join pg_class as c on c.oid = i.indexrelid
@@ -295,10 +297,10 @@ async def _indexes(ask: Asking) -> list[Index]:
         """,
         ask.place.schema,
     )
-    return [Index(*row) for row in rows]
+    return [IndexHealth(*row) for row in rows]
 
 
-async def _public(ask: Asking) -> bool:
+async def _public(ask: ReadingConnection) -> bool:
     ((public,),) = await ask(
         "select exists (select from pg_namespace, aclexplode(nspacl) as g "
         "where nspname = %s and g.grantee = 0)",
@@ -307,7 +309,7 @@ async def _public(ask: Asking) -> bool:
     return public
 
 
-async def _waiting(ask: Asking) -> Waiting:
+async def _waiting(ask: ReadingConnection) -> PendingWork:
     (row,) = await ask(
         """
         select s.rows, s.tenant, w.rows, w.tenant from (select 1) as one
@@ -317,4 +319,4 @@ async def _waiting(ask: Asking) -> Waiting:
             group by 1 order by 2 desc limit 1) as w on true
         """
     )
-    return Waiting(row[0] or 0, row[1], row[2] or 0, row[3])
+    return PendingWork(row[0] or 0, row[1], row[2] or 0, row[3])

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from foldline.stores.postgres.connections import call
 from foldline.stores.postgres.health import Login
-from foldline.stores.postgres.health_queries import Asking, Run
+from foldline.stores.postgres.health_queries import ReadingConnection, RunStatement
 
 _ROWS = 200  # of the session's end, as a turn that opens it reads
 _SAMPLE = 1_000_000  # sessions of which the longest is looked for; of more, some are drawn
@@ -36,7 +36,7 @@ _SCANS = """
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class PlanSession:
     """The session that is looked at."""
 
     tenant: str
@@ -62,7 +62,7 @@ class Plan:
         return bool(self.scanned) or (self.buffers or 0) > self.most
 
 
-async def longest(ask: Asking, login: Login, tenant: str) -> Session | None:
+async def longest(ask: ReadingConnection, login: Login, tenant: str) -> PlanSession | None:
     """The session with the most rows: of all, or of one tenant where a login sees no more."""
     async with ask.together() as run:
         ((among,),) = await run(
@@ -73,10 +73,10 @@ async def longest(ask: Asking, login: Login, tenant: str) -> Session | None:
         if not login.bypasses:
             await _as(run, tenant)
         rows = await run(_LONGEST.replace("{some}", some))
-    return Session(rows[0][0], rows[0][1], rows[0][2]) if rows else None
+    return PlanSession(rows[0][0], rows[0][1], rows[0][2]) if rows else None
 
 
-async def plans(ask: Asking, login: Login, session: Session) -> list[Plan]:
+async def plans(ask: ReadingConnection, login: Login, session: PlanSession) -> list[Plan]:
     """Each statement of a turn on that session."""
     async with ask.together() as run:
         if login.bypasses:
@@ -104,7 +104,9 @@ async def plans(ask: Asking, login: Login, session: Session) -> list[Plan]:
         ]
 
 
-async def _counted(run: Run, what: str, types: str, given: tuple[Any, ...], *, most: int) -> Plan:
+async def _counted(
+    run: RunStatement, what: str, types: str, given: tuple[Any, ...], *, most: int
+) -> Plan:
     function = _FUNCTIONS.get(what, what)
     statement = _COUNTED + call(function, *types.split(", ")).replace("%b", "%s")
     await run(statement, *given)  # what a connection learns the first time
@@ -122,7 +124,7 @@ async def _counted(run: Run, what: str, types: str, given: tuple[Any, ...], *, m
     )
 
 
-async def _append(run: Run, session: Session) -> Plan:
+async def _append(run: RunStatement, session: PlanSession) -> Plan:
     ((told,),) = await run(_APPEND, session.sid)
     ((pages,),) = await run("select pg_relation_size('{schema}.heads') / 8192")
     direct = _indexes(told[0]["Plan"]) == ["heads_pkey"]
@@ -138,5 +140,5 @@ def _indexes(plan: dict[str, Any]) -> list[str]:
     return [plan["Index Name"], *below] if "Index Name" in plan else below
 
 
-async def _as(run: Run, tenant: str) -> None:
+async def _as(run: RunStatement, tenant: str) -> None:
     await run("select set_config('foldline.tenant', %s, true)", tenant)

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 
 from foldline.errors import BadInput, FormatError
-from foldline.stores.postgres.url import Place
+from foldline.stores.postgres.url import PostgresSchema
 
 _FILE = re.compile(r"(\d{3})_\w+\.sql")
 _LIVES_WITH = re.compile(r"-- lives-with: (\d+)\n")
@@ -88,7 +88,7 @@ def lacking(
     return [one for one in known if one.number not in done]
 
 
-async def prepare(connection: "psycopg.AsyncConnection[Any]", place: Place) -> None:
+async def prepare(connection: "psycopg.AsyncConnection[Any]", place: PostgresSchema) -> None:
     """Bring a database up to date; the connection commits by itself."""
     known = released()
     if not lacking(known, await _applied(connection, place), place.shown):
@@ -117,7 +117,7 @@ async def prepare(connection: "psycopg.AsyncConnection[Any]", place: Place) -> N
 
 
 async def _applied(
-    connection: "psycopg.AsyncConnection[Any]", place: Place
+    connection: "psycopg.AsyncConnection[Any]", place: PostgresSchema
 ) -> list[tuple[int, str, str, int]]:
     there = await connection.execute(
         "select to_regclass(%s) is not null", (f"{place.schema}.migrations",)

@@ -18,7 +18,7 @@ _POOL = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PostgresSchema:
     """A schema in a database."""
 
     address: str
@@ -43,7 +43,7 @@ class Place:
         return f"{without_secrets(self.address)} (schema {self.schema})"
 
 
-def place(address: str) -> Place:
+def place(address: str) -> PostgresSchema:
     """Read an address."""
     if not address.startswith(POSTGRES):
         raise BadInput(f"no PostgreSQL address: {address!r}; it begins with {POSTGRES[0]!r}")
@@ -63,7 +63,7 @@ def place(address: str) -> Place:
         raise BadInput(f"schema={schema!r}: a small letter, then up to 39 more, digits or _")
     if not pool.isdecimal() or int(pool) < 1:
         raise BadInput(f"pool={pool!r}: how many connections this process may have, at least 1")
-    return Place(f"{base}?{rest}" if rest else base, schema, int(pool))
+    return PostgresSchema(f"{base}?{rest}" if rest else base, schema, int(pool))
 
 
 def _parted(parameter: str) -> tuple[str, str, str]:

@@ -23,13 +23,13 @@ from foldline.errors import BadInput, StoreFailed
 from foldline.stores import event_log
 from foldline.stores.sqlite import leases, retention, rows, schema
 from foldline.stores.sqlite import search as finding
-from foldline.stores.sqlite.connection import Db, Patience
+from foldline.stores.sqlite.connection import Db, LockPatience
 from foldline.stores.url import SERVER, warn_unclosed, without_secrets
 
 if TYPE_CHECKING:
     from types import CoroutineType
 
-    from foldline.stores.sqlite.disk_thread import Waiting
+    from foldline.stores.sqlite.disk_thread import DiskThread
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -71,7 +71,7 @@ class SqliteStore:
                 "write; install a newer apsw"
             )
         try:
-            self.db = Db(apsw.Connection(path), event_log.words, Patience(_PATIENCE))
+            self.db = Db(apsw.Connection(path), event_log.words, LockPatience(_PATIENCE))
             if not schema.is_current(self.db.sql):
                 with self.db.transaction():
                     schema.prepare(self.db.sql, path)
@@ -81,7 +81,7 @@ class SqliteStore:
         except (apsw.Error, StoreFailed) as fault:
             raise BadInput(f"{path!r} cannot be opened as a store: {fault}") from fault
         self._path, self._closed = path, False
-        self._waiting: Waiting | None = None
+        self._waiting: DiskThread | None = None
         self._process = os.getpid()
         self._in_memory = path == ":memory:"
 
@@ -126,9 +126,9 @@ class SqliteStore:
         if self._in_memory:
             return work()
         if self._waiting is None:
-            from foldline.stores.sqlite.disk_thread import Waiting  # noqa: PLC0415 - asyncio: half of the time of an import
+            from foldline.stores.sqlite.disk_thread import DiskThread  # noqa: PLC0415 - asyncio: half of the time of an import
 
-            self._waiting = Waiting(self.db.together)
+            self._waiting = DiskThread(self.db.together)
             self.db.patience.is_left = self._waiting.doing.is_left
         return await self._waiting.run(work, joins=joins)
 

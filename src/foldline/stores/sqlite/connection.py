@@ -22,7 +22,7 @@ _SESSION = """
 _LONGEST = 0.05  # seconds between two looks at a lock
 
 
-class Patience:
+class LockPatience:
     """How long a writer waits for another's lock: some seconds, and while anybody wants it."""
 
     def __init__(self, seconds: float) -> None:
@@ -40,7 +40,7 @@ class Patience:
         return True
 
 
-class Known(NamedTuple):
+class SessionRow(NamedTuple):
     """A session's own row."""
 
     sid: int
@@ -62,11 +62,11 @@ class Db:
         self,
         connection: apsw.Connection,
         words: Callable[[bytes], str],
-        patience: "Patience | None" = None,
+        patience: "LockPatience | None" = None,
     ) -> None:
         self.connection = connection
         self.words = words
-        self.patience = patience or Patience(0)
+        self.patience = patience or LockPatience(0)
         connection.set_busy_handler(self.patience)
         self._joined = False
 
@@ -143,24 +143,24 @@ class Db:
             for seq, kind, edit, when, body in self.sql(statement, bindings)
         ]
 
-    def session(self, name: Name) -> Known | None:
+    def session(self, name: Name) -> SessionRow | None:
         """A session's row, if there is one."""
         rows = self.sql(f"{_SESSION} where tenant = ? and session = ?", name)
-        return Known(*rows[0]) if rows else None
+        return SessionRow(*rows[0]) if rows else None
 
-    def origin(self, of: Known) -> Known | None:
+    def origin(self, of: SessionRow) -> SessionRow | None:
         """The row of the session that another was forked from, if it is still there."""
         rows = [] if of.origin is None else self.sql(f"{_SESSION} where sid = ?", (of.origin,))
-        return Known(*rows[0]) if rows else None
+        return SessionRow(*rows[0]) if rows else None
 
-    def create(self, name: Name, now: float) -> Known:
+    def create(self, name: Name, now: float) -> SessionRow:
         """A new session's row; an erased one does not come back."""
         self.refuse_erased(name)
         self.sql(
             "insert into sessions (tenant, session, opened, changed) values (?, ?, ?, ?)",
             (*name, now, now),
         )
-        return cast("Known", self.session(name))
+        return cast("SessionRow", self.session(name))
 
     def refuse_erased(self, name: Name) -> None:
         """Nothing is written where something was erased."""

@@ -38,7 +38,7 @@ class Doing:
         return bool(self.jobs) and all(map(_is_left, self.jobs))
 
 
-class Waiting:
+class DiskThread:
     """Work is done one after another, in the order it came."""
 
     def __init__(self, together: Together) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 
 from foldline.errors import BadInput, Conflict
 from foldline.stores.base import Draft, Head, Name, Row
-from foldline.stores.sqlite.connection import Db, Known
+from foldline.stores.sqlite.connection import Db, SessionRow
 
 _EDIT = """
     select seq, kind, edit, time, body from events
@@ -80,11 +80,11 @@ def head(db: Db, name: Name, *, at: int | None = None) -> Head:
     return Head(end, edit, found.floor, found.trimmed, found.owner)
 
 
-def _edit(db: Db, found: Known, end: int) -> Row | None:
+def _edit(db: Db, found: SessionRow, end: int) -> Row | None:
     """The newest edit up to a place; before a fork's own rows it may be an ancestor's."""
     edits = db.rows(_EDIT, (found.sid, -1, end))
     newest = edits[0] if edits else None
-    above: Known | None = found
+    above: SessionRow | None = found
     # A fork has a copy of the edit in force where it begins, not of those before it.
     while above is not None and end <= above.origin_at:
         above = db.origin(above)
@@ -101,7 +101,7 @@ def read(db: Db, name: Name, spans: Sequence[tuple[int, int]]) -> list[Row]:
     return [rows[seq] for seq in sorted(rows)]
 
 
-def _read(db: Db, found: Known, spans: Sequence[tuple[int, int]]) -> Generator[Row]:
+def _read(db: Db, found: SessionRow, spans: Sequence[tuple[int, int]]) -> Generator[Row]:
     """A session's own rows, then those that only its ancestors have."""
     lacking: list[tuple[int, int]] = []
     for lo, hi in spans:
@@ -144,7 +144,7 @@ def fork(db: Db, name: Name, to: str, *, at: int, keep: Sequence[tuple[int, int]
             own = (made.sid, row.seq, row.kind, row.edit, row.time, row.body)
             db.sql("insert into events values (?, ?, ?, ?, ?, ?)", own)
             size += len(row.body)
-        ancestor: Known | None = found
+        ancestor: SessionRow | None = found
         while ancestor is not None:  # its pieces are its own too: an ancestor may be erased
             db.sql(_SHARED, (made.sid, ancestor.sid, made.sid))
             ancestor = db.origin(ancestor)

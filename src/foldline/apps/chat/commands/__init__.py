@@ -1,9 +1,9 @@
 """What begins with a slash: one table, made of what a few modules offer, each by its subject."""
 
 from foldline.apps.chat.commands import folding, looking, past, steering
-from foldline.apps.chat.commands.table import Command, Misused, endings, find
+from foldline.apps.chat.commands.table import ChatCommand, Misused, endings, find
 
-TABLE: tuple[Command, ...] = (
+TABLE: tuple[ChatCommand, ...] = (
     *looking.COMMANDS,
     *folding.COMMANDS,
     *past.COMMANDS,
@@ -11,4 +11,4 @@ TABLE: tuple[Command, ...] = (
 )
 """Every command, in the order of /help."""
 
-__all__ = ["TABLE", "Command", "Misused", "endings", "find"]
+__all__ = ["TABLE", "ChatCommand", "Misused", "endings", "find"]

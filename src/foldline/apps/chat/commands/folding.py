@@ -6,7 +6,7 @@ Knows how a fold is asked for and told of. Refuses to decide what is folded: A-3
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from foldline.apps.chat.commands.table import Command, Misused, number
+from foldline.apps.chat.commands.table import ChatCommand, Misused, number
 from foldline.apps.cli.fold import lost_lines, untold
 from foldline.apps.cli.output import paint, wrapped
 from foldline.core import log
@@ -140,7 +140,7 @@ def _pinned(talk: "Talk") -> Iterable[tuple[str, str]]:
 
 
 COMMANDS = (
-    Command(
+    ChatCommand(
         name="compact",
         arguments="[FOCUS] [--preview]",
         help="fold what is old now; FOCUS is kept above all",
@@ -148,22 +148,22 @@ COMMANDS = (
         choices=lambda _: ((_PREVIEW, "only say what would leave the model's sight"),),
         also=("fold",),
     ),
-    Command(
+    ChatCommand(
         name="undo",
         arguments="[EDIT]",
         help="take back the last fold, or an edit",
         work=_undo,
         choices=_edits,
     ),
-    Command(name="redo", help="make again what was taken back", work=_redo),
-    Command(
+    ChatCommand(name="redo", help="make again what was taken back", work=_redo),
+    ChatCommand(
         name="pin",
         arguments="[last|N|HANDLE]",
         help="keep a message word for word through every fold",
         work=_pin,
         choices=_messages,
     ),
-    Command(
+    ChatCommand(
         name="unpin", arguments="last|N|HANDLE", help="no longer", work=_unpin, choices=_pinned
     ),
 )

@@ -7,7 +7,7 @@ from time import time
 from typing import TYPE_CHECKING
 
 from foldline.apps.chat.bar import level, money
-from foldline.apps.chat.commands.table import Command
+from foldline.apps.chat.commands.table import ChatCommand
 from foldline.apps.cli.output import Column, coloured, paint, short, table, wrapped
 from foldline.core.saying import many
 from foldline.draw import terminal, words
@@ -154,10 +154,14 @@ async def _instructions(talk: "Talk", _: str) -> None:
 
 
 COMMANDS = (
-    Command(name="tokens", help="how full the window is, and how long it will do", work=_tokens),
-    Command(name="context", help="what the model sees now, drawn", work=_context),
-    Command(name="cost", help="what was spent", work=_cost),
-    Command(name="compaction-status", help="when folding happens, and how it went", work=_status),
-    Command(name="tools", help="what the model may have done", work=_tools),
-    Command(name="instructions", help="what the model is told first", work=_instructions),
+    ChatCommand(
+        name="tokens", help="how full the window is, and how long it will do", work=_tokens
+    ),
+    ChatCommand(name="context", help="what the model sees now, drawn", work=_context),
+    ChatCommand(name="cost", help="what was spent", work=_cost),
+    ChatCommand(
+        name="compaction-status", help="when folding happens, and how it went", work=_status
+    ),
+    ChatCommand(name="tools", help="what the model may have done", work=_tools),
+    ChatCommand(name="instructions", help="what the model is told first", work=_instructions),
 )

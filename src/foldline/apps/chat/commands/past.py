@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foldline.apps.chat.commands.table import Command, Misused
+from foldline.apps.chat.commands.table import ChatCommand, Misused
 from foldline.apps.chat.safe import safe
 from foldline.apps.cli.history import hits, outline, totals, turn_table
 from foldline.apps.cli.output import paint, size, wrapped
@@ -70,22 +70,22 @@ def _handles(talk: "Talk") -> Iterable[tuple[str, str]]:
 
 
 COMMANDS = (
-    Command(
+    ChatCommand(
         name="recall",
         arguments="HANDLE",
         help="the original of anything, by its handle",
         work=_recall,
         choices=_handles,
     ),
-    Command(
+    ChatCommand(
         name="search",
         arguments="WORDS [--everywhere]",
         help="find what was said",
         work=_search,
         choices=lambda _: ((_EVERYWHERE, "in all sessions"),),
     ),
-    Command(name="history", help="the turns of this session", work=_history),
-    Command(
+    ChatCommand(name="history", help="the turns of this session", work=_history),
+    ChatCommand(
         name="export",
         arguments="[FILE]",
         help="write it out: .md to read, .json for OpenAI, else the log",

@@ -6,7 +6,7 @@ Knows how a person changes what comes next. Refuses to know what a model does.
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from foldline.apps.chat.commands.table import Command, Misused, number
+from foldline.apps.chat.commands.table import ChatCommand, Misused, number
 from foldline.apps.cli.output import columns, paint, wrapped
 from foldline.core.parts import sound
 from foldline.draw.text import clean, fit
@@ -110,25 +110,25 @@ def _sessions(talk: "Talk") -> Iterable[tuple[str, str]]:
 
 
 COMMANDS = (
-    Command(
+    ChatCommand(
         name="model",
         arguments="[NAME [WINDOW]]",
         help="go on with another model",
         work=_model,
         choices=_models,
     ),
-    Command(name="retry", help="ask again for an answer that did not come", work=_retry),
-    Command(
+    ChatCommand(name="retry", help="ask again for an answer that did not come", work=_retry),
+    ChatCommand(
         name="remember", arguments="TEXT", help="keep it for all later sessions", work=_remember
     ),
-    Command(name="new", arguments="[NAME]", help="begin another session", work=_new),
-    Command(
+    ChatCommand(name="new", arguments="[NAME]", help="begin another session", work=_new),
+    ChatCommand(
         name="open",
         arguments="NAME",
         help="go on with another session",
         work=_open,
         choices=_sessions,
     ),
-    Command(name="help", help="this", work=_help, also=("?",)),
-    Command(name="quit", help="leave; the session stays", work=_quit, also=("exit", "q")),
+    ChatCommand(name="help", help="this", work=_help, also=("?",)),
+    ChatCommand(name="quit", help="leave; the session stays", work=_quit, also=("exit", "q")),
 )

@@ -24,7 +24,7 @@ class Misused(FoldlineError):  # noqa: N818 - named for what happened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class ChatCommand:
     """One thing that a person may ask of the terminal itself."""
 
     name: str
@@ -40,7 +40,7 @@ class Command:
         return f"/{self.name} {self.arguments}".rstrip()
 
 
-def find(table: Sequence[Command], text: str) -> tuple[Command, str]:
+def find(table: Sequence[ChatCommand], text: str) -> tuple[ChatCommand, str]:
     """The command of a line that begins with a slash, and what stands behind its name."""
     name, _, rest = text[1:].partition(" ")
     wanted = name.strip().lower()
@@ -54,7 +54,7 @@ def find(table: Sequence[Command], text: str) -> tuple[Command, str]:
     raise Misused(f"there is no command /{clean(name)}; {hint} (//… says it to the model)")
 
 
-def endings(table: Sequence[Command], talk: "Talk", text: str) -> Iterable[tuple[str, str]]:
+def endings(table: Sequence[ChatCommand], talk: "Talk", text: str) -> Iterable[tuple[str, str]]:
     """How a line that begins with a slash may end."""
     name, space, rest = text[1:].partition(" ")
     if not space:

@@ -16,6 +16,6 @@ whoever put them there; and to decide: the session does.
 """
 
 from foldline.apps.gateway.api.app import SessionsApi, sessions_api
-from foldline.apps.gateway.api.pool import Place
+from foldline.apps.gateway.api.pool import PoolPlace
 
-__all__ = ["Place", "SessionsApi", "sessions_api"]
+__all__ = ["PoolPlace", "SessionsApi", "sessions_api"]

@@ -16,21 +16,21 @@ from urllib.parse import unquote
 
 from foldline.apps.gateway.api.calls import (
     OPENAPI,
-    Call,
+    ApiAnswer,
+    ApiCall,
     ClientGoneError,
     Receive,
     Reply,
     Scope,
     Send,
-    Sent,
     answer,
     of_body,
     of_query,
     read_body,
 )
 from foldline.apps.gateway.api.document import document
-from foldline.apps.gateway.api.errors import Misfit, NotFound, Told, told
-from foldline.apps.gateway.api.pool import Place, Pool
+from foldline.apps.gateway.api.errors import ErrorAnswer, Misfit, NotFound, told
+from foldline.apps.gateway.api.pool import Pool, PoolPlace
 from foldline.apps.gateway.api.routes import ROUTES, Route
 from foldline.apps.gateway.api.schemas import Nothing
 from foldline.errors import BadInput
@@ -38,7 +38,7 @@ from foldline.errors import BadInput
 _MOUNT = "/sessions"
 
 
-def sessions_api(place: Place) -> "SessionsApi":
+def sessions_api(place: PoolPlace) -> "SessionsApi":
     """The session API over a store."""
     return SessionsApi(Pool(place))
 
@@ -61,7 +61,7 @@ class SessionsApi:
         try:
             parts = _parts(scope)
             if parts == (OPENAPI,) and scope["method"] == "GET":
-                reply: Reply | Told = Sent(document())
+                reply: Reply | ErrorAnswer = ApiAnswer(document())
             else:
                 route, path = _route(scope["method"], parts)
                 call, status = await self._call(scope, receive, route, path), route.status
@@ -74,7 +74,7 @@ class SessionsApi:
 
     async def _call(
         self, scope: Scope, receive: Receive, route: Route, path: tuple[str, ...]
-    ) -> Call:
+    ) -> ApiCall:
         headers = {name.decode("latin-1"): one.decode("latin-1") for name, one in scope["headers"]}
         body = await read_body(receive, most=self.pool.place.body)
         if body and route.body is None:
@@ -82,7 +82,7 @@ class SessionsApi:
         shape = route.body or Nothing
         state: dict[str, Any] = scope.get("state") or {}
         owner: str = state.get("owner") or ""
-        return Call(
+        return ApiCall(
             self.pool,
             state.get("tenant") or "local",
             owner,

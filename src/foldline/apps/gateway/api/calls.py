@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from foldline.apps.gateway.api.errors import Misfit, Told
+from foldline.apps.gateway.api.errors import ErrorAnswer, Misfit
 from foldline.apps.gateway.api.schemas import LONGEST_NAME, Answer, Shape
 from foldline.errors import BadInput
 from foldline.stores.base import Name
@@ -23,7 +23,7 @@ from foldline.stores.base import Name
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from foldline.apps.gateway.api.pool import Kept, Pool
+    from foldline.apps.gateway.api.pool import OpenSession, Pool
 
 Scope: TypeAlias = Any
 Receive: TypeAlias = Any
@@ -37,7 +37,7 @@ _QUIET = 15.0  # seconds after which a stream says that it is still there
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class ApiAnswer:
     """An answer as bytes."""
 
     body: bytes
@@ -55,11 +55,11 @@ class Stream:
     """Done at its end, also where nobody has listened to any of it."""
 
 
-Reply: TypeAlias = Answer | Sent | Stream
+Reply: TypeAlias = Answer | ApiAnswer | Stream
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ApiCall:
     """What a client asks for."""
 
     pool: "Pool"
@@ -85,7 +85,7 @@ class Call:
         """The owner whose sessions are seen; None: all of the tenant's."""
         return None if self.admin else self.owner
 
-    def seen(self, session: str | None = None) -> "AbstractAsyncContextManager[Kept]":
+    def seen(self, session: str | None = None) -> "AbstractAsyncContextManager[OpenSession]":
         """The session that is meant, or another of the tenant's, if the client may see it."""
         name = self.name if session is None else Name(self.tenant, session)
         return self.pool.seen(name, owner=self.sees)
@@ -192,14 +192,16 @@ def event(kind: str, told: Any, at: int | None = None) -> bytes:
     return b"%sevent: %s\ndata: %s\n\n" % (place, kind.encode(), msgspec.json.encode(told))
 
 
-async def answer(send: Send, call: Call | None, reply: Reply | Told, *, status: int = 200) -> None:
+async def answer(
+    send: Send, call: ApiCall | None, reply: Reply | ErrorAnswer, *, status: int = 200
+) -> None:
     """Send what a client is answered with."""
     match reply:
-        case Told(code, body, headers):
-            sent = Sent(msgspec.json.encode(body), status=code, headers=headers)
+        case ErrorAnswer(code, body, headers):
+            sent = ApiAnswer(msgspec.json.encode(body), status=code, headers=headers)
         case Answer():
-            sent = Sent(msgspec.json.encode(reply), status=status)
-        case Sent():
+            sent = ApiAnswer(msgspec.json.encode(reply), status=status)
+        case ApiAnswer():
             sent = reply
         case Stream(events, over):
             assert call is not None  # noqa: S101 - only a route streams
@@ -221,7 +223,7 @@ async def _start(send: Send, status: int, media: str, headers: tuple[tuple[str, 
     await send({"type": "http.response.start", "status": status, "headers": pairs})
 
 
-async def _stream(send: Send, call: Call, events: AsyncGenerator[bytes]) -> None:
+async def _stream(send: Send, call: ApiCall, events: AsyncGenerator[bytes]) -> None:
     """Events until there are no more, or nobody listens; then they are let go of at once."""
     gone = asyncio.ensure_future(call.gone())
     coming: asyncio.Future[bytes] | None = None

@@ -7,8 +7,8 @@ does.
 import os
 from typing import Any
 
-from foldline.apps.gateway.api.calls import Call, Reply, Sent, sound_name
-from foldline.apps.gateway.api.errors import NotFound, Taken
+from foldline.apps.gateway.api.calls import ApiAnswer, ApiCall, Reply, sound_name
+from foldline.apps.gateway.api.errors import NameTaken, NotFound
 from foldline.apps.gateway.api.read_routes import instructed, told
 from foldline.apps.gateway.api.schemas import (
     Excluded,
@@ -43,7 +43,7 @@ _OURS = ("model", "messages", "system", "tools")
 """Fields of a request that the session writes itself."""
 
 
-async def create(call: Call) -> Reply:
+async def create(call: ApiCall) -> Reply:
     """Make a session."""
     body: NewSession = call.body
     name = Name(call.tenant, sound_name(body.name or f"s-{os.urandom(8).hex()}"))
@@ -55,7 +55,7 @@ async def create(call: Call) -> Reply:
     await _claim(call, name)
     live = await Live.open(call.pool.place.store, name, facts=facts)
     if live.view.head >= 0:
-        raise Taken(name.session)
+        raise NameTaken(name.session)
     settings: Settings = {
         "policy": body.policy,
         "window": body.window,
@@ -70,7 +70,7 @@ async def create(call: Call) -> Reply:
         return told(kept)
 
 
-async def _claim(call: Call, name: Name) -> None:
+async def _claim(call: ApiCall, name: Name) -> None:
     """Make a session the client's own; a name that is another's, or was, is taken."""
     if not call.owner:
         return
@@ -79,15 +79,15 @@ async def _claim(call: Call, name: Name) -> None:
     except Erased as fault:
         raise _hidden(call, fault, name.session) from fault
     if owner != call.owner:
-        raise Taken(name.session)
+        raise NameTaken(name.session)
 
 
-def _hidden(call: Call, fault: Erased, session: str) -> FoldlineError:
+def _hidden(call: ApiCall, fault: Erased, session: str) -> FoldlineError:
     """An erased name as the client may hear of it: nobody knows any more whose it was."""
-    return fault if call.admin else Taken(session)
+    return fault if call.admin else NameTaken(session)
 
 
-async def _check_carried(call: Call, session: str) -> None:
+async def _check_carried(call: ApiCall, session: str) -> None:
     """Refuse to carry on from another owner's session, as from one that is not there."""
     try:
         async with call.seen(session):
@@ -97,7 +97,7 @@ async def _check_carried(call: Call, session: str) -> None:
 
 
 async def _instruct(
-    call: Call, session: AsyncSession, system: str | list[str] | None, tools: list[Json] | None
+    call: ApiCall, session: AsyncSession, system: str | list[str] | None, tools: list[Json] | None
 ) -> None:
     """Change what holds; tools that the gateway runs itself are offered beside the client's."""
     if tools is not None:
@@ -108,7 +108,7 @@ async def _instruct(
     await session.instruct(system=system, tools=tools)
 
 
-async def erase(call: Call) -> Reply:
+async def erase(call: ApiCall) -> Reply:
     """Erase a session for good."""
     name = call.name
     async with call.seen() as kept, call.pool.changing(kept, wait=call.query.wait):
@@ -121,7 +121,7 @@ async def erase(call: Call) -> Reply:
     )
 
 
-async def request(call: Call) -> Reply:
+async def request(call: ApiCall) -> Reply:
     """What to send now, as the provider's JSON; recorded as sent."""
     body: Wanted = call.body
     if taken := [one for one in _OURS if one in body.parameters]:
@@ -133,10 +133,10 @@ async def request(call: Call) -> Reply:
             facts, given = answer_limit.answerable(live.facts, dialect, body.parameters)
             sent = await planning.ask(live, given, dialect=dialect, facts=facts)
             headers = (("x-foldline-asked", str(live.view.asked)),)
-    return Sent(sent, headers=headers)
+    return ApiAnswer(sent, headers=headers)
 
 
-async def fold(call: Call) -> Reply:
+async def fold(call: ApiCall) -> Reply:
     """Fold now what may be folded, or say what would be."""
     body: Folding = call.body
     async with call.seen() as kept:
@@ -157,14 +157,14 @@ async def fold(call: Call) -> Reply:
             )
 
 
-async def undo(call: Call) -> Reply:
+async def undo(call: ApiCall) -> Reply:
     """Take back an edit."""
     body: Undoing = call.body
     async with call.seen() as kept, call.pool.changing(kept, wait=call.query.wait):
         return await _undone(kept.session, body.edit)
 
 
-async def redo(call: Call) -> Reply:
+async def redo(call: ApiCall) -> Reply:
     """Make the edit again that was undone last, if nothing was edited since."""
     async with call.seen() as kept, call.pool.changing(kept, wait=call.query.wait):
         newest = await kept.session.history.taken_back()
@@ -185,17 +185,17 @@ async def _undone(session: AsyncSession, edit: int | None) -> Undone:
     )
 
 
-async def pin(call: Call) -> Reply:
+async def pin(call: ApiCall) -> Reply:
     """Keep a message verbatim through every fold."""
     return await _pinned(call, on=True)
 
 
-async def unpin(call: Call) -> Reply:
+async def unpin(call: ApiCall) -> Reply:
     """Keep it no longer."""
     return await _pinned(call, on=False)
 
 
-async def _pinned(call: Call, *, on: bool) -> Reply:
+async def _pinned(call: ApiCall, *, on: bool) -> Reply:
     body: Pinning = call.body
     async with call.seen() as kept:
         async with call.pool.changing(kept, wait=call.query.wait) as session:
@@ -203,7 +203,7 @@ async def _pinned(call: Call, *, on: bool) -> Reply:
         return Pins(pins=sorted(kept.session.live.view.pins))
 
 
-async def exclude(call: Call) -> Reply:
+async def exclude(call: ApiCall) -> Reply:
     """Take messages out of the model's sight."""
     body: Excluding = call.body
     async with call.seen() as kept, call.pool.changing(kept, wait=call.query.wait):
@@ -212,7 +212,7 @@ async def exclude(call: Call) -> Reply:
         return Excluded(edit=edit, before=before, after=kept.session.report.total)
 
 
-async def instruct(call: Call) -> Reply:
+async def instruct(call: ApiCall) -> Reply:
     """Change the system's words or the tools from here on."""
     body: Instructing = call.body
     async with call.seen() as kept:
@@ -221,7 +221,7 @@ async def instruct(call: Call) -> Reply:
         return instructed(kept.session)
 
 
-async def switch(call: Call) -> Reply:
+async def switch(call: ApiCall) -> Reply:
     """Go on with another model; one that cannot hold what must stay changes nothing."""
     body: Switching = call.body
     async with call.seen() as kept:
@@ -241,7 +241,7 @@ async def switch(call: Call) -> Reply:
         return told(kept)
 
 
-async def fork(call: Call) -> Reply:
+async def fork(call: ApiCall) -> Reply:
     """A session of its own that begins as this one is, or was at a place."""
     body: Forking = call.body
     to = sound_name(body.to or f"s-{os.urandom(8).hex()}")
@@ -249,7 +249,7 @@ async def fork(call: Call) -> Reply:
         try:
             await kept.session.fork(to, at=body.at)
         except Conflict as fault:
-            raise Taken(to) from fault
+            raise NameTaken(to) from fault
         except Erased as fault:
             raise _hidden(call, fault, to) from fault
     async with call.seen(to) as made:

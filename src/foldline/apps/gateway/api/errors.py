@@ -27,7 +27,7 @@ class Misfit(FoldlineError):  # noqa: N818
         super().__init__(message)
 
 
-class Taken(FoldlineError):  # noqa: N818
+class NameTaken(FoldlineError):  # noqa: N818
     """There is a session of that name."""
 
     def __init__(self, name: str) -> None:
@@ -41,7 +41,7 @@ class Stopped(FoldlineError):  # noqa: N818
         super().__init__("the gateway is going down and stopped the turn; post the message again")
 
 
-class Told(NamedTuple):
+class ErrorAnswer(NamedTuple):
     """What a client is told of an error."""
 
     status: int
@@ -54,7 +54,7 @@ _STATUS: tuple[tuple[type[FoldlineError], int], ...] = (
     (errors.BadHandle, 404),
     (errors.NotAnEdit, 404),
     (errors.BadInput, 400),
-    (Taken, 409),
+    (NameTaken, 409),
     (errors.Busy, 409),
     (errors.Conflict, 409),
     (errors.UndoFirst, 409),
@@ -76,18 +76,18 @@ _AGAIN: dict[type[FoldlineError], float] = {errors.Busy: 1.0, errors.StoreFailed
 _BROKEN = "something is wrong in the gateway itself; its operator finds it in the log"
 
 
-def told(fault: BaseException) -> Told:
+def told(fault: BaseException) -> ErrorAnswer:
     """What a client is told of an error; one that nobody expected is logged, and not told."""
     if isinstance(fault, Misfit):
         headers = (("allow", fault.allow),) if fault.allow else ()
-        return Told(fault.status, _refusal("misfit", str(fault)), headers)
+        return ErrorAnswer(fault.status, _refusal("misfit", str(fault)), headers)
     if isinstance(fault, RecursionError):
-        return Told(400, _refusal("bad_input", "nested too deeply"))
+        return ErrorAnswer(400, _refusal("bad_input", "nested too deeply"))
     for kind, status in _STATUS:
         if isinstance(fault, kind):
-            return Told(status, _refusal(_name(kind), _said(fault)), _headers(kind, fault))
+            return ErrorAnswer(status, _refusal(_name(kind), _said(fault)), _headers(kind, fault))
     logging.getLogger("foldline.gateway").error("a request failed", exc_info=fault)
-    return Told(500, _refusal("fault", _BROKEN))
+    return ErrorAnswer(500, _refusal("fault", _BROKEN))
 
 
 def _said(fault: FoldlineError) -> str:

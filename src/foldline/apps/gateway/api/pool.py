@@ -39,7 +39,7 @@ def _no_tools(_: AsyncSession) -> Sequence[Tool]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class PoolPlace:
     """Where sessions are, and what answers in them: the operator's."""
 
     store: Store
@@ -60,7 +60,7 @@ class Place:
     """The largest body, in bytes."""
 
 
-class Kept:
+class OpenSession:
     """A session that is open."""
 
     def __init__(self, session: AsyncSession) -> None:
@@ -84,9 +84,9 @@ class Kept:
 class Pool:
     """The sessions of one process, open as long as they are used or there is room."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: PoolPlace) -> None:
         self.place = place
-        self._kept: OrderedDict[Name, Kept] = OrderedDict()
+        self._kept: OrderedDict[Name, OpenSession] = OrderedDict()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def __len__(self) -> int:
@@ -98,7 +98,7 @@ class Pool:
         return len(self._tasks)
 
     @asynccontextmanager
-    async def seen(self, name: Name, *, owner: str | None) -> AsyncGenerator[Kept]:
+    async def seen(self, name: Name, *, owner: str | None) -> AsyncGenerator[OpenSession]:
         """A session as its log is now, if it is this owner's (None: whosever it is).
 
         It is not let go of inside. Another owner's session is answered as one that is not there.
@@ -116,7 +116,9 @@ class Pool:
             yield kept
 
     @asynccontextmanager
-    async def changing(self, kept: Kept, *, wait: bool = False) -> AsyncGenerator[AsyncSession]:
+    async def changing(
+        self, kept: OpenSession, *, wait: bool = False
+    ) -> AsyncGenerator[AsyncSession]:
         """A session for ourselves: `Busy` where somebody else has it, or wait for them."""
         if kept.turn.locked() and not wait:
             raise Busy(kept.session.live.name.session)
@@ -133,7 +135,9 @@ class Pool:
         finally:
             kept.turn.release()
 
-    def spawn(self, work: Coroutine[Any, Any, Any], name: Name, kept: Kept) -> "asyncio.Task[Any]":
+    def spawn(
+        self, work: Coroutine[Any, Any, Any], name: Name, kept: OpenSession
+    ) -> "asyncio.Task[Any]":
         """Work that goes on when whoever began it is gone; its session stays open."""
         using = self._using(name, kept)
         using.__enter__()
@@ -162,18 +166,18 @@ class Pool:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._kept.clear()
 
-    def _opened(self, name: Name, session: AsyncSession) -> Kept:
+    def _opened(self, name: Name, session: AsyncSession) -> OpenSession:
         live, caps = session.live, self.place.caps
         if caps is not None:
             live.spending = Spending(live.store, name, live.facts.prices, caps)
-        kept = self._kept[name] = Kept(session)
+        kept = self._kept[name] = OpenSession(session)
         idle = [one for one, other in self._kept.items() if not other.users and other is not kept]
         for one in idle[: max(len(self._kept) - self.place.most, 0)]:
             del self._kept[one]
         return kept
 
     @contextlib.contextmanager
-    def _using(self, name: Name, kept: Kept) -> Generator[None]:
+    def _using(self, name: Name, kept: OpenSession) -> Generator[None]:
         kept.users += 1
         if self._kept.get(name) is kept:
             self._kept.move_to_end(name)
@@ -191,7 +195,7 @@ class Pool:
         if head.owner != owner:
             raise _none(name)
 
-    async def _fresh(self, name: Name, kept: Kept) -> None:
+    async def _fresh(self, name: Name, kept: OpenSession) -> None:
         """Take in what other processes wrote; what they erased is forgotten here too."""
         live = kept.session.live
         async with live.lock:
@@ -205,7 +209,7 @@ class Pool:
         _known(kept)
 
 
-def _known(kept: Kept) -> None:
+def _known(kept: OpenSession) -> None:
     """The facts that the log names now: another process may have gone on with another model."""
     live = kept.session.live
     now = (live.view.model, live.view.settings)

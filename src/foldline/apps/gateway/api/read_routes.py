@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from foldline.apps.gateway.api.calls import Call, Reply, Sent
-from foldline.apps.gateway.api.pool import Kept
+from foldline.apps.gateway.api.calls import ApiAnswer, ApiCall, Reply
+from foldline.apps.gateway.api.pool import OpenSession
 from foldline.apps.gateway.api.schemas import (
     Context,
     Cost,
@@ -50,7 +50,7 @@ _MEDIA = {"jsonl": "application/jsonl", "markdown": "text/markdown; charset=utf-
 _LONGEST = 2**40  # a place that no log reaches
 
 
-async def sessions(call: Call) -> Reply:
+async def sessions(call: ApiCall) -> Reply:
     """A page of the sessions that the client may see, by name."""
     query: Page = call.query
     after = sound(query.after).replace("\0", "")
@@ -73,13 +73,13 @@ async def sessions(call: Call) -> Reply:
     return Sessions(sessions=found, after=page[-1].session if len(page) == query.limit else None)
 
 
-async def session(call: Call) -> Reply:
+async def session(call: ApiCall) -> Reply:
     """A session as it is."""
     async with call.seen() as kept:
         return told(kept)
 
 
-def told(kept: Kept) -> Session:
+def told(kept: OpenSession) -> Session:
     """A session as it is."""
     view, now = kept.session.live.view, kept.session.report
     goes_on = view.settings.get("on_disconnect") == "continue"
@@ -102,17 +102,17 @@ def _drawn(seen: AsyncSession) -> Picture:
     return picture(seen.live.view, seen.live.facts)
 
 
-async def context(call: Call) -> Reply:
+async def context(call: ApiCall) -> Reply:
     """What the model sees now: as JSON, or drawn."""
     async with call.seen() as kept:
         drawn = _drawn(kept.session)
     if SVG in call.headers.get("accept", ""):
-        return Sent(svg(drawn).encode(), SVG)
+        return ApiAnswer(svg(drawn).encode(), SVG)
     body = {"session": call.name.session, **pictured(drawn)}
     return msgspec.convert(body, Context)
 
 
-async def tokens(call: Call) -> Reply:
+async def tokens(call: ApiCall) -> Reply:
     """Where the window goes."""
     async with call.seen() as kept:
         drawn, now = _drawn(kept.session), kept.session.report
@@ -133,7 +133,7 @@ async def tokens(call: Call) -> Reply:
     )
 
 
-async def recall(call: Call) -> Reply:
+async def recall(call: ApiCall) -> Reply:
     """The original of anything in the log."""
     query: Handle = call.query
     async with call.seen() as kept:
@@ -141,7 +141,7 @@ async def recall(call: Call) -> Reply:
     return Recalled(handle=query.handle, text=text)
 
 
-async def search(call: Call) -> Reply:
+async def search(call: ApiCall) -> Reply:
     """Messages that hold all of some words."""
     query: Words = call.query
     asked = sound(query.words).replace("\0", " ")
@@ -156,7 +156,7 @@ async def search(call: Call) -> Reply:
     return Found(words=asked, found=hits)
 
 
-async def history(call: Call) -> Reply:
+async def history(call: ApiCall) -> Reply:
     """Every turn, and how fast the window fills."""
     async with call.seen() as kept:
         turns = await kept.session.history.turns()
@@ -172,16 +172,16 @@ async def history(call: Call) -> Reply:
     )
 
 
-async def request(call: Call) -> Reply:
+async def request(call: ApiCall) -> Reply:
     """A past request, byte for byte."""
     place = call.path[1]
     if not place.isascii() or not place.isdecimal() or int(place[:16]) > _LONGEST:
         raise BadInput(f"{place[:80]!r} is no place in a log; write a number")
     async with call.seen() as kept:
-        return Sent(await planning.sent(kept.session.live, int(place)))
+        return ApiAnswer(await planning.sent(kept.session.live, int(place)))
 
 
-async def instructions(call: Call) -> Reply:
+async def instructions(call: ApiCall) -> Reply:
     """The system's words and the tools that hold now."""
     async with call.seen() as kept:
         return instructed(kept.session)
@@ -201,7 +201,7 @@ def instructed(seen: AsyncSession) -> Instructions:
     return Instructions(system=[retold((part,)) for part in now.parts], tools=tools)
 
 
-async def cost(call: Call) -> Reply:
+async def cost(call: ApiCall) -> Reply:
     """What the calls of a session took, by what their provider counted, at today's prices."""
     async with call.seen() as kept:
         live = kept.session.live
@@ -228,10 +228,10 @@ async def cost(call: Call) -> Reply:
     return Cost(calls=calls, uncounted=max(asked - calls, 0), assumed=assumed, **sums)
 
 
-async def export(call: Call) -> Reply:
+async def export(call: ApiCall) -> Reply:
     """A session written out: as a log, a chat or a text."""
     query: Exporting = call.query
     async with call.seen() as kept:
         events = await kept.session.history.events()
         body = exported(kept.session, events, query.format, sight=query.sight)
-    return Sent(body, _MEDIA.get(query.format, "application/json"))
+    return ApiAnswer(body, _MEDIA.get(query.format, "application/json"))

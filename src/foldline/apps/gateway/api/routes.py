@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from foldline.apps.gateway.api import edit_routes, read_routes, schemas, turns
-from foldline.apps.gateway.api.calls import EVENTS, JSON, Call, Reply
+from foldline.apps.gateway.api.calls import EVENTS, JSON, ApiCall, Reply
 from foldline.apps.gateway.api.schemas import Answer, Nothing, Shape
 
-Does: TypeAlias = Callable[[Call], Awaitable[Reply]]
+Does: TypeAlias = Callable[[ApiCall], Awaitable[Reply]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

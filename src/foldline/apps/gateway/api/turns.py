@@ -21,9 +21,9 @@ from foldline.agent import events as moments
 from foldline.agent.host import keep_host
 from foldline.agent.loop import Agent, Ended
 from foldline.agent.unfinished import BROKEN, answers, told_to_go_on
-from foldline.apps.gateway.api.calls import Call, Reply, Sent, Stream, event
+from foldline.apps.gateway.api.calls import ApiAnswer, ApiCall, Reply, Stream, event
 from foldline.apps.gateway.api.errors import Stopped, told
-from foldline.apps.gateway.api.pool import Kept, Pool
+from foldline.apps.gateway.api.pool import OpenSession, Pool
 from foldline.apps.gateway.api.schemas import (
     Added,
     Answered,
@@ -52,7 +52,7 @@ _SHOWN = 2_000  # characters of a result that a moment tells
 _LONGEST_KEY = 200
 
 
-async def message(call: Call) -> Reply:
+async def message(call: ApiCall) -> Reply:
     """Take in a message, and let the agent answer it."""
     body: Message = call.body
     async with call.seen() as kept:
@@ -62,7 +62,7 @@ async def message(call: Call) -> Reply:
         at = await _added(kept.session, body, _key(call, body))
         told: asyncio.Queue[bytes | None] = asyncio.Queue()
         streams = body.stream or call.streams
-        turn = _Turn(call.pool, kept, model, at=at, tell=told.put_nowait if streams else None)
+        turn = _ApiTurn(call.pool, kept, model, at=at, tell=told.put_nowait if streams else None)
         work = call.pool.spawn(turn.answered(wait=body.wait), call.name, kept)
         work.add_done_callback(lambda _: told.put_nowait(None))
         goes_on = (body.on_disconnect or view.settings.get("on_disconnect")) == "continue"
@@ -71,7 +71,7 @@ async def message(call: Call) -> Reply:
     return await _whole(call, work, goes_on=goes_on)
 
 
-async def _whole(call: Call, work: "asyncio.Task[Answered]", *, goes_on: bool) -> Reply:
+async def _whole(call: ApiCall, work: "asyncio.Task[Answered]", *, goes_on: bool) -> Reply:
     """The answer when it is there; a client that has gone meanwhile gets none."""
     try:
         answer = await call.unless_gone(work)
@@ -83,7 +83,7 @@ async def _whole(call: Call, work: "asyncio.Task[Answered]", *, goes_on: bool) -
         if not goes_on:
             await _stopped(work)
     if answer.ended == "queued":
-        return Sent(msgspec.json.encode(answer), status=202)
+        return ApiAnswer(msgspec.json.encode(answer), status=202)
     return answer
 
 
@@ -110,10 +110,12 @@ async def _stopped(work: "asyncio.Task[Answered]") -> None:
     await asyncio.gather(work, return_exceptions=True)
 
 
-class _Turn:
+class _ApiTurn:
     """One message of a client, and the work on it."""
 
-    def __init__(self, pool: Pool, kept: Kept, model: Model, *, at: int, tell: Tell | None) -> None:
+    def __init__(
+        self, pool: Pool, kept: OpenSession, model: Model, *, at: int, tell: Tell | None
+    ) -> None:
         self.pool, self.kept, self.session = pool, kept, kept.session
         self.model, self.at, self.tell = model, at, tell
 
@@ -258,7 +260,7 @@ def _open(session: AsyncSession) -> list[Asked]:
     return [Asked(id=one.id, name=one.name, arguments=one.arguments) for one in waiting]
 
 
-def _key(call: Call, body: Said) -> str:
+def _key(call: ApiCall, body: Said) -> str:
     """The key of a message: as the client says, or one that nobody else has."""
     header = call.headers.get("idempotency-key")
     if header is not None and (not 0 < len(header) <= _LONGEST_KEY or "\0" in header):
@@ -281,7 +283,7 @@ async def _added(session: AsyncSession, body: Said, key: str) -> int:
     return await session.add(given[0], speaker=body.speaker, author=body.author, once=key)
 
 
-async def add(call: Call) -> Reply:
+async def add(call: ApiCall) -> Reply:
     """Take in what happened, and ask nobody."""
     body: Happened = call.body
     async with call.seen() as kept:
@@ -291,7 +293,7 @@ async def add(call: Call) -> Reply:
         return Added(at=at, calls=[one.id for one in _open(kept.session)])
 
 
-async def events(call: Call) -> Reply:
+async def events(call: ApiCall) -> Reply:
     """A stretch of the log; as server-sent events for as long as the client wants to follow."""
     query: Stretch = call.query
     header = call.headers.get("last-event-id", "")
@@ -311,7 +313,7 @@ async def events(call: Call) -> Reply:
         reading.cancel()
 
 
-async def _some(call: Call, after: int, query: Stretch) -> Events:
+async def _some(call: ApiCall, after: int, query: Stretch) -> Events:
     """Events behind a place, as soon as there are any; none if there are none in time."""
     until = monotonic() + query.follow
     while True:
@@ -321,7 +323,7 @@ async def _some(call: Call, after: int, query: Stretch) -> Events:
         await asyncio.sleep(_LOOK)
 
 
-async def _stretch(call: Call, after: int, limit: int) -> Events:
+async def _stretch(call: ApiCall, after: int, limit: int) -> Events:
     async with call.seen() as kept:
         live = kept.session.live
         head = live.view.head
@@ -330,7 +332,7 @@ async def _stretch(call: Call, after: int, limit: int) -> Events:
         return Events(events=found, after=found[-1].seq if found else after, end=head)
 
 
-async def _follow(call: Call, after: int, query: Stretch) -> AsyncGenerator[bytes]:
+async def _follow(call: ApiCall, after: int, query: Stretch) -> AsyncGenerator[bytes]:
     """The log's events, each under its place, until it ends and nobody wants to wait longer."""
     until = monotonic() + query.follow
     while True:

@@ -108,7 +108,7 @@ _ENDING = 3  # letters by which two forms of a word may differ
 _RUN = 6  # what a run of words weighs: a word 2, a character of Han or kana 1
 
 
-class Words:
+class WordIndex:
     """The words of a text, to be found again in other forms."""
 
     def __init__(self, text: str) -> None:

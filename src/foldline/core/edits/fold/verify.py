@@ -27,7 +27,7 @@ from foldline.core.edits.fold.injection_words import (
     NOT,
     UNSEEN,
     USER,
-    Words,
+    WordIndex,
     flat,
     joined,
     nearest,
@@ -143,10 +143,10 @@ class Told:
         self.users = "\n".join(_said(event) for event in self.events.values() if by_user(event))
 
     @cached_property
-    def own(self) -> Words:
+    def own(self) -> WordIndex:
         """What the user and the assistant said."""
         own = (one for one in self.events.values() if by_user(one) or isinstance(one, ModelSaid))
-        return Words("\n".join(map(_said, own)))
+        return WordIndex("\n".join(map(_said, own)))
 
     @cached_property
     def orders(self) -> tuple[str, frozenset[str]]:
@@ -245,8 +245,8 @@ def _unusable(prompt: Prompt, answer: str, stop: Stop) -> list[str]:
 
 
 @lru_cache(maxsize=16)  # many lines of an answer cite the same few messages
-def _words_of(text: str) -> Words:
-    return Words(text)
+def _words_of(text: str) -> WordIndex:
+    return WordIndex(text)
 
 
 def _said(event: Event) -> str:
