@@ -1,6 +1,6 @@
 """A session is asked at its own host: a hook for the agents that terminal, bot and API make.
 
-Knows when a model is about to be asked. Refuses to know addresses: those are `run.host`'s.
+Knows when a model is about to be asked. Refuses to know addresses: those are `session.host`'s.
 """
 
 from foldline.agent.events import Asking, Hook, Moment

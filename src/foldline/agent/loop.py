@@ -5,7 +5,7 @@
 
 Read it as documentation for a loop of your own. Before every call of the model the session plans a
 request that fits (A-01, R-03); every result goes in by `session.add`, however large (R-57); what a
-person stops is in the log as far as it came (R-22, R-53). Refuses to know who listens (`moments`),
+person stops is in the log as far as it came (R-22, R-53). Refuses to know who listens (`events`),
 and what tools do.
 """
 

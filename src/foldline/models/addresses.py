@@ -1,7 +1,7 @@
 """Addresses of model servers: read, compared, and found where nobody names one.
 
 Knows which variable an SDK reads its address from, and where it goes without one. Refuses to know
-sessions: `run.host` keeps a session at its address.
+sessions: `session.host` keeps a session at its address.
 """
 
 import os

@@ -5,7 +5,7 @@
     model = client("smollm2", base_url="http://127.0.0.1:8080/v1")    # whoever speaks OpenAI chat
 
 Knows which SDK a name means, how it is made to send what we encoded and nothing else, and what each
-of its errors means. Refuses to know retries and how long is waited: those are `calling`'s, and the
+of its errors means. Refuses to know retries and how long is waited: those are `retries`'s, and the
 SDKs' own are off. A call that is cancelled closes its connection.
 """
 

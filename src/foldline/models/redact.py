@@ -1,7 +1,8 @@
 """Secrets taken out of a text before it goes where it need not: to a summariser, into a log.
 
 Knows how a found secret is marked, and how log records are cleaned. Refuses to know which shapes
-there are (`shapes`), and to fail: a secret that is found changes the text and stops nothing.
+there are (`credential_patterns`), and to fail: a secret that is found changes the text and stops
+nothing.
 
     redact('push with ghp_…')  →  'push with [redacted: github token]', 1 github token
 

@@ -1,8 +1,8 @@
 """Calling a model until it answers: how often, and how long.
 
 Knows which failures pass by themselves, and that nothing is asked again once somebody has heard a
-part of the answer. Refuses to know sessions: what an overflow calls for is `run.turn`'s. Nothing
-here is random, unless a generator is given. Cancelled, the call under way ends at once.
+part of the answer. Refuses to know sessions: what an overflow calls for is `session.turn`'s.
+Nothing here is random, unless a generator is given. Cancelled, the call under way ends at once.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """What a session has cost until now, by what its provider counted.
 
 Knows usage and prices, each call at the price of the model that was asked. Refuses to know caps:
-those are `run.spend`'s, which counts while it spends.
+those are `spending`'s, which counts while it spends.
 """
 
 from dataclasses import dataclass, field

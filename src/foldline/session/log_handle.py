@@ -1,7 +1,7 @@
 """A log and its view, kept in step: what sessions, wrapped clients and gateways stand on.
 
 Knows the store, the view and the facts, and that an event is written before it is shown. Refuses to
-know who speaks, and what is sent: `asking` plans that on what stands here.
+know who speaks, and what is sent: `planning` plans that on what stands here.
 """
 
 import os

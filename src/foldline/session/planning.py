@@ -2,7 +2,7 @@
 
 Knows what a decision needs besides the view (events that are out of sight, a narrative, who forbids
 a fold) and where to get it. Refuses to decide, which `core.plan` does, and to write to the log by
-itself: that is `live`'s. The dialect is told by whoever asks.
+itself: that is `log_handle`'s. The dialect is told by whoever asks.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """A session as it was left, in a store that stays another's; and held, while it is changed.
 
-Knows that a log names its own model and settings. Refuses to make a session: `run.open` does.
+Knows that a log names its own model and settings. Refuses to make a session: `open` does.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The port between a session and whoever tells its folds' narratives.
 
-Knows what a session asks of a narrator. Refuses to know models and queues: `preparing` tells in
-this process, `deferring` leaves it to a worker.
+Knows what a session asks of a narrator. Refuses to know models and queues: `summaries` tells in
+this process, `fold_queue` leaves it to a worker.
 """
 
 from typing import Protocol

@@ -2,8 +2,8 @@
 
     answer = await reply(session, model, heard=print)
 
-Orders the steps and nothing else: the session plans, `spend` holds the caps, `models.calling`
-calls, `refused` heals an overflow, once a call (R-13). Refuses to run tools: who loops does that.
+Orders the steps and nothing else: the session plans, `spending` holds the caps, `models.retries`
+calls, `healing` heals an overflow, once a call (R-13). Refuses to run tools: who loops does that.
 
 Whatever ends a call early leaves a log that goes on (R-53): the words that were heard, if any, as
 an answer that was cut or cancelled, and nothing else of it.

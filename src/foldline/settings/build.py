@@ -1,6 +1,6 @@
 """Checked settings → the typed value, and the policy they change.
 
-Knows which part of a preset each of the papers' names is. Refuses to check: `reading` has.
+Knows which part of a preset each of the papers' names is. Refuses to check: `parse` has.
 """
 
 from collections.abc import Collection, Mapping

@@ -113,7 +113,7 @@ class Settings:
     """The question for a narrative; empty: ours."""
     summarizer: tuple[str, ...]
     limits: Mapping[str, Limit]
-    """By call, turn, session, user and day; `run.settings.using.caps` makes them `Caps`."""
+    """By call, turn, session, user and day; `session.use_settings.caps` makes them `Caps`."""
     store: str | None
     tenant: str
     instructions: InstructionSettings

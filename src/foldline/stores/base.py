@@ -1,7 +1,7 @@
 """The store's port: the operations that every backend has, and what they promise.
 
 Knows names, bytes and places. Refuses to know events: a row is bytes, a kind, and whether it is an
-edit. `store.logs` turns events into rows and back; `store.crypt` wraps any store.
+edit. `stores.event_log` turns events into rows and back; `stores.encryption` wraps any store.
 
 Promises, kept by every backend and asked by `foldline.testing.stores`:
 - A log is dense and append-only. Bytes come back as they were given.

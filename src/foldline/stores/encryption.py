@@ -3,7 +3,8 @@
     store = CryptStore(SqliteStore("talks.db"), key)       # 32 bytes, from where you keep secrets
 
 Knows which operation seals or opens what, and where a session's keys are kept: wrapped by the
-master key, in its own part of the side table. Refuses to know ciphers (`store.rings`) and backends.
+master key, in its own part of the side table. Refuses to know ciphers (`stores.keyring`) and
+backends.
 
 Sealed: rows, pieces, side values, and the keys by which deliveries are known. In clear: the names
 of tenants, owners, sessions and side entries, kinds, edit flags, sizes, times. A piece has another

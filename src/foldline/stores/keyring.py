@@ -1,14 +1,14 @@
-"""A session's keys under `crypt`: what seals its rows, pieces and side values, and what opens them.
+"""A session's keys: what seals its rows, pieces and side values, and what opens them.
 
     master key ── wraps ── secret of one session ──┬── a key for each row, by the row's own salt
                                                    ├── a name and a key for each piece, by its hash
                                                    └── a key for side values and once-keys
 
-Knows AES-256-GCM and the form of sealed bytes. Refuses to know stores: `store.crypt` fetches and
-keeps. Tenant and session are bound by the secret, which is wrapped for both; kind, edit flag and
-place are bound as associated data. A row has a key of its own so that a fork can be given the keys
-of the rows that were copied for it and no others: it reads on when its ancestor's secret is gone,
-and opens nothing else that may be left of the ancestor.
+Knows AES-256-GCM and the form of sealed bytes. Refuses to know stores: `stores.encryption` fetches
+and keeps. Tenant and session are bound by the secret, which is wrapped for both; kind, edit flag
+and place are bound as associated data. A row has a key of its own so that a fork can be given the
+keys of the rows that were copied for it and no others: it reads on when its ancestor's secret is
+gone, and opens nothing else that may be left of the ancestor.
 """
 
 import hmac

@@ -1,6 +1,6 @@
 """How a store's address is written, and how it may be shown.
 
-Knows a server's address from a file's path. Refuses to know stores: `store.at` does.
+Knows a server's address from a file's path. Refuses to know stores: `stores.open` does.
 """
 
 import warnings

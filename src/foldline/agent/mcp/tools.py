@@ -5,7 +5,7 @@
         servers.join(agent)          # from here on its tools are as the servers have them
 
 Knows how a server's tool is named, what a person is asked before it runs, and when lists are taken
-up. Refuses to know how a server is kept running: that is `joined`.
+up. Refuses to know how a server is kept running: that is `connection`.
 """
 
 import asyncio

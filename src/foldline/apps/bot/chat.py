@@ -5,8 +5,8 @@
     deliver  answers are written from the log into messages whose numbers are kept before
 
 Knows the order of things. Refuses to know what commands do (`commands`), and how calls are made
-(`line`). One worker for each chat; a turn holds the session's lease, so that of several processes
-one answers.
+(`bot_api`). One worker for each chat; a turn holds the session's lease, so that of several
+processes one answers.
 """
 
 import asyncio

@@ -4,7 +4,7 @@
 
 Knows the order of things: what was entered, a command or words for the model; how a turn is
 stopped; what is said after it (A-36, A-42). Refuses to know the terminal (`face`), and to make an
-agent (`seat`). Commands never reach the model.
+agent (`startup`). Commands never reach the model.
 """
 
 import asyncio

@@ -28,7 +28,7 @@ class ChatSeat:
 
 
 class ChatFace(Protocol):
-    """Where a person writes and reads: `Line` in a terminal, `Plain` where there is less."""
+    """Where a person writes and reads: `InputLine` in a terminal, `Plain` where there is less."""
 
     bar: Callable[[int], list[tuple[str, str]]]
     words: "Callable[[str], Iterable[tuple[str, str]]] | None"

@@ -2,7 +2,7 @@
 
 Knows how what was written on the command line, in settings and in the session itself become one
 agent, and what a person is asked before a stranger's settings hold. Refuses to know how it looks:
-that is `repl`.
+that is `apps.chat`.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """`foldline models`: windows and prices, and what a model's name is taken for.
 
 Knows how the catalogue, the user's own file and a server's word are shown beside each other.
-Refuses to decide between them: `run.facts` does.
+Refuses to decide between them: `session.model_facts` does.
 """
 
 from typing import Annotated, Any

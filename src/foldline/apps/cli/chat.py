@@ -1,7 +1,8 @@
 """`chat`: talk with a model in a terminal, for as long as you like.
 
 Knows the options, and which of the three ways to talk there is: a terminal, a plain one, or one
-message. Refuses to know how options become an agent (`seating`), and how it looks (`repl`).
+message. Refuses to know how options become an agent (`build_agent`), and how it looks
+(`apps.chat`).
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """`foldline config`: which settings are in force and who says so, where files lie, what is wrong.
 
-Knows how settings are shown to a person. Refuses to decide any: `run.settings` does.
+Knows how settings are shown to a person. Refuses to decide any: `settings.layers` does.
 """
 
 import os

@@ -1,8 +1,8 @@
 """`foldline doctor postgresql://…`: what is well with a server, its settings and this login.
 
 Knows which answers of the server are good, and the setting or statement that makes another one so.
-`doctor_schema` knows it of our schema. Refuses to ask by itself (`store.postgres.questions` does),
-to write, and to migrate: a schema that is not there is told, not made.
+`doctor_schema` knows it of our schema. Refuses to ask by itself (`stores.postgres.health_queries`
+does), to write, and to migrate: a schema that is not there is told, not made.
 """
 
 import re

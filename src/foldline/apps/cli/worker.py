@@ -1,7 +1,7 @@
 """`foldline worker`: a process that prepares and installs the folds that sessions have queued.
 
 Knows whom to ask for narratives, how a job's end is told, and that a signal ends it within ten
-seconds. Refuses to know jobs and folds: those are `run.jobs` and `run.worker`.
+seconds. Refuses to know jobs and folds: those are `fold_workers` and `fold_worker`.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
     /healthz, /readyz, /metrics     health
     /sessions/…                     the session API, where there is one; without keys it asks
-                                    for the token of this start (`local`)
+                                    for the token of this start (`local_access`)
     everything else                 relayed to the operator's upstream
 
 Knows routes and who may take them. Refuses to know how a request is relayed (`relay`).
@@ -201,7 +201,7 @@ def _speaks(scope: Scope) -> str:
 
 
 def _stays(scope: Scope) -> None:
-    """Refuse an offer of another protocol that `serving` has not seen: its body was not read."""
+    """Refuse an offer of another protocol that `server` has not seen: its body was not read."""
     if any(name == b"upgrade" for name, _ in scope["headers"]):
         words = "another protocol was offered; send the request without `Upgrade`"
         raise Refusal(400, "upgrade", words, close=True)

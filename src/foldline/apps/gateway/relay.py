@@ -3,8 +3,9 @@
     whole body → planned → asked → heard and passed on, piece by piece → ended
 
 Knows what happens when either side hangs up, stalls or breaks off. Refuses to know who may ask and
-where (`app`), and what a request says (`planning`). What is not planned goes out as it came in; an
-answer always does. Nothing is read from the upstream before the client has taken what came before.
+where (`app`), and what a request says (`plan_request`). What is not planned goes out as it came in;
+an answer always does. Nothing is read from the upstream before the client has taken what came
+before.
 """
 
 import asyncio

@@ -80,7 +80,7 @@ class GatewaySettings:
     keys: Keys | None = None
     """The gateway's own keys; none: whoever reaches it may use it with a provider's key."""
     token: Secret | None = None
-    """What the session API asks for where there are no keys: `local.make_token`."""
+    """What the session API asks for where there are no keys: `local_access.make_token`."""
     limits: GatewayLimits = field(default_factory=GatewayLimits)
     network: Network = field(default_factory=Network)
     """The way to upstreams: `network.read_network` reads it from the environment."""

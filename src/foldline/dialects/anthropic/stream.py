@@ -1,7 +1,7 @@
 """A streamed answer, put together event by event.
 
 Knows the events of a stream and what is left of one that was cut. Refuses to know bytes and lines:
-those are `wire.sse`'s.
+those are `dialects.sse`'s.
 
 The result is the answer as a server that does not stream would have given it: `answer` reads both.
 """

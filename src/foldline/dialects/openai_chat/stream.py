@@ -1,7 +1,7 @@
 """A streamed completion, put together.
 
 Knows the deltas of this dialect and what compatible servers make of them. Refuses to know bytes
-and sockets: `wire.sse` cuts the events out, `completion` reads what comes out here.
+and sockets: `dialects.sse` cuts the events out, `completion` reads what comes out here.
 
 A stream is complete when its marker came, or a finish reason where a server sends no marker. One
 that ended before, or with an error, is cut: its words stay, calls that were not written out go.

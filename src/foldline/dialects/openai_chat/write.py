@@ -2,7 +2,7 @@
 
 Knows how this dialect writes items: groups of at most 128 calls, media of results behind them, and
 an older kind of call that has no id. Refuses to know where the items came from, and what a picture
-or a tool's name is written as (`wire.media`, `wire.tools`).
+or a tool's name is written as (`dialects.media`, `dialects.tools`).
 
 A group of more calls than one message may hold is written as several, each with its own results:
 every call stays a call with its result, only that they were made at once is not said any more. The

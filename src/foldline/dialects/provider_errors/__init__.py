@@ -2,8 +2,8 @@
 
     body, status, headers  →  unwrap: the provider's own words, its codes  →  table  →  Fault
 
-`table` holds what providers say, as rows; `unwrap` takes an error out of what it was wrapped in;
-`meaning` asks the rows in order. Refuses to know what is done about a fault.
+`patterns` holds what providers say, as rows; `unwrap` takes an error out of what it was wrapped in;
+`classify` asks the rows in order. Refuses to know what is done about a fault.
 """
 
 from foldline.dialects.provider_errors.classify import Fault, Kind, classify, of_exception

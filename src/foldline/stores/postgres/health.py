@@ -1,8 +1,8 @@
 """What a server says of itself and of our schema, as values: `Health`.
 
 Every answer is a value, or `Unseen` where this login may not see it. Knows what a schema of ours
-has: its tables, indexes, functions, migrations. Refuses to know how it is asked (`questions`), and
-what is well and what is not: whoever looks judges.
+has: its tables, indexes, functions, migrations. Refuses to know how it is asked (`health_queries`),
+and what is well and what is not: whoever looks judges.
 """
 
 import re

@@ -2,7 +2,7 @@
 
 Knows how a text becomes words: letters without accents, small. Each word stands in the index behind
 a mark of its tenant, so a list of places in it is one tenant's and no longer than that one's.
-Refuses to know events: `logs.words` tells what a row says.
+Refuses to know events: `event_log.words` tells what a row says.
 """
 
 import hashlib

@@ -11,8 +11,9 @@ in it occurs in them. Beyond that it depends on what the line claims:
     decisions, open questions           mostly words of the user or the assistant
     anything                            nothing that a tool's output commands or pretends
 
-Words of will are known in eleven languages, see `will`. A paraphrase that uses none of them, as a
-mere fact, is beyond rules: it stands as a cited line of a record, under no heading of the user's.
+Words of will are known in eleven languages, see `injection_words`. A paraphrase that uses none of
+them, as a mere fact, is beyond rules: it stands as a cited line of a record, under no heading of
+the user's.
 """
 
 import re
