@@ -53,7 +53,7 @@ class Figures(NamedTuple):
     lines: int
 
 
-REACHED = Figures(21, 608, 0.87, 0.30, 43, 367, 57_200)
+REACHED = Figures(22, 607, 0.87, 0.30, 43, 367, 57_200)
 """Better these when you have mended names; they are checked in CI."""
 
 

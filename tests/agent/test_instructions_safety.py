@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from foldline.agent.instructions import StandingInstructions
+from foldline.agent.instructions import Instructions
 from foldline.agent.instructions.reading import FileRead, FileRefused, clean, read, words
 
 pytestmark = pytest.mark.anyio
@@ -29,7 +29,7 @@ def root(tmp_path, monkeypatch):
 
 
 async def agreed(cwd, **more):
-    found = StandingInstructions(cwd, **more)
+    found = Instructions(cwd, **more)
     await found.answers.always(cwd)
     await found.look()
     return found
@@ -58,7 +58,7 @@ async def test_the_users_own_files_may_be_symlinks(root):
     config = root.parent / ".config/foldline"
     config.mkdir(parents=True)
     (config / "AGENTS.md").symlink_to(root.parents[1] / "outside/AGENTS.md")
-    assert OUTSIDE in "".join(StandingInstructions(root).texts())
+    assert OUTSIDE in "".join(Instructions(root).texts())
 
 
 @pytest.mark.parametrize("part", ["file", "folder"])

@@ -8,7 +8,7 @@ import pytest
 
 import foldline
 from foldline.agent.instructions import (
-    StandingInstructions,
+    Instructions,
     Trust,
     budget,
     finding,
@@ -61,7 +61,7 @@ def call(path, at):
 
 
 async def trusting(root, trust=None):
-    found = StandingInstructions(root, trust=trust or Trust(), base="You are careful.")
+    found = Instructions(root, trust=trust or Trust(), base="You are careful.")
     await found.answers.always(root)
     await found.look()
     return found
@@ -237,7 +237,7 @@ async def test_the_page_on_instructions_tells_the_truth(root, capsys):
     async with foldline.aopen(":memory:", model="scripted", window=128_000) as session:
         found = await space["begin"](session, root)
         assert capsys.readouterr().out.startswith("AGENTS.md\n2048\nUse tabs.")
-        small = StandingInstructions(root, trust=found.answers, limit=len(cut.encode()) + 3)
+        small = Instructions(root, trust=found.answers, limit=len(cut.encode()) + 3)
         await small.answers.always(root)
         assert small.texts() == [cut]
         model = ScriptedModel(lambda _: "ok")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from foldline.agent.approval import Approvals, Ask
 from foldline.agent.host import keep_host
-from foldline.agent.instructions import StandingInstructions, Trust
+from foldline.agent.instructions import Instructions, Trust
 from foldline.agent.loop import Agent
 from foldline.agent.mcp.tools import Server, Servers
 from foldline.agent.tools import own
@@ -38,7 +38,7 @@ class Made:
 
     agent: Agent
     approvals: Approvals
-    instructions: StandingInstructions
+    instructions: Instructions
     servers: Servers
 
     def notes(self) -> list[str]:
@@ -69,7 +69,7 @@ async def agent_of(  # noqa: PLR0913 - what an agent is made of
     """An agent that works in a folder; its servers end with it."""
     store, tenant = session.live.store, session.live.name.tenant
     said = settings.instructions
-    instructions = StandingInstructions(
+    instructions = Instructions(
         root,
         roots=[*map(_path, said.roots)],
         trust=Trust(store, tenant=tenant),

@@ -18,9 +18,9 @@ Rules and order are in docs/how-to/instructions.md.
 from foldline.agent.instructions.standing import (
     Answer,
     InstructionFile,
-    StandingInstructions,
+    Instructions,
     State,
 )
 from foldline.agent.instructions.trust import Trust, Trusted
 
-__all__ = ["Answer", "InstructionFile", "StandingInstructions", "State", "Trust", "Trusted"]
+__all__ = ["Answer", "InstructionFile", "Instructions", "State", "Trust", "Trusted"]

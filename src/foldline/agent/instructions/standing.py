@@ -67,7 +67,7 @@ class _Line(NamedTuple):
     piece: FilePiece | None = None
 
 
-class StandingInstructions:
+class Instructions:
     """AGENTS.md and its like, from the config folder down to where work is done."""
 
     def __init__(  # noqa: PLR0913 - one keyword for each setting

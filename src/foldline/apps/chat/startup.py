@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from foldline.agent.approval import Approvals
-from foldline.agent.instructions import StandingInstructions
+from foldline.agent.instructions import Instructions
 from foldline.agent.loop import Agent
 from foldline.models.port import Model
 
@@ -21,7 +21,7 @@ class ChatSeat:
     agent: Agent
     models: Callable[[str], Model]
     """The client of another model, for `/model`."""
-    instructions: StandingInstructions | None = None
+    instructions: Instructions | None = None
     approvals: Approvals | None = None
     notes: Sequence[str] = ()
     """What is to be said before the first line: what a server did not tell, what was left out."""
