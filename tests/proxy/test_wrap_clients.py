@@ -87,6 +87,7 @@ async def talk(ask, provider, client):
     await finish(client.close())
 
 
+@pytest.mark.real
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", both(CHAT))
 @pytest.mark.parametrize("verb", ["create", "parse"])
@@ -98,6 +99,7 @@ async def test_openais_kinds_work(name, verb):
         await talk(getattr(client.chat.completions, verb), provider, client)
 
 
+@pytest.mark.real
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", both(MESSAGES))
 @pytest.mark.parametrize("beta", [False, True])

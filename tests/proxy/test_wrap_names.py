@@ -26,13 +26,17 @@ def anyio_backend():
 
 def make_openai(provider, **options):
     return foldline.wrap(
-        openai.OpenAI(base_url=f"{provider.url}/v1", api_key="none", max_retries=0), **options
+        openai.OpenAI(base_url=f"{provider.url}/v1", api_key="none", max_retries=0, timeout=60),
+        **options,
     )
 
 
 def make_async_openai(provider, **options):
     return foldline.wrap(
-        openai.AsyncOpenAI(base_url=f"{provider.url}/v1", api_key="none", max_retries=0), **options
+        openai.AsyncOpenAI(
+            base_url=f"{provider.url}/v1", api_key="none", max_retries=0, timeout=60
+        ),
+        **options,
     )
 
 
@@ -112,6 +116,7 @@ def test_before_the_first_call_there_is_no_session():
             foldline.session_of(client)
 
 
+@pytest.mark.real
 def test_sixteen_threads_each_find_their_own_session():
     """All begin with the same words and are answered the same; what follows is their own."""
     with Provider(lambda _: "Yes.") as provider, make_openai(provider) as client:
@@ -133,6 +138,7 @@ def test_sixteen_threads_each_find_their_own_session():
         assert len(set.union(*found)) == 16
 
 
+@pytest.mark.real
 def test_threads_with_names_are_told_apart_though_they_say_the_same():
     with Provider(lambda _: "Yes.") as provider, make_openai(provider) as client:
         together = threading.Barrier(16)
@@ -150,6 +156,7 @@ def test_threads_with_names_are_told_apart_though_they_say_the_same():
             assert [*pool.map(work, range(16))] == [4] * 16
 
 
+@pytest.mark.real
 @pytest.mark.anyio
 async def test_two_hundred_tasks_each_find_their_own_session():
     with Provider(lambda _: "Yes.") as provider:
@@ -227,6 +234,7 @@ with foldline.conversation("b"):
 REVEALED = ["OpenAI", "Session", "AsyncSession", "Session", "AsyncSession", "Report"]
 
 
+@pytest.mark.real
 def test_types_are_kept(tmp_path):
     (tmp_path / "snippet.py").write_text(f"# pyright: strict\n{SNIPPET}")
     command = [ROOT / ".venv/bin/pyright", "--pythonpath", sys.executable, "snippet.py"]
