@@ -29,12 +29,19 @@ DIALECTS = ((openai_chat, CHAT), (anthropic, MESSAGES))
 
 
 def refused(request: Request) -> list[str]:
-    """What either judge of either dialect finds in a request, as it is encoded."""
+    """What either judge of either dialect finds in a request, as it is encoded.
+
+    Who must speak last is no matter of the encoding: a session writes that to its log before it
+    asks, and tests/properties/test_tails.py holds it.
+    """
     found: list[str] = []
     for wire, adapters in DIALECTS:
+        if wire is anthropic and anthropic.is_silent(request):
+            continue
         body = json.loads(wire.encode(request, {}))
         given = {name: body[name] for name in adapters if name in body}
-        found += [f"{wire.DIALECT}: ours: {one}" for one in wire.faults(**given)]
+        ends = {"prefill": True} if wire is anthropic else {}
+        found += [f"{wire.DIALECT}: ours: {one}" for one in wire.faults(**given, **ends)]
         found += [f"{wire.DIALECT}: SDK: {one}" for one in mistyped(given, adapters)]
     return found
 
