@@ -341,8 +341,10 @@ def remembering(address: str, session: str) -> float:
 
 
 async def remembered(address: str, session: str) -> None:
-    """What opening a session adds, at its peak, to a process that has opened an empty one before."""
-    await requested(address, f"empty beside {session}")
+    """What opening a session adds, at its peak, to a process that has opened a small one before."""
+    async with foldline.aopen(address, model="local", session=f"one beside {session}") as s:
+        await s.add("Hello.")
+        await s.request()
     before = resident("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # noqa: ASYNC240 - the peak from here on
     await requested(address, session)
