@@ -37,7 +37,7 @@ import procrastinate
 from clusters import Cluster, a_cluster
 
 TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(TESTS / folder) for folder in ("properties", "run", "stores")]
+sys.path[:0] = [str(TESTS / folder) for folder in ("properties", "session", "stores")]
 from folding import SETTINGS, due, folds_of, goals, made  # noqa: E402 - beside us
 from mutants import broken  # noqa: E402
 
