@@ -60,7 +60,7 @@ test *args: setup
 
 # Everything else: real parts (PostgreSQL, the model server, an MCP server, the built wheel), slow tests, a hundred examples a property
 test-all *args: setup model mcp
-    FOLDLINE_LAWS="${FOLDLINE_LAWS:-usual}" {{python}} -m pytest --timeout 3600 {{ if args == "" { "-m 'real or slow or property'" } else { "" } }} -n 2 --dist worksteal --inline-snapshot=disable --quiet {{args}}
+    FOLDLINE_LAWS="${FOLDLINE_LAWS:-usual}" {{python}} -m pytest --timeout 3600 -o faulthandler_timeout=3700 {{ if args == "" { "-m 'real or slow or property'" } else { "" } }} -n 2 --dist worksteal --inline-snapshot=disable --quiet {{args}}
 
 # What CI has time for of `just test-all`: nothing that is long, forty examples a property
 test-most *args: setup model mcp
@@ -68,11 +68,11 @@ test-most *args: setup model mcp
 
 # The laws, deep: 10,000 examples each
 laws *args: setup
-    FOLDLINE_LAWS=deep {{python}} -m pytest --timeout 0 tests/properties -n 2 --quiet {{args}}
+    FOLDLINE_LAWS=deep {{python}} -m pytest --timeout 0 -o faulthandler_timeout=0 tests/properties -n 2 --quiet {{args}}
 
 # Measure every test, and write tests/durations.txt anew; takes a quarter of an hour and a calm machine
 durations: setup model mcp
-    FOLDLINE_LAWS=usual FOLDLINE_DURATIONS=tests/durations.txt {{python}} -m pytest --timeout 3600 -n 2 --dist worksteal --inline-snapshot=disable --quiet
+    FOLDLINE_LAWS=usual FOLDLINE_DURATIONS=tests/durations.txt {{python}} -m pytest --timeout 3600 -o faulthandler_timeout=3700 -n 2 --dist worksteal --inline-snapshot=disable --quiet
 
 # How many tests and assertions each recipe runs
 count-tests *args: setup

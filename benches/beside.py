@@ -27,7 +27,7 @@ from sessions import by_name
 from foldline.core.policy import STEADY, THRIFTY
 from foldline.core.prices import Prices
 from foldline.lab.bill.cache import CacheRules
-from foldline.lab.trials import Trial, run
+from foldline.lab.trials import Trial, run_trial
 
 WINDOW = 60_000
 SESSIONS = ("coding:0", "coding:1", "tau:0")
@@ -42,7 +42,7 @@ def ours(sessions: list[str], shared: Path) -> list[dict[str, Any]]:
         for policy in OURS:
             for share in READS:
                 rules = CacheRules(Prices(1.0, share, 1.25, 5.0))
-                result = run(Trial(session, policy, rules, WINDOW))
+                result = run_trial(Trial(session, policy, rules, WINDOW))
                 row = {"session": name, "peer": f"foldline {policy.name}", "version": "this tree"}
                 rest = {"window": WINDOW, "read": share, "over": result.blocked}
                 edits = {"cuts": len(result.edits), "summaries": 0, "seconds": 0.0}

@@ -41,7 +41,7 @@ from typing import Any
 
 from foldline.core import recall, rules
 from foldline.core.budget import limits
-from foldline.core.edits.clip import clip
+from foldline.core.edits.clip import clip_event
 from foldline.core.log import Asked, Edit, Event, Folded, Logged, Opened, UsageReported
 from foldline.core.plan import Facts, Need, Ready, admit, plan
 from foldline.core.policy import STEADY
@@ -365,7 +365,7 @@ class Long:
         known = {**self.words, **self.view.held}
         for event in made.events:
             self.view.append(self.view.head + 1, event)
-        quoted = {seq for one in self.view.folds().values() for seq in one.verbatim}
+        quoted = {seq for one in self.view.list_folds().values() for seq in one.verbatim}
         self.words = {seq: known[seq] for seq in quoted}
 
     def again(self) -> None:
@@ -469,9 +469,9 @@ def broken(count: int) -> list[Event]:
 def sendable(events: list[Event]) -> View:
     """The view of a log, whatever is in it, closed and checked."""
     view = view_of(events)
-    for event in rules.closing(view):
+    for event in rules.make_closing_events(view):
         view.append(view.head + 1, event)
-    rules.check(view)
+    rules.check_view(view)
     return view
 
 
@@ -484,14 +484,14 @@ def single(tries: int) -> bool:
     items = len(sendable(mess).items)
 
     def looked_up() -> None:
-        span = recall.parse(recall.handle(random.randrange(last)))
-        recall.show([Logged(span.lo, talk.view.held.get(span.lo) or talk.events[span.lo])])
+        span = recall.parse_query(recall.format_handle(random.randrange(last)))
+        recall.render_recall([Logged(span.lo, talk.view.held.get(span.lo) or talk.events[span.lo])])
 
     works: dict[str, tuple[float, Callable[[], object]]] = {
         "an original by its handle": (1, looked_up),
         f"{items:,} items of a broken history": (10, lambda: sendable(mess)),
-        "1 MB clipped to 2,500, ends": (5, lambda: clip(large, cap=2_500, how="ends")),
-        "1 MB clipped to 2,500, lines": (5, lambda: clip(large, cap=2_500, how="lines")),
+        "1 MB clipped to 2,500, ends": (5, lambda: clip_event(large, cap=2_500, how="ends")),
+        "1 MB clipped to 2,500, lines": (5, lambda: clip_event(large, cap=2_500, how="lines")),
     }
     print()
     good = True

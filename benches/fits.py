@@ -1,10 +1,12 @@
 """Generated sessions with random settings against a model whose tokenizer nobody knows.
 
     just bench fits --sessions 100000
+    just bench fits --sessions 100000 --dialect openai-responses
 
 Each session has a hidden tokenizer (a ratio to the estimate, noise for every message, a constant that
-the provider adds) and reports its counts back. Counted: requests above the true window, refusals to
-plan, folds, and folds that gained nothing. Exits 1 on any request above the window, on a refusal, or
+the provider adds) and reports its counts back. Sessions take turns in the dialects: their events have
+that dialect's own items beside them, and every request is encoded and judged in it. Counted: requests above the true window, refusals to
+plan, folds, and folds that gained nothing. Exits 1 on any request above the window, on a fault of one, on a refusal, or
 where forced folds are not bounded by what came in: after the first two of a session (one message may
 be as large as the window, and be forced in and out) each must be earned by new tokens.
 """
@@ -15,17 +17,23 @@ import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
+from itertools import count
 from random import Random
 
-from foldline.core.budget import limits, measure
+import msgspec
+
+from foldline.core.budget import limits, measure_budget
 from foldline.core.item import Item
 from foldline.core.log import Folded, Instructed, ModelSaid, ToolReturned, UserSaid
 from foldline.core.parts import Clip, Text
 from foldline.core.plan import Facts, Ready
 from foldline.core.policy import PRESETS
 from foldline.core.prices import Prices
-from foldline.core.tokens import count_parts
+from foldline.core.tokens import count_parts, count_tokens
+from foldline.dialects.base import DIALECTS, Dialect, get_dialect, list_dialects
 from foldline.testing import Planned, calls, model, result, user
+from foldline.testing.own_items import give_own_items
 
 FREE_FOLDS, NEVER = 2, 10_000
 LEAST_NEW = 20  # per cent of the hard limit that must have come in for each further forced fold
@@ -52,7 +60,7 @@ class Hidden:
         return int(total)
 
 
-def session(seed: int) -> Counter[str]:
+def session(seed: int, dialect: Dialect) -> Counter[str]:
     """One session: what happened in it."""
     random = Random(seed)
     window = int(1_500 * 2 ** random.triangular(0, 4, 0))
@@ -65,7 +73,12 @@ def session(seed: int) -> Counter[str]:
     )
     hidden = Hidden(random)
     talk = Planned(facts, Instructed((Text("Be careful. " * random.randint(0, 20)),)))
-    seen: Counter[str] = Counter(sessions=1)
+    seen: Counter[str] = Counter({"sessions": 1, dialect.name: 1})
+    place = count()
+
+    def add(event: UserSaid | ModelSaid | ToolReturned) -> None:
+        at = next(place)
+        talk.add(give_own_items(dialect, event, place=at, a=at % 12, b=at * 5 % 12))
 
     def words(most: int) -> str:
         start = random.randrange(len(SOUP) // 2)
@@ -84,19 +97,22 @@ def session(seed: int) -> Counter[str]:
         seen["requests"] += 1
         seen["above"] += true > window
         seen["above with answer"] += true + facts.limits.reserve // 2 > window
+        body = msgspec.json.decode(dialect.encode(made.request, {}))
+        seen["faults"] += len(dialect.list_faults(body))
         talk.ask(made, counted=counted)
 
     for turn in range(random.randint(2, 5)):
-        talk.add(user(words(random.choice((10, 60, window // 8, window // 2)))))
+        add(user(words(random.choice((10, 60, window // 8, window // 2)))))
         for step in range(random.randint(0, 3)):
             ask()
             ids = [f"{turn}.{step}.{n}" for n in range(random.choice((1, 1, 2, 4)))]
-            talk.add(calls(*ids, text=words(10)))
+            thought = "hm, " * 5 if dialect.is_model_item is not None else ""
+            add(calls(*ids, text=words(10), thought=thought))
             for one_id in ids:
                 text = words(random.choice((5, 80, window // 6, window)))
-                talk.add(result(one_id, text, ok=random.random() < 0.8))
+                add(result(one_id, text, ok=random.random() < 0.8))
         ask()
-        talk.add(model(words(40)))
+        add(model(words(40)))
     seen["folds"] = len(talk.folds())
     seen["idle folds"] = sum(fold.after >= fold.before for fold in talk.folds())
     seen["least new, %"] = earned(talk)
@@ -105,16 +121,18 @@ def session(seed: int) -> Counter[str]:
 
 def earned(talk: Planned) -> int:
     """What came in between the first and the last forced fold, for each after two, of hard."""
-    budget = measure(talk.view, talk.facts.limits)
+    budget = measure_budget(talk.view, talk.facts.limits)
     policy = talk.facts.policy
-    hard = budget.estimated(budget.tier(policy.hard, of=policy.of))
+    hard = budget.convert_to_estimate(budget.compute_tier(policy.hard, of=policy.of))
     new, at_folds = 0, list[int]()
     for event in talk.events:
         match event:
             case UserSaid(clip=Clip(parts)) | ToolReturned(clip=Clip(parts)):
                 new += count_parts(parts)
             case UserSaid(parts) | ModelSaid(parts) | ToolReturned(_, parts):
-                new += count_parts(parts)
+                # As the view counts it: a provider's own JSON says more than its parts.
+                own = count_tokens(event.native.body) if event.native else 0
+                new += max(count_parts(parts), own)
             case Folded(why="forced"):
                 at_folds.append(new)
             case _:
@@ -124,12 +142,13 @@ def earned(talk: Planned) -> int:
     return 100 * (at_folds[-1] - at_folds[0]) // ((len(at_folds) - FREE_FOLDS) * hard)
 
 
-def many(seeds: range) -> Counter[str]:
+def many(seeds: range, *, only: str = "") -> Counter[str]:
     """Some sessions, summed; the hardest driven of them kept apart."""
     total: Counter[str] = Counter()
     least = NEVER
+    several = [get_dialect(only)] if only else list_dialects()
     for seed in seeds:
-        seen = session(seed)
+        seen = session(seed, several[seed % len(several)])
         least = min(least, seen.pop("least new, %"))
         total += seen
     total["least new, %"] = least
@@ -142,6 +161,7 @@ def main() -> int:
     parser.add_argument("--sessions", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--short", action="store_true", help="1,000 sessions")
+    parser.add_argument("--dialect", choices=[*DIALECTS], default="")
     args = parser.parse_args()
     count = 1_000 if args.short else args.sessions
     start = time.perf_counter()
@@ -152,23 +172,25 @@ def main() -> int:
     total: Counter[str] = Counter()
     least = NEVER
     with ProcessPoolExecutor(2) as pool:
-        for seen in pool.map(many, chunks):
+        for seen in pool.map(partial(many, only=args.dialect), chunks):
             least = min(least, seen.pop("least new, %"))
             total += seen
     for name in (
         "sessions",
+        *DIALECTS,
         "requests",
         "folds",
         "idle folds",
         "refused",
         "above",
         "above with answer",
+        "faults",
     ):
         print(f"{name:20}{total[name]:12,}")
     print(f"{'folds a request':20}{total['folds'] / max(total['requests'], 1):12.3f}")
     print(f"{'least new a fold':20}{least:11} %   of the hard limit, in the session driven hardest")
     print(f"{time.perf_counter() - start:.0f} s")
-    bad = ("above", "above with answer", "refused", "idle folds")
+    bad = ("above", "above with answer", "refused", "idle folds", "faults")
     return 1 if any(total[name] for name in bad) or least < LEAST_NEW else 0
 
 

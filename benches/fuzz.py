@@ -8,7 +8,8 @@ numbers, halves of surrogate pairs, NUL, bytes that are no UTF-8. What is read m
 showable and sendable; what is refused must be a WireError with a path. Any other exception, more
 than a second of its processor or 200 MB more is a failure, printed with its seed and bytes. Exits 1 on any.
 
-Another dialect is one more entry in DIALECTS.
+An untouched request must come out of the patch byte for byte. `--dialect` takes one of them alone.
+Another dialect is one more entry in CORPORA.
 """
 
 import argparse
@@ -17,27 +18,33 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from foldline.core import log, rules
 from foldline.core.log import Event, Opened
+from foldline.core.parts import Call, Text
 from foldline.core.request import render
-from foldline.dialects import anthropic, openai_chat
-from foldline.dialects.base import OPENAI, Dialect, named
-from foldline.dialects.json_reader import parse
+from foldline.dialects.base import DIALECTS, Dialect, get_dialect
+from foldline.dialects.client_messages import ClientForm
+from foldline.dialects.json_slices import parse_object
 from foldline.dialects.sse import SseReader
 from foldline.errors import WireError
-from foldline.proxy.request import read_request
+from foldline.proxy.client_request import read_request
+from foldline.proxy.patch import patch_request
+from foldline.session.client_row import read_row
 from foldline.testing import view_of
 
 SECONDS = 1.0
 MEGABYTES = 200
 CHUNK = 1_000
+PATCHED = 200  # messages of a request that are patched: no plan edits thousands one by one
 
 
 class Reader(NamedTuple):
@@ -47,68 +54,81 @@ class Reader(NamedTuple):
     read: Callable[[bytes, Random], None]
 
 
-def _kept(events: list[Event], wire: object) -> None:
-    """Whatever was read can be stored, shown and sent; `wire` is a dialect's module."""
+def _kept(events: list[Event], dialect: Dialect) -> None:
+    """Whatever was read can be stored, shown and sent."""
     for event in events:
-        log.check(event)
+        log.check_event(event)
     view = view_of([Opened("m"), *events])
-    for event in rules.closing(view):
+    for event in rules.make_closing_events(view):
         view.append(view.head + 1, event)
-    rules.check(view)
-    msgspec.json.decode(wire.encode(render(view), {}))  # type: ignore[attr-defined]
+    rules.check_view(view)
+    msgspec.json.decode(dialect.encode(render(view), {}))
 
 
-def _request(dialect: Dialect, body: bytes) -> None:
-    """Whatever is read of a client's request can be stored, and says the same when it is written."""
+def _request(dialect: Dialect, body: bytes, _: Random) -> None:
+    """Whatever is read of a client's request can be stored, and says the same when it is written.
+
+    While nothing is edited it is sent as it came, and what is edited is JSON.
+    """
     request, form = read_request(dialect, body), dialect.form
-    given = {name: request.field(name) for name in ("system", "tools") if request.field(name)}
-    log.check(form.read_instructions(given, [request.raw(at) for at in request.leading]))
+    fields = {name: request.extract_field(name) for name in dialect.fixed}
+    given = {name: field for name, field in fields.items() if field}
+    leading = [request.extract_message(at) for at in request.leading]
+    events: list[Event] = [Opened("m"), form.read_instructions(given, leading)]
+    log.check_event(events[-1])
+    shown = {*request.chained, *request.asides}
     for at, described in enumerate(request.described):
-        events = form.read_message(request.raw(at), described)
-        for event in events:
-            log.check(event)
+        if at not in shown or described.role == "fold":
+            continue
+        raw = request.extract_message(at)
+        read = form.read_message(raw, described)
+        for event in read:
+            log.check_event(event)
+        events += read
         if described.role == "system":
             continue
-        again = form.describe(form.write_message([form.item_of(event) for event in events]))
+        again = form.describe_message(form.write_message([form.item_of(event) for event in read]))
         if again.digest != described.digest:
             raise ValueError(f"message {at} says something else when it is written again")
+        if at < PATCHED:
+            _patch(form, raw, read)
+    view = view_of(events)
+    if request.sealed < 0 and patch_request(request, view, read_row(view)).body != body:
+        raise ValueError("a request without an edit is sent otherwise")
 
 
-def _chat_request(body: bytes, _: Random) -> None:
-    _request(OPENAI, body)
+def _patch(form: ClientForm, raw: bytes, events: list[Event]) -> None:
+    """A message in which every text is replaced is still JSON, and is read."""
+    for event in events:
+        shown = form.item_of(event)
+        stub = (Text("[masked]"), *(one for one in shown.parts if isinstance(one, Call)))
+        raw = form.replace_text(raw, event, replace(shown, parts=stub, state="masked"))
+    form.describe_message(raw)
+    msgspec.json.decode(b"[" + form.drop_thinking(raw) + b"]")
 
 
-def _chat_completion(body: bytes, _: Random) -> None:
-    _kept(openai_chat.completion(parse(body), saw=None, asked=None), openai_chat)
+def _answer(dialect: Dialect, body: bytes, _: Random) -> None:
+    """An answer that is read is kept; as a client sends it back, it is read too."""
+    given = parse_object(body)
+    _kept(dialect.parse_answer(given, None, None), dialect)
+    for raw in dialect.form.answer_messages(given):
+        described = dialect.form.describe_message(raw)
+        if described.role not in ("compaction", "fold"):
+            dialect.form.read_message(raw, described)
 
 
-def _chat_stream(body: bytes, random: Random) -> None:
-    lines, made, last = SseReader(), openai_chat.Assembly(), 0
+def _stream(dialect: Dialect, body: bytes, random: Random) -> None:
+    """A stream that is cut into pieces anywhere, and breaks off anywhere."""
+    lines, made, last = SseReader(), dialect.assembly(), 0
     cuts = sorted(random.randrange(len(body) + 1) for _ in range(3))
     sent = []
     for cut in (*cuts, len(body)):
         sent += lines.feed(body[last:cut])
         last = cut
     for one in (*sent, *lines.close()):
-        made.take(one.data, whole=one.whole)
-    _kept(openai_chat.completion(made.body(), saw=None, asked=None), openai_chat)
-
-
-def _message_request(body: bytes, _: Random) -> None:
-    _request(named(anthropic.DIALECT), body)
-
-
-def _message_answer(body: bytes, _: Random) -> None:
-    _kept(anthropic.answer(parse(body), saw=None, asked=None), anthropic)
-
-
-def _message_stream(body: bytes, random: Random) -> None:
-    lines, made = SseReader(), anthropic.Assembly()
-    cut = random.randrange(len(body) + 1)
-    for one in (*lines.feed(body[:cut]), *lines.feed(body[cut:]), *lines.close()):
-        if one.whole:
-            made.take(one.data)
-    _kept(anthropic.answer(made.body(), saw=None, asked=None), anthropic)
+        if one.whole or not dialect.must_bound:
+            made.add_event(one.data, whole=one.whole)
+    _kept(dialect.parse_answer(made.build_body(), None, None), dialect)
 
 
 MESSAGE_REQUESTS = (
@@ -134,19 +154,40 @@ CHAT_STREAMS = (
     b': OPENROUTER PROCESSING\r\n\r\ndata: {"id":"x","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}\r\n\r\ndata: {"choices":[{"index":0,"delta":{"reasoning_content":"hm","content":"caf\xc3\xa9"}}],"obfuscation":"x"}\r\n\r\ndata: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c1","type":"function","function":{"name":"w","arguments":""}}]},"finish_reason":null}]}\n\ndata: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\\"c\\":\\"Oslo\\"}"}}]},"finish_reason":null}]}\n\ndata: {"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}\n\ndata: {"choices":[],"usage":{"prompt_tokens":925,"completion_tokens":40,"prompt_tokens_details":{"cached_tokens":900}}}\n\ndata: [DONE]\n\n',
     b'event: delta\ndata: {"choices":[{"delta":{"content":[{"type":"text","text":"A"}],"reasoning_details":[{"type":"reasoning.text","text":"a","index":0}]}}]}\n\ndata: {"choices":[{"delta":{"content":"B","reasoning_details":[{"type":"reasoning.text","text":"b","index":0}],"audio":{"id":"a","data":"AA"},"function_call":{"name":"f","arguments":"{"}}}]}\n\ndata: {"choices":[{"delta":{"audio":{"data":"BB"},"tool_calls":[{"function":{"name":"w","arguments":{"a":1}}},{"id":"z","custom":{"name":"x","input":"y"}}]}}]}\n\ndata: {"error":{"message":"Overloaded"}}\n\n',
 )
-DIALECTS: dict[str, dict[str, Reader]] = {
-    "openai-chat": {
-        "request": Reader(CHAT_REQUESTS, _chat_request),
-        "completion": Reader(CHAT_COMPLETIONS, _chat_completion),
-        "stream": Reader(CHAT_STREAMS, _chat_stream),
-    },
-    "anthropic": {
-        "request": Reader(MESSAGE_REQUESTS, _message_request),
-        "answer": Reader(MESSAGE_ANSWERS, _message_answer),
-        "stream": Reader(MESSAGE_STREAMS, _message_stream),
-    },
+RESPONSE_REQUESTS = (
+    rb'{"model":"m","instructions":"S","tools":[{"type":"function","name":"w","description":"d","parameters":{"type":"object"},"strict":true},{"type":"custom","name":"x","format":{"type":"text"}},{"type":"web_search"}],"input":[{"type":"additional_tools","role":"developer","tools":[{"type":"web_search"}]},{"role":"developer","content":"D"},{"role":"user","content":"caf\u00e9 \/"},{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"hm"}],"encrypted_content":"gAAA"},{"type":"message","id":"msg_1","role":"assistant","status":"completed","phase":"commentary","content":[{"type":"output_text","text":"Looking.","annotations":[]}]},{"type":"function_call","id":"fc_1","call_id":"c1","name":"w","arguments":"{\"c\": 1.0}","status":"completed"},{"type":"custom_tool_call","id":"ctc_1","call_id":"c2","name":"x","input":"y"},{"type":"function_call_output","call_id":"c1","output":"4"},{"type":"custom_tool_call_output","call_id":"c2","output":[{"type":"input_text","text":"t"},{"type":"input_image","image_url":"data:image/png;base64,iVBO","detail":"auto"}]},{"role":"system","content":[{"type":"input_text","text":"Be brief."}]},{"type":"message","role":"assistant","content":[{"type":"refusal","refusal":"no"}]},{"role":"user","content":[{"type":"input_text","text":"And?"}]}],"temperature":1.0,"x_new":[1,{"a":null}],"stream":true,"store":false}',
+    rb'{"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"See"},{"type":"input_file","filename":"a.pdf","file_data":"data:application/pdf;base64,JVBE"},{"type":"hologram","x":12345678901234567890}]},{"type":"web_search_call","id":"ws_1","status":"completed","action":{"type":"search","query":"q"}},{"type":"shell_call","id":"sh_1","call_id":"s","action":{"commands":["ls"]},"status":"completed"},{"type":"shell_call_output","call_id":"s","output":[{"stdout":"a","stderr":"","outcome":{"type":"exit","exit_code":0}}]},{"type":"program","id":"p_1","call_id":"p","code":"x"},{"type":"program_output","id":"po_1","call_id":"p","result":"4"},{"type":"image_generation_call","id":"ig_1","status":"completed","result":"iVBO"},{"type":"mcp_approval_request","id":"mcpr_1","name":"n","arguments":"{}","server_label":"l"},{"type":"mcp_approval_response","approval_request_id":"mcpr_1","approve":true},{"type":"quantum","q":1e5},{"id":"rs_9"},{"role":"assistant","content":"yes"}],"model":"m"}',
+    rb'{"model":"m","input":[{"role":"user","content":"old"},{"type":"compaction","id":"cmp_1","encrypted_content":"opaque"},{"role":"user","content":"new"},{"type":"compaction","encrypted_content":"foldline:1:41:3:abcdefghijklmnopqrst:talk-1"},{"role":"assistant","content":"so"},{"role":"user","content":"on"}]}',
+    rb'{"model":"m","input":"a text alone \ud83d\ude00","max_output_tokens":50}',
+)
+RESPONSE_ANSWERS = (
+    rb'{"id":"resp_1","object":"response","created_at":5,"status":"completed","model":"m","error":null,"incomplete_details":null,"output":[{"type":"reasoning","id":"rs_1","summary":[],"content":[{"type":"reasoning_text","text":"hm"}],"encrypted_content":"gAAA"},{"type":"message","id":"msg_1","role":"assistant","status":"completed","content":[{"type":"output_text","text":"Hi \ud83d\ude00","annotations":[{"type":"url_citation","url":"u"}],"parsed":null}]},{"type":"function_call","id":"fc_1","call_id":"c1","name":"w","arguments":"{\"c\":1}","status":"completed"},{"type":"compaction","id":"cmp_1","encrypted_content":"x"}],"usage":{"input_tokens":925,"input_tokens_details":{"cached_tokens":900},"output_tokens":40,"output_tokens_details":{"reasoning_tokens":3},"total_tokens":965}}',
+    rb'{"object":"response","status":"incomplete","incomplete_details":{"reason":"max_output_tokens"},"output":[{"type":"shell_call","call_id":"s","action":{"commands":["ls"]}},{"type":"shell_call_output","call_id":"s","output":[]},{"type":"tool_search_call","arguments":{},"execution":"server"},{"type":"tool_search_output","tools":[]},{"type":"quantum_call","call_id":"q"}]}',
+)
+RESPONSE_STREAMS = (
+    b'event: response.created\ndata: {"type":"response.created","sequence_number":0,"response":{"id":"resp_1","object":"response","status":"in_progress","output":[]}}\n\nevent: response.output_item.added\ndata: {"type":"response.output_item.added","output_index":0,"item":{"type":"reasoning","id":"rs_1","summary":[]}}\n\ndata: {"type":"response.output_item.done","output_index":0,"item":{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"gAAA"}}\n\ndata: {"type":"response.output_item.added","output_index":1,"item":{"type":"message","id":"msg_1","role":"assistant","content":[]}}\n\ndata: {"type":"response.output_text.delta","item_id":"msg_1","output_index":1,"content_index":0,"delta":"caf\xc3\xa9"}\n\ndata: {"type":"response.output_text.done","item_id":"msg_1","output_index":1,"content_index":0,"text":"caf\xc3\xa9"}\n\ndata: {"type":"response.output_item.done","output_index":1,"item":{"type":"message","id":"msg_1","role":"assistant","content":[{"type":"output_text","text":"caf\xc3\xa9"}]}}\n\ndata: {"type":"response.output_item.done","output_index":2,"item":{"type":"function_call","id":"fc_1","call_id":"c","name":"w","arguments":"{}"}}\n\ndata: {"type":"response.completed","response":{"id":"resp_1","object":"response","status":"completed","output":[{"type":"message","id":"msg_1","role":"assistant","content":[{"type":"output_text","text":"caf\xc3\xa9"}]}],"usage":{"input_tokens":5,"output_tokens":9}}}\n\n',
+    b': ping\r\n\r\ndata: {"type":"response.output_text.delta","delta":"A"}\r\n\r\ndata: {"type":"response.refusal.delta","output_index":3,"content_index":1,"delta":"no"}\n\ndata: {"type":"response.output_item.done","item":{"type":"quantum","x":1}}\n\ndata: {"type":"response.failed","response":{"status":"failed","error":{"code":"context_length_exceeded","message":"Your input exceeds"}}}\n\ndata: [DONE]\n\n',
+    b'data: {"type":"error","code":"server_error","message":"Overloaded","sequence_number":3}\n\n',
+)
+CORPORA: dict[str, tuple[tuple[bytes, ...], tuple[bytes, ...], tuple[bytes, ...]]] = {
+    "openai-chat": (CHAT_REQUESTS, CHAT_COMPLETIONS, CHAT_STREAMS),
+    "anthropic": (MESSAGE_REQUESTS, MESSAGE_ANSWERS, MESSAGE_STREAMS),
+    "openai-responses": (RESPONSE_REQUESTS, RESPONSE_ANSWERS, RESPONSE_STREAMS),
 }
-READERS = [(f"{name} {way}", one) for name, ways in DIALECTS.items() for way, one in ways.items()]
+"""Requests, answers and streams of every dialect in the registry."""
+WAYS = {"request": _request, "answer": _answer, "stream": _stream}
+
+
+def _readers(names: Iterable[str]) -> list[tuple[str, Reader]]:
+    """Every way in, of some dialects."""
+    return [
+        (f"{name} {way}", Reader(corpus, partial(read, get_dialect(name))))
+        for name in names
+        for corpus, (way, read) in zip(CORPORA[name], WAYS.items(), strict=True)
+    ]
+
+
+READERS = _readers(DIALECTS)
 CORPUS = tuple(body for _, reader in READERS for body in reader.corpus)
 
 VALUE = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*|true|false|null|[\[{]')
@@ -200,14 +241,15 @@ def _put(body: bytes, value: bytes, random: Random) -> bytes:
     return body[: one.start()] + value + body[end:]
 
 
-def many(seeds: range) -> tuple[Counter[str], list[str], tuple[float, int]]:
+def many(seeds: range, *, only: str = "") -> tuple[Counter[str], list[str], tuple[float, int]]:
     """Some bodies: how they were taken, what failed, the longest time and its seed."""
     seen: Counter[str] = Counter()
     failed: list[str] = []
     longest = (0.0, 0)
+    readers = _readers([only]) if only else READERS
     for seed in seeds:
         random = Random(seed)
-        name, reader = READERS[seed % len(READERS)]
+        name, reader = readers[seed % len(readers)]
         body = random.choice(reader.corpus)
         for _ in range(random.choice((1, 1, 1, 2, 3, 4))):
             body = broken(body, random)
@@ -241,12 +283,13 @@ def main() -> int:
     parser.add_argument("--bodies", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--short", action="store_true", help="20,000 bodies")
+    parser.add_argument("--dialect", choices=[*DIALECTS], default="")
     args = parser.parse_args()
     end = args.seed + (20_000 if args.short else args.bodies)
     start, total, failed, longest = time.perf_counter(), Counter[str](), list[str](), (0.0, 0)
     chunks = [range(at, min(at + CHUNK, end)) for at in range(args.seed, end, CHUNK)]
     with ProcessPoolExecutor(2) as pool:
-        for seen, found, took in pool.map(many, chunks):
+        for seen, found, took in pool.map(partial(many, only=args.dialect), chunks):
             total += seen
             failed += found
             longest = max(longest, took)

@@ -4,7 +4,8 @@
 
 Each seed gives one conversation, as in `bench laws`: messages, answers, calls, results, folds, masks,
 exclusions, undos, pins, new instructions, switches. Its last request and up to four that were sent
-before are encoded in both dialects, and both judges are asked about messages, tools and system.
+before are encoded in all dialects, and both judges are asked about messages, tools and system.
+Seeds take turns in the dialects whose own items their events have beside them.
 Prints how many were asked and exits 1 where one is refused, with its seed.
 """
 
@@ -19,9 +20,10 @@ from random import Random
 from pool import summed
 
 from foldline.core import rules
-from foldline.core.parts import retold
+from foldline.core.parts import render_parts
 from foldline.core.request import Request, render
 from foldline.core.view import load, spine_at
+from foldline.dialects.base import list_dialects
 from foldline.testing import Conversation, play, steps
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "dialects"))
@@ -34,7 +36,7 @@ EARLIER = 4
 def requests(talk: Conversation, random: Random) -> Iterator[Request]:
     """What would be sent now, and some of what was."""
     view = talk.view.copy()
-    for event in rules.closing(view):
+    for event in rules.make_closing_events(view):
         view.append(view.head + 1, event)
     yield render(view)
     for sent in random.sample(talk.sent, min(EARLIER, len(talk.sent))):
@@ -48,11 +50,15 @@ def many(seeds: range) -> tuple[Counter[str], list[str]]:
     refused: list[str] = []
     for seed in seeds:
         random = Random(seed)
-        talk = play(steps(random, 20 + seed % 101))
+        several = list_dialects()
+        dialect = several[seed % len(several)]
+        talk = play(steps(random, 20 + seed % 101), dialect=dialect, dialects=(dialect,))
         seen["logs"] += 1
         seen["events"] += len(talk.events)
         for request in requests(talk, random):
-            if not request.items and not retold(request.system).strip():  # nothing can be sent
+            if (
+                not request.items and not render_parts(request.system).strip()
+            ):  # nothing can be sent
                 seen["silent"] += 1
                 continue
             seen["requests"] += 1
@@ -73,7 +79,8 @@ def main() -> int:
     total, refused = summed(many, range(args.seed, end))
     print(
         f"{total['logs']:,} logs, {total['events']:,} events, {total['requests']:,} requests "
-        f"({total['silent']:,} silent ones left out) of {total['messages']:,} items, 2 dialects, "
+        f"({total['silent']:,} silent ones left out) of {total['messages']:,} items, "
+        f"{len(list_dialects())} dialects, "
         f"2 judges ({jury.NAMES}): {len(refused)} refused; {time.perf_counter() - start:.0f} s"
     )
     for line in refused[:20]:

@@ -22,6 +22,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
+from made.generated import generate_coding_session
+from probes.decay import measure_decay
+from probes.planted import measure_planted
+from probes.recoverable import measure_recovery
 from rivals import READS
 from sessions import chats, pi, swe, text
 
@@ -41,21 +45,15 @@ from foldline.core.policy import (
     Policy,
 )
 from foldline.core.prices import Prices
-from foldline.lab.bill.cache import CacheRules
-from foldline.lab.bill.costs import costs
-from foldline.lab.bill.providers import rules_for
+from foldline.lab.bill.cache import CacheRules, rules_for
+from foldline.lab.bill.costs import build_cost_report
+from foldline.lab.comparison import estimate_interval
 from foldline.lab.fake_summarizer import Teller
-from foldline.lab.intervals import bootstrap
-from foldline.lab.made.generated import coding
-from foldline.lab.policy_run import Ours
-from foldline.lab.probes.decay import decay
-from foldline.lab.probes.kept import KeptShare
-from foldline.lab.probes.planted import held
-from foldline.lab.probes.recoverable import recovered
-from foldline.lab.recorded import Recorded, joined, size
-from foldline.lab.recorded_run import AsRecorded
-from foldline.lab.replay import replay
-from foldline.lab.trials import Trial, TrialResult, judged, run
+from foldline.lab.kept_names import KeptShare
+from foldline.lab.policy_run import AsRecorded, Ours
+from foldline.lab.recorded import Recorded, estimate_event_tokens, join_sessions
+from foldline.lab.replay import replay_session
+from foldline.lab.trials import Trial, TrialResult, evaluate_contender, run_trial
 from foldline.models.catalog import find
 
 WINDOW_TOKENS, ENDLESS = 200_000, 2_000_000
@@ -97,7 +95,7 @@ def tau(shared: Path) -> list[Recorded]:
     """Chats of the odd tasks, 33 as one session."""
     tasks = [one["task_id"] for one in json.loads(text(shared, "tau_bench_gpt4o_airline.json.gz"))]
     odd = [chat for chat, task in zip(chats(shared), tasks, strict=True) if task % 2]
-    return [joined(f"tau {at}", odd[at : at + 33]) for at in (0, 33, 66)]
+    return [join_sessions(f"tau {at}", odd[at : at + 33]) for at in (0, 33, 66)]
 
 
 def percents(
@@ -110,7 +108,7 @@ def percents(
         for share in READS
         for session in sessions
     ]
-    results = list(hands.map(run, trials))
+    results = list(hands.map(run_trial, trials))
     many, found = len(sessions), {}
     for at, way in enumerate((EVERYTHING, *ways)):
         rows = results[at * many * len(READS) : (at + 1) * many * len(READS)]
@@ -153,14 +151,14 @@ class Set:
     def show(self) -> None:
         """Print it as a table."""
         many = len(self.sessions)
-        tokens = sum(sum(map(size, one.events)) for one in self.sessions) // many
+        tokens = sum(sum(map(estimate_event_tokens, one.events)) for one in self.sessions) // many
         calls = sum(len(one.calls) for one in self.sessions) // many
         print(
             f"\n{self.title}: {many} session(s) of {tokens:,} tokens and {calls} calls on average"
         )
         for name, rows in self.found.items():
             shares, first = self.shares(name), rows[0]
-            told = [bootstrap(row) for row in shares]
+            told = [estimate_interval(row) for row in shares]
             print(
                 f"  {name:13} cost {' / '.join(f'{one.mean:5.1f} ({one.low:.1f}-{one.high:.1f})' for one in told)} %"
                 f"  worst {max(map(max, shares)):5.1f}  folds {sum(len(one.edits) for one in first) / many:4.1f}"
@@ -171,10 +169,10 @@ class Set:
     def missed(self, *, slack: float) -> list[str]:
         """What is below its target by more than so many points."""
         below = [
-            f"{self.title}: {name} costs {bootstrap(row).mean:.1f} % at {share}, at most {most} wanted"
+            f"{self.title}: {name} costs {estimate_interval(row).mean:.1f} % at {share}, at most {most} wanted"
             for name, targets in MOST.items()
             for row, most, share in zip(self.shares(name), targets, READS, strict=True)
-            if bootstrap(row).mean > most + slack
+            if estimate_interval(row).mean > most + slack
         ]
         first = self.found["steady"][0]
         for what, least in (("names", NAMES), ("from_results", RESULTS)):
@@ -186,7 +184,7 @@ class Set:
 
     def bad(self) -> list[str]:
         """Whether the planted bad policy is found out."""
-        last = {name: bootstrap(self.shares(name)[-1]).mean for name in self.found}
+        last = {name: estimate_interval(self.shares(name)[-1]).mean for name in self.found}
         found_out = last[BAD.name] > max(100, last["steady"], last["thrifty"])
         return [] if found_out else ["a mask that rolls should cost more than everything at 0.025"]
 
@@ -212,7 +210,7 @@ def lengths(seeds: range, hands: Executor) -> None:
         "\nBy length (made-up sessions cut off): mean % / how many above 100 / the worst, at each price"
     )
     for calls in (25, 50, 100, 200):
-        sessions = [cut(coding(seed).recorded, calls) for seed in seeds]
+        sessions = [cut(generate_coding_session(seed).recorded, calls) for seed in seeds]
         found = percents(sessions, [OURS[0], OURS[2]], hands)
         for name in ("steady", "thrifty"):
             told = []
@@ -234,13 +232,16 @@ def planted(seeds: range, *, calls: int) -> list[str]:
         rules = facts = todo = ask = f1 = back = folds = 0.0
         lowest, files = 100.0, 1.0
         for seed in seeds:
-            made = coding(seed, calls=calls, tokens=600 * calls)
+            made = generate_coding_session(seed, calls=calls, tokens=600 * calls)
             ours = Ours(
                 made.recorded,
                 Facts(limits(WINDOW_TOKENS, None), way.policy, Prices(1, 0.1, 1.25, 5)),
             )
-            done = replay(made.recorded, ours)
-            found, bytes_ = held(done, made.truth), recovered(ours.events, made.recorded)
+            done = replay_session(made.recorded, ours)
+            found, bytes_ = (
+                measure_planted(done, made.truth),
+                measure_recovery(ours.events, made.recorded),
+            )
             rules += found.constraints.percent
             lowest, files = min(lowest, found.constraints.percent), min(files, found.shown.f1)
             facts += found.at_end.percent
@@ -270,7 +271,7 @@ def fading(seeds: range) -> None:
     )
     print("narrative's lines; the whole handoff")
     for loss in (0.1, 0.3, 0.5):
-        runs = [decay(seed, loss=loss) for seed in seeds]
+        runs = [measure_decay(seed, loss=loss) for seed in seeds]
         rows = {
             what: [
                 100 * sum(getattr(one[at], what) for one in runs) / len(runs)
@@ -291,10 +292,10 @@ def real(shared: Path, hands: Executor, *, short: bool) -> list[str]:
         session = pi(shared, name)
         prices = find(session.model).prices
         rules = rules_for(session.model, prices)
-        bill = costs(session, rules)
+        bill = build_cost_report(session, rules)
         ways = [EVERYTHING, *OURS, *([] if short else PAPERS[:3])]
         results = list(
-            hands.map(run, [replace(way.trial(session, prices), rules=rules) for way in ways])
+            hands.map(run_trial, [replace(way.trial(session, prices), rules=rules) for way in ways])
         )
         print(
             f"\npi {name}: paid ${paid:.2f}; by its counts ${bill.total:.2f}, of it ${bill.lost:.2f} for {len(bill.cold)} cold calls"
@@ -320,7 +321,7 @@ def real(shared: Path, hands: Executor, *, short: bool) -> list[str]:
             missed.append(f"{name}: steady is below what it reached")
         if abs(bill.total / paid - 1) > 0.05:
             missed.append(f"{name}: ${bill.total:.2f} by the counts, ${paid:.2f} paid")
-        simulated = judged(session, AsRecorded(session), rules).dollars
+        simulated = evaluate_contender(session, AsRecorded(session), rules).dollars
         print(f"  the simulator, from the events alone, misses replayed: ${simulated:.2f}")
         if abs(simulated / paid - 1) > 0.05:
             missed.append(f"{name}: simulated ${simulated:.2f}, paid ${paid:.2f}")
@@ -331,11 +332,15 @@ def repeats(seed: int) -> list[str]:
     """The same bytes from the same seed; and how long one replay takes on one core."""
     start = time.process_time()
     body = msgspec.json.encode(
-        run(OURS[0].trial(coding(seed).recorded, Prices(1.0, 0.1, 1.25, 5.0)))
+        run_trial(
+            OURS[0].trial(generate_coding_session(seed).recorded, Prices(1.0, 0.1, 1.25, 5.0))
+        )
     )
     seconds = time.process_time() - start
     again = msgspec.json.encode(
-        run(OURS[0].trial(coding(seed).recorded, Prices(1.0, 0.1, 1.25, 5.0)))
+        run_trial(
+            OURS[0].trial(generate_coding_session(seed).recorded, Prices(1.0, 0.1, 1.25, 5.0))
+        )
     )
     print(
         f"\nOne session made, replayed, billed and probed in {seconds:.1f} s of one core; sha256 {hashlib.sha256(body).hexdigest()[:12]}"
@@ -354,7 +359,7 @@ def main() -> int:
     seeds = range(2) if args.short else range(10)
     missed = repeats(0)
     with ProcessPoolExecutor() as hands:
-        made = [coding(seed).recorded for seed in seeds]
+        made = [generate_coding_session(seed).recorded for seed in seeds]
         ways = [*OURS, BAD] if args.short else [*OURS, BAD, *PAPERS]
         # A mean of few sessions says little: the short form holds them with some slack.
         slack = 2.5 if args.short else 0.0

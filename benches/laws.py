@@ -1,9 +1,13 @@
 """The laws over conversations of the plain generator: many, and longer than Hypothesis draws them.
 
     just bench laws --logs 100000
+    just bench laws --logs 100000 --dialect openai-responses
 
-Each seed gives one conversation of 20 to 120 steps: messages, answers, calls, results, folds, masks,
-exclusions, undos, pins, new instructions, switches. Every law is asked of every one. Prints how many
+Each seed gives one conversation of 20 to 120 steps (`--longest`): messages, answers, calls, results, folds, masks,
+exclusions, undos, pins, new instructions, switches. Seeds take turns in the dialects that they record
+their requests in, with what only that dialect has; laws 2 and 4 are asked in all of them. With
+`--dialect` all are of one, in which alone the laws are asked, and the types of its SDK are asked too
+about what would be sent at the end. Every law is asked of every one. Prints how many
 were asked and exits 1 on the first that breaks, with its seed. Law 1 over whole sessions is `bench
 fits`, law 7 is `tests/properties/test_worth.py`: both need a plan, and these conversations have none.
 """
@@ -12,23 +16,54 @@ import argparse
 import sys
 import time
 from collections import Counter
+from functools import partial
+from pathlib import Path
 from random import Random
 
 from pool import summed
 
-from foldline.testing import laws, play, steps
+from foldline.core import rules
+from foldline.core.request import render
+from foldline.dialects.base import DIALECTS, Dialect, get_dialect, list_dialects
+from foldline.testing import Conversation, play, steps
+
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "properties"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "dialects"))
+
+import jury
+import law_checks as laws
+
+SHORTEST = 20  # steps of a conversation
 
 
-def many(seeds: range) -> tuple[Counter[str], list[str]]:
+def judged(talk: Conversation) -> None:
+    """Law 2 by the second judge: the SDK's types take what would be sent now."""
+    view = talk.view.copy()
+    for event in rules.make_closing_events(view):
+        view.append(view.head + 1, event)
+    found = jury.refused(render(view), (talk.dialect,))
+    assert not found, found
+
+
+def many(seeds: range, *, only: str, longest: int) -> tuple[Counter[str], list[str]]:
     """Some conversations through all laws: what was asked, and what broke."""
     seen: Counter[str] = Counter()
     broken: list[str] = []
+    alone: tuple[Dialect, ...] = (get_dialect(only),) if only else ()
+    several = alone or tuple(list_dialects())
+    asked = (judged, *laws.ALL) if alone else laws.ALL
     for seed in seeds:
-        talk = play(steps(Random(seed), 20 + seed % 101))
+        dialect = several[seed % len(several)]
+        talk = play(
+            steps(Random(seed), SHORTEST + seed % (longest - SHORTEST + 1)),
+            dialect=dialect,
+            dialects=alone,
+        )
         seen["logs"] += 1
+        seen[dialect.name] += 1
         seen["events"] += len(talk.events)
         seen["requests"] += len(talk.sent)
-        for law in laws.ALL:
+        for law in asked:
             try:
                 law(talk)
             except Exception as fault:  # noqa: BLE001 - every fault of a law is a finding
@@ -42,13 +77,17 @@ def main() -> int:
     parser.add_argument("--logs", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--short", action="store_true", help="500 logs")
+    parser.add_argument("--longest", type=int, default=120, help="steps of a conversation")
+    parser.add_argument("--dialect", choices=[*DIALECTS], default="")
     args = parser.parse_args()
     end = args.seed + (500 if args.short else args.logs)
     start = time.perf_counter()
-    total, broken = summed(many, range(args.seed, end))
+    total, broken = summed(
+        partial(many, only=args.dialect, longest=args.longest), range(args.seed, end)
+    )
     print(
-        f"{total['logs']:,} logs, {total['events']:,} events, {total['requests']:,} requests, "
-        f"{len(laws.ALL)} laws each: {len(broken)} broken; {time.perf_counter() - start:.0f} s"
+        f"{total['logs']:,} logs ({', '.join(f'{total[name]:,} {name}' for name in DIALECTS)}), "
+        f"{total['events']:,} events, {total['requests']:,} requests, {len(laws.ALL)} laws each: {len(broken)} broken; {time.perf_counter() - start:.0f} s"
     )
     for line in broken[:20]:
         print(line)

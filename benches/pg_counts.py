@@ -27,7 +27,7 @@ from pg_place import a_schema, address_of, connected
 
 from foldline.stores.base import Draft, Name, Row
 from foldline.stores.postgres import PostgresStore
-from foldline.stores.postgres.connections import sid
+from foldline.stores.postgres.connections import sid_of
 
 LIVE, FEW = 10, 10
 HIGHER = 2
@@ -71,7 +71,7 @@ class Turn:
 
 async def wire(store: PostgresStore, name: Name, *, live: int = LIVE) -> Wire:
     """What the client sends and hears in a turn; the store has one connection."""
-    async with store.db.one() as connection:
+    async with store.db.take_connection() as connection:
         server = connection.pgconn
     for _ in range(2):  # the second time everything is prepared
         last = (await store.head(name)).seq
@@ -90,7 +90,7 @@ async def wire(store: PostgresStore, name: Name, *, live: int = LIVE) -> Wire:
 
 def counted(schema: str, name: Name, length: int) -> tuple[Passed, Passed, dict[str, int]]:
     """Pages and descents of a turn's calls by table and tree; and the trees' levels."""
-    one, last = sid(name), length - 1
+    one, last = sid_of(name), length - 1
     said = f"convert_to($body${BODY.decode()}$body$, 'utf8')"
     calls = {
         "head": f"head($$acme$$, '{one}', null)",

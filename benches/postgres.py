@@ -169,7 +169,7 @@ async def beside(count: int, rounds: int) -> bool:
     talk, name = lived(messages), Name("acme", "one")
     with a_schema() as schema, a_schema() as theirs:
         store = PostgresStore(address_of(schema))
-        await event_log.append(store, name, talk.events, after=-1)
+        await event_log.append_events(store, name, talk.events, after=-1)
         print(f"\nb. {count:,} messages and one more turn, {rounds} rounds, median ms "
               f"(ours: {len(talk.events):,} events, {len(talk.folds())} folds)")  # fmt: skip
         others = None
@@ -197,7 +197,7 @@ async def beside(count: int, rounds: int) -> bool:
 async def last(store: PostgresStore, name: Name) -> list[Logged]:
     """The newest events, wherever the log ends."""
     head = await store.head(name)
-    return await event_log.read(store, name, Range(head.seq - LAST + 1, head.seq))
+    return await event_log.read_events(store, name, Range(head.seq - LAST + 1, head.seq))
 
 
 async def _beside(
@@ -214,7 +214,7 @@ async def _beside(
             "begin": lambda: Live.open(store, name, facts=FACTS),
             "last": lambda: last(store, name),
             "append": lambda new=new: live.append(new),
-            "all": lambda end=end: event_log.read(store, name, Range(0, end)),
+            "all": lambda end=end: event_log.read_events(store, name, Range(0, end)),
         }
         for what in asked:
             took, made = await seconds(ways[what])
@@ -271,7 +271,7 @@ class Written(Growing):
 
     def flush(self) -> None:
         """A batch, to be appended."""
-        self.drafts.append(event_log.draft(self.batch))
+        self.drafts.append(event_log.build_draft(self.batch))
         self.batch = []
 
 

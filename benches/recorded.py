@@ -1,9 +1,9 @@
-"""Every recorded session: planned, encoded in both dialects, judged, and sent back byte for byte.
+"""Every recorded session: planned, encoded in all dialects, judged, and sent back byte for byte.
 
     just bench recorded
 
 The 200 chats of tau-bench, the 22 runs of SWE-agent, the two `pi` sessions and the two traces, each
-under three budgets and all presets, on its way and at its end; both judges of both dialects are asked
+under three budgets and all presets, on its way and at its end; both judges of every dialect are asked
 about messages, tools and system. What nobody edited must go back as it came. Needs FOLDLINE_SHARED.
 Prints how many were asked and exits 1 where one is refused or differs.
 """
@@ -20,6 +20,8 @@ sys.path.append(str(Path(__file__).parents[1] / "tests" / "dialects"))
 
 import archive
 import jury
+
+from foldline.dialects.base import DIALECTS
 
 STEPS = {"tau": 20, "swe": 5}
 """A short run takes every so many of these, and `pi` under one budget."""
@@ -56,9 +58,10 @@ def main() -> int:
                 wrong += found
             print(
                 f"{source:6} {seen['sessions']:3} sessions, {seen['requests']:6,} requests by both "
-                f"judges of both dialects, {seen['blocked']:4,} blocked; byte for byte "
-                f"{seen['as it was recorded']:3} as recorded, {seen['as we write it']:3} as we write, "
-                f"{seen['as Anthropic reads it']:3} Anthropic's, {seen['indented']:3} of them indented"
+                f"judges of {len(DIALECTS)} dialects, {seen['blocked']:4,} blocked; message by message "
+                f"{seen['as it was recorded']:3} as recorded, "
+                f"{', '.join(f'{seen[name]:3} {name}' for name in DIALECTS)}, "
+                f"{seen['indented']:3} of them indented"
             )
             total += seen
     print(

@@ -7,9 +7,10 @@ import gzip
 from dataclasses import replace
 from pathlib import Path
 
+from made.generated import generate_coding_session
+
 from foldline.importers import read
-from foldline.lab.made.generated import coding
-from foldline.lab.recorded import Recorded, imported, joined
+from foldline.lab.recorded import Recorded, convert_imported, join_sessions
 
 
 def text(shared: Path, name: str) -> str:
@@ -21,19 +22,19 @@ def text(shared: Path, name: str) -> str:
 def swe(shared: Path) -> Recorded:
     """The 22 SWE-agent runs as one session."""
     runs = read(text(shared, "swe_agent_demo_trajs.jsonl.gz"), "swe.jsonl")
-    return joined("swe, 22 runs", [imported(one) for one in runs])
+    return join_sessions("swe, 22 runs", [convert_imported(one) for one in runs])
 
 
 def chats(shared: Path) -> list[Recorded]:
     """Every tau-bench chat, in the file's order."""
     body = text(shared, "tau_bench_gpt4o_airline.json.gz")
-    return [imported(one) for one in read(body, "tau.json")]
+    return [convert_imported(one) for one in read(body, "tau.json")]
 
 
 def pi(shared: Path, which: str) -> Recorded:
     """A real session of the `pi` agent: opus45 or sonnet45."""
     file = f"pi_session_{which}.jsonl"
-    return imported(read(text(shared, f"{file}.gz"), file)[0])
+    return convert_imported(read(text(shared, f"{file}.gz"), file)[0])
 
 
 def by_name(name: str, shared: Path) -> Recorded:
@@ -44,11 +45,11 @@ def by_name(name: str, shared: Path) -> Recorded:
             found = swe(shared)
         case "tau":
             first = int(which)
-            found = joined(name, chats(shared)[first : first + 40])
+            found = join_sessions(name, chats(shared)[first : first + 40])
         case "pi":
             found = pi(shared, which)
         case "coding":
-            found = coding(int(which)).recorded
+            found = generate_coding_session(int(which)).recorded
         case _:
             raise SystemExit(f"no session is called {name!r}")
     return replace(found, name=name)

@@ -43,7 +43,7 @@ from foldline.core.plan import Facts, Ready, plan
 from foldline.core.policy import STEADY
 from foldline.core.spine import Spine
 from foldline.core.view import load
-from foldline.dialects.base import OPENAI
+from foldline.dialects.openai_chat.dialect import DIALECT as OPENAI
 from foldline.session import planning
 from foldline.session.log_handle import Live
 from foldline.stores import event_log
@@ -76,8 +76,8 @@ class Growing:
         self.view = load(Spine(), {}, head=-1)
         self.words: dict[int, Event] = {}
         self.batch: list[Event] = []
-        with self.store.db.transaction():
-            self.sid = self.store.db.create(NAME, time.time()).sid
+        with self.store.db.open_transaction():
+            self.sid = self.store.db.create_session(NAME, time.time()).sid
 
     def put(self, event: Event) -> None:
         """Into the view, and into the file with many others."""
@@ -89,13 +89,13 @@ class Growing:
     def flush(self) -> None:
         """What an append does, for many events."""
         first = self.view.head + 1 - len(self.batch)
-        drafted = event_log.draft(self.batch).rows
+        drafted = event_log.build_draft(self.batch).rows
         rows = [
             (self.sid, seq, row.kind, row.edit, time.time(), row.body)
             for seq, row in enumerate(drafted, first)
         ]
-        with self.store.db.transaction():
-            self.store.db.many("insert into events values (?, ?, ?, ?, ?, ?)", rows)
+        with self.store.db.open_transaction():
+            self.store.db.run_many("insert into events values (?, ?, ?, ?, ?, ?)", rows)
             self.store.db.sql(
                 "update sessions set head = ?, size = size + ? where sid = ?",
                 (self.view.head, sum(len(row.body) for row in drafted), self.sid),
@@ -124,7 +124,7 @@ class Growing:
         known = {**self.words, **self.view.held}
         for event in made.events:
             self.put(event)
-        quoted = {seq for one in self.view.folds().values() for seq in one.verbatim}
+        quoted = {seq for one in self.view.list_folds().values() for seq in one.verbatim}
         self.words = {seq: known[seq] for seq in quoted}
 
 
@@ -134,7 +134,7 @@ async def grown(folder: Path, length: int) -> str:
     start = time.perf_counter()
     growing = Growing(path)
     growing.grow(length)
-    folds = len(growing.view.folds())
+    folds = len(growing.view.list_folds())
     await growing.store.close()
     size = os.stat(path).st_size / 1e6  # noqa: PTH116
     print(
@@ -233,9 +233,9 @@ async def counted(path: str) -> tuple[Counter[str], Counter[str]]:
     counts = Counted(store.db.connection)
     live = await Live.open(store, NAME, facts=FACTS)
     opening = counts.taken()
-    await live.take(user("Go on with the next."))
-    await planning.ask(live, {}, dialect=OPENAI)
-    await live.take(model("Done."))
+    await live.receive_events(user("Go on with the next."))
+    await planning.plan_and_record_request(live, {}, dialect=OPENAI)
+    await live.receive_events(model("Done."))
     turn = counts.taken()
     await store.close()
     return opening, turn
@@ -265,7 +265,7 @@ async def counting(paths: dict[int, str]) -> bool:
 async def appending(folder: Path, rounds: int) -> bool:
     """Part c."""
     said = user("checked the parser, nothing to report " * 24)
-    body = event_log.draft([said]).rows[0].body
+    body = event_log.build_draft([said]).rows[0].body
     store, pool = SqliteStore(str(folder / "ours.db")), ThreadPoolExecutor(1)
     bare, awaited = (apsw.Connection(str(folder / f"{name}.db")) for name in ("bare", "awaited"))
     for one in (bare, awaited):
@@ -279,7 +279,7 @@ async def appending(folder: Path, rounds: int) -> bool:
 
     for seq in range(rounds):
         times = [time.perf_counter()]
-        head = await event_log.append(store, NAME, [said], after=head)
+        head = await event_log.append_events(store, NAME, [said], after=head)
         times.append(time.perf_counter())
         insert(bare, seq)
         times.append(time.perf_counter())
@@ -327,7 +327,7 @@ async def beside(folder: Path, count: int, rounds: int) -> bool:
     talk = lived(messages)
     path = str(folder / "lived.db")
     store = SqliteStore(path)
-    await event_log.append(store, NAME, talk.events, after=-1)
+    await event_log.append_events(store, NAME, talk.events, after=-1)
     await store.close()
     print(f"\nd. load {count:,} messages and append a turn, {rounds} rounds, median ms "
           f"(ours: {len(talk.events):,} events, {len(talk.folds())} folds)")  # fmt: skip

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from foldline.core.tokens import count
+from foldline.core.tokens import count_tokens
 
 RATE, TIMES, LOW, HIGH = 100, 6, 0.95, 1.6
 
@@ -68,12 +68,12 @@ def main() -> int:
     missed = False
     for kind, text in samples.items():
         true = len(o200k.encode(text, disallowed_special=()))
-        ours, quarter = count(text) / true, len(text.encode()) / 4 / true
+        ours, quarter = count_tokens(text) / true, len(text.encode()) / 4 / true
         missed |= not LOW <= ours <= HIGH
         print(f"{kind:14}{ours:12.2f}{quarter:10.2f}{true:14,}")
     large = (samples["tool results"] * 2)[:1_000_000]
     rates = {
-        "ours": rate(count, large, 20),
+        "ours": rate(count_tokens, large, 20),
         f"tiktoken {tiktoken.__version__}": rate(
             lambda t: o200k.encode(t, disallowed_special=()), large, 3
         ),

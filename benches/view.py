@@ -86,7 +86,7 @@ class Growing:
         event = event_at(self.length)
         start = time.perf_counter()
         self.view.append(self.view.head + 1, event)
-        wire.encode(render(self.view), {})
+        wire.encode_request(render(self.view), {})
         took = time.perf_counter() - start
         self.made[self.view.head] = self.length
         self.length += 1

@@ -34,7 +34,7 @@ async def main() -> None:
                 break
             calls += 1
         if s.live.spending is not None:
-            spent = (await s.live.spending.spent()).session
+            spent = (await s.live.spending.read_spent()).session
             print(f"{calls} calls took {spent.tokens:,} tokens, ${spent.dollars:.4f}")
     await model.close()
 

@@ -14,9 +14,9 @@ from foldline.core.log import Event, Instructed, ModelSaid, Opened, UserSaid
 from foldline.core.parts import Text
 from foldline.core.plan import Blocked, Facts, Need, Ready, plan
 from foldline.core.policy import named
-from foldline.core.spine import Spine, places
+from foldline.core.spine import Spine, places_of
 from foldline.core.view import load
-from foldline.dialects.base import speaking
+from foldline.dialects.base import choose_model_dialect
 
 facts = Facts(limits(4_000, 500), named("steady"))
 log: list[Event] = [Opened("gpt-5-mini"), Instructed((Text("Be brief."),))]
@@ -36,7 +36,7 @@ def decide() -> Ready:
     """What to send now."""
     made = plan(view, facts)
     while isinstance(made, Need):  # events that the view does not hold: we fetch them
-        fetched = {seq: log[seq] for span in made.ranges for seq in places(span)}
+        fetched = {seq: log[seq] for span in made.ranges for seq in places_of(span)}
         made = plan(view, replace(facts, fetched=fetched))
     if isinstance(made, Blocked):
         raise SystemExit(f"nothing makes it fit {made.limit}: {made.parts}")
@@ -50,7 +50,7 @@ for turn in range(40):
     for event in ready.events:
         print(f"turn {turn}:", type(event).__name__, "before the request")
     if turn == 39:
-        body = speaking(view.model).encode(ready.request, {})
+        body = choose_model_dialect(view.model).encode(ready.request, {})
         print(f"{len(body):,} bytes to send: {ready.report}")
     take(ModelSaid((Text("Yes."),)))
 print(f"{len(log)} events, {len(view.items)} items in the view")

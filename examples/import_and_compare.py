@@ -13,9 +13,9 @@ from pathlib import Path
 from foldline import FoldlineError, importers
 from foldline.core.budget import UNKNOWN_WINDOW
 from foldline.core.prices import UNKNOWN
-from foldline.lab.comparison import Case, compared, tasks, work
-from foldline.lab.recorded import imported
-from foldline.lab.report.sentences import headline
+from foldline.lab.comparison import Case, build_comparison, make_tasks, run_task
+from foldline.lab.recorded import convert_imported
+from foldline.lab.report.sentences import render_headline
 from foldline.models.catalog import find
 
 cases: list[Case] = []
@@ -29,7 +29,7 @@ for name in sys.argv[1:]:
         known = find(session.model)
         cases.append(
             Case(
-                imported(session),
+                convert_imported(session),
                 known.prices,
                 known.window or UNKNOWN_WINDOW,
                 priced_as=session.model if known.prices != UNKNOWN else "",
@@ -39,8 +39,10 @@ for name in sys.argv[1:]:
 if not cases:
     sys.exit(__doc__)
 
-told = compared(cases, [work(one) for one in tasks(cases, ["steady", "thrifty"], narratives=False)])
-print(headline(told))
+told = build_comparison(
+    cases, [run_task(one) for one in make_tasks(cases, ["steady", "thrifty"], narratives=False)]
+)
+print(render_headline(told))
 for total in told.totals:
     print(
         f"{total.policy:<10} ${total.dollars:8.4f}  folds {total.folds:3}  "

@@ -19,12 +19,12 @@ import foldline
 from foldline.agent.approval import Approvals
 from foldline.agent.loop import Agent
 from foldline.agent.tool import Intent, Tool, said
+from foldline.apps.bot.approval_cards import Rules
 from foldline.apps.bot.bot_api import BotCalls, CallPace, bot_of
-from foldline.apps.bot.rules import Rules
-from foldline.apps.bot.server import Telegram
+from foldline.apps.bot.bot_server import Telegram
 from foldline.core.policy import named
-from foldline.draw.paper import escaped
-from foldline.stores.open import store_at
+from foldline.draw.svg import escape_xml
+from foldline.stores.open_store import store_at
 from foldline.testing import ScriptedModel
 from foldline.testing.telegram import BotApi
 
@@ -121,7 +121,7 @@ def _text(x, y, words, *, ink, middle=False):
         words, x = words[1:].lstrip(), x + 19
     return mark + (
         f'<text x="{x}" y="{y}" font-family="{SANS}" font-size="13.5" fill="{ink}"{anchor} '
-        f'xml:space="preserve">{escaped(words)}</text>'
+        f'xml:space="preserve">{escape_xml(words)}</text>'
     )
 
 
@@ -176,8 +176,8 @@ async def main():  # noqa: PLR0915 - a story
         bot = Telegram(
             line, seats=seats, store=store, tenant="local", rules=Rules(admins=(7,)), tell=print
         )
-        await bot.begin()
-        polling = asyncio.create_task(bot.poll())
+        await bot.start_bot()
+        polling = asyncio.create_task(bot.poll_updates())
 
         async def told(words, count=1):
             await api.until(lambda: api.screen(7).count(words) >= count, 30)

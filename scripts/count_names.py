@@ -20,23 +20,23 @@ SOURCE = Path(__file__).parents[1] / "src" / "foldline"
 VERBS = frozenset(
     """
     accept add admit allocate allow answer append apply ask assemble assert assign await begin bind
-    block build cache call cancel catch chain change check choose claim clamp classify clean clear
-    clip close collect compare complete compose compute connect consume convert copy count create
-    cut decide decode defer delete deliver describe detect diff digest discard dispatch draw drop
-    edit emit encode end enter erase escape estimate evaluate exclude execute exit expand explain
-    export extend extract fetch fill filter find finish fit flush fold follow fork format gather
-    generate get give guess handle hash have heal hear hide hold import include index insert
-    inspect install instruct invoke is iterate join keep kill leave limit link list listen load
-    lock log look lower make map mark mask match measure merge migrate move must name narrow
-    normalise note notify observe open order pack parse pass patch pause pick pin plan play
-    prepare print process prove provide publish pull push put quote raise rank read rebuild recall
-    receive record recover redact reduce refuse register release reload remember remove rename
-    render repair replace replay report request require reserve reset resolve restore resume
-    retain retry return reuse reverse rewind rewrite run sample save scan schedule score search
-    select send serve set settle shape shorten show sign skip sort split start state stop store
-    stream strip subscribe sum summarise switch tag take teach tell test tidy touch trace track
-    translate trim truncate try turn undo unfold unlock unpack unwrap update upgrade use validate
-    verify visit wait walk warn watch weigh wrap write yield
+    block build cache call can cancel catch chain change check choose claim clamp classify clean
+    clear clip close collect compare compile complete compose compute connect consume convert copy
+    count create cut decide decode decrypt defer delete deliver derive describe detect diff digest
+    discard dispatch draw drop edit emit encode encrypt end enter erase escape estimate evaluate
+    exclude execute exit expand explain export extend extract fetch fill filter find finish fit
+    flush fold follow fork format gather generate get give guess handle has hash have heal hear
+    hide hold import include index insert inspect install instruct invoke is iterate join keep kill
+    leave limit link list listen load lock log look lower make map mark mask match measure merge
+    migrate move must name narrow normalise note notify observe open order pack parse pass patch
+    pause pick pin plan play prepare print process prove provide publish pull push put quote raise
+    rank read rebuild recall receive record recover redact redo reduce refuse register release
+    reload remember remove rename render renew repair replace replay report request require reserve
+    reset resolve restore resume retain retry return reuse reverse rewind rewrite run sample save
+    scan schedule score search select send serve set settle shape shorten show sign skip sort split
+    start state stop store stream strip subscribe sum summarise switch tag take teach tell test
+    tidy touch trace track translate trim truncate try turn undo unfold unlock unpack unwrap update
+    upgrade use validate verify visit wait walk warn watch weigh wrap write yield
     """.split()  # noqa: SIM905 - read as words
 )
 
@@ -53,7 +53,7 @@ class Figures(NamedTuple):
     lines: int
 
 
-REACHED = Figures(22, 607, 0.87, 0.30, 43, 367, 57_200)
+REACHED = Figures(2, 633, 0.09, 0.90, 10, 276, 58_300)
 """Better these when you have mended names; they are checked in CI."""
 
 

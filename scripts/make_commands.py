@@ -7,7 +7,7 @@ from typing import Any, get_args
 import typer
 from from_source import cell, code, plain, table
 
-from foldline.apps.cli.app import app
+from foldline.apps.cli.app import build_app
 from foldline.apps.cli.context import SHARED
 
 WORDS = """What `foldline COMMAND --help` says, on one page. What holds for every command, exit
@@ -17,7 +17,7 @@ codes and what `--json` gives is told in [The command line](cli.md). `--store`, 
 
 def page() -> str:
     """The whole page."""
-    line: Any = typer.main.get_command(app(["--help"]))
+    line: Any = typer.main.get_command(build_app(["--help"]))
     parts = [
         "# Commands",
         "<!-- made by scripts/make_reference.py from src/foldline/cli: change that -->",

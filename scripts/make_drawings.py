@@ -10,8 +10,7 @@ import argparse
 from collections.abc import Iterable
 from pathlib import Path
 
-from foldline.draw.paper import INK, LINE, NEW, PALE, SEEN, box, escaped, text
-from foldline.draw.svg import COLOURS
+from foldline.draw.svg import COLOURS, INK, LINE, NEW, PALE, SEEN, draw_box, draw_text, escape_xml
 
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 WIDE, EDGE, SMALL, PLAIN, LARGE = 720, 28, 24, 26, 32
@@ -30,7 +29,7 @@ def card(body: Iterable[str], high: int, label: str) -> str:
         f'<rect width="{thick}" height="12" fill="{ink}"/></pattern>'
         for name, turn, ground, thick, ink in _MARKS
     )
-    said = escaped(label)
+    said = escape_xml(label)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDE}" height="{high}" '
         f'viewBox="0 0 {WIDE} {high}" role="img" aria-label="{said}">\n<title>{said}</title>\n'
@@ -44,7 +43,7 @@ def card(body: Iterable[str], high: int, label: str) -> str:
 
 def words(x, y, said, **how):
     """Words from x on."""
-    return text(x, y, said, **{"size": SMALL, **how})
+    return draw_text(x, y, said, **{"size": SMALL, **how})
 
 
 def middle(x, y, said, **how):
@@ -93,26 +92,26 @@ def flow() -> str:
         if n:
             body.append(arrow((x - 15, 160), (x + 2, 160)))
     x = EDGE + 22
-    body += [box(x, 92 + 17 * n, 78, 11, COLOURS[kind]) for n, kind in enumerate(kinds)]
+    body += [draw_box(x, 92 + 17 * n, 78, 11, COLOURS[kind]) for n, kind in enumerate(kinds)]
     x += step
     body += [
-        box(x, 92, 78, 62, EDIT),
-        *(box(x, 160 + 17 * n, 78, 11, COLOURS[kind]) for n, kind in enumerate(kinds[4:])),
+        draw_box(x, 92, 78, 62, EDIT),
+        *(draw_box(x, 160 + 17 * n, 78, 11, COLOURS[kind]) for n, kind in enumerate(kinds[4:])),
     ]
     x += step
     shares = (("system", 12), ("user", 34), ("model", 26), ("free", 42), ("reserve", 22))
     y = 92
     for kind, high in shares:
-        body.append(box(x, y, 78, high, COLOURS[kind]))
+        body.append(draw_box(x, y, 78, high, COLOURS[kind]))
         y += high
     x += step
-    body += [box(x, 92 + 12 * n, 78, 8, COLOURS[kind]) for n, kind in enumerate(kinds[:4])]
-    body += [arrow((x + 39, 146), (x + 39, 176)), box(x, 186, 78, 36, EDIT)]
+    body += [draw_box(x, 92 + 12 * n, 78, 8, COLOURS[kind]) for n, kind in enumerate(kinds[:4])]
+    body += [arrow((x + 39, 146), (x + 39, 176)), draw_box(x, 186, 78, 36, EDIT)]
     x += step
     body += [
         middle(x + 39, 122, "{", size=PLAIN, bold=True),
-        *(box(x, 136 + 17 * n, 78, 11, SEEN) for n in range(3)),
-        box(x, 187, 78, 11, NEW),
+        *(draw_box(x, 136 + 17 * n, 78, 11, SEEN) for n in range(3)),
+        draw_box(x, 187, 78, 11, NEW),
         middle(x + 39, 228, "}", size=PLAIN, bold=True),
     ]
     first, fourth = EDGE + step / 2 - 6, EDGE + 3.5 * step - 6
@@ -144,7 +143,7 @@ def log() -> str:
         y = 72 + 44 * n
         body += [
             words(EDGE, y + 27, seq, ink=PALE),
-            box(EDGE + 30, y, 14, 38, COLOURS[fill]),
+            draw_box(EDGE + 30, y, 14, 38, COLOURS[fill]),
             words(EDGE + 58, y + 27, kind, size=PLAIN, bold=True),
             words(EDGE + 306, y + 27, said, ink=PALE),
         ]
@@ -178,7 +177,7 @@ def view() -> str:
     for n, (kind, name) in enumerate(zip(kinds, names, strict=True)):
         y = 70 + 40 * n
         body += [
-            box(left + 30, y, 14, 34, COLOURS[kind]),
+            draw_box(left + 30, y, 14, 34, COLOURS[kind]),
             words(left, y + 25, str(n), ink=PALE),
             words(left + 56, y + 25, name),
         ]
@@ -186,14 +185,14 @@ def view() -> str:
         band([(left + 230, 70), (right - 10, 70), (right - 10, 144), (left + 230, 224)], EDIT),
         band([(left + 230, 230), (right - 10, 156), (right - 10, 232), (left + 230, 304)], PALE),
         band([(left + 230, 350), (right - 10, 236), (right - 10, 312), (left + 230, 424)], PALE),
-        box(right, 70, 14, 74, EDIT),
+        draw_box(right, 70, 14, 74, EDIT),
         words(right + 26, 100, "handoff of 0-3", bold=True),
         words(right + 26, 132, "the text of event 6", ink=PALE),
     ]
     for n, seq in enumerate((4, 5, 7, 8)):
         y = 158 + 40 * n
         body += [
-            box(right, y, 14, 34, COLOURS[kinds[seq]]),
+            draw_box(right, y, 14, 34, COLOURS[kinds[seq]]),
             words(right + 26, y + 25, f"{seq} {names[seq]}"),
         ]
     body += [
@@ -226,7 +225,7 @@ def budget() -> str:
     for name, share in parts:
         wide = share * across / sum(size for _, size in parts)
         places[name] = (x, wide)
-        body.append(box(x, 110, wide, 72, COLOURS[name]))
+        body.append(draw_box(x, 110, wide, 72, COLOURS[name]))
         x += wide
     start, end = places["handoffs"][0], places["margin"][0]
     room = end - start
@@ -262,10 +261,10 @@ def edits() -> str:
     left, right, y = EDGE + 120, EDGE + 410, 66
     body += [
         words(EDGE, y + 54, "clip", size=LARGE, bold=True),
-        box(left, y, 180, 92, results),
-        box(right, y, 180, 14, results),
+        draw_box(left, y, 180, 92, results),
+        draw_box(right, y, 180, 14, results),
         words(right, y + 46, "[whole: log:6; ok]"),
-        box(right, y + 62, 180, 10, results),
+        draw_box(right, y + 62, 180, 10, results),
         arrow((left + 200, y + 46), (right - 22, y + 46)),
         words(left, y + 122, "a result too large, as it arrives", ink=PALE),
     ]
@@ -273,24 +272,24 @@ def edits() -> str:
     body += [words(EDGE, y + 54, "mask", size=LARGE, bold=True)]
     for n in range(3):
         body += [
-            box(left, y + 33 * n, 180, 6, model),
-            box(left, y + 8 + 33 * n, 180, 18, results),
-            box(right, y + 33 * n, 180, 6, model),
+            draw_box(left, y + 33 * n, 180, 6, model),
+            draw_box(left, y + 8 + 33 * n, 180, 18, results),
+            draw_box(right, y + 33 * n, 180, 6, model),
         ]
     body += [
         *(frame(right + 1, y + 10 + 33 * n, 178, 13, fill="#eef0f3") for n in range(2)),
-        box(right, y + 74, 180, 18, results),
+        draw_box(right, y + 74, 180, 18, results),
         arrow((left + 200, y + 46), (right - 22, y + 46)),
         words(left, y + 122, "old results become stubs, in one batch", ink=PALE),
     ]
     y = 386
     body += [words(EDGE, y + 54, "fold", size=LARGE, bold=True)]
     fills = (user, model, results, model, user, model)
-    body += [box(left, y + 16 * n, 180, 12, fill) for n, fill in enumerate(fills)]
+    body += [draw_box(left, y + 16 * n, 180, 12, fill) for n, fill in enumerate(fills)]
     body += [
-        box(right, y, 180, 56, EDIT),
+        draw_box(right, y, 180, 56, EDIT),
         words(right + 36, y + 36, "handoff", ink=PAPER, bold=True),
-        *(box(right, y + 64 + 16 * n, 180, 12, fill) for n, fill in enumerate(fills[4:])),
+        *(draw_box(right, y + 64 + 16 * n, 180, 12, fill) for n, fill in enumerate(fills[4:])),
         arrow((left + 200, y + 46), (right - 22, y + 46)),
         words(left, y + 122, "the oldest span becomes one record", ink=PALE),
     ]
@@ -325,22 +324,22 @@ def request() -> str:
         y, x = 50 + 136 * n, EDGE
         body += [words(EDGE, y, name, size=PLAIN, bold=True)]
         for kind, wide in parts:
-            body.append(box(x, y + 16, wide * 1.5 - 2, 40, COLOURS[kind]))
+            body.append(draw_box(x, y + 16, wide * 1.5 - 2, 40, COLOURS[kind]))
             x += wide * 1.5
         cold = n == 0
         body += [
-            box(EDGE, y + 60, (0 if cold else kept) * 1.5, 10, SEEN),
-            box(
+            draw_box(EDGE, y + 60, (0 if cold else kept) * 1.5, 10, SEEN),
+            draw_box(
                 EDGE + (0 if cold else kept) * 1.5, y + 60, (kept if cold else fresh) * 1.5, 10, NEW
             ),
         ]
         if note:
-            body.append(text(WIDE - EDGE, y, note, size=SMALL, ink=PALE, end=True))
+            body.append(draw_text(WIDE - EDGE, y, note, size=SMALL, ink=PALE, end=True))
     y = 50 + 136 * 3 - 26
     body += [
-        box(EDGE, y, 40, 12, SEEN),
+        draw_box(EDGE, y, 40, 12, SEEN),
         words(EDGE + 54, y + 14, "read from the cache"),
-        box(EDGE + 330, y, 40, 12, NEW),
+        draw_box(EDGE + 330, y, 40, 12, NEW),
         words(EDGE + 384, y + 14, "new, paid in full"),
     ]
     return card(

@@ -13,7 +13,7 @@ import from_source as source
 
 from foldline import errors
 from foldline.apps.cli import exit_codes
-from foldline.apps.gateway.api import errors as faults
+from foldline.apps.gateway.api import api_call as faults
 from foldline.dialects.provider_errors import Fault
 
 WORDS = """Everything that Foldline raises on purpose is a `FoldlineError`, from `foldline.errors`;
@@ -71,13 +71,13 @@ def _told(kind: type[errors.FoldlineError], words: str) -> Iterator[str]:
         yield source.table(("attribute", "meaning"), rows)
     if name != "FoldlineError":
         one = MADE.get(name, lambda kind: kind("words"))(kind)
-        yield f"Exit code {exit_codes.meaning(one)[0]}; status {_status(one)}."
+        yield f"Exit code {exit_codes.explain_error(one)[0]}; status {_status(one)}."
 
 
 def _status(fault: errors.FoldlineError) -> int:
     """What the API answers; what nobody expects there goes to its log, and need not here."""
     logging.disable(logging.CRITICAL)
     try:
-        return faults.told(fault).status
+        return faults.build_error_answer(fault).status
     finally:
         logging.disable(logging.NOTSET)

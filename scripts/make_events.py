@@ -12,8 +12,8 @@ from from_source import cell, code, table
 
 from foldline.core import log, parts, rules, spine
 from foldline.core.budget import limits
-from foldline.core.edits.clip import reclip
-from foldline.core.edits.rewind import rewind
+from foldline.core.edits.clip import clip_newest_messages
+from foldline.core.edits.undo import rewind_view
 from foldline.core.log import (
     Checkpointed,
     Event,
@@ -79,8 +79,8 @@ SPINES = (spine.Spine, spine.Change)
 
 def page() -> str:
     """The whole page."""
-    lines = {log.kind(event): event for event in reversed(conversation())}
-    kinds = {log.kind(one): one for one in Event.__args__}
+    lines = {log.event_kind_of(event): event for event in reversed(conversation())}
+    kinds = {log.event_kind_of(one): one for one in Event.__args__}
     told = [kind for _, names in GROUPS for kind in names.split()]
     if {*told} != {*kinds} or {*lines} != {*kinds}:
         raise ValueError(
@@ -136,11 +136,11 @@ def conversation() -> list[Event]:
     talk.add(user("Go on."), Unpinned(3), ModelSwitched("anthropic/claude-sonnet-5.5"))
     _must(talk.fold(rules.cut_points(talk.view)[-1]))
     talk.add(user("Look at this: " + "a line of a long file; " * 40))
-    cut = reclip(talk.view, limits(400, 100))
+    cut = clip_newest_messages(talk.view, limits(400, 100))
     _must(cut is not None)
     talk.add(*(cut[:1] if cut else ()))
     newest = talk.view.items[-1].seq
-    talk.add(rewind(talk.view, dropped=[Range(newest, newest)]), user("Or rather at that."))
+    talk.add(rewind_view(talk.view, dropped=[Range(newest, newest)]), user("Or rather at that."))
     return talk.events
 
 
@@ -150,8 +150,8 @@ def _must(done: bool) -> None:  # noqa: FBT001 - what a step says of itself
 
 
 def _line(event: Event) -> str:
-    body = log.encode(event)
-    if log.encode(log.decode(body)) != body:
+    body = log.encode_event(event)
+    if log.encode_event(log.decode_event(body)) != body:
         raise ValueError(f"{body!r} does not come back as it was")
     return body.decode()
 

@@ -12,8 +12,10 @@ next morning, when the cache is cold. The same seed gives the same session.
 import argparse
 import asyncio
 import json
+import sys
 from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
@@ -24,9 +26,12 @@ from foldline.agent.loop import Agent
 from foldline.agent.tool import Arguments, Result, Tool
 from foldline.core.log import Instructed, ModelSaid, ToolReturned
 from foldline.core.parts import Call, calls_of, text_of
-from foldline.core.tokens import count
-from foldline.lab.made.generated import coding
+from foldline.core.tokens import count_tokens
 from foldline.testing import ScriptedModel
+
+sys.path.append(str(Path(__file__).parents[1] / "benches"))
+
+from made.generated import generate_coding_session
 
 MODEL = "anthropic/claude-sonnet-4-5"
 NIGHT = 30  # turns of one day
@@ -63,7 +68,7 @@ class Step(NamedTuple):
 def steps(seed: int) -> Iterator[Step]:
     """The steps of made-up sessions, one session after the other, without end."""
     while True:
-        events = coding(seed).recorded.events
+        events = generate_coding_session(seed).recorded.events
         returned = {one.call_id: one for one in events if isinstance(one, ToolReturned)}
         for event in events:
             calls = calls_of(event.parts) if isinstance(event, ModelSaid) else ()
@@ -98,7 +103,7 @@ class Caching(ScriptedModel):
             "input_tokens": 0,
             "cache_read_input_tokens": read,
             "cache_creation_input_tokens": round(COUNTED * total) - read,
-            "output_tokens": count(json.dumps(answer["content"])),
+            "output_tokens": count_tokens(json.dumps(answer["content"])),
         }
         return answer
 
@@ -108,7 +113,7 @@ def blocks(request: dict[str, Any]) -> Iterator[tuple[bytes, int]]:
     fixed = [*request.get("tools", ()), request.get("system", "")]
     for block in [*fixed, *request["messages"]]:
         text = json.dumps(block, ensure_ascii=False).replace(MARK, "")
-        yield text.encode(), count(text)
+        yield text.encode(), count_tokens(text)
 
 
 MARK = ', "cache_control": {"type": "ephemeral"}'
@@ -166,7 +171,9 @@ async def agree(*_: object) -> None:
 async def make(address: str, *, name: str, turns: int, window: int, seed: int) -> None:
     """Run the session."""
     told = next(
-        one for one in coding(seed, calls=20).recorded.events if isinstance(one, Instructed)
+        one
+        for one in generate_coding_session(seed, calls=20).recorded.events
+        if isinstance(one, Instructed)
     )
     script = Script(seed)
     model = Caching(script)

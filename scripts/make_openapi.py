@@ -8,7 +8,7 @@ import from_source as source
 from from_source import cell, code, plain, table
 
 from foldline.apps.gateway.api import schemas as shapes
-from foldline.apps.gateway.api.document import document
+from foldline.apps.gateway.api.document import build_openapi_document
 from foldline.apps.gateway.api.routes import ROUTES, Route
 
 WORDS = """What `/sessions/openapi.json` says, on one page. What a turn is, how streams and keys
@@ -36,7 +36,7 @@ _REF = "#/components/schemas/"
 
 def page() -> str:
     """The whole page."""
-    whole = json.loads(document())
+    whole = json.loads(build_openapi_document())
     schemas: dict[str, Any] = whole["components"]["schemas"]
     made = [
         "# Routes and bodies",
@@ -47,7 +47,10 @@ def page() -> str:
     for path, methods in whole["paths"].items():
         for method, told in methods.items():
             route = next(one for one in ROUTES if _is(one, method, path))
-            made += [f"### `{method.upper()} {path}`", *_route(told, route.query.__name__)]
+            made += [
+                f"### `{method.upper()} {path}`",
+                *_route(told, route.query.__name__.removesuffix("Schema")),
+            ]
     made.append("## Bodies and answers")
     for name in sorted(schemas, key=_short):
         made += [f"### {_short(name)}", *_shape(name, schemas[name])]
@@ -107,7 +110,7 @@ def _shape(name: str, schema: dict[str, Any]) -> Iterator[str]:
 
 def _meanings(name: str) -> dict[str, str]:
     """What the source says below the fields of a shape, those that it has from others included."""
-    kind = getattr(shapes, name.rpartition(".")[2], None)
+    kind = getattr(shapes, f"{name}Schema", None)
     mine = [one for one in getattr(kind, "__mro__", ()) if one.__module__ == shapes.__name__]
     return {one.name: one.told for kind in reversed(mine) for one in source.fields(kind)}
 

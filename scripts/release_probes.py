@@ -49,10 +49,9 @@ program = str(Path(sys.executable).with_name("foldline"))
 pty.spawn([program, "chat", "--model", "m", "--base-url", "http://127.0.0.1:1/v1"])
 """
 _CRYPT = """
-from foldline.stores.encryption import CryptStore
-from foldline.stores.keyring import cipher
+from foldline.stores.encryption import CryptStore, make_cipher
 from foldline.stores.sqlite import SqliteStore
-CryptStore(SqliteStore(":memory:"), bytes(32)); cipher(bytes(32))
+CryptStore(SqliteStore(":memory:"), bytes(32)); make_cipher(bytes(32))
 """
 _SERVE = """
 import socket
@@ -91,8 +90,8 @@ assert Path("a.png").read_bytes().startswith(b"\\x89PNG")
 """
 _YAML = """
 Path("foldline.yaml").write_text("model: smollm2\\n")
-from foldline.settings.layers import files
-found = files.read(Path("foldline.yaml"))
+from foldline.settings.layers import read_settings_file
+found = read_settings_file(Path("foldline.yaml"))
 print(found); assert "smollm2" in str(found)
 """
 _POSTGRES = """
@@ -135,7 +134,7 @@ PROBES = {
     "cli": Probe("session(); assert 'talk' in fine('sessions')", "foldline('sessions')", bare=True),
     "crypt": Probe(_CRYPT, _CRYPT, bare=True),
     "gateway": Probe(_SERVE, "foldline('serve', '--upstream', 'http://127.0.0.1:1')"),
-    "lab": Probe("session(); said = foldline('lab', 'compare', '--cluster', 'tcp://127.0.0.1:1').stderr\n"
+    "cluster": Probe("session(); said = foldline('lab', 'compare', '--cluster', 'tcp://127.0.0.1:1').stderr\n"
                  "assert 'no Dask scheduler answers' in said",
                  "session(); foldline('lab', 'compare', '--cluster', 'tcp://127.0.0.1:1')"),
     "mcp": Probe(_MCP, "session(); foldline('mcp', 'talk')"),

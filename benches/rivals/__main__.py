@@ -24,10 +24,10 @@ from sessions import by_name
 
 from foldline.core.prices import Prices
 from foldline.lab.bill.cache import CacheRules
-from foldline.lab.probes.kept import retention
+from foldline.lab.kept_names import measure_retention
 from foldline.lab.recorded import Recorded
-from foldline.lab.replay import replay
-from foldline.lab.trials import priced
+from foldline.lab.replay import replay_session
+from foldline.lab.trials import evaluate_replay
 from rivals import READS
 from rivals.base import Everything, Peer
 
@@ -68,9 +68,9 @@ def lines(session: Recorded, maker: type[Peer], window: int) -> Iterator[dict[st
     """A session under a peer: replayed once, billed at every price."""
     start = time.perf_counter()
     peer = maker(session, window)
-    made = replay(session, peer)
+    made = replay_session(session, peer)
     seconds = time.perf_counter() - start
-    kept = retention(made)
+    kept = measure_retention(made)
     for share, prices in PRICES.items():
         yield {
             "session": session.name,
@@ -82,7 +82,7 @@ def lines(session: Recorded, maker: type[Peer], window: int) -> Iterator[dict[st
             "cuts": peer.cuts,
             "summaries": peer.scribe.asked,
             "seconds": round(seconds, 2),
-            "result": priced(made, kept, CacheRules(prices)),
+            "result": evaluate_replay(made, kept, CacheRules(prices)),
         }
 
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from foldline.core.log import Event, Instructed, ModelSaid, ToolReturned, UserSaid, by_user
-from foldline.core.parts import Call, Part, Text, Tool, calls_of, spoken
-from foldline.core.tokens import MESSAGE, count, count_parts, count_tools
+from foldline.core.parts import Call, Part, Text, Tool, calls_of, spoken_text_of
+from foldline.core.tokens import MESSAGE, count_parts, count_tokens, count_tools
 from foldline.lab.bill.cache import Aside
 from foldline.lab.recorded import Recorded
 from foldline.lab.replay import Offer, ReplayPiece
@@ -76,16 +76,16 @@ class Scribe:
     def tell(self, messages: Iterable[str], *, prompt: str, tokens: int = SUMMARY) -> str:
         """First lines of the messages, evenly over all of them; of an earlier summary every line."""
         lines = [line for message in messages for line in _firsts(message)]
-        step = max(sum(map(count, lines)) / tokens, 1.0)
+        step = max(sum(map(count_tokens, lines)) / tokens, 1.0)
         kept, room = list[str](), tokens
         for place in range(int(len(lines) / step)):
             line = lines[int(place * step)]
-            room -= count(line)
+            room -= count_tokens(line)
             if room >= 0:
                 kept.append(f"- {line}")
         told = "\n".join([_HEAD, *kept])
-        fresh = count(prompt) + MESSAGE
-        self.asides.append(Aside(0.0, fresh * self._ratio, count(told) * self._ratio))
+        fresh = count_tokens(prompt) + MESSAGE
+        self.asides.append(Aside(0.0, fresh * self._ratio, count_tokens(told) * self._ratio))
         self.asked += 1
         return told
 
@@ -146,7 +146,7 @@ class Peer:
                 self._settle()
                 if by_user(event):
                     self.turn_ended()
-                self.user(Said(self._weigh(event.parts), spoken(event.parts)))
+                self.user(Said(self._weigh(event.parts), spoken_text_of(event.parts)))
             case ModelSaid():
                 self._settle()
                 at = self._weigh(event.parts)
@@ -155,12 +155,12 @@ class Peer:
                     Call(f"call_{at}_{n}", c.name, c.arguments) for n, c in enumerate(calls)
                 )
                 self._open = {c.id: mine for c, mine in zip(calls, own, strict=True)}
-                self.model(Said(at, spoken(event.parts), own))
+                self.model(Said(at, spoken_text_of(event.parts), own))
             case ToolReturned():
                 call = self._open.pop(event.call_id, None)
                 if call is not None:
                     at = self._weigh(event.parts)
-                    text = spoken(event.parts)
+                    text = spoken_text_of(event.parts)
                     self._results.append(Returned(at, call.id, call.name, text, event.ok))
             case _:
                 pass
@@ -240,7 +240,7 @@ class Peer:
             return ReplayPiece((shown.at, None), known.tokens, known.words)
         text = shown.text or ""
         key = (shown.role if shown.at is None else shown.at, text)
-        return ReplayPiece(key, (count(text) + MESSAGE) * self._scale.ratio, text)
+        return ReplayPiece(key, (count_tokens(text) + MESSAGE) * self._scale.ratio, text)
 
 
 class Everything(Peer):

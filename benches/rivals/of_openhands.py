@@ -27,7 +27,7 @@ from openhands.sdk.llm.utils.metrics import MetricsSnapshot
 from openhands.sdk.tool.schema import Action, Observation
 from pydantic import PrivateAttr
 
-from foldline.core.parts import spoken
+from foldline.core.parts import spoken_text_of
 from rivals.base import Peer, Returned, Said, Scribe, Shown
 
 _PRIMED = 3  # tokens that litellm adds once to a list
@@ -146,7 +146,7 @@ class _Condensed(Peer):
     def _append(self, event: Any) -> None:
         """Behind the system's words, which stand first in every view and are among those kept."""
         if not len(self._view):
-            words = TextContent(text=spoken(self._system))
+            words = TextContent(text=spoken_text_of(self._system))
             self._view.append_event(SystemPromptEvent(system_prompt=words, tools=[]))
         self._view.append_event(event)
 

@@ -5,7 +5,7 @@ Knows pixels and where labels find room. Refuses to know how anything was measur
 
 from dataclasses import dataclass
 
-from foldline.draw.paper import EDGE, INK, LINE, PALE, WIDTH, box, card, text
+from foldline.draw.svg import EDGE, INK, LINE, PALE, WIDTH, draw_box, draw_card, draw_text
 
 _OURS, _THEIRS, _BAD = "#a05fb0", "#6f86d6", "#c62828"
 _LEFT, _TOP, _RIGHT, _FOOT = 74, 104, WIDTH - EDGE - 6, 436
@@ -39,8 +39,11 @@ def drawn(points: list[Point], *, sessions: int, window: int) -> str:
         "names used again later that were in front of the model"
     )
     body = [
-        text(EDGE, 40, title, size=19, bold=True),
-        *(text(EDGE, 62 + 17 * n, line, ink=PALE, size=12) for n, line in enumerate(_two(under))),
+        draw_text(EDGE, 40, title, size=19, bold=True),
+        *(
+            draw_text(EDGE, 62 + 17 * n, line, ink=PALE, size=12)
+            for n, line in enumerate(_two(under))
+        ),
         *_axes(),
     ]
     places = {one: _place(one) for one in points}
@@ -53,9 +56,9 @@ def drawn(points: list[Point], *, sessions: int, window: int) -> str:
         "At an edge: beyond it, as the numbers say. Every library at its own settings or its documentation's,",
         "by its own code; no model is asked, quality is not measured.",
     ):
-        body.append(text(EDGE, y, line, ink=PALE, size=12))
+        body.append(draw_text(EDGE, y, line, ink=PALE, size=12))
         y += 17
-    return card(body, y, label=title)
+    return draw_card(body, y, label=title)
 
 
 def _two(line: str) -> list[str]:
@@ -73,12 +76,12 @@ def _axes() -> list[str]:
     found: list[str] = []
     for percent in range(int(_LEAST), 101, 2):
         y = _FOOT - (percent - _LEAST) / (100 - _LEAST) * (_FOOT - _TOP)
-        found.append(box(_LEFT, y, _RIGHT - _LEFT, 1, LINE))
-        found.append(text(_LEFT - 8, y + 4, f"{percent} %", ink=PALE, size=11, end=True))
+        found.append(draw_box(_LEFT, y, _RIGHT - _LEFT, 1, LINE))
+        found.append(draw_text(_LEFT - 8, y + 4, f"{percent} %", ink=PALE, size=11, end=True))
     for percent in range(0, int(_MOST) + 1, 20):
         x = _LEFT + percent / _MOST * (_RIGHT - _LEFT)
-        found.append(text(x + 12, _FOOT + 20, f"{percent} %", ink=PALE, size=11, end=True))
-    found.append(text(_RIGHT, _FOOT + 38, "cost of the input", ink=PALE, size=11, end=True))
+        found.append(draw_text(x + 12, _FOOT + 20, f"{percent} %", ink=PALE, size=11, end=True))
+    found.append(draw_text(_RIGHT, _FOOT + 38, "cost of the input", ink=PALE, size=11, end=True))
     return found
 
 
@@ -126,5 +129,5 @@ def _dot(one: Point, at: tuple[float, float], taken: list[tuple[float, ...]]) ->
         found.append(f'<path d="M{x:.1f} {y:.1f}L{edge:.1f} {row:.1f}" stroke="{LINE}"/>')
     side = left < x  # a label on the left ends at its dot, however wide its letters are
     place = (left + wide if side else left), row + 4
-    words = text(*place, told, size=12, bold=one.ours, ink=INK if one.ours else PALE, end=side)
+    words = draw_text(*place, told, size=12, bold=one.ours, ink=INK if one.ours else PALE, end=side)
     return [*found[::-1], words]

@@ -6,9 +6,8 @@
      → edits   clip, mask, fold; undo takes them back         core/edits/
      → request the view in a provider's own JSON              core/request.py, dialects/
 
-`open` gives a session; `aopen` the same with `await`; `wrap` plans what an SDK's client sends, and
-`http_client` what a framework sends.
-`plan` in `foldline.core.plan` is the expert's door.
+`open` gives a session, `aopen` an async one. `wrap` plans the requests of an SDK's client, and
+`http_client` those of a framework. Experts call `foldline.core.plan.plan` directly.
 """
 
 from importlib import import_module
@@ -18,7 +17,7 @@ from foldline.errors import FoldlineError, Overflow
 
 if TYPE_CHECKING:
     from foldline.core.request import Report
-    from foldline.proxy.naming import conversation
+    from foldline.proxy.identity import conversation
     from foldline.proxy.wrap import async_http_client, http_client, session_of, wrap
     from foldline.session.open import aopen, open  # noqa: A004
     from foldline.session.session import AsyncSession, Session
@@ -44,7 +43,7 @@ _LATER = {
     "Session": "session.session",
     "aopen": "session.open",
     "async_http_client": "proxy.wrap",
-    "conversation": "proxy.naming",
+    "conversation": "proxy.identity",
     "http_client": "proxy.wrap",
     "open": "session.open",
     "session_of": "proxy.wrap",
@@ -53,14 +52,14 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    """What stands on the whole house is imported when it is asked for."""
+    """Import a public name on first use, so that `import foldline` stays fast."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
-    globals()[name] = found
-    return found
+    value = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
-    """All names, also those not imported yet."""
+    """List all names, including those not imported yet."""
     return sorted({*globals(), *__all__})

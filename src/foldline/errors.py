@@ -2,25 +2,25 @@
 
     FoldlineError
     ├── Overflow        the request cannot fit, and each part is named with its size
-    ├── BrokenView      a view that no provider would take: a fault of ours
-    ├── BadHandle       recall was asked for what is no handle of this session
-    ├── NotAnEdit       undo was asked for an event that is not an edit
-    ├── UndoFirst       undo was asked for an edit that another edit covers
-    ├── BadInput        add() or open() was given something it cannot read
+    ├── BrokenView      a view that no provider would accept: a bug of ours
+    ├── BadHandle       recall got something that is no handle of this session
+    ├── NotAnEdit       undo got an event that is not an edit
+    ├── UndoFirst       undo got an edit that another edit covers
+    ├── BadInput        add() or open() got something it cannot read
     │   └── WireError   JSON that its dialect does not allow, with the place in it
-    ├── Conflict        somebody else appended first; nothing was written
+    ├── Conflict        another writer appended first; nothing was written
     ├── StoreFailed     the disk or the database refused, or went away
     ├── Busy            another worker holds the session
-    ├── Erased          the session, or the place asked for, was erased
-    ├── Sealed          encrypted bytes that no key at hand opens
-    ├── Unsupported     this kind of store cannot do what was asked
+    ├── Erased          the session, or the requested place, was erased
+    ├── Sealed          encrypted bytes that no available key opens
+    ├── Unsupported     this kind of store cannot do this
     ├── ModelFailed     a model gave no answer, and what its provider said
     ├── Vetoed          a hook forbids the fold that a request needs
-    ├── Spent           a call would pass a cap on tokens or money; it was not made
-    ├── OtherHost       a session would be asked at another address than its own; nothing was sent
+    ├── Spent           a call would exceed a cap on tokens or money; it was not made
+    ├── OtherHost       a request would go to another address than the session's; nothing was sent
     └── FormatError     stored bytes that this release cannot read
 
-An error names the thing, the place and the way out. Knows nothing of the rest of the house.
+An error names the thing, the place and the way out.
 """
 
 from datetime import UTC, datetime
@@ -34,16 +34,16 @@ class FoldlineError(Exception):
 class Overflow(FoldlineError):  # noqa: N818 - named for what happened, as a caller would say it
     """The fixed and newest parts alone exceed what the window leaves; nothing was sent.
 
-    Raised by `request()`, `undo()` and `switch()` where no edit makes it fit, and at the limit
-    under `policy="off"`. Shorten the largest part (system words, tools, the newest message), lower
-    the reserve, or take a model with a larger window; the log stays as it was.
+    Raised by `request()`, `undo()` and `switch()` where no edit makes the request fit, and at the
+    limit under `policy="off"`. Shorten the largest part (system prompt, tools, the newest message),
+    lower the reserve, or use a model with a larger window; the log is unchanged.
     """
 
     def __init__(self, parts: dict[str, int], limit: int) -> None:
         self.parts = parts
         """Each part of the request by its name, in tokens."""
         self.limit = limit
-        """What all of them together may take."""
+        """The most tokens that all parts together may take."""
         sizes = ", ".join(f"{name} {size:,}" for name, size in parts.items())
         super().__init__(
             f"the request cannot be made to fit {limit:,} tokens: {sizes}; "
@@ -54,13 +54,13 @@ class Overflow(FoldlineError):  # noqa: N818 - named for what happened, as a cal
 class BrokenView(FoldlineError):  # noqa: N818
     """A view that breaks a rule of every provider: a call without its result, an empty item.
 
-    A fault of ours in an edit, or a log of which a part is missing; never what you put in, which is
+    It is a bug of ours in an edit, or a part of the log is missing; never your input, which is
     repaired. Report it with its message.
     """
 
 
 class BadHandle(FoldlineError):  # noqa: N818
-    """Not a handle, one that this session's log does not hold, or no way to look at it.
+    """Not a handle, a handle that this session's log does not hold, or an invalid query.
 
     Raised by `recall()`, `pin()` and `history.exclude()`. The message says where the log ends, or
     what a handle looks like: `log:12`, `log:3-9`.
@@ -68,35 +68,35 @@ class BadHandle(FoldlineError):  # noqa: N818
 
 
 class NotAnEdit(FoldlineError):  # noqa: N818
-    """There is no edit at this place: `undo()` takes back masks, folds, exclusions and undoings.
+    """There is no edit at this place: `undo()` reverts masks, folds, exclusions and undos.
 
-    `session.edits` lists those that stand.
+    `session.edits` lists the edits that stand.
     """
 
 
 class UndoFirst(FoldlineError):  # noqa: N818
-    """Another edit stands over this one: take that one back first, or leave both."""
+    """Another edit covers this one: undo that one first, or leave both."""
 
     def __init__(self, edit: int, over: int) -> None:
         self.edit = edit
-        """The edit that was asked for."""
+        """The edit to undo."""
         self.over = over
-        """The edit that stands over it."""
+        """The edit that covers it."""
         super().__init__(f"the edit at {edit} no longer stands; undo the one at {over} first")
 
 
 class BadInput(FoldlineError):  # noqa: N818
-    """Something that cannot be read: what `add()` was given, a name, a number, a setting, an extra.
+    """Input that cannot be read: a message for `add()`, a name, a number, a setting, an extra.
 
-    Nothing was written. The message says what may stand there instead.
+    Nothing was written. The message says what is allowed instead.
     """
 
 
 class WireError(BadInput):
     """JSON of a client or a provider that its dialect does not allow, or a file that is no session.
 
-    Mend what stands at `path`. A wrapped client and the gateway send such a request on as it came,
-    and the provider judges it.
+    Fix what is at `path`. A wrapped client and the gateway forward such a request unchanged, and
+    the provider judges it.
     """
 
     def __init__(self, message: str, *, path: str = "$") -> None:
@@ -106,20 +106,20 @@ class WireError(BadInput):
 
 
 class Conflict(FoldlineError):  # noqa: N818
-    """The log moved on before this append, or the lease did; nothing was written.
+    """Another writer or worker came first; nothing was written.
 
-    With `of == "end"` another writer was first: open the session again and repeat the call; take it
-    with `exclusive=` if that happens often. With `of == "fence"` another worker took over: stop,
-    and leave the session to it. With `of == "name"` a fork's name is taken: give it another.
+    With `of == "end"` another writer appended first: open the session again and repeat the call;
+    open it with `exclusive=` if that happens often. With `of == "fence"` another worker took over:
+    stop, and leave the session to it. With `of == "name"` a fork's name is taken: use another.
     """
 
     def __init__(self, session: str, expected: int, found: int, *, of: str = "end") -> None:
         self.expected = expected
-        """Where the log was believed to end, or the fence that this lease had."""
+        """The expected end of the log, or the fence of this lease."""
         self.found = found
-        """What it is."""
+        """The actual end or fence."""
         self.of = of
-        """`"end"`, `"fence"` or `"name"`: what was expected."""
+        """What was expected: `"end"`, `"fence"` or `"name"`."""
         words = {
             "end": f"session {session!r} was expected to end at {expected} and ends at {found}; "
             "another writer appended first: open the session again and repeat the call",
@@ -130,29 +130,29 @@ class Conflict(FoldlineError):  # noqa: N818
         super().__init__(words[of])
 
     @classmethod
-    def over(cls, session: str, fence: int, found: int) -> "Conflict":
-        """The lease is another's now."""
+    def make_fence_conflict(cls, session: str, fence: int, found: int) -> "Conflict":
+        """Make the error for a lease that another worker has taken over."""
         return cls(session, fence, found, of="fence")
 
     @classmethod
-    def taken(cls, session: str, found: int) -> "Conflict":
-        """The name is another session's, which ends there."""
+    def make_name_conflict(cls, session: str, found: int) -> "Conflict":
+        """Make the error for a name that belongs to another session, which ends at `found`."""
         return cls(session, -1, found, of="name")
 
 
 class StoreFailed(FoldlineError):  # noqa: N818
-    """The store could not do what it was asked: a full disk, a lock, a server that went away.
+    """The store failed: a full disk, a lock, a server that went away.
 
-    Mend the store, then repeat. Whether an append was written is not known where its connection
-    ended under it: with `once=` the repetition is safe, else open the session and look.
+    Fix the store, then repeat. If the connection ended during an append, nobody knows whether it
+    was written: with `once=` repeating is safe, otherwise open the session and look.
     """
 
 
 class Busy(FoldlineError):  # noqa: N818
-    """A session is one worker's at a time, and another holds it.
+    """Another worker holds the session, which only one may at a time.
 
     Wait until it is released or its lease runs out, and open it again. A message need not wait:
-    `add(…, once=key)` through a session that was opened without `exclusive=` takes it in.
+    `add(…, once=key)` works through a session that was opened without `exclusive=`.
     """
 
     def __init__(self, session: str) -> None:
@@ -163,9 +163,9 @@ class Busy(FoldlineError):  # noqa: N818
 
 
 class Erased(FoldlineError):  # noqa: N818
-    """What was asked for is gone for good: a session that was erased, or events that were trimmed.
+    """The session was erased, or the events were trimmed, for good.
 
-    Nothing brings it back. A session that was erased needs another name to begin anew.
+    Nothing brings it back. To start again, use another name.
     """
 
     def __init__(self, what: str, time: float) -> None:
@@ -176,34 +176,34 @@ class Erased(FoldlineError):  # noqa: N818
 
 
 class Sealed(FoldlineError):  # noqa: N818
-    """Encrypted bytes that no key at hand opens: another master key, or bytes that were altered.
+    """Encrypted bytes that no available key opens: another master key, or altered bytes.
 
-    Give `CryptStore` the key that was used then, in `older=`. Where the bytes were altered, restore
+    Give `CryptStore` the key that was used then, in `older=`. If the bytes were altered, restore
     a backup.
     """
 
 
 class Unsupported(FoldlineError):  # noqa: N818
-    """This kind of store cannot do what was asked; the message says what it can do instead.
+    """This kind of store cannot do this; the message says what it can do instead.
 
-    Search over all sessions of an encrypted store is the case that there is: search one session.
+    The only case is a search over all sessions of an encrypted store: search one session.
     """
 
 
 class FormatError(FoldlineError):
-    """Stored bytes from a newer release, or bytes that were never an event, or another's database.
+    """Stored bytes of a newer release, bytes that are no event, or another program's database.
 
-    Upgrade foldline, or look whether the address is the right one.
+    Upgrade foldline, or check the address.
     """
 
 
 class ModelFailed(FoldlineError):  # noqa: N818
     """A model gave no answer: its provider refused, broke off, or was silent for too long.
 
-    What passes by itself was tried again before this is raised. The log goes on: what was heard is
-    in it as an answer that was cut. `fault.kind` says what to mend: `auth` the key, `rate` and
-    `overloaded` wait, `unreachable` the address or its server, `tokens` was healed once and is
-    still too much.
+    Temporary faults were retried before this is raised. The log keeps what was received, as an
+    answer that was cut. `fault.kind` says what to fix: `auth` the key; `rate` and `overloaded`:
+    wait; `unreachable` the address or its server; `tokens`: the request was shortened once and is
+    still too large.
     """
 
     def __init__(
@@ -212,18 +212,18 @@ class ModelFailed(FoldlineError):  # noqa: N818
         self.model = model
         """The model that was asked."""
         self.fault = fault
-        """What the provider said, and what it means: `foldline.dialects.provider_errors.Fault`."""
+        """The provider's error and its meaning: `foldline.dialects.provider_errors.Fault`."""
         self.begun = begun
-        """Whether some of the answer had come: asking again would say it twice."""
+        """Whether part of the answer had arrived: a retry would repeat it."""
         self.silent = silent
-        """Whether nothing came in time: nobody knows if it was worked on and will be billed."""
+        """Whether nothing came in time: nobody knows if it was processed and will be billed."""
         super().__init__(f"{model} gave no answer ({fault.kind}): {fault.message}")
 
 
 class Vetoed(FoldlineError):  # noqa: N818
-    """A hook forbids a fold without which the request does not fit, or that was asked for.
+    """A hook forbids a fold that the request needs to fit, or that a person asked for.
 
-    Take the veto away, or shorten the session. Nothing was sent.
+    Remove the veto, or shorten the session. Nothing was sent.
     """
 
     def __init__(self, why: str) -> None:
@@ -231,29 +231,30 @@ class Vetoed(FoldlineError):  # noqa: N818
 
 
 class Spent(FoldlineError):  # noqa: N818
-    """A call would pass a cap on tokens or money; it was not made.
+    """A call would exceed a cap on tokens or money; it was not made.
 
-    Raise the cap (`foldline.session.spending.Caps`), or wait until it begins anew: a turn, a day.
+    Raise the cap (`foldline.session.spending.Caps`), or wait until it is reset: a turn, a day.
     """
 
     def __init__(self, cap: str, *, spent: float, would: float, limit: float, unit: str) -> None:
         self.cap = cap
-        """Which one: call, turn, session, user or day."""
+        """The cap's scope: call, turn, session, user or day."""
         self.limit = limit
         """How much it allows, in its own unit."""
 
-        def told(amount: float) -> str:
+        def format_amount(amount: float) -> str:
             return f"${amount:,.4f}" if unit == "dollars" else f"{amount:,.0f} tokens"
 
         super().__init__(
-            f"the cap per {cap} is {told(limit)}: {told(spent)} are spent and this call would take "
-            f"{told(would)}; raise the cap, or wait until it begins anew"
+            f"the cap per {cap} is {format_amount(limit)}: {format_amount(spent)} are spent and "
+            f"this call would take {format_amount(would)}; "
+            "raise the cap, or wait until it begins anew"
         )
 
 
 class OtherHost(FoldlineError):  # noqa: N818
-    """A session would be asked at another address than the one that its log names.
+    """A request would go to another address than the one in the session's log.
 
-    Nothing was sent. The message names both, and how to move the session: a change of where its
-    words go is asked for, it never happens by itself.
+    Nothing was sent. The message names both, and how to move the session: where its words go never
+    changes without a person's consent.
     """

@@ -15,12 +15,18 @@ from foldline.agent.approval import Approvals, No, Yes
 from foldline.agent.factory import agent_of
 from foldline.agent.loop import Agent
 from foldline.agent.tool import Intent
-from foldline.agent.tools import files, own, shell, writing
-from foldline.agent.tools.places import Root
-from foldline.agent.tools.rules import covers, for_command, for_path, forbids, simple
+from foldline.agent.tools import edit_files, own, read_files, shell
+from foldline.agent.tools.permission_rules import (
+    for_command,
+    for_path,
+    is_allowed_by,
+    is_forbidden_by,
+    split_simple_command,
+)
+from foldline.agent.tools.read_files import Root
 from foldline.core.parts import Call
 from foldline.errors import BadInput
-from foldline.settings.layers import load
+from foldline.settings.layers import load_settings
 from foldline.stores.base import Name
 from foldline.testing import ScriptedModel
 
@@ -106,7 +112,7 @@ def test_no_metacharacters_pass_a_wildcard(allowed, more):
     assume(not _inert(more))
     intent = running(allowed + more)
     for rule in for_command(allowed)[1:]:
-        assert not covers(rule, "shell", intent)
+        assert not is_allowed_by(rule, "shell", intent)
     assert intent.rules == for_command(allowed + more)[:1]
 
 
@@ -138,7 +144,7 @@ def test_a_command_that_a_wildcard_lets_through_is_one_command_to_bash_too():
     @settings(max_examples=100)
     @given(st.one_of(*(st.lists(kind, max_size=8) for kind in kinds)).map("".join))
     def collect(more):
-        if (words := simple(f"show {more}")) is not None:
+        if (words := split_simple_command(f"show {more}")) is not None:
             seen.append((f"show {more}", words))
 
     collect()
@@ -153,34 +159,34 @@ def test_a_command_that_a_wildcard_lets_through_is_one_command_to_bash_too():
 
 
 def test_a_wildcard_is_for_whole_words():
-    assert covers("shell: git *", "shell", running("git push"))
-    assert covers("shell: git *", "shell", running("git"))
-    assert covers("shell: git push *", "shell", running("git 'push' origin"))
-    assert not covers("shell: git *", "shell", running("gitx push"))
-    assert not covers("shell: git push *", "shell", running("git pull"))
-    assert not covers("shell: git push *", "shell", running("git -c x=y push"))
-    assert not covers("shell: git push", "shell", running("git push -f"))
-    assert covers("shell: git push", "shell", running("git push"))
-    assert covers("shell", "shell", running("a; b"))
-    assert covers("shell: a; b", "shell", running("a; b"))
+    assert is_allowed_by("shell: git *", "shell", running("git push"))
+    assert is_allowed_by("shell: git *", "shell", running("git"))
+    assert is_allowed_by("shell: git push *", "shell", running("git 'push' origin"))
+    assert not is_allowed_by("shell: git *", "shell", running("gitx push"))
+    assert not is_allowed_by("shell: git push *", "shell", running("git pull"))
+    assert not is_allowed_by("shell: git push *", "shell", running("git -c x=y push"))
+    assert not is_allowed_by("shell: git push", "shell", running("git push -f"))
+    assert is_allowed_by("shell: git push", "shell", running("git push"))
+    assert is_allowed_by("shell", "shell", running("a; b"))
+    assert is_allowed_by("shell: a; b", "shell", running("a; b"))
 
 
 def test_a_command_with_a_star_is_not_remembered_as_a_wildcard():
     """`rm *` as its own exact text allows that, and no other command that begins with rm."""
     (exact,) = for_command("rm *")
-    assert covers(exact, "shell", running("rm *"))
-    assert not covers(exact, "shell", running("rm -rf src"))
-    assert not covers(exact, "shell", running(r"rm \*"))
+    assert is_allowed_by(exact, "shell", running("rm *"))
+    assert not is_allowed_by(exact, "shell", running("rm -rf src"))
+    assert not is_allowed_by(exact, "shell", running(r"rm \*"))
     (named,) = for_path("write", "src/*")
-    assert not covers(named, "write", Intent("", "", for_path("write", "src/a.py")))
-    assert covers(named, "write", Intent("", "", for_path("write", "src/*")))
+    assert not is_allowed_by(named, "write", Intent("", "", for_path("write", "src/a.py")))
+    assert is_allowed_by(named, "write", Intent("", "", for_path("write", "src/*")))
 
 
 @given(st.text(alphabet="ab/*\\. ", min_size=1), st.text(alphabet="ab/*\\. ", min_size=1))
 def test_an_exact_rule_is_for_one_thing(one, other):
     for make in (for_command, lambda text: for_path("write", text)):
         exact, intent = make(one)[0], Intent("", "", make(other))
-        assert covers(exact, "", intent) == (one == other)
+        assert is_allowed_by(exact, "", intent) == (one == other)
 
 
 def test_rules_for_files():
@@ -190,18 +196,18 @@ def test_rules_for_files():
     assert for_path("write", "src/a.py") == ("write: src/a.py", "write: src/*", "write: *")
     assert for_path("write", "a.py") == ("write: a.py", "write: *")
     assert for_path("read", "/etc/hosts") == ("read: /etc/hosts", "read: /etc/*")
-    assert covers("write: src/*", "write", writes("src/deep/b.py"))
-    assert not covers("write: src/*", "write", writes("srcs/b.py"))
-    assert not covers("write: src/*", "write", writes("/src/b.py"))
-    assert not covers("write: *", "write", writes("/etc/passwd"))
-    assert not covers("read: src/*", "write", writes("src/a.py"))
-    assert covers("write: src/[id].ts", "write", writes("src/[id].ts"))
-    assert not covers("write: src/[id].ts", "write", writes("src/i.ts"))
+    assert is_allowed_by("write: src/*", "write", writes("src/deep/b.py"))
+    assert not is_allowed_by("write: src/*", "write", writes("srcs/b.py"))
+    assert not is_allowed_by("write: src/*", "write", writes("/src/b.py"))
+    assert not is_allowed_by("write: *", "write", writes("/etc/passwd"))
+    assert not is_allowed_by("read: src/*", "write", writes("src/a.py"))
+    assert is_allowed_by("write: src/[id].ts", "write", writes("src/[id].ts"))
+    assert not is_allowed_by("write: src/[id].ts", "write", writes("src/i.ts"))
     # What other programs act upon is let through by its exact rule alone.
     for name in (".git/hooks/pre-commit", "sub/.GIT/config", "foldline.toml", ".foldline/x"):
         assert for_path("write", name) == (f"write: {name}",)
-        assert not covers("write: *", "write", writes(name))
-        assert covers(f"write: {name}", "write", writes(name))
+        assert not is_allowed_by("write: *", "write", writes(name))
+        assert is_allowed_by(f"write: {name}", "write", writes(name))
 
 
 def test_what_is_forbidden_is_found_anywhere_in_a_command():
@@ -225,13 +231,15 @@ def test_what_is_forbidden_is_found_anywhere_in_a_command():
         ),
         *("env -i rm x", "(rm x)", "if true; then rm x; fi", 'r"m" x'),
     ):
-        assert forbids("shell: rm *", "shell", running(command)), command
+        assert is_forbidden_by("shell: rm *", "shell", running(command)), command
     for command in ("git rm-cached", "ls rm", "cat rm.txt", "firm x"):
-        assert not forbids("shell: rm *", "shell", running(command)), command
-    assert forbids("shell: git push *", "shell", running('cd x && git "push" --force'))
-    assert forbids("write: *.env", "write", Intent("", "", for_path("write", "deep/prod.env")))
-    assert forbids("write: *", "write", Intent("", "", for_path("write", "/etc/x")))
-    assert forbids("mail: *@else.where", "m", Intent("", "", ("mail: ann@else.where",)))
+        assert not is_forbidden_by("shell: rm *", "shell", running(command)), command
+    assert is_forbidden_by("shell: git push *", "shell", running('cd x && git "push" --force'))
+    assert is_forbidden_by(
+        "write: *.env", "write", Intent("", "", for_path("write", "deep/prod.env"))
+    )
+    assert is_forbidden_by("write: *", "write", Intent("", "", for_path("write", "/etc/x")))
+    assert is_forbidden_by("mail: *@else.where", "m", Intent("", "", ("mail: ann@else.where",)))
 
 
 async def test_answers_once_session_and_project(store, tmp_path):
@@ -245,7 +253,7 @@ async def test_answers_once_session_and_project(store, tmp_path):
     assert await approvals(CALL, running("just test -x")) == "the user said no"
     assert await approvals(CALL, running("git status; rm -rf /")) == "the user said no: use make"
     assert len(person.asked) == 5
-    listed = await approvals.remembered()
+    listed = await approvals.list_remembered_rules()
     assert [(one.rule, one.span) for one in listed] == [
         ("shell: just test", "project"),
         ("shell: git *", "session"),
@@ -277,16 +285,16 @@ async def test_only_a_rule_that_was_offered_can_be_remembered(store, tmp_path):
     approvals = Approvals(store, "ann", root=tmp_path, ask=Person(Yes("session", "shell: *")))
     with pytest.raises(BadInput, match=r"is no rule for 'run ls'; there are: 'shell: ls'"):
         await approvals(CALL, running("ls"))
-    assert await approvals.remembered() == []
+    assert await approvals.list_remembered_rules() == []
 
 
 async def test_modes(store, tmp_path):
     root = Root(tmp_path)
-    inside = writing.write(root).intent({"path": "a.py", "content": "x"})
-    hook = writing.write(root).intent({"path": ".git/hooks/x", "content": "x"})
-    outside = writing.write(root).intent({"path": "/elsewhere/a.py", "content": "x"})
-    look = files.reading(root).intent({"path": "/etc/hostname"})
-    run = shell.shell(root).intent({"command": "ls"})
+    inside = edit_files.build_write_tool(root).intent({"path": "a.py", "content": "x"})
+    hook = edit_files.build_write_tool(root).intent({"path": ".git/hooks/x", "content": "x"})
+    outside = edit_files.build_write_tool(root).intent({"path": "/elsewhere/a.py", "content": "x"})
+    look = read_files.build_read_tool(root).intent({"path": "/etc/hostname"})
+    run = shell.build_shell_tool(root).intent({"command": "ls"})
     other = Intent("send a mail")
     approvals = Approvals(store, "ann", root=tmp_path, ask=None)
 
@@ -366,7 +374,7 @@ async def test_two_processes_remember_at_once(store, tmp_path):
     await asyncio.gather(
         *(each(CALL, running(f"make {name}{n}")) for name, each in both.items() for n in range(5))
     )
-    assert len(await both["a"].remembered()) == 10
+    assert len(await both["a"].list_remembered_rules()) == 10
 
 
 async def test_the_agent_asks_before_it_writes_and_runs(tmp_path):
@@ -405,7 +413,7 @@ async def test_what_nobody_is_asked_about_is_forbidden_all_the_same(tmp_path, ru
     (tmp_path / ".env").write_text("KEY=1")
     call = {"name": "read", "arguments": '{"path": "./.env"}'}
     asks = {"tool_calls": [{"id": "c", "type": "function", "function": call}]}
-    settings = load(tmp_path, env={}, flags={"model": "scripted", "approval.deny": [rule]})
+    settings = load_settings(tmp_path, env={}, flags={"model": "scripted", "approval.deny": [rule]})
     model = ScriptedModel([asks, "ok"])
     async with (
         foldline.aopen(":memory:", model="scripted", window=10_000) as session,

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from foldline.agent.instructions import imports
-from foldline.agent.instructions.budget import NOTICE, FilePiece, RoomLeft, fitted
-from foldline.agent.instructions.imports import Boundary, unit
-from foldline.core.tokens import count
+from foldline.agent.instructions import instruction_files
+from foldline.agent.instructions.instruction_files import Boundary, read_units
+from foldline.agent.instructions.standing import NOTICE, FilePiece, RoomLeft, fit_pieces
+from foldline.core.tokens import count_tokens
 
 WORDS = st.one_of(
     st.text(st.characters(codec="utf-8"), max_size=300),
@@ -35,9 +35,9 @@ def some_pieces(draw):
 def test_r59_a_budget_is_never_exceeded_the_nearest_has_room_first_and_order_is_kept(
     pieces, tokens, size
 ):
-    fits = fitted(pieces, RoomLeft(tokens, size))
+    fits = fit_pieces(pieces, RoomLeft(tokens, size))
     told = [fit.text for fit in fits if fit.text is not None]
-    assert sum(map(count, told)) <= tokens
+    assert sum(map(count_tokens, told)) <= tokens
     assert sum(len(text.encode()) for text in told) <= size
     assert len(fits) == len(pieces)
     for piece, fit in zip(pieces, fits, strict=True):
@@ -46,7 +46,7 @@ def test_r59_a_budget_is_never_exceeded_the_nearest_has_room_first_and_order_is_
             assert fit.tokens == 0
             continue
         assert fit.text.startswith(piece.head)  # each in its own place
-        assert fit.tokens == count(fit.text)
+        assert fit.tokens == count_tokens(fit.text)
         if fit.whole:
             assert fit.text == f"{piece.head}\n{piece.text}"
         else:
@@ -62,8 +62,8 @@ def test_r59_a_budget_is_never_exceeded_the_nearest_has_room_first_and_order_is_
     nearest_first = sorted(zip(pieces, fits, strict=True), key=lambda both: both[0].near)
     room = RoomLeft(tokens, size)
     for piece, fit in nearest_first:  # each as if nothing farther were there
-        assert fit == fitted([piece], room)[0]
-        room = room.without(fit.text) if fit.text is not None else room
+        assert fit == fit_pieces([piece], room)[0]
+        room = room.reduce_by(fit.text) if fit.text is not None else room
 
 
 def kept_of(piece, text):
@@ -77,8 +77,8 @@ def kept_of(piece, text):
 def test_r59_the_nearest_wins_room_whatever_the_order_of_display():
     far = FilePiece("[instructions: AGENTS.md]", "far " * 400, 1_600, (2,))
     near = FilePiece("[instructions: a/AGENTS.md]", "near " * 400, 2_000, (0,))
-    room = RoomLeft(count(f"{near.head}\n{near.text}") + 60, 100_000)
-    first, second = fitted([far, near], room)
+    room = RoomLeft(count_tokens(f"{near.head}\n{near.text}") + 60, 100_000)
+    first, second = fit_pieces([far, near], room)
     assert second.whole
     assert not first.whole
     assert first.text
@@ -90,7 +90,7 @@ def test_r59_the_nearest_wins_room_whatever_the_order_of_display():
 def test_r59_a_cut_falls_between_characters_and_not_inside_of_one(letter):
     piece = FilePiece("[instructions: x.md]", letter * 500, len(letter.encode()) * 500)
     for size in range(120, 180):
-        (fit,) = fitted([piece], RoomLeft(10_000, size))
+        (fit,) = fit_pieces([piece], RoomLeft(10_000, size))
         kept = kept_of(piece, fit.text)
         assert kept == letter * (len(kept) // len(letter))
 
@@ -135,16 +135,16 @@ def test_imports_of_any_graph_end_once_each_and_inside(graph):
         (root / "dir").symlink_to(top / "aside")
         for node in range(8):
             (root / f"{node}.md").write_text("\n".join([f"node {node}", *graph.get(node, [])]))
-        units = unit(Boundary(root, home=home), ("0.md",), scope="root", most=10_000)
+        units = read_units(Boundary(root, home=home), ("0.md",), scope="root", most=10_000)
         paths = [source.path for source in units[0].sources]
         assert len(paths) == len({*paths})
-        assert len(paths) <= imports.FILES + 1
+        assert len(paths) <= instruction_files.FILES + 1
         for source in units[0].sources:
             assert b"OUTSIDE" not in source.body
             assert source.why or source.path.is_relative_to(root)
         assert {one.path for one in units[1:]} <= {home / "home.md"}  # asked about by itself
         reached, edge = {0}, [0]
-        for _ in range(imports.DEPTH):
+        for _ in range(instruction_files.DEPTH):
             edge = [int(t[-4]) for n in edge for t in graph.get(n, []) if t[-4:-3].isdigit()]
             reached |= {*edge}
         assert {int(one.path.stem) for one in units[0].sources if not one.why} == reached
@@ -154,5 +154,5 @@ def test_imports_without_end_stop_at_a_number(tmp_path):
     (tmp_path / "AGENTS.md").write_text("".join(f"@{n}.md\n" for n in range(500)))
     for n in range(500):
         (tmp_path / f"{n}.md").write_text("x")
-    (one,) = unit(Boundary(tmp_path), ("AGENTS.md",), scope="root", most=10_000)
-    assert sum(not source.why for source in one.sources) == imports.FILES + 1
+    (one,) = read_units(Boundary(tmp_path), ("AGENTS.md",), scope="root", most=10_000)
+    assert sum(not source.why for source in one.sources) == instruction_files.FILES + 1

@@ -7,7 +7,13 @@ import time
 import pytest
 
 from foldline.agent.instructions import Instructions
-from foldline.agent.instructions.reading import FileRead, FileRefused, clean, read, words
+from foldline.agent.instructions.instruction_files import (
+    FileRead,
+    FileRefused,
+    decode_file_text,
+    read_inside,
+    strip_hidden_characters,
+)
 
 pytestmark = pytest.mark.anyio
 OUTSIDE = "SECRET OUTSIDE"
@@ -30,8 +36,8 @@ def root(tmp_path, monkeypatch):
 
 async def agreed(cwd, **more):
     found = Instructions(cwd, **more)
-    await found.answers.always(cwd)
-    await found.look()
+    await found.answers.allow_folder(cwd)
+    await found.load_files()
     return found
 
 
@@ -39,8 +45,8 @@ async def test_a23_a_symlink_out_of_the_root_is_listed_and_never_read(root):
     (root / "AGENTS.md").symlink_to(root.parents[1] / "outside/AGENTS.md")
     (root / "CLAUDE.md").write_text("the next name counts")
     found = await agreed(root)
-    assert found.texts() == ["[instructions: CLAUDE.md]\nthe next name counts"]
-    entry = found.listed()[0]
+    assert found.render_texts() == ["[instructions: CLAUDE.md]\nthe next name counts"]
+    entry = found.list_files()[0]
     assert (entry.state, entry.why, entry.size) == ("left out", "it is a symlink", 0)
 
 
@@ -48,9 +54,9 @@ async def test_a23_a_folder_that_is_a_symlink_out_of_the_root_leads_nowhere(root
     (root / "docs").symlink_to(root.parents[1] / "outside")
     (root / "AGENTS.md").write_text("root\n@docs/AGENTS.md")
     found = await agreed(root)
-    found.touch([root / "docs/AGENTS.md"])
-    assert OUTSIDE not in "".join(found.texts())
-    assert found.listed()[1].why == "a folder on its path is a symlink"
+    found.add_touched_paths([root / "docs/AGENTS.md"])
+    assert OUTSIDE not in "".join(found.render_texts())
+    assert found.list_files()[1].why == "a folder on its path is a symlink"
 
 
 async def test_the_users_own_files_may_be_symlinks(root):
@@ -58,7 +64,7 @@ async def test_the_users_own_files_may_be_symlinks(root):
     config = root.parent / ".config/foldline"
     config.mkdir(parents=True)
     (config / "AGENTS.md").symlink_to(root.parents[1] / "outside/AGENTS.md")
-    assert OUTSIDE in "".join(Instructions(root).texts())
+    assert OUTSIDE in "".join(Instructions(root).render_texts())
 
 
 @pytest.mark.parametrize("part", ["file", "folder"])
@@ -87,7 +93,7 @@ def test_a23_a_file_swapped_for_a_symlink_while_we_read_never_shows_the_outside(
     until = time.monotonic() + 60  # on a busy machine a link is seldom there while we look
     try:
         while swaps < 2_000 or ("FileRefused" not in seen and time.monotonic() < until):
-            found = read(root, ("inner", "AGENTS.md"), most=100)
+            found = read_inside(root, ("inner", "AGENTS.md"), most=100)
             kind = found.body.decode() if isinstance(found, FileRead) else type(found).__name__
             seen[kind] = seen.get(kind, 0) + 1
     finally:
@@ -113,12 +119,12 @@ async def test_a23_a_file_of_5_mb_is_read_only_as_far_as_the_budget_needs(root, 
 
     monkeypatch.setattr(os, "read", counting)
     found = await agreed(root)
-    (text,) = found.texts()
+    (text,) = found.render_texts()
     assert taken <= 2 * (32 * 1024 + 1)  # look(), and texts()
     size = (root / "AGENTS.md").stat().st_size
     assert text.splitlines()[-2] == "[instructions truncated to fit limit]"
     assert text.splitlines()[-1].endswith(f" of {size:,} bytes")
-    (entry,) = found.listed()
+    (entry,) = found.list_files()
     assert (entry.state, entry.size) == ("truncated", size)
     assert entry.tokens <= 8_000
     assert len(text.encode()) <= 32 * 1024
@@ -132,8 +138,8 @@ async def test_what_is_no_regular_file_is_not_opened_and_does_not_hang(root, kin
     else:
         os.mkfifo(path)
     found = await agreed(root)
-    assert not found.texts()
-    assert found.listed()[0].why == "it is no regular file"
+    assert not found.render_texts()
+    assert found.list_files()[0].why == "it is no regular file"
 
 
 async def test_a_file_that_nobody_may_read_is_listed_with_the_reason(root, monkeypatch):
@@ -147,26 +153,26 @@ async def test_a_file_that_nobody_may_read_is_listed_with_the_reason(root, monke
 
     monkeypatch.setattr(os, "open", refusing)
     found = await agreed(root)
-    assert found.listed()[0].why == "it cannot be read: Permission denied"
+    assert found.list_files()[0].why == "it cannot be read: Permission denied"
 
 
 @pytest.mark.parametrize("inner", [(), ("..", "x"), ("a/b",), (".",), ("",)])
 def test_a_path_that_is_no_path_inside_is_refused(root, inner):
-    assert isinstance(read(root, inner, most=10), FileRefused)
+    assert isinstance(read_inside(root, inner, most=10), FileRefused)
 
 
 async def test_what_is_no_utf8_is_replaced_and_said(root):
     (root / "AGENTS.md").write_bytes(b"caf\xe9 rules")
     found = await agreed(root)
-    assert found.texts()[0].splitlines()[1:] == [
+    assert found.render_texts()[0].splitlines()[1:] == [
         "[not all of it is UTF-8: what is not was replaced]",
         "caf\ufffd rules",
     ]
-    assert "UTF-8" in found.listed()[0].why
+    assert "UTF-8" in found.list_files()[0].why
 
 
 def test_a_letter_that_the_end_of_reading_cuts_in_two_is_no_fault():
-    assert words("né".encode()[:2]) == ("n", False)
+    assert decode_file_text("né".encode()[:2]) == ("n", False)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +188,7 @@ def test_a_letter_that_the_end_of_reading_cuts_in_two_is_no_fault():
     ],
 )
 def test_escape_sequences_and_what_hides_from_a_reader_are_cleaned(given, kept):
-    assert clean(given) == kept
+    assert strip_hidden_characters(given) == kept
 
 
 async def test_a_name_that_would_drive_the_terminal_is_shown_without(root):
@@ -190,5 +196,5 @@ async def test_a_name_that_would_drive_the_terminal_is_shown_without(root):
     folder.mkdir()
     (folder / "AGENTS.md").write_text("rules")
     found = await agreed(root)
-    found.touch([folder / "x"])
-    assert found.texts() == ["[instructions: evil?[2J?x/AGENTS.md]\nrules"]
+    found.add_touched_paths([folder / "x"])
+    assert found.render_texts() == ["[instructions: evil?[2J?x/AGENTS.md]\nrules"]

@@ -10,15 +10,14 @@ import foldline
 from foldline.agent.instructions import (
     Instructions,
     Trust,
-    budget,
-    finding,
-    imports,
-    memory,
+    folder_trust,
+    instruction_files,
+    standing,
 )
 from foldline.agent.loop import Agent
 from foldline.agent.tool import Tool, said
 from foldline.core.parts import text_of
-from foldline.core.tokens import count
+from foldline.core.tokens import count_tokens
 from foldline.testing import ScriptedModel
 
 pytestmark = pytest.mark.anyio
@@ -62,8 +61,8 @@ def call(path, at):
 
 async def trusting(root, trust=None):
     found = Instructions(root, trust=trust or Trust(), base="You are careful.")
-    await found.answers.always(root)
-    await found.look()
+    await found.answers.allow_folder(root)
+    await found.load_files()
     return found
 
 
@@ -82,7 +81,9 @@ async def test_r60_a_change_is_told_at_the_tail_by_itself_and_no_earlier_byte_is
     async with foldline.aopen(":memory:", model="scripted", window=128_000) as session:
         found = await trusting(root)
         model = ScriptedModel(lambda _: "ok")
-        agent = Agent(session, model, instructions=found.texts, hooks=[found.notice])
+        agent = Agent(
+            session, model, instructions=found.render_texts, hooks=[found.track_touched_paths]
+        )
         await agent.turn("one")
         (root / "AGENTS.md").write_text("Root: use spaces.")
         await agent.turn("two")
@@ -106,7 +107,11 @@ async def test_r60_after_the_next_fold_the_documented_order_stands_in_front(root
         script = iter([call("b/x.py", 0), call("a/x.py", 1), *["ok " * 3_000] * 8])
         model = ScriptedModel(lambda _: next(script))
         agent = Agent(
-            session, model, tools=[reading(root)], instructions=found.texts, hooks=[found.notice]
+            session,
+            model,
+            tools=[reading(root)],
+            instructions=found.render_texts,
+            hooks=[found.track_touched_paths],
         )
         await agent.turn("look")
         (root / "AGENTS.md").write_text("Root: use spaces.")
@@ -119,7 +124,7 @@ async def test_r60_after_the_next_fold_the_documented_order_stands_in_front(root
         await agent.turn("and now")
         after = model.requests[-1]
         assert notes(after) == []
-        wanted = "\n".join(found.texts())
+        wanted = "\n".join(found.render_texts())
         assert text_of(session.live.view.instructions.parts) == wanted
         front = after["messages"][0]["content"]
         places = [front.index(one) for one in ("You are", "spaces", "In a", "In b")]
@@ -131,7 +136,7 @@ async def test_r60_a_removed_file_is_said_to_hold_no_longer(root):
     async with foldline.aopen(":memory:", model="scripted", window=128_000) as session:
         found = await trusting(root)
         model = ScriptedModel(lambda _: "ok")
-        agent = Agent(session, model, instructions=found.texts)
+        agent = Agent(session, model, instructions=found.render_texts)
         await agent.turn("one")
         (root / "AGENTS.md").unlink()
         await agent.turn("two")
@@ -145,7 +150,11 @@ async def test_r60_a_nested_file_is_told_once_its_folder_is_touched_and_only_the
         script = iter([call("b/x.py", 0), call("b/y.py", 1), "done"])
         model = ScriptedModel(lambda _: next(script))
         agent = Agent(
-            session, model, tools=[reading(root)], instructions=found.texts, hooks=[found.notice]
+            session,
+            model,
+            tools=[reading(root)],
+            instructions=found.render_texts,
+            hooks=[found.track_touched_paths],
         )
         await agent.turn("look")
         first, second, third = model.requests
@@ -174,7 +183,13 @@ async def test_a_file_that_a_tool_writes_into_a_new_folder_is_told_next(root):
         found = await trusting(root)
         script = iter([call("new/AGENTS.md", 0), "done"])
         model = ScriptedModel(lambda _: next(script))
-        agent = Agent(session, model, tools=[tool], instructions=found.texts, hooks=[found.notice])
+        agent = Agent(
+            session,
+            model,
+            tools=[tool],
+            instructions=found.render_texts,
+            hooks=[found.track_touched_paths],
+        )
         await agent.turn("write")
         assert "In new: be brief." in notes(model.requests[-1])[0]
 
@@ -184,15 +199,17 @@ async def test_r60_a_session_that_is_opened_again_is_told_nothing_twice(root, tm
     for at in range(2):
         async with foldline.aopen(path, model="scripted", window=128_000) as session:
             found = await trusting(root, trust)
-            found.resume(text_of((part,)) for part in session.live.view.newest.parts)
+            found.restore_nested_folders(
+                text_of((part,)) for part in session.live.view.newest.parts
+            )
             script = iter([*([call("b/x.py", 0)] if at == 0 else []), "done"])
             model = ScriptedModel(lambda _, script=script: next(script))
             agent = Agent(
                 session,
                 model,
                 tools=[reading(root)],
-                instructions=found.texts,
-                hooks=[found.notice],
+                instructions=found.render_texts,
+                hooks=[found.track_touched_paths],
             )
             await agent.turn("go on")
     assert len(notes(model.requests[-1])) == 1
@@ -201,13 +218,13 @@ async def test_r60_a_session_that_is_opened_again_is_told_nothing_twice(root, tm
 async def test_a06_memory_and_instructions_are_counted_in_the_fixed_part(root):
     async with foldline.aopen(":memory:", model="scripted", window=128_000) as session:
         found = await trusting(root)
-        found.remember("Answer in German")
-        await session.instruct(system=found.texts())
+        found.remember_line("Answer in German")
+        await session.instruct(system=found.render_texts())
         await session.add("hello")
         sent = await session.request()
         assert "Answer in German" in sent["messages"][0]["content"]
-        told = sum(map(count, found.texts()))
-        assert told == count(found.base) + sum(entry.tokens for entry in found.listed())
+        told = sum(map(count_tokens, found.render_texts()))
+        assert told == count_tokens(found.base) + sum(entry.tokens for entry in found.list_files())
         assert session.report.parts["system"] >= told
 
 
@@ -219,7 +236,11 @@ async def test_touches_that_cannot_be_told_are_left_to_the_tool_to_complain_of(r
         script = iter([bad, "done"])
         model = ScriptedModel(lambda _: next(script))
         agent = Agent(
-            session, model, tools=[reading(root)], instructions=found.texts, hooks=[found.notice]
+            session,
+            model,
+            tools=[reading(root)],
+            instructions=found.render_texts,
+            hooks=[found.track_touched_paths],
         )
         assert (await agent.turn("look")).how == "answered"
 
@@ -238,10 +259,12 @@ async def test_the_page_on_instructions_tells_the_truth(root, capsys):
         found = await space["begin"](session, root)
         assert capsys.readouterr().out.startswith("AGENTS.md\n2048\nUse tabs.")
         small = Instructions(root, trust=found.answers, limit=len(cut.encode()) + 3)
-        await small.answers.always(root)
-        assert small.texts() == [cut]
+        await small.answers.allow_folder(root)
+        assert small.render_texts() == [cut]
         model = ScriptedModel(lambda _: "ok")
-        agent = Agent(session, model, instructions=found.texts, hooks=[found.notice])
+        agent = Agent(
+            session, model, instructions=found.render_texts, hooks=[found.track_touched_paths]
+        )
         await agent.turn("one")
         (root / "AGENTS.md").write_text("Use spaces.")
         await agent.turn("two")
@@ -252,9 +275,16 @@ async def test_the_page_on_instructions_tells_the_truth(root, capsys):
 
 
 def test_the_page_on_instructions_has_the_numbers_and_names_of_the_code():
-    for name in (*finding.NAMES, *finding.REPOSITORIES, *finding.PROJECTS, *finding.STRANGE):
+    for name in (
+        *instruction_files.NAMES,
+        *instruction_files.REPOSITORIES,
+        *instruction_files.PROJECTS,
+        *instruction_files.STRANGE,
+    ):
         assert f"`{name}`" in DOCS
-    assert f"{budget.TOKENS:,} tokens" in DOCS
-    assert f"{budget.BYTES // 1024} KiB" in DOCS
-    assert f"about {memory.TOKENS} tokens" in DOCS
-    assert f"{imports.DEPTH} files deep and {imports.FILES} in all" in " ".join(DOCS.split())
+    assert f"{standing.TOKENS:,} tokens" in DOCS
+    assert f"{standing.BYTES // 1024} KiB" in DOCS
+    assert f"about {folder_trust.TOKENS} tokens" in DOCS
+    assert f"{instruction_files.DEPTH} files deep and {instruction_files.FILES} in all" in " ".join(
+        DOCS.split()
+    )

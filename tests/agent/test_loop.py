@@ -17,7 +17,7 @@ from foldline.agent.loop import Agent
 from foldline.agent.tool import Intent, Tool, said
 from foldline.core.log import Interrupted, ModelSaid, ToolReturned, UserSaid
 from foldline.core.parts import Text, text_of
-from foldline.core.tokens import count
+from foldline.core.tokens import count_tokens
 from foldline.dialects.provider_errors import Fault
 from foldline.errors import ModelFailed, Spent
 from foldline.session.spending import Cap, Caps
@@ -62,7 +62,7 @@ async def told(session):
 async def test_r03_a_turn_of_200_calls_of_5000_tokens_finishes_within_its_window():
     """R-03, A-01: the request is planned before every call of the model, also between calls."""
     page = "The pages of the log are long and say that nothing was found in them. " * 340
-    assert count(page) > 5_000
+    assert count_tokens(page) > 5_000
     asked = 0
 
     async def read(arguments):

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 
 import foldline
 from foldline.agent.loop import Agent
-from foldline.agent.mcp.connection import ServerFailed
-from foldline.agent.mcp.tools import Server, Servers, named
+from foldline.agent.mcp.mcp_client import ServerFailed
+from foldline.agent.mcp.mcp_tools import Server, Servers, make_mcp_name
 from foldline.agent.tool import Tool, said
 from foldline.core.log import Interrupted, ToolReturned
 from foldline.core.parts import Media, Text, text_of
-from foldline.core.tokens import count
+from foldline.core.tokens import count_tokens
 from foldline.errors import BadInput
 from foldline.testing import ScriptedModel
 
@@ -59,7 +59,7 @@ async def noted(notes, word):
 @asynccontextmanager
 async def begun(*servers, **more):
     async with Servers(servers, **more) as joined:
-        await joined.begun(30)
+        await joined.wait_for_start(30)
         yield joined
 
 
@@ -88,7 +88,7 @@ async def working(servers, *script, approve=yes, **more):
     async with foldline.aopen(":memory:", **given) as session:
         model = ScriptedModel(script)
         agent = Agent(session, model, approve=approve)
-        servers.join(agent)
+        servers.provide_tools(agent)
         yield agent
 
 
@@ -111,19 +111,19 @@ def test_names_are_taken_by_every_provider_and_are_of_one_tool_each(tools):
     """Whatever else there is and in which order: a tool's name is the same."""
     names: list[str] = []
     for server, tool in tools:
-        names.append(named(server, tool, taken=names))
+        names.append(make_mcp_name(server, tool, taken=names))
     assert all(re.fullmatch(r"mcp__[a-zA-Z0-9_-]{1,59}", name) for name in names)
     assert len({*names}) == len(names)
-    assert names == [named(server, tool) for server, tool in tools]
+    assert names == [make_mcp_name(server, tool) for server, tool in tools]
 
 
 def test_a_tool_that_takes_anothers_name_gets_one_of_its_own():
-    odd = named("a", "*")
-    assert named("a", odd.removeprefix("mcp__a__")) == odd
-    again = named("a", odd.removeprefix("mcp__a__"), taken=[odd])
+    odd = make_mcp_name("a", "*")
+    assert make_mcp_name("a", odd.removeprefix("mcp__a__")) == odd
+    again = make_mcp_name("a", odd.removeprefix("mcp__a__"), taken=[odd])
     assert again != odd
-    assert len(named("a", "x" * 500)) == 64
-    assert named("a", "x" * 500) != named("a", "x" * 501)
+    assert len(make_mcp_name("a", "x" * 500)) == 64
+    assert make_mcp_name("a", "x" * 500) != make_mcp_name("a", "x" * 501)
 
 
 @pytest.mark.parametrize(
@@ -184,8 +184,8 @@ async def test_what_nobody_approves_is_not_called(notes):
 def test_the_sdk_is_imported_only_where_a_server_is_started():
     """It takes a second."""
     program = (
-        "import sys, foldline.apps.cli.app, foldline.agent.loop; from foldline.agent.mcp import tools;"
-        "import foldline.agent.mcp.server; tools.Servers([tools.Server('a', command=['x'])]);"
+        "import sys, foldline.apps.cli.app, foldline.agent.loop; from foldline.agent.mcp import mcp_tools as tools;"
+        "import foldline.agent.mcp.mcp_server; tools.Servers([tools.Server('a', command=['x'])]);"
         "assert not {'mcp', 'mcp_types', 'anyio', 'pydantic'} & {*sys.modules}"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
@@ -244,7 +244,7 @@ async def test_r57_ten_megabytes_a_picture_and_deep_json_are_stored_whole_and_th
         assert agent.session.report.total <= 32_000
         for request in agent.model.requests:
             words = re.sub(r"data:image/png;base64,[^\"]*", "", json.dumps(request))
-            assert count(words) < 32_000
+            assert count_tokens(words) < 32_000
 
 
 # What servers do
@@ -311,11 +311,11 @@ async def test_a_server_that_does_not_start_is_told_and_the_others_work(notes, s
 NOISY = """
 import asyncio, sys
 from pathlib import Path
-from foldline.agent.mcp.tools import Server, Servers
+from foldline.agent.mcp.mcp_tools import Server, Servers
 
 async def main(logs, *command):
     async with Servers([Server("h", command=command)], logs=Path(logs)) as servers:
-        await servers.begun(30)
+        await servers.wait_for_start(30)
         for name in ("chatter", "die", "echo"):
             tool = next(one for one in servers.tools if one.name == f"mcp__h__{name}")
             await asyncio.gather(tool.run({}), return_exceptions=True)

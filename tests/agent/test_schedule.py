@@ -8,20 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from foldline.agent.schedule import times
-from foldline.agent.schedule.entry import (
+from foldline.agent.schedule import schedule_entry
+from foldline.agent.schedule.schedule_entry import (
     MOST,
     ON_TIME,
-    fired,
-    key,
-    lost,
-    made,
-    paused,
-    resumed,
-    said,
-    step,
+    Times,
+    build_schedule_entry,
+    make_run_key,
+    mark_fired,
+    mark_lost,
+    pause_entry,
+    render_run_message,
+    resume_entry,
+    settle_or_claim,
 )
-from foldline.agent.schedule.times import Times
 from foldline.errors import BadInput
 
 NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)  # a Monday
@@ -36,7 +36,7 @@ def utc(*given):
 
 
 def some(cron, zone, begin, count=3):
-    found = Times(cron, zone).after(begin)
+    found = Times(cron, zone).iterate_after(begin)
     return [f"{next(found).astimezone(ZoneInfo(zone)):%m-%d %H:%M %Z}" for _ in range(count)]
 
 
@@ -102,7 +102,7 @@ def test_a_wrong_zone_is_told_with_those_near_it():
 
 
 def test_without_its_extra_it_says_which(monkeypatch):
-    monkeypatch.setattr(times, "find_spec", lambda _: None)
+    monkeypatch.setattr(schedule_entry, "find_spec", lambda _: None)
     with pytest.raises(BadInput, match=r"pip install 'foldline\[schedule\]'"):
         Times("0 9 * * *")
 
@@ -110,7 +110,7 @@ def test_without_its_extra_it_says_which(monkeypatch):
 @given(st.text(alphabet="0123456789*/-,#L @MONJANW", max_size=30))
 def test_any_text_is_an_expression_or_an_error_of_ours(text):
     try:
-        found = Times(text).after(NOON)
+        found = Times(text).iterate_after(NOON)
     except BadInput:
         return
     one, two = next(found), next(found)
@@ -127,47 +127,47 @@ begins = st.integers(0, 365 * 24 * 60).map(lambda one: utc(2026, 1, 1) + timedel
 
 @given(expressions, st.sampled_from(ZONES), begins, st.integers(0, 5_000))
 def test_when_it_comes_does_not_depend_on_where_one_begins_to_look(cron, zone, begin, more):
-    whole = Times(cron, zone).after(begin)
+    whole = Times(cron, zone).iterate_after(begin)
     first = [next(whole) for _ in range(6)]
     assert first == sorted({*first})
     between = begin + timedelta(minutes=more)
-    again = Times(cron, zone).after(between)
+    again = Times(cron, zone).iterate_after(between)
     later = [one for one in first if one > between]
     assert [next(again) for _ in later] == later
 
 
 def an_entry(**more):
     given = {"cron": "0 * * * *", "words": "Look.", "now": NOON - timedelta(minutes=30), **more}
-    return made("look", "main", **given)
+    return build_schedule_entry("look", "main", **given)
 
 
 def run(entry, now, *, die=lambda: False):
     """A worker's steps at one time: the claims that it fired, and the entry behind them."""
     claims = []
-    while (stepped := step(entry, now, by="a", hold=30.0)) is not None:
+    while (stepped := settle_or_claim(entry, now, by="a", hold=30.0)) is not None:
         entry = stepped
         if entry.claim is not None:
             if die():
                 return claims, entry
             claims.append(entry.claim)
-            entry = fired(entry, 1, until=now)
+            entry = mark_fired(entry, 1, until=now)
     return claims, entry
 
 
 def test_what_is_on_time_is_fired_and_says_nothing_more():
     claims, entry = run(an_entry(), NOON + timedelta(seconds=ON_TIME))
     assert [one.at for one in claims] == [NOON]
-    assert said(entry, claims[0]) == "Look."
+    assert render_run_message(entry, claims[0]) == "Look."
     assert (entry.fired, entry.missed, entry.last) == (1, 0, NOON)
     assert entry.next == NOON + timedelta(hours=1)
     assert entry.owed.place == 1
-    assert key(entry, NOON) == "cron:look:2026-03-02T12:00:00Z"
+    assert make_run_key(entry, NOON) == "cron:look:2026-03-02T12:00:00Z"
 
 
 def test_by_the_rule_once_one_run_stands_for_all_and_says_how_many():
     claims, entry = run(an_entry(zone="Europe/Berlin"), NOON + timedelta(hours=3, minutes=20))
     assert [one.at for one in claims] == [NOON + timedelta(hours=3)]
-    assert said(entry, claims[0]) == (
+    assert render_run_message(entry, claims[0]) == (
         "Look.\n\n[this run was due 2026-03-02 16:00 CET and is late; 3 runs before it were missed "
         "since 2026-03-02 13:00 CET; this one stands for all]"
     )
@@ -177,7 +177,7 @@ def test_by_the_rule_once_one_run_stands_for_all_and_says_how_many():
 def test_by_the_rule_skip_nothing_is_made_up_for():
     claims, entry = run(an_entry(rule="skip"), NOON + timedelta(hours=3, seconds=20))
     assert [(one.at, one.late) for one in claims] == [(NOON + timedelta(hours=3), False)]
-    assert said(entry, claims[0]) == "Look."
+    assert render_run_message(entry, claims[0]) == "Look."
     assert (entry.fired, entry.missed) == (1, 3)
     assert entry.gaps[-1].why == "its rule is skip"
 
@@ -185,7 +185,7 @@ def test_by_the_rule_skip_nothing_is_made_up_for():
 def test_by_the_rule_all_each_is_made_up_for_up_to_a_bound():
     claims, entry = run(an_entry(rule="all"), NOON + timedelta(hours=2, minutes=20))
     assert [one.at.hour for one in claims] == [12, 13, 14]
-    assert "is late" in said(entry, claims[0])
+    assert "is late" in render_run_message(entry, claims[0])
     claims, entry = run(an_entry(rule="all"), NOON + timedelta(hours=MOST + 50, minutes=20))
     assert (entry.fired, entry.missed, entry.gaps[0].why) == (MOST, 51, "more than 100 were missed")
     assert claims[-1].at == NOON + timedelta(hours=MOST + 50)
@@ -198,7 +198,7 @@ def test_what_is_too_late_is_counted_and_told_by_the_next_run():
     claims, entry = run(replace(late, lateness=600.0), NOON + timedelta(hours=3, minutes=20))
     assert (claims, entry.missed, entry.gaps[-1].why) == ([], 4, "more than 600 s late")
     claims, entry = run(entry, NOON + timedelta(hours=4))
-    assert said(entry, claims[0]).endswith(
+    assert render_run_message(entry, claims[0]).endswith(
         "[4 runs before it were missed since 2026-03-02 12:00 UTC; this one stands for all]"
     )
 
@@ -212,31 +212,33 @@ def test_a_worker_that_was_away_for_years_counts_in_steps():
 
 
 def test_a_claim_is_taken_over_when_it_has_run_out_and_fires_the_same_time():
-    claimed = step(an_entry(), NOON, by="a", hold=30.0)
-    assert step(claimed, NOON + timedelta(seconds=29), by="b", hold=30.0) is None
+    claimed = settle_or_claim(an_entry(), NOON, by="a", hold=30.0)
+    assert settle_or_claim(claimed, NOON + timedelta(seconds=29), by="b", hold=30.0) is None
     much_later = NOON + timedelta(days=2, minutes=5)
-    taken = step(claimed, much_later, by="b", hold=30.0)
+    taken = settle_or_claim(claimed, much_later, by="b", hold=30.0)
     assert (taken.claim.at, taken.claim.by) == (NOON, "b")
-    assert said(taken, taken.claim) == said(claimed, claimed.claim)
-    claims, entry = run(fired(taken, 7, until=much_later), much_later)
+    assert render_run_message(taken, taken.claim) == render_run_message(claimed, claimed.claim)
+    claims, entry = run(mark_fired(taken, 7, until=much_later), much_later)
     assert [one.at for one in claims] == [NOON + timedelta(days=2)]
     assert (entry.fired, entry.missed) == (2, 47)
 
 
 def test_what_cannot_be_said_is_missed_and_stops_the_entry():
-    claimed = step(an_entry(), NOON, by="a", hold=30.0)
-    entry = lost(claimed, "erased")
+    claimed = settle_or_claim(an_entry(), NOON, by="a", hold=30.0)
+    entry = mark_lost(claimed, "erased")
     assert (entry.enabled, entry.missed, entry.fault, entry.claim) == (False, 1, "erased", None)
-    assert step(entry, NOON + timedelta(days=1), by="a", hold=30.0) is None
+    assert settle_or_claim(entry, NOON + timedelta(days=1), by="a", hold=30.0) is None
 
 
 def test_a_pause_counts_what_was_due_before_and_nothing_during_it():
-    entry = paused(an_entry(), NOON + timedelta(hours=1, minutes=30))
+    entry = pause_entry(an_entry(), NOON + timedelta(hours=1, minutes=30))
     assert (entry.missed, entry.gaps[-1].why) == (2, "it was paused")
     assert run(entry, NOON + timedelta(days=1))[0] == []
-    entry = resumed(entry, NOON + timedelta(days=1, minutes=30))
+    entry = resume_entry(entry, NOON + timedelta(days=1, minutes=30))
     assert (entry.next, entry.missed) == (NOON + timedelta(days=1, hours=1), 2)
-    assert resumed(an_entry(), NOON + timedelta(days=1)) == an_entry()  # was on: all is still due
+    assert (
+        resume_entry(an_entry(), NOON + timedelta(days=1)) == an_entry()
+    )  # was on: all is still due
 
 
 @pytest.mark.parametrize(
@@ -252,7 +254,7 @@ def test_a_pause_counts_what_was_due_before_and_nothing_during_it():
 def test_an_entry_that_cannot_be_is_told(more, told):
     given = {"name": "look", "session": "main", "cron": "0 9 * * *", "words": "Look.", **more}
     with pytest.raises(BadInput, match=told):
-        made(given.pop("name"), given.pop("session"), now=NOON, **given)
+        build_schedule_entry(given.pop("name"), given.pop("session"), now=NOON, **given)
 
 
 @settings(deadline=None)
@@ -266,14 +268,16 @@ def test_an_entry_that_cannot_be_is_told(more, told):
 )
 def test_every_time_is_fired_once_or_counted_as_missed(cron, zone, begin, rule, lateness, looks):  # noqa: PLR0913, PLR0917
     """Whatever the expression, the zone, and when workers look, die and come back."""
-    entry = made("e", "s", cron=cron, words="w", now=begin, zone=zone, rule=rule, lateness=lateness)
+    entry = build_schedule_entry(
+        "e", "s", cron=cron, words="w", now=begin, zone=zone, rule=rule, lateness=lateness
+    )
     now, all_fired = begin, []
     for minutes_, dies in [*looks, (2, False)]:
         now += timedelta(minutes=minutes_)
         claims, entry = run(entry, now, die=lambda dies=dies: dies)
         all_fired += [one.at for one in claims]
     coming = []
-    for one in Times(cron, zone).after(begin):
+    for one in Times(cron, zone).iterate_after(begin):
         if one > now:
             break
         coming.append(one)

@@ -8,9 +8,15 @@ import pytest
 from msgspec.structs import replace
 
 from foldline.agent.loop import Agent
-from foldline.agent.schedule.entry import Owed, made, paused, resumed, step
-from foldline.agent.schedule.kept import Schedules
-from foldline.agent.schedule.worker import Scheduler
+from foldline.agent.schedule.schedule_entry import (
+    Owed,
+    build_schedule_entry,
+    pause_entry,
+    resume_entry,
+    settle_or_claim,
+)
+from foldline.agent.schedule.schedule_store import Schedules
+from foldline.agent.schedule.scheduler import Scheduler
 from foldline.agent.tool import Tool
 from foldline.agent.tool import said as result
 from foldline.core.log import Interrupted, ModelSaid, Opened, ToolReturned, UserSaid
@@ -20,7 +26,7 @@ from foldline.errors import BadInput, Conflict, ModelFailed, StoreFailed
 from foldline.models.retries import Patience
 from foldline.session.log_handle import Live
 from foldline.session.model_facts import of_session
-from foldline.session.stored_session import held, left
+from foldline.session.stored_session import hold_stored_session, open_stored_session
 from foldline.stores.base import Name
 from foldline.stores.sqlite import SqliteStore
 from foldline.testing import ScriptedModel
@@ -69,15 +75,17 @@ class House:
 
     async def entry(self, name="look", session="main", *, cron="0 * * * *", **more):
         """An entry more."""
-        entry = made(name, session, cron=cron, words="Look.", now=self.clock.now(), **more)
-        await self.schedules.add(entry)
+        entry = build_schedule_entry(
+            name, session, cron=cron, words="Look.", now=self.clock.now(), **more
+        )
+        await self.schedules.add_entry(entry)
         return entry
 
     @asynccontextmanager
     async def seat(self, session):
         """As `seated` does it."""
-        opened = await left(self.store, Name("local", session))
-        async with held(opened):
+        opened = await open_stored_session(self.store, Name("local", session))
+        async with hold_stored_session(opened):
             yield Agent(opened, self.model, tools=self.tools, patience=Patience(tries=1))
 
     def worker(self, **more):
@@ -88,14 +96,16 @@ class House:
         """What a worker does so long after the beginning."""
         self.clock.time = BEGIN + timedelta(hours=hours, minutes=minutes)
         one = worker or self.worker()
-        await one.tick()
+        await one.run_due_entries()
         while one._tasks:
             await asyncio.wait([*one._tasks])
         return [(one.what, one.words) for one in self.told]
 
     async def events(self, kind, session="main"):
         """What is in a log."""
-        found = await (await left(self.store, Name("local", session))).history.events()
+        found = await (
+            await open_stored_session(self.store, Name("local", session))
+        ).history.events()
         return [event for _, event in found if isinstance(event, kind)]
 
     async def said(self, session="main"):
@@ -104,7 +114,7 @@ class House:
 
     async def now(self, name="look"):
         """An entry as it is."""
-        return (await self.schedules.get(name)).entry
+        return (await self.schedules.find_entry(name)).entry
 
 
 async def test_it_speaks_as_cron_and_the_agent_answers():
@@ -150,7 +160,7 @@ async def test_two_workers_fire_once():
     await house.begun()
     one, two = house.worker(), house.worker()
     house.clock.time = BEGIN + timedelta(minutes=31)
-    await asyncio.gather(one.tick(), two.tick())
+    await asyncio.gather(one.run_due_entries(), two.run_due_entries())
     for worker in (one, two):
         await worker._answered_all()
     assert await house.said() == ["Look."]
@@ -161,9 +171,9 @@ async def test_two_workers_fire_once():
 async def test_a_worker_that_dies_before_the_append_is_followed_by_another():
     house = House()
     await house.begun()
-    seen = await house.schedules.get("look")
-    claimed = step(seen.entry, BEGIN + timedelta(minutes=30), by="dead", hold=60.0)
-    assert await house.schedules.put(claimed, seen.version)
+    seen = await house.schedules.find_entry("look")
+    claimed = settle_or_claim(seen.entry, BEGIN + timedelta(minutes=30), by="dead", hold=60.0)
+    assert await house.schedules.write_entry(claimed, seen.version)
     assert await house.at(0.5) == []  # it may be alive
     assert await house.at(0.5, minutes=2) == [("fired", ""), ("answered", "ok")]
     assert await house.said() == ["Look."]
@@ -177,10 +187,10 @@ async def test_a_worker_that_dies_behind_the_append_is_followed_and_nothing_is_s
     async def dying(*_):
         raise SystemError("killed")
 
-    worker._marked = dying
+    worker._finish_claim = dying
     house.clock.time = BEGIN + timedelta(minutes=30)
     with pytest.raises(SystemError):
-        await worker.tick()
+        await worker.run_due_entries()
     assert await house.said() == ["Look."]
     assert (await house.now()).fired == 0
     assert await house.at(0.5, minutes=2) == [("fired", ""), ("answered", "ok")]
@@ -192,17 +202,17 @@ async def test_who_was_thought_dead_and_comes_back_says_and_marks_nothing_twice(
     house = House()
     await house.begun()
     slow, other = house.worker(), house.worker()
-    saying = slow._said
+    saying = slow._append_message
 
     async def stalled(*given):
         house.clock.time += timedelta(minutes=5)
-        await other.tick()
+        await other.run_due_entries()
         await other._answered_all()
         return await saying(*given)
 
-    slow._said = stalled
+    slow._append_message = stalled
     house.clock.time = BEGIN + timedelta(minutes=30)
-    await slow.tick()
+    await slow.run_due_entries()
     assert await house.said() == ["Look."]
     assert ((await house.now()).fired, len(house.model.requests)) == (1, 1)
 
@@ -211,8 +221,8 @@ async def test_a_session_that_somebody_holds_gets_the_message_and_is_answered_la
     """The holder sees it at its next call of the model; where it does not answer, we do."""
     house = House()
     await house.begun()
-    holder = await left(house.store, Name("local", "main"))
-    async with held(holder):
+    holder = await open_stored_session(house.store, Name("local", "main"))
+    async with hold_stored_session(holder):
         told = await house.at(0.5)
         assert [what for what, _ in told] == ["fired", "busy"]
         assert await house.said() == ["Look."]
@@ -227,8 +237,8 @@ async def test_a_session_that_somebody_holds_gets_the_message_and_is_answered_la
 async def test_what_the_holder_has_answered_is_not_answered_again():
     house = House()
     await house.begun()
-    holder = await left(house.store, Name("local", "main"))
-    async with held(holder):
+    holder = await open_stored_session(house.store, Name("local", "main"))
+    async with hold_stored_session(holder):
         await house.at(0.5)
         await holder.live.catch_up()
         await Agent(holder, house.model).turn("And I have a question.")
@@ -276,10 +286,12 @@ async def test_a_model_that_fails_is_asked_again_and_given_up_at_last():
 async def test_what_was_cut_in_its_middle_is_gone_on_with():
     house = House(ScriptedModel(["It is there."]))
     await house.begun()
-    session = await left(house.store, Name("local", "main"))
+    session = await open_stored_session(house.store, Name("local", "main"))
     place = await session.add("Look.", speaker="cron", author="look", once="k")
     await session.add(ModelSaid((Text("It is"),), stop="cut"))
-    entry = await house.schedules.change("look", lambda one: replace(one, owed=Owed(place, BEGIN)))
+    entry = await house.schedules.change_entry(
+        "look", lambda one: replace(one, owed=Owed(place, BEGIN))
+    )
     await house.at(0)
     assert house.told[-1].words == "It is there."
     assert "Go on with it" in house.model.requests[0]["messages"][-1]["content"]
@@ -324,16 +336,16 @@ async def test_entries_are_changed_while_workers_have_them():
     with pytest.raises(BadInput, match="there is an entry 'look' already"):
         await house.entry()
     with pytest.raises(BadInput, match="did you mean look"):
-        await house.schedules.named("lok")
+        await house.schedules.read_entry("lok")
     await house.entry("soon", cron="40 * * * *")
     await house.at(0.25, worker=worker)
     assert next((one.what, one.entry.name) for one in house.told) == ("fired", "soon")
-    await house.schedules.remove("look")
+    await house.schedules.remove_entry("look")
     await house.at(0.5, worker=worker)
     assert "look" not in {one.entry.name for one in house.told}
-    assert [one.name for one in await house.schedules.entries()] == ["soon"]
+    assert [one.name for one in await house.schedules.list_entries()] == ["soon"]
     await house.entry()  # the name is free again, and old versions are not
-    seen = await house.schedules.get("look")
+    seen = await house.schedules.find_entry("look")
     assert seen.version > 2
     await house.at(1.5, worker=worker)
     assert {one.entry.name for one in house.told} == {"look", "soon"}
@@ -346,8 +358,8 @@ async def test_by_hand_it_speaks_now_and_its_times_stay():
     assert (told.what, told.words) == ("answered", "ok")
     entry = await house.now()
     assert (entry.next, entry.fired, entry.owed) == (before.next, 0, None)
-    holder = await left(house.store, Name("local", "main"))
-    async with held(holder):
+    holder = await open_stored_session(house.store, Name("local", "main"))
+    async with hold_stored_session(holder):
         assert (await house.worker().fire("look")).what == "busy"
     await house.at(0, minutes=20)
     assert house.told[-1].what == "answered"
@@ -385,10 +397,10 @@ async def test_an_answer_that_takes_long_is_begun_once_here():
     await house.begun(cron="0 1 1 1 *")
     house.clock.time = BEGIN + timedelta(minutes=30)
     worker = house.worker()
-    await worker.tick()
+    await worker.run_due_entries()
     for _ in range(3):  # past the time after which others would look
         house.clock.time += timedelta(minutes=5)
-        await worker.tick()
+        await worker.run_due_entries()
         assert len(worker._tasks) == 1
     await worker._answered_all()
     assert [one.what for one in house.told] == ["fired", "answered"]
@@ -398,10 +410,10 @@ async def test_an_answer_to_an_older_message_leaves_the_newer_one_owed():
     house = House()
     entry = await house.begun()
     newer = Owed(9, BEGIN + timedelta(days=1))
-    await house.schedules.change("look", lambda one: replace(one, owed=newer))
-    await house.worker()._settle(entry, 3, lambda _: None)
+    await house.schedules.change_entry("look", lambda one: replace(one, owed=newer))
+    await house.worker()._settle_answer(entry, 3, lambda _: None)
     assert (await house.now()).owed == newer
-    await house.worker()._settle(entry, 9, lambda _: None)
+    await house.worker()._settle_answer(entry, 9, lambda _: None)
     assert (await house.now()).owed is None
 
 
@@ -410,7 +422,7 @@ async def test_a_session_that_is_taken_over_in_the_middle_of_an_answer_is_no_fai
     await house.begun()
 
     async def taken(*_, **__):
-        raise Conflict.over("main", 1, 2)
+        raise Conflict.make_fence_conflict("main", 1, 2)
 
     house.model.say = taken
     await house.at(0.5)
@@ -422,8 +434,8 @@ async def test_who_rests_and_is_resumed_is_seen_by_a_worker_that_knew_it():
     house = House()
     await house.begun()
     worker = house.worker()
-    await house.schedules.change("look", lambda one: paused(one, BEGIN))
+    await house.schedules.change_entry("look", lambda one: pause_entry(one, BEGIN))
     await house.at(0, worker=worker)
-    await house.schedules.change("look", lambda one: resumed(one, BEGIN))
+    await house.schedules.change_entry("look", lambda one: resume_entry(one, BEGIN))
     await house.at(0.5, worker=worker)
     assert [one.what for one in house.told] == ["fired", "answered"]

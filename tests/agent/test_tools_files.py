@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldline.agent.tools import files, writing
-from foldline.agent.tools.diffs import diff
-from foldline.agent.tools.places import Root
+from foldline.agent.tools import edit_files, read_files
+from foldline.agent.tools.edit_files import render_diff
+from foldline.agent.tools.read_files import Root
 from foldline.core.edits import mask
-from foldline.core.edits.clip import clip
+from foldline.core.edits.clip import clip_event
 from foldline.core.item import Item
 from foldline.core.log import ToolReturned
 from foldline.core.parts import Gap, Media, Text, text_of
@@ -45,7 +45,7 @@ def refused(tool, **arguments):
 
 def test_read_shows_a_files_own_characters(root):
     (root.path / "a.txt").write_text("one\n\ttwo\nthree")
-    read = files.reading(root)
+    read = read_files.build_read_tool(root)
     assert words(read, path="a.txt") == "one\n\ttwo\nthree"
     assert words(read, path="a.txt", first=2, lines=1) == "[lines 2-2 of 3]\n\ttwo\n"
     assert words(read, path="a.txt", first=2) == "[lines 2-3 of 3]\n\ttwo\nthree"
@@ -56,7 +56,7 @@ def test_read_shows_a_files_own_characters(root):
 
 def test_a_line_ends_at_a_line_feed_and_nowhere_else(root):
     (root.path / "a.txt").write_bytes("a\x0cb\u2028c\rd\ne\n".encode())
-    assert words(files.reading(root), path="a.txt", first=2) == "[lines 2-2 of 2]\ne\n"
+    assert words(read_files.build_read_tool(root), path="a.txt", first=2) == "[lines 2-2 of 2]\ne\n"
 
 
 def test_pictures_come_as_pictures_and_binaries_by_name(root):
@@ -64,7 +64,7 @@ def test_pictures_come_as_pictures_and_binaries_by_name(root):
     (root.path / "core").write_bytes(b"\x7fELF\0\0" + bytes(range(256)))
     (root.path / "old.txt").write_bytes("caf\xe9".encode("latin-1"))
     (root.path / "none").touch()
-    read = files.reading(root)
+    read = read_files.build_read_tool(root)
     about, picture = done(read, path="shot.txt").parts
     assert about == Text("shot.txt: image/png, 33 bytes")
     assert isinstance(picture, Media)
@@ -78,7 +78,7 @@ def test_what_is_no_file_is_said(root):
     (root.path / "src" / "parser.py").touch()
     os.mkfifo(root.path / "pipe")
     (root.path / "loop").symlink_to("loop")
-    read = files.reading(root)
+    read = read_files.build_read_tool(root)
     assert refused(read, path="src") == "src is a folder; list shows what is in it"
     assert refused(read, path="src/parsers.py") == "there is no src/parsers.py; like it: parser.py"
     assert (
@@ -93,9 +93,9 @@ def test_what_is_no_file_is_said(root):
 
 
 def test_a_file_that_is_too_large_is_read_by_lines(root, monkeypatch):
-    monkeypatch.setattr(files, "LARGEST", 1_000)
+    monkeypatch.setattr(read_files, "LARGEST", 1_000)
     (root.path / "log").write_text("".join(f"line {n:05}\n" for n in range(1_000)))
-    read = files.reading(root)
+    read = read_files.build_read_tool(root)
     assert (
         refused(read, path="log")
         == "log has 11,000 bytes; read it by first and lines, or search it"
@@ -110,7 +110,7 @@ def test_looking_outside_of_the_root_is_asked_about(root, tmp_path):
     (tmp_path / "secret").write_text("s")
     (root.path / "link").symlink_to(tmp_path / "secret")
     (root.path / "within").symlink_to("src")
-    read = files.reading(root)
+    read = read_files.build_read_tool(root)
     for path in ("../secret", str(tmp_path / "secret"), "src/../../secret"):
         intent = read.intent({"path": path})
         assert intent.what == f"read {tmp_path}/secret, outside of {root.path}"
@@ -118,7 +118,7 @@ def test_looking_outside_of_the_root_is_asked_about(root, tmp_path):
     assert read.intent({"path": "link"}).what.startswith(
         f"read {tmp_path}/secret (through the link link), outside of"
     )
-    assert files.listing(root).intent({"path": ".."}) is not None
+    assert read_files.build_list_tool(root).intent({"path": ".."}) is not None
     for path in ("src", "within", str(root.path / "src"), "src/../a.txt"):
         assert read.intent({"path": path}) is None
 
@@ -126,7 +126,10 @@ def test_looking_outside_of_the_root_is_asked_about(root, tmp_path):
 def test_a_link_that_leads_elsewhere_after_the_question_is_not_followed(root, tmp_path):
     (tmp_path / "secret").write_text("s")
     (root.path / "a").write_text("a")
-    for tool, more in ((files.reading(root), {}), (writing.write(root), {"content": "mine"})):
+    for tool, more in (
+        (read_files.build_read_tool(root), {}),
+        (edit_files.build_write_tool(root), {"content": "mine"}),
+    ):
         link = root.path / "link"
         link.unlink(missing_ok=True)
         link.symlink_to("a")
@@ -140,7 +143,7 @@ def test_a_link_that_leads_elsewhere_after_the_question_is_not_followed(root, tm
 
 
 def test_write_makes_folders_and_keeps_the_mode(root):
-    write = writing.write(root)
+    write = edit_files.build_write_tool(root)
     assert (
         words(write, path="new/deep/a.sh", content="echo\n") == "done: create new/deep/a.sh, 1 line"
     )
@@ -171,7 +174,7 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(root, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
-        done(writing.write(root), path="a", content="after")
+        done(edit_files.build_write_tool(root), path="a", content="after")
     assert (root.path / "a").read_text() == "before"
     assert sorted(one.name for one in root.path.iterdir()) == ["a", "src"]
 
@@ -180,7 +183,7 @@ def test_a_write_through_a_link_keeps_the_link_and_says_so(root, tmp_path):
     (root.path / "src" / "a").write_text("old\n")
     (root.path / "link").symlink_to("src/a")
     (root.path / "out").symlink_to(tmp_path / "outside")
-    write = writing.write(root)
+    write = edit_files.build_write_tool(root)
     intent = write.intent({"path": "link", "content": "new\n"})
     assert intent.what == "overwrite src/a (through the link link), 1 line"
     assert intent.rules == ("write: src/a", "write: src/*", "write: *")
@@ -196,22 +199,22 @@ def test_a_write_through_a_link_keeps_the_link_and_says_so(root, tmp_path):
 
 def test_an_intent_shows_the_diff(root):
     (root.path / "a.py").write_text("".join(f"line {n}\n" for n in range(1, 21)))
-    edit = writing.edit(root)
+    edit = edit_files.build_edit_tool(root)
     intent = edit.intent({"path": "a.py", "old": "line 12\n", "new": "LINE 12\n"})
     assert intent.what == "edit a.py at line 12"
     assert intent.detail.split("\n") == [
         "--- a/a.py", "+++ b/a.py", "@@ -9,7 +9,7 @@", " line 9", " line 10", " line 11",
         "-line 12", "+LINE 12", " line 13", " line 14", " line 15",
     ]  # fmt: skip
-    new = writing.write(root).intent({"path": "b.py", "content": "x\n"})
+    new = edit_files.build_write_tool(root).intent({"path": "b.py", "content": "x\n"})
     assert new.detail == "--- a/b.py\n+++ b/b.py\n@@ -0,0 +1,1 @@\n+x".replace("+1,1", "+1")
 
 
 def test_a_file_that_changed_while_a_person_was_asked_is_left_alone(root):
     path = root.path / "a"
     for tool, more in (
-        (writing.write(root), {"content": "mine"}),
-        (writing.edit(root), {"old": "shown", "new": "mine"}),
+        (edit_files.build_write_tool(root), {"content": "mine"}),
+        (edit_files.build_edit_tool(root), {"old": "shown", "new": "mine"}),
     ):
         path.write_text("shown")
         arguments = {"path": "a", **more}
@@ -226,7 +229,7 @@ def test_a_file_that_changed_while_a_person_was_asked_is_left_alone(root):
 def test_edit_replaces_what_stands_once(root):
     path = root.path / "a.py"
     path.write_text("def a():\n    return 1\n\ndef b():\n    return 1\n")
-    edit = writing.edit(root)
+    edit = edit_files.build_edit_tool(root)
     assert refused(edit, path="a.py", old="return 1", new="return 2") == (
         "old is in a.py 2 times, at lines 2, 5; give more of the text around the one you mean, "
         "or all=true"
@@ -255,22 +258,24 @@ def test_edit_replaces_what_stands_once(root):
 
 def test_overlapping_matches_are_more_than_one(root):
     (root.path / "a").write_text("xaaax")
-    assert "2 times" in refused(writing.edit(root), path="a", old="aa", new="b")
+    assert "2 times" in refused(edit_files.build_edit_tool(root), path="a", old="aa", new="b")
 
 
 def test_line_ends_of_windows_are_kept(root):
     path = root.path / "a.txt"
     path.write_bytes(b"one\r\ntwo\r\nthree\r\n")
-    assert words(files.reading(root), path="a.txt") == "one\ntwo\nthree\n"
-    done(writing.edit(root), path="a.txt", old="one\ntwo", new="1\n2")
+    assert words(read_files.build_read_tool(root), path="a.txt") == "one\ntwo\nthree\n"
+    done(edit_files.build_edit_tool(root), path="a.txt", old="one\ntwo", new="1\n2")
     assert path.read_bytes() == b"1\r\n2\r\nthree\r\n"
-    done(writing.write(root), path="a.txt", content="x\ny\r\n")
+    done(edit_files.build_write_tool(root), path="a.txt", content="x\ny\r\n")
     assert path.read_bytes() == b"x\r\ny\r\n"
     path.write_bytes(b"one\r\ntwo\n")  # mixed: left to itself
-    done(writing.edit(root), path="a.txt", old="two\n", new="2\n")
+    done(edit_files.build_edit_tool(root), path="a.txt", old="two\n", new="2\n")
     assert path.read_bytes() == b"one\r\n2\n"
     (root.path / "old.txt").write_bytes(b"caf\xe9")
-    assert "not UTF-8" in refused(writing.edit(root), path="old.txt", old="caf", new="x")
+    assert "not UTF-8" in refused(
+        edit_files.build_edit_tool(root), path="old.txt", old="caf", new="x"
+    )
 
 
 @given(text=st.text(alphabet="ab\n\r", max_size=30), old=st.text(alphabet="ab\n\r", min_size=1, max_size=4), new=st.text(alphabet="ab\n", max_size=4))  # fmt: skip
@@ -280,7 +285,7 @@ def test_an_edit_changes_nothing_but_what_it_replaces(tmp_path_factory, text, ol
     path = root.path / "edited"
     path.write_bytes(text.encode())
     try:
-        done(writing.edit(root), path="edited", old=old, new=new)
+        done(edit_files.build_edit_tool(root), path="edited", old=old, new=new)
     except BadInput:
         assert path.read_bytes() == text.encode()
         return
@@ -298,12 +303,12 @@ def test_an_edit_changes_nothing_but_what_it_replaces(tmp_path_factory, text, ol
 def test_trap_c_a_marker_is_no_part_of_a_file(root, how):
     """A-11: models copy a truncation marker into a file they write; each way to clip is caught."""
     whole = "".join(f"value_{n} = compute({n})  # error {n}\n" for n in range(2_000))
-    event = clip(ToolReturned("c", (Text(whole),)), cap=400, how=how)
+    event = clip_event(ToolReturned("c", (Text(whole),)), cap=400, how=how)
     shown = "\n".join(
         f"{part.text}\n[whole: log:7; ok]" if isinstance(part, Gap) else text_of((part,))
         for part in event.clip.parts
     )
-    write, edit = writing.write(root), writing.edit(root)
+    write, edit = edit_files.build_write_tool(root), edit_files.build_edit_tool(root)
     with pytest.raises(BadInput, match=r"no part of the file.*recall.*log:7.*nothing was written"):
         write.intent({"path": "a.py", "content": shown})
     (root.path / "a.py").write_text("x = 1\n")
@@ -317,12 +322,12 @@ def test_trap_c_a_marker_is_no_part_of_a_file(root, how):
 
 def test_trap_c_stubs_too_and_a_file_that_has_markers_can_be_edited(root):
     item = Item(3, "result", (Text("found it " * 50),), call_id="c", ok=True, tokens=100)
-    write = writing.write(root)
-    stub = mask.stub(item)
+    write = edit_files.build_write_tool(root)
+    stub = mask.render_stub(item)
     assert "log:3" in refused(write, path="a", content=f"x\n{stub}\n")
     assert "log:5" in refused(write, path="a", content="x\n[cut; whole: log:5]\n")
     (root.path / "notes").write_text(f"x = 1\n{stub}\ny = 2\n")
-    assert done(writing.edit(root), path="notes", old="x = 1", new="x = 2").ok
+    assert done(edit_files.build_edit_tool(root), path="notes", old="x = 1", new="x = 2").ok
     assert done(write, path="notes", content=f"y\n{stub}").ok
 
 
@@ -332,7 +337,7 @@ def test_list_is_sorted_bounded_and_marks_folders(root, tmp_path):
     (root.path / "out").symlink_to(tmp_path)
     (root.path / "node_modules").mkdir()
     (root.path / "node_modules" / "test_dep.py").touch()
-    tool = files.listing(root)
+    tool = read_files.build_list_tool(root)
     assert words(tool).split("\n") == [
         ".env", "a.py", "b.py", "node_modules/", f"out -> {tmp_path}", "src/",
     ]  # fmt: skip
@@ -354,9 +359,9 @@ def test_list_is_sorted_bounded_and_marks_folders(root, tmp_path):
 def test_a_diff_of_large_texts_takes_no_time():
     old = "".join(f"old {n}\n" for n in range(50_000))
     new = "".join(f"new {n}\n" for n in range(50_000))
-    told = diff(old, new, "a").split("\n")
+    told = render_diff(old, new, "a").split("\n")
     assert told[2] == "@@ -1,50000 +1,50000 @@"
     assert len(told) == 100_003
-    near = diff(old, old.replace("old 40000\n", "new\n"), "a").split("\n")
+    near = render_diff(old, old.replace("old 40000\n", "new\n"), "a").split("\n")
     assert near[2] == "@@ -39998,7 +39998,7 @@"
     assert near[6:8] == ["-old 40000", "+new"]

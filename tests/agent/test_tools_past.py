@@ -11,8 +11,8 @@ from foldline.agent.tool import Tool, said
 from foldline.agent.tools import own
 from foldline.core.log import ToolReturned
 from foldline.core.parts import Media, Text, text_of
-from foldline.core.plan import recallable
-from foldline.core.tokens import count
+from foldline.core.plan import measure_recall_room
+from foldline.core.tokens import count_tokens
 from foldline.testing import ScriptedModel
 
 pytestmark = pytest.mark.anyio
@@ -274,8 +274,8 @@ async def test_all_schemas_together_are_small(tmp_path):
         names = ["read", "write", "edit", "list", "search", "shell", "recall", "search_history"]
         assert [tool.name for tool in tools] == names
         told = json.dumps([tool.offered for tool in tools], separators=(",", ":"))
-        print(f"all schemas: {count(told)} tokens")
-        assert count(told) < 900
+        print(f"all schemas: {count_tokens(told)} tokens")
+        assert count_tokens(told) < 900
         looking = own(session, tmp_path, write=False, shell=False)
         assert {tool.name for tool in looking if not tool.beside} == {"recall"}
-        assert recallable(session.live.view, session.live.facts) > 10_000
+        assert measure_recall_room(session.live.view, session.live.facts) > 10_000

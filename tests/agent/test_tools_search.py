@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from foldline.agent.tools import searching
-from foldline.agent.tools.places import Root
+from foldline.agent.tools import search_files
+from foldline.agent.tools.read_files import Root
 from foldline.core.parts import text_of
 from foldline.errors import BadInput
 
@@ -59,7 +59,7 @@ def root(tmp_path):
 
 
 def found(root, rg, **arguments):
-    tool = searching.searching(root, rg=rg)
+    tool = search_files.build_search_tool(root, rg=rg)
     tool.intent(arguments)
     return text_of(asyncio.run(tool.run(arguments)).parts)
 
@@ -147,7 +147,7 @@ def test_what_ripgrep_cannot_read_is_searched_by_us(root):
 def test_outside_of_the_root_by_whole_paths(root, rg, tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "x.txt").write_text("needle\n")
-    tool = searching.searching(root, rg=rg)
+    tool = search_files.build_search_tool(root, rg=rg)
     assert tool.intent({"pattern": "needle"}) is None
     intent = tool.intent({"pattern": "needle", "path": "../other"})
     assert intent.what == f"search {tmp_path}/other, outside of {root.path}"
@@ -161,7 +161,7 @@ def test_a_search_that_is_stopped_leaves_nothing_running(root, tmp_path, timed):
     slow = tmp_path / "slow"
     slow.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 30\n")
     slow.chmod(0o755)
-    tool = searching.searching(root, rg=str(slow))
+    tool = search_files.build_search_tool(root, rg=str(slow))
 
     async def stopped():
         task = asyncio.ensure_future(tool.run({"pattern": "x"}))

@@ -12,8 +12,8 @@ import pytest
 import foldline
 from foldline.agent.loop import Agent
 from foldline.agent.tools import own, shell
-from foldline.agent.tools.places import Root
-from foldline.core.ledger.results import outcome
+from foldline.agent.tools.read_files import Root
+from foldline.core.ledger.entries import parse_outcome
 from foldline.core.log import Interrupted, ToolReturned
 from foldline.core.parts import text_of
 from foldline.errors import BadInput
@@ -26,7 +26,7 @@ def root(tmp_path):
 
 
 def run(root, command, **more):
-    result = asyncio.run(shell.shell(root).run({"command": command, **more}))
+    result = asyncio.run(shell.build_shell_tool(root).run({"command": command, **more}))
     return text_of(result.parts), result.ok
 
 
@@ -50,7 +50,7 @@ def test_what_it_prints_comes_in_order_with_its_status_last(root):
 def test_the_ledger_reads_the_status():
     """What a fold tells of a command rests on this line."""
     for status in (0, 3, 127, -9):
-        told = outcome(f"x\n[exit status {status}]", ok=True, shell=True)  # noqa: S604 - only read
+        told = parse_outcome(f"x\n[exit status {status}]", ok=True, shell=True)  # noqa: S604 - only read
         assert told.exit == status
 
 
@@ -61,7 +61,7 @@ def test_there_is_no_input_to_wait_for(root):
 def test_arguments_that_make_no_sense_are_said(root):
     for wrong in ({"command": "  "}, {"command": "ls", "timeout": 0}, {"cmd": "ls"}):
         with pytest.raises(BadInput):
-            asyncio.run(shell.shell(root).run(wrong))
+            asyncio.run(shell.build_shell_tool(root).run(wrong))
 
 
 @pytest.mark.real
@@ -78,7 +78,7 @@ def test_a_timeout_ends_the_whole_group_and_keeps_what_was_printed(root, trap, t
 
 @pytest.mark.real
 def test_no_call_takes_longer_than_its_maker_allows(root):
-    tool = shell.shell(root, most=0.3)
+    tool = shell.build_shell_tool(root, most=0.3)
     assert text_of(asyncio.run(tool.run({"command": "sleep 9", "timeout": 99})).parts) == (
         "[killed: it did not end within 0.3 s]"
     )
@@ -164,9 +164,9 @@ def test_output_without_end_is_held_within_its_bound(root, monkeypatch):
 def test_output_takes_no_more_memory_than_its_bound():
     output = shell._Output(1_000_000)
     for _ in range(1_000):
-        output.take(b"x" * 65_536)
+        output.add_chunk(b"x" * 65_536)
         assert len(output._first) + len(output._last) <= 1_600_000
-    assert "[64,536,000 bytes of output are not kept]" in output.text()
+    assert "[64,536,000 bytes of output are not kept]" in output.render_text()
 
 
 def test_a_command_is_given_none_of_our_secrets(root, monkeypatch):
@@ -181,11 +181,11 @@ def test_a_command_is_given_none_of_our_secrets(root, monkeypatch):
     assert "KEYBOARD=value-of-it" in text
     assert "TOKENIZERS_PARALLELISM=value-of-it" in text
     assert f"PATH={os.environ['PATH']}" in text
-    assert "GH_TOKEN" in shell.environment({"GH_TOKEN": "x"}, keep=["GH_TOKEN"])
+    assert "GH_TOKEN" in shell.build_environment({"GH_TOKEN": "x"}, keep=["GH_TOKEN"])
 
 
 def test_an_intent_shows_all_of_a_command(root):
-    tool = shell.shell(root)
+    tool = shell.build_shell_tool(root)
     intent = tool.intent({"command": "cat > src/a.py <<'E'\nx\nE"})
     assert intent.what == "run cat > src/a.py <<'E' … (3 lines)"
     assert intent.detail == "cat > src/a.py <<'E'\nx\nE"

@@ -12,12 +12,12 @@ from serving import address_of, an_empty_schema
 import foldline
 from foldline.agent.approval import Approvals
 from foldline.agent.loop import Agent
+from foldline.apps.bot.approval_cards import Rules
 from foldline.apps.bot.bot_api import BotCalls, CallPace, bot_of
-from foldline.apps.bot.rules import Rules
-from foldline.apps.bot.server import Telegram
-from foldline.session.stored_session import left
+from foldline.apps.bot.bot_server import Telegram
+from foldline.session.stored_session import open_stored_session
 from foldline.stores.base import Name
-from foldline.stores.open import store_at
+from foldline.stores.open_store import store_at
 from foldline.testing import ScriptedModel
 from foldline.testing.telegram import BotApi
 
@@ -71,8 +71,8 @@ class Desk:
             rules=self.rules,
             tell=self.told.append,
         )
-        await self.telegram.begin()
-        polling = asyncio.create_task(self.telegram.poll()) if poll else None
+        await self.telegram.start_bot()
+        polling = asyncio.create_task(self.telegram.poll_updates()) if poll else None
         try:
             yield self.telegram
         finally:
@@ -86,7 +86,7 @@ class Desk:
         """What a session's log holds of a kind."""
         store = store_at(self.address)
         try:
-            seen = await left(store, Name("local", name))
+            seen = await open_stored_session(store, Name("local", name))
             return [one for _, one in await seen.history.events() if isinstance(one, kind)]
         finally:
             await store.close()

@@ -9,8 +9,8 @@ import pytest
 
 from foldline.agent.tool import Intent, Tool, said
 from foldline.apps.bot.bot_api import CallPace
-from foldline.apps.bot.chat import Chat
 from foldline.apps.bot.inbox import Inbox
+from foldline.apps.bot.telegram_chat import Chat
 from foldline.core.log import Folded, ModelSaid, Pinned, ToolReturned, Undone, UserSaid
 from foldline.core.parts import Media, text_of
 from foldline.core.policy import named
@@ -69,9 +69,9 @@ async def test_r81_an_update_that_comes_again_is_there_once_and_answered_once(de
         await desk.ann.say("once")
         updates = await telegram.line.bot.get_updates()
         for _ in range(3):
-            await telegram.take(updates)
+            await telegram.receive_updates(updates)
         await settled(desk)
-        await telegram.take(updates)
+        await telegram.receive_updates(updates)
         await asyncio.sleep(0.2)
     assert len(await desk.events("tg-7", UserSaid)) == 1
     assert len(desk.api.said(7)) == 1
@@ -217,7 +217,7 @@ async def test_a_message_that_was_taken_away_is_made_anew(desk):
         await desk.ann.say("hello")
         await settled(desk)
         chat = desk.telegram._chats["tg-7"].ready.result()
-        await chat.track.drafted(4_711)
+        await chat.track.record_draft(4_711)
         await desk.ann.say("again")
         await settled(desk, count=2)
 

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from foldline.apps.cli.build_agent import Wish, seated
+from foldline.apps.cli.build_agent import Wish, open_agent
 from foldline.apps.cli.context import Desk as Place
 from foldline.core.log import UserSaid
 from foldline.testing import Provider
@@ -30,7 +30,7 @@ def told(desk, **flags):
     wish = Wish(desk=Place(desk.address, given=True), flags=given, tools=False)
 
     def seat(name, store=None):
-        return seated(wish, name, alone=False, store=store)
+        return open_agent(wish, name, alone=False, store=store)
 
     desk.seat = partial(seat)
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldline.apps.bot import html as marks
-from foldline.apps.bot.commands import CommandGiven, pressed, read
-from foldline.apps.bot.session_names import ChatPlace, named, placed
+from foldline.apps.bot.bot_api import ChatPlace, make_chat_place, parse_session_name
+from foldline.apps.bot.commands import CommandGiven, parse_bot_command, parse_button
 from foldline.testing.telegram.messages import Entities
 
 _WRITTEN = st.lists(
@@ -20,13 +20,13 @@ _WRITTEN = st.lists(
 @given(_WRITTEN)
 def test_whatever_a_model_writes_is_valid_html(text):
     shown = Entities.read(marks.html(text))
-    assert marks.units(shown) <= marks.units(text)
+    assert marks.count_utf16_units(shown) <= marks.count_utf16_units(text)
 
 
 @given(_WRITTEN, st.integers(40, 300))
 def test_parts_fit_and_hold_every_letter_in_order(text, most):
-    parts = marks.split(text, most)
-    assert all(0 < marks.units(part) <= most for part in parts)
+    parts = marks.split_message_text(text, most)
+    assert all(0 < marks.count_utf16_units(part) <= most for part in parts)
     letters = iter("".join(parts))
     assert all(letter in letters for letter in text if letter.isalnum() or letter == "😀")
 
@@ -50,18 +50,18 @@ def test_markdown_in_telegrams_tags(text, html):
 
 def test_code_that_is_cut_is_closed_and_opened_again():
     text = "```py\n" + "\n".join(f"line {n}" for n in range(40)) + "\n```"
-    parts = marks.split(text, 120)
+    parts = marks.split_message_text(text, 120)
     assert len(parts) > 2
     assert all(part.startswith("```py\n") and part.endswith("\n```") for part in parts)
 
 
 def test_paragraphs_are_cut_between():
     first, second = "one " * 20, "two " * 20
-    assert marks.split(f"{first}\n\n{second}", 120) == [first.strip(), second]
+    assert marks.split_message_text(f"{first}\n\n{second}", 120) == [first.strip(), second]
 
 
 def test_a44_the_footer_is_literal():
-    assert marks.footer(12_450, 128_000) == "📊 Context: 12,450/128,000 (9.7%)"
+    assert marks.render_usage_footer(12_450, 128_000) == "📊 Context: 12,450/128,000 (9.7%)"
 
 
 @given(
@@ -71,18 +71,20 @@ def test_a44_the_footer_is_literal():
     st.sampled_from(["chat", "user"]),
 )
 def test_a_name_leads_back_to_its_place(chat, topic, user, by):
-    place = placed(chat, topic=topic, user=user, by=by)
-    assert named(place.name) == place
+    place = make_chat_place(chat, topic=topic, user=user, by=by)
+    assert parse_session_name(place.name) == place
 
 
 def test_names_of_others_are_no_places():
-    assert [named(one) for one in ("main", "tg-", "tg-x", "tg-5-", "xtg-5")] == [None] * 5
+    assert [parse_session_name(one) for one in ("main", "tg-", "tg-x", "tg-5-", "xtg-5")] == [
+        None
+    ] * 5
     assert ChatPlace(5).name == "tg-5"
     assert ChatPlace(-100, 7).name == "tg--100-7"
 
 
 def test_commands_are_read_with_the_bots_name_and_lines():
-    assert read("/Compact@me keep it", "Me") == CommandGiven("compact", "keep it")
-    assert read("/compact\nkeep it", "me") == CommandGiven("compact", "keep it")
-    assert read("/compact@other", "me") is None
-    assert pressed("compact", "…\nFocus: the parser") == CommandGiven("compact", "the parser")
+    assert parse_bot_command("/Compact@me keep it", "Me") == CommandGiven("compact", "keep it")
+    assert parse_bot_command("/compact\nkeep it", "me") == CommandGiven("compact", "keep it")
+    assert parse_bot_command("/compact@other", "me") is None
+    assert parse_button("compact", "…\nFocus: the parser") == CommandGiven("compact", "the parser")

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession
 
-from foldline.apps.bot.webhook import hooked
+from foldline.apps.bot.bot_server import serve_webhook
 from foldline.core.log import ModelSaid, UserSaid
 from foldline.errors import StoreFailed
 from foldline.session.log_handle import Live
 from foldline.stores.base import Name
-from foldline.stores.open import store_at
+from foldline.stores.open_store import store_at
 from foldline.testing import Provider
 
 pytestmark = pytest.mark.anyio
@@ -79,7 +79,7 @@ async def test_a_turn_whose_session_was_taken_meanwhile_is_begun_again_by_itself
     async def still(_live):
         """Renew nothing."""
 
-    monkeypatch.setattr("foldline.session.stored_session._renewed", still)
+    monkeypatch.setattr("foldline.session.stored_session._renew_lease", still)
     desk.rules = replace(desk.rules, lease=0.3)
     desk.model.delay = 1.0
     store = store_at(desk.address)
@@ -143,14 +143,14 @@ async def test_a_store_that_fails_in_a_turn_is_tried_again_by_itself(desk, monke
 async def test_webhooks_bring_updates_and_only_with_the_secret(desk):
     async with desk.running(poll=False) as telegram, ClientSession() as client:
         url, own = "http://127.0.0.1:{}/hook", "s3cret"
-        async with hooked(
+        async with serve_webhook(
             telegram, url=url.format(1), secret=own, host="127.0.0.1", port=0
         ) as port:
             update = {"update_id": 5, "message": {}}
             for head in ({}, {"X-Telegram-Bot-Api-Secret-Token": "s3creT"}):
                 async with client.post(url.format(port), json=update, headers=head) as told:
                     assert told.status == 403
-            await telegram.hook(url.format(port), own)
+            await telegram.register_webhook(url.format(port), own)
             await desk.ann.say("by the door")
             await settled(desk, 1)
             await desk.api.until(lambda: not desk.api.pending)

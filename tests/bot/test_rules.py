@@ -9,7 +9,7 @@ import pytest
 from aiohttp import ClientSession
 
 from foldline.agent.tool import Intent, Tool, said
-from foldline.apps.bot.webhook import HEADER, hooked
+from foldline.apps.bot.bot_server import HEADER, serve_webhook
 from foldline.core.log import Folded, Opened, ToolReturned, UserSaid
 from foldline.core.parts import text_of
 from foldline.errors import BadInput
@@ -140,7 +140,7 @@ async def test_an_approval_that_nobody_answers_is_a_no(desk):
 async def test_a_webhook_without_the_right_secret_is_refused_and_nothing_is_kept(desk, given):
     url = "http://127.0.0.1:{}/hook"
     async with desk.running(poll=False) as telegram, ClientSession() as client:
-        made = hooked(telegram, url=url.format(1), secret=OWN, host="127.0.0.1", port=0)
+        made = serve_webhook(telegram, url=url.format(1), secret=OWN, host="127.0.0.1", port=0)
         async with made as port:
             await desk.ann.say("let me in")
             (update,) = desk.api.pending
@@ -161,11 +161,13 @@ async def test_webhooks_without_aiohttp_name_the_extra(desk, monkeypatch):
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     async with desk.running(poll=False) as telegram:
         with pytest.raises(BadInput, match=r"pip install 'foldline\[telegram,gateway\]'"):
-            async with hooked(telegram, url="https://x.y/z", secret=OWN, host="127.0.0.1", port=0):
+            async with serve_webhook(
+                telegram, url="https://x.y/z", secret=OWN, host="127.0.0.1", port=0
+            ):
                 pass  # pragma: no cover - it does not come so far
 
 
 async def test_polling_needs_no_aiohttp():
     """The extra is named where it is needed, and is needed nowhere else."""
-    program = "import sys; sys.modules['aiohttp'] = None; import foldline.apps.bot.server, foldline.apps.bot.webhook"
+    program = "import sys; sys.modules['aiohttp'] = None; import foldline.apps.bot.bot_server, foldline.apps.bot.bot_server"
     subprocess.run([sys.executable, "-c", program], check=True)  # noqa: ASYNC221 - alone here

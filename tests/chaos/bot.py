@@ -39,15 +39,14 @@ from mutants import broken  # noqa: E402
 
 import foldline  # noqa: E402
 from foldline.agent.loop import Agent  # noqa: E402
+from foldline.apps.bot.approval_cards import Rules  # noqa: E402
 from foldline.apps.bot.bot_api import BotCalls, CallPace, bot_of  # noqa: E402
-from foldline.apps.bot.rules import Rules  # noqa: E402
-from foldline.apps.bot.server import Telegram  # noqa: E402
+from foldline.apps.bot.bot_server import Telegram  # noqa: E402
 from foldline.core.log import Asked, Folded, ModelSaid, UserSaid  # noqa: E402
 from foldline.core.parts import calls_of, text_of  # noqa: E402
-from foldline.session.stored_session import left  # noqa: E402
-from foldline.stores.base import Name  # noqa: E402
-from foldline.stores.open import store_at  # noqa: E402
-from foldline.stores.url import POSTGRES  # noqa: E402
+from foldline.session.stored_session import open_stored_session  # noqa: E402
+from foldline.stores.base import POSTGRES, Name  # noqa: E402
+from foldline.stores.open_store import store_at  # noqa: E402
 from foldline.testing import ScriptedModel  # noqa: E402
 from foldline.testing.telegram import BotApi, Called, Fault, Person  # noqa: E402
 
@@ -81,9 +80,13 @@ MUTANTS = {
         "return _Kept() if entry is None else msgspec.json.decode(entry.value, type=_Kept)",
         "return _Kept()",
     ),
-    "takes an update in twice": ("foldline.apps.bot.chat", 'once=f"tg:{number}"', "once=None"),
+    "takes an update in twice": (
+        "foldline.apps.bot.telegram_chat",
+        'once=f"tg:{number}"',
+        "once=None",
+    ),
 }
-HEAVY = ("foldline.agent.loop", "foldline.apps.bot.server", "foldline.stores.postgres", "foldline.testing.telegram", "serving")  # fmt: skip
+HEAVY = ("foldline.agent.loop", "foldline.apps.bot.bot_server", "foldline.stores.postgres", "foldline.testing.telegram", "serving")  # fmt: skip
 _SERIAL = re.compile(r"answer ([0-9a-f]{16})")
 
 
@@ -125,8 +128,8 @@ async def serve(address: str, url: str, token: str) -> None:
     telegram = Telegram(
         line, seats=seats, store=store, tenant="local", rules=rules, tell=told.append
     )
-    await telegram.begin()
-    await telegram.poll()
+    await telegram.start_bot()
+    await telegram.poll_updates()
 
 
 def nothing() -> None:
@@ -337,7 +340,7 @@ class Year:
 
     async def still(self, store: Any, talk: Talk, api: BotApi) -> bool:
         """Whether a chat is answered, and its newest answer stands there whole."""
-        seen = await left(store, Name("local", talk.name))
+        seen = await open_stored_session(store, Name("local", talk.name))
         finals = [one for _, one in await seen.history.events() if isinstance(one, ModelSaid)]
         serial = _SERIAL.search(text_of(finals[-1].parts)) if finals else None
         waits = any(isinstance(one, UserSaid) and seq > seen.live.view.shown for seq, one in seen.live.view.held.items())  # fmt: skip
@@ -353,7 +356,7 @@ class Year:
         answers = folds = strays = 0
         try:
             for talk in talks:
-                seen = await left(store, Name("local", talk.name))
+                seen = await open_stored_session(store, Name("local", talk.name))
                 events = await seen.history.events()
                 self.heard_once(talk, events)
                 finals = self.answered_once(talk, events)

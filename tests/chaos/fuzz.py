@@ -41,7 +41,7 @@ TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(TESTS / "properties")]
 from mutants import broken  # noqa: E402 - beside us
 
-from foldline.apps.gateway.keys import add  # noqa: E402
+from foldline.apps.gateway.api_keys import create_key  # noqa: E402
 from foldline.testing.provider import written  # noqa: E402
 from foldline.testing.upstream import CUT, Recorded, Upstream, chunk, head  # noqa: E402
 
@@ -610,7 +610,7 @@ def part(count: int, seed: int, *, mutant: bool = False) -> bool:
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as made, Upstream(answering) as upstream:
         folder = Path(made)
-        clients = [Who(name, tenant, add(folder / "keys", name, tenant=tenant)) for name, tenant in (("ann", "acme"), ("ben", "acme"), ("eve", "evil"))]  # fmt: skip
+        clients = [Who(name, tenant, create_key(folder / "keys", name, tenant=tenant)) for name, tenant in (("ann", "acme"), ("ben", "acme"), ("eve", "evil"))]  # fmt: skip
         with serving(upstream.url, folder, mutant=mutant) as (port, process):
             campaign = Campaign(port, upstream, clients, folder / "err")
             first = resident(process.pid)
@@ -634,10 +634,10 @@ def part(count: int, seed: int, *, mutant: bool = False) -> bool:
 
 def run_mutant() -> NoReturn:
     """The command, with one rule taken out."""
-    from foldline.apps.cli.app import run  # noqa: PLC0415 - behind the mutation
+    from foldline.apps.cli.app import run_command  # noqa: PLC0415 - behind the mutation
 
     with broken(*MUTANT):
-        sys.exit(run(sys.argv[2:]))
+        sys.exit(run_command(sys.argv[2:]))
 
 
 def main() -> int:

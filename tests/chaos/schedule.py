@@ -40,17 +40,21 @@ from mutants import broken  # noqa: E402 - beside us
 from serving import a_schema, address_of  # noqa: E402
 
 from foldline.agent.loop import Agent  # noqa: E402
-from foldline.agent.schedule.entry import ScheduleEntry, key, made  # noqa: E402
-from foldline.agent.schedule.kept import Schedules  # noqa: E402
-from foldline.agent.schedule.times import Times  # noqa: E402
-from foldline.agent.schedule.worker import Scheduler  # noqa: E402
+from foldline.agent.schedule.schedule_entry import (  # noqa: E402
+    ScheduleEntry,
+    Times,
+    build_schedule_entry,
+    make_run_key,
+)
+from foldline.agent.schedule.schedule_store import Schedules  # noqa: E402
+from foldline.agent.schedule.scheduler import Scheduler  # noqa: E402
 from foldline.core.log import Opened, UserSaid  # noqa: E402
 from foldline.errors import FoldlineError  # noqa: E402
 from foldline.session.log_handle import Live  # noqa: E402
 from foldline.session.model_facts import of_session  # noqa: E402
-from foldline.session.stored_session import held, left  # noqa: E402
+from foldline.session.stored_session import hold_stored_session, open_stored_session  # noqa: E402
 from foldline.stores.base import Draft, Name, Row  # noqa: E402
-from foldline.stores.open import store_at  # noqa: E402
+from foldline.stores.open_store import store_at  # noqa: E402
 from foldline.stores.postgres import PostgresStore  # noqa: E402, F401 - imported before the first fork
 from foldline.stores.sqlite import SqliteStore  # noqa: E402, F401
 from foldline.testing import ScriptedModel  # noqa: E402
@@ -61,12 +65,12 @@ ENTRIES, SESSIONS = 10, 3
 RULES = ("all", "all", "all", "once", "skip")
 PATIENCE = 40.0  # seconds in which all is settled once nobody is killed
 OWN_KEY = (
-    "foldline.agent.schedule.worker",
+    "foldline.agent.schedule.scheduler",
     'return await session.add(words, speaker="cron", author=entry.name, once=once)',
     'return await session.add(words, speaker="cron", author=entry.name, once=once + self._by)',
 )  # fmt: skip
 BELIEVED = (
-    "foldline.agent.schedule.entry",
+    "foldline.agent.schedule.schedule_entry",
     "return replace(entry, claim=replace(entry.claim, by=by, until=until))",
     "return replace(entry, claim=None, fired=entry.fired + 1)",
 )
@@ -129,8 +133,8 @@ def worker(address: str, since: float, seed: int, deaths: float, mutant: Any) ->
 
         @asynccontextmanager
         async def seat(session: str) -> Any:
-            opened = await left(store, Name("local", session))
-            async with held(opened, seconds=2.0):
+            opened = await open_stored_session(store, Name("local", session))
+            async with hold_stored_session(opened, seconds=2.0):
                 yield Agent(opened, model)
 
         clock = Fast(since)
@@ -193,9 +197,9 @@ async def begun(store: Any) -> None:
         await live.append([Opened("scripted", {"window": 8_000})])
     for number in range(ENTRIES):
         rule: Any = RULES[number % len(RULES)]
-        entry = made(f"e{number}", f"s{number % SESSIONS}", cron="* * * * *", words="Look.",
+        entry = build_schedule_entry(f"e{number}", f"s{number % SESSIONS}", cron="* * * * *", words="Look.",
                      now=BEGIN, zone="Europe/Berlin", rule=rule)  # fmt: skip
-        await Schedules(store, "local").add(entry)
+        await Schedules(store, "local").add_entry(entry)
 
 
 async def killed(address: str, *, minutes: int, random: Random, mutant: Any = None) -> Counter[str]:
@@ -217,7 +221,7 @@ async def killed(address: str, *, minutes: int, random: Random, mutant: Any = No
     finally:
         workers.end()
     seen = workers.seen
-    for entry in await Schedules(store, "local").entries():
+    for entry in await Schedules(store, "local").list_entries():
         await _looked_at(store, entry, seen, mutant=bool(mutant))
     await store.close()
     if (
@@ -234,14 +238,14 @@ async def _settled(store: Any, workers: Workers, end: datetime) -> None:
     while time.monotonic() - since < PATIENCE:
         workers.full()
         await asyncio.sleep(0.1)
-        entries = await schedules.entries()
+        entries = await schedules.list_entries()
         if not resting and all(one.next > end for one in entries):
             resting = True
             for one in entries:
-                await schedules.change(one.name, _rests)
+                await schedules.change_entry(one.name, _rests)
         elif resting and all(one.claim is None and one.owed is None for one in entries):
             return
-    stuck = [f"{one.name} {one.next} {one.claim} {one.owed} {one.fault}" for one in await schedules.entries()
+    stuck = [f"{one.name} {one.next} {one.claim} {one.owed} {one.fault}" for one in await schedules.list_entries()
              if one.claim or one.owed or one.next <= end]  # fmt: skip
     raise Broken(f"stuck: {stuck[:2]}")
 
@@ -253,11 +257,13 @@ def _rests(entry: ScheduleEntry) -> ScheduleEntry:
 async def _looked_at(store: Any, entry: ScheduleEntry, seen: Counter[str], *, mutant: bool) -> None:
     """Each time of an entry, by its key."""
     name = Name("local", entry.session)
-    session = await left(store, name)
+    session = await open_stored_session(store, name)
     log = [(seq, event) for seq, event in await session.history.events()
            if isinstance(event, UserSaid)]  # fmt: skip
     said = [seq for seq, event in log if event.speaker == "cron" and event.author == entry.name]
-    came = [*takewhile(lambda at: at < entry.next, Times(entry.cron, entry.zone).after(BEGIN))]
+    came = [
+        *takewhile(lambda at: at < entry.next, Times(entry.cron, entry.zone).iterate_after(BEGIN))
+    ]
     if len(said) > entry.fired:
         raise Broken(f"twice: {entry.name} says {entry.fired} times fired, its log has {len(said)}")
     if len(said) < entry.fired:
@@ -270,7 +276,7 @@ async def _looked_at(store: Any, entry: ScheduleEntry, seen: Counter[str], *, mu
     for at in came:
         # A key that was said before gives its place again; another is written behind the end.
         probe = Draft([Row("user_said", b'{"kind":"user_said","parts":[]}')])
-        place = await store.append(name, probe, once=key(entry, at))
+        place = await store.append(name, probe, once=make_run_key(entry, at))
         places += [place] if place <= head else []
     if sorted(places) != said and not mutant:  # a control is caught by what it did, not by its key
         raise Broken(f"{entry.name}: the places of its keys are not those of its messages")

@@ -39,7 +39,7 @@ from foldline.core.parts import Media, Text
 from foldline.core.plan import Facts
 from foldline.core.policy import STEADY
 from foldline.core.spine import Range
-from foldline.dialects.base import OPENAI
+from foldline.dialects.openai_chat.dialect import DIALECT as OPENAI
 from foldline.errors import Conflict
 from foldline.session import planning
 from foldline.session.log_handle import Live
@@ -143,7 +143,7 @@ class RowByRow(Telling):
 async def write(store: Telling, known: Known, random: Random) -> None:
     """Everything that a session does, until somebody ends it."""
     for key in list(known.sent)[-2:]:  # what came last is delivered again
-        await event_log.append(store, NAME, [user(known.sent[key])], once=key)
+        await event_log.append_events(store, NAME, [user(known.sent[key])], once=key)
     live = await Live.open(store, NAME, facts=FACTS)
     if live.view.head < 0:
         await live.append([Opened("m")])
@@ -159,18 +159,20 @@ async def one_step(live: Live, store: Telling, random: Random) -> None:
     words = f"{random.random()} " + "look at this module " * random.randint(1, 20)
     match random.choice(("one", "one", "batch", "once", "picture", "ask", "ask")):
         case "one":
-            await live.take(user(words))
+            await live.receive_events(user(words))
         case "batch":
             some = [user(f"{n} {words}") for n in range(random.randint(2, 6))]
             await live.append([*some, model("I looked.")])
         case "once":
-            await event_log.append(store, NAME, [user(words)], once=f"{random.random()}")
+            await event_log.append_events(store, NAME, [user(words)], once=f"{random.random()}")
         case "picture":
             picture = Media("image", base64=f"{random.random()}" * 2_000)
             await live.append([UserSaid((Text(words), picture)), model("A cat.")])
+        case _ if not live.view.items:
+            await live.receive_events(user(words))  # a request that says nothing is refused
         case _:
-            await planning.ask(live, {}, dialect=OPENAI)
-            await live.take(model(f"answer {words}"))
+            await planning.plan_and_record_request(live, {}, dialect=OPENAI)
+            await live.receive_events(model(f"answer {words}"))
 
 
 def writer(path: str, known: Known, *, kind: type[Telling], seed: int, pipe: int) -> None:
@@ -277,13 +279,13 @@ async def check(path: str, known: Known, flying: dict[str, Any] | None, seen: Co
             take(known, flying, head, seen)
         elif flying is not None:
             seen["in flight, not there"] += 1
-        events = await event_log.read(store, NAME, Range(known.checked, head))
+        events = await event_log.read_events(store, NAME, Range(known.checked, head))
         seen["events"] += len(events)
         seen["folds"] += sum(isinstance(event, Folded) for _, event in events)
         known.checked = len(known.log)
         if head >= 0:
             live = await Live.open(store, NAME, facts=FACTS)
-            OPENAI.encode((await planning.plan(live, FACTS)).request, {})
+            OPENAI.encode((await planning.plan_next_request(live, FACTS)).request, {})
         if seen["kills"] % INTACT_EACH == 0:
             seen["intact"] += 1
             if (told := store.db.sql("pragma integrity_check")) != [("ok",)]:

@@ -42,7 +42,7 @@ from foldline.errors import BadInput, Conflict, Erased
 from foldline.stores import event_log
 from foldline.stores.base import Lease, Name, Retention
 from foldline.stores.postgres import PostgresStore
-from foldline.stores.postgres.connections import Connections, sid
+from foldline.stores.postgres.connections import Connections, sid_of
 from foldline.testing.stores import rows
 
 TENANTS = [f"canary{n}x" for n in range(10)]
@@ -159,7 +159,7 @@ class Tenant:
     async def _append(self, store: PostgresStore, name: Name, mark: str) -> int:
         match self.random.randrange(8):
             case 0:
-                return await event_log.append(store, name, self.picture)
+                return await event_log.append_events(store, name, self.picture)
             case 1:
                 return await store.append(name, rows(mark, mark), after=self.random.randrange(4))
             case 2:
@@ -239,7 +239,7 @@ class Beside:
         mark = hashlib.sha256(other.encode()).hexdigest()[:12]
         texts = {"p_tenant": f"'{other}'", "p_query": f"$$'{mark}{other}'$$"}
         for session in ("s0 0", f"own {other} 0"):
-            one = f"'{sid(Name(other, session))}'"
+            one = f"'{sid_of(Name(other, session))}'"
             given = [
                 texts.get(argument, "''") if kind == "text"
                 else ("null" if name == "search" else one) if kind == "uuid"
@@ -338,13 +338,15 @@ async def controls(schema: str, store: PostgresStore, beside: Beside) -> bool:
         return doing
 
     async def for_the_connection() -> None:
-        text = Connections.text
+        text = Connections.encode_statement
         store.db._texts.clear()
-        Connections.text = lambda self, one: text(self, one).replace(b", true)", b", false)")  # type: ignore[method-assign]
+        Connections.encode_statement = lambda self, one: text(self, one).replace(
+            b", true)", b", false)"
+        )  # type: ignore[method-assign]
         try:
             await store.head(Name(TENANTS[3], "s0 0"))
         finally:
-            Connections.text = text  # type: ignore[method-assign]
+            Connections.encode_statement = text  # type: ignore[method-assign]
 
     with connected() as owner:
         ((own,),) = owner.execute(

@@ -2,11 +2,12 @@
 
     just chaos transparent                                     2,000 programs, some minutes
     just chaos transparent --programs 100000 --jobs 2          an hour on two cores
+    just chaos transparent --dialect openai-responses          all clients in one dialect
     just chaos transparent --seed 4711                         one program again
     just chaos transparent --survey --programs 500             every rule that is broken, with counts
     just chaos transparent --store postgresql:///test?host=127.0.0.1 --processes 2 --programs 2000
 
-Programs of clients (`foldline.testing.programs`) share keys, first words, first answers and ids of
+Programs of clients (`client_programs`) share keys, first words, first answers and ids of
 calls; every other word is somebody's alone. Half of the programs are played step by step, half of them
 with all clients at once. With `--store`, the processes of a program are real ones over a schema of
 their own in that database, which is dropped afterwards.
@@ -26,15 +27,16 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "stores"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "properties"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "dialects"))
 
-from foldline.stores.open import store_at
-from foldline.testing.oracle import Violation, judge_program
-from foldline.testing.programs import (
+from client_programs import (
     Call,
     Player,
     Program,
@@ -47,6 +49,10 @@ from foldline.testing.programs import (
     setting_of,
     take_counts,
 )
+from transparency_oracle import Violation, judge_program
+
+from foldline.dialects.base import DIALECTS
+from foldline.stores.open_store import store_at
 
 BATCH = 50
 SHOWN = 3  # violations of a rule that a survey keeps
@@ -60,6 +66,7 @@ class Counts:
     """What a number of programs did."""
 
     programs: int = 0
+    logs: int = 0
     tags: Counter[str] = field(default_factory=Counter)
     """What clients did."""
     kinds: Counter[str] = field(default_factory=Counter)
@@ -76,6 +83,7 @@ class Counts:
         """Judge one program."""
         verdict = judge_program(result)
         self.programs += 1
+        self.logs += len({sent.session for sent in result.sent if sent.session})
         self.tags += result.tags
         self.kinds += result.kinds
         self.edits += verdict.edits
@@ -90,6 +98,7 @@ class Counts:
     def add(self, other: "Counts") -> None:
         """Add what another process counted."""
         self.programs += other.programs
+        self.logs += other.logs
         for name in ("tags", "kinds", "edits", "share", "rules"):
             getattr(self, name).update(getattr(other, name))
         for rule, several in other.broken.items():
@@ -100,7 +109,8 @@ class Counts:
         """Print it all."""
         effects = {"heal": self.tags["heal"]} | {name: self.kinds[name] for name in WRITTEN}
         effects |= {name: self.edits[name] for name in EDITS}
-        print(f"{self.programs} programs, {self.tags['request']} requests, {seconds:.0f} s")
+        asked = f"{self.programs} programs, {self.logs} logs, {self.tags['request']} requests"
+        print(f"{asked}, {sum(self.rules.values())} broken, {seconds:.0f} s")
         print("effects: " + ", ".join(f"{name} {effects[name]}" for name in EFFECTS))
         shares = (f"{name} {self.share[name] / max(self.programs, 1):.0%}" for name in EFFECTS)
         print("programs with one: " + ", ".join(shares))
@@ -118,13 +128,13 @@ def is_at_once(program: Program) -> bool:
     return program.seed % 2 == 1
 
 
-def run_batch(seeds: Iterable[int]) -> Counts:
+def run_batch(seeds: Iterable[int], dialect: str = "") -> Counts:
     """Play some programs in this process."""
 
     async def play_all() -> Counts:
         counts = Counts()
         for seed in seeds:
-            program = draw_program(seed)
+            program = draw_program(seed, dialect=dialect)
             at_once = is_at_once(program)
             counts.take(await play(program, at_once=at_once), at_once=at_once)
         return counts
@@ -315,7 +325,7 @@ def _of_several(setting: Setting, processes: int) -> Setting:
 
 
 async def run_for_real(
-    address: str, processes: int, seeds: Iterable[int], *, at_a_time: int = 4
+    address: str, processes: int, seeds: Iterable[int], *, at_a_time: int = 4, dialect: str = ""
 ) -> Counts:
     """Play programs through processes of their own, several at a time."""
     counts = Counts()
@@ -324,7 +334,8 @@ async def run_for_real(
 
     async def work() -> None:
         for seed in waiting:
-            counts.take(await play_for_real(draw_program(seed), running), at_once=True)
+            program = draw_program(seed, dialect=dialect)
+            counts.take(await play_for_real(program, running), at_once=True)
 
     try:
         for process in running:
@@ -366,6 +377,7 @@ def main() -> int:
     )
     parser.add_argument("--store", default="", help="a PostgreSQL address, for real processes")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--dialect", choices=[*DIALECTS], default="")
     given = parser.parse_args()
     begun, counts = time.monotonic(), Counts()
     if given.seed is not None:
@@ -377,7 +389,14 @@ def main() -> int:
             step = len(seeds) if given.survey else BATCH * 4
             for at in range(0, len(seeds), step):
                 counts.add(
-                    asyncio.run(run_for_real(address, given.processes, seeds[at : at + step]))
+                    asyncio.run(
+                        run_for_real(
+                            address,
+                            given.processes,
+                            seeds[at : at + step],
+                            dialect=given.dialect,
+                        )
+                    )
                 )
                 if counts.rules and not given.survey:
                     break
@@ -390,7 +409,7 @@ def main() -> int:
                     mp_context=multiprocessing.get_context("spawn"),
                 )
             )
-            for one in pool.map(run_batch, batches):
+            for one in pool.map(partial(run_batch, dialect=given.dialect), batches):
                 counts.add(one)
                 if counts.rules and not given.survey:
                     pool.shutdown(wait=True, cancel_futures=True)

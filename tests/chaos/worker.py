@@ -42,21 +42,20 @@ from folding import SETTINGS, due, folds_of, goals, made  # noqa: E402 - beside 
 from mutants import broken  # noqa: E402
 
 from foldline.core.log import Opened  # noqa: E402
-from foldline.dialects.base import OPENAI  # noqa: E402
+from foldline.dialects.openai_chat.dialect import DIALECT as OPENAI  # noqa: E402
 from foldline.session import planning  # noqa: E402
 from foldline.session.fold_queue import Queue  # noqa: E402
-from foldline.session.fold_worker import LEASE, Done, fold_session  # noqa: E402
-from foldline.session.fold_workers import STALLED, Worker  # noqa: E402
+from foldline.session.fold_worker import LEASE, STALLED, Done, Worker, fold_session  # noqa: E402  # noqa: E402
 from foldline.session.log_handle import Live  # noqa: E402
 from foldline.session.model_facts import of_session  # noqa: E402
 from foldline.stores.base import Name  # noqa: E402
-from foldline.stores.open import store_at  # noqa: E402
+from foldline.stores.open_store import store_at  # noqa: E402
 from foldline.stores.sqlite import SqliteStore  # noqa: E402
 from foldline.testing import Provider  # noqa: E402
 
 LEAST = 0.8  # of procrastinate's own rate
 SETS = 4  # of rounds, at most
-TRAP = ("foldline.session.fold_workers", "except exceptions.UniqueViolation:", "except KeyError:")
+TRAP = ("foldline.session.fold_worker", "except exceptions.UniqueViolation:", "except KeyError:")
 _DOING = """
     select id, worker_id as worker, args->>'session' as session
     from procrastinate_jobs where status = 'doing'
@@ -164,7 +163,7 @@ async def killed(
             for _ in range(2):
                 await workers.begun(queue)
             while seen["kills"] < kills:
-                todo = (await queue.counts())["todo"]
+                todo = (await queue.count_jobs())["todo"]
                 while count < sessions or todo < 6:  # so that each kill meets work
                     name = Name("acme", f"s{count}")
                     await made(store, name, talk(count))
@@ -187,7 +186,7 @@ async def killed(
                 seen["kills"] += 1
                 seen["kills over a job"] += bool(struck)
             since = time.monotonic()
-            while left := await queue.counts():
+            while left := await queue.count_jobs():
                 if time.monotonic() - since > _PATIENCE:
                     raise Broken(f"stuck: {dict(left)} after {_PATIENCE:.0f} s")
                 await asyncio.sleep(0.2)
@@ -219,7 +218,7 @@ async def _looked_at(store: Any, count: int, seen: Counter[str]) -> None:
         if found[0].change.span != expected[0].change.span:
             raise Broken(f"{name.session} is folded over another span than undisturbed")
         live = await Live.open(store, name, facts=of_session("scripted", SETTINGS))
-        if b"go on" not in await planning.ask(live, {}, dialect=OPENAI):
+        if b"go on" not in await planning.plan_and_record_request(live, {}, dialect=OPENAI):
             raise Broken(f"{name.session} has lost what was said last")
         seen["sessions"] += 1
         seen["folds"] += len(found)
@@ -336,10 +335,10 @@ def ended(_number: int, _frame: object) -> NoReturn:
 def main() -> int:
     """Print the figures; 1 where a fold is lost or made twice, or the control is not caught."""
     if sys.argv[1:2] == ["--mutant"]:
-        from foldline.apps.cli.app import run  # noqa: PLC0415
+        from foldline.apps.cli.app import run_command  # noqa: PLC0415
 
         with broken(*TRAP):
-            return run(sys.argv[2:])
+            return run_command(sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)  # fmt: skip
     parser.add_argument("--short", action="store_true", help="8 kills, no orders")
     parser.add_argument("--orders", type=int, help="only R-29, in so many orders")

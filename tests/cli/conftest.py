@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from foldline.apps.cli.app import run
-from foldline.draw.text import width
+from foldline.apps.cli.app import run_command
+from foldline.draw.wording import measure_width
 
 FILES = Path(__file__).parents[1] / "importers" / "files"
 PROGRAM = Path(sys.executable).with_name("foldline")
@@ -37,7 +37,7 @@ class Ended:
         """No traceback, no colour, and nothing of the answer wider than a terminal."""
         assert "Traceback" not in self.out + self.err
         assert "\x1b" not in self.out + self.err
-        wide = [line for line in self.out.split("\n") if width(line) > 80]
+        wide = [line for line in self.out.split("\n") if measure_width(line) > 80]
         assert [line for line in wide if ".db" not in line] == []  # paths stay whole
         return self
 
@@ -56,7 +56,7 @@ def cli(capsys):
 
     def ran(*arguments: object) -> Ended:
         capsys.readouterr()
-        code = run([str(one) for one in arguments])
+        code = run_command([str(one) for one in arguments])
         out, err = capsys.readouterr()
         return Ended(code, out, err)
 

@@ -8,7 +8,7 @@ import pytest
 
 import foldline
 from foldline.apps.cli import output
-from foldline.apps.cli.store_location import default
+from foldline.apps.cli.context import resolve_default_store
 
 FILES = Path(__file__).parents[1] / "importers" / "files"
 KEYS = {
@@ -41,7 +41,7 @@ KEYS = {
 @pytest.fixture
 def talk():
     """A session of our own, in the store that is asked if none is named; with requests."""
-    path = default()
+    path = resolve_default_store()
     path.parent.mkdir(parents=True)
     with foldline.open(str(path), model="m", window=2_000, session="talk") as s:
         for turn in range(6):
@@ -70,12 +70,12 @@ def test_import_says_what_came_and_nothing_twice(cli, tmp_path):
     first = cli("import", FILES, broken).tidy()
     assert first.code == 0
     assert "8 new sessions" in first.out
-    assert str(default()) in first.out
+    assert str(resolve_default_store()) in first.out
     assert "x.json: line 1 of x is no record of" in " ".join(first.err.split())
     again = cli("import", FILES, "--json")
     assert [one["added"] for one in again.json["sessions"]] == [0] * 8
     assert "8 already there, nothing added" in cli("import", FILES).out
-    assert default().stat().st_mode & 0o077 == 0, "conversations are private"
+    assert resolve_default_store().stat().st_mode & 0o077 == 0, "conversations are private"
     assert cli("import", broken).code == 2
 
 
@@ -131,7 +131,7 @@ def test_a_terminal_cuts_other_columns_before_names(monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "60")
-    lines = output.table(
+    lines = output.render_table(
         [
             output.Column("session", most=24, whole=True),
             output.Column("model", most=15),
@@ -147,7 +147,7 @@ def test_a_file_that_is_not_there_makes_no_store(cli, tmp_path):
     ended = cli("import", tmp_path / "none.jsonl", tmp_path / "neither.jsonl")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.endswith("none.jsonl: No such file or directory; nor can 1 other be read\n")
-    assert not default().exists()
+    assert not resolve_default_store().exists()
 
 
 def test_what_is_advised_makes_the_store_that_is_missing(cli, tmp_path):
@@ -336,7 +336,7 @@ def test_doctor_says_what_is_wrong(sample, tmp_path):
     other.write_bytes(b"no database at all" * 100)
     assert sample("doctor", other).code == 1
     assert sample("doctor", tmp_path / "none.db").code == 1
-    spoilt = bytearray(default().read_bytes())
+    spoilt = bytearray(resolve_default_store().read_bytes())
     spoilt[3 * 4096 : 3 * 4096 + 2_000] = b"\0" * 2_000
     other.write_bytes(spoilt)
     ended = sample("doctor", other).tidy()
@@ -383,7 +383,7 @@ def test_words_of_strangers_steer_no_terminal(cli, tmp_path, monkeypatch):
         assert "\u202e" not in ended.out
     assert "\x1b[2J" in cli("show", "chat", "log:1").out, "for a program: as it was"
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    assert output.visible("\x1b[2Ja\nb\u202e") == "␛[2Ja\nb\ufffd"
+    assert output.escape_controls("\x1b[2Ja\nb\u202e") == "␛[2Ja\nb\ufffd"
 
 
 def test_names_on_a_disk_need_not_be_text(cli, tmp_path):

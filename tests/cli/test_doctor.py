@@ -8,23 +8,29 @@ from pathlib import Path
 
 import pytest
 
+from foldline.apps.cli import doctor_postgres as schema_side
 from foldline.apps.cli import doctor_postgres as server_side
-from foldline.apps.cli import doctor_schema as schema_side
-from foldline.apps.cli.doctor_postgres import connections, settings, version, who
+from foldline.apps.cli.doctor_postgres import (
+    inspect_connections,
+    inspect_login,
+    inspect_server_settings,
+    inspect_version,
+)
 from foldline.stores.postgres.health import (
     IndexHealth,
     Login,
     OldestTransaction,
     PendingWork,
+    Plan,
+    PlanSession,
     Routine,
     ServerState,
     Slot,
     Table,
     Unseen,
-    compared,
+    compare_migrations,
 )
-from foldline.stores.postgres.query_plans import Plan, PlanSession
-from foldline.stores.postgres.schema import released
+from foldline.stores.postgres.schema import load_migrations
 
 GB = 1 << 30
 WELL = ServerState(
@@ -75,7 +81,7 @@ def levels(found):
 
 
 def test_a_server_that_is_well():
-    assert {*levels([*version(WELL), *settings(WELL)]).values()} == {"ok"}
+    assert {*levels([*inspect_version(WELL), *inspect_server_settings(WELL)]).values()} == {"ok"}
 
 
 @pytest.mark.parametrize(
@@ -98,7 +104,11 @@ def test_a_server_that_is_well():
 )
 def test_each_setting_is_judged(name, value, what, level, todo):
     server = replace(WELL, settings={**WELL.settings, name: value})
-    found = [one for one in (*version(server), *settings(server)) if one.level != "ok"]
+    found = [
+        one
+        for one in (*inspect_version(server), *inspect_server_settings(server))
+        if one.level != "ok"
+    ]
     assert [(one.what, one.level) for one in found] == [(what, level)]
     assert todo in found[0].todo
 
@@ -107,7 +117,7 @@ def test_a_setting_that_is_well_otherwise():
     """Durable on a standby too, a long timeout, a limit for idle transactions."""
     more = {"synchronous_commit": "remote_apply", "statement_timeout": 3_600_000}
     server = replace(WELL, settings={**WELL.settings, **more})
-    assert {*levels(settings(server)).values()} == {"ok"}
+    assert {*levels(inspect_server_settings(server)).values()} == {"ok"}
 
 
 @pytest.mark.parametrize(
@@ -119,33 +129,33 @@ def test_a_setting_that_is_well_otherwise():
     ],
 )
 def test_versions_and_replicas(server, level):
-    assert levels(version(server))["server"] == level
+    assert levels(inspect_version(server))["server"] == level
 
 
 def test_room_for_a_pool():
-    assert connections(WELL, 8).level == "ok"
-    assert connections(replace(WELL, taken=92), 8).level == "warn"
-    assert connections(WELL, 98).level == "bad"
-    assert connections(replace(WELL, pooled=True), 98).level == "ok"
+    assert inspect_connections(WELL, 8).level == "ok"
+    assert inspect_connections(replace(WELL, taken=92), 8).level == "warn"
+    assert inspect_connections(WELL, 98).level == "bad"
+    assert inspect_connections(replace(WELL, pooled=True), 98).level == "ok"
 
 
 def test_logins():
-    well = who(APP, pooled=True)
+    well = inspect_login(APP, pooled=True)
     assert (well.level, "member of foldline_app" in well.told) == ("ok", True)
-    assert who(replace(APP, member=False, owns=True), pooled=False).level == "ok"
-    stranger = who(replace(APP, member=False), pooled=False)
+    assert inspect_login(replace(APP, member=False, owns=True), pooled=False).level == "ok"
+    stranger = inspect_login(replace(APP, member=False), pooled=False)
     assert (stranger.level, stranger.todo) == ("bad", "grant foldline_app to app")
     root = replace(APP, bypasses=True)
-    assert who(root, pooled=False).level == "warn"
-    assert who(root, pooled=True).level == "bad"
-    backup = who(replace(root, member=False), pooled=False)
+    assert inspect_login(root, pooled=False).level == "warn"
+    assert inspect_login(root, pooled=True).level == "bad"
+    backup = inspect_login(replace(root, member=False), pooled=False)
     assert (backup.level, backup.todo) == ("bad", "grant foldline_app to app")
-    assert who(replace(root, role_there=False), pooled=False).level == "bad"
-    assert who(replace(APP, role_bypasses=True), pooled=False).level == "bad"
+    assert inspect_login(replace(root, role_there=False), pooled=False).level == "bad"
+    assert inspect_login(replace(APP, role_bypasses=True), pooled=False).level == "bad"
 
 
 def test_what_holds_up_vacuum_and_journal():
-    told = server_side.transaction
+    told = server_side.inspect_oldest_transaction
     assert told(None, WELL).level == "ok"
     assert told(OldestTransaction(7, "x", "active", 60), WELL).level == "ok"
     old = told(OldestTransaction(7, "x", "idle in transaction", 7_200), WELL)
@@ -161,24 +171,28 @@ def test_what_holds_up_vacuum_and_journal():
         Slot("behind", active=True, held=9 * 10**9),
         Slot("ok", active=True, held=9),
     ]
-    assert [(one.level, one.told.split()[0]) for one in server_side.slots(held)] == [
+    assert [(one.level, one.told.split()[0]) for one in server_side.inspect_slots(held)] == [
         ("bad", "gone"),
         ("warn", "behind"),
     ]
-    assert [one.level for one in server_side.slots([])] == ["ok"]
-    assert [one.level for one in server_side.slots(Unseen("may not"))] == ["warn"]
-    ages = [server_side.ages((age, 5)).level for age in (10, 600_000_000, 1_600_000_000)]
+    assert [one.level for one in server_side.inspect_slots([])] == ["ok"]
+    assert [one.level for one in server_side.inspect_slots(Unseen("may not"))] == ["warn"]
+    ages = [
+        server_side.inspect_wraparound((age, 5)).level for age in (10, 600_000_000, 1_600_000_000)
+    ]
     assert ages == ["ok", "warn", "bad"]
-    assert server_side.ages((5, 1_600_000_000)).level == "bad"
+    assert server_side.inspect_wraparound((5, 1_600_000_000)).level == "bad"
 
 
 def test_migrations_are_compared():
-    known = released()
+    known = load_migrations()
     rows = [(one.number, one.name, one.sha256, one.lives_with) for one in known]
     last = rows[-1][0]
 
     def found(applied):
-        return [(one.level, one.told) for one in schema_side.migrations(applied, "foldline")]
+        return [
+            (one.level, one.told) for one in schema_side.inspect_migrations(applied, "foldline")
+        ]
 
     assert [level for level, _ in found(rows)] == ["ok"]
     assert found(rows[:-1]) == [("warn", f"{known[-1].name} not applied yet")]
@@ -187,7 +201,7 @@ def test_migrations_are_compared():
     assert found([*rows, (last + 1, "007_more.sql", "x", last)])[0][0] == "warn"
     assert found([*rows, (last + 1, "007_more.sql", "x", last + 1)])[0][0] == "bad"
     assert found([])[0][0] == "bad"
-    both = compared(known, [*rows[1:], (99, "099_far.sql", "x", 99)])
+    both = compare_migrations(known, [*rows[1:], (99, "099_far.sql", "x", 99)])
     assert ([one.number for one in both.removed], both.strange[0][0]) == ([1], 99)
 
 
@@ -205,16 +219,16 @@ def test_partitions_are_counted_and_weighed():
             for at in range(64)
         ]
 
-    assert schema_side.partitions(parts(), "s").level == "ok"
-    assert schema_side.partitions(parts(large=2 * 10**9), "s").level == "warn"
-    lost = schema_side.partitions([one for one in parts() if one.name != "seen_63"], "s")
+    assert schema_side.inspect_partitions(parts(), "s").level == "ok"
+    assert schema_side.inspect_partitions(parts(large=2 * 10**9), "s").level == "warn"
+    lost = schema_side.inspect_partitions([one for one in parts() if one.name != "seen_63"], "s")
     assert (lost.level, lost.told) == ("bad", "1 missing: seen_63")
     assert "alter table s.seen attach partition s.seen_63 for values with" in lost.todo
 
 
 def test_dead_rows_and_blind_planners():
     def found(**given):
-        return levels(schema_side.sizes([replace(PART, **given)], "s"))
+        return levels(schema_side.inspect_sizes([replace(PART, **given)], "s"))
 
     assert found(live=10**6, dead=1_000) == {"size": "ok", "dead rows": "ok"}
     assert found(live=10**6, dead=900_000)["dead rows"] == "warn"
@@ -223,26 +237,27 @@ def test_dead_rows_and_blind_planners():
 
 
 def test_bodies_without_lz4():
-    assert schema_side.compression([PART], "s", lz4=True).level == "ok"
-    slow = schema_side.compression([replace(PART, lz4=False)], "s", lz4=True)
+    assert schema_side.inspect_compression([PART], "s", lz4=True).level == "ok"
+    slow = schema_side.inspect_compression([replace(PART, lz4=False)], "s", lz4=True)
     assert (slow.level, slow.todo) == (
         "warn",
         "alter table s.events_00 alter column body set compression lz4",
     )
     assert (
-        "built with it" in schema_side.compression([replace(PART, lz4=False)], "s", lz4=False).todo
+        "built with it"
+        in schema_side.inspect_compression([replace(PART, lz4=False)], "s", lz4=False).todo
     )
 
 
 def test_work_that_waits():
     def found(*given):
-        return [one.level for one in schema_side.waiting(PendingWork(*given))]
+        return [one.level for one in schema_side.inspect_pending_work(PendingWork(*given))]
 
     assert found(0, None, 900, "acme") == ["ok"]
     assert found(1, "acme", 0, None) == ["warn"]
     assert found(0, None, 5_000, "acme") == ["warn"]
     assert found(2, "acme", 5_000, "acme") == ["warn", "warn"]
-    assert [one.level for one in schema_side.waiting(Unseen("may not"))] == ["warn"]
+    assert [one.level for one in schema_side.inspect_pending_work(Unseen("may not"))] == ["warn"]
 
 
 def test_slow_plans():
@@ -250,27 +265,29 @@ def test_slow_plans():
 
     def found(**given):
         plan = Plan(**{"what": "read", "buffers": 5, "most": 32, "scanned": (), **given})
-        return [(one.level, one.told) for one in schema_side.turn(session, [plan], "s")]
+        return [
+            (one.level, one.told) for one in schema_side.inspect_query_plans(session, [plan], "s")
+        ]
 
     assert found()[0][0] == "ok"
     assert found(buffers=33) == [("warn", "read touches 33 pages, 32 would do")]
     assert found(scanned=("events_07",)) == [("bad", "read reads events_07 from end to end")]
     assert found(buffers=None, what="append")[0][0] == "ok"
     for nothing in (None, Unseen("may not")):
-        assert [one.level for one in schema_side.turn(nothing, [], "s")] == [
+        assert [one.level for one in schema_side.inspect_query_plans(nothing, [], "s")] == [
             "ok" if nothing is None else "warn"
         ]
 
 
 def test_functions_and_indexes_that_nobody_may_see():
-    assert schema_side.routines(Unseen("may not")).level == "warn"
+    assert schema_side.inspect_routines(Unseen("may not")).level == "warn"
     one = Routine("head", definer=False, search_path=None, public=False, signature="s.head()")
-    assert schema_side.routines([one]).level == "bad"
-    assert schema_side.indexes(Unseen("may not"), "s").level == "warn"
+    assert schema_side.inspect_routines([one]).level == "bad"
+    assert schema_side.inspect_indexes(Unseen("may not"), "s").level == "warn"
     every = [IndexHealth(name, valid=True) for name in schema_side.INDEXES]
-    assert schema_side.indexes(every, "s").level == "ok"
+    assert schema_side.inspect_indexes(every, "s").level == "ok"
     broken = [IndexHealth(one.name, valid=one.name != "edits") for one in every]
-    assert schema_side.indexes(broken, "s").todo == "reindex index s.edits"
+    assert schema_side.inspect_indexes(broken, "s").todo == "reindex index s.edits"
 
 
 def extras(cli):

@@ -8,17 +8,17 @@ import pytest
 from mutants import broken
 
 import foldline
-from foldline.apps.cli.build_agent import Wish, seated
+from foldline.apps.cli.build_agent import Wish, open_agent
 from foldline.apps.cli.context import Desk
+from foldline.dialects.openai import VENDOR
 from foldline.errors import OtherHost
-from foldline.models.addresses import DEFAULTS
 from foldline.session.host import agree_to_host, choose_host, host_of, record_host, recorded_host
-from foldline.session.stored_session import left
+from foldline.session.stored_session import open_stored_session
 from foldline.stores.base import Name
-from foldline.stores.open import store_at
+from foldline.stores.open_store import store_at
 from foldline.testing import Provider
 
-DEFAULT = DEFAULTS["openai-chat"]
+DEFAULT = VENDOR.address
 
 
 @pytest.fixture
@@ -74,18 +74,18 @@ async def outcome(case, place, monkeypatch):
         if recorded:
             host = choose_host("one", "m", recorded=None, named=None)
             host = replace(host, base_url=recorded)
-            await session.live.record(record_host(session.live.view.settings, host))
+            await session.live.record_events(record_host(session.live.view.settings, host))
             await agree_to_host(store, name, host)
     flags = {"model.max_input_tokens": 9_000, **({"model.base_url": flag} if flag else {})}
     before = (await store.head(name)).seq
     goes = None
     try:
-        async with seated(Wish(desk=Desk(":memory:", given=True), flags=flags), "one", store=store) as seat:  # fmt: skip
-            goes = host_of(await seat.agent.model.made()).base_url
+        async with open_agent(Wish(desk=Desk(":memory:", given=True), flags=flags), "one", store=store) as seat:  # fmt: skip
+            goes = host_of(await seat.agent.model.wait_for_model()).base_url
     except OtherHost:
         if (await store.head(name)).seq != before:
             goes = "refused too late"
-    view = (await left(store, name)).live.view
+    view = (await open_stored_session(store, name)).live.view
     log = recorded_host(view.settings)
     await store.close()
     return goes, log and log.base_url
@@ -120,8 +120,8 @@ MUTANTS = {
     ),
     "what is written is not what is asked": (
         "foldline.apps.cli.build_agent",
-        "base_url=host.given)))",
-        "base_url=None)))",
+        "base_url=host.given))\n",
+        "base_url=None))\n",
     ),
 }
 
@@ -148,11 +148,11 @@ def test_a_session_that_was_moved_meanwhile_is_not_asked_where_it_was(place):
     async def work(url):
         flags = {"model": "m", "model.base_url": url, "model.max_input_tokens": 9_000}
         wish = Wish(desk=Desk(str(place / "talks.db"), given=True), flags=flags, tools=False)
-        async with seated(wish, "one", alone=False) as seat:
+        async with open_agent(wish, "one", alone=False) as seat:
             assert (await seat.agent.turn("a secret")).how == "answered"
             live = seat.agent.session.live
             moved = replace(host_of(seat.agent.model), base_url=B)
-            await live.record(record_host(live.view.settings, moved))
+            await live.record_events(record_host(live.view.settings, moved))
             return await seat.agent.turn("hello")
 
     with Provider() as here:

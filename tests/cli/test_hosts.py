@@ -10,9 +10,9 @@ import pytest
 import foldline
 from foldline.apps.cli.build_agent import Wish
 from foldline.apps.cli.context import Desk
-from foldline.session.stored_session import left
+from foldline.session.stored_session import open_stored_session
 from foldline.stores.base import Name
-from foldline.stores.open import store_at
+from foldline.stores.open_store import store_at
 from foldline.testing import Provider
 
 
@@ -92,7 +92,7 @@ def kept(name="one"):
 
     async def look():
         store = store_at(Path("talks.db"))
-        session = await left(store, Name("local", name))
+        session = await open_stored_session(store, Name("local", name))
         await store.close()
         return session.live.view
 
@@ -356,7 +356,7 @@ class Script:
 def talk(place, *lines, name="one", **flags):
     face = Script(*lines)
     wish = Wish(desk=Desk(str(place / "talks.db"), given=True), name=name, flags=flags, tools=False)
-    asyncio.run(wish.talk(face))
+    asyncio.run(wish.run_chat(face))
     return face.text.replace("\n", " ")
 
 

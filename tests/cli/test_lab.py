@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import foldline
-from foldline.apps.cli import parallel
+from foldline.apps.cli import import_
 
 FILES = Path(__file__).parents[1] / "importers" / "files"
 KEYS = {
@@ -122,9 +122,9 @@ def test_a_cluster_gives_the_same_bytes(cli, folder):
 
 
 def test_a_cluster_that_is_not_there_is_said_so(cli, folder, monkeypatch):
-    monkeypatch.setattr(parallel, "find_spec", lambda _: None)
+    monkeypatch.setattr(import_, "find_spec", lambda _: None)
     ended = cli("lab", "compare", folder, "--cluster", "tcp://127.0.0.1:1")
-    assert (ended.code, "pip install 'foldline[lab]'" in ended.err) == (2, True)
+    assert (ended.code, "pip install 'foldline[cluster]'" in ended.err) == (2, True)
 
 
 def test_sessions_of_the_own_store(cli, folder, tmp_path):

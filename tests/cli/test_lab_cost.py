@@ -27,7 +27,7 @@ def clocked(tmp_path):
             UsageReported(None, size, 0, size, 100),
         ]
     path = tmp_path / "clock.jsonl"
-    path.write_bytes(b"\n".join(map(log.encode, events)))
+    path.write_bytes(b"\n".join(map(log.encode_event, events)))
     return path
 
 
@@ -107,7 +107,7 @@ def test_what_is_not_there(cli, tmp_path, clocked):
     (tmp_path / "bad.jsonl").write_text("no session\n")
     done = cli("lab", "cost", tmp_path / "bad.jsonl")
     assert (done.code, "bad.jsonl" in done.err) == (1, True)
-    (tmp_path / "mute.jsonl").write_bytes(log.encode(Opened("m")))
+    (tmp_path / "mute.jsonl").write_bytes(log.encode_event(Opened("m")))
     done = cli("lab", "cost", tmp_path / "mute.jsonl")
     assert (done.code, "no answer of a model" in " ".join(done.err.split())) == (1, True)
 

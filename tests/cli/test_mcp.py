@@ -14,8 +14,8 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 import foldline
-from foldline.agent.mcp.tools import Server
-from foldline.core.tokens import count
+from foldline.agent.mcp.mcp_tools import Server
+from foldline.core.tokens import count_tokens
 
 pytestmark = pytest.mark.anyio
 PROGRAM = Path(sys.executable).with_name("foldline")
@@ -71,7 +71,7 @@ async def test_r37_a_host_recalls_what_was_cut_by_the_words_that_stand_there(sto
         while True:
             text, wrong = await told(client, "recall", handle=asked)
             assert not wrong, text
-            assert count(text) <= 5_000
+            assert count_tokens(text) <= 5_000
             first, _, body = text.partition("\n")
             pages.append(body)
             onward = re.search(r"go on: (recall\(.*\))\]", first)

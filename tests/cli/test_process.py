@@ -139,6 +139,16 @@ def test_the_program_ends_as_it_says(program, tmp_path):
     assert (refused.code, "--yes" in refused.err) == (2, True)
 
 
+def test_help_shows_everyday_commands_first(cli):
+    told = cli("--help").tidy().out
+    headings = [line for line in told.splitlines() if line.endswith(":") and line[0] != " "]
+    assert headings[:2] == ["Options:", "Everyday commands:"]
+    first = told.partition("Everyday commands:\n")[2].partition("\n\n")[0].splitlines()
+    assert len(first) == 10
+    assert first[0].split()[0] == "chat"
+    assert all(told.count(f"\n  {name} ") == 1 for name in ("undo", "pin", "config", "lab"))
+
+
 @pytest.mark.parametrize("name", ["import", "show", "plan", "export", "erase"])
 def test_help_fits(cli, name):
     told = cli(name, "--help").tidy()
@@ -170,9 +180,9 @@ def test_somebody_else_writes(program, tmp_path, monkeypatch):
     monkeypatch.setattr(sqlite, "_PATIENCE", 100)
     holding = apsw.Connection(str(store))
     holding.execute("begin immediate")
-    from foldline.apps.cli.app import run  # noqa: PLC0415
+    from foldline.apps.cli.app import run_command  # noqa: PLC0415
 
-    assert run(["pin", "pi-1", "log:1", "--store", str(store)]) in (3, 4)
+    assert run_command(["pin", "pi-1", "log:1", "--store", str(store)]) in (3, 4)
     holding.execute("rollback")
 
 

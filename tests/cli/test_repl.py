@@ -18,15 +18,15 @@ import foldline
 from foldline.agent.approval import No, Yes
 from foldline.agent.loop import Agent
 from foldline.agent.tool import Intent, Tool, said
-from foldline.apps.chat.approving import asked
-from foldline.apps.chat.conversation import Another, PersonLeft, Talk
-from foldline.apps.chat.line import InputLine
-from foldline.apps.chat.startup import ChatSeat
+from foldline.apps.chat.approval_prompt import ask_approval
+from foldline.apps.chat.chat_loop import Another, PersonLeft, Talk
+from foldline.apps.chat.chat_parts import ChatSeat
+from foldline.apps.chat.input_line import InputLine
 from foldline.core.log import Interrupted, ModelSaid, UserSaid
 from foldline.core.parts import Call, text_of
 from foldline.core.policy import CONFIRM
 from foldline.dialects.provider_errors import Fault
-from foldline.draw.text import width
+from foldline.draw.wording import measure_width
 from foldline.errors import Busy, Spent, StoreFailed, Vetoed
 from foldline.models.retries import Patience
 from foldline.testing import ScriptedModel, Trouble
@@ -200,7 +200,7 @@ async def filled(one, turns=12):
     for turn in range(turns):
         await one.session.add(f"turn {turn}: " + "words about the parser " * 60)
         await one.session.add({"role": "assistant", "content": f"answer {turn} " + "fine " * 60})
-    one.talk.moved()
+    one.talk.reset_picture()
 
 
 async def test_a36_compact_by_hand_then_undo_and_redo():
@@ -430,7 +430,7 @@ async def test_approval_is_asked(typed, answer):
         one.keys.send_text("half a line")
         await one.until(lambda: one.line.buffer.text)
         intent = Intent("run ls -la", "+ls\n-la", ("shell: ls *", "shell: *"))
-        work = asyncio.create_task(asked(one.line, Call("c", "shell"), intent))
+        work = asyncio.create_task(ask_approval(one.line, Call("c", "shell"), intent))
         for words in typed:
             await one.asked()
             question = one.line._question
@@ -462,7 +462,7 @@ async def test_many_calls_at_once_never_fill_the_screen():
     async with sitting([{"tool_calls": calls}], tools=[tool]) as one:
         one.keys.send_text(f"go{ENTER}")
         await one.until(lambda: len(one.talk.hearing._running) == 100)
-        shown = one.talk.hearing._live().split("\n")
+        shown = one.talk.hearing._render_live_text().split("\n")
         assert len(shown) <= one.line.rows - 4
         assert any("and 78 more" in line for line in shown)
         one.keys.send_text(CTRL_C)
@@ -482,12 +482,12 @@ async def test_many_calls_at_once_never_fill_the_screen():
 async def test_nothing_of_what_is_agreed_to_is_hidden(command, shown):
     async with sitting(columns=60) as one:
         intent = Intent(f"run {command}", command, (f"shell: {command}",))
-        work = asyncio.create_task(asked(one.line, Call("c", "shell"), intent))
+        work = asyncio.create_task(ask_approval(one.line, Call("c", "shell"), intent))
         await one.asked()
         rows = one.screen.text.split("\n")
         detail = "".join(row.removeprefix("  │ ") for row in rows if row.startswith("  │ "))
         assert shown in detail
-        assert max(map(width, rows)) <= 60
+        assert max(map(measure_width, rows)) <= 60
         assert "\x1b" not in one.screen.text
         await one.enters("n")
         assert await work == No()
@@ -497,7 +497,7 @@ async def test_the_rest_of_a_long_script_is_shown_when_it_is_asked_for():
     async with sitting() as one:
         script = "\n".join(f"line {at}" for at in range(60)) + "\nrm -rf ~"
         intent = Intent("run line 0", script, ())
-        work = asyncio.create_task(asked(one.line, Call("c", "shell"), intent))
+        work = asyncio.create_task(ask_approval(one.line, Call("c", "shell"), intent))
         await one.asked()
         text = await one.sees("… and 21 more lines: v shows them")
         assert "rm -rf" not in text
@@ -634,7 +634,9 @@ async def test_narrow_and_wide_letters(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     async with sitting(["漢字かな交じり文 " * 20, "ok"], columns=40) as one:
         text = await one.enters("hello", "response:")
-        assert max(width(line) for line in text.split("\n") if not line.startswith("[")) <= 40
+        assert (
+            max(measure_width(line) for line in text.split("\n") if not line.startswith("[")) <= 40
+        )
 
 
 async def test_text_that_a_person_pastes_is_shown_safely():

@@ -9,15 +9,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from foldline.apps.chat import bar
-from foldline.apps.chat.faults import told
-from foldline.apps.chat.markdown import Saying, rendered
-from foldline.apps.chat.safe import Safe, safe
+from foldline.apps.chat import status_bar
+from foldline.apps.chat.approval_prompt import explain_fault
+from foldline.apps.chat.markdown import Saying, render_markdown
+from foldline.apps.chat.safe import Safe, clean_text
 from foldline.core.plan import Facts
-from foldline.draw.picture import picture
-from foldline.draw.text import width
+from foldline.draw.picture import build_picture
+from foldline.draw.wording import measure_width
 from foldline.errors import BadInput
-from foldline.session.model_facts import known
+from foldline.session.model_facts import build_facts
 from foldline.testing import model, user, view_of
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")
@@ -47,13 +47,13 @@ def test_nothing_steers_however_it_is_cut(text, cuts):
     flow = Safe()
     fed = "".join(map(flow.feed, pieces(text, cuts)))
     assert unsafe(fed) == []
-    assert fed == safe(text), "the same, however it came"
+    assert fed == clean_text(text), "the same, however it came"
 
 
 @given(st.binary(max_size=200))
 def test_bytes_of_any_kind(body):
     for text in (body.decode("latin-1"), body.decode("utf-8", "surrogateescape")):
-        assert unsafe(safe(text)) == []
+        assert unsafe(clean_text(text)) == []
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_bytes_of_any_kind(body):
     ],
 )
 def test_whole_sequences_go(text, shown):
-    assert safe(text) == shown
+    assert clean_text(text) == shown
     flow = Safe()
     assert "".join(flow.feed(letter) for letter in text) == shown
 
@@ -81,7 +81,10 @@ def test_whole_sequences_go(text, shown):
 @given(TEXTS, st.lists(st.integers(0, 1_000), max_size=8), st.integers(20, 120))
 def test_markdown_of_any_kind_writes_no_controls_but_its_colours(text, cuts, columns):
     said = Saying(columns)
-    out = "".join(said.feed(piece) + said.rest(5) for piece in pieces(text, cuts)) + said.end()
+    out = (
+        "".join(said.feed(piece) + said.render_rest(5) for piece in pieces(text, cuts))
+        + said.finish_answer()
+    )
     plain = SGR.sub("", out)
     assert "\x1b" not in plain
     assert unsafe(plain) == []
@@ -114,28 +117,28 @@ The end.
 @given(st.lists(st.integers(0, len(ANSWER)), max_size=12))
 def test_an_answer_looks_the_same_however_it_came(cuts):
     said = Saying(80, colour=False)
-    out = "".join(map(said.feed, pieces(ANSWER, cuts))) + said.end()
-    assert out == rendered(ANSWER, 80, colour=False)
+    out = "".join(map(said.feed, pieces(ANSWER, cuts))) + said.finish_answer()
+    assert out == render_markdown(ANSWER, 80, colour=False)
 
 
 def test_what_an_answer_says_is_all_there():
-    text = rendered(ANSWER, 80, colour=False)
+    text = render_markdown(ANSWER, 80, colour=False)
     for word in ("A title", "code", "link", "http://x.example/y", " 2 two", "[bold]no markup[/bold]",
                  "<div>tags are words</div>", "quoted", "The end."):  # fmt: skip
         assert word in text
-    assert "\x1b]8" not in rendered(ANSWER, 80)
-    assert "\x1b[" in rendered(ANSWER, 80)
+    assert "\x1b]8" not in render_markdown(ANSWER, 80)
+    assert "\x1b[" in render_markdown(ANSWER, 80)
 
 
 def test_a_block_is_written_when_the_next_one_begins_and_not_twice():
     said = Saying(80, colour=False)
     assert said.feed("one\n") == ""
-    assert said.rest(10) == "one"
+    assert said.render_rest(10) == "one"
     assert said.feed("\ntwo") == "one\n"
     assert said.feed(" and\n") == ""
-    assert said.rest(10) == "\ntwo and"
-    assert said.end() == "\ntwo and\n"
-    assert said.end() == ""
+    assert said.render_rest(10) == "\ntwo and"
+    assert said.finish_answer() == "\ntwo and\n"
+    assert said.finish_answer() == ""
 
 
 @pytest.mark.parametrize(
@@ -144,42 +147,44 @@ def test_a_block_is_written_when_the_next_one_begins_and_not_twice():
 )  # fmt: skip
 def test_a42_levels(used, level):
     """The colour is that of the number as it is printed: 69.9 is green, 70.0 is yellow."""
-    line, found = bar.after(used, 10_000, 850)
+    line, found = status_bar.render_usage_line(used, 10_000, 850)
     assert found == level
     assert line.endswith("| response: 850 tokens]")
 
 
 def test_a42_literally():
-    line, level = bar.after(12_450, 128_000, 850)
+    line, level = status_bar.render_usage_line(12_450, 128_000, 850)
     assert line == "[tokens: 12,450 / 128,000 (9.7%) | response: 850 tokens]"
     assert level == "green"
 
 
 def stand(words=40, window=2_000, session="main"):
-    facts: Facts = known("gpt-5", window=window, reserve=100, policy="steady")
+    facts: Facts = build_facts("gpt-5", window=window, reserve=100, policy="steady")
     view = view_of([user("words " * words), model("fine " * words)])
-    return bar.Stand(session, picture(view, facts), 0.0123)
+    return status_bar.Stand(session, build_picture(view, facts), 0.0123)
 
 
 @given(st.integers(1, 200), st.integers(0, 4_000), st.text(max_size=30))
 def test_the_bar_fits_whatever_its_width(columns, words, session):
-    text = "".join(piece for _, piece in bar.pieces(stand(words, session=session), columns))
-    assert width(text) <= columns
+    text = "".join(
+        piece for _, piece in status_bar.draw_status_bar(stand(words, session=session), columns)
+    )
+    assert measure_width(text) <= columns
     assert "\n" not in text
 
 
 def test_the_bar_tells_where_it_stands():
-    text = "".join(piece for _, piece in bar.pieces(stand(), 100))
+    text = "".join(piece for _, piece in status_bar.draw_status_bar(stand(), 100))
     assert "/ 2,000 (" in text
     for word in ("main", "steady", "$0.0123", "╵"):
         assert word in text
-    full = bar.pieces(stand(2_000), 100)
+    full = status_bar.draw_status_bar(stand(2_000), 100)
     assert ("ansired", "█") in full
     assert any("pressure hard" in piece for _, piece in full)
 
 
 def test_a_missing_key_says_what_to_do():
-    text = told(BadInput("no key for 'gpt-5': set OPENAI_API_KEY; …"))
+    text = explain_fault(BadInput("no key for 'gpt-5': set OPENAI_API_KEY; …"))
     assert "foldline chat --continue" in text
 
 
@@ -194,7 +199,7 @@ def test_a_long_block_is_not_drawn_as_a_whole_with_every_line(first, line, monke
     said.feed(first)
     text = ""
     for at in range(1_500):
-        text += said.feed(line.format(at)) + (said.rest(20) if at % 50 == 0 else "")
-    assert "1450" in said.rest(60)
+        text += said.feed(line.format(at)) + (said.render_rest(20) if at % 50 == 0 else "")
+    assert "1450" in said.render_rest(60)
     assert sum(worked) < 120 * 1_500 * len(line)
-    assert "1499" in text + said.end()
+    assert "1499" in text + said.finish_answer()

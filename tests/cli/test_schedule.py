@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from foldline.agent.schedule import times
-from foldline.agent.schedule.kept import Schedules
-from foldline.apps.cli.app import run
-from foldline.session.stored_session import held, left
+from foldline.agent.schedule import schedule_entry
+from foldline.agent.schedule.schedule_store import Schedules
+from foldline.apps.cli.app import run_command
+from foldline.session.stored_session import hold_stored_session, open_stored_session
 from foldline.stores.base import Name
-from foldline.stores.open import store_at
+from foldline.stores.open_store import store_at
 from foldline.testing import Provider
 
 PROGRAM = Path(sys.executable).with_name("foldline")
@@ -97,8 +97,8 @@ def test_an_entry_that_is_not_there_and_a_store_that_is_not(line, monkeypatch, t
 
 
 def test_without_its_extra_it_says_which(line, monkeypatch):
-    monkeypatch.setattr(times, "find_spec", lambda _: None)
-    times.times_of.cache_clear()
+    monkeypatch.setattr(schedule_entry, "find_spec", lambda _: None)
+    schedule_entry.times_of.cache_clear()
     ended = line("schedule", "add", "x", "--session", "main", *DAILY)
     assert (ended.code, "foldline[schedule]" in ended.err) == (2, True)
 
@@ -128,7 +128,7 @@ def turns(provider):
 
 async def _held(address, work):
     store = store_at(address)
-    async with held(await left(store, Name("local", "main"))):
+    async with hold_stored_session(await open_stored_session(store, Name("local", "main"))):
         await work()
     await store.close()
 
@@ -136,7 +136,7 @@ async def _held(address, work):
 @pytest.mark.anyio
 async def test_a_session_that_is_open_elsewhere_keeps_the_message(provider, tmp_path):
     def line(*given):
-        return asyncio.to_thread(run, [*given])
+        return asyncio.to_thread(run_command, [*given])
 
     assert await line("schedule", "add", "news", "--session", "main", *DAILY, "--new") == 0
 
@@ -146,9 +146,9 @@ async def test_a_session_that_is_open_elsewhere_keeps_the_message(provider, tmp_
     await _held(str(tmp_path / "talks.db"), busy)
     assert turns(provider) == []
     store = store_at(str(tmp_path / "talks.db"))
-    session = await left(store, Name("local", "main"))
+    session = await open_stored_session(store, Name("local", "main"))
     assert "What is new?" in repr(session)
-    assert (await Schedules(store, "local").named("news")).owed is not None
+    assert (await Schedules(store, "local").read_entry("news")).owed is not None
     await store.close()
 
 

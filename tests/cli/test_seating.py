@@ -34,9 +34,9 @@ def wish(tmp_path, monkeypatch):
 
 
 async def test_r61_instructions_that_are_always_followed_let_no_settings_in(wish):
-    async with wish.desk.store(make=True) as store:
-        await Trust(store).always(Path.cwd())
-    settings = (await wish.settled()).settings()
+    async with wish.desk.open_store(make=True) as store:
+        await Trust(store).allow_folder(Path.cwd())
+    settings = (await wish.resolve_trust()).load_settings()
     assert [one.name for one in settings.untrusted] == ["mcp.servers.evil.command"]
     assert settings.servers == ()
 
@@ -52,7 +52,7 @@ async def test_r61_all_of_a_strangers_setting_is_shown_before_it_is_agreed_to(
     with os.fdopen(read) as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
         face = Plain()
-        settings = (await wish.settled(face)).settings()
+        settings = (await wish.resolve_trust(face)).load_settings()
         face.close()
     os.close(write)
     assert settings.untrusted == ()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from foldline.apps.cli import worker
-from foldline.apps.cli.worker import SummarizerClients
+from foldline.apps.cli import run_worker
+from foldline.apps.cli.run_worker import SummarizerClients
 from foldline.errors import BadInput
 
 
@@ -16,7 +16,9 @@ def test_sessions_in_a_file_need_no_worker(cli, tmp_path):
 
 
 def test_without_its_extra_it_says_which(cli, monkeypatch):
-    monkeypatch.setattr(worker, "find_spec", lambda name: None if name == "procrastinate" else name)
+    monkeypatch.setattr(
+        run_worker, "find_spec", lambda name: None if name == "procrastinate" else name
+    )
     ended = cli("worker", "--store", "postgresql://127.0.0.1:1/none").tidy()
     assert ended.code == 2
     assert "needs 'procrastinate'" in ended.err

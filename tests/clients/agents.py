@@ -29,6 +29,7 @@ _INHERITED = ("PATH", "LANG", "TERM", "TMPDIR", "SSL_CERT_FILE")
 
 PACKAGES = {
     "claude": ("npm", "@anthropic-ai/claude-code@2.1.197"),
+    "codex": ("npm", "@openai/codex@0.166.0"),
     "opencode": ("npm", "opencode-ai@1.18.33"),
     "pi": ("npm", "@mariozechner/pi-coding-agent@0.73.1"),
     "vercel": ("npm", "ai@6.0.326", "@ai-sdk/openai@3.0.139", "@ai-sdk/anthropic@3.0.138"),
@@ -38,6 +39,7 @@ PACKAGES = {
     "litellm": ("foldline", "litellm[mcp]==1.106.2", "openai==2.54.0"),  # tools need its extra; it takes no openai 3
     "pydantic-ai": ("foldline", "pydantic-ai-slim[openai,anthropic]==2.66.0", "openai==3.49.0", "anthropic==2.8.0"),
     "openai-agents": ("foldline", "openai-agents==0.24.0", "openai==3.49.0"),
+    "agent-framework": ("foldline", "agent-framework==1.23.0", "openai==3.49.0"),
 }  # fmt: skip
 """What is installed below `.rig/clients`, each in a folder of its own: by npm, by pip, or by pip beside this checkout."""
 
@@ -228,6 +230,41 @@ def make_claude(*, is_talker: bool = False, own_compaction: int = 0) -> Agent:
     return Agent("claude", configure, command, is_talker=is_talker)
 
 
+def make_codex(*, provider: str = "scripted", own_compaction: int = 0) -> Agent:
+    """Codex; a provider named `OpenAI` makes it compact remotely. `own_compaction` is the tokens above which it compacts."""
+
+    def configure(place: Place) -> dict[str, str]:
+        settings = {
+            "model": GPT,
+            "model_provider": "scripted",
+            "web_search": "disabled",
+            "model_context_window": own_compaction * 2 or 10_000_000,
+            "model_auto_compact_token_limit": own_compaction or 9_000_000,
+            "analytics.enabled": False,
+            f'projects."{place.work}".trust_level': "trusted",
+        }
+        scripted = {
+            "name": provider,
+            "base_url": f"{place.base}/v1",
+            "env_key": "AGENT_KEY",
+            "wire_api": "responses",
+            "supports_websockets": False,
+            "request_max_retries": 1,  # else a refusal takes minutes
+            "stream_max_retries": 1,
+        }
+        settings |= {f"model_providers.scripted.{name}": value for name, value in scripted.items()}
+        lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
+        place.write(".codex/config.toml", "\n".join(lines))
+        return {"AGENT_KEY": KEY}
+
+    def command(prompt: str, continues: bool) -> list[Any]:  # noqa: FBT001
+        again = ("resume", "--last") if continues else ()
+        free = ("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
+        return [RIG / "codex/node_modules/.bin/codex", "exec", *again, *free, prompt]
+
+    return Agent("codex", configure, command)
+
+
 def make_opencode(model: str) -> Agent:
     """Opencode with a provider's model; it never compacts by itself in a window of ten million."""
 
@@ -238,6 +275,7 @@ def make_opencode(model: str) -> Agent:
         providers = {
             "scripted": {**compatible, "options": options, "models": {GPT: {"limit": limit}}},
             "anthropic": {"options": options, "models": {CLAUDE: {"limit": limit}}},
+            "openai": {"options": options, "models": {GPT: {"limit": limit}}},
         }
         settings = {"autoupdate": False, "share": "disabled", "permission": {"bash": "allow"}}
         place.write(".config/opencode/opencode.json", {**settings, "provider": providers})
@@ -288,11 +326,12 @@ def make_script(package: str, command: list[Any]) -> Agent:
     return Agent(package, configure, lambda *_: [*command, "--talk"], is_talker=True)
 
 
-def make_framework(package: str, script: str, *options: str) -> Agent:
-    """A small program of ours over a framework, with Foldline inside."""
+def make_framework(package: str, script: str, *options: str, has_foldline: bool = True) -> Agent:
+    """A small program of ours over a framework, with Foldline inside, or plain to go through a gateway."""
 
     def configure(place: Place) -> dict[str, str]:
-        window = {"AGENT_WINDOW": str(place.window)} if place.window else {}
+        is_inside = has_foldline and place.window
+        window = {"AGENT_WINDOW": str(place.window)} if is_inside else {}
         return {
             "AGENT_BASE": place.base,
             "AGENT_KEY": KEY,
@@ -304,7 +343,7 @@ def make_framework(package: str, script: str, *options: str) -> Agent:
         }
 
     command = [RIG / package / "bin" / "python", _HERE / "frameworks" / script, *options]
-    return Agent(package, configure, lambda *_: command, is_talker=True, has_foldline=True)
+    return Agent(package, configure, lambda *_: command, is_talker=True, has_foldline=has_foldline)
 
 
 def make_llm() -> Agent:
@@ -352,12 +391,18 @@ AGENTS = {
     "claude": make_claude(),
     "claude-stream": make_claude(is_talker=True),
     "claude-own": make_claude(own_compaction=100_000),
+    "codex": make_codex(),
+    "codex-own": make_codex(own_compaction=25_000),
+    "codex-remote": make_codex(provider="OpenAI", own_compaction=25_000),
     "opencode-chat": make_opencode(f"scripted/{GPT}"),
     "opencode-anthropic": make_opencode(f"anthropic/{CLAUDE}"),
+    "opencode-openai": make_opencode(f"openai/{GPT}"),
     "pi-chat": make_pi("openai-completions", "/v1", GPT),
     "pi-anthropic": make_pi("anthropic-messages", "", CLAUDE),
+    "pi-openai": make_pi("openai-responses", "/v1", GPT),
     "vercel-chat": make_script("vercel", [_NODE, _HERE / "vercel_agent.mjs", "chat"]),
     "vercel-anthropic": make_script("vercel", [_NODE, _HERE / "vercel_agent.mjs", "anthropic"]),
+    "vercel-openai": make_script("vercel", [_NODE, _HERE / "vercel_agent.mjs", "openai"]),
     "sdk": make_script("sdk", [sys.executable, _HERE / "sdk_agent.py"]),
     "llm": make_llm(),
     "aider": make_aider(),
@@ -368,6 +413,29 @@ AGENTS = {
     "pydantic-chat": make_framework("pydantic-ai", "pydantic_agent.py", "chat"),
     "pydantic-anthropic": make_framework("pydantic-ai", "pydantic_agent.py", "anthropic"),
     "pydantic-stream": make_framework("pydantic-ai", "pydantic_agent.py", "chat", "stream"),
+    "pydantic-openai": make_framework(
+        "pydantic-ai", "pydantic_agent.py", "responses", has_foldline=False
+    ),
+    "pydantic-openai-inside": make_framework("pydantic-ai", "pydantic_agent.py", "responses"),
+    "pydantic-openai-inside-stream": make_framework(
+        "pydantic-ai", "pydantic_agent.py", "responses", "stream"
+    ),
     "openai-agents": make_framework("openai-agents", "openai_agents_agent.py"),
     "openai-agents-stream": make_framework("openai-agents", "openai_agents_agent.py", "stream"),
+    "openai-agents-responses": make_framework(
+        "openai-agents", "openai_agents_agent.py", "responses", has_foldline=False
+    ),
+    "openai-agents-responses-inside": make_framework(
+        "openai-agents", "openai_agents_agent.py", "responses"
+    ),
+    "openai-agents-responses-inside-stream": make_framework(
+        "openai-agents", "openai_agents_agent.py", "responses", "stream"
+    ),
+    "agent-framework": make_framework(
+        "agent-framework", "agent_framework_agent.py", has_foldline=False
+    ),
+    "agent-framework-inside": make_framework("agent-framework", "agent_framework_agent.py"),
+    "agent-framework-inside-stream": make_framework(
+        "agent-framework", "agent_framework_agent.py", "stream"
+    ),
 }

@@ -2,6 +2,10 @@
 
 Foldline may replace a run of messages by one handoff, replace a block's text by a stub or a clip, leave thinking
 out, and lower what limits the answer. Everything else is the same bytes in the same order.
+
+Over Responses a message is an item of `input`. There a client may also refer to what the provider keeps, by
+`previous_response_id` and `item_reference`, and Foldline may write that out. It may leave reasoning out if it leaves
+out the ids of what followed it, and put a handoff and earlier items in the place of a compaction item that it made.
 """
 
 import functools
@@ -11,9 +15,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-LIMITS = ("max_tokens", "max_completion_tokens", "budget_tokens")
+LISTS = ("messages", "input")
+"""Fields that hold the conversation."""
+LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "budget_tokens")
 """Fields that may be lowered."""
 THINKING = ("thinking", "redacted_thinking")
+STATE = ("previous_response_id", "store", "include")
+"""Fields that may change where what the provider keeps is written out."""
 _HANDLE = re.compile(r"\blog:\d+")
 _HANDOFF = re.compile(r"\s*\[handoff: ")
 _DECODER = json.JSONDecoder()
@@ -56,20 +64,31 @@ class Comparison:
     """What Foldline may not change."""
 
 
-def compare_requests(sent: str, got: str) -> Comparison:
-    """Find all that differs."""
+def compare_requests(sent: str, got: str, kept: "Kept | None" = None) -> Comparison:
+    """Find all that differs; `kept` is what the provider and the client have kept."""
     found = Comparison()
     if sent == got:
         return found
+    kept = kept or Kept()
+    is_written_out = kept.write_out(sent) != sent and kept.write_out(got) == got
+    if is_written_out:  # it then counts what is said, not how it is written
+        sent, got = write_plain(kept.write_out(sent)), write_plain(got)
     before, after = split(sent), split(got)
-    if before.frame != after.frame:
+    free = STATE if is_written_out else ()
+    if is_written_out:
+        names = [[one for one in part.names if one not in free] for part in (before, after)]
+        if names[0] != names[1]:
+            found.faults.append(f"fields {before.names} became {after.names}")
+    elif before.frame != after.frame:
         found.faults.append(f"fields {before.names} became {after.names}, or are written otherwise")
     came = dict(zip(after.names, after.values, strict=True))
     for name, old in zip(before.names, before.values, strict=True):
         new = came.get(name, "")
-        if name == "messages" and old != new:
-            compare_messages(old, new, found)
-        elif old != new and not is_lowered(name, old, new):
+        if old == new or name in free:
+            continue
+        if name in LISTS and old.startswith("[") and new.startswith("["):
+            compare_messages(old, new, found, kept)
+        elif not is_lowered(name, old, new):
             at = find_common(old, new)
             was, became = old[at : at + 40], new[at : at + 40]
             found.faults.append(f"{name} differs at byte {at}: {was!r} became {became!r}")
@@ -89,27 +108,48 @@ def is_lowered(name: str, old: str, new: str) -> bool:
     )
 
 
-def compare_messages(old: str, new: str, found: Comparison) -> None:
+def compare_messages(old: str, new: str, found: Comparison, kept: "Kept") -> None:
     """Lay the messages beside each other: the same, patched, or a run that became a handoff."""
     before, after = split(old), split(new)
+    last = len(before.values)
     reached = 0
+    # A compaction of ours stands for all but the leading instructions; what the client kept beside it may move behind.
+    opened = max((at for at, one in enumerate(before.values) if is_own_compaction(one)), default=-1)
+    first = next((at for at, one in enumerate(before.values) if not is_instruction(one)), last)
 
     @functools.cache
-    def align(at: int, to: int) -> tuple[int, ...] | None:
+    def align(at: int, to: int, lacks_reasoning: bool = False) -> tuple[int, ...] | None:  # noqa: FBT001, FBT002
         """Which of the messages from `to` on are patches, if those from `at` on can have become them."""
         nonlocal reached
         reached = max(reached, to)
         if to == len(after.values):
-            return () if at == len(before.values) else None
+            return () if at == last else None
         message = after.values[to]
-        if at < len(before.values) and (
-            message == before.values[at] or is_patched(before.values[at], message)
-        ):
-            rest = align(at + 1, to + 1)
-            if rest is not None:
-                return rest if message == before.values[at] else (to, *rest)
+        if at < last:
+            was = before.values[at]
+            if message == was and (rest := align(at + 1, to + 1)) is not None:
+                return rest
+            is_bare = lacks_reasoning and is_without_id(was, message)
+            if is_patched(was, message) or is_bare:
+                rest = align(at + 1, to + 1, lacks_reasoning)
+                if rest is not None:
+                    return (to, *rest)
+            if is_reasoning(was) and (rest := align(at + 1, to, True)) is not None:  # noqa: FBT003
+                return rest
+            if at == first and opened >= at:
+                end = to
+                while end < len(after.values) and (
+                    after.values[end] in before.values[at:opened]
+                    or kept.may_stand_for_compaction(after.values[end])
+                ):
+                    end += 1
+                    if (rest := align(opened + 1, end)) is not None:
+                        new = (
+                            one for one in range(to, end) if after.values[one] not in before.values
+                        )
+                        return (*new, *rest)
         if is_handoff(message):  # never of the newest message
-            for end in range(at + 1, len(before.values)):
+            for end in range(at + 1, last):
                 if (rest := align(end, to + 1)) is not None:
                     return (to, *rest)
         return None
@@ -124,9 +164,34 @@ def compare_messages(old: str, new: str, found: Comparison) -> None:
         found.patches |= {json.dumps(drop_marks(json.loads(after.values[to]))) for to in patched}
 
 
+def is_reasoning(item: str) -> bool:
+    """Whether an item is reasoning, or refers to some."""
+    read = json.loads(item)
+    return read.get("type") == "reasoning" or (
+        read.get("type") == "item_reference" and read["id"].startswith("rs_")
+    )
+
+
+def is_instruction(item: str) -> bool:
+    """Whether an item is the system's or the developer's."""
+    return item.startswith("{") and json.loads(item).get("role") in ("system", "developer")
+
+
+def is_own_compaction(item: str) -> bool:
+    """Whether an item is a compaction that Foldline made."""
+    read = json.loads(item) if item.startswith("{") else {}
+    return read.get("type") == "compaction" and "foldline" in str(read.get("encrypted_content"))
+
+
+def is_without_id(old: str, new: str) -> bool:
+    """Whether an item lost its id and nothing else."""
+    before, after = json.loads(old), json.loads(new)
+    return "id" not in after and {**after, "id": before.get("id")} == before
+
+
 def is_handoff(message: str) -> bool:
     """Whether a message is nothing but a handoff."""
-    content = json.loads(message).get("content")
+    content = json.loads(message).get("content") if message.startswith("{") else None
     if isinstance(content, list):
         content = content[0].get("text") if len(content) == 1 else None
     return isinstance(content, str) and _HANDOFF.match(content) is not None
@@ -134,11 +199,13 @@ def is_handoff(message: str) -> bool:
 
 def is_patched(old: str, new: str) -> bool:
     """Whether a message or a block became another by patches only: stubs, clips, thinking left out."""
+    if not (old.startswith("{") and new.startswith("{")):
+        return False
     before, after = split(old), split(new)
     if before.frame != after.frame:
         return False
     return all(
-        one == other or (name in ("content", "text") and is_shortened(one, other))
+        one == other or (name in ("content", "text", "output") and is_shortened(one, other))
         for name, one, other in zip(before.names, before.values, after.values, strict=True)
     )
 
@@ -169,7 +236,101 @@ def find_common(one: str, other: str) -> int:
 def read_messages(raw: str) -> str:
     """The messages of a request, as they are written, without the bracket at their end."""
     fields = split(raw)
-    return fields.values[fields.names.index("messages")][:-1]
+    name = next(one for one in LISTS if one in fields.names)
+    return fields.values[fields.names.index(name)][:-1]
+
+
+@dataclass
+class Kept:
+    """What the provider and the client have kept of earlier exchanges, to which requests over Responses refer."""
+
+    conversations: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The items behind each response, by its id, as they were written."""
+    items: dict[str, str] = field(default_factory=dict)
+    """Output items by their ids."""
+    sent: dict[str, list[str]] = field(default_factory=dict)
+    """All items that the client has sent, by the call or the id they have."""
+
+    def record(self, raw: str, response_id: str, output: list[dict[str, Any]]) -> None:
+        """Keep a request and the output of its answer."""
+        items = list_items(self.write_out(raw))
+        for item in items:
+            known = self.sent.setdefault(find_item_name(item), [])
+            known += [item] if item not in known else []
+        written = {one["id"]: json.dumps(one) for one in output if one.get("id")}
+        self.items |= written
+        if response_id:
+            self.conversations[response_id] = (*items, *map(json.dumps, output))
+
+    def write_out(self, raw: str) -> str:
+        """A request over Responses with all that it refers to; the same bytes where that is nothing we know."""
+        if '"previous_response_id"' not in raw and '"item_reference"' not in raw:
+            return raw
+        fields = split(raw)
+        values = dict(zip(fields.names, fields.values, strict=True))
+        behind = self.conversations.get(
+            json.loads(values.get("previous_response_id", '""')) or "", ()
+        )
+        own = list_items(raw)
+        items = [*behind, *(self.items.get(find_reference(one), one) for one in own)]
+        if items == own:
+            return raw
+        values.pop("previous_response_id", None)
+        values["input"] = f"[{','.join(items)}]"
+        return f"{{{','.join(f'{json.dumps(name)}:{value}' for name, value in values.items())}}}"
+
+    def may_stand_for_compaction(self, item: str) -> bool:
+        """Whether an item may be what a compaction of Foldline's was opened to: a handoff, or what was sent before."""
+        before = self.sent.get(find_item_name(item), ())
+        if is_handoff(item) or item in before or any(is_patched(one, item) for one in before):
+            return True
+        means = strip_item(item)
+        known = (*self.items.values(), *(one for sent in self.sent.values() for one in sent))
+        return any(strip_item(one) == means for one in known)
+
+
+def strip_item(item: str) -> Any:
+    """What an item says: without ids and status, and a text for a list of one text."""
+    read = {key: one for key, one in json.loads(item).items() if one is not None and key not in ("id", "status") and not key.startswith("internal_")}  # fmt: skip
+    content = read.get("content")
+    if isinstance(content, list) and len(content) == 1 and "text" in content[0]:
+        read["content"] = content[0]["text"]
+    if "role" in read:
+        read.pop("type", None)
+    if isinstance(read.get("arguments"), str):
+        read["arguments"] = json.loads(read["arguments"])
+    return read
+
+
+def write_plain(raw: str) -> str:
+    """A request as what it says: its items without ids, its keys in order."""
+    fields = json.loads(raw)
+    if isinstance(fields.get("input"), str):
+        fields["input"] = [{"role": "user", "content": fields["input"]}]
+    fields["input"] = [strip_item(json.dumps(one)) for one in fields["input"]]
+    return json.dumps(fields, sort_keys=True)
+
+
+def list_items(raw: str) -> list[str]:
+    """The messages of a request one by one, as they are written; a text alone is one message."""
+    fields = split(raw)
+    values = dict(zip(fields.names, fields.values, strict=True))
+    found = next((values[one] for one in LISTS if one in values), "[]")
+    if found.startswith("["):
+        return list(split(found).values)
+    return [json.dumps({"type": "message", "role": "user", "content": json.loads(found)})]
+
+
+def find_item_name(item: str) -> str:
+    """What an item is known by: its kind, and its call or its id."""
+    read = json.loads(item) if item.startswith("{") else {}
+    return f"{read.get('type')} {read.get('call_id') or read.get('id')}"
+
+
+def find_reference(item: str) -> str:
+    """The id that an item refers to; nothing where it is none that refers."""
+    read = json.loads(item)
+    return read["id"] if read.get("type") == "item_reference" else ""
 
 
 @dataclass
@@ -210,8 +371,8 @@ def count_new_bytes(requests: list[str]) -> int:
     """Bytes of messages that no earlier request had; cache marks, and a list for a text, make no new message."""
     seen: dict[str, int] = {}
     for raw in requests:
-        for message in json.loads(raw)["messages"]:
-            plain = json.dumps(drop_marks(message), ensure_ascii=False)
+        for message in list_items(raw):
+            plain = json.dumps(drop_marks(json.loads(message)), ensure_ascii=False)
             seen[plain] = len(plain.encode())
     return sum(seen.values())
 

@@ -2,7 +2,8 @@
 
     just clients                     all agents: ten turns of five tool rounds; prints a table in Markdown
     just clients claude              those whose names begin so; `just clients langchain`
-    just clients --short             Claude Code, an SDK and all frameworks, two turns of two rounds: what CI runs
+    just clients --short             Claude Code, Codex, an SDK and all frameworks, two turns of two rounds
+    just clients codex --direct      only without Foldline
     just clients --out table.md --keep .rig/recordings
 
 Each agent runs twice: directly against a scripted provider without a limit, and through the gateway with the
@@ -29,14 +30,23 @@ from pathlib import Path
 
 from agents import AGENTS, ROOT, Agent, Place, Turn, install, run_agent
 from aiohttp import web
-from comparison import Prefixes, compare_prefixes, compare_requests, count_new_bytes
-from tap import Exchange, Tap, read_answer
+from comparison import (
+    LISTS,
+    Kept,
+    Prefixes,
+    compare_prefixes,
+    compare_requests,
+    count_new_bytes,
+    write_plain,
+)
+from tap import Exchange, Tap, read_answer, read_output
 from upstream import SIDE_WORDS, Job, Served, Upstream
 
 FOLDLINE = ROOT / ".venv" / "bin" / "foldline"
 ROOM = 30_000  # tokens that a window has at least beside the agent's fixed part
 STORED = 1.3  # message events may have so many times the bytes that the client sent newly
 EDITED, FEW = 0.2, 3  # edits may be made in such a share of the requests, and in a few more
+ANSWERED = 0.2  # seconds in which a compaction is answered
 SHOWN = "gateway.txt"  # what the gateway writes
 MESSAGE_EVENTS = ("user_said", "model_said", "tool_returned")
 
@@ -49,16 +59,36 @@ class Row:
     window: int = 0
     fold_from: int = 0
     """For an agent that compacts by itself: Foldline is to begin above that, and has nothing to do."""
+    beside: str = ""
+    """The agent to compare with, for one that cannot finish without Foldline."""
+    complaint: str = ""
+    """What such an agent says without Foldline."""
+    is_small: bool = False
+    """Whether the window was asked for: in a small one every other result is clipped, and folds are frequent."""
 
 
+OWN = (
+    Row("claude-own", window=200_000, fold_from=150_000),
+    Row("codex-own", window=60_000, fold_from=50_000),
+    Row("codex-remote", window=40_000, beside="codex", complaint="expected exactly one compaction output item"),
+)  # fmt: skip
+"""Agents that compact by themselves."""
 LONG = (
     *(Row(agent, window) for agent in ("claude", "claude-stream") for window in (60_000, 80_000)),
-    Row("claude-own", window=200_000, fold_from=150_000),
-    *(Row(name) for name in AGENTS if not name.startswith("claude")),
+    *OWN,
+    *(
+        Row(name)
+        for name in AGENTS
+        if not name.startswith("claude") and name not in {row.agent for row in OWN}
+    ),
 )
+CHAINED = ("agent-framework",)
+"""Agents that leave their history to the server, so that the gateway must own it."""
 SHORT = (
     Row("claude"), Row("sdk"), Row("langchain"), Row("litellm"), Row("pydantic-chat"),
-    Row("pydantic-anthropic"), Row("openai-agents"),
+    Row("pydantic-anthropic"), Row("openai-agents"), Row("codex"), OWN[2], Row("pi-openai"), Row("vercel-openai"),
+    Row("pydantic-openai"), Row("openai-agents-responses"), Row("agent-framework"), Row("agent-framework-inside"),
+    Row("pydantic-openai-inside"), Row("openai-agents-responses-inside"),
 )  # fmt: skip
 
 
@@ -93,6 +123,10 @@ class Run:
     served: list[Served]
     logs: list[list[str]]
     """The log of each session that the gateway made, a line for each event."""
+    history: str = ""
+    """What `foldline history` says of a conversation that the agent had compacted by us."""
+    undone: str = ""
+    """What `foldline undo` says of it then."""
 
     def list_main(self) -> list[tuple[Exchange, int]]:
         """The job's own requests, no titles and summaries: as the client sent them, and which the upstream got."""
@@ -108,11 +142,30 @@ class Run:
         """What the client was told, in order."""
         return [read_answer(exchange) for exchange, _ in self.list_main()]
 
+    def read_kept(self) -> Kept:
+        """What requests over Responses refer to, and what the client sent at all."""
+        kept = Kept()
+        for one in self.exchanges:
+            if has_messages(one.raw):
+                kept.record(one.raw, *read_output(one))
+        return kept
+
     def measure_prefixes(self) -> Prefixes:
         """How much consecutive requests have in common."""
+        kept = self.read_kept()
         pairs = [(exchange.raw, self.served[at].raw) for exchange, at in self.list_main()]
-        patches = [compare_requests(*pair).patches for pair in pairs]
-        return compare_prefixes([one for one, _ in pairs], [other for _, other in pairs], patches)
+        patches = [compare_requests(*pair, kept).patches for pair in pairs]
+        written = [(kept.write_out(sent), kept.write_out(got)) for sent, got in pairs]
+        if any(one != sent for (one, _), (sent, _) in zip(written, pairs, strict=True)):
+            written = [(write_plain(one), write_plain(other)) for one, other in written]
+        return compare_prefixes(
+            [one for one, _ in written], [other for _, other in written], patches
+        )
+
+
+def has_messages(raw: str) -> bool:
+    """Whether a request has a conversation."""
+    return raw.startswith("{") and any(name in json.loads(raw) for name in LISTS)
 
 
 def take_port() -> int:
@@ -141,6 +194,7 @@ async def serve_gateway(upstream: str, folder: Path, row: Row) -> AsyncIterator[
     port = take_port()
     options = ["--upstream", upstream, "--port", port, "--store", folder / "store.db"]
     options += ["--window", row.window, *(["--fold-from", row.fold_from] if row.fold_from else [])]
+    options += ["--own-history"] if row.agent in CHAINED else []
     command = map(str, (FOLDLINE, "serve", *options))
     with (folder / SHOWN).open("w") as shown:
         process = await asyncio.create_subprocess_exec(
@@ -197,11 +251,11 @@ def read_recording(file: Path) -> list[Exchange]:
     return [Exchange(**json.loads(line)) for line in lines]
 
 
-async def run_once(row: Row, length: Length, parent: Path) -> Run:
+async def run_once(row: Row, length: Length, parent: Path, *, stateless: bool = False) -> Run:
     """Take the agent through the job: through the gateway, or directly where there is no window."""
     agent = AGENTS[row.agent]
     folder = make_folder(parent / row.agent / (str(row.window) if row.window else "direct"))
-    upstream = Upstream(length.make_job(agent), row.window)
+    upstream = Upstream(length.make_job(agent), row.window, stateless=stateless)
     async with AsyncExitStack() as stack:
         base = await stack.enter_async_context(serve_app(upstream.make_app()))
         tap = Tap(base)
@@ -214,6 +268,11 @@ async def run_once(row: Row, length: Length, parent: Path) -> Run:
     recorded = read_recording(place.recording) if agent.has_foldline else tap.exchanges
     exchanges = sorted(recorded, key=lambda one: one.number)
     run = Run(turns, exchanges, upstream.served, read_logs(folder) if row.window else [])
+    if row.beside and row.window:
+        listed = json.loads(call_foldline(folder, "sessions", "--json"))["sessions"]
+        name = listed[0]["session"]
+        told = call_foldline(folder, "history", name)
+        run = replace(run, history=told, undone=call_foldline(folder, "undo", name))
     (folder / "recording.json").write_text(json.dumps(asdict(run)))
     return run
 
@@ -261,14 +320,16 @@ def measure(row: Row, direct: Run, through: Run) -> Figures:
 
     sent = {one.number: one.raw for one in through.exchanges}
     pairs = [(sent[one.tap], one.raw) for one in through.served if one.tap in sent]
-    compared = [compare_requests(*pair) for pair in pairs]
+    kept = through.read_kept()
+    compared = [compare_requests(*pair, kept) for pair in pairs]
     wrong = [fault for one in compared for fault in one.faults]
     patched = sum(bool(one.patches) for one in compared)
     unjoined = len(through.served) - len(pairs)
     alone, prefixes = direct.measure_prefixes(), through.measure_prefixes()
     edits, requests = len(prefixes.edited), len(through.list_main())
 
-    new = count_new_bytes([one.raw for one in through.exchanges if '"messages"' in one.raw])
+    raws = [one.raw for one in through.exchanges if has_messages(one.raw)]
+    new = count_new_bytes([kept.write_out(one) for one in raws])
     sizes = [
         (json.loads(line)["kind"] in MESSAGE_EVENTS, len(line.encode()))
         for log in through.logs
@@ -285,19 +346,32 @@ def measure(row: Row, direct: Run, through: Run) -> Figures:
         f"{finished} of {turns} turns finished": finished == turns,
         f"{len(refusals)} refusals, the first: {refusals[:1]}": not refusals,
         f"{conversations} sessions for one conversation": conversations == 1,
-        f"edits in {edits} of {requests} requests": edits <= EDITED * requests + FEW,
+        f"edits in {edits} of {requests} requests": row.is_small
+        or edits <= EDITED * requests + FEW,
         f"{patched} requests edited though the agent compacts by itself": not (
             row.fold_from and patched
         ),
         f"nothing had to be edited: {plain} tokens in {row.window}": row.fold_from
         or plain > row.window,
         f"prefixes broken without an edit at requests {prefixes.broken[:9]}": not prefixes.broken,
-        f"stored {stored:,} bytes of messages, {new:,} were new": new / 2 <= stored <= STORED * new,
+        f"stored {stored:,} bytes of messages, {new:,} were new": new / 2
+        <= stored
+        <= (STORED + row.is_small) * new,
         f"changed on the way: {wrong[:2]}": not wrong,
         f"{unjoined} upstream requests are not the client's": not unjoined,
         f"{same} of {len(expected)} steps as without a gateway, {len(steps)} in all": steps
         == expected,
     }
+    asked = [one for one in through.exchanges if '"compaction_trigger"' in one.raw]
+    if row.beside:
+        slowest = max((one.seconds for one in asked), default=9.0)
+        print(f"{row.agent}: {len(asked)} compactions, the slowest in {slowest * 1000:.0f} ms")
+        checks |= {
+            f"{len(asked)} compactions were asked for": bool(asked),
+            f"a compaction took {slowest * 1000:.0f} ms": slowest < ANSWERED,
+            f"the history does not show what was folded: {through.history[:200]!r}": "fold" in through.history,
+            f"it cannot be undone: {through.undone[:200]!r}": "taken back" in through.undone,
+        }  # fmt: skip
     return Figures(
         agent=row.agent, window=f"{row.window:,}", plain=f"{plain:,}", turns=f"{finished}/{turns}",
         refusals=len(refusals), sessions=f"{conversations} + {side} side", edits=f"{edits} of {requests}, {patched} patched",
@@ -336,9 +410,9 @@ def print_table(rows: list[Figures], skipped: list[str]) -> str:
 
 
 async def run_rows(
-    rows: tuple[Row, ...], length: Length, folder: Path
+    rows: tuple[Row, ...], length: Length, folder: Path, *, stateless: bool = False
 ) -> tuple[list[Figures], list[str]]:
-    """Run each row, and each agent once without a gateway."""
+    """Run each row, and each agent once without a gateway; a `stateless` provider is only behind Foldline."""
     help_text = call_foldline(folder, "serve", "--help")
     alone: dict[str, Run] = {}
     measured, skipped = [], []
@@ -348,21 +422,40 @@ async def run_rows(
             continue
         begun = time.monotonic()
         install(AGENTS[row.agent].package)
-        if row.agent not in alone:
-            alone[row.agent] = await run_once(Row(row.agent), length, folder)
-        direct = alone[row.agent]
+        for name in {row.agent, row.beside or row.agent} - alone.keys():
+            alone[name] = await run_once(Row(name), length, folder)
+        direct = alone[row.beside or row.agent]
         if not direct.list_main():
             output = direct.turns[0].output[-2000:]
             raise SystemExit(f"{row.agent} asked nothing, even without a gateway: {output}")
         there = replace(row, window=row.window or find_window(direct))
-        through = await run_once(there, length, folder)
-        measured.append(measure(there, direct, through))
+        through = await run_once(there, length, folder, stateless=stateless)
+        figures = measure(there, direct, through)
+        if row.complaint and not any(row.complaint in one.output for one in alone[row.agent].turns):
+            figures.faults.append(f"without Foldline it did not say {row.complaint!r}")
+        measured.append(figures)
         verdict = "; ".join(measured[-1].faults) or "fine"
         print(
             f"{row.agent} at {there.window:,}: {time.monotonic() - begun:.0f} s, {verdict}",
             flush=True,
         )
     return measured, skipped
+
+
+async def run_directly(rows: tuple[Row, ...], length: Length, folder: Path) -> int:
+    """Run each agent without a gateway, and print how it went; 1 where one did not end as it should."""
+    is_wrong = False
+    for row in {row.agent: row for row in rows}.values():
+        install(AGENTS[row.agent].package)
+        run = await run_once(Row(row.agent), length, folder)
+        finished = sum(turn.is_finished for turn in run.turns)
+        refused = [one.why for one in run.served if one.why]
+        said = any(row.complaint in turn.output for turn in run.turns)
+        is_fine = said if row.complaint else finished == len(run.turns) and not refused
+        is_wrong = is_wrong or not is_fine
+        kinds = " ".join(one.kind for one in run.served)
+        print(f"{row.agent}: {finished}/{len(run.turns)} turns, {kinds}", *refused, sep="\n  ")
+    return int(is_wrong)
 
 
 def main() -> int:
@@ -374,15 +467,31 @@ def main() -> int:
     parser.add_argument(
         "--short",
         action="store_true",
-        help="Claude Code, an SDK, frameworks; two turns of two rounds",
+        help="Claude Code, Codex, an SDK, frameworks; two turns of two rounds",
     )
     parser.add_argument("--out", type=Path, help="a file for the table")
     parser.add_argument(
         "--keep", type=Path, help="a folder for the recordings, which are vendors' prompts"
     )
+    parser.add_argument(
+        "--stateless",
+        action="store_true",
+        help="the provider behind Foldline keeps nothing, and refuses previous_response_id",
+    )
+    parser.add_argument(
+        "--direct", action="store_true", help="only without Foldline: how each turn ended"
+    )
+    parser.add_argument(
+        "--exactly", action="store_true", help="only the agents with these very names"
+    )
+    parser.add_argument("--window", type=int, default=0, help="the window of all, in tokens")
     given = parser.parse_args()
     named = tuple(given.agents) or ("",)
-    rows = tuple(row for row in (SHORT if given.short else LONG) if row.agent.startswith(named))
+    rows = tuple(
+        replace(row, window=given.window or row.window, is_small=bool(given.window))
+        for row in (SHORT if given.short else LONG)
+        if (row.agent in named if given.exactly else row.agent.startswith(named))
+    )
     if not rows:
         parser.error(f"no agent's name begins with {' or '.join(map(repr, named))}")
     length = Length(2, 2, (4_500, 5_500), calls=5) if given.short else Length(10, 5)
@@ -393,7 +502,11 @@ def main() -> int:
         if any((parent / ".git").exists() for parent in folder.parents):
             raise SystemExit(f"{folder} is inside a repository: set TMPDIR to a folder that is not")
         try:
-            measured, skipped = asyncio.run(run_rows(rows, length, folder))
+            if given.direct:
+                return asyncio.run(run_directly(rows, length, folder))
+            measured, skipped = asyncio.run(
+                run_rows(rows, length, folder, stateless=given.stateless)
+            )
         finally:
             for file in (
                 (*folder.glob("*/*/*.json"), *folder.glob("*/*/*.txt")) if given.keep else ()

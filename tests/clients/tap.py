@@ -5,6 +5,7 @@ Each request is numbered in a header that a gateway relays, so that it can be fo
 
 import json
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 import aiohttp
@@ -30,6 +31,7 @@ class Exchange:
     raw: str
     status: int
     answer: str
+    seconds: float = 0.0
 
 
 class Tap:
@@ -49,6 +51,7 @@ class Tap:
     async def relay(self, request: web.Request) -> web.StreamResponse:
         """Pass one request on, and its answer back piece by piece."""
         raw = await request.read()
+        begun = monotonic()
         self._count += 1
         number, pieces, response = self._count, [], web.StreamResponse(status=502)
         headers = {
@@ -76,9 +79,39 @@ class Tap:
             if request.method == "POST":
                 text = b"".join(pieces).decode()
                 self.exchanges.append(
-                    Exchange(number, request.path, raw.decode(), response.status, text)
+                    Exchange(
+                        number,
+                        request.path,
+                        raw.decode(),
+                        response.status,
+                        text,
+                        monotonic() - begun,
+                    )
                 )
         return response
+
+
+def list_output(event: dict[str, Any]) -> list[dict[str, Any]]:
+    """The output items that a whole response has, or an event of its stream that gives one when it is done."""
+    if event.get("object") == "response":
+        return event["output"]
+    return [event["item"]] if event.get("type") == "response.output_item.done" else []
+
+
+def read_output(exchange: Exchange) -> tuple[str, list[dict[str, Any]]]:
+    """The id and the output items of an answer in Responses; an empty id where it has none."""
+    known, items = "", []
+    for event in list_events(exchange.answer):
+        items += list_output(event)
+        response = event.get("response") or (event if event.get("object") == "response" else {})
+        known = response.get("id", known)
+    return known, items
+
+
+def list_events(answer: str) -> list[dict[str, Any]]:
+    """The events of a stream, or the answer itself where it is whole."""
+    lines = answer.splitlines() if "data: " in answer else [f"data: {answer}"]
+    return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
 
 
 def read_answer(exchange: Exchange) -> tuple[str, ...]:
@@ -87,19 +120,17 @@ def read_answer(exchange: Exchange) -> tuple[str, ...]:
         return (f"refused with {exchange.status}",)
     calls: dict[Any, list[str]] = {}
     text = ""
-    lines = (
-        exchange.answer.splitlines()
-        if "data: " in exchange.answer
-        else [f"data: {exchange.answer}"]
-    )
-    for line in lines:
-        if not line.startswith("data: {"):
-            continue
-        event = json.loads(line.removeprefix("data: "))
+    for event in list_events(exchange.answer):
+        for item in list_output(event):  # Responses, both
+            if item["type"] == "function_call":
+                calls[item["call_id"]] = [item["name"], item["arguments"]]
+            text += "".join(part.get("text", "") for part in item.get("content") or ())
         for at, block in enumerate(event.get("content") or ()):  # Anthropic, whole
             if block["type"] == "tool_use":
                 calls[at] = [block["name"], json.dumps(block["input"])]
             text += block.get("text", "")
+        if event.get("type", "").startswith("response."):
+            continue
         block, delta = event.get("content_block") or {}, event.get("delta") or {}  # and streamed
         if block.get("type") == "tool_use":
             calls[event["index"]] = [block["name"], ""]

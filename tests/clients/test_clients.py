@@ -7,11 +7,33 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(shutil.which("npm") is None, reason="npm is missing: no agents to install"),
+]
 
-@pytest.mark.real
-@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is missing: no agents to install")
-def test_claude_code_and_an_sdk_work_through_the_gateway_as_without_it():
+
+def measure_short(*agents: str) -> None:
+    """Run the short form of some agents, and fail with its table where a figure is wrong."""
     program = Path(__file__).with_name("measure_clients.py")
-    command = [sys.executable, program, "--short", "claude", "sdk"]
+    command = [sys.executable, program, "--short", "--exactly", *agents]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_claude_code_and_an_sdk_work_through_the_gateway_as_without_it():
+    measure_short("claude", "sdk")
+
+
+def test_codex_works_through_the_gateway_as_without_it():
+    measure_short("codex")
+
+
+def test_codex_compacts_remotely_through_the_gateway_which_it_cannot_without_it():
+    measure_short("codex-remote")
+
+
+@pytest.mark.long
+def test_other_agents_work_over_responses_through_the_gateway_as_without_it():
+    measure_short("pi-openai", "vercel-openai")
+    measure_short("pydantic-openai", "openai-agents-responses", "agent-framework")

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from comparison import compare_prefixes, compare_requests, count_new_bytes, split
+from comparison import Kept, compare_prefixes, compare_requests, count_new_bytes, split
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 LONG = "a line that a tool printed\n" * 50
@@ -156,3 +156,118 @@ def test_a_moved_mark_and_a_list_for_a_text_are_no_new_bytes():
     assert count_new_bytes(write_requests([plain], [marked])) == count_new_bytes(
         write_requests([plain])
     )
+
+
+ITEM_HANDOFF = {
+    "type": "message",
+    "role": "user",
+    "content": [{"type": "input_text", "text": "[handoff: log:0-3 was folded]\n…"}],
+}
+OWN_COMPACTION = {"type": "compaction", "id": "cmp_1", "encrypted_content": "foldline:1:s:3"}
+
+
+def make_round(n: int) -> list[dict]:
+    """Reasoning, a call and its output."""
+    return [
+        {"type": "reasoning", "id": f"rs_{n}", "summary": [], "encrypted_content": "g"},
+        {"type": "function_call", "id": f"fc_{n}", "call_id": f"c{n}", "name": "b", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": f"c{n}", "output": f"{n} {LONG}"},
+    ]  # fmt: skip
+
+
+def make_items(*more: dict) -> dict:
+    """A request over Responses with two rounds of a tool."""
+    said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Go."}]}
+    return {"model": "m", "store": False, "input": [said, *make_round(0), *make_round(1), *more]}
+
+
+def compare_items(change, *more: dict, kept: Kept | None = None) -> tuple[int, list[str]]:
+    """How many items a change patched, and what is wrong with it."""
+    sent, got = make_items(*more), make_items(*more)
+    change(got["input"])
+    found = compare_requests(json.dumps(sent), json.dumps(got), kept)
+    return len(found.patches), found.faults
+
+
+def fold_items(items):
+    items[0:4] = [ITEM_HANDOFF]
+
+
+def mask_output(items):
+    items[3]["output"] = STUB
+
+
+def leave_reasoning_out(items):
+    del items[1], items[1]["id"]
+
+
+def leave_half_of_a_call_out(items):
+    del items[2]
+
+
+def change_reasoning(items):
+    items[1]["encrypted_content"] = "h"
+
+
+def drop_an_id(items):
+    del items[2]["id"]
+
+
+def change_arguments(items):
+    items[2]["arguments"] = "{ }"
+
+
+@pytest.mark.parametrize(
+    ("patch", "items"), [(fold_items, 1), (mask_output, 1), (leave_reasoning_out, 1)]
+)
+def test_patches_of_items_pass(patch, items):
+    assert compare_items(patch) == (items, [])
+
+
+@pytest.mark.parametrize(
+    "defect", [leave_half_of_a_call_out, change_reasoning, drop_an_id, change_arguments]
+)
+def test_defects_of_items_do_not(defect):
+    assert compare_items(defect)[1]
+
+
+def test_a_compaction_of_our_own_may_be_opened_to_a_handoff_and_to_what_was_sent_before():
+    kept, earlier = Kept(), make_round(7)
+    kept.record(json.dumps({"input": earlier}), "", [])
+
+    def open_it(items):
+        items[-1:] = [ITEM_HANDOFF, *earlier]
+
+    def open_a_foreign_one(items):
+        items[-1:] = [ITEM_HANDOFF, *make_round(8)]
+
+    def make_it_something_else(items):
+        items[-1:] = [{**ITEM_HANDOFF, "content": "A summary."}]
+
+    assert compare_items(open_it, OWN_COMPACTION, kept=kept) == (4, [])
+    assert compare_items(open_a_foreign_one, OWN_COMPACTION, kept=kept)[1]
+    assert compare_items(make_it_something_else, OWN_COMPACTION, kept=kept)[1]
+    assert compare_items(open_it, {**OWN_COMPACTION, "encrypted_content": "gAAAA"}, kept=kept)[1]
+
+
+def test_a_chain_may_be_written_out():
+    kept, (reasoning, call, output) = Kept(), make_round(0)
+    first = json.dumps({"model": "m", "input": "Go."})
+    kept.record(first, "resp_1", [reasoning, call])
+    sent = json.dumps({"model": "m", "previous_response_id": "resp_1", "input": [output]})
+    said = {"type": "message", "role": "user", "content": "Go."}
+    whole = {"model": "m", "store": False, "input": [said, reasoning, call, output]}
+    assert not compare_requests(sent, json.dumps(whole, indent=1), kept).faults
+    assert compare_requests(sent, json.dumps({**whole, "input": [said, output]}), kept).faults
+    assert compare_requests(sent, json.dumps({**whole, "model": "n"}), kept).faults
+    assert compare_requests(sent, sent.replace("resp_1", "resp_2"), kept).faults
+    folded = {**whole, "input": [ITEM_HANDOFF, {**output, "output": STUB}]}
+    assert compare_requests(sent, json.dumps(folded), kept).faults == []
+
+
+def test_a_reference_may_be_written_out():
+    kept, (reasoning, call, output) = Kept(), make_round(0)
+    kept.record(json.dumps({"input": []}), "resp_1", [reasoning, call])
+    sent = {"input": [{"type": "item_reference", "id": "rs_0"}, call, output]}
+    got = {"input": [reasoning, call, output]}
+    assert not compare_requests(json.dumps(sent), json.dumps(got), kept).faults

@@ -16,7 +16,7 @@ SECONDS = 240
 
 def measure_short(*agents: str) -> None:
     """Run the short form of some agents, and fail with its table where a figure is wrong."""
-    command = [sys.executable, PROGRAM, "--short", *agents]
+    command = [sys.executable, PROGRAM, "--short", "--exactly", *agents]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
     assert done.returncode == 0, done.stdout + done.stderr
     for agent in agents:
@@ -37,3 +37,11 @@ def test_pydantic_ai_works_as_without_foldline():
 
 def test_openai_agents_works_as_without_foldline():
     measure_short("openai-agents")
+
+
+def test_frameworks_over_responses_work_as_without_foldline():
+    measure_short("pydantic-openai-inside", "openai-agents-responses-inside")
+
+
+def test_a_framework_that_chains_responses_works_as_without_foldline():
+    measure_short("agent-framework-inside")

@@ -1,7 +1,20 @@
 """The scripted provider refuses what providers refuse: else a gateway's defects would go unseen."""
 
+import json
+
 import pytest
-from upstream import Job, Upstream, find_fault, prompt_of, read_anthropic, read_chat, sign
+from upstream import (
+    Answer,
+    Job,
+    Refusal,
+    Upstream,
+    find_fault,
+    prompt_of,
+    read_anthropic,
+    read_chat,
+    seal,
+    sign,
+)
 
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": sign("hm")}
 CALL = {"type": "tool_use", "id": "c", "name": "bash", "input": {}}
@@ -59,3 +72,134 @@ def test_a_turn_has_its_rounds_and_then_an_answer():
         [{"type": "text", "text": text} for text in (prompt_of(1), "Sum it up.")], tools=tools
     )
     assert job.answer(asked).kind == "summary"
+
+
+BASH = {"type": "function", "name": "bash", "parameters": {"properties": {"command": {}}}}
+SAID = {"type": "message", "role": "user", "content": prompt_of(1)}
+REASONING = {
+    "type": "reasoning",
+    "id": "rs_000001",
+    "summary": [],
+    "encrypted_content": seal("rs_000001"),
+}
+ITEM_CALL = {
+    "type": "function_call",
+    "id": "fc_t_000001_0",
+    "call_id": "c",
+    "name": "bash",
+    "arguments": "{}",
+}
+OUTPUT = {"type": "function_call_output", "call_id": "c", "output": "done"}
+ROUND = (SAID, REASONING, ITEM_CALL, OUTPUT)
+TRIGGER = {"type": "compaction_trigger"}
+
+
+def ask_responses(upstream, *items, **more):
+    """The output of one request over Responses, or its refusal."""
+    asked = upstream.read(
+        "/v1/responses", {"model": "m", "input": [*items], "tools": [BASH], **more}
+    )
+    if refusal := find_fault(asked):
+        raise refusal
+    answer = upstream.answer(asked)
+    upstream.served.append(answer)
+    return upstream.say(asked, answer, upstream.find_cached(asked))[0]
+
+
+def test_a_round_over_responses_is_answered():
+    upstream = Upstream(Job(1, (100, 200)))
+    first = ask_responses(upstream, SAID)
+    assert [item["type"] for item in first["output"]] == ["reasoning", "function_call"]
+    output = {**OUTPUT, "call_id": first["output"][1]["call_id"]}
+    second = ask_responses(upstream, SAID, *first["output"], output)
+    assert second["output"][0]["content"][0]["text"] == "Turn 1 is done after 1 steps."
+
+
+@pytest.mark.parametrize(
+    ("items", "words"),
+    [
+        ((SAID, OUTPUT), "No tool call found for function call output with call_id c."),
+        ((OUTPUT, *ROUND[:3]), "No tool call found for function call output with call_id c."),
+        (ROUND[:3], "No tool output found for function call c."),
+        ((*ROUND, {**SAID, "id": "fc_1"}), "Expected an ID that begins with 'msg'."),
+        ((*ROUND, REASONING), "Duplicate item found with id rs_000001."),
+        ((SAID, REASONING, SAID), "'reasoning' was provided without its required following item."),
+        ((SAID, ITEM_CALL, OUTPUT), "without its required 'reasoning' item: 'rs_000001'."),
+        ((SAID, {**REASONING, "id": "rs_000002"}, *ROUND[2:]), "could not be verified."),
+        ((SAID, {**REASONING, "encrypted_content": "gAAAAA"}, *ROUND[2:]), "could not be verified."),
+        ((SAID, {**REASONING, "encrypted_content": None}, *ROUND[2:]), "Item with id 'rs_000001' not found."),
+        ((SAID, {"type": "item_reference", "id": "msg_1"}), "Item with id 'msg_1' not found."),
+        (({"type": "compaction", "encrypted_content": "foldline:1"}, SAID), "could not be verified."),
+        (({"type": "handoff"}, SAID), "Invalid value: 'handoff'."),
+        ((TRIGGER, SAID), "Invalid value: 'compaction_trigger'."),
+        (({**SAID, "content": [{"type": "text", "text": "Begin."}]},), "Invalid value: 'text'."),
+    ],
+)  # fmt: skip
+def test_broken_items_are_refused(items, words):
+    with pytest.raises(Refusal) as refused:
+        ask_responses(Upstream(Job(1, (100, 200))), *items)
+    assert words in str(refused.value)
+
+
+def test_an_item_without_an_id_needs_no_reasoning():
+    call = {name: value for name, value in ITEM_CALL.items() if name != "id"}
+    assert ask_responses(Upstream(Job(1, (100, 200))), SAID, call, OUTPUT)
+
+
+def test_a_response_that_was_stored_is_continued_by_its_id():
+    upstream = Upstream(Job(1, (100, 200)))
+    first = ask_responses(upstream, SAID)
+    output = {**OUTPUT, "call_id": first["output"][1]["call_id"]}
+    second = ask_responses(upstream, output, previous_response_id=first["id"])
+    assert second["usage"]["input_tokens"] > first["usage"]["input_tokens"]
+    reference = {"type": "item_reference", "id": first["output"][0]["id"]}
+    assert ask_responses(upstream, SAID, reference, first["output"][1], output)
+
+
+def test_a_response_that_was_not_stored_is_not_found():
+    upstream = Upstream(Job(1, (100, 200)))
+    first = ask_responses(upstream, SAID, store=False)
+    with pytest.raises(Refusal, match=r"Previous response with id .* not found\."):
+        ask_responses(upstream, SAID, previous_response_id=first["id"])
+
+
+def test_a_stateless_provider_refuses_a_chain():
+    upstream = Upstream(Job(1, (100, 200)), stateless=True)
+    first = ask_responses(upstream, SAID)
+    with pytest.raises(Refusal, match="stateless"):
+        ask_responses(upstream, SAID, previous_response_id=first["id"])
+
+
+def test_what_becomes_of_a_trigger():
+    kinds = {}
+    for way in ("ignored", "made"):
+        upstream = Upstream(Job(1, (100, 200)), compaction=way)
+        output = ask_responses(upstream, *ROUND, TRIGGER)["output"]
+        kinds[way] = [item["type"] for item in output]
+    assert kinds == {"ignored": ["message"], "made": ["compaction"]}
+    assert ask_responses(upstream, output[0])["output"][-1]["type"] == "function_call"
+    with pytest.raises(Refusal, match=r"Invalid value: .compaction_trigger.\."):
+        ask_responses(Upstream(Job(1, (100, 200)), compaction="refused"), SAID, TRIGGER)
+
+
+def test_what_is_cached_is_in_the_usage():
+    upstream, long = (
+        Upstream(Job(1, (100, 200))),
+        {**SAID, "content": prompt_of(1) + " word" * 3_000},
+    )
+    cached = [
+        ask_responses(upstream, long, *more)["usage"]["input_tokens_details"]["cached_tokens"]
+        for more in ((), ROUND[1:], ({**SAID, "content": "Go on."},))
+    ]
+    assert cached[0] == 0
+    assert all(one > 2_500 and one % 128 == 0 for one in cached[1:])
+
+
+def test_a_stream_ends_with_the_whole_response():
+    upstream = Upstream(Job(1, (100, 200)))
+    asked = upstream.read("/v1/responses", {"model": "m", "input": "Begin.", "tools": [BASH]})
+    whole, events = upstream.say(asked, Answer("call", tool="bash", calls=({"command": "ls"},)), 0)
+    read = [json.loads(one.partition("data: ")[2]) for one in events]
+    done = [one["item"] for one in read if one["type"] == "response.output_item.done"]
+    assert done == whole["output"] == read[-1]["response"]["output"]
+    assert [one["sequence_number"] for one in read] == list(range(len(read)))

@@ -1,32 +1,58 @@
-"""A scripted provider on loopback that records: Anthropic messages and OpenAI chat, streamed or not.
+"""A scripted provider on loopback that records: Anthropic messages, OpenAI chat and Responses, streamed or not.
 
 It plays a job. For each turn of the user it calls the client's own shell tool `rounds` times, with commands that
 always print the same, and then answers. A client without a shell tool gets long answers instead. A request for a
 title or a summary gets one. The turn is known by words in the user's text, see `prompt_of`.
 
 It refuses what providers refuse: requests above the window, calls without results, results without calls, more
-than four cache marks, thinking that was changed, a thinking budget that is not below `max_tokens`.
+than four cache marks, thinking that was changed, a thinking budget that is not below `max_tokens`. Over Responses
+also: items with a foreign or a doubled id, reasoning that was changed or stands without what followed it, unknown
+items and parts, compaction items of others.
+
+    python tests/clients/upstream.py --port 9000 --window 60000 --log requests.jsonl     by hand
 """
 
+import argparse
 import functools
 import hashlib
 import json
 import os
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
+from comparison import find_common
 
 TAP_HEADER = "x-tap"
 SIDE_WORDS = ("A title for the job", "A summary of the job")
 """What answers to titles and summaries begin with, and no other answer has."""
 _MARK = re.compile(r"Turn (\d+) of the ledger job")
-_SHELLS = ("Bash", "bash")
+_SHELLS = ("Bash", "bash", "exec_command")
 _MAX_MARKS = 4
+_CACHE_UNIT, _CACHE_LEAST = (
+    128,
+    1024,
+)  # OpenAI caches so many tokens at a time, and none below the least
+_MAX_ID = 64
+
+ITEM_PREFIXES = {
+    "message": "msg", "reasoning": "rs", "compaction": "cmp",
+    "function_call": "fc", "function_call_output": "fc", "custom_tool_call": "ctc", "custom_tool_call_output": "ctc",
+    "local_shell_call": "lsh", "local_shell_call_output": "lsh", "shell_call": "sh", "shell_call_output": "sh",
+    "apply_patch_call": "apc", "apply_patch_call_output": "apc", "tool_search_call": "tsc", "tool_search_output": "tso",
+    "web_search_call": "ws", "file_search_call": "fs", "code_interpreter_call": "ci", "image_generation_call": "ig",
+    "item_reference": "", "additional_tools": "",
+}  # fmt: skip
+"""The items that may be in a request of Responses, and what their ids begin with."""
+PARTS = {
+    "assistant": ("output_text", "refusal"),
+    "user": ("input_text", "input_image", "input_file"),
+}
+"""The parts that a message of Responses may have; every role but the assistant has the user's."""
 
 
 def prompt_of(turn: int) -> str:
@@ -57,7 +83,7 @@ def count_tokens(text: str) -> int:
 
 @dataclass(frozen=True)
 class Asked:
-    """A request, in one form for both dialects."""
+    """A request, in one form for all dialects."""
 
     dialect: str
     body: dict[str, Any]
@@ -72,6 +98,11 @@ class Asked:
     def tokens(self) -> int:
         """What a provider would count."""
         return sum(map(count_tokens, self.fixed)) + sum(count_tokens(t) + 4 for _, t in self.texts)
+
+    @property
+    def prompt(self) -> str:
+        """All that the model reads, as one text."""
+        return "\x1e".join((*self.fixed, *("\x1f".join(one) for one in self.texts)))
 
 
 def join_text(content: Any) -> str:
@@ -114,15 +145,45 @@ def read_chat(body: dict[str, Any]) -> Asked:
     return Asked("chat", body, (json.dumps(tools) if tools else "",), tuple(texts), schemas)
 
 
+def read_responses(body: dict[str, Any]) -> Asked:
+    """Read a request of OpenAI's Responses API; `input` is a list, and holds the whole conversation."""
+    texts = []
+    for item in body["input"]:
+        match item.get("type", "message"):
+            case "message":
+                texts.append((item["role"], join_text(item["content"])))
+            case "reasoning":
+                texts.append(("assistant", item.get("encrypted_content") or ""))
+            case "compaction":
+                texts.append(("user", unseal(item["encrypted_content"])))
+            case kind if kind.endswith("_output"):
+                texts.append(("tool", join_text(item["output"])))
+            case kind:
+                given = item.get("arguments") or item.get("input") or json.dumps(item)
+                texts.append(("assistant", item.get("name", kind) + given))
+    tools = body.get("tools") or []
+    schemas = {
+        one["name"]: one.get("parameters") or {} for one in tools if one["type"] == "function"
+    }
+    fixed = (body.get("instructions") or "", json.dumps(tools) if tools else "")
+    return Asked("responses", body, fixed, tuple(texts), schemas)
+
+
 @dataclass(frozen=True)
 class Answer:
-    """What the model says: words, or calls of a tool. `kind` is call, answer, title or summary."""
+    """What the model says: words, or calls of a tool. `kind` is call, answer, title, summary or compaction."""
 
     kind: str
     text: str = ""
     tool: str = ""
     calls: tuple[dict[str, Any], ...] = ()
     """The arguments of each call."""
+
+
+def find_turn(asked: Asked) -> int:
+    """The turn that was asked for last."""
+    marks = [int(found) for _, text in asked.texts for found in _MARK.findall(text)]
+    return marks[-1] if marks else 0
 
 
 @dataclass
@@ -137,17 +198,13 @@ class Job:
 
     def answer(self, asked: Asked) -> Answer:
         """The next step of the turn that was asked for last, or a title or a summary."""
-        marks = [int(found) for _, text in asked.texts for found in _MARK.findall(text)]
-        turn = marks[-1] if marks else 0
+        turn = find_turn(asked)
         last = next((one for one in reversed(asked.texts) if one[0] in ("user", "tool")), ("", ""))
         is_side = self.has_tools and not asked.schemas
         if is_side or (last[0] == "user" and not _MARK.search(last[1])):
             if is_side and "title" in " ".join(asked.fixed) + asked.texts[0][1]:
                 return Answer("title", SIDE_WORDS[0])
-            words = f"{SIDE_WORDS[1]}: the newest request is: {prompt_of(turn)}"
-            return Answer(
-                "summary", f"<summary>{words} {self.done[turn]} steps of it are done.</summary>"
-            )
+            return Answer("summary", f"<summary>{self.summarize(turn)}</summary>")
         if self.has_tools and self.done[turn] < self.rounds:
             self.done[turn] += 1
             return self.call(turn, asked)
@@ -160,17 +217,23 @@ class Job:
             text = "\n".join((*lines, text))
         return Answer("answer", text)
 
+    def summarize(self, turn: int) -> str:
+        """A summary of the job, by which the turn is known again."""
+        words = f"{SIDE_WORDS[1]}: the newest request is: {prompt_of(turn)}"
+        return f"{words} {self.done[turn]} steps of it are done."
+
     def call(self, turn: int, asked: Asked) -> Answer:
         """Calls of the client's shell."""
         tool = next(name for name in _SHELLS if name in asked.schemas)
+        key = "cmd" if "cmd" in (asked.schemas[tool].get("properties") or ()) else "command"
         needed = asked.schemas[tool].get("required") or ()
-        given = {name: "Run the next step" for name in needed if name != "command"}
+        given = {name: "Run the next step" for name in needed if name != key}
         calls = []
         for at in range(self.calls):
             step = self.done[turn] * self.calls + at
             line = f"entry {turn}.{step}.%g of the ledger, {turn * 37 + step} open"
             command = f"seq -f '{line}' 1 {self.lines_of(turn, step)}"
-            calls.append({"command": command, **given})
+            calls.append({key: command, **given})
         return Answer("call", tool=tool, calls=tuple(calls))
 
     def lines_of(self, turn: int, step: int) -> int:
@@ -193,18 +256,49 @@ class Served:
     why: str = ""
 
 
-class Upstream:
-    """The provider. `window` is in tokens; 0 is no limit."""
+class Refusal(Exception):  # noqa: N818 - the provider says no, nothing is broken here
+    """What a provider answers instead, and its HTTP status."""
 
-    def __init__(self, job: Job, window: int = 0) -> None:
+    def __init__(
+        self, message: str, *, code: str | None = None, param: str | None = None, status: int = 400
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.error = {
+            "type": "invalid_request_error",
+            "message": message,
+            "param": param,
+            "code": code,
+        }
+
+
+class Upstream:
+    """The provider. `window` is in tokens; 0 is no limit.
+
+    Over Responses, `compaction` says what becomes of a `compaction_trigger`: it is `ignored` and an ordinary message
+    comes back, as from every server that does not know it; `refused`; or `made`, as by OpenAI. A `stateless` provider
+    refuses `previous_response_id` and keeps no items, as OpenRouter.
+    """
+
+    def __init__(
+        self, job: Job, window: int = 0, *, compaction: str = "ignored", stateless: bool = False
+    ) -> None:
         self.job, self.window = job, window
+        self.compaction, self.stateless = compaction, stateless
         self.served: list[Served] = []
+        self.kept: dict[str, list[dict[str, Any]]] = {}
+        """The whole conversation behind each response that was to be stored."""
+        self.items: dict[str, dict[str, Any]] = {}
+        """The items that were stored, by their ids."""
+        self.prompts: deque[str] = deque(maxlen=64)
+        """What the newest requests had in the cache."""
 
     def make_app(self) -> web.Application:
         """The routes."""
         app = web.Application(client_max_size=200_000_000)
         app.router.add_post("/v1/messages", self.serve)
         app.router.add_post("/v1/chat/completions", self.serve)
+        app.router.add_post("/v1/responses", self.serve)
         app.router.add_post("/v1/messages/count_tokens", self.count)
         app.router.add_route("*", "/{path:.*}", self.serve_other)
         return app
@@ -219,23 +313,20 @@ class Upstream:
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Answer one request, or refuse it."""
-        raw = await request.text()
-        read = read_anthropic if request.path.endswith("messages") else read_chat
-        asked = read(json.loads(raw))
-        tap, tokens = int(request.headers.get(TAP_HEADER, 0)), asked.tokens
-        why = self.find_overflow(asked) or find_fault(asked)
-        if why:
-            self.served.append(Served(tap, raw, tokens, "refused", why))
-            error = {
-                "type": "invalid_request_error",
-                "message": why,
-                "code": "context_length_exceeded",
-            }
-            return web.json_response({"type": "error", "error": error}, status=400)
-        answer = self.job.answer(asked)
+        raw, tap = await request.text(), int(request.headers.get(TAP_HEADER, 0))
+        tokens = 0
+        try:
+            asked = self.read(request.path, json.loads(raw))
+            tokens = asked.tokens
+            if refusal := self.find_overflow(asked) or find_fault(asked):
+                raise refusal
+        except Refusal as refusal:
+            self.served.append(Served(tap, raw, tokens, "refused", str(refusal)))
+            kind = {"type": "error"} if request.path.endswith("messages") else {}
+            return web.json_response({**kind, "error": refusal.error}, status=refusal.status)
+        answer, cached = self.answer(asked), self.find_cached(asked)
         self.served.append(Served(tap, raw, tokens, answer.kind))
-        say = say_anthropic if asked.dialect == "anthropic" else say_chat
-        whole, events = say(asked, answer, len(self.served))
+        whole, events = self.say(asked, answer, cached)
         if not asked.body.get("stream"):
             return web.json_response(whole)
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
@@ -243,25 +334,103 @@ class Upstream:
         await response.write("".join(events).encode())
         return response
 
-    def find_overflow(self, asked: Asked) -> str:
+    def read(self, path: str, body: dict[str, Any]) -> Asked:
+        """Read a request of any dialect; of Responses with all that the provider has kept."""
+        if path.endswith("messages"):
+            return read_anthropic(body)
+        if path.endswith("completions"):
+            return read_chat(body)
+        body = {**body, "input": self.find_conversation(body)}
+        check_items(body)
+        if body["input"] and body["input"][-1].get("type") == "compaction_trigger":
+            if self.compaction == "refused":
+                raise name_unknown("compaction_trigger", f"input[{len(body['input']) - 1}]")
+            body = {**body, "input": body["input"][:-1], "compaction_trigger": True}
+        return read_responses(body)
+
+    def find_conversation(self, body: dict[str, Any]) -> list[dict[str, Any]]:
+        """The items of a request behind those of the response it names, references replaced by what they name."""
+        given = body.get("input") or []
+        if isinstance(given, str):
+            given = [{"type": "message", "role": "user", "content": given}]
+        before: list[dict[str, Any]] = []
+        if known := body.get("previous_response_id"):
+            if self.stateless:
+                message = "`previous_response_id` is not supported: this API is stateless."
+                raise Refusal(message, code="invalid_prompt", param="previous_response_id")
+            if known not in self.kept:
+                message = f"Previous response with id '{known}' not found."
+                code = "previous_response_not_found"
+                raise Refusal(message, code=code, param="previous_response_id")
+            before = self.kept[known]
+        return [*before, *map(self.find_item, given)]
+
+    def find_item(self, item: dict[str, Any]) -> dict[str, Any]:
+        """An item, or the one that it refers to; reasoning without its encrypted content is a reference too."""
+        is_bare = item.get("type") == "reasoning" and not item.get("encrypted_content")
+        if item.get("type") != "item_reference" and not is_bare:
+            return item
+        if item["id"] not in self.items:
+            message = f"Item with id '{item['id']}' not found. Items are not persisted when `store` is set to false."
+            rest = " Try again with `store` set to true, or remove this item from your input."
+            raise Refusal(message + rest, param="input", status=404)
+        return self.items[item["id"]]
+
+    def answer(self, asked: Asked) -> Answer:
+        """What the job says next, or what becomes of a request to compact."""
+        if not asked.body.get("compaction_trigger"):
+            return self.job.answer(asked)
+        text = self.job.summarize(find_turn(asked))
+        return Answer("compaction" if self.compaction == "made" else "summary", text)
+
+    def find_cached(self, asked: Asked) -> int:
+        """How many tokens a request has in common with an earlier one, as far as they can be cached."""
+        common = max((find_common(asked.prompt, one) for one in self.prompts), default=0)
+        self.prompts.append(asked.prompt)
+        cached = int(asked.tokens * common / max(len(asked.prompt), 1))
+        return cached // _CACHE_UNIT * _CACHE_UNIT if cached >= _CACHE_LEAST else 0
+
+    def say(
+        self, asked: Asked, answer: Answer, cached: int
+    ) -> tuple[dict[str, Any], Iterator[str]]:
+        """An answer in the dialect of the request: whole, and as the events of a stream."""
+        number = len(self.served)
+        if asked.dialect == "anthropic":
+            return say_anthropic(asked, answer, number)
+        if asked.dialect == "chat":
+            return say_chat(asked, answer, number)
+        whole = make_response(asked, answer, number, cached)
+        if asked.body.get("store") is not False and not self.stateless:
+            items = [*asked.body["input"], *whole["output"]]
+            self.kept[whole["id"]] = items
+            self.items |= {one["id"]: one for one in items if "id" in one}
+        return whole, stream_response(whole)
+
+    def find_overflow(self, asked: Asked) -> Refusal | None:
         """What each provider says of a request above the window."""
         if not self.window or asked.tokens <= self.window:
-            return ""
+            return None
+        code, param = "context_length_exceeded", "messages"
         if asked.dialect == "anthropic":
-            return f"prompt is too long: {asked.tokens} tokens > {self.window} maximum"
-        return (
-            f"This model's maximum context length is {self.window} tokens. However, your messages resulted in "
-            f"{asked.tokens} tokens. Please reduce the length of the messages."
-        )
+            message = f"prompt is too long: {asked.tokens} tokens > {self.window} maximum"
+        elif asked.dialect == "chat":
+            message = (
+                f"This model's maximum context length is {self.window} tokens. However, your messages resulted in "
+                f"{asked.tokens} tokens. Please reduce the length of the messages."
+            )
+        else:
+            message = "Your input exceeds the context window of this model. Please adjust your input and try again."
+            param = "input"
+        return Refusal(message, code=code, param=param)
 
 
-def find_fault(asked: Asked) -> str:
+def find_fault(asked: Asked) -> Refusal | None:
     """What else a provider refuses."""
-    return (
-        find_anthropic_fault(asked.body)
-        if asked.dialect == "anthropic"
-        else find_chat_fault(asked.body)
-    )
+    if asked.dialect == "responses":
+        return find_pair_fault(asked.body["input"]) or find_reasoning_fault(asked.body["input"])
+    find = find_anthropic_fault if asked.dialect == "anthropic" else find_chat_fault
+    message = find(asked.body)
+    return Refusal(message) if message else None
 
 
 def find_anthropic_fault(body: dict[str, Any]) -> str:
@@ -297,6 +466,124 @@ def find_chat_fault(body: dict[str, Any]) -> str:
         else:
             return f"messages[{at}]: messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
     return ""
+
+
+def name_unknown(value: str, place: str) -> Refusal:
+    """The refusal of a value that OpenAI does not know."""
+    return Refusal(f"Invalid value: '{value}'.", code="invalid_value", param=place)
+
+
+def check_items(body: dict[str, Any]) -> None:
+    """Refuse items of Responses that are not well formed: kinds, parts, ids, encrypted contents, tools."""
+    seen: set[str] = set()
+    last = len(body["input"]) - 1
+    for at, item in enumerate(body["input"]):
+        kind, place = item.get("type", "message"), f"input[{at}]"
+        if kind == "compaction_trigger" and at == last:
+            continue
+        if kind not in ITEM_PREFIXES:
+            raise name_unknown(kind, place)
+        if kind == "message" and not isinstance(item["content"], str):
+            allowed = PARTS.get(item["role"], PARTS["user"])
+            for part in item["content"]:
+                if part["type"] not in allowed:
+                    raise name_unknown(part["type"], f"{place}.content")
+        check_item_id(item.get("id"), ITEM_PREFIXES[kind], place)
+        if item.get("id") in seen:
+            message = f"Duplicate item found with id {item['id']}. Remove duplicate items from your input and try again."
+            raise Refusal(message, param="input")
+        seen |= {item["id"]} if item.get("id") else set()
+        if len(item.get("call_id") or "") > _MAX_ID:
+            message = f"Invalid '{place}.call_id': string too long. Expected a string with maximum length 64."
+            raise Refusal(message, code="string_above_max_length", param=f"{place}.call_id")
+        if kind in ("reasoning", "compaction"):
+            check_seal(item)
+    for at, tool in enumerate(body.get("tools") or ()):
+        if tool["type"] in ("function", "custom", "namespace") and "name" not in tool:
+            message = f"Missing required parameter: 'tools[{at}].name'."
+            raise Refusal(message, code="missing_required_parameter", param=f"tools[{at}].name")
+
+
+def check_item_id(known: str | None, prefix: str, place: str) -> None:
+    """Refuse an id that cannot be of such an item."""
+    if known is None:
+        return
+    if not re.fullmatch(rf"[A-Za-z0-9_-]{{1,{_MAX_ID}}}", known):
+        message = f"Invalid '{place}.id': '{known}'. Expected an ID that contains letters, numbers, underscores, or dashes."
+        raise Refusal(message, code="invalid_value", param=f"{place}.id")
+    if not known.startswith(prefix):
+        message = f"Invalid '{place}.id': '{known}'. Expected an ID that begins with '{prefix}'."
+        raise Refusal(message, code="invalid_value", param=f"{place}.id")
+
+
+def check_seal(item: dict[str, Any]) -> None:
+    """Refuse an encrypted content that was not made here, or for another item."""
+    sealed = item.get("encrypted_content") or ""
+    words = unseal(sealed)
+    is_ours = (
+        words.startswith(item["id"]) if "id" in item and item["type"] == "reasoning" else words
+    )
+    if not is_ours:
+        short = f"{sealed[:4]}...{sealed[-4:]}"
+        message = f"The encrypted content {short} could not be verified."
+        raise Refusal(message, code="invalid_encrypted_content")
+
+
+def find_pair_fault(items: list[dict[str, Any]]) -> Refusal | None:
+    """A call without its output, or an output without its call before it."""
+    open_calls: dict[str, str] = {}
+    for item in items:
+        kind, known = item.get("type", "message"), item.get("call_id")
+        named = kind.removesuffix("_output").replace("_", " ")
+        if kind.endswith("_call_output"):
+            if open_calls.pop(known, None) != kind.removesuffix("_output"):
+                message = f"No tool call found for {named} output with call_id {known}."
+                return Refusal(message, param="input")
+        elif f"{kind}_output" in ITEM_PREFIXES:
+            open_calls[known] = kind
+    for known, kind in open_calls.items():
+        message = f"No tool output found for {kind.replace('_', ' ')} {known}."
+        return Refusal(message, param="input")
+    return None
+
+
+def find_reasoning_fault(items: list[dict[str, Any]]) -> Refusal | None:
+    """Reasoning without what followed it, or the other way round."""
+    known = {item.get("id") for item in items}
+    for item, following in zip(items, (*items[1:], {"type": ""}), strict=True):
+        kind, own_id = item.get("type", "message"), item.get("id") or ""
+        if kind == "reasoning":
+            next_kind = following.get("type", "message")
+            is_models = following.get("role") == "assistant" or next_kind.endswith("_call")
+            if not is_models and next_kind != "reasoning":
+                message = f"Item '{own_id}' of type 'reasoning' was provided without its required following item."
+                return Refusal(message, param="input")
+        elif (
+            own_id.startswith(_THOUGHTFUL)
+            and (thought := f"rs_{own_id.split('_')[2]}") not in known
+        ):
+            message = f"Item '{own_id}' of type '{kind}' was provided without its required 'reasoning' item: '{thought}'."
+            return Refusal(message, param="input")
+    return None
+
+
+_THOUGHTFUL = ("fc_t_", "msg_t_")
+"""What the ids of items begin with that followed reasoning; the reasoning has the same number."""
+_SEAL = "gAAAAA"
+
+
+def seal(text: str) -> str:
+    """A text as nobody but the provider can read it."""
+    return _SEAL + (text.encode() + b"|" + sign(text).encode()).hex()
+
+
+def unseal(sealed: str) -> str:
+    """The text that was sealed; nothing where this is not a seal of ours."""
+    try:
+        text, _, signature = bytes.fromhex(sealed.removeprefix(_SEAL)).decode().rpartition("|")
+    except ValueError:
+        return ""
+    return text if sealed.startswith(_SEAL) and signature == sign(text) else ""
 
 
 def sign(thinking: str) -> str:
@@ -402,7 +689,158 @@ def say_chat(asked: Asked, answer: Answer, number: int) -> tuple[dict[str, Any],
     return whole, stream()
 
 
+def make_response(asked: Asked, answer: Answer, number: int, cached: int) -> dict[str, Any]:
+    """An answer in OpenAI's Responses form. Calls have reasoning before them."""
+    output: list[dict[str, Any]] = []
+    reasoning: dict[str, Any] = {"type": "reasoning", "id": f"rs_{number:06}", "summary": []}
+    reasoning["encrypted_content"] = seal(f"{reasoning['id']}: {'what the script says next. ' * 8}")
+    if (asked.body.get("reasoning") or {}).get("summary"):
+        reasoning["summary"].append({"type": "summary_text", "text": f"**Thought {number}**"})
+    match answer.kind:
+        case "call":
+            output.append(reasoning)
+            for at, given in enumerate(answer.calls):
+                call = {
+                    "type": "function_call",
+                    "id": f"fc_t_{number:06}_{at}",
+                    "status": "completed",
+                }
+                call |= {"call_id": f"call_{number:06}_{at}", "name": answer.tool}
+                output.append({**call, "arguments": json.dumps(given)})
+        case "compaction":
+            content = seal(answer.text)
+            output.append(
+                {"type": "compaction", "id": f"cmp_{number:06}", "encrypted_content": content}
+            )
+        case _:
+            part = {"type": "output_text", "text": answer.text, "annotations": [], "logprobs": []}
+            said = {"type": "message", "id": f"msg_{number:06}", "status": "completed"}
+            output.append({**said, "role": "assistant", "content": [part]})
+    tokens = sum(count_tokens(json.dumps(one)) for one in output)
+    thought = count_tokens(reasoning["encrypted_content"]) if answer.kind == "call" else 0
+    return {
+        "id": f"resp_{number:06}",
+        "object": "response",
+        "created_at": 1,
+        "status": "completed",
+        "error": None,
+        "incomplete_details": None,
+        "model": asked.body["model"],
+        "output": output,
+        "previous_response_id": asked.body.get("previous_response_id"),
+        "store": asked.body.get("store", True),
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "metadata": {},
+        "usage": {
+            "input_tokens": asked.tokens,
+            "input_tokens_details": {"cached_tokens": cached},
+            "output_tokens": tokens,
+            "output_tokens_details": {"reasoning_tokens": thought},
+            "total_tokens": asked.tokens + tokens,
+        },
+    }
+
+
+def stream_response(whole: dict[str, Any]) -> Iterator[str]:
+    """A response as the events of a stream."""
+    begun = {**whole, "status": "in_progress", "output": [], "usage": None}
+    events: list[dict[str, Any]] = [
+        {"type": "response.created", "response": begun},
+        {"type": "response.in_progress", "response": begun},
+    ]
+    for index, item in enumerate(whole["output"]):
+        events += stream_item(item, index)
+    events.append({"type": "response.completed", "response": whole})
+    for number, event in enumerate(events):
+        yield write_event({**event, "sequence_number": number})
+
+
+def stream_item(item: dict[str, Any], index: int) -> list[dict[str, Any]]:
+    """The events of one item. What it holds when it is added is not final: only the item that is done counts."""
+    empty: dict[str, Any] = {**item}
+    at: dict[str, Any] = {"item_id": item["id"], "output_index": index}
+    inside: list[dict[str, Any]] = []
+    match item["type"]:
+        case "reasoning":
+            empty |= {"summary": [], "encrypted_content": seal("unfinished")}
+            for n, part in enumerate(item["summary"]):
+                there = {**at, "summary_index": n}
+                kind, text = "response.reasoning_summary_", part["text"]
+                inside += [
+                    {"type": f"{kind}part.added", **there, "part": {**part, "text": ""}},
+                    {"type": f"{kind}text.delta", **there, "delta": text},
+                    {"type": f"{kind}text.done", **there, "text": text},
+                    {"type": f"{kind}part.done", **there, "part": part},
+                ]
+        case "function_call":
+            empty |= {"arguments": "", "status": "in_progress"}
+            kind, given = "response.function_call_arguments.", item["arguments"]
+            inside += [
+                {"type": f"{kind}delta", **at, "delta": given},
+                {"type": f"{kind}done", **at, "name": item["name"], "arguments": given},
+            ]
+        case "message":
+            empty |= {"content": [], "status": "in_progress"}
+            part, there = item["content"][0], {**at, "content_index": 0}
+            kind, text = "response.output_text.", {"text": part["text"], "logprobs": []}
+            inside += [
+                {"type": "response.content_part.added", **there, "part": {**part, "text": ""}},
+                {"type": f"{kind}delta", **there, "delta": part["text"], "logprobs": []},
+                {"type": f"{kind}done", **there, **text},
+                {"type": "response.content_part.done", **there, "part": part},
+            ]
+    return [
+        {"type": "response.output_item.added", "output_index": index, "item": empty},
+        *inside,
+        {"type": "response.output_item.done", "output_index": index, "item": item},
+    ]
+
+
 def write_event(data: dict[str, Any]) -> str:
-    """A server-sent event; Anthropic's have names."""
+    """A server-sent event; those of Anthropic and of Responses have names."""
     name = f"event: {data['type']}\n" if "type" in data else ""
     return f"{name}data: {json.dumps(data)}\n\n"
+
+
+def main() -> None:
+    """Serve until it is ended; each request is a line of JSON in the log."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--port", type=int, default=9000)
+    parser.add_argument("--window", type=int, default=0, help="tokens; 0 is no limit")
+    parser.add_argument("--rounds", type=int, default=5, help="tool rounds of each turn")
+    parser.add_argument("--calls", type=int, default=1, help="calls at a time")
+    parser.add_argument("--compaction", choices=("ignored", "refused", "made"), default="ignored")
+    parser.add_argument("--stateless", action="store_true", help="refuse previous_response_id")
+    parser.add_argument(
+        "--log", type=Path, help="a file for the requests, which are vendors' prompts"
+    )
+    given = parser.parse_args()
+    job = Job(given.rounds, (2_000, 6_000), given.calls)
+    options = {"compaction": given.compaction, "stateless": given.stateless}
+    upstream = Upstream(job, given.window, **options)
+
+    @web.middleware
+    async def write_log(request: web.Request, handler: Any) -> web.StreamResponse:
+        seen = len(upstream.served)
+        response = await handler(request)
+        headers = {
+            name: value
+            for name, value in request.headers.items()
+            if name.lower() != "authorization"
+        }
+        line = {"method": request.method, "path": request.path_qs, "headers": headers}
+        line |= asdict(upstream.served[seen]) if len(upstream.served) > seen else {}
+        with given.log.open("a") as file:
+            file.write(json.dumps({**line, "status": response.status}) + "\n")
+        return response
+
+    app = upstream.make_app()
+    if given.log:
+        app.middlewares.append(write_log)
+    web.run_app(app, host="127.0.0.1", port=given.port, print=None)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-// An agent of our own over Vercel's AI SDK: `node vercel_agent.mjs chat|anthropic --talk`.
+// An agent of our own over Vercel's AI SDK: `node vercel_agent.mjs chat|openai|anthropic --talk`.
 // A turn is a line of JSON on standard input, and its result one on standard output, as Claude Code's stream-json.
 import { execFileSync } from "node:child_process";
 import { createRequire } from "node:module";
@@ -12,6 +12,7 @@ const { jsonSchema, stepCountIs, streamText, tool } = await load("ai");
 const options = { baseURL: `${AGENT_BASE}/v1`, apiKey: AGENT_KEY };
 const makeModel = {
   chat: async () => (await load("@ai-sdk/openai")).createOpenAI(options).chat("gpt-5"),
+  openai: async () => (await load("@ai-sdk/openai")).createOpenAI(options)("gpt-5"), // Responses
   anthropic: async () => (await load("@ai-sdk/anthropic")).createAnthropic(options)("claude-sonnet-4-5"),
 };
 const model = await makeModel[process.argv[2]]();

@@ -2,7 +2,7 @@
 
 import pytest
 
-from foldline.core.budget import UNKNOWN_WINDOW, limits, measure
+from foldline.core.budget import UNKNOWN_WINDOW, limits, measure_budget
 from foldline.core.log import (
     Asked,
     Instructed,
@@ -14,7 +14,7 @@ from foldline.core.log import (
 from foldline.core.parts import Text, Tool
 from foldline.core.plan import Facts, admit
 from foldline.core.policy import STEADY, named
-from foldline.core.request import report
+from foldline.core.request import build_report
 from foldline.errors import BadInput
 from foldline.testing import user, view_of
 
@@ -40,9 +40,9 @@ def test_room_is_what_the_fixed_parts_leave_and_the_report_sums_up():
     """A-01: window - system - tools - reserve - margin."""
     tool = Tool("bash", "runs a command", '{"type":"object"}')
     view = view_of([Opened("m"), Instructed((Text("Be brief."),), (tool,)), user("hello")])
-    budget = measure(view, limits(10_000, 500))
+    budget = measure_budget(view, limits(10_000, 500))
     assert budget.room == 10_000 - budget.system - budget.tools - 500 - 1_000
-    made = report(view, budget)
+    made = build_report(view, budget)
     assert made.total == budget.request == budget.system + budget.tools + view.tokens
     assert str(made).startswith(f"{made.total:,} of 10,000 tokens")
 
@@ -50,7 +50,7 @@ def test_room_is_what_the_fixed_parts_leave_and_the_report_sums_up():
 def a_budget(**kw):
     known = {"source": "catalogue", **kw}
     view = view_of([Opened("m"), Instructed((Text("Be brief."),)), user("hello")])
-    return measure(view, limits(400_000, 20_000, **known))
+    return measure_budget(view, limits(400_000, 20_000, **known))
 
 
 def test_three_limits():
@@ -71,12 +71,12 @@ def test_a_trigger_is_the_smallest_of_share_number_and_price_step(share, tokens,
         "tokens": tokens,
         "step": (step or 0) - budget.system - budget.tools - budget.margin,
     }
-    assert budget.tier(share, tokens=tokens) == expected[trigger]
+    assert budget.compute_tier(share, tokens=tokens) == expected[trigger]
 
 
 def test_a_step_that_the_fixed_parts_pass_is_no_trigger():
     budget = a_budget(step=5)
-    assert budget.tier(0.5) == int(budget.room * 0.5)
+    assert budget.compute_tier(0.5) == int(budget.room * 0.5)
 
 
 @pytest.mark.parametrize(
@@ -85,32 +85,32 @@ def test_a_step_that_the_fixed_parts_pass_is_no_trigger():
 def test_a_stated_window_lowers_what_was_believed_for_good(stated, window, source):
     """R-08: also after a fold, because it stands."""
     view = view_of([Opened("m"), WindowLearned("m", stated), user("hello")])
-    found = measure(view, limits(400_000, None, source="catalogue")).limits
+    found = measure_budget(view, limits(400_000, None, source="catalogue")).limits
     assert (found.window, found.source) == (window, source)
-    assert 1 in view.standing()
+    assert 1 in view.list_standing_events()
 
 
 def test_a_smaller_window_does_not_raise_what_may_be_sent():
     view = view_of([Opened("m"), WindowLearned("m", 350_000), user("hello")])
-    before = measure(
+    before = measure_budget(
         view_of([Opened("m"), user("hello")]), limits(400_000, 20_000, max_input=272_000)
     )
-    after = measure(view, limits(400_000, 20_000, max_input=272_000))
+    after = measure_budget(view, limits(400_000, 20_000, max_input=272_000))
     assert after.room <= before.room + before.margin
 
 
 def test_another_models_window_is_another_models():
     view = view_of([Opened("m"), WindowLearned("n", 1_000), user("hello")])
-    assert measure(view, limits(400_000, None)).limits.window == 400_000
+    assert measure_budget(view, limits(400_000, None)).limits.window == 400_000
 
 
 def test_warnings_say_what_to_do():
     """R-04, R-07, R-58."""
     tools = tuple(Tool(f"tool_{n}", "does something useful " * 40) for n in range(40))
     view = view_of([Opened("m"), Instructed((), tools), user("hello")])
-    found = measure(view, limits(None, 10**9)).warnings
+    found = measure_budget(view, limits(None, 10**9)).warnings
     assert [words.split()[0:2] for words in found] == [["the", "model's"], ["the", "output"]]
-    small = measure(view, limits(10_000, None)).warnings
+    small = measure_budget(view, limits(10_000, None)).warnings
     assert len(small) == 1
     assert "before anything is said" in small[0]
 

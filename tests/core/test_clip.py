@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from foldline.core.budget import limits
-from foldline.core.edits.clip import clip
+from foldline.core.edits.clip import clip_event
 from foldline.core.log import ModelSaid, Opened, ToolReturned
 from foldline.core.parts import Call, Media, Text, text_of
 from foldline.core.plan import Facts, admit
 from foldline.core.policy import STEADY, Clipping
-from foldline.core.tokens import count
+from foldline.core.tokens import count_tokens
 from foldline.testing import calls, result, view_of
 
 WORDS = " ".join(f"word{n}" for n in range(20_000))
@@ -31,18 +31,18 @@ def shown(event):
 )
 def test_marker_and_handle(how, marker, place):
     """A-11: the literal text first, handle and outcome on the next line."""
-    event = clip(result("c", WORDS), cap=1_000, how=how)
+    event = clip_event(result("c", WORDS), cap=1_000, how=how)
     lines = shown(event).splitlines()
-    assert lines[place] == marker.format(keep=1_000, whole=count(WORDS))
-    assert count(shown(event)) <= 1_000
+    assert lines[place] == marker.format(keep=1_000, whole=count_tokens(WORDS))
+    assert count_tokens(shown(event)) <= 1_000
     assert lines[place + 1] == "[whole: log:1; ok]"
-    assert count(shown(event)) >= 850
+    assert count_tokens(shown(event)) >= 850
     assert text_of(event.parts) == WORDS  # the whole stays in the event
 
 
 def test_by_lines():
     """A-10: over 256 lines, the first and last 128."""
-    event = clip(result("c", "\n".join(f"{n}" for n in range(756))), cap=8_000, how="lines")
+    event = clip_event(result("c", "\n".join(f"{n}" for n in range(756))), cap=8_000, how="lines")
     lines = shown(event).splitlines()
     assert lines[0] == "Total output lines: 756"
     assert lines[1:3] == ["0", "1"]
@@ -52,18 +52,18 @@ def test_by_lines():
 
 def test_exactly_256_lines_are_not_too_many():
     event = result("c", "x\n" * 256)
-    assert clip(event, cap=8_000, how="lines") is event
+    assert clip_event(event, cap=8_000, how="lines") is event
 
 
 def test_by_lines_and_bytes_at_once():
     text = "\n".join(f"line {n} " + "x " * 100 for n in range(756))
-    event = clip(result("c", text, ok=False), cap=8_000, how="lines")
+    event = clip_event(result("c", text, ok=False), cap=8_000, how="lines")
     assert (
         "[... omitted 500 of 756 lines ...]\n[... truncated for length ...]\n[whole: log:1; error]"
         in shown(event)
     )
     assert len(shown(event).encode()) <= 10 * 1024 + 200
-    one_line = clip(result("c", "y " * 20_000), cap=8_000, how="lines")
+    one_line = clip_event(result("c", "y " * 20_000), cap=8_000, how="lines")
     assert "[... truncated for length ...]" in shown(one_line)
     assert "omitted" not in shown(one_line)
 
@@ -74,7 +74,7 @@ def test_ends_keep_errors_status_and_names():
     noise[2_000] = "E   ValueError: unexpected token ']' at 41"
     noise[2_001] = "src/parser/lexer.py:88 in next_token"
     noise[2_500] = "process exited with code 2"
-    event = clip(result("c", "\n".join(noise), ok=False), cap=2_500, how="ends")
+    event = clip_event(result("c", "\n".join(noise), ok=False), cap=2_500, how="ends")
     text = shown(event)
     assert (
         "[errors in the cut]\nE   ValueError: unexpected token ']' at 41\nprocess exited with code 2"
@@ -84,7 +84,7 @@ def test_ends_keep_errors_status_and_names():
     assert "[whole: log:1; error]" in text
     assert text.startswith("compiled module number 0")
     assert text.endswith("compiled module number 3999 without anything to say about it")
-    assert 2_000 <= count(text) <= 2_500
+    assert 2_000 <= count_tokens(text) <= 2_500
 
 
 def test_clipping_is_fast_and_safe_on_hostile_text(timed):
@@ -98,7 +98,7 @@ def test_clipping_is_fast_and_safe_on_hostile_text(timed):
     ]
     for text in hostile:
         start = time.perf_counter()
-        clip(result("c", text), cap=2_500, how="ends")
+        clip_event(result("c", text), cap=2_500, how="ends")
         assert time.perf_counter() - start < timed(2.0)
 
 
@@ -123,20 +123,20 @@ def test_a_reader_is_known_by_any_spelling(tool):
 
 def test_what_fits_is_left_alone():
     event = result("c", "short")
-    assert clip(event, cap=100, how="both") is event
+    assert clip_event(event, cap=100, how="both") is event
 
 
 def test_pictures_are_not_text():
     """R-40, R-57: a clip cuts words; a picture beside them stays."""
     picture = Media("image", mime="image/png", base64="iVBO" * 100_000)
-    event = clip(ToolReturned("c", (Text(WORDS), picture)), cap=200, how="head")
+    event = clip_event(ToolReturned("c", (Text(WORDS), picture)), cap=200, how="head")
     assert event.clip.parts[-1] == picture
     small = ToolReturned("c", (Text("ok"), picture))
-    assert clip(small, cap=200, how="head") is small
+    assert clip_event(small, cap=200, how="head") is small
 
 
 @pytest.mark.parametrize("how", ["head", "tail", "both", "lines", "ends"])
 @pytest.mark.parametrize("cap", [1, 57, 60, 80])
 def test_tiny_caps(how, cap):
-    event = clip(result("c", "日本語のテキスト" * 500), cap=cap, how=how)
+    event = clip_event(result("c", "日本語のテキスト" * 500), cap=cap, how=how)
     assert "log:1" in shown(event)

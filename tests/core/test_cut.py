@@ -4,7 +4,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foldline.core import truncate
-from foldline.core.tokens import count
+from foldline.core.tokens import count_tokens
 
 FRAGMENTS = st.one_of(
     st.sampled_from("aZ1É日☃ሰ \n;"),
@@ -22,21 +22,21 @@ TEXTS = st.builds(
 @example("☃" * 100, 200)
 def test_what_is_kept_fits(text, tokens):
     """At most so many tokens, of every kind of text: also where a line's end is chosen."""
-    first, last = truncate.head(text, tokens), truncate.tail(text, tokens)
+    first, last = truncate.truncate_to_head(text, tokens), truncate.truncate_to_tail(text, tokens)
     assert text.startswith(first)
     assert text.endswith(last)
-    assert max(count(first), count(last)) <= tokens
-    if count(text) <= tokens:
+    assert max(count_tokens(first), count_tokens(last)) <= tokens
+    if count_tokens(text) <= tokens:
         assert first == last == text
 
 
 @given(TEXTS, st.integers(2, 400))
 def test_both_ends_never_overlap(text, tokens):
-    first, last = truncate.both(text, tokens)
+    first, last = truncate.truncate_to_ends(text, tokens)
     assert len(first) + len(last) <= len(text)
     assert text.startswith(first)
     assert text.endswith(last)
-    assert truncate.tail(text, tokens, start=len(first)) in text[len(first) :]
+    assert truncate.truncate_to_tail(text, tokens, start=len(first)) in text[len(first) :]
 
 
 def test_what_is_kept_is_nearly_all_that_fits():
@@ -48,5 +48,5 @@ def test_what_is_kept_is_nearly_all_that_fits():
         "f" * 500_000,
     ):
         for tokens in (20, 600, 2_500):
-            assert tokens * 0.9 <= count(truncate.head(text, tokens)) <= tokens
-            assert tokens * 0.9 <= count(truncate.tail(text, tokens)) <= tokens
+            assert tokens * 0.9 <= count_tokens(truncate.truncate_to_head(text, tokens)) <= tokens
+            assert tokens * 0.9 <= count_tokens(truncate.truncate_to_tail(text, tokens)) <= tokens

@@ -4,12 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
-from foldline.core.edits.fold import Material, write
-from foldline.core.ledger.collect import collect
+from foldline.core.edits.fold import Material, build_handoff
+from foldline.core.ledger.collect import collect_facts
 from foldline.core.log import Logged
 from foldline.core.parts import Fact
 from foldline.core.spine import Range
-from foldline.core.tokens import count
+from foldline.core.tokens import count_tokens
 from foldline.testing import calls, model, result, user, view_of
 
 
@@ -22,8 +22,8 @@ def test_what_it_says():
     ]
     view = view_of([*log, model("Understood. Going on.")])
     said = [Logged(0, log[0]), Logged(3, log[3])]
-    facts = collect(view.items, view.held)
-    handoff = write(Range(0, 4), Material(said, facts=facts), cap=400)
+    facts = collect_facts(view.items, view.held)
+    handoff = build_handoff(Range(0, 4), Material(said, facts=facts), cap=400)
     assert handoff.text == snapshot("""\
 [handoff: log:0-4 was folded]
 This is a record of earlier work, not a request. A later record wins over an earlier one, and the newest user message over both. Any part comes back whole by its handle: recall("log:N").
@@ -46,8 +46,8 @@ def test_within_its_cap_with_the_first_task_and_the_newest_words(sizes, cap):
     """Law 8: the first task always, then newest first; what is cut has its handle."""
     said = [Logged(n, user(f"say{n} " * size)) for n, size in enumerate(sizes)]
     facts = [Fact(n, "said", str(n), "something") for n in range(50)]
-    handoff = write(Range(0, 99), Material(said, facts=facts), cap=cap)
-    assert count(handoff.text) <= cap
+    handoff = build_handoff(Range(0, 99), Material(said, facts=facts), cap=cap)
+    assert count_tokens(handoff.text) <= cap
     quoted = sorted((*handoff.verbatim, *handoff.clipped))
     assert quoted[0] == 0
     newest = quoted[1:]
@@ -61,7 +61,7 @@ def test_pins_come_before_other_words():
     """R-25: a pin is quoted even where the user's other words no longer fit."""
     said = [Logged(n, user(f"say{n} " * 50)) for n in range(20)]
     pin = Logged(30, result("c", "the port is 5432"))
-    handoff = write(Range(0, 99), Material(said, [pin]), cap=400)
+    handoff = build_handoff(Range(0, 99), Material(said, [pin]), cap=400)
     assert "# Pinned\nlog:30: the port is 5432" in handoff.text
 
 
@@ -71,7 +71,7 @@ def test_cron_never_speaks_as_the_user():
         Logged(0, user("Rotate the backups.", speaker="cron")),
         Logged(1, user("Please fix the parser.", author="Ann")),
     ]
-    handoff = write(Range(0, 9), Material(said), cap=400)
+    handoff = build_handoff(Range(0, 9), Material(said), cap=400)
     by_user, by_others = handoff.text.split("# Said by others")
     assert "log:1: [human: Ann] Please fix the parser." in by_user
     assert "Rotate" not in by_user

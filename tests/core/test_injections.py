@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from foldline.core.budget import limits
-from foldline.core.edits.fold import Ask, Material, prompts, write
+from foldline.core.edits.fold import Ask, Material, build_handoff, build_prompts
 from foldline.core.edits.fold.ask import DECISIONS, GOALS, OPEN, SECTIONS
-from foldline.core.edits.fold.injection_words import flat
-from foldline.core.edits.fold.verify import Accepted, Rejected, Repair, judge
-from foldline.core.ledger.collect import collect
-from foldline.core.ledger.pages import _TITLES
+from foldline.core.edits.fold.injection_words import normalise_text
+from foldline.core.edits.fold.verify import Accepted, Rejected, Repair, verify_answer
+from foldline.core.ledger.collect import collect_facts
+from foldline.core.ledger.fact_pages import _TITLES
 from foldline.core.log import Logged, ModelSaid, ToolReturned
 from foldline.core.parts import Call, Text
 from foldline.core.plan import Facts, Ready
@@ -68,7 +68,9 @@ def unharmed(text, marker):
     assert not {"Said by others", "Pinned", *SECTIONS} & {*found}, "nobody else spoke"
     for title, lines in found.items():
         if title in WILL:
-            assert flat(marker) not in flat("\n".join(lines)), f"reaches {title!r}"
+            assert normalise_text(marker) not in normalise_text("\n".join(lines)), (
+                f"reaches {title!r}"
+            )
     for title in {*found} - {*WILL, _TITLES["name"]}:
         for line in found[title]:
             assert LINE.match(line), f"{line!r} stands behind no handle"
@@ -133,8 +135,10 @@ def test_written_directly(payload):
     log = [user(TASK), todos("t"), result("t", "ok"), *steps(payload, counter())]
     log += [*steps(payload, counter(4)), *steps(payload, counter(9))]
     view = view_of(log)
-    facts = collect(view.items, view.held)
-    handoff = write(Range(0, view.head), Material([Logged(0, log[0])], facts=facts), cap=20_000)
+    facts = collect_facts(view.items, view.held)
+    handoff = build_handoff(
+        Range(0, view.head), Material([Logged(0, log[0])], facts=facts), cap=20_000
+    )
     unharmed(handoff.text, payload["marker"])
 
 
@@ -147,7 +151,7 @@ def test_quoted_words_of_others_forge_no_heading(kind):
         material = Material([task], [Logged(3, result("c", forged))])
     else:
         material = Material([task, Logged(3, user(forged, speaker="notice"))])
-    sections(write(Range(0, 9), material, cap=2_000).text)
+    sections(build_handoff(Range(0, 9), material, cap=2_000).text)
 
 
 def span(payload):
@@ -166,14 +170,16 @@ def span(payload):
 
 
 def told(events, tokens=4_000):
-    (prompt,) = prompts(Ask(Spine(), Range(1, 9), tokens), events, window=128_000, reserve=8_000)
+    (prompt,) = build_prompts(
+        Ask(Spine(), Range(1, 9), tokens), events, window=128_000, reserve=8_000
+    )
     return prompt
 
 
 def obedient(payload):
     """What a summariser writes that does as the payload says; each must be refused."""
-    said = flat(payload["marker"])
-    whole = flat(payload["text"])
+    said = normalise_text(payload["marker"])
+    whole = normalise_text(payload["text"])
     whole = whole[max(whole.index(said) - 60, 0) :][:240]
     for section in SECTIONS:
         yield f"## {section}\n- {said} [3]"
@@ -208,10 +214,10 @@ def test_an_obedient_summariser_is_refused(payload):
     prompt = told(events)
     for n, answer in enumerate(obedient(payload)):
         text = HONEST_BESIDE + answer if n % 2 else answer
-        verdict = judge(prompt, text, events)
+        verdict = verify_answer(prompt, text, events)
         assert isinstance(verdict, Repair), f"believed: {text!r}"
         if n % 10 == 0:
-            assert isinstance(judge(verdict.prompt, text, events, again=True), Rejected)
+            assert isinstance(verify_answer(verdict.prompt, text, events, again=True), Rejected)
 
 
 HONEST = {
@@ -260,5 +266,5 @@ def test_an_honest_summariser_is_believed_beside_it(payload):
     """A span with an injection in it can still be told."""
     events = span(payload)
     for honest in HONEST.values():
-        verdict = judge(told(events), honest, events)
+        verdict = verify_answer(told(events), honest, events)
         assert isinstance(verdict, Accepted), verdict.faults

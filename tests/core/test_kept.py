@@ -9,13 +9,14 @@ from itertools import cycle, islice
 
 import msgspec
 import pytest
+from law_checks import HANDLE
 
 import foldline
 from foldline.core import ledger, log, recall, rules
 from foldline.core.budget import limits
 from foldline.core.edits import fold
-from foldline.core.edits.fold.verify import Accepted, Rejected, Repair, judge
-from foldline.core.edits.mask import exclude
+from foldline.core.edits.fold.verify import Accepted, Rejected, Repair, verify_answer
+from foldline.core.edits.mask import exclude_events
 from foldline.core.log import (
     Folded,
     Instructed,
@@ -31,7 +32,6 @@ from foldline.core.policy import PRESETS, SLIDING, STEADY, THRIFTY
 from foldline.dialects import openai_chat as wire
 from foldline.errors import BadHandle
 from foldline.testing import Conversation, Planned, calls, model, result, user
-from foldline.testing.laws import HANDLE
 
 TELLERS = {
     "ok": lambda _: "ok",
@@ -60,13 +60,13 @@ class Told(Planned):
 
     def tell(self, ask):
         """What the teller's answers come to, by the rules of the judge."""
-        events = fold.sources(dict(enumerate(self.events)), ask.range, ())
+        events = fold.select_source_events(dict(enumerate(self.events)), ask.range, ())
         lines = []
-        for prompt in fold.prompts(ask, events, window=32_000, reserve=2_000):
-            verdict = judge(prompt, self.teller(prompt), events)
+        for prompt in fold.build_prompts(ask, events, window=32_000, reserve=2_000):
+            verdict = verify_answer(prompt, self.teller(prompt), events)
             if isinstance(verdict, Repair):
                 again = self.teller(verdict.prompt)
-                verdict = judge(verdict.prompt, again, events, again=True)
+                verdict = verify_answer(verdict.prompt, again, events, again=True)
             self.verdicts.append(verdict)
             lines += verdict.lines if isinstance(verdict, Accepted) else ()
         return fold.Prepared(ask.base, ask.range, tuple(lines), "scripted") if lines else None
@@ -82,7 +82,7 @@ class Told(Planned):
         handles = HANDLE.findall(self.sight())
         if not any(int(lo) <= seq <= int(hi or lo) for lo, hi in handles):
             return None
-        return recall.show([Logged(seq, self.events[seq])])
+        return recall.render_recall([Logged(seq, self.events[seq])])
 
 
 def runs(recorded):
@@ -102,7 +102,7 @@ def chats(shared):
         for chat in json.load(file)[:60]:
             for message in chat["traj"]:
                 if message["role"] != "system":
-                    yield wire.message(message)
+                    yield wire.parse_message(message)
 
 
 def live(talk, events, folds):
@@ -227,14 +227,14 @@ CORRECTIONS = [
 def told_by(talk):
     """What the folds that stand say together, the later winning."""
     facts = ()
-    for event in talk.view.folds().values():
-        facts = ledger.merge(facts, event.facts)
+    for event in talk.view.list_folds().values():
+        facts = ledger.merge_facts(facts, event.facts)
     return {(fact.kind, fact.key): fact.text for fact in facts}
 
 
 def shown_by(talk):
     """The texts of the handoffs in sight, oldest first."""
-    return "\n".join(event.text for event in talk.view.folds().values())
+    return "\n".join(event.text for event in talk.view.list_folds().values())
 
 
 WANTED = {(kind, key): text for kind, of in FACTS.items() for key, text in of.items()}
@@ -299,8 +299,8 @@ def test_planted_facts_among_many_others(recorded, policy):
     print(f"among many, {policy}: {len(WANTED) - len(unseen)} of {len(WANTED)} in sight")
     assert {kind for kind, _ in unseen} <= {"command", "link", "error", "file"}
     for _, key in unseen:
-        asked = recall.parse(f'recall("log:0-{talk.view.head}", grep="{re.escape(key)}")')
-        assert key in recall.show([Logged(*one) for one in enumerate(talk.events)], asked)
+        asked = recall.parse_query(f'recall("log:0-{talk.view.head}", grep="{re.escape(key)}")')
+        assert key in recall.render_recall([Logged(*one) for one in enumerate(talk.events)], asked)
 
 
 # By id.
@@ -320,7 +320,7 @@ def test_next_step_and_no_question_in_the_users_name():
     talk.step(user("Paint the fence."))
     talk.add(*todo(1, ("sand it", "completed"), ("paint it green", "in_progress")))
     busy(talk, 20)
-    newest = list(talk.view.folds().values())[-1].text
+    newest = list(talk.view.list_folds().values())[-1].text
     assert (
         newest.split("# Next\n")[1]
         == "Go on with what follows; the task in hand is: paint it green"
@@ -386,7 +386,7 @@ def test_handoffs_never_grow():
         while len(talk.folds()) < 60:
             busy(talk, 1)
             sizes.append(sum(i.tokens for i in talk.view.items if i.role == "handoff"))
-            assert len(talk.view.folds()) <= fold.MOST_FOLDS
+            assert len(talk.view.list_folds()) <= fold.MOST_FOLDS
         room = talk.plan().report.room
         assert max(sizes) <= room * policy.handoff + 100
         assert max(fold.rank for fold in talk.folds()) >= 2 or policy is SLIDING
@@ -412,7 +412,9 @@ def everything(s):
 
 
 def digests(s, count):
-    return [hashlib.sha256(log.encode(event)).hexdigest() for _, event in everything(s)[:count]]
+    return [
+        hashlib.sha256(log.encode_event(event)).hexdigest() for _, event in everything(s)[:count]
+    ]
 
 
 def test_recall_is_never_clipped_again():
@@ -423,8 +425,8 @@ def test_recall_is_never_clipped_again():
     stub = text_of(talk.view.items[-1].parts)
     hint = next(line for line in stub.split("\n") if line.startswith("[whole: "))
     talk.append(ModelSaid((Call("r", "recall", '{"handle":"log:3"}'),)))
-    most = foldline.core.plan.recallable(talk.view, facts)
-    again = recall.show([Logged(3, talk.events[3])], recall.parse(hint), most=most)
+    most = foldline.core.plan.measure_recall_room(talk.view, facts)
+    again = recall.render_recall([Logged(3, talk.events[3])], recall.parse_query(hint), most=most)
     talk.add(ToolReturned("r", (Text(again),)))
     assert talk.events[-1].clip is None
     assert text_of(talk.view.items[-1].parts) == again
@@ -435,11 +437,11 @@ def test_loss_report_and_preview():
     """R-38: what leaves the window, by kind, each with a handle that returns it."""
     talk = Told(Facts(limits(32_000, None), STEADY))
     busy(talk, 12)
-    before = [log.encode(event) for event in talk.events]
+    before = [log.encode_event(event) for event in talk.events]
     made = talk.plan(replace(talk.facts, now=True))
     found = lost(talk.view, made)
     assert isinstance(found, fold.Loss)
-    assert [log.encode(event) for event in talk.events] == before
+    assert [log.encode_event(event) for event in talk.events] == before
     folded = next(event for event in made.events if isinstance(event, Folded))
     assert (found.before, found.after) == (folded.before, folded.after)
     assert set(found.left) == {"answers", "results"}
@@ -451,7 +453,7 @@ def test_loss_report_and_preview():
             assert (f"log:{seq}" in gone) == (seq not in sight)
     assert "tokens become" in str(found)
     for name in gone:
-        assert recall.parse(name).span.lo < len(before)
+        assert recall.parse_query(name).span.lo < len(before)
 
 
 def test_what_a_person_excludes_is_read_by_no_fold():
@@ -461,7 +463,7 @@ def test_what_a_person_excludes_is_read_by_no_fold():
     talk.add(model("noted"))
     talk.add(*bash(1, "cat vault/file", "hunter2_token at https://hunter2.example.org"))
     talk.append(
-        exclude(
+        exclude_events(
             talk.view, [item.seq for item in talk.view.items if "hunter2" in text_of(item.parts)]
         )
     )
@@ -502,23 +504,23 @@ def in_sight(talk):
 def test_excluded_words_stay_out():
     """Pinned too, redone folds, and an answer's arguments; what cannot be excluded says so."""
     talk = hidden_talk()
-    talk.add(exclude(talk.view, [2]))
+    talk.add(exclude_events(talk.view, [2]))
     talk.fold(rules.cut_points(talk.view)[-1])
     assert "SECRET" not in in_sight(talk)
     talk = hidden_talk()
     talk.fold(rules.cut_points(talk.view)[-1])
     assert talk.undo(len(talk.events) - 1)
     redo = len(talk.events) - 1
-    talk.add(exclude(talk.view, [2]))
+    talk.add(exclude_events(talk.view, [2]))
     assert not talk.undo(redo)
     assert "SECRET" not in in_sight(talk)
     talk = Conversation()
     talk.add(user("a"), ModelSaid((Call("c", "run", '{"cmd":"SECRET"}'),)), result("c"), model("b"))
-    talk.add(exclude(talk.view, [2]))
+    talk.add(exclude_events(talk.view, [2]))
     assert "SECRET" not in in_sight(talk)
     talk.add(Instructed((Text("new rule"),)))
     with pytest.raises(BadHandle):
-        exclude(talk.view, [talk.view.head])
+        exclude_events(talk.view, [talk.view.head])
 
 
 def test_a_pin_that_is_nowhere_does_not_stop_a_session():
@@ -554,7 +556,7 @@ def test_the_loss_report_names_words_no_longer_quoted():
     talk.add(user("x"), model("y"))
     before = talk.view.copy()
     talk.fold(rules.cut_points(talk.view)[-1], cap=300)
-    found = fold.loss(before, talk.events[-1])
+    found = fold.measure_loss(before, talk.events[-1])
     gone = {*first.verbatim} - {*talk.events[-1].verbatim, *talk.events[-1].clipped}
     assert gone
     assert {f"log:{seq}" for seq in gone} == {*found.unquoted}

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from foldline.core import ledger
 from foldline.core.budget import limits
-from foldline.core.ledger.collect import collect
+from foldline.core.ledger.collect import collect_facts
 from foldline.core.log import ModelSaid, Opened, ToolReturned
 from foldline.core.parts import Call, Fact, Text, Thought
 from foldline.core.plan import Facts, Ready
 from foldline.core.policy import STEADY, THRIFTY
-from foldline.core.tokens import count
+from foldline.core.tokens import count_tokens
 from foldline.testing import Planned, model, user, view_of
 
 
@@ -31,7 +31,7 @@ def call(name, given, text="done", *, ok=True, at=0):
 def facts_of(*groups):
     events = [Opened("m"), *(event for group in groups for event in group)]
     view = view_of(events)
-    return collect(view.items, view.held)
+    return collect_facts(view.items, view.held)
 
 
 def known(facts, kind):
@@ -93,8 +93,8 @@ def same(one, two):
 def told_by(talk):
     """What the folds that stand say together, the later ones winning."""
     facts = ()
-    for fold in talk.view.folds().values():
-        facts = ledger.merge(facts, fold.facts)
+    for fold in talk.view.list_folds().values():
+        facts = ledger.merge_facts(facts, fold.facts)
     return facts
 
 
@@ -253,7 +253,7 @@ def test_failing_tests(command):
     assert known(facts_of(run, again), "test") == {}
     # Where an earlier fold says that they failed, the later one says that they passed.
     view = view_of([Opened("m"), *again])
-    later = collect(view.items, view.held, older=facts_of(run))
+    later = collect_facts(view.items, view.held, older=facts_of(run))
     assert known(later, "test") == dict.fromkeys(failing, "passed")
 
 
@@ -299,7 +299,7 @@ def test_a_call_that_nobody_answered():
     """R-22, R-26: its outcome is unknown, and that is said."""
     events = [Opened("m"), ModelSaid((Call("c", "deploy", '{"to":"prod"}'),)), model("and then")]
     view = view_of(events)
-    facts = collect(view.items, view.held)
+    facts = collect_facts(view.items, view.held)
     assert list(known(facts, "call")) == ['deploy {"to":"prod"}']
 
 
@@ -318,7 +318,7 @@ SOME = st.builds(
 
 def in_order(many):
     """One fact a thing, as a ledger holds them."""
-    return ledger.merge((), sorted(many, key=lambda fact: fact.seq))
+    return ledger.merge_facts((), sorted(many, key=lambda fact: fact.seq))
 
 
 @given(*[st.lists(SOME, max_size=6)] * 3)
@@ -327,15 +327,17 @@ def test_merging_is_associative(one, two, three):
     a = in_order(one)
     b = in_order([msgspec.structs.replace(f, seq=f.seq + 100) for f in two])
     c = in_order([msgspec.structs.replace(f, seq=f.seq + 200) for f in three])
-    assert ledger.merge(ledger.merge(a, b), c) == ledger.merge(a, ledger.merge(b, c))
+    assert ledger.merge_facts(ledger.merge_facts(a, b), c) == ledger.merge_facts(
+        a, ledger.merge_facts(b, c)
+    )
 
 
 @given(st.lists(SOME, max_size=80), st.integers(0, 400))
 def test_pages_stay_within_their_cap(many, cap):
     """What is shown is within the cap, and everything shown is stored."""
     facts = in_order([msgspec.structs.replace(f, key=f"{f.key}_{n}") for n, f in enumerate(many)])
-    made = ledger.pages(facts, cap=cap)
-    assert sum(count(block) + 1 for block in made.blocks) <= cap
+    made = ledger.build_pages(facts, cap=cap)
+    assert sum(count_tokens(block) + 1 for block in made.blocks) <= cap
     assert {*made.shown} <= {*made.stored} <= {*facts}
 
 
@@ -429,10 +431,10 @@ def test_a_long_list_and_a_long_name_hide_nothing():
     tasks.append({"content": "the one in hand", "status": "in_progress"})
     facts = facts_of(call("TodoWrite", {"todos": tasks}))
     for cap in (300, 600, 2_000):
-        assert "[~] the one in hand" in "\n".join(ledger.pages(facts, cap=cap).blocks)
+        assert "[~] the one in hand" in "\n".join(ledger.build_pages(facts, cap=cap).blocks)
     paths = [f"src/file_{n}.py" for n in range(5)] + ["deep/" * 190 + "x.py"]
     many = facts_of(*(call("Write", {"file_path": path}, at=n) for n, path in enumerate(paths)))
-    shown = "\n".join(ledger.pages(many, cap=400).blocks)
+    shown = "\n".join(ledger.build_pages(many, cap=400).blocks)
     assert all(path in shown for path in paths[:5])
 
 
@@ -450,7 +452,7 @@ def test_names_told_elsewhere_are_stored():
     """A narrative gives way in the end; what it told is then shown by the ledger again."""
     facts = [Fact(seq, "name", f"unit_{seq:04}", "seen") for seq in range(8)]
     told = {fact.key for fact in facts}
-    made = ledger.pages(facts, cap=400, told=told)
+    made = ledger.build_pages(facts, cap=400, told=told)
     assert not made.shown
     assert {*made.stored} == {*facts}
-    assert {fact.key for fact in ledger.pages(made.stored, cap=400).shown} == told
+    assert {fact.key for fact in ledger.build_pages(made.stored, cap=400).shown} == told

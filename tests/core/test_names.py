@@ -6,7 +6,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldline.core.names import names
+from foldline.core.names import count_names
 
 WORD = re.compile(r"[\w./-]{4,80}")
 
@@ -39,19 +39,19 @@ FRAGMENTS = st.one_of(
 @given(st.one_of(st.text(), st.lists(FRAGMENTS, max_size=60).map("".join)))
 def test_the_same_names_as_by_one_search(text):
     """As many times each, and in the order they come."""
-    assert list(names(text * 2).items()) == list(first_names(text * 2).items())
+    assert list(count_names(text * 2).items()) == list(first_names(text * 2).items())
 
 
 @given(st.one_of(st.text(), st.lists(FRAGMENTS, max_size=60).map("".join)))
 def test_a_name_stands_in_the_text_as_it_is_spelled(text):
     """A ledger that tells another spelling tells nothing that could be written again."""
-    assert all(name in text for name in names(text))
+    assert all(name in text for name in count_names(text))
 
 
 def test_a_hidden_folder_keeps_its_dot():
-    assert names("see ~/.pi/agent/nord.json.") == {"/.pi/agent/nord.json": 1}
+    assert count_names("see ~/.pi/agent/nord.json.") == {"/.pi/agent/nord.json": 1}
 
 
 def test_names_and_plain_words():
     text = "Saw src/a.py:3, saw src/a.py again; HTTPError in (parse_it). Plain words, 1234, v2.13"
-    assert names(text) == {"src/a.py": 2, "HTTPError": 1, "parse_it": 1, "v2.13": 1}
+    assert count_names(text) == {"src/a.py": 2, "HTTPError": 1, "parse_it": 1, "v2.13": 1}

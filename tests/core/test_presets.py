@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from foldline.core.budget import estimate, limits, measure
+from foldline.core.budget import estimate_request, limits, measure_budget
 from foldline.core.log import Asked, Masked, UsageReported
 from foldline.core.parts import text_of
 from foldline.core.plan import Facts, Ready
@@ -40,17 +40,17 @@ class Talk(Planned):
         """Reports that agree with the estimate: the margin shrinks from 10 % to 2 %."""
         for _ in range(4):
             self.append(user("word " * 40), model("ok"))
-            size = estimate(self.view)
+            size = estimate_request(self.view)
             self.append(Asked(self.view.head, "", "", 0, estimate=size), UsageReported(input=size))
         return self
 
     def fill_to(self, share):
         """Answered messages until that share of the window is used."""
-        budget = measure(self.view, self.facts.limits)
+        budget = measure_budget(self.view, self.facts.limits)
         while budget.request < share * budget.limits.window:
             size = int(share * budget.limits.window - budget.request)
             self.append(user("word " * max(min(size // 3, 1_500), 1)), model("ok"))
-            budget = measure(self.view, self.facts.limits)
+            budget = measure_budget(self.view, self.facts.limits)
 
 
 @pytest.mark.parametrize(("turns", "folds"), [(3, 0), (5, 1), (12, 2)])
@@ -98,7 +98,7 @@ def test_three_layer_says_how_many_messages_it_left_out():
     said = [text_of(item.parts) for item in made.request.items]
     assert said[0].splitlines()[0] == "[conversation truncated — 47 older messages omitted]"
     assert said[1:] == ["answer 23 " * 20, "and now?"]
-    assert b'"role":"system"' in wire.blocks(made.request)[0]
+    assert b'"role":"system"' in wire.encode_blocks(made.request)[0]
 
 
 def test_three_layer_counts_on_over_merges():

@@ -4,7 +4,7 @@ from math import inf, isclose
 
 import pytest
 
-from foldline.core.prices import Prices, cheapest_size, fold_cost, known, pays_back_after
+from foldline.core.prices import Prices, cheapest_size, fold_cost, make_prices, pays_back_after
 
 
 @pytest.mark.parametrize("r", [0.10, 0.05, 0.025])
@@ -24,7 +24,7 @@ def test_an_edit_pays_back_after_that_many_calls(r):
 
 
 def test_what_does_not_shrink_never_pays():
-    assert pays_back_after(known(input=3.0), gone=100, left=100, behind=0) == inf
+    assert pays_back_after(make_prices(input=3.0), gone=100, left=100, behind=0) == inf
 
 
 @pytest.mark.parametrize("r", [0.10, 0.05, 0.025])
@@ -51,6 +51,6 @@ def bill(prices, left, growth, cost, size):
 
 
 def test_unknown_prices_are_assumed_and_say_so():
-    assert known(input=0).assumed
-    assert known(input=3.0).r == pytest.approx(0.10)
-    assert not known(input=3.0, read=0.3, write=3.75).assumed
+    assert make_prices(input=0).assumed
+    assert make_prices(input=3.0).r == pytest.approx(0.10)
+    assert not make_prices(input=3.0, read=0.3, write=3.75).assumed

@@ -9,14 +9,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foldline.core import recall
-from foldline.core.edits.clip import clip
+from foldline.core.edits.clip import clip_event
 from foldline.core.edits.fold import handoff
-from foldline.core.edits.mask import mask, results
+from foldline.core.edits.mask import list_results, mask_results
 from foldline.core.log import Folded, Logged, Opened, ToolReturned, UsageReported, UserSaid
 from foldline.core.parts import Media, Text, text_of
 from foldline.core.recall import Grep, HeadLines, LineRange, Query, TailLines, Whole
 from foldline.core.spine import Change, Range, Spine
-from foldline.core.tokens import count
+from foldline.core.tokens import count_tokens
 from foldline.errors import BadHandle
 from foldline.testing import calls, result, user, view_of
 
@@ -26,7 +26,7 @@ def one(text, seq=12):
 
 
 def ask(text, words, most=None):
-    return recall.show(one(words), recall.parse(text), most=most)
+    return recall.render_recall(one(words), recall.parse_query(text), most=most)
 
 
 # What models write.
@@ -55,7 +55,7 @@ def ask(text, words, most=None):
     ],
 )
 def test_a_handle_as_a_model_may_write_it(text, span):
-    assert recall.parse(text) == Query(span)
+    assert recall.parse_query(text) == Query(span)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_handle_as_a_model_may_write_it(text, span):
 )
 def test_ways_to_look_as_a_model_may_write_them(text, way):
     """A-15: head, tail, lines and grep by id."""
-    assert recall.parse(text) == Query(Range(12, 12), way)
+    assert recall.parse_query(text) == Query(Range(12, 12), way)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_ways_to_look_as_a_model_may_write_them(text, way):
 def test_what_is_no_handle_says_what_to_write(text):
     """R-37: the thing, and the way out, in a few words."""
     with pytest.raises(BadHandle, match=r"write .*(log:\d|=)") as fault:
-        recall.parse(text)
+        recall.parse_query(text)
     assert len(str(fault.value)) < 500
 
 
@@ -115,7 +115,7 @@ ways = st.one_of(
 def test_a_call_reads_back_as_it_was_written(lo, more, way):
     """R-37: every call that we write is one that we read."""
     asked = Query(Range(lo, lo + more), way)
-    assert recall.parse(recall.call(asked)) == asked
+    assert recall.parse_query(recall.render_call(asked)) == asked
 
 
 @given(patterns)
@@ -123,10 +123,10 @@ def test_a_pattern_with_backslashes_keeps_its_meaning(pattern):
     """Written again and again it is one line, and the same from the first time on."""
     if pattern.endswith("\\"):
         pattern += "."
-    written = recall.call(Query(Range(1, 1), Grep(pattern)))
+    written = recall.render_call(Query(Range(1, 1), Grep(pattern)))
     assert "\n" not in written
-    again = recall.call(recall.parse(written))
-    assert recall.call(recall.parse(again)) == again
+    again = recall.render_call(recall.parse_query(written))
+    assert recall.render_call(recall.parse_query(again)) == again
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_pattern_with_backslashes_keeps_its_meaning(pattern):
 def test_no_text_takes_long_to_read(text, timed):
     start = time.perf_counter()
     with pytest.raises(BadHandle):
-        recall.parse(text)
+        recall.parse_query(text)
     assert time.perf_counter() - start < timed(0.2)
 
 
@@ -150,12 +150,12 @@ def test_no_text_takes_long_to_read(text, timed):
 def test_the_hint_of_a_clip_returns_the_item(how, ok):
     """R-37: its second line, executed; and the marker as a whole."""
     words = "\n".join(f"line {n}" for n in range(3_000))
-    log = [user("go"), calls("c"), clip(result("c", words, ok=ok), cap=500, how=how)]
+    log = [user("go"), calls("c"), clip_event(result("c", words, ok=ok), cap=500, how=how)]
     lines = text_of(view_of(log).items[2].parts).splitlines()
     place = next(n for n, line in enumerate(lines) if line.startswith("[whole: "))
     for hint in (lines[place], "\n".join(lines[place - 1 : place + 1])):
-        asked = recall.parse(hint)
-        assert recall.show(enumerated(log), asked) == words
+        asked = recall.parse_query(hint)
+        assert recall.render_recall(enumerated(log), asked) == words
 
 
 def test_the_hint_of_a_stub_returns_the_item():
@@ -163,27 +163,27 @@ def test_the_hint_of_a_stub_returns_the_item():
     words = 'recall("log:1") log:7 ' + "output " * 500
     log = [user("go"), calls("c"), result("c", words)]
     view = view_of(log)
-    view.append(3, mask(view, results(view, turn_only=True)))
+    view.append(3, mask_results(view, list_results(view, turn_only=True)))
     stub = text_of(view.items[2].parts)
     for hint in (stub, stub.splitlines()[1]):
-        assert recall.show(enumerated(log), recall.parse(hint)) == words
+        assert recall.render_recall(enumerated(log), recall.parse_query(hint)) == words
 
 
 def test_the_hints_of_handoffs_return_what_was_folded():
     """R-37: the notice of a fold, a cut message in it, a fact, and the summary's first line."""
     log = enumerated([user("go"), calls("c"), result("c", "out"), user("long " * 900)])
     span = Range(0, 3)
-    written = handoff.write(span, handoff.Material([log[3]]), cap=300)
-    all_of_it = recall.show(log)
+    written = handoff.build_handoff(span, handoff.Material([log[3]]), cap=300)
+    all_of_it = recall.render_recall(log)
     first = written.text.splitlines()[0]
     cut = next(line for line in written.text.splitlines() if line.startswith("[cut; "))
-    assert recall.show(log, recall.parse(first)) == all_of_it
-    assert recall.show(log, recall.parse(cut)) == "long " * 900
-    notice = handoff.omitted(span, 4).text
-    assert recall.show(log, recall.parse(notice)) == all_of_it
-    assert recall.show(log, recall.parse(notice.splitlines()[1])) == all_of_it
-    summary = handoff.acknowledged(written).text.splitlines()[0]
-    assert recall.show(log, recall.parse(summary)) == all_of_it
+    assert recall.render_recall(log, recall.parse_query(first)) == all_of_it
+    assert recall.render_recall(log, recall.parse_query(cut)) == "long " * 900
+    notice = handoff.build_omission_notice(span, 4).text
+    assert recall.render_recall(log, recall.parse_query(notice)) == all_of_it
+    assert recall.render_recall(log, recall.parse_query(notice.splitlines()[1])) == all_of_it
+    summary = handoff.add_acknowledgement(written).text.splitlines()[0]
+    assert recall.render_recall(log, recall.parse_query(summary)) == all_of_it
 
 
 def enumerated(events):
@@ -208,8 +208,8 @@ texts = st.one_of(
 
 def follow(log, first, most):
     """What all pages say together, by executing the call that stands on each one's first line."""
-    answer, pages, notes = recall.show(log, first, most=most), [], 0
-    assert count(answer) <= most
+    answer, pages, notes = recall.render_recall(log, first, most=most), [], 0
+    assert count_tokens(answer) <= most
     while True:
         note, _, body = answer.partition("\n")
         if not note.startswith(("[line", "[go on:")):
@@ -220,8 +220,8 @@ def follow(log, first, most):
         if "go on: " not in note:
             return "".join(pages), notes
         assert body, "no page is empty"
-        answer = recall.show(log, recall.parse(note), most=most)
-        assert count(answer) <= most
+        answer = recall.render_recall(log, recall.parse_query(note), most=most)
+        assert count_tokens(answer) <= most
         assert answer.startswith("[")
 
 
@@ -236,11 +236,11 @@ def test_pages_put_together_are_the_original(text, most, seq):
     again, notes = follow(log, Query(Range(seq, seq)), most)
     assert again == text
     # One page may do: the estimate of letters that are no words falls beside a note's marks.
-    if count(text) > most:
+    if count_tokens(text) > most:
         assert notes
-    if count(text) > most + 100:
+    if count_tokens(text) > most + 100:
         assert notes > 1
-    assert recall.show(log, Query(Range(seq, seq))) == text
+    assert recall.render_recall(log, Query(Range(seq, seq))) == text
 
 
 @given(texts, st.integers(100, 400), st.integers(1, 40), st.integers(1, 40))
@@ -252,23 +252,23 @@ def test_some_lines_and_the_pages_behind_them(text, most, first, more):
         return
     part = "".join(lines[first - 1 : first - 1 + more])
     span = Range(12, 12)
-    answer = recall.show(one(text), Query(span, LineRange(first, first + more - 1)))
+    answer = recall.render_recall(one(text), Query(span, LineRange(first, first + more - 1)))
     assert answer.partition("\n")[2] == part
-    assert recall.show(one(text), Query(span, HeadLines(more))).partition("\n")[2] == "".join(
-        lines[:more]
-    )
-    assert recall.show(one(text), Query(span, TailLines(more))).partition("\n")[2] == "".join(
-        lines[-more:]
-    )
+    assert recall.render_recall(one(text), Query(span, HeadLines(more))).partition("\n")[
+        2
+    ] == "".join(lines[:more])
+    assert recall.render_recall(one(text), Query(span, TailLines(more))).partition("\n")[
+        2
+    ] == "".join(lines[-more:])
     again, _ = follow(one(text), Query(span, LineRange(first, first + more - 1)), most)
     assert again == "".join(lines[first - 1 :])
-    tail = recall.show(one(text), Query(span, TailLines(more)), most=most)
-    assert count(tail) <= most
+    tail = recall.render_recall(one(text), Query(span, TailLines(more)), most=most)
+    assert count_tokens(tail) <= most
     note, _, body = tail.partition("\n")
     assert text.endswith(body)
     assert body
     if body != text:
-        before = recall.parse(note).way
+        before = recall.parse_query(note).way
         seen = body if "characters" not in note else ""
         assert "".join(lines[: before.last]) + seen == text
 
@@ -279,7 +279,7 @@ def test_an_answer_says_what_it_is_and_how_to_go_on():
     note, _, body = answer.partition("\n")
     last = body.count("\n")
     assert note == f'[lines 1-{last} of 4,210; go on: recall("log:12", lines=({last + 1}, 4210))]'
-    assert 900 <= count(answer) <= 1_000
+    assert 900 <= count_tokens(answer) <= 1_000
     assert ask('recall("log:12", tail=2)', words) == (
         '[lines 4,209-4,210 of 4,210; before: recall("log:12", lines=(4207, 4208))]\n'
         "line 4209 of some log\nline 4210 of some log\n"
@@ -333,13 +333,13 @@ def test_grep_shows_lines_with_numbers_and_what_is_around():
      (r"\bb", [3]), ("a\nb", [])],
 )  # fmt: skip
 def test_grep_never_matches_across_lines(pattern, lines):
-    answer = recall.show(one("a\n\nb\n\n"), Query(Range(12, 12), Grep(pattern)))
+    answer = recall.render_recall(one("a\n\nb\n\n"), Query(Range(12, 12), Grep(pattern)))
     assert [int(line.split(":")[0]) for line in answer.splitlines()[1:] if line != "--"] == lines
 
 
 def test_grep_over_several_events_names_each():
     log = [Logged(3, user("find the err")), Logged(4, UsageReported()), Logged(5, result("c", LOG))]
-    assert recall.show(log, recall.parse('recall("log:3-5", grep="err")')) == (
+    assert recall.render_recall(log, recall.parse_query('recall("log:3-5", grep="err")')) == (
         "[matches 1-3 of 3]\n[log:3 user_said]\n1: find the err\n"
         "[log:5 tool_returned]\n3: first error\n--\n7: second Error: 日本 err"
     )
@@ -357,14 +357,14 @@ def test_grep_in_pages_finds_every_match_once(lines, most, around):
     found, asked = [], Query(Range(12, 12), Grep("hit", around))
     expected = [n for n, line in enumerate(lines, 1) if "hit" in line]
     while True:
-        answer = recall.show(one("\n".join(lines)), asked, most=most)
-        assert count(answer) <= most
+        answer = recall.render_recall(one("\n".join(lines)), asked, most=most)
+        assert count_tokens(answer) <= most
         note, *shown = answer.splitlines()
         found += [int(line.split(":")[0]) for line in shown if line.split(":")[0].isdigit()]
         if "go on" not in note:
             break
         assert f" of {len(expected)};" in note
-        asked = recall.parse(note)
+        asked = recall.parse_query(note)
     assert found == expected
 
 
@@ -372,16 +372,16 @@ def test_grep_in_pages_finds_every_match_once(lines, most, around):
 def test_no_pattern_takes_long(pattern, timed):
     """1 MB and a pattern that would take `re` for ever."""
     log = one("a" * 1_000_000 + "!")
-    recall.show(one("a"), Query(Range(12, 12), Grep("warm")))
+    recall.render_recall(one("a"), Query(Range(12, 12), Grep("warm")))
     start = time.perf_counter()
-    answer = recall.show(log, Query(Range(12, 12), Grep(pattern)), most=500)
+    answer = recall.render_recall(log, Query(Range(12, 12), Grep(pattern)), most=500)
     assert time.perf_counter() - start < timed(1.0)
     assert answer.startswith("[no match")
 
 
 def test_a_pattern_that_matches_everywhere_is_not_counted_for_ever(timed):
     start = time.perf_counter()
-    answer = recall.show(one("\n" * 1_000_000), Query(Range(12, 12), Grep("^")), most=200)
+    answer = recall.render_recall(one("\n" * 1_000_000), Query(Range(12, 12), Grep("^")), most=200)
     assert time.perf_counter() - start < timed(1.0)
     assert " of 10,000 or more; go on: " in answer
 
@@ -401,16 +401,16 @@ def test_a_pattern_that_matches_everywhere_is_not_counted_for_ever(timed):
 )
 def test_a_pattern_that_is_refused_says_what_to_write(pattern, words, capfd):
     with pytest.raises(BadHandle, match="write") as fault:
-        recall.show(one("a"), Query(Range(12, 12), Grep(pattern)))
+        recall.render_recall(one("a"), Query(Range(12, 12), Grep(pattern)))
     assert words in str(fault.value)
-    assert recall.call(Query(Range(12, 12), Grep(pattern))) in str(fault.value)
+    assert recall.render_call(Query(Range(12, 12), Grep(pattern))) in str(fault.value)
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_pattern_that_leaves_no_room_is_refused():
     asked = Query(Range(12, 12), Grep("a|" + "b_1|" * 200))
     with pytest.raises(BadHandle, match="shorter pattern"):
-        recall.show(one("a\na\n"), asked, most=100)
+        recall.render_recall(one("a\na\n"), asked, most=100)
 
 
 def test_nobody_waits_for_re2_who_does_not_grep():
@@ -423,27 +423,32 @@ def test_nobody_waits_for_re2_who_does_not_grep():
 
 def test_one_event_is_shown_as_it_was_and_several_each_under_its_handle():
     log = [Logged(4, user("hello")), Logged(5, calls("c")), Logged(6, result("c", "out"))]
-    assert recall.show(log[:1]) == "hello"
-    assert recall.show(log) == (
+    assert recall.render_recall(log[:1]) == "hello"
+    assert recall.render_recall(log) == (
         '[log:4 user_said]\nhello\n[log:5 model_said]\nrun {"n":"c"}\n[log:6 tool_returned]\nout'
     )
-    assert recall.show(log, recall.parse("log:5")) == 'run {"n":"c"}'
-    again, notes = follow([*log, *one("x\n" * 400, 7)], recall.parse("log:4-7"), 120)
+    assert recall.render_recall(log, recall.parse_query("log:5")) == 'run {"n":"c"}'
+    again, notes = follow([*log, *one("x\n" * 400, 7)], recall.parse_query("log:4-7"), 120)
     assert notes > 1
-    assert again == recall.show([*log, *one("x\n" * 400, 7)])
+    assert again == recall.render_recall([*log, *one("x\n" * 400, 7)])
 
 
 def test_events_that_say_nothing_are_named():
     log = [Logged(0, Opened("m")), Logged(1, UsageReported())]
-    assert recall.show(log) == "[log:0 opened: no words]\n[log:1 usage_reported: no words]"
-    assert recall.show(log, recall.parse("log:1"), most=100) == "[log:1 usage_reported: no words]"
-    assert recall.show(log, recall.parse('recall("log:1", grep="x")')).startswith("[no match in 0")
+    assert recall.render_recall(log) == "[log:0 opened: no words]\n[log:1 usage_reported: no words]"
+    assert (
+        recall.render_recall(log, recall.parse_query("log:1"), most=100)
+        == "[log:1 usage_reported: no words]"
+    )
+    assert recall.render_recall(log, recall.parse_query('recall("log:1", grep="x")')).startswith(
+        "[no match in 0"
+    )
 
 
 def test_a_fold_in_the_span_says_its_text():
     fold = Folded("[handoff: log:0-3 was folded]\nfacts", Change(Range(0, 3)), Spine())
-    assert recall.show([Logged(4, fold)], recall.parse("log:4")) == fold.text
-    assert "[log:4 folded]\n[handoff: " in recall.show([Logged(4, fold), *one("out", 5)])
+    assert recall.render_recall([Logged(4, fold)], recall.parse_query("log:4")) == fold.text
+    assert "[log:4 folded]\n[handoff: " in recall.render_recall([Logged(4, fold), *one("out", 5)])
 
 
 def test_media_are_whole_or_named():
@@ -452,26 +457,28 @@ def test_media_are_whole_or_named():
     linked = Media("image", url="https://example.org/b.png")
     log = [Logged(2, UserSaid((Text("look"), picture, linked)))]
     named = "look\n[image a.png image/png 3,750,000 bytes]\n[image https://example.org/b.png]"
-    assert recall.show(log, recall.parse("log:2"), most=100) == named
-    assert recall.show(log, recall.parse('recall("log:2", grep="QUJD")')).startswith("[no match")
-    assert picture.base64 in recall.show(log, recall.parse("log:2"))
+    assert recall.render_recall(log, recall.parse_query("log:2"), most=100) == named
+    assert recall.render_recall(log, recall.parse_query('recall("log:2", grep="QUJD")')).startswith(
+        "[no match"
+    )
+    assert picture.base64 in recall.render_recall(log, recall.parse_query("log:2"))
     padded = Logged(3, ToolReturned("c", (Media("file", mime="a/b", base64="QQ=="),)))
-    assert recall.show([padded], recall.parse("3"), most=100) == "[file a/b 1 bytes]"
+    assert recall.render_recall([padded], recall.parse_query("3"), most=100) == "[file a/b 1 bytes]"
 
 
 def test_what_is_missing_is_named_and_never_left_out_silently():
     """R-55: a handle of another session names places that are not here."""
     log = [Logged(3, user("a")), Logged(5, result("c", "b"))]
     span = Range(2, 9)
-    assert recall.missing(span, log) == (Range(2, 2), Range(4, 4), Range(6, 9))
-    assert recall.missing(Range(3, 3), log) == ()
-    assert recall.show(log, Query(span)) == (
+    assert recall.list_missing_ranges(span, log) == (Range(2, 2), Range(4, 4), Range(6, 9))
+    assert recall.list_missing_ranges(Range(3, 3), log) == ()
+    assert recall.render_recall(log, Query(span)) == (
         "[log:2: not in this session's log]\n[log:3 user_said]\na\n"
         "[log:4: not in this session's log]\n[log:5 tool_returned]\nb\n"
         "[log:6-9: not in this session's log]"
     )
     with pytest.raises(BadHandle, match="log:99 is not in this session's log"):
-        recall.show(log, recall.parse("log:99"))
-    assert "ends at 5; write log:0-5" in str(recall.gone(Range(9, 9), end=5))
-    assert "no longer" in str(recall.gone(Range(4, 4), end=5))
-    assert "is empty" in str(recall.gone(Range(4, 4), end=-1))
+        recall.render_recall(log, recall.parse_query("log:99"))
+    assert "ends at 5; write log:0-5" in str(recall.make_missing_error(Range(9, 9), end=5))
+    assert "no longer" in str(recall.make_missing_error(Range(4, 4), end=5))
+    assert "is empty" in str(recall.make_missing_error(Range(4, 4), end=-1))

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 
 from foldline.core.policy import PRESETS, STEADY, Clipping, Masking
 from foldline.errors import BadInput
-from foldline.settings import checked, read
-from foldline.settings.kinds import shown
-from foldline.settings.names import RESERVED, find, setting
-from foldline.settings.schema import KNOWN, PREFIX, SLOT, variable
-from foldline.settings.values import Limit, ServerSettings
+from foldline.settings import parse_settings, read
+from foldline.settings.kinds import Limit, ServerSettings, format_setting_value
+from foldline.settings.parse import RESERVED, find_setting, find_setting_by_variable
+from foldline.settings.schema import KNOWN, PREFIX, SLOT, variable_of
 
 PAPER = """
 policy = "three-layer"
@@ -349,31 +348,31 @@ def test_a_file_that_never_ends_is_not_read_to_its_end():
     wide: dict = {}
     for _ in range(12):
         wide = {f"t{at}": wide for at in range(9)}
-    _, faults = checked(wide)
+    _, faults = parse_settings(wide)
     assert "5,000 names stand before it" in faults[-1].told
     inside: dict = {}
     inside["a"] = inside
-    assert next(fault.told for fault in checked(inside)[1]).startswith("there is no setting")
+    assert next(fault.told for fault in parse_settings(inside)[1]).startswith("there is no setting")
 
 
 def test_names_of_variables_are_one_to_one():
     """Every setting has a variable, no two the same, and each leads back; ours are not among them."""
     names = [one.name for one in KNOWN]
-    assert len({variable(name) for name in names}) == len(names)
+    assert len({variable_of(name) for name in names}) == len(names)
     for one in KNOWN:
         name = one.name.replace(SLOT, "my_own__part")
-        assert setting(variable(name)) == name
-        assert find(name) is one
-    assert not {variable(name) for name in names} & {f"{PREFIX}{word}" for word in RESERVED}
-    assert setting("FOLDLINE_STORE") == "store"
-    assert setting("FOLDLINE_MODELS") is None
-    assert setting("FOLDLINE_MODEL") == "model"
+        assert find_setting_by_variable(variable_of(name)) == name
+        assert find_setting(name) is one
+    assert not {variable_of(name) for name in names} & {f"{PREFIX}{word}" for word in RESERVED}
+    assert find_setting_by_variable("FOLDLINE_STORE") == "store"
+    assert find_setting_by_variable("FOLDLINE_MODELS") is None
+    assert find_setting_by_variable("FOLDLINE_MODEL") == "model"
 
 
 @drawn(st.sampled_from(KNOWN), st.from_regex(r"[a-z0-9_-]{1,12}", fullmatch=True))
 def test_whatever_stands_in_a_slot_leads_back(one, part):
     name = one.name.replace(SLOT, part)
-    assert setting(variable(name)) == name
+    assert find_setting_by_variable(variable_of(name)) == name
 
 
 PARTS = st.sampled_from(
@@ -404,10 +403,12 @@ TABLES = st.recursive(
 )
 def test_whatever_is_given_is_settings_or_a_message(given):
     """Never another error; and each fault has words that name its setting."""
-    _, faults = checked(given)
+    _, faults = parse_settings(given)
     for fault in faults:
         assert (
-            (fault.name in fault.told) or (shown(fault.name) in fault.told) or "twice" in fault.told
+            (fault.name in fault.told)
+            or (format_setting_value(fault.name) in fault.told)
+            or "twice" in fault.told
         )
     told = ""
     try:

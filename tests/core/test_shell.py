@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldline.core.ledger.shell import Command, Touch, commands, touches
+from foldline.core.ledger.shell_commands import Command, Touch, list_touches, parse_commands
 
 SHORT = {"read": "r", "written": "w", "removed": "x", "moved": "m"}
 PATCH = """*** Begin Patch
@@ -262,19 +262,19 @@ def short(found):
 
 @pytest.mark.parametrize(("text", "want"), CASES, ids=[f"{i}" for i in range(len(CASES))])
 def test_what_a_text_touches(text, want):
-    assert short(touches(text)) == want
+    assert short(list_touches(text)) == want
 
 
 def test_a_directory_that_is_given_stands_before_relative_paths():
     text = "cat a ../b /c; cd d; mv e f"
-    assert short(touches(text, cwd="/w")) == "r:/w/a r:/b r:/c m:/w/d/e>/w/d/f"
+    assert short(list_touches(text, cwd="/w")) == "r:/w/a r:/b r:/c m:/w/d/e>/w/d/f"
 
 
 def test_words_are_without_quotes_redirections_and_what_stands_before_the_name():
-    assert commands("A=1 sudo -E timeout 5 grep 'a b' \"$x\" $(y z) > out 2>&1 # no") == [
+    assert parse_commands("A=1 sudo -E timeout 5 grep 'a b' \"$x\" $(y z) > out 2>&1 # no") == [
         Command(("grep", "a b", "$x", "$(y z)"), (Touch("written", "out"),))
     ]
-    assert [c.words for c in commands("if make; then bash -c 'ls -l; pwd'; fi; X=1")] == [
+    assert [c.words for c in parse_commands("if make; then bash -c 'ls -l; pwd'; fi; X=1")] == [
         ("make",),
         ("ls", "-l"),
         ("pwd",),
@@ -356,13 +356,13 @@ FRAGMENTS = [
 
 @given(st.text() | st.lists(st.sampled_from(FRAGMENTS), max_size=30).map(" ".join))
 def test_no_text_is_refused(text):
-    assert touches(text) == [t for command in commands(text) for t in command.touches]
-    assert all(touch.path for touch in touches(text, cwd="/w"))
+    assert list_touches(text) == [t for command in parse_commands(text) for t in command.touches]
+    assert all(touch.path for touch in list_touches(text, cwd="/w"))
 
 
 @given(st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=3), max_size=40).map("".join))
 def test_no_mix_of_fragments_is_refused(text):
-    for command in commands(text):
+    for command in parse_commands(text):
         assert isinstance(command, Command)
 
 
@@ -371,10 +371,10 @@ def test_a_quoted_path_is_that_path(path):
     plain = posixpath.normpath(path)
     plain = plain[1:] if plain.startswith("//") else plain
     want = [] if path == "-" or plain.startswith("/dev/") else [plain]
-    assert touches(f"cat -- {shlex.quote(path)}") == [Touch("read", p) for p in want]
+    assert list_touches(f"cat -- {shlex.quote(path)}") == [Touch("read", p) for p in want]
     if not path.startswith("-"):
-        assert touches(f"cat {shlex.quote(path)}") == [Touch("read", p) for p in want]
-    assert touches(f"printf x > {shlex.quote(path)}") == [Touch("written", p) for p in want]
+        assert list_touches(f"cat {shlex.quote(path)}") == [Touch("read", p) for p in want]
+    assert list_touches(f"printf x > {shlex.quote(path)}") == [Touch("written", p) for p in want]
 
 
 @pytest.mark.parametrize(
@@ -385,7 +385,7 @@ def test_a_quoted_path_is_that_path(path):
 def test_any_megabyte_takes_less_than_a_second(piece, timed):
     text = piece * (1_000_000 // len(piece))
     start = time.process_time()
-    touches(text)
+    list_touches(text)
     assert time.process_time() - start < timed(1.0)
 
 
@@ -393,11 +393,11 @@ def test_a_long_heredoc_is_passed_over(timed):
     """What stands behind a body of any size is understood."""
     text = "cat > f <<'EOF'\n" + "say EOF 'twice\n" * 70_000 + "EOF\nrm g"
     start = time.process_time()
-    assert short(touches(text)) == "w:f x:g"
+    assert short(list_touches(text)) == "w:f x:g"
     assert time.process_time() - start < timed(1.0)
 
 
 def test_twenty_thousand_characters_are_understood():
-    assert len(touches("cat a;" * 3_334)) == 3_334
-    assert len(touches("a|" * 9_990 + "cat a")) == 1
-    assert len(touches("(" * 19_990 + "cat a")) == 1
+    assert len(list_touches("cat a;" * 3_334)) == 3_334
+    assert len(list_touches("a|" * 9_990 + "cat a")) == 1
+    assert len(list_touches("(" * 19_990 + "cat a")) == 1

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldline.core.media import media_tokens
-from foldline.core.parts import Media, Text
-from foldline.core.tokens import Learned, count, count_parts, roughly
+from foldline.core.parts import Media, Text, media_tokens
+from foldline.core.tokens import Learned, count_parts, count_tokens, count_tokens_roughly
 
 R = random.Random(11)
 BYTES = bytes(R.randrange(256) for _ in range(3_000))
@@ -80,7 +79,7 @@ ODD = {
 def test_odd_content_is_never_far_too_low(encodings, name):
     """Law 1: a margin of 10 % and folds must be able to bear the first guess."""
     true = len(encodings["o200k_base"].encode(ODD[name]))
-    assert 0.8 <= count(ODD[name]) / true <= 2.2
+    assert 0.8 <= count_tokens(ODD[name]) / true <= 2.2
 
 
 @pytest.fixture
@@ -94,15 +93,15 @@ def encodings(shared, monkeypatch):
 def test_before_learning(encodings, name):
     """R-39: 0.95 to 1.6 times the true count, for every kind of content."""
     true = len(encodings["o200k_base"].encode(SAMPLES[name]))
-    assert 0.95 <= count(SAMPLES[name]) / true <= 1.6
+    assert 0.95 <= count_tokens(SAMPLES[name]) / true <= 1.6
 
 
 def errors_over(requests):
     """Relative errors of each request's expected count, learning as it goes: (estimate, true)."""
     learned, errors = Learned(), []
     for estimate, true in requests:
-        errors.append(abs(learned.tokens(estimate) / true - 1))
-        learned = learned.report(estimate, true)
+        errors.append(abs(learned.estimate_tokens(estimate) / true - 1))
+        learned = learned.add_report(estimate, true)
     return errors
 
 
@@ -127,7 +126,7 @@ def test_after_three_turns(encodings, shared, encoding):
             )
             if message["role"] == "assistant":
                 requests.append((estimate, true))
-            estimate += count(text) + 6
+            estimate += count_tokens(text) + 6
             true += len(encode(text)) + 4
         errors += errors_over(requests)[3:]
     print(
@@ -144,7 +143,7 @@ def test_over_real_sessions(shared, name):
     learned, errors, estimate, counted = Learned(), [], 1_500, 0
     for record in records:
         if record["type"] == "compaction":
-            learned, estimate = learned.edited(), 1_500 + count(record["summary"])
+            learned, estimate = learned.reset_after_edit(), 1_500 + count_tokens(record["summary"])
         message = record.get("message")
         if not isinstance(message, dict):
             continue
@@ -153,8 +152,8 @@ def test_over_real_sessions(shared, name):
             true = usage["input"] + usage["cacheRead"] + usage["cacheWrite"]
             if message.get("stopReason") != "aborted" and true:
                 counted += 1
-                errors.append(abs(learned.tokens(estimate) / true - 1))
-                learned = learned.report(estimate, true)
+                errors.append(abs(learned.estimate_tokens(estimate) / true - 1))
+                learned = learned.add_report(estimate, true)
         estimate += size(message)
     late = errors[3:]
     print(
@@ -166,17 +165,19 @@ def test_over_real_sessions(shared, name):
 
 def size(message):
     if message["role"] == "bashExecution":
-        return count(message["command"] + message["output"]) + 6
+        return count_tokens(message["command"] + message["output"]) + 6
     total = 6
     content = message["content"]
     for part in content if isinstance(content, list) else [{"type": "text", "text": content}]:
         match part["type"]:
             case "text":
-                total += count(part["text"])
+                total += count_tokens(part["text"])
             case "thinking":
-                total += count(part["thinking"])
+                total += count_tokens(part["thinking"])
             case "toolCall":
-                total += count(part["name"]) + count(json.dumps(part["arguments"])) + 6
+                total += (
+                    count_tokens(part["name"]) + count_tokens(json.dumps(part["arguments"])) + 6
+                )
             case "image":
                 total += media_tokens(Media("image", base64=part["data"]))
     return total
@@ -186,12 +187,12 @@ def test_one_bogus_report_moves_little():
     """R-42: the ratio is a median; a count far below what was sent is not learned from (R-11)."""
     learned = Learned()
     for turn in range(1, 8):
-        learned = learned.report(turn * 1_000, turn * 1_300)
+        learned = learned.add_report(turn * 1_000, turn * 1_300)
     assert learned.ratio == pytest.approx(1.3)
     for bogus in (100_000, 0, 5):
-        moved = learned.report(8_000, bogus).report(9_000, 9_000 * 1.3)
+        moved = learned.add_report(8_000, bogus).add_report(9_000, 9_000 * 1.3)
         assert moved.ratio == pytest.approx(1.3, rel=0.02)
-    assert learned.truncated(8_000, 5)
+    assert learned.is_truncated(8_000, 5)
 
 
 @pytest.mark.parametrize("first", [100, 175, 600, 2_000])
@@ -200,35 +201,35 @@ def test_what_a_provider_adds_is_no_ratio(first):
     learned = Learned()
     for turn in range(6):
         estimate = first + turn * 5_000
-        error = abs(learned.tokens(estimate) / (3_200 + estimate) - 1)
-        assert not learned.truncated(estimate, 3_200 + estimate)
-        learned = learned.report(estimate, 3_200 + estimate)
+        error = abs(learned.estimate_tokens(estimate) / (3_200 + estimate) - 1)
+        assert not learned.is_truncated(estimate, 3_200 + estimate)
+        learned = learned.add_report(estimate, 3_200 + estimate)
     assert error < 0.05
     assert learned.ratio == pytest.approx(1.0, rel=0.05)
 
 
 def test_ratios_are_bounded():
-    assert Learned().report(1_000, 10**9).ratio == 3.0
-    assert Learned().report(1_000, 610).ratio == 0.61
+    assert Learned().add_report(1_000, 10**9).ratio == 3.0
+    assert Learned().add_report(1_000, 610).ratio == 0.61
 
 
 def test_the_margin_shrinks_to_the_measured_error():
     learned = Learned()
     assert learned.margin == 0.10
     for turn in range(1, 12):
-        learned = learned.report(turn * 1_000, turn * 1_200)
+        learned = learned.add_report(turn * 1_000, turn * 1_200)
     assert learned.margin == 0.02
 
 
 def test_after_an_edit_the_ratio_stays_and_the_anchor_goes():
-    learned = Learned().report(1_000, 1_500).report(2_000, 3_000)
-    assert learned.tokens(2_100) == 3_150
-    assert learned.edited().tokens(1_000) == 1_500
+    learned = Learned().add_report(1_000, 1_500).add_report(2_000, 3_000)
+    assert learned.estimate_tokens(2_100) == 3_150
+    assert learned.reset_after_edit().estimate_tokens(1_000) == 1_500
 
 
 def test_a_tiny_request_teaches_no_ratio():
     """40 tokens counted where 60 were estimated say nothing of the results that come next."""
-    assert Learned().report(60, 40).edited().ratio == 1.0
+    assert Learned().add_report(60, 40).reset_after_edit().ratio == 1.0
 
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAB4AAAAQ4CAIAAABnsVYUAAAA"  # 1920 x 1080
@@ -247,7 +248,7 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAB4AAAAQ4CAIAAABnsVYUAAAA"  # 1920 x 1080
 def test_media_by_rule(part, least, most):
     """R-40: never as text."""
     assert least <= media_tokens(part) <= most
-    assert count_parts((Text("see"), part)) == count("see") + media_tokens(part)
+    assert count_parts((Text("see"), part)) == count_tokens("see") + media_tokens(part)
 
 
 # The estimate as it was first written, byte for byte: learned ratios and stored decisions rest on it.
@@ -310,20 +311,20 @@ FRAGMENTS = st.one_of(
 )
 def test_the_estimate_stays_what_it_was(text, times):
     """Equal for every text, the short and the sampled ones too."""
-    assert count(text * times) == first_count(text * times)
+    assert count_tokens(text * times) == first_count(text * times)
 
 
 @pytest.mark.parametrize("name", [*SAMPLES, *ODD])
 def test_the_estimate_of_the_samples_stays_what_it_was(name):
     text = {**SAMPLES, **ODD}[name]
-    assert count(text) == first_count(text)
-    assert count(text * 300) == first_count(text * 300)
+    assert count_tokens(text) == first_count(text)
+    assert count_tokens(text * 300) == first_count(text * 300)
 
 
 def test_sampling_a_large_text_is_close():
     text = "\n".join(f"line {n}: {SAMPLES['en'][n % 200 : n % 200 + 60]}" for n in range(20_000))
-    pieces = sum(count(text[at : at + 50_000]) for at in range(0, len(text), 50_000))
-    assert count(text) == pytest.approx(pieces, rel=0.03)
+    pieces = sum(count_tokens(text[at : at + 50_000]) for at in range(0, len(text), 50_000))
+    assert count_tokens(text) == pytest.approx(pieces, rel=0.03)
 
 
 def test_a_rough_count_is_within_two_per_cent():
@@ -333,7 +334,7 @@ def test_a_rough_count_is_within_two_per_cent():
     names = ("code", "json", "log", "zh", "ru", "en")
     mixed = "".join(SAMPLES[R.choice(names)][: R.randrange(40, 300)] for _ in range(6_000))
     for text in (row * 4_096, "\n".join(lines), mixed):
-        pieces = sum(count(text[at : at + 50_000]) for at in range(0, len(text), 50_000))
-        assert roughly(text, above=2_500) == pytest.approx(pieces, rel=0.02)
-        assert roughly(text, above=count(text)) == count(text)
-    assert roughly("short", above=0) == count("short")
+        pieces = sum(count_tokens(text[at : at + 50_000]) for at in range(0, len(text), 50_000))
+        assert count_tokens_roughly(text, above=2_500) == pytest.approx(pieces, rel=0.02)
+        assert count_tokens_roughly(text, above=count_tokens(text)) == count_tokens(text)
+    assert count_tokens_roughly("short", above=0) == count_tokens("short")

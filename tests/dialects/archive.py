@@ -23,9 +23,9 @@ from foldline.core.log import Event, ModelSaid
 from foldline.core.plan import Blocked, Facts, Ready
 from foldline.core.policy import PRESETS, Policy
 from foldline.core.request import Request, render
-from foldline.dialects import anthropic, openai_chat
-from foldline.dialects.base import OPENAI, named
-from foldline.dialects.client_messages import ClientForm
+from foldline.dialects import openai_chat
+from foldline.dialects.base import CHAT, Dialect, get_dialect, list_dialects
+from foldline.dialects.client_messages import ClientForm, item_of
 from foldline.importers import read
 from foldline.testing import Planned, view_of
 
@@ -51,10 +51,6 @@ class Recorded:
     name: str
     events: tuple[Event, ...]
     messages: tuple[bytes, ...] = ()
-
-
-class _Body(msgspec.Struct):
-    messages: tuple[msgspec.Raw, ...]
 
 
 class _Chat(msgspec.Struct):
@@ -131,21 +127,21 @@ def _ready(talk: Planned) -> Ready | Blocked:
 
 
 def changed(session: Recorded) -> tuple[Counter[str], list[str]]:
-    """Each message, once read and written, says what it said, in both dialects: what was asked, what differs.
+    """Each message, once read and written, says what it said, in every dialect: what was asked, what differs.
 
     Some old runs were recorded as no provider would take them, their results without ids.
     """
     request = _closed(session.events)
-    ours = tuple(openai_chat.blocks(request))
-    theirs = msgspec.json.decode(anthropic.encode(request, {"max_tokens": 9}), type=_Body).messages
-    bodies = {
-        "as we write it": (OPENAI, ours),
-        "as Anthropic reads it": (named(anthropic.DIALECT), tuple(map(bytes, theirs))),
-    }
-    if session.messages and not openai_chat.faults(
+    bodies: dict[str, tuple[Dialect, tuple[bytes, ...]]] = {}
+    for dialect in list_dialects():
+        body = dialect.encode(request, {"max_tokens": 9})
+        listed = msgspec.json.decode(body, type=dict[str, msgspec.Raw])[dialect.messages]
+        messages = msgspec.json.decode(listed, type=list[msgspec.Raw])
+        bodies[dialect.name] = dialect, tuple(_join_turns(dialect, map(bytes, messages)))
+    if session.messages and not openai_chat.list_faults(
         [msgspec.json.decode(one) for one in session.messages]
     ):
-        bodies["as it was recorded"] = (OPENAI, session.messages)
+        bodies["as it was recorded"] = (get_dialect(CHAT), session.messages)
     seen = Counter([*bodies, "indented"])
     return seen, [
         f"{session.name} {what}: message {place} came as {came[:200]!r}, {how}"
@@ -155,24 +151,41 @@ def changed(session: Recorded) -> tuple[Counter[str], list[str]]:
     ]
 
 
+def _join_turns(dialect: Dialect, raws: Iterable[bytes]) -> Iterable[bytes]:
+    """The messages of a list: where a turn is several items, these are one."""
+    turn: list[bytes] = []
+    for raw in raws:
+        is_model = dialect.is_model_item is not None and dialect.is_model_item(raw)
+        if turn and not is_model:
+            yield b",".join(turn)
+            turn = []
+        if is_model:
+            turn.append(raw)
+        else:
+            yield raw
+    if turn:
+        yield b",".join(turn)
+
+
 def _differences(form: ClientForm, came: bytes) -> Iterable[str]:
     """In what a message differs from what is read and written of it, or from itself, indented."""
-    described = form.describe(came)
-    indented = json.dumps(json.loads(came), indent=1).encode()
-    if form.describe(indented).digest != described.digest:
+    described = form.describe_message(came)
+    items = json.loads(b"[" + came + b"]")
+    indented = b",\n".join(json.dumps(item, indent=1).encode() for item in items)
+    if form.describe_message(indented).digest != described.digest:
         yield "and is another when it is indented"
     if described.role == "system":
         return
     for body in (came, indented):
         events = form.read_message(body, described)
-        again = form.write_message([form.item_of(event) for event in events])
-        if form.describe(again).digest != described.digest:
+        again = form.write_message([item_of(event) for event in events])
+        if form.describe_message(again).digest != described.digest:
             yield f"went back as {again[:200]!r}"
 
 
 def _closed(events: Iterable[Event]) -> Request:
     """What would be sent behind some events."""
     view = view_of(events)
-    for event in rules.closing(view):
+    for event in rules.make_closing_events(view):
         view.append(view.head + 1, event)
     return render(view)

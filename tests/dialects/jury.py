@@ -1,19 +1,22 @@
-"""Both judges of both dialects: our own rules, and the types of the official SDKs.
+"""Both judges of every dialect: our own rules, and the types of the official SDKs.
 
 Knows how to ask them. Refuses to know where a request came from: tests and benches bring theirs.
+A dialect without an entry in `SDK` fails here: no dialect is without a second judge.
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import anthropic as anthropic_sdk
 import openai as openai_sdk
 from anthropic.types import MessageParam, TextBlockParam, ToolUnionParam
 from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolUnionParam
+from openai.types.responses import ResponseInputParam, ToolParam
 from pydantic import TypeAdapter, ValidationError
 
 from foldline.core.request import Request
-from foldline.dialects import anthropic, openai_chat
+from foldline.dialects.base import Dialect, list_dialects
 
 NAMES = f"openai {openai_sdk.__version__}, anthropic {anthropic_sdk.__version__}"
 CHAT = {
@@ -25,25 +28,40 @@ MESSAGES = {
     "tools": TypeAdapter(list[ToolUnionParam]),
     "system": TypeAdapter(str | list[TextBlockParam]),
 }
-DIALECTS = ((openai_chat, CHAT), (anthropic, MESSAGES))
+RESPONSES = {
+    "input": TypeAdapter(ResponseInputParam),
+    "instructions": TypeAdapter(str),
+    "tools": TypeAdapter(list[ToolParam]),
+}
+SDK: dict[str, dict[str, TypeAdapter[Any]]] = {
+    "openai-chat": CHAT,
+    "anthropic": MESSAGES,
+    "openai-responses": RESPONSES,
+}
+"""The second judge: the SDK's own types of a body's fields, by dialect."""
+_LAST = "last: the conversation must end"
 
 
-def refused(request: Request) -> list[str]:
-    """What either judge of either dialect finds in a request, as it is encoded.
+def refused(request: Request, dialects: Sequence[Dialect] = ()) -> list[str]:
+    """What either judge finds in a request, as each dialect encodes it; all, if none is named.
 
     Who must speak last is no matter of the encoding: a session writes that to its log before it
     asks, and tests/properties/test_tails.py holds it.
     """
     found: list[str] = []
-    for wire, adapters in DIALECTS:
-        if wire is anthropic and anthropic.is_silent(request):
-            continue
-        body = json.loads(wire.encode(request, {}))
-        given = {name: body[name] for name in adapters if name in body}
-        ends = {"prefill": True} if wire is anthropic else {}
-        found += [f"{wire.DIALECT}: ours: {one}" for one in wire.faults(**given, **ends)]
-        found += [f"{wire.DIALECT}: SDK: {one}" for one in mistyped(given, adapters)]
+    for dialect in dialects or list_dialects():
+        if not dialect.is_silent(request):
+            body = json.loads(dialect.encode(request, {}))
+            found += [f"{dialect.name}: {one}" for one in refused_body(dialect, body)]
     return found
+
+
+def refused_body(dialect: Dialect, body: dict[str, Any]) -> list[str]:
+    """What either judge finds in a body."""
+    adapters = SDK[dialect.name]
+    given = {name: body[name] for name in adapters if name in body}
+    ours = [one for one in dialect.list_faults(body) if not one.startswith(_LAST)]
+    return [f"ours: {one}" for one in ours] + [f"SDK: {one}" for one in mistyped(given, adapters)]
 
 
 def mistyped(given: dict[str, Any], adapters: dict[str, TypeAdapter[Any]]) -> list[str]:

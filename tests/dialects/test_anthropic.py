@@ -13,7 +13,7 @@ from foldline.core.log import Instructed, ModelSaid, Opened, ToolReturned, Usage
 from foldline.core.parts import Call, Media, Text, Thought
 from foldline.core.request import render
 from foldline.dialects import anthropic as wire
-from foldline.dialects.anthropic.cache_marks import MOST
+from foldline.dialects.anthropic.write import MOST
 from foldline.errors import WireError
 from foldline.testing import calls, model, result, user, view_of
 
@@ -55,14 +55,14 @@ WEATHER = [
 
 
 def events_of(messages):
-    return [Opened("anthropic/claude-x"), *(e for m in messages for e in wire.message(m))]
+    return [Opened("anthropic/claude-x"), *(e for m in messages for e in wire.parse_message(m))]
 
 
 def sent(events, **parameters):
     view = view_of(events)
-    for event in rules.closing(view):
+    for event in rules.make_closing_events(view):
         view.append(view.head + 1, event)
-    return json.loads(wire.encode(render(view), {"max_tokens": 10, **parameters}))
+    return json.loads(wire.encode_request(render(view), {"max_tokens": 10, **parameters}))
 
 
 def unmarked(value):
@@ -105,7 +105,7 @@ def test_goes_back_as_it_came():
     body = sent(events)
     assert lists(unmarked(body["messages"])) == lists(WEATHER)
     assert body["model"] == "claude-x"
-    assert not wire.faults(body["messages"])
+    assert not wire.list_faults(body["messages"])
 
 
 UNKNOWN = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"q": "x"}}
@@ -167,7 +167,7 @@ def test_every_conversation_goes_back_as_it_came(messages):
     body = sent(events_of(messages))
     assert lists(unmarked(body["messages"])) == lists(messages)
     assert len(marks(body)) <= MOST
-    wrong = wire.faults(body["messages"])
+    wrong = wire.list_faults(body["messages"])
     assert not [one for one in wrong if not one.startswith(("block", "server"))]
 
 
@@ -177,7 +177,7 @@ def test_ids_are_unique_in_the_whole_request():
     for _ in range(3):
         events += [calls("call 1", "b"), result("call 1"), result("b"), model("ok"), user("more")]
     body = sent(events)
-    assert not wire.faults(body["messages"])
+    assert not wire.list_faults(body["messages"])
     uses = [b["id"] for m in body["messages"] for b in m["content"] if isinstance(b, dict) and b["type"] == "tool_use"]  # fmt: skip
     assert len({*uses}) == 6
     assert uses[1] == "b"
@@ -188,8 +188,8 @@ def test_arguments_that_are_no_object():
     for arguments in ("not json", "[1]", "", '{"a": 1}'):
         events = [Opened("m"), user("go"), ModelSaid((Call("a", "f", arguments),)), result("a")]
         body = sent(events)
-        assert not wire.faults(body["messages"])
-        (again,) = wire.message(unmarked(body["messages"][1]))
+        assert not wire.list_faults(body["messages"])
+        (again,) = wire.parse_message(unmarked(body["messages"][1]))
         assert json.loads(again.parts[0].arguments or "{}") == json.loads(arguments) if arguments.startswith("{") else again.parts[0].arguments == (arguments or "{}")  # fmt: skip
 
 
@@ -203,12 +203,12 @@ def test_begins_with_the_user_and_ends_as_it_is():
     """What must follow an answer is in the log: an encoder says nothing by itself at the end."""
     body = sent([Opened("m"), model("Hello!")])
     assert [m["role"] for m in body["messages"]] == ["user", "assistant"]
-    assert not wire.faults(body["messages"], prefill=True)
+    assert not wire.list_faults(body["messages"], prefill=True)
 
 
 def test_marks_follow_a_long_step():
     """At most four; the end has one, and one stands within the look-back of it."""
-    tools = wire.tool({"name": "run", "input_schema": {"type": "object"}})
+    tools = wire.parse_tool({"name": "run", "input_schema": {"type": "object"}})
     events = [Opened("m"), Instructed((Text("Be brief."),), (tools,)), user("go")]
     for n in range(30):
         events += [calls(f"c{n}"), result(f"c{n}")]
@@ -222,16 +222,18 @@ def test_marks_follow_a_long_step():
         assert places[0] == 1
         if n > 12:
             assert every - 1 - places[-2] == 19
-    assert not wire.faults(body["messages"], tools=body["tools"], system=body["system"])
+    assert not wire.list_faults(body["messages"], tools=body["tools"], system=body["system"])
 
 
 def test_the_clients_own_marks_in_messages_are_taken_out():
     """It moves them with every request: kept, they would pile up past the limit."""
     marked = {"type": "text", "text": "x", "cache_control": {"type": "ephemeral", "ttl": "1h"}}
-    (event,) = wire.message({"role": "user", "content": [marked, {"type": "text", "text": "y"}]})
+    (event,) = wire.parse_message(
+        {"role": "user", "content": [marked, {"type": "text", "text": "y"}]}
+    )
     assert event == UserSaid((Text("x"), Text("y")))
     inner = {"type": "tool_result", "tool_use_id": "a", "content": [marked], "x_new": 1}
-    (event,) = wire.message({"role": "user", "content": [inner]})
+    (event,) = wire.parse_message({"role": "user", "content": [inner]})
     assert "cache_control" not in event.native.body
     assert '"x_new":1' in event.native.body
 
@@ -245,11 +247,11 @@ def test_usage_counts_what_stands_beside():
         "stop_reason": "max_tokens",
         "usage": {"input_tokens": 25, "cache_read_input_tokens": 900, "cache_creation_input_tokens": 75, "output_tokens": 7},
     }  # fmt: skip
-    said, counted = wire.answer(body, saw=3, asked=4)
+    said, counted = wire.parse_answer(body, saw=3, asked=4)
     assert (said.stop, said.saw) == ("length", 3)
     assert counted == UsageReported(4, input=1_000, cache_read=900, cache_write=75, output=7)
     body["usage"] = {"output_tokens": 7}
-    assert wire.answer(body, saw=3, asked=4)[1] == UsageReported(4, output=7)
+    assert wire.parse_answer(body, saw=3, asked=4)[1] == UsageReported(4, output=7)
 
 
 # Streams.
@@ -312,24 +314,26 @@ def test_a_stream_is_the_answer(content, seed, upto):
     events = list(streamed(answer, Random(seed)))
     whole, cut = wire.Assembly(), wire.Assembly()
     for event in events:
-        whole.take(json.dumps(event))
+        whole.add_event(json.dumps(event))
     assert whole.done
-    assert wire.answer(whole.body(), saw=0, asked=1) == wire.answer(answer, saw=0, asked=1)
+    assert wire.parse_answer(whole.build_body(), saw=0, asked=1) == wire.parse_answer(
+        answer, saw=0, asked=1
+    )
     for event in events[:upto]:
-        cut.take(json.dumps(event))
+        cut.add_event(json.dumps(event))
     if not cut.done:
-        said = wire.answer(cut.body(), saw=0, asked=1)[0]
+        said = wire.parse_answer(cut.build_body(), saw=0, asked=1)[0]
         assert said.stop == "cut"
         for part in said.parts:
             assert (
                 not isinstance(part, Call | Thought)
-                or part in wire.answer(answer, saw=0, asked=1)[0].parts
+                or part in wire.parse_answer(answer, saw=0, asked=1)[0].parts
             )
 
 
 def test_an_error_in_a_stream():
     talk = wire.Assembly()
-    talk.take('{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}')
+    talk.add_event('{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}')
     assert talk.fault == {"type": "overloaded_error", "message": "Overloaded"}
     assert not talk.done
 
@@ -345,6 +349,6 @@ def test_an_error_in_a_stream():
 )
 def test_errors_name_the_place(given, path):
     with pytest.raises(WireError) as caught:
-        wire.message(given)
+        wire.parse_message(given)
     assert caught.value.path == path
     assert msgspec.json.encode(given)

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from odd_json import numbers, texts, written
 
-from foldline.dialects.anthropic.blocks import Block
-from foldline.dialects.anthropic.cache_marks import marked, unmarked
+from foldline.dialects.anthropic.content_blocks import Block
+from foldline.dialects.anthropic.write import add_mark, strip_block_marks
 
 values = st.recursive(
     st.one_of(numbers.map(lambda text: (text,)), texts, st.none(), st.booleans()),
@@ -44,9 +44,9 @@ spoken_block = st.one_of(
 @given(st.one_of(heard_block, spoken_block).flatmap(written))
 def test_a_mark_comes_off_as_it_went_on(block):
     body = Block(block.encode())
-    assert unmarked(marked(body)) == body
-    assert unmarked(body) == body
-    assert json.loads(marked(body).body)["cache_control"] == {"type": "ephemeral"}
+    assert strip_block_marks(add_mark(body)) == body
+    assert strip_block_marks(body) == body
+    assert json.loads(add_mark(body).body)["cache_control"] == {"type": "ephemeral"}
 
 
 def test_only_marks_come_off():
@@ -56,9 +56,9 @@ def test_only_marks_come_off():
         rb'{"type":"text","text":"\",\"cache_control\":{}"}',
         b'{"type":"x","content":{"cache_control":1}}',
     ]
-    assert [unmarked(Block(one)).body for one in stays] == stays
-    assert unmarked(Block(b'{"cache_control":1,"cache_control":2}')).body == b"{}"
+    assert [strip_block_marks(Block(one)).body for one in stays] == stays
+    assert strip_block_marks(Block(b'{"cache_control":1,"cache_control":2}')).body == b"{}"
     twice = b'{"cache_control":1 , "cache_control":2, "a":[ 1 ] ,"cache_control":3, "b":2}'
-    assert unmarked(Block(twice)).body == b'{"a":[ 1 ] , "b":2}'
+    assert strip_block_marks(Block(twice)).body == b'{"a":[ 1 ] , "b":2}'
     inner = b'{"type":"tool_result","content":[ {"type":"search_result","content":[{"cache_control":1,"a":2}]} ],"b":3}'  # fmt: skip
-    assert unmarked(Block(inner)).body == inner.replace(b'"cache_control":1,', b"")
+    assert strip_block_marks(Block(inner)).body == inner.replace(b'"cache_control":1,', b"")

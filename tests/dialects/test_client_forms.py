@@ -13,11 +13,16 @@ from foldline.core.log import Instructed, ModelSaid, ToolReturned, UserSaid
 from foldline.core.parts import Call, Gap, Media, Text
 from foldline.dialects import anthropic
 from foldline.dialects.anthropic import client_messages as messages
-from foldline.dialects.base import OPENAI, named
+from foldline.dialects.base import DIALECTS, list_dialects, resolve_named_dialect
+from foldline.dialects.client_messages import item_of
 from foldline.dialects.openai_chat import client_messages as chat
+from foldline.dialects.openai_chat.dialect import DIALECT as OPENAI
 from foldline.errors import WireError
 
 BOTH = pytest.mark.parametrize("form", [chat, messages], ids=["openai-chat", "anthropic"])
+FORMS = [dialect.form for dialect in list_dialects()]
+ALL = pytest.mark.parametrize("form", FORMS, ids=[*DIALECTS])
+"""What holds wherever clients write messages; items of several are in test_client_items.py."""
 MARK = {"type": "ephemeral", "ttl": "1h"}
 values = st.recursive(
     st.one_of(numbers.map(lambda text: (text,)), texts, st.none(), st.booleans()),
@@ -109,7 +114,7 @@ def raw(draw, message):
 
 
 def digest(form, body):
-    return form.describe(body).digest
+    return form.describe_message(body).digest
 
 
 # What means nothing
@@ -185,7 +190,7 @@ def test_what_means_nothing_changes_no_digest(case, variants, data):
         nulls(other, data.draw)
     one = digest(form, data.draw(raw(case.message)))
     assert digest(form, data.draw(raw(other))) == one
-    assert form.describe(json.dumps(other).encode()).role == other["role"]
+    assert form.describe_message(json.dumps(other).encode()).role == other["role"]
 
 
 # What means something
@@ -264,15 +269,15 @@ def test_what_means_something_changes_the_digest(case, vary, data):
     assert digest(case.form, data.draw(raw(case.message))) != digest(case.form, data.draw(raw(other)))  # fmt: skip
 
 
-@BOTH
+@ALL
 def test_who_speaks_is_part_of_it(form):
-    said = [form.describe(b'{"role":"%s","content":"Hi"}' % one) for one in (b"user", b"assistant", b"system")]  # fmt: skip
+    said = [form.describe_message(b'{"role":"%s","content":"Hi"}' % one) for one in (b"user", b"assistant", b"system")]  # fmt: skip
     assert len({one.digest for one in said}) == 3
     assert [one.role for one in said] == ["user", "assistant", "system"]
 
 
 def test_a_developer_speaks_for_the_system():
-    one, two = (chat.describe(b'{"role":"%s","content":"Hi"}' % who) for who in (b"system", b"developer"))  # fmt: skip
+    one, two = (chat.describe_message(b'{"role":"%s","content":"Hi"}' % who) for who in (b"system", b"developer"))  # fmt: skip
     assert one == two
 
 
@@ -280,17 +285,17 @@ def test_a_developer_speaks_for_the_system():
 def test_nothing_beside_calls_is_nothing(content):
     calls = b'"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]'
     said = b"" if content == b"-" else b'"content":' + content + b","
-    none = chat.describe(b'{"role":"assistant",' + calls + b"}")
-    assert chat.describe(b'{"role":"assistant",' + said + calls + b"}") == none
+    none = chat.describe_message(b'{"role":"assistant",' + calls + b"}")
+    assert chat.describe_message(b'{"role":"assistant",' + said + calls + b"}") == none
 
 
 @BOTH
 def test_marks_and_thinking_are_seen(form):
     body = {"role": "user", "content": [{"type": "text", "text": "Hi", "cache_control": MARK}]}
-    found = form.describe(json.dumps(body).encode())
+    found = form.describe_message(json.dumps(body).encode())
     assert (found.marked, found.thinks) == (True, False)
     thinks = {"role": "assistant", "content": [{"type": "thinking", "thinking": "", "signature": "s"}, {"type": "text", "text": "x"}]}  # fmt: skip
-    assert messages.describe(json.dumps(thinks).encode()).thinks
+    assert messages.describe_message(json.dumps(thinks).encode()).thinks
 
 
 UNREADABLE = [
@@ -301,11 +306,11 @@ UNREADABLE = [
 ]  # fmt: skip
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize("body", UNREADABLE)
 def test_what_cannot_be_read_is_refused(form, body):
     with pytest.raises(WireError):
-        form.describe(body)
+        form.describe_message(body)
 
 
 # Read, and written again
@@ -315,11 +320,11 @@ def test_what_cannot_be_read_is_refused(form, body):
 def test_what_is_read_says_the_same_when_it_is_written(case, data):
     """So a past request can be proven from the log, which keeps a message's own JSON only where it must."""
     form, body = case.form, data.draw(raw(case.message | data.draw(unknown)))
-    described = form.describe(body)
+    described = form.describe_message(body)
     events = form.read_message(body, described)
     assert [event.more for event in events] == [True] * (len(events) - 1) + [False]
     assert [event.link for event in events] == [""] * (len(events) - 1) + [described.digest]
-    again = form.write_message([form.item_of(event) for event in events])
+    again = form.write_message([item_of(event) for event in events])
     assert digest(form, again) == described.digest
 
 
@@ -334,7 +339,7 @@ def test_a_plain_message_is_kept_in_neutral_parts(form):
         said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": [{"type": "text", "text": "So"}, call]}, {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "4°"}]}]  # fmt: skip
     for one in said:
         body = json.dumps(one, separators=(",", ":")).encode()
-        events += form.read_message(body, form.describe(body))
+        events += form.read_message(body, form.describe_message(body))
     assert [event.native for event in events] == [None] * 3
     assert [(type(event), event.parts) for event in events] == [
         (UserSaid, (Text("Hi"),)),
@@ -343,19 +348,19 @@ def test_a_plain_message_is_kept_in_neutral_parts(form):
     ]
 
 
-@BOTH
+@ALL
 def test_system_messages_are_asides(form):
     body = b'{"role":"system","content":[{"type":"text","text":"Be brief."}]}'
-    described = form.describe(body)
+    described = form.describe_message(body)
     told = Instructed((Text("Be brief."),), aside=True, link=described.digest)
     assert form.read_message(body, described) == [told]
     assert form.words_of(body) == "Be brief."
 
 
-@BOTH
+@ALL
 def test_a_message_without_words_is_counted(form):
     body = b'{"role":"user","content":[]}'
-    (event,) = form.read_message(body, form.describe(body))
+    (event,) = form.read_message(body, form.describe_message(body))
     assert event.parts == (Gap("[says nothing]"),)
 
 
@@ -363,8 +368,8 @@ def test_an_answer_with_too_many_calls_stays_one_message():
     """A session's own would be written in pieces; a client's is left to its provider."""
     calls = [{"id": f"c{n}", "type": "function", "function": {"name": "a.b", "arguments": "{}"}} for n in range(129)]  # fmt: skip
     body = json.dumps({"role": "assistant", "content": None, "tool_calls": calls}).encode()
-    events = chat.read_message(body, chat.describe(body))
-    again = chat.write_message([chat.item_of(event) for event in events])
+    events = chat.read_message(body, chat.describe_message(body))
+    again = chat.write_message([item_of(event) for event in events])
     assert len(json.loads(again)["tool_calls"]) == 129
     assert digest(chat, again) == digest(chat, body)
 
@@ -390,7 +395,7 @@ def test_a_text_is_replaced_and_nothing_else(case, data):
     """The first text says the stub, other texts and pictures are gone, every other byte stays."""
     form, body = case.form, data.draw(raw(case.message))
     wanted = values_of(case.message)
-    events = form.read_message(body, form.describe(body))
+    events = form.read_message(body, form.describe_message(body))
     event = events[0]
     put = form.replace_text(body, event, shown(event, "result" if isinstance(event, ToolReturned) else "user"))  # fmt: skip
     result = json.loads(put)
@@ -454,10 +459,10 @@ def test_an_answer_that_is_masked_keeps_its_calls(form):
         call = {"type": "tool_use", "id": "c", "name": "run", "input": {"a": 1}}
         body = {"role": "assistant", "content": [{"type": "text", "text": "Words"}, call]}
     text = json.dumps(body).encode()
-    (event,) = form.read_message(text, form.describe(text))
+    (event,) = form.read_message(text, form.describe_message(text))
     item = Item(0, "model", (Text("STUB"), Call("c", "run", "{}")), 0, state="masked")
     put = form.replace_text(text, event, item)
-    (again,) = form.read_message(put, form.describe(put))
+    (again,) = form.read_message(put, form.describe_message(put))
     assert again.parts == (Text("STUB"), Call("c", "run", "{}"))
 
 
@@ -503,14 +508,14 @@ def test_a_begun_answer_is_completed():
     body = {"content": [{"type": "text", "text": " is 4."}], "stop_reason": "end_turn"}
     prefill = b'{"role":"assistant","content":"The answer"}'
     whole = messages.complete_answer(body, prefill)
-    said = messages.answer_message(whole)
+    (said,) = messages.answer_messages(whole)
     assert digest(messages, said) == digest(messages, b'{"role":"assistant","content":"The answer is 4."}')  # fmt: skip
     assert chat.complete_answer(body, prefill) is body
 
 
 def test_a_dialect_knows_its_form():
     assert OPENAI.form is chat
-    assert named(anthropic.DIALECT).form is messages
+    assert resolve_named_dialect(anthropic.DIALECT).form is messages
 
 
 @BOTH
@@ -531,7 +536,7 @@ def test_instructions_and_tools_are_read(form):
 
 @given(spaces)
 def test_unreadable_tools_are_refused(space):
-    for form in (chat, messages):
+    for form in FORMS:
         for tools in ("555", '{"a":1}', "[5]", "[{}]"):
             with pytest.raises(WireError):
                 form.read_instructions({"tools": (tools + space).encode()}, [])

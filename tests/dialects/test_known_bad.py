@@ -243,7 +243,10 @@ MESSAGES = {
     "a mark of another kind": ("marks", talk(user(words(cache_control={"type": "eternal"}))), talk(user(words(cache_control=LONGER)))),
 }  # fmt: skip
 
-JUDGES = {"openai-chat": (openai_chat.faults, CHAT), "anthropic": (anthropic.faults, MESSAGES)}
+JUDGES = {
+    "openai-chat": (openai_chat.list_faults, CHAT),
+    "anthropic": (anthropic.list_faults, MESSAGES),
+}
 CASES = [
     pytest.param(judge, *case, id=f"{dialect}: {name}")
     for dialect, (judge, table) in JUDGES.items()

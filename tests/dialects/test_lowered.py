@@ -2,6 +2,7 @@
 
 import base64
 import json
+from importlib import import_module
 
 import msgspec
 import pytest
@@ -10,12 +11,14 @@ from foldline.core import rules
 from foldline.core.log import Instructed, ModelSaid, Opened, ToolReturned, UserSaid
 from foldline.core.parts import Call, Media, Native, Text, Tool
 from foldline.core.request import render
-from foldline.dialects import anthropic, openai_chat
+from foldline.dialects import anthropic, openai_chat, openai_responses
+from foldline.dialects.base import DIALECTS, get_dialect
 from foldline.dialects.openai_chat.write import own_id
-from foldline.dialects.tools import safe
+from foldline.dialects.tools import make_safe_name
 from foldline.testing import view_of
 
-BOTH = pytest.mark.parametrize("wire", [openai_chat, anthropic], ids=lambda one: one.DIALECT)
+WIRES = [import_module(f"foldline.dialects.{row.folder}") for row in DIALECTS.values()]
+ALL = pytest.mark.parametrize("wire", WIRES, ids=[*DIALECTS])
 LONG = "x" * 60
 NAMES = ["run", "memory.read", "memory read", "", "größe", "x" * 300, "memory_read"]
 
@@ -23,12 +26,15 @@ NAMES = ["run", "memory.read", "memory read", "", "größe", "x" * 300, "memory_
 def body_of(wire, *events):
     """What is sent, and that it may be."""
     view = view_of([Opened("m"), *events])
-    for event in rules.closing(view):
+    for event in rules.make_closing_events(view):
         view.append(view.head + 1, event)
-    body = json.loads(wire.encode(render(view), {}))
-    fixed = {name: body[name] for name in ("tools", "system") if name in body}
-    assert wire.faults(body["messages"], **fixed) == []
+    body = json.loads(wire.encode_request(render(view), {}))
+    assert get_dialect(wire.DIALECT).list_faults(body) == []
     return body
+
+
+def messages_of(body):
+    return body["messages"] if "messages" in body else body["input"]
 
 
 def defined(body):
@@ -36,19 +42,21 @@ def defined(body):
 
 
 def called(body):
-    calls = [call["function"] for one in body["messages"] for call in one.get("tool_calls", ())]
-    blocks = [block for one in body["messages"] for block in anthropic_blocks(one)]
+    found = messages_of(body)
+    calls = [call["function"] for one in found for call in one.get("tool_calls", ())]
+    calls += [one for one in found if one.get("type") == "function_call"]
+    blocks = [block for one in found for block in anthropic_blocks(one)]
     return [one["name"] for one in (*calls, *(b for b in blocks if b["type"] == "tool_use"))]
 
 
 def anthropic_blocks(message):
-    content = message["content"]
+    content = message.get("content")
     return content if isinstance(content, list) else []
 
 
 def said(body, *, place=0):
     """The parts or blocks of a message, without cache marks."""
-    content = body["messages"][place]["content"]
+    content = messages_of(body)[place]["content"]
     listed = content if isinstance(content, list) else [{"type": "text", "text": content}]
     return [{k: v for k, v in one.items() if k != "cache_control"} for one in listed]
 
@@ -60,7 +68,7 @@ def encoded(text):
 # Names
 
 
-@BOTH
+@ALL
 def test_a_tool_and_its_calls_have_one_name_that_is_taken(wire):
     tools = tuple(Tool(name) for name in NAMES)
     calls = tuple(Call(f"c{n}", name) for n, name in enumerate(NAMES))
@@ -74,9 +82,9 @@ def test_a_tool_and_its_calls_have_one_name_that_is_taken(wire):
     assert called(alone)[:5] == called(body)[:5]
 
 
-@BOTH
+@ALL
 def test_a_safe_name_that_another_tool_has_is_not_taken(wire):
-    taken = safe("a.b", 64)
+    taken = make_safe_name("a.b", 64)
     tools = (Tool("a.b"), Tool(taken))
     calls = ModelSaid((Call("c1", "a.b"), Call("c2", taken)))
     body = body_of(wire, Instructed((), tools), UserSaid((Text("go"),)), calls)
@@ -87,7 +95,7 @@ def test_a_safe_name_that_another_tool_has_is_not_taken(wire):
     assert len({*called(body)}) == 2
 
 
-@BOTH
+@ALL
 def test_of_tools_with_one_name_the_last_is_written(wire):
     tools = (Tool("run", "first"), Tool("look"), Tool("run", "last"))
     body = body_of(wire, Instructed((), tools), UserSaid((Text("go"),)))
@@ -96,19 +104,23 @@ def test_of_tools_with_one_name_the_last_is_written(wire):
     assert "first" not in json.dumps(body["tools"])
 
 
-@BOTH
+@ALL
 def test_what_a_session_is_given_under_another_name_is_written_safely(wire):
     """Its own JSON is kept only where it would be taken."""
     if wire is openai_chat:
         tool = {"type": "function", "function": {"name": "a.b", "strict": True, "parameters": {}}}
         call = {"id": "c", "type": "function", "function": {"name": "a.b", "arguments": "{}"}}
-        answer = [wire.message({"role": "assistant", "x_new": 1, "tool_calls": [call]})]
+        answer = [wire.parse_message({"role": "assistant", "x_new": 1, "tool_calls": [call]})]
+    elif wire is openai_responses:
+        tool = {"type": "function", "name": "a.b", "strict": True, "parameters": {}}
+        call = {"type": "function_call", "call_id": "c", "name": "a.b", "arguments": "{}", "x": 1}
+        answer = wire.parse_message(call)
     else:
         tool = {"name": "a.b", "input_schema": {}, "strict": True}
         call = {"type": "tool_use", "id": "c", "name": "a.b", "input": {}, "x_new": 1}
-        answer = wire.message({"role": "assistant", "content": [call]})
-    body = body_of(wire, Instructed((), (wire.tool(tool),)), UserSaid((Text("go"),)), *answer)
-    assert called(body) == defined(body) == [safe("a.b", 64)]
+        answer = wire.parse_message({"role": "assistant", "content": [call]})
+    body = body_of(wire, Instructed((), (wire.parse_tool(tool),)), UserSaid((Text("go"),)), *answer)
+    assert called(body) == defined(body) == [make_safe_name("a.b", 64)]
 
 
 # Schemas
@@ -190,7 +202,7 @@ def test_media_that_openai_takes(media, written):
     assert said(body, place=2) == [part]
 
 
-@BOTH
+@ALL
 def test_media_of_answers_and_instructions_are_named(wire):
     picture = Media("image", mime="image/png", base64=PNG, name="a.png")
     asked = UserSaid((Text("go"),))
@@ -198,15 +210,15 @@ def test_media_of_answers_and_instructions_are_named(wire):
     assert "\n".join(one["text"] for one in said(body, place=1)) == "See\n[image a.png]"
     for parts, words in (((Text("Look"), picture), "Look\n[image a.png]"), ((picture,), "[image a.png]")):  # fmt: skip
         body = body_of(wire, Instructed(parts), asked)
-        told = body.get("system") or [body["messages"][0]]
+        told = body.get("system") or [{"text": body.get("instructions")} if "input" in body else body["messages"][0]]  # fmt: skip
         assert "\n".join(one.get("text") or one["content"] for one in told) == words
 
 
-@BOTH
+@ALL
 def test_blank_instructions_write_nothing(wire):
     body = body_of(wire, Instructed((Text(" \n"),)), UserSaid((Text("go"),)))
-    assert "system" not in body
-    assert len(body["messages"]) == 1
+    assert not {"system", "instructions"} & {*body}
+    assert len(messages_of(body)) == 1
 
 
 def test_what_a_session_is_given_in_another_kind_is_named():
@@ -216,9 +228,9 @@ def test_what_a_session_is_given_in_another_kind_is_named():
     inner = {"type": "tool_result", "tool_use_id": "c", "content": [picture]}
     call = {"type": "tool_use", "id": "c", "name": "run", "input": {}}
     talk = [
-        *anthropic.message({"role": "user", "content": [picture]}),
-        *anthropic.message({"role": "assistant", "content": [call, picture]}),
-        *anthropic.message({"role": "user", "content": [inner]}),
+        *anthropic.parse_message({"role": "user", "content": [picture]}),
+        *anthropic.parse_message({"role": "assistant", "content": [call, picture]}),
+        *anthropic.parse_message({"role": "user", "content": [inner]}),
     ]
     assert "image/svg+xml: this model takes none" in json.dumps(body_of(anthropic, *talk))
 
@@ -248,12 +260,12 @@ def test_an_older_call_beside_others_is_written_as_they_are(first):
             {"id": "b", "type": "function", "function": {"name": "v", "arguments": "{}"}}
         ],
     }
-    results = [openai_chat.message({"role": "function", "name": "w", "content": "x", "x_new": 1}),
-               openai_chat.message({"role": "tool", "tool_call_id": "b", "content": "y"})]  # fmt: skip
+    results = [openai_chat.parse_message({"role": "function", "name": "w", "content": "x", "x_new": 1}),
+               openai_chat.parse_message({"role": "tool", "tool_call_id": "b", "content": "y"})]  # fmt: skip
     assert results[0].native is not None
     if first == "b":
         results.reverse()
-    body = body_of(openai_chat, openai_chat.message(given), *results)
+    body = body_of(openai_chat, openai_chat.parse_message(given), *results)
     assert called(body) == ["w", "v"]
     assert [one["tool_call_id"] for one in body["messages"][1:]] == [one.call_id for one in results]
 
@@ -261,7 +273,7 @@ def test_an_older_call_beside_others_is_written_as_they_are(first):
 def test_an_older_call_alone_stays_one():
     call, done = Call("function:a.b", "a.b"), ToolReturned("function:a.b", (Text("x"),))
     answer, result = body_of(openai_chat, ModelSaid((call,)), done)["messages"]
-    assert answer["function_call"]["name"] == result["name"] == safe("a.b", 64)
+    assert answer["function_call"]["name"] == result["name"] == make_safe_name("a.b", 64)
     assert result["role"] == "function"
 
 
@@ -282,6 +294,6 @@ def test_a_result_goes_with_its_call_however_either_came():
     for natives in ((own, None), (None, done)):
         said = ModelSaid((Call(LONG, "f"),), native=natives[0])
         back = ToolReturned(LONG, (Text("x"),), native=natives[1])
-        blocks = openai_chat.blocks(render(view_of([Opened("m"), said, back])))
+        blocks = openai_chat.encode_blocks(render(view_of([Opened("m"), said, back])))
         answer, result = (msgspec.json.decode(one) for one in blocks)
         assert result["tool_call_id"] == answer["tool_calls"][0]["id"]

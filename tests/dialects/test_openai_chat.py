@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from foldline.core import rules
 from foldline.core.log import ModelSaid, Opened, ToolReturned, UsageReported, UserSaid
-from foldline.core.parts import Media, Text, retold
+from foldline.core.parts import Media, Text, render_parts
 from foldline.core.request import render
 from foldline.dialects import openai_chat as wire
-from foldline.dialects.openai_chat.read import _telling
+from foldline.dialects.openai_chat.read import _strip_empty_fields
 from foldline.errors import BadInput
 from foldline.testing import calls, view_of
 
@@ -39,9 +39,9 @@ MESSAGES = [
 
 
 def there_and_back(messages):
-    view = view_of([wire.message(message) for message in messages])
-    rules.check(view)
-    return [json.loads(block) for block in wire.blocks(render(view))]
+    view = view_of([wire.parse_message(message) for message in messages])
+    rules.check_view(view)
+    return [json.loads(block) for block in wire.encode_blocks(render(view))]
 
 
 def test_messages_come_back_as_they_were():
@@ -50,7 +50,7 @@ def test_messages_come_back_as_they_were():
 
 
 def test_native_is_kept_only_where_it_is_needed():
-    natives = [wire.message(message).native is not None for message in MESSAGES]
+    natives = [wire.parse_message(message).native is not None for message in MESSAGES]
     assert natives == [False, False, False, False, False, True, True]
 
 
@@ -62,7 +62,7 @@ def test_pictures_of_results_follow_all_results():
         ToolReturned("a", (Text("see"), picture)),
         ToolReturned("b", (Text("ok"),)),
     ]
-    written = [json.loads(block) for block in wire.blocks(render(view_of(log)))]
+    written = [json.loads(block) for block in wire.encode_blocks(render(view_of(log)))]
     assert [message["role"] for message in written] == ["assistant", "tool", "tool", "user"]
     assert written[-1]["content"] == [
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBO"}}
@@ -77,7 +77,7 @@ def test_a_completion_is_an_answer_and_its_usage():
         "usage": {"prompt_tokens": 925, "completion_tokens": 40,
                   "prompt_tokens_details": {"cached_tokens": 900}},
     }  # fmt: skip
-    assert wire.completion(given, saw=3, asked=4) == [
+    assert wire.parse_completion(given, saw=3, asked=4) == [
         ModelSaid((Text("Hi"),), saw=3, stop="length"),
         UsageReported(asked=4, input=925, cache_read=900, output=40),
     ]
@@ -94,12 +94,12 @@ def test_a_completion_is_an_answer_and_its_usage():
 )
 def test_what_is_no_message_is_a_typed_error(given):
     with pytest.raises(BadInput):
-        wire.message(given)
+        wire.parse_message(given)
 
 
 def test_halves_of_surrogate_pairs_are_mended():
-    assert wire.said("a\ud800b") == UserSaid((Text("a\ufffdb"),))
-    event = wire.message({"role": "user", "content": "\udfff", "x\ud800": ["\ud800"]})
+    assert wire.make_user_event("a\ud800b") == UserSaid((Text("a\ufffdb"),))
+    event = wire.parse_message({"role": "user", "content": "\udfff", "x\ud800": ["\ud800"]})
     msgspec.json.encode(event)
 
 
@@ -109,9 +109,9 @@ def test_tools_come_back_as_they_were():
         "function": {"name": "w", "description": "d", "parameters": {"type": "object"}},
     }
     strict = {"type": "function", "function": {"name": "v", "parameters": {}, "strict": True}}
-    assert wire.tool(plain).native is None
-    request = replace(render(view_of([])), tools=(wire.tool(plain), wire.tool(strict)))
-    body = wire.encode(request, {"n": 1})
+    assert wire.parse_tool(plain).native is None
+    request = replace(render(view_of([])), tools=(wire.parse_tool(plain), wire.parse_tool(strict)))
+    body = wire.encode_request(request, {"n": 1})
     assert json.loads(body)["tools"] == [plain, strict]
     assert body.endswith(b'"messages":[]}')
 
@@ -124,15 +124,15 @@ def test_every_recorded_chat_is_valid_and_comes_back(shared):
     for chat in chats:
         talk = [message for message in chat if message["role"] != "system"]
         for came, written in zip(talk, there_and_back(talk), strict=True):
-            assert _telling(came) == _telling(written)
+            assert _strip_empty_fields(came) == _strip_empty_fields(written)
 
 
 def test_a_message_with_an_author_goes_back_as_it_came():
     """The name is in its own JSON; where that is not sent, a tag says it."""
     given = {"role": "user", "name": "Ann", "content": "Hi"}
     assert there_and_back([given]) == [given]
-    neutral = msgspec.structs.replace(wire.message(given), native=None)
-    written = [json.loads(block) for block in wire.blocks(render(view_of([neutral])))]
+    neutral = msgspec.structs.replace(wire.parse_message(given), native=None)
+    written = [json.loads(block) for block in wire.encode_blocks(render(view_of([neutral])))]
     assert written == [{"role": "user", "content": "[human: Ann]\nHi"}]
 
 
@@ -162,8 +162,8 @@ CALLING = [{"id": "c", "type": "function", "function": {"name": "w", "arguments"
 )  # fmt: skip
 def test_what_of_an_answer_is_sent_back(answer, sent):
     given = {"choices": [{"message": {"role": "assistant", **answer}, "finish_reason": "stop"}]}
-    events = wire.completion(given, saw=None, asked=None)
-    written = [json.loads(block) for block in wire.blocks(render(view_of(events)))]
+    events = wire.parse_completion(given, saw=None, asked=None)
+    written = [json.loads(block) for block in wire.encode_blocks(render(view_of(events)))]
     assert written[0] == {"role": "assistant", **sent}
 
 
@@ -226,13 +226,13 @@ given_messages = st.builds(
 @given(st.lists(given_messages, max_size=6))
 def test_whatever_a_session_is_given_its_request_is_valid(messages):
     """Law 2: a message's own JSON is kept only where a provider takes it."""
-    view = view_of([Opened("m"), *(wire.message(one) for one in messages)])
-    for event in rules.closing(view):
+    view = view_of([Opened("m"), *(wire.parse_message(one) for one in messages)])
+    for event in rules.make_closing_events(view):
         view.append(view.head + 1, event)
     request = render(view)
-    body = json.loads(wire.encode(request, {}))
-    silent = not request.items and not retold(request.system).strip()
-    assert wire.faults(body["messages"]) == ["empty: there are no messages"] * silent
+    body = json.loads(wire.encode_request(request, {}))
+    silent = not request.items and not render_parts(request.system).strip()
+    assert wire.list_faults(body["messages"]) == ["empty: there are no messages"] * silent
 
 
 def test_media_are_named_where_there_may_be_only_words():
@@ -240,7 +240,9 @@ def test_media_are_named_where_there_may_be_only_words():
     media = (Media("image", mime="image/png", base64="AA"), Media("file", mime="application/pdf", base64="AA", name="a.pdf"))  # fmt: skip
     far = (Media("file", url="https://x/a.pdf", name="a.pdf"), Media("audio", url="https://x/a.wav"))  # fmt: skip
     made = [ModelSaid((Text("See"), *media, Text("there"))), UserSaid((Text("And"), *far))]
-    said, asked = (json.loads(one) for one in wire.blocks(render(view_of([Opened("m"), *made]))))
+    said, asked = (
+        json.loads(one) for one in wire.encode_blocks(render(view_of([Opened("m"), *made])))
+    )
     assert said["content"] == "See\n[image]\n[file a.pdf]\nthere"
     assert [one["text"] for one in asked["content"]] == [
         "And",

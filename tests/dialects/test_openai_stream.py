@@ -25,14 +25,14 @@ def call(place=None, name=None, arguments=None, **fields):
 def assembled(*chunks, end="[DONE]"):
     made = wire.Assembly()
     for chunk in chunks:
-        made.take(json.dumps(chunk))
+        made.add_event(json.dumps(chunk))
     if end:
-        made.take(end)
+        made.add_event(end)
     return made
 
 
 def answer(made):
-    return wire.completion(made.body(), saw=None, asked=None)[0]
+    return wire.parse_completion(made.build_body(), saw=None, asked=None)[0]
 
 
 W = '{"c":"Oslo"}'
@@ -78,8 +78,8 @@ def test_quirks(quirk):
     made = assembled(*QUIRKS[quirk])
     assert made.done
     assert answer(made) == CALLS
-    assert made.body()["choices"][0]["finish_reason"] == "tool_calls"
-    assert "obfuscation" not in made.body()
+    assert made.build_body()["choices"][0]["finish_reason"] == "tool_calls"
+    assert "obfuscation" not in made.build_body()
 
 
 def test_a_finish_reason_ends_a_stream_without_marker():
@@ -105,9 +105,9 @@ def test_a_cut_stream_keeps_words_and_drops_what_was_being_written():
 def test_half_a_chunk_at_the_end_is_a_cut_and_no_error():
     lines, made = SseReader(), wire.Assembly()
     for sent in lines.feed(b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\ndata: {"cho'):
-        made.take(sent.data, whole=sent.whole)
+        made.add_event(sent.data, whole=sent.whole)
     for sent in lines.close():
-        made.take(sent.data, whole=sent.whole)
+        made.add_event(sent.data, whole=sent.whole)
     assert answer(made) == ModelSaid((Text("Hi"),), stop="cut")
 
 
@@ -131,14 +131,17 @@ def test_an_error_in_the_stream(chunk, fault):
 )
 def test_what_is_no_chunk_is_an_error_with_its_place(chunk):
     with pytest.raises(WireError) as fault:
-        wire.Assembly().take(chunk)
+        wire.Assembly().add_event(chunk)
     assert fault.value.path == ("$.choices[0].delta.content" if "content" in chunk else "$.choices" if "7" in chunk else "$")  # fmt: skip
 
 
 def test_legacy_calls_pair_with_their_results():
     made = assembled(delta(function_call={"name": "w", "arguments": ""}), delta(function_call={"arguments": W}), delta("function_call"))  # fmt: skip
     assert answer(made) == ModelSaid((Call("function:w", "w", W),))
-    assert made.body()["choices"][0]["message"]["function_call"] == {"name": "w", "arguments": W}
+    assert made.build_body()["choices"][0]["message"]["function_call"] == {
+        "name": "w",
+        "arguments": W,
+    }
 
 
 def test_lists_of_parts_and_details_grow():
@@ -150,7 +153,7 @@ def test_lists_of_parts_and_details_grow():
         delta(reasoning_details=[{"type": "reasoning.text", "text": "a", "index": 0}]),
         delta(reasoning_details=[{"type": "reasoning.text", "text": "b", "signature": "s", "index": 0}]), delta("stop"),
     )  # fmt: skip
-    message = made.body()["choices"][0]["message"]
+    message = made.build_body()["choices"][0]["message"]
     assert message["content"][1] == {"type": "text", "text": "AB"}
     assert message["reasoning_details"] == [{"type": "reasoning.text", "text": "ab", "signature": "s", "index": 0}]  # fmt: skip
     assert answer(made).parts == (Thought("hm"), Text("AB"))
@@ -220,11 +223,11 @@ def test_a_streamed_completion_is_the_whole_one(body, data):
     lines, made, last = SseReader(), wire.Assembly(), 0
     for cut in [*sorted(data.draw(st.sets(st.integers(0, len(stream)), max_size=8))), len(stream)]:
         for sent in lines.feed(stream[last:cut]):
-            made.take(sent.data, whole=sent.whole)
+            made.add_event(sent.data, whole=sent.whole)
         last = cut
     assert made.done
-    whole = wire.completion(body, saw=1, asked=2)
-    assert wire.completion(made.body(), saw=1, asked=2) == whole
+    whole = wire.parse_completion(body, saw=1, asked=2)
+    assert wire.parse_completion(made.build_body(), saw=1, asked=2) == whole
 
 
 @given(completions(), st.data())
@@ -235,10 +238,10 @@ def test_a_stream_cut_anywhere_is_an_answer(body, data):
     end = data.draw(st.integers(0, len(stream)))
     lines, made = SseReader(), wire.Assembly()
     for sent in (*lines.feed(stream[:end]), *lines.close()):
-        made.take(sent.data, whole=sent.whole)
+        made.add_event(sent.data, whole=sent.whole)
     said = answer(made)
     assert said.stop == "cut" or made.done
-    whole = wire.completion(body, saw=None, asked=None)[0]
+    whole = wire.parse_completion(body, saw=None, asked=None)[0]
     calls = [part for part in whole.parts if isinstance(part, Call)]
     kept = [part for part in said.parts if isinstance(part, Call)]
     assert kept == calls[: len(kept)]

@@ -3,7 +3,7 @@
 import pytest
 
 from foldline.core.log import UsageReported
-from foldline.dialects.openai_chat import usage
+from foldline.dialects.openai_chat import parse_usage
 
 BODIES = {
     "openai": (
@@ -85,4 +85,4 @@ BODIES = {
 def test_usage(server):
     """Cached tokens are inside the prompt's; what is not stated is unknown, not 0."""
     body, expected = BODIES[server]
-    assert usage(body, asked=4) == expected
+    assert parse_usage(body, asked=4) == expected

@@ -1,4 +1,4 @@
-"""Recorded sessions through presets into both dialects: Law 2 on what people really sent.
+"""Recorded sessions through presets into every dialect: Law 2 on what people really sent.
 
 A few of each source here; `just bench recorded` asks all of them, under every preset.
 """
@@ -10,6 +10,7 @@ import pytest
 from mutants import broken
 
 from foldline.core.policy import STEADY, THRIFTY
+from foldline.dialects.base import DIALECTS
 
 AS_RECORDED = {"tau": 200, "swe": 17}
 FEW = {"tau": 4, "swe": 3, "pi": 1, "claude": 1, "codex": 1}
@@ -35,7 +36,7 @@ def test_each_message_says_the_same_when_it_is_written_again(shared, source):
         asked, differs = archive.changed(session)
         assert differs == []
         seen += asked
-    for way in ("as we write it", "as Anthropic reads it", "indented"):
+    for way in (*DIALECTS, "indented"):
         assert seen[way] == len(archive.sessions(shared, source))
     assert seen["as it was recorded"] == AS_RECORDED.get(source, 0)
 
@@ -44,9 +45,11 @@ def test_each_message_says_the_same_when_it_is_written_again(shared, source):
     ("module", "line", "instead"),
     [
         ("foldline.dialects.openai_chat.client_messages", "msgspec.json.encode(write_item(items[0]))", "b'{\"role\":\"user\"}'"),
-        ("foldline.dialects.openai_chat.client_messages", "digest_of(_normal(body))", "digest_of(repr(raw))"),
-        ("foldline.dialects.anthropic.client_messages", "            blocks += forms.written(item.parts)", "            pass"),
+        ("foldline.dialects.openai_chat.client_messages", "digest_of(_normalise_message(body))", "digest_of(repr(raw))"),
+        ("foldline.dialects.anthropic.client_messages", "            blocks += content_blocks.encode_parts(item.parts)", "            pass"),
         ("foldline.dialects.anthropic.client_messages", "        digest_of(normal),", "        digest_of(repr(raw)),"),
+        ("foldline.dialects.openai_responses.client_messages", "return _join_items(write_items(items[0]) if restored is None else restored)", "return b'{\"role\":\"user\",\"content\":\"x\"}'"),
+        ("foldline.dialects.openai_responses.client_messages", "digest = digest_of([normal for item in items if (normal := _normalise_item(item)) is not None])", "digest = digest_of(repr(raw))"),
     ],
 )  # fmt: skip
 def test_a_message_that_differs_is_found(shared, module, line, instead):

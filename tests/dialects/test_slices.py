@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from odd_json import numbers, quoted, spaces, texts, written
 
-from foldline.dialects.json_slices import Slice, Splice, cut_out, find_fields, find_values, splice
+from foldline.dialects.json_slices import (
+    Slice,
+    Splice,
+    apply_splices,
+    cut_out,
+    find_fields,
+    find_values,
+)
 from foldline.errors import WireError
 
 values = st.recursive(
@@ -49,7 +56,7 @@ def test_what_is_put_in_stands_alone(made, put, data):
     found = find_values(text, place)
     chosen = data.draw(st.sets(st.sampled_from(range(len(found))) if found else st.nothing()))
     order = data.draw(st.permutations(sorted(chosen)))
-    spliced = splice(text, [Splice(*found[at], put.encode()) for at in order])
+    spliced = apply_splices(text, [Splice(*found[at], put.encode()) for at in order])
     wanted = json.loads(text[slice(*place)])
     for at in chosen:
         wanted[at] = json.loads(put)
@@ -66,7 +73,7 @@ def test_what_is_cut_out_takes_its_comma_along(made, data):
     text, place = made
     found = find_values(text, place)
     gone = data.draw(st.sets(st.sampled_from(range(len(found))) if found else st.nothing()))
-    cut = splice(text, cut_out([found[at] for at in gone], found))
+    cut = apply_splices(text, cut_out([found[at] for at in gone], found))
     wanted = [one for at, one in enumerate(json.loads(text[slice(*place)])) if at not in gone]
     assert json.loads(cut[place.start : place.end - len(text) + len(cut)]) == wanted
     for at, one in enumerate(found):

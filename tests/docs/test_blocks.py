@@ -33,14 +33,16 @@ from agents import PACKAGES, RIG, install
 from program import served
 
 import foldline
-from foldline.apps.cli.app import run
+from foldline.apps.cli.app import run_command
 from foldline.testing import Provider
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PEERS = ROOT / ".rig" / "peers" / "bin" / "python"
 FRAMEWORKS = [name for name, (kind, *_) in PACKAGES.items() if kind == "foldline"]
-"""Environments with a framework and this package; each has a page of the same name."""
+"""Environments with a framework and this package; each has a page of the same name, or a place on `SHARED`."""
+SHARED = {"agent-framework": "docs/how-to/codex.md"}
+"""Frameworks without a page of their own."""
 WRITE = os.environ.get("FOLDLINE_DOCS") == "write"
 ELSEWHERE = {
     ("README.md", "python"): "tests/e2e/test_readme.py::test_a_conversation_outlives_its_window",
@@ -48,6 +50,7 @@ ELSEWHERE = {
     ("docs/reference/http.md", "console"): "tests/gateway/test_api_document.py::test_the_lines_of_the_page_are_true",
     ("docs/how-to/policies.md", "console"): "tests/cli/test_docs.py::test_every_line_runs",
     ("docs/how-to/chat.md", "text"): "scripts/screens.py::main",
+    ("docs/how-to/codex.md", "toml"): "tests/docs/test_codex.py::test_codex_works_with_the_settings_of_the_page",
     ("docs/how-to/gateway.md", "console"): "tests/gateway/test_relay_docs.py::test_every_line_runs_in_order",
     ("docs/how-to/instructions.md", "python"): "tests/agent/test_instructions_session.py::test_the_page_on_instructions_tells_the_truth",
     ("docs/how-to/instructions.md", "text"): "tests/agent/test_instructions_session.py::test_the_page_on_instructions_tells_the_truth",
@@ -66,7 +69,16 @@ WINDOWS = {
     **{f"docs/how-to/{name}.md": 8_000 for name in FRAMEWORKS},
 }
 """The provider's window, in tokens, where a page goes past it."""
-STRANGERS = {"curl", "docker", "git", "journalctl", "llama-server", "systemctl", "your-agent"}
+STRANGERS = {
+    "codex",
+    "curl",
+    "docker",
+    "git",
+    "journalctl",
+    "llama-server",
+    "systemctl",
+    "your-agent",
+}
 """Programs of others, which a page may name; their lines are not run."""
 FENCE = re.compile(
     r"(?:^<!-- run: (?P<how>[\w-]+) -->\n)?^(?P<fence>```+|~~~+)(?P<kind>[^\n]*)\n(?P<body>.*?)^(?P=fence)\s*$",
@@ -239,7 +251,7 @@ def ran(given: list[str], stdin: str = "") -> tuple[int, str, str]:
     sys.stdin = io.StringIO(stdin)
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = run(given)
+            code = run_command(given)
     finally:
         sys.stdin = before
     return code, out.getvalue(), err.getvalue()
@@ -380,8 +392,10 @@ def framework(request):
 @pytest.mark.real
 @pytest.mark.parametrize("framework", FRAMEWORKS, indirect=True)
 def test_frameworks_do_what_their_pages_say(framework, started):
-    page = started(f"docs/how-to/{framework}.md")
+    page = started(SHARED.get(framework, f"docs/how-to/{framework}.md"))
     assert_page_is_true(page)
+    if framework in SHARED:
+        return
     assert page.provider.asked, "no block of the page was run"
     code, out, err = ran(["sessions", "--json", "--store", str(page.folder / "users.db")])
     assert code == 0, err

@@ -11,13 +11,14 @@ import pytest
 
 import foldline
 from foldline import errors
-from foldline.apps.gateway.api.document import document
+from foldline.apps.gateway.api.document import build_openapi_document
 from foldline.core import log
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
     *("api.md", "api-agent.md", "api-core.md", "api-models.md", "api-store.md", "api-testing.md"),
     *("commands.md", "errors.md", "events.md", "openapi.md", "settings.md"),
+    "../requirements.md",
 ]
 
 
@@ -53,8 +54,10 @@ def test_every_public_name_has_its_place(scripts, monkeypatch):
 
 def test_every_event_has_a_line_that_comes_back():
     lines = re.findall(r"```json\n(.*)\n```", page("events.md"))
-    assert {json.loads(line)["kind"] for line in lines} == {log.kind(o) for o in log.Event.__args__}
-    assert all(log.encode(log.decode(line.encode())) == line.encode() for line in lines)
+    assert {json.loads(line)["kind"] for line in lines} == {
+        log.event_kind_of(o) for o in log.Event.__args__
+    }
+    assert all(log.encode_event(log.decode_event(line.encode())) == line.encode() for line in lines)
 
 
 def test_every_error_is_told():
@@ -64,11 +67,36 @@ def test_every_error_is_told():
 
 
 def test_no_reader_meets_our_requirements_numbers():
-    """They are in papers that readers do not have."""
-    number = re.compile(r"\b[AR]-\d+\b")
-    for path in (ROOT / "docs" / "reference").glob("*.md"):
+    """Only docs/requirements.md has them, with their meaning."""
+    number = re.compile(r"\b[ARDP]-\d+\b")
+    pages = {*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"}
+    for path in pages - {ROOT / "docs" / "requirements.md"}:
         assert not number.search(path.read_text()), path.name
-    assert not number.search(document().decode())
+    assert not number.search(build_openapi_document().decode())
+
+
+def test_a_requirement_is_found_where_a_test_mentions_it(scripts):
+    source = """'''Of this file: R-05.'''
+
+def test_r61_p2_by_its_name(): ...
+
+@mark
+async def test_by_its_words():
+    '''As A-10 to A-12 ask.'''
+"""
+    found = {*scripts("make_requirements").mentions_in(source)}
+    assert found == {
+        ("R-05", ""),
+        *((one, "test_r61_p2_by_its_name") for one in ("R-61", "P-2")),
+        *((one, "test_by_its_words") for one in ("A-10", "A-11", "A-12")),
+    }
+
+
+def test_a_requirement_without_a_sentence_is_an_error(scripts, monkeypatch):
+    module = scripts("make_requirements")
+    monkeypatch.setattr(module, "find_mentions", lambda _: {"R-99": {}})
+    with pytest.raises(ValueError, match="tests mention R-99"):
+        module.page()
 
 
 def test_a_number_inside_a_sentence_is_an_error(scripts):

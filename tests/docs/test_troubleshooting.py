@@ -9,11 +9,11 @@ import pytest
 from openai import APIStatusError, OpenAI
 
 import foldline
-from foldline.apps.cli.app import run
-from foldline.apps.gateway.keys import Keys, add
-from foldline.apps.gateway.settings import GatewaySettings, upstreams
+from foldline.apps.cli.app import run_command
+from foldline.apps.gateway.api_keys import Keys, create_key
+from foldline.apps.gateway.settings import GatewaySettings, parse_upstreams
 from foldline.core.log import Folded
-from foldline.dialects.provider_errors import Fault, classify
+from foldline.dialects.provider_errors import Fault, classify_error
 from foldline.errors import Conflict, FoldlineError, ModelFailed, Spent
 from foldline.stores import sqlite
 from foldline.stores.postgres import connections
@@ -100,7 +100,7 @@ def warned(**given):
 
 def refused(text):
     """A provider's words, as far as they are understood."""
-    fault = classify(text, status=400)
+    fault = classify_error(text, status=400)
     assert (fault.kind, fault.limit is not None, fault.count is not None) == ("tokens", True, True)
     return text
 
@@ -115,7 +115,7 @@ SITUATIONS = {
     "overflow": overflow,
     "undo": undone_too_late,
     "conflict": conflict,
-    "fence": lambda: str(Conflict.over("main", 3, 4)),
+    "fence": lambda: str(Conflict.make_fence_conflict("main", 3, 4)),
     "busy": busy,
     "locked": locked,
     "away": lambda: opened("/none/talks.db"),
@@ -167,10 +167,10 @@ def told(text, folder):
 def test_what_is_quoted_is_what_is_said(tmp_path, capsys):
     """Every situation says what the page quotes, and nothing on the page is left over."""
     heard = {told(said(one), tmp_path) for one in SITUATIONS.values()}
-    bot = (ROOT / "src" / "foldline" / "apps" / "bot" / "server.py").read_text()
+    bot = (ROOT / "src" / "foldline" / "apps" / "bot" / "bot_server.py").read_text()
     assert 'f"You are not allowed to talk with this bot. Your number is {user.id}."' in bot
     heard.add("You are not allowed to talk with this bot. Your number is 123456789.")
-    assert run(["bot", "--model", "gpt-5"]) == 2
+    assert run_command(["bot", "--model", "gpt-5"]) == 2
     heard.add(capsys.readouterr().err.removeprefix("foldline: ").strip())
     assert {*QUOTED} == heard
 
@@ -193,10 +193,10 @@ def test_the_gateway_says_what_the_table_says():
 
 def test_a_client_hears_it(tmp_path):
     """Two of them through a real gateway and SDK."""
-    key = add(tmp_path / "keys", "ci", tenant="acme")
+    key = create_key(tmp_path / "keys", "ci", tenant="acme")
     with Provider() as provider:
         settings = GatewaySettings(
-            upstreams=upstreams([provider.url], {"FOLDLINE_UPSTREAM_KEY": "theirs"}),
+            upstreams=parse_upstreams([provider.url], {"FOLDLINE_UPSTREAM_KEY": "theirs"}),
             keys=Keys(tmp_path / "keys"),
         )
         with Served(settings, store=":memory:", window=4_000) as gateway:

@@ -6,19 +6,19 @@ from xml.etree import ElementTree as ET
 from hypothesis import given
 
 from foldline.core.budget import limits
-from foldline.core.edits.fold import loss
+from foldline.core.edits.fold import measure_loss
 from foldline.core.log import Folded
 from foldline.core.plan import Facts, Ready, after, plan
 from foldline.core.policy import CLASSIC, STEADY
-from foldline.core.prices import known
-from foldline.draw import picture
-from foldline.draw.change_svg import alike, change_svg
+from foldline.core.prices import make_prices
+from foldline.draw import build_picture
+from foldline.draw.change_svg import change_svg, count_common_tokens
 from foldline.testing import Conversation, calls, model, result, user
 from foldline.testing.strategies import conversations
 
 
 def facts(window, policy=STEADY):
-    return Facts(limits(window, None), policy, known(input=5.0, read=0.5, write=6.25))
+    return Facts(limits(window, None), policy, make_prices(input=5.0, read=0.5, write=6.25))
 
 
 def changed(view, given):
@@ -26,8 +26,12 @@ def changed(view, given):
     made = plan(view, given)
     assert isinstance(made, Ready)
     fold = next((one for one in made.events if isinstance(one, Folded)), None)
-    lost = None if fold is None else loss(after(view, made.events[: made.events.index(fold)]), fold)
-    return picture(view, given), picture(after(view, made.events), given), lost
+    lost = (
+        None
+        if fold is None
+        else measure_loss(after(view, made.events[: made.events.index(fold)]), fold)
+    )
+    return build_picture(view, given), build_picture(after(view, made.events), given), lost
 
 
 def words(text):
@@ -60,16 +64,16 @@ def test_what_became_what_is_drawn_and_told():
         f"{lost.left['results'][0].handle} …",
     ):
         assert expected in said
-    head, tail = alike(before, then)
+    head, tail = count_common_tokens(before, then)
     assert head == 0
     # What stays is all that is behind the handoff: the two parts are the whole of it.
-    handoff = sum(run.tokens for run in then.of("handoffs"))
+    handoff = sum(run.tokens for run in then.select_runs("handoffs"))
     assert abs(head + handoff + tail - then.total) <= len(then.runs)
 
 
 def test_nothing_changed_is_all_the_same():
-    before = picture(long_talk().view, facts(1_000_000))
-    assert sum(alike(before, before)) == before.total
+    before = build_picture(long_talk().view, facts(1_000_000))
+    assert sum(count_common_tokens(before, before)) == before.total
     assert "nothing is deleted" in words(change_svg(before, before, lost=None))
 
 
@@ -80,7 +84,7 @@ def test_any_edit_is_drawn_within_the_card(talk):
         if not isinstance(made, Ready):
             continue
         before, then, lost = changed(talk.view, facts(window, policy))
-        head, tail = alike(before, then)
+        head, tail = count_common_tokens(before, then)
         assert 0 <= head + tail <= min(before.total, then.total)
         text = change_svg(before, then, lost=lost)
         root = ET.fromstring(text)  # noqa: S314 - our own

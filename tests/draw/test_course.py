@@ -8,25 +8,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldline.core.budget import estimate, limits
-from foldline.core.edits.clip import clip
+from foldline.core.budget import estimate_request, limits
+from foldline.core.edits.clip import clip_event
 from foldline.core.log import Asked, Folded, Logged, ModelSwitched, Opened, UsageReported
 from foldline.core.plan import Facts
 from foldline.core.policy import STEADY
-from foldline.core.prices import UNKNOWN, Prices, known
+from foldline.core.prices import UNKNOWN, Prices, make_prices
 from foldline.core.rules import cut_points
-from foldline.draw import course_words as words
-from foldline.draw.course import HOWS, Following, columns
+from foldline.draw import course as words
+from foldline.draw.course import HOWS, Following, build_course_columns
 from foldline.draw.course_svg import course_svg
 from foldline.draw.course_terminal import course_terminal
-from foldline.draw.paper import WIDTH
-from foldline.draw.picture import picture
-from foldline.draw.text import width
+from foldline.draw.picture import build_picture
+from foldline.draw.svg import WIDTH
+from foldline.draw.wording import measure_width
 from foldline.testing import Conversation, calls, model, result, user, view_of
 from foldline.testing.strategies import conversations
 
 PRICES = Prices(input=4.0, read=0.4, write=5.0, output=20.0)
-STEPPED = known(input=4.0, read=0.4, write=5.0, output=20.0, step=200_000, above=8.0)
+STEPPED = make_prices(input=4.0, read=0.4, write=5.0, output=20.0, step=200_000, above=8.0)
 counts = st.none() | st.integers(0, 3_000_000)
 usages = st.builds(
     UsageReported,
@@ -40,14 +40,14 @@ usages = st.builds(
 
 def now(window=8_192, view=None):
     shown = view or view_of([Opened("test/model")])
-    return picture(shown, Facts(limits(window, None), STEADY, PRICES))
+    return build_picture(shown, Facts(limits(window, None), STEADY, PRICES))
 
 
 def course(log, now, priced):
     following = Following(now, priced)
     for seq, event in log:
-        following.take(seq, event)
-    return following.course()
+        following.apply_event(seq, event)
+    return following.build_course()
 
 
 def drawn_of(events, *, window=8_192, prices=PRICES, view=None):
@@ -78,7 +78,7 @@ def test_the_sums_are_what_was_reported(events, prices):
     assert counted == sum(one.input or 0 for one in told)
     assert all(0 <= step.read <= step.input <= step.everything for step in drawn.steps)
     folds = [event for event in events if isinstance(event, Folded)]
-    assert drawn.sums()["fold"][0] == len(folds)
+    assert drawn.sum_edits()["fold"][0] == len(folds)
     if prices != UNKNOWN:
         for step in drawn.steps:
             assert step.dollars >= 0
@@ -88,12 +88,12 @@ def test_the_sums_are_what_was_reported(events, prices):
 @given(logs(), st.integers(1, 30))
 def test_columns_hold_every_call_once(events, most):
     drawn = drawn_of(events)
-    shown = columns(drawn, most)
+    shown = build_course_columns(drawn, most)
     assert len(shown) == min(len(drawn.steps), most)
     assert tuple(step for column in shown for step in column.steps) == drawn.steps
     assert max((one.largest.input for one in shown), default=0) == drawn.peak
     for how in HOWS:
-        taken = [one for column in shown for one in column.of(how)]
+        taken = [one for column in shown for one in column.select_edits(how)]
         assert taken == [one for one in drawn.taken if one.how == how and one not in drawn.later]
 
 
@@ -132,12 +132,12 @@ def test_any_log_gives_a_picture_within_its_box(events, window, prices):
     boxed(course_svg(drawn))
     for wide in (20, 60, 80, 133):
         lines = course_terminal(drawn, wide).splitlines()
-        assert all(width(line) <= wide for line in lines)
+        assert all(measure_width(line) <= wide for line in lines)
 
 
 def ask(talk, usage=None):
     """A request and its answer; counted as it was estimated, where no count is given."""
-    size = estimate(talk.view)
+    size = estimate_request(talk.view)
     talk.add(Asked(talk.view.head, "openai", "", 1, tokens=size, estimate=size))
     talk.add(model("An answer."), usage or UsageReported(input=size, output=50))
 
@@ -166,12 +166,14 @@ def test_a_fold_is_a_tooth_and_everything_a_ramp():
     assert whole[20:] == pytest.approx(
         [whole[19] / 20 * (at + 1) for at in range(20, 40)], rel=0.02
     )
-    title = f"40 turns, 1 fold: never above {words.above(drawn.peak)} of 24k tokens"
-    assert words.finding(drawn) == title
+    title = f"40 turns, 1 fold: never above {words.format_token_ceiling(drawn.peak)} of 24k tokens"
+    assert words.describe_course(drawn) == title
     for step in drawn.steps:  # no cache was reported: everything would not have had one either
         assert step.all_dollars == pytest.approx((step.everything * 4 + 50 * 20) / 1e6)
     paid, everything = drawn.dollars
-    assert words.money(drawn).startswith(f"${paid:.4f} instead of about ${everything:.4f}")
+    assert words.describe_course_cost(drawn).startswith(
+        f"${paid:.4f} instead of about ${everything:.4f}"
+    )
 
 
 def test_the_bill_is_that_of_the_prices():
@@ -184,10 +186,10 @@ def test_the_bill_is_that_of_the_prices():
     (step,) = drawn_of([*events[:-1], large], prices=STEPPED).steps
     assert step.dollars == pytest.approx((300_000 * 8 + 10 * 20) / 1e6)
     assert "Above 200,000 tokens" in " ".join(
-        words.notes(drawn_of([*events[:-1], large], prices=STEPPED))
+        words.explain_estimates(drawn_of([*events[:-1], large], prices=STEPPED))
     )
     assert drawn_of(events, prices=UNKNOWN).dollars is None
-    assert "no price" in words.money(drawn_of(events, prices=UNKNOWN))
+    assert "no price" in words.describe_course_cost(drawn_of(events, prices=UNKNOWN))
 
 
 def told(*usages, edit=None):
@@ -232,15 +234,15 @@ def test_what_nobody_counted_is_told_as_estimated():
     events = [Opened("m"), user("hi"), Asked(1, "openai", "", 1, tokens=900), model("yes")]
     drawn = drawn_of(events)
     assert (drawn.steps[0].input, drawn.counted) == (900, False)
-    assert "tokens estimated" in words.under(drawn)
+    assert "tokens estimated" in words.render_course_subtitle(drawn)
     both = drawn_of([*events, user("and?"), model("no"), UsageReported(input=5, output=1)])
-    assert "tokens reported for 1 calls, else estimated" in words.under(both)
+    assert "tokens reported for 1 calls, else estimated" in words.render_course_subtitle(both)
     assert "cache not reported" in course_svg(drawn)
 
 
 def test_a_call_that_broke_off_is_none():
     """Its edits belong to the call that came then."""
-    large = clip(result("c", "a line of a log\n" * 900), cap=200, how="ends")
+    large = clip_event(result("c", "a line of a log\n" * 900), cap=200, how="ends")
     events = [Opened("m"), user("hi"), calls("c"), UsageReported(input=0, output=0), large]
     events += [model(""), UsageReported(input=0, output=0), model("yes"), UsageReported(input=9)]
     (step,) = drawn_of(events).steps
@@ -256,7 +258,7 @@ def test_masks_and_what_came_after_the_last_call():
     talk.mask([3])
     drawn = drawn_of(talk.events)
     assert [one.how for one in drawn.later] == ["mask"]
-    assert drawn.sums()["mask"][1] > 1_000
+    assert drawn.sum_edits()["mask"][1] > 1_000
     assert "□ 1 took" in course_terminal(drawn, 80)
     assert course_svg(drawn).count(' stroke-width="1.5"') == 1
 
@@ -273,7 +275,7 @@ def test_another_model_has_other_prices():
 def test_a_person_can_read_it():
     drawn = drawn_of(session().events, window=24_000)
     lines = course_terminal(drawn, 60).splitlines()
-    assert lines[0] == words.finding(drawn)
+    assert lines[0] == words.describe_course(drawn)
     row = {line.split()[0]: line for line in lines if line}
     assert row["tokens"].split()[1] == "▁▁▁▁▂▃▃▃▄▄▄▅▅▆▆▇▇▁▁▂▂▃▃▄▄▄▅▅▆▆▇▇▇█"
     assert row["folds"].count("▼") == 1
@@ -286,10 +288,10 @@ def test_a_person_can_read_it():
     [(0, "0"), (999, "999"), (1_500, "2k"), (999_600, "1.0M"), (2_340_000, "2.3M")],
 )
 def test_numbers_are_short(number, short):
-    assert words.tokens(number) == short
+    assert words.format_tokens(number) == short
 
 
 def test_nothing_is_told_as_less_than_it_was():
-    assert words.above(45_001) == "46k"
-    assert words.ticks(46_000, 4) == [0, 20_000, 40_000]
-    assert words.ticks(0, 4) == [0]
+    assert words.format_token_ceiling(45_001) == "46k"
+    assert words.choose_ticks(46_000, 4) == [0, 20_000, 40_000]
+    assert words.choose_ticks(0, 4) == [0]

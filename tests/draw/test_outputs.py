@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldline.core.budget import limits
-from foldline.core.edits.clip import clip
+from foldline.core.edits.clip import clip_event
 from foldline.core.log import Instructed, ModelSwitched, Opened
 from foldline.core.parts import Text, Tool
 from foldline.core.plan import Facts
 from foldline.core.policy import CLASSIC, STEADY
-from foldline.core.prices import known
+from foldline.core.prices import make_prices
 from foldline.core.rules import cut_points
-from foldline.draw import picture, svg, terminal
-from foldline.draw.text import clean, fit, width
+from foldline.draw import build_picture, draw_picture_svg, draw_picture_terminal
+from foldline.draw.wording import clean_line, measure_width, truncate_to_width
 from foldline.testing import Conversation, calls, model, result, user, view_of
 from foldline.testing.strategies import conversations
 
@@ -49,14 +49,14 @@ def columns(line):
 
 def check(drawn):
     for wide in (60, 80, 120):
-        plain = terminal(drawn, wide, colour=False)
-        painted = terminal(drawn, wide)
+        plain = draw_picture_terminal(drawn, wide, colour=False)
+        painted = draw_picture_terminal(drawn, wide)
         assert PAINT.sub("", painted) == plain, "colour changes more than colour"
         for line in plain.splitlines():
             assert columns(line) <= wide, line
         assert not [one for one in plain if one != "\n" and unicodedata.category(one)[0] == "C"]
         assert "\x1b" not in PAINT.sub("", painted)
-    text = svg(drawn)
+    text = draw_picture_svg(drawn)
     root = ET.fromstring(text)  # noqa: S314 - our own
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     assert not [one for one in text if one != "\n" and unicodedata.category(one)[0] == "C"]
@@ -65,37 +65,37 @@ def check(drawn):
 
 
 def facts(window, policy=STEADY):
-    return Facts(limits(window, None), policy, known(input=5.0, read=0.5, write=6.25))
+    return Facts(limits(window, None), policy, make_prices(input=5.0, read=0.5, write=6.25))
 
 
 @given(
     conversations(), st.sampled_from((300, 8_192, 1_000_000)), st.sampled_from((STEADY, CLASSIC))
 )
 def test_every_line_fits_and_the_svg_is_well_formed(talk, window, policy):
-    check(picture(talk.view, facts(window, policy)))
+    check(build_picture(talk.view, facts(window, policy)))
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_is_only_a_name(name):
     talk = Conversation(name)
     talk.add(Instructed((Text("Be brief."),), (Tool(name),)), user(name, author=name))
-    root = check(picture(talk.view, facts(8_192)))
+    root = check(build_picture(talk.view, facts(8_192)))
     assert not [one for one in root.iter() if one.tag.endswith("script")]
     talk.add(ModelSwitched(name[::-1]))
-    check(picture(talk.view, facts(8_192)))
+    check(build_picture(talk.view, facts(8_192)))
 
 
 @given(st.text(), st.integers(0, 30))
 def test_a_cut_text_fits_and_is_clean(text, wide):
-    shown = fit(clean(text), wide)
-    assert width(shown) == columns(shown) <= wide
-    assert clean(clean(text)) == clean(text)
+    shown = truncate_to_width(clean_line(text), wide)
+    assert measure_width(shown) == columns(shown) <= wide
+    assert clean_line(clean_line(text)) == clean_line(text)
 
 
 @pytest.mark.parametrize("wide", [0, 1, 5, 20, 33, 40])
 def test_a_narrow_terminal_is_not_broken(wide):
-    drawn = picture(view_of([Opened("test/model"), user("hello")]), facts(8_192))
-    lines = terminal(drawn, wide, colour=False).splitlines()
+    drawn = build_picture(view_of([Opened("test/model"), user("hello")]), facts(8_192))
+    lines = draw_picture_terminal(drawn, wide, colour=False).splitlines()
     assert all(columns(line) <= max(wide, 1) for line in lines)
 
 
@@ -106,7 +106,7 @@ def test_a_person_can_read_it():
     for turn in range(5):
         talk.add(user(f"Task {turn}: make the parser tests pass, please."))
         found = result("c", f"test_{turn} failed: no such token\n" * 55 * (1 + turn % 2))
-        talk.add(calls("c"), clip(found, cap=500, how="ends"))
+        talk.add(calls("c"), clip_event(found, cap=500, how="ends"))
         talk.ask()
         talk.add(model(f"In {turn} the lexer loses a token. " * 24))
     talk.fold(cut_points(talk.view)[3], cap=150)
@@ -114,8 +114,8 @@ def test_a_person_can_read_it():
     talk.mask(results[:1])
     talk.ask()
     talk.add(user("And now the docs. " * 20))
-    drawn = picture(talk.view, facts(3_200, CLASSIC))
-    assert "\n" + terminal(drawn, 80, colour=False) == EXAMPLE
+    drawn = build_picture(talk.view, facts(3_200, CLASSIC))
+    assert "\n" + draw_picture_terminal(drawn, 80, colour=False) == EXAMPLE
 
 
 EXAMPLE = """

@@ -26,7 +26,7 @@ def test_a_conversation_outlives_its_window_in_the_other_dialect(narrow_server):
         for turn in range(TURNS):
             s.add(f"Turn {turn}. " + "The test run printed nothing of note. " * 6)
             asked = s.request(max_tokens=8)
-            assert not wire.faults(asked["messages"])
+            assert not wire.list_faults(asked["messages"])
             reply = client.messages.create(**asked)
             counted = reply.usage.input_tokens + (reply.usage.cache_read_input_tokens or 0)
             largest = max(largest, counted + reply.usage.output_tokens)

@@ -18,9 +18,9 @@ import pytest
 
 from foldline.core.log import Asked, Folded, ModelSaid, UsageReported, UserSaid
 from foldline.core.parts import text_of
-from foldline.session.stored_session import left
+from foldline.session.stored_session import open_stored_session
 from foldline.stores.base import Name
-from foldline.stores.open import store_at
+from foldline.stores.open_store import store_at
 from foldline.testing.telegram import BotApi
 
 DEEP = os.environ.get("FOLDLINE_LAWS") == "deep"
@@ -122,7 +122,7 @@ async def events_of(address):
     """The log of Ann's chat, and each request that was sent, byte for byte (law 5)."""
     store = store_at(address)
     try:
-        session = await left(store, Name("local", f"tg-{ANN}"))
+        session = await open_stored_session(store, Name("local", f"tg-{ANN}"))
         events = await session.history.events()
         asked = [seq for seq, one in events if isinstance(one, Asked)]
         return events, [await session.history.sent(seq) for seq in asked]

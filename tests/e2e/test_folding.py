@@ -57,7 +57,7 @@ async def test_folds_are_told_behind_the_conversation_by_a_real_model(narrow_ser
             await s.add(said + "It took as long as it took before, and nobody waits for it. " * 8)
             await reply(s, talking, max_tokens=8)
         await settled(s, 400.0)
-        events = await s.live.events(Range(0, s.live.view.head))
+        events = await s.live.read_events(Range(0, s.live.view.head))
         last = s.live.narrator.last
     await talking.close()
     await telling.close()

@@ -12,15 +12,15 @@ from foldline.core.log import Asked, ModelSaid, UserSaid
 from foldline.core.spine import Range
 from foldline.session import planning
 from foldline.session.log_handle import Live
-from foldline.session.model_facts import known
+from foldline.session.model_facts import build_facts
 from foldline.stores.base import Name
-from foldline.stores.open import store_at
+from foldline.stores.open_store import store_at
 from foldline.testing.gateways import Served
 
 pytestmark = pytest.mark.real
 BOTH = pytest.mark.parametrize("store", [None, ":memory:"], ids=["plain", "sessions"])
 CALLS = 300 if os.environ.get("FOLDLINE_LAWS") == "deep" else 16
-FACTS = known("smollm2", window=None, reserve=None, policy="steady")
+FACTS = build_facts("smollm2", window=None, reserve=None, policy="steady")
 SAID = [{"role": "user", "content": "Say one word."}]
 
 
@@ -103,13 +103,13 @@ def run(turn, client, calls):
 async def kept(store, session, calls):
     """The log has all of it, once and in order, and each request can be had again."""
     live = await Live.open(store, Name("local", session), facts=FACTS)
-    events = [one for _, one in await live.events(Range(0, live.view.head))]
+    events = [one for _, one in await live.read_events(Range(0, live.view.head))]
     said = [one.parts[0].text for one in events if isinstance(one, UserSaid)]
     assert said == [note(at) for at in range(calls)]
     assert sum(isinstance(one, ModelSaid) for one in events) == calls
     asked = [seq for seq, one in enumerate(events) if isinstance(one, Asked)]
     for seq in asked[:: max(len(asked) // 40, 1)]:
-        await planning.sent(live, seq)
+        await planning.rebuild_request(live, seq)
     assert any(isinstance(one, log.Edit) for one in events)
 
 

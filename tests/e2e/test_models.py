@@ -44,8 +44,8 @@ def test_answers_with_their_usage(model_server, sdk):
         return whole, streamed, pieces
 
     whole, streamed, pieces = asyncio.run(work())
-    own = base.speaking(NAMES[sdk])
-    first, second = (base.events(one, own=own, saw=None, asked=None) for one in (whole, streamed))  # fmt: skip
+    own = base.choose_model_dialect(NAMES[sdk])
+    first, second = (base.parse_any_message(one, own=own, saw=None, asked=None) for one in (whole, streamed))  # fmt: skip
     assert "".join(pieces) == second[0].parts[0].text == first[0].parts[0].text
     assert len(pieces) > 3
     for usage in (first[1], second[1]):
@@ -74,7 +74,7 @@ def test_a_turn_survives_an_overflow(model_server, sdk, stream):
                 await s.add(words)
                 await reply(s, model, patience=ONCE, spending=purse, max_tokens=4, **given)
             events = [event for _, event in await s.history.events()]
-            counted = await purse.spent()
+            counted = await purse.read_spent()
             report = s.report
         await model.close()
         return events, counted, report

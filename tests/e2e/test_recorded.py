@@ -72,7 +72,7 @@ def test_the_server_takes_a_recorded_session(clients, shared, source):
     events = PARALLEL if source == "parallel" else archive.sessions(shared, source)[0].events[1:]
     request = planned(calling(events)).request
     assert jury.refused(request) == []
-    asked, said = (json.loads(wire.encode(request, ONE)) for wire in (chat, messages))
+    asked, said = (json.loads(wire.encode_request(request, ONE)) for wire in (chat, messages))
     assert asked["messages"][-1]["role"] == "tool"
     assert said["messages"][-1]["content"][-1]["type"] == "tool_result"
     ask, say = clients
@@ -91,7 +91,7 @@ def test_the_server_can_say_no(clients):
     for ask, wire, refusal in zip(
         clients, (chat, messages), (openai.BadRequestError, anthropic.BadRequestError), strict=True
     ):
-        asked = json.loads(wire.encode(request, ONE))
+        asked = json.loads(wire.encode_request(request, ONE))
         while asked["messages"][-1]["role"] != "assistant":
             asked["messages"].pop()
         with pytest.raises(refusal, match="tool calls"):

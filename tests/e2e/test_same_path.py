@@ -20,17 +20,17 @@ from api_server import serving
 import foldline
 from foldline.agent.approval import Approvals
 from foldline.agent.loop import Agent
-from foldline.agent.schedule.entry import made
-from foldline.agent.schedule.kept import Schedules
-from foldline.agent.schedule.worker import Scheduler
+from foldline.agent.schedule.schedule_entry import build_schedule_entry
+from foldline.agent.schedule.schedule_store import Schedules
+from foldline.agent.schedule.scheduler import Scheduler
 from foldline.agent.tool import Tool, said
+from foldline.apps.bot.approval_cards import Rules
 from foldline.apps.bot.bot_api import BotCalls, CallPace, bot_of
-from foldline.apps.bot.rules import Rules
-from foldline.apps.bot.server import Telegram
+from foldline.apps.bot.bot_server import Telegram
 from foldline.core import log
-from foldline.session.stored_session import left
+from foldline.session.stored_session import open_stored_session
 from foldline.stores.base import Name
-from foldline.stores.open import store_at
+from foldline.stores.open_store import store_at
 from foldline.testing import ScriptedModel
 from foldline.testing.telegram import BotApi
 
@@ -65,13 +65,13 @@ def script():
 
 
 def told(events):
-    return [json.loads(log.encode(event)) for _, event in events]
+    return [json.loads(log.encode_event(event)) for _, event in events]
 
 
 async def _logged(address, name="main"):
     store = store_at(address)
     try:
-        session = await left(store, Name("local", name))
+        session = await open_stored_session(store, Name("local", name))
         return told(await session.history.events())
     finally:
         await store.close()
@@ -145,12 +145,12 @@ def scheduler(model, folder):
         async with seat("main"):
             pass  # as `foldline schedule add --new` begins it
         schedules = Schedules(store, "local")
-        entry = made(ENTRY, "main", cron="* * * * *", words=WORDS, now=clock.now())
-        await schedules.add(entry)
+        entry = build_schedule_entry(ENTRY, "main", cron="* * * * *", words=WORDS, now=clock.now())
+        await schedules.add_entry(entry)
         for _ in range(TURNS):
             clock.time += timedelta(minutes=1)
             await Scheduler(schedules, seat, clock=clock).run(once=True)  # a process of its own
-        assert (await schedules.named(ENTRY)).fired == TURNS
+        assert (await schedules.read_entry(ENTRY)).fired == TURNS
         await store.close()
         return await _logged(address)
 
@@ -178,8 +178,8 @@ def bot(model, folder):
             at_work = Telegram(
                 line, seats=seat, store=store, tenant="local", rules=rules, tell=print
             )
-            await at_work.begin()
-            polling, ann = asyncio.create_task(at_work.poll()), api.person(7, "Ann")
+            await at_work.start_bot()
+            polling, ann = asyncio.create_task(at_work.poll_updates()), api.person(7, "Ann")
             try:
                 for turn in range(TURNS):
                     await ann.say(WORDS)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from foldline.core.tokens import count
+from foldline.core.tokens import count_tokens
 
 SAMPLES = {
     "prose": "The quick brown fox jumps over the lazy dog, and nobody is surprised any more. " * 20,
@@ -18,5 +18,5 @@ SAMPLES = {
 @pytest.mark.parametrize("name", SAMPLES)
 def test_estimate(model_server, name):
     """Crude on purpose until usage is learned: digits weigh most on this tokenizer."""
-    ratio = count(SAMPLES[name]) / model_server.tokens(SAMPLES[name])
+    ratio = count_tokens(SAMPLES[name]) / model_server.tokens(SAMPLES[name])
     assert 0.75 <= ratio <= 1.6

@@ -11,7 +11,7 @@ from http.client import HTTPConnection
 import uvicorn
 
 from foldline.apps.gateway.api import PoolPlace, sessions_api
-from foldline.stores.open import store_at
+from foldline.stores.open_store import store_at
 from foldline.testing import ScriptedModel
 
 

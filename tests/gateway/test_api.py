@@ -414,6 +414,13 @@ def test_what_goes_wrong_has_one_form_and_tells_no_secret(model, more, status, k
         assert [kind for kind, _, _ in told][-1:] == (["error"] if told else [])
 
 
+def test_a_parameter_may_have_any_name():
+    with serving() as api:
+        api.made("t")
+        api.ok("POST", "/sessions/t/events", {"text": "Hello"})
+        api.ok("POST", "/sessions/t/request", {"parameters": {"self": 1}})
+
+
 @pytest.mark.parametrize(
     ("method", "path", "raw", "status", "words"),
     [
@@ -430,7 +437,7 @@ def test_what_goes_wrong_has_one_form_and_tells_no_secret(model, more, status, k
         ("POST", "/sessions", b"[" * 100_000, 400, ""),
         ("POST", "/sessions/t/messages", b'{"message": ' + b'{"a":' * 5_000 + b"1" + b"}" * 5_001, 400, ""),
         ("POST", "/sessions/t/messages", b'{"message": {"role": "nobody"}}', 400, ""),
-        ("POST", "/sessions/t/request", b'{"parameters": {"self": 1}}', 200, ""),
+        ("POST", "/sessions/t/request", b'{"parameters": {"self": 1}}', 400, "nothing was said"),
         ("GET", "/sessions?limt=3", None, 400, "did you mean 'limit'?"),
         ("GET", "/sessions?limit=3&limit=4", None, 400, "twice"),
         ("GET", "/sessions?limit=x", None, 400, "Expected `int`"),
@@ -620,7 +627,9 @@ def test_a47_over_http_it_is_the_same_path(file):
             agent = Agent(session, model, tools=[tool])
             for one in talk:
                 await agent.turn(one)
-            return [json.loads(log.encode(event)) for _, event in await session.history.events()]
+            return [
+                json.loads(log.encode_event(event)) for _, event in await session.history.events()
+            ]
 
     one, other = script(), script()
     events = asyncio.run(straight(one))
@@ -629,7 +638,7 @@ def test_a47_over_http_it_is_the_same_path(file):
         for at, words in enumerate(talk):
             api.say("t", words)
             if at == 5:  # and nothing depends on what the process remembers
-                api.api.pool.forget(next(iter(api.api.pool._kept)))
+                api.api.pool.drop_session(next(iter(api.api.pool._kept)))
         assert [one["event"] for one in api.events("t")] == events
     assert any(event["kind"] == "folded" for event in events)
     assert other.requests == one.requests

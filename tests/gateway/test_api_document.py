@@ -21,10 +21,10 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from foldline.apps.gateway.api.document import document
-from foldline.apps.gateway.api.errors import STATUSES
+from foldline.apps.gateway.api.api_call import STATUSES
+from foldline.apps.gateway.api.document import build_openapi_document
 from foldline.apps.gateway.api.routes import ROUTES
-from foldline.apps.gateway.api.schemas import Answered
+from foldline.apps.gateway.api.schemas import AnsweredSchema
 from foldline.testing import Provider
 from foldline.testing.gateways import Served as Gateway
 
@@ -60,12 +60,12 @@ VERBS = [
 
 
 def operations():
-    schema = schemathesis.openapi.from_dict(json.loads(document()))
+    schema = schemathesis.openapi.from_dict(json.loads(build_openapi_document()))
     return [one.ok() for one in schema.get_all_operations()]
 
 
 def test_every_route_and_every_verb_is_in_the_document():
-    paths = json.loads(document())["paths"]
+    paths = json.loads(build_openapi_document())["paths"]
     told = {(method.upper(), path) for path, methods in paths.items() for method in methods}
     assert told == {(route.method, f"/sessions{route.path}") for route in ROUTES}
     assert {*VERBS} <= {part for path in paths for part in path.split("/")}
@@ -91,7 +91,7 @@ def api():
 
 
 def test_the_document_is_served(api):
-    assert api.ok("GET", "/sessions/openapi.json") == json.loads(document())
+    assert api.ok("GET", "/sessions/openapi.json") == json.loads(build_openapi_document())
 
 
 @pytest.mark.parametrize("operation", operations(), ids=lambda one: one.label)
@@ -141,5 +141,5 @@ def test_the_page_tells_every_status_and_every_way_a_turn_ends():
         for one in row.split(",")
     }
     assert told == {*STATUSES} - {500}
-    ends = get_args(get_type_hints(Answered)["ended"])
+    ends = get_args(get_type_hints(AnsweredSchema)["ended"])
     assert {*re.findall(r"^\| `(\w+)`(?: \(202\))? \|", page, re.MULTILINE)} == {*ends}

@@ -19,13 +19,13 @@ from multidict import CIMultiDict
 from waiting import within
 from yarl import URL
 
-from foldline.apps.gateway.settings import GatewayLimits, GatewaySettings, upstreams
+from foldline.apps.gateway.settings import GatewayLimits, GatewaySettings, parse_upstreams
 from foldline.apps.gateway.upstream import Links
 from foldline.core.log import Asked, ModelSaid, UsageReported, UserSaid
 from foldline.core.spine import Range
 from foldline.stores import event_log
 from foldline.stores.base import Name
-from foldline.stores.open import store_at
+from foldline.stores.open_store import store_at
 from foldline.testing.gateways import Served
 from foldline.testing.provider import written
 from foldline.testing.upstream import CUT, HANG, Upstream, chunk, head
@@ -107,9 +107,11 @@ def test_what_came_before_a_cut_is_read_however_late():
     async def late(url):
         links = Links(GatewayLimits())
         await links.open()
-        answer = await links.ask("GET", URL(url), headers=CIMultiDict(), body=b"", patient=False)
+        answer = await links.send_request(
+            "GET", URL(url), headers=CIMultiDict(), body=b"", patient=False
+        )
         await asyncio.sleep(0.3)
-        got = [await answer.next(), await answer.next()]
+        got = [await answer.read_chunk(), await answer.read_chunk()]
         answer.close()
         await links.close()
         return got, answer.cut
@@ -173,7 +175,7 @@ def test_a_client_that_is_gone_at_any_stage_leaves_nothing_open(
 ):
     """Before its body is there, while it waits, in the middle, behind the end; each at once."""
     if not told:  # as under a server that is not ours
-        monkeypatch.setattr("foldline.apps.gateway.app.WATCHED", "none")
+        monkeypatch.setattr("foldline.apps.gateway.asgi.WATCHED", "none")
     events = streamed(dialect)
     path, asked = asking(dialect)
     top = f"POST {path} HTTP/1.1\r\nHost: g\r\nContent-Length: {len(asked)}\r\n\r\n".encode()
@@ -236,7 +238,7 @@ def test_an_end_lets_answers_finish_and_stops_the_rest():
     scripts = iter([quick, [head(), chunk(b"a"), HANG], [HANG]])
     with Upstream(lambda _: next(scripts)) as upstream:
         settings = GatewaySettings(
-            upstreams=upstreams([upstream.url], {}), limits=GatewayLimits(drain_seconds=1.5)
+            upstreams=parse_upstreams([upstream.url], {}), limits=GatewayLimits(drain_seconds=1.5)
         )
         with Served(settings) as gateway:
             wires = []
@@ -331,7 +333,9 @@ def test_a_client_that_goes_on_from_the_last_words_is_heard_once(tmp_path, leave
     async def kept():
         there = store_at(store)
         (found,) = await there.sessions("local", limit=9)
-        rows = await event_log.read(there, Name("local", found.session), Range(0, found.head))
+        rows = await event_log.read_events(
+            there, Name("local", found.session), Range(0, found.head)
+        )
         await there.close()
         return [event for _, event in rows]
 

@@ -69,7 +69,7 @@ def test_another_model_does_not_take_it_to_another_provider(tmp_path):
 
 
 def test_a_terminal_goes_on_with_it_at_the_same_host(tmp_path, monkeypatch):
-    from foldline.apps.cli.build_agent import Wish, seated  # noqa: PLC0415
+    from foldline.apps.cli.build_agent import Wish, open_agent  # noqa: PLC0415
     from foldline.apps.cli.context import Desk  # noqa: PLC0415 - a terminal in this room
 
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -82,7 +82,7 @@ def test_a_terminal_goes_on_with_it_at_the_same_host(tmp_path, monkeypatch):
 
         async def goes_on():
             wish = Wish(desk=Desk(store, given=True), tools=False)
-            async with seated(wish, "one") as seat:
+            async with open_agent(wish, "one") as seat:
                 return (await seat.agent.turn("and on")).words
 
         assert asyncio.run(goes_on()) == "ok"

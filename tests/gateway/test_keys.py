@@ -9,10 +9,11 @@ import time
 
 import pytest
 
-from foldline.apps.cli.app import run
+from foldline.apps.cli.app import run_command
 from foldline.apps.gateway.api.routes import ROUTES as ROUTES_OF_SESSIONS
-from foldline.apps.gateway.keys import Keys, Secret, add, digest_of, who
-from foldline.apps.gateway.settings import GatewaySettings, must_be_closed, upstreams
+from foldline.apps.gateway.api_keys import Keys, Secret, create_key, digest_of, resolve_client
+from foldline.apps.gateway.settings import GatewaySettings, must_be_closed, parse_upstreams
+from foldline.dialects import base
 from foldline.errors import BadInput, StoreFailed
 from foldline.models.redact import Redacting
 from foldline.testing.gateways import Served
@@ -40,10 +41,10 @@ ROUTES = [
 def keyed(tmp_path):
     """An upstream behind a gateway with keys of its own; the key, and both servers."""
     path = tmp_path / "keys"
-    key = add(path, "ci", tenant="acme")
+    key = create_key(path, "ci", tenant="acme")
     with Upstream() as upstream:
         settings = GatewaySettings(
-            upstreams=upstreams([upstream.url], {"FOLDLINE_UPSTREAM_KEY": OPERATORS}),
+            upstreams=parse_upstreams([upstream.url], {"FOLDLINE_UPSTREAM_KEY": OPERATORS}),
             keys=Keys(path),
         )
         with Served(settings, store=":memory:") as gateway:
@@ -135,7 +136,7 @@ def test_a_key_of_ours_is_never_passed_on(keyed, shown, passed):
 def test_without_keys_a_providers_key_passes_and_ours_is_refused():
     with Upstream() as upstream:
         settings = GatewaySettings(
-            upstreams=upstreams([upstream.url], {"FOLDLINE_UPSTREAM_KEY": OPERATORS})
+            upstreams=parse_upstreams([upstream.url], {"FOLDLINE_UPSTREAM_KEY": OPERATORS})
         )
         with Served(settings) as gateway:
             assert (
@@ -149,27 +150,27 @@ def test_without_keys_a_providers_key_passes_and_ours_is_refused():
 
 
 def test_a_key_that_is_taken_away_is_refused_soon(tmp_path, monkeypatch):
-    monkeypatch.setattr("foldline.apps.gateway.keys._LOOK", 0.0)
+    monkeypatch.setattr("foldline.apps.gateway.api_keys._LOOK", 0.0)
     path = tmp_path / "keys"
-    one, two = add(path, "one", tenant="a"), add(path, "two", tenant="b")
+    one, two = create_key(path, "one", tenant="a"), create_key(path, "two", tenant="b")
     keys = Keys(path)
-    assert keys.find(one).tenant == "a"
-    found = keys.find(two)
+    assert keys.find_client(one).tenant == "a"
+    found = keys.find_client(two)
     assert (found.tenant, found.name, found.owner, found.admin) == ("b", "two", "two", False)
     path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if "two" in line))  # fmt: skip
     os.utime(path, (time.time() + 5, time.time() + 5))
-    assert keys.find(one) is None
-    assert keys.find(two).tenant == "b"
+    assert keys.find_client(one) is None
+    assert keys.find_client(two).tenant == "b"
     path.write_text(path.read_text() + "half a li")  # somebody edits it: nobody is shut out
     os.utime(path, (time.time() + 9, time.time() + 9))
-    assert keys.find(two).tenant == "b"
+    assert keys.find_client(two).tenant == "b"
     path.unlink()
-    assert keys.find(two) is None
+    assert keys.find_client(two) is None
 
 
 def test_the_file_keeps_digests_and_only_its_owner_reads_it(tmp_path):
     path = tmp_path / "keys"
-    key = add(path, "ci", tenant="acme")
+    key = create_key(path, "ci", tenant="acme")
     assert key not in path.read_text()
     assert path.read_text() == f"{digest_of(key)}  acme  ci\n"
     assert path.stat().st_mode & 0o777 == 0o600
@@ -182,7 +183,7 @@ def test_the_file_keeps_digests_and_only_its_owner_reads_it(tmp_path):
         ("#a", "x"),
     ):
         with pytest.raises(BadInput):
-            add(path, name, tenant=tenant)
+            create_key(path, name, tenant=tenant)
     path.write_text("not a key\n")
     with pytest.raises(BadInput, match="line 1"):
         Keys(path)
@@ -198,28 +199,32 @@ def test_an_admins_key_is_one_by_the_word_behind_its_name(tmp_path, capsys):
     """Lines of before stay as they were; a name stays one key's, whatever stands behind it."""
     path = tmp_path / "keys"
     path.write_text(f"# people\n{digest_of('fl-old')}  acme  old\n")
-    assert run(["keys", "add", "ops", "--admin", "--tenant", "acme", "--keys", str(path)]) == 0
+    assert (
+        run_command(["keys", "add", "ops", "--admin", "--tenant", "acme", "--keys", str(path)]) == 0
+    )
     ops = capsys.readouterr().out.strip()
     assert path.read_text().splitlines()[-1] == f"{digest_of(ops)}  acme  ops  admin"
-    plain = add(path, "plain", tenant="acme")
+    plain = create_key(path, "plain", tenant="acme")
     keys = Keys(path)
-    told = {key: keys.find(key)[2:] for key in ("fl-old", ops, plain)}
+    told = {key: keys.find_client(key)[2:] for key in ("fl-old", ops, plain)}
     assert told == {
         "fl-old": ("old", "old", False),
         ops: ("ops", "ops", True),
         plain: ("plain", "plain", False),
     }
     with pytest.raises(BadInput, match="already"):
-        add(path, "ops", tenant="acme")
+        create_key(path, "ops", tenant="acme")
 
 
 def test_scopes_tell_keys_apart():
     """Conversations are found under the key that was shown: never under another's."""
     seen = [
-        who([(b"authorization", b"Bearer sk-1")], None, tenant="t"),
-        who([(b"authorization", b"Bearer sk-2")], None, tenant="t"),
-        who([(b"x-api-key", b"sk-1"), (b"authorization", b"Bearer sk-2")], None, tenant="t"),
-        who([], None, tenant="t"),
+        resolve_client([(b"authorization", b"Bearer sk-1")], None, tenant="t"),
+        resolve_client([(b"authorization", b"Bearer sk-2")], None, tenant="t"),
+        resolve_client(
+            [(b"x-api-key", b"sk-1"), (b"authorization", b"Bearer sk-2")], None, tenant="t"
+        ),
+        resolve_client([], None, tenant="t"),
     ]
     assert len({one.scope for one in seen}) == 4
     assert not any("sk-" in one.scope for one in seen)
@@ -231,13 +236,15 @@ def test_a_secret_is_not_shown():
         assert "very" not in shown
     with pytest.raises(TypeError):
         pickle.dumps(secret)
-    assert "very" not in repr(upstreams(["http://h"], {"FOLDLINE_UPSTREAM_KEY": "sk-very-secret"}))
+    assert "very" not in repr(
+        parse_upstreams(["http://h"], {"FOLDLINE_UPSTREAM_KEY": "sk-very-secret"})
+    )
 
 
 def test_logs_are_cleaned():
     from foldline.apps.gateway import server  # noqa: PLC0415
 
-    server.quiet()
+    server.set_up_logging()
     assert all(any(isinstance(f, Redacting) for f in one.filters) for one in logging.getLogger().handlers)  # fmt: skip
 
 
@@ -247,19 +254,24 @@ def test_logs_are_cleaned():
 )  # fmt: skip
 def test_addresses_that_are_none(given):
     with pytest.raises(BadInput):
-        upstreams([given], {})
+        parse_upstreams([given], {})
 
 
 def test_addresses():
-    found = upstreams(["https://a.example/v1/", "anthropic=http://[::1]:9/base"], {"FOLDLINE_UPSTREAM_KEY_ANTHROPIC": "k"})  # fmt: skip
-    assert found[""].base("openai") == "https://a.example/v1"
-    assert found[""].base("anthropic") == "https://a.example"
+    found = parse_upstreams(["https://a.example/v1/", "anthropic=http://[::1]:9/base"], {"FOLDLINE_UPSTREAM_KEY_ANTHROPIC": "k"})  # fmt: skip
+    assert (
+        found[""].build_base_url(base.get_dialect("openai-chat").vendor) == "https://a.example/v1"
+    )
+    assert found[""].build_base_url(base.get_dialect("anthropic").vendor) == "https://a.example"
     assert found[""].key is None
-    assert found["anthropic"].base("anthropic") == "http://[::1]:9/base"
+    assert (
+        found["anthropic"].build_base_url(base.get_dialect("anthropic").vendor)
+        == "http://[::1]:9/base"
+    )
     assert found["anthropic"].key.reveal() == "k"
     for bad_ in ([], ["http://a", "http://b"]):
         with pytest.raises(BadInput):
-            upstreams(bad_, {})
+            parse_upstreams(bad_, {})
 
 
 def test_a_port_for_strangers_needs_keys(tmp_path, capsys):
@@ -268,20 +280,21 @@ def test_a_port_for_strangers_needs_keys(tmp_path, capsys):
         must_be_closed("0.0.0.0", keys=None, is_open=False)  # noqa: S104
     must_be_closed("0.0.0.0", keys=None, is_open=True)  # noqa: S104
     must_be_closed("127.0.0.1", keys=None, is_open=False)
-    assert run(["serve", "--host", "0.0.0.0", "--upstream", "http://127.0.0.1:1", "--plain"]) == 2  # noqa: S104
+    everywhere = ["serve", "--host", "0.0.0.0", "--upstream", "http://127.0.0.1:1", "--plain"]  # noqa: S104
+    assert run_command(everywhere) == 2
     assert "--open" in capsys.readouterr().err
     path = tmp_path / "keys"
-    assert run(["keys", "add", "ci", "--tenant", "acme", "--keys", str(path)]) == 0
+    assert run_command(["keys", "add", "ci", "--tenant", "acme", "--keys", str(path)]) == 0
     key = capsys.readouterr().out.strip()
-    assert Keys(path).find(key).tenant == "acme"
+    assert Keys(path).find_client(key).tenant == "acme"
     must_be_closed("0.0.0.0", keys=Keys(path), is_open=False)  # noqa: S104
     for wrong in (["--on-disconnect", "x"], ["--policy", "none"], ["--keys", "none"]):
-        assert run(["serve", "--upstream", "http://127.0.0.1:1", "--plain", *wrong]) == 2
+        assert run_command(["serve", "--upstream", "http://127.0.0.1:1", "--plain", *wrong]) == 2
 
 
 def test_a_setting_that_is_wrong_is_refused(monkeypatch):
     monkeypatch.setenv("FOLDLINE_SESSION__ON_DISCONNECT", "never")
-    assert run(["serve", "--upstream", "http://127.0.0.1:1", "--plain"]) == 2
+    assert run_command(["serve", "--upstream", "http://127.0.0.1:1", "--plain"]) == 2
 
 
 def said(*words):
@@ -291,10 +304,10 @@ def said(*words):
 def test_the_session_api_shows_a_key_its_tenants_sessions_only(tmp_path):
     """Point 5: another tenant's session is not there, whatever is asked of it, as one that never was."""
     path, log = tmp_path / "keys", tmp_path / "audit"
-    ours, other = add(path, "ours", tenant="acme"), add(path, "other", tenant="evil")
+    ours, other = create_key(path, "ours", tenant="acme"), create_key(path, "other", tenant="evil")
     answer = json.dumps(written("openai", {"model": "m"}, {"content": "ok"}, 9)[0]).encode()
     with Upstream(lambda _: [head(length=len(answer)) + answer]) as upstream:
-        settings = GatewaySettings(upstreams=upstreams([upstream.url], {}), keys=Keys(path))
+        settings = GatewaySettings(upstreams=parse_upstreams([upstream.url], {}), keys=Keys(path))
         with Served(settings, store=":memory:", audit=log) as gateway:
             bearer = {key: [("Authorization", f"Bearer {key}"), ("Content-Type", "application/json")] for key in (ours, other)}  # fmt: skip
             _, told, _ = ask(gateway, "POST", "/v1/chat/completions", bearer[ours], said("canary"))
@@ -327,7 +340,7 @@ def test_a_fault_of_ours_tells_nobody_a_key(tmp_path, monkeypatch, caplog):
     async def fails(*_, **__):
         raise RuntimeError("as nobody expects")
 
-    monkeypatch.setattr("foldline.apps.gateway.relay.planned", fails)
+    monkeypatch.setattr("foldline.apps.gateway.relay.plan_exchange", fails)
     with Upstream() as upstream, Served(upstream.url, store=":memory:", audit=log) as gateway:
         status, _, body = ask(gateway, "POST", "/v1/chat/completions", [("Authorization", f"Bearer {canary}"), ("X-Api-Key", canary)], said("hi"))  # fmt: skip
         assert status == 500
@@ -343,7 +356,7 @@ def test_a_refusal_that_cannot_be_healed_passes_as_it_came(monkeypatch):
     async def fails(*_, **__):
         raise StoreFailed("away")
 
-    monkeypatch.setattr("foldline.proxy.exchange.healing.find_smaller", fails)
+    monkeypatch.setattr("foldline.proxy.exchange.turn.find_smaller", fails)
     told = b'{"error":{"message":"maximum context length is 10 tokens"}}'
     with Upstream(lambda _: [head(400, length=len(told)) + told]) as upstream, Served(upstream.url, store=":memory:") as gateway:  # fmt: skip
         status, _, body = ask(gateway, "POST", "/v1/chat/completions", (), said("hi"))

@@ -9,12 +9,12 @@ import pytest
 from program import PROGRAM, served
 
 from foldline.apps.gateway.api.routes import ROUTES
-from foldline.apps.gateway.app import Gateway
+from foldline.apps.gateway.asgi import Gateway
 from foldline.apps.gateway.error_response import Refusal
 from foldline.apps.gateway.local_access import check_request, make_token
-from foldline.apps.gateway.settings import GatewaySettings, upstreams
+from foldline.apps.gateway.settings import GatewaySettings, parse_upstreams
 from foldline.errors import BadInput
-from foldline.stores.open import store_at
+from foldline.stores.open_store import store_at
 from foldline.testing import Provider
 from foldline.testing.gateways import Served
 from foldline.testing.upstream import Upstream
@@ -47,7 +47,7 @@ def ask(port, method, path, headers=(), body=b""):
 def gateway():
     """A gateway without keys, with a session that has something to hide."""
     with Provider() as provider:
-        settings = GatewaySettings(upstreams=upstreams([provider.url], {}), token=TOKEN)
+        settings = GatewaySettings(upstreams=parse_upstreams([provider.url], {}), token=TOKEN)
         with Served(settings, store=":memory:") as gateway:
             made = json.dumps({"name": "mine", "model": "m", "system": "canary"}).encode()
             assert ask(gateway.port, "POST", "/sessions", SHOWN, made)[0] == 201
@@ -126,7 +126,7 @@ def test_every_route_asks_for_the_token(gateway):
 def test_what_is_relayed_and_health_are_as_they_were():
     """No token, whatever `Host` and `Origin`; and the token is not passed on to an upstream."""
     with Upstream() as upstream:
-        settings = GatewaySettings(upstreams=upstreams([upstream.url], {}), token=TOKEN)
+        settings = GatewaySettings(upstreams=parse_upstreams([upstream.url], {}), token=TOKEN)
         with Served(settings, store=":memory:") as gateway:
             page = [("host", "evil.example"), ("origin", "http://evil.example")]
             for path in ("/healthz", "/readyz", "/v1/models"):
@@ -138,7 +138,7 @@ def test_what_is_relayed_and_health_are_as_they_were():
 
 def test_sessions_without_keys_and_without_a_token_cannot_be_served():
     """Who puts a gateway together cannot forget it."""
-    settings = GatewaySettings(upstreams=upstreams(["http://127.0.0.1:1"], {}))
+    settings = GatewaySettings(upstreams=parse_upstreams(["http://127.0.0.1:1"], {}))
     with pytest.raises(BadInput, match="make_token"):
         Gateway(settings, store=store_at(":memory:"), sessions=True)
 

@@ -15,7 +15,7 @@ from proxying import ForwardProxy, make_company
 from yarl import URL
 
 from foldline.apps.gateway.network import Network, Proxy, read_network
-from foldline.apps.gateway.settings import GatewaySettings, upstreams
+from foldline.apps.gateway.settings import GatewaySettings, parse_upstreams
 from foldline.errors import BadInput
 from foldline.testing import Provider
 from foldline.testing.gateways import Served
@@ -55,7 +55,7 @@ def reached(upstream, **environment):
     """A gateway's settings under an environment."""
     ca = environment.pop("ca", None)
     network = read_network(environment, ca=ca)
-    return GatewaySettings(upstreams=upstreams([upstream], {}), network=network)
+    return GatewaySettings(upstreams=parse_upstreams([upstream], {}), network=network)
 
 
 def elsewhere(url):

@@ -15,16 +15,15 @@ import msgspec
 import pytest
 from serving import address_of, an_empty_schema
 
-from foldline.apps.gateway.api.calls import EVENTS, JSON
-from foldline.apps.gateway.api.errors import NotFound
+from foldline.apps.gateway.api.api_call import EVENTS, JSON, NotFound
 from foldline.apps.gateway.api.pool import Pool, PoolPlace
 from foldline.apps.gateway.api.routes import ROUTES
 from foldline.apps.gateway.api.schemas import SessionName
-from foldline.apps.gateway.keys import Keys, add, digest_of
-from foldline.apps.gateway.settings import GatewaySettings, upstreams
+from foldline.apps.gateway.api_keys import Keys, create_key, digest_of
+from foldline.apps.gateway.settings import GatewaySettings, parse_upstreams
 from foldline.errors import FormatError
 from foldline.stores.base import Draft, Name, Row
-from foldline.stores.open import store_at
+from foldline.stores.open_store import store_at
 from foldline.testing import Provider
 from foldline.testing.gateways import Served
 from foldline.testing.lasting import rows
@@ -98,15 +97,15 @@ def rig(request, tmp_path_factory):
     """Sessions of alice, of bob and of nobody; and keys: theirs, an admin's, another tenant's."""
     folder = tmp_path_factory.mktemp("owners")
     path = folder / "keys"
-    keys = {who: add(path, who, tenant="acme") for who in ("alice", "bob")}
-    keys["admin"] = add(path, "ops", tenant="acme", admin=True)
+    keys = {who: create_key(path, who, tenant="acme") for who in ("alice", "bob")}
+    keys["admin"] = create_key(path, "ops", tenant="acme", admin=True)
     keys |= {"stranger": "fl-stranger", "their admin": "fl-their-admin"}  # of the same names
     with path.open("a") as file:
         file.write(f"{digest_of(keys['stranger'])}  other  alice\n")
         file.write(f"{digest_of(keys['their admin'])}  other  ops  admin\n")
     on = an_empty_schema() if request.param == "postgres" else nullcontext()
     with on as schema, Provider() as provider:
-        settings = GatewaySettings(upstreams=upstreams([provider.url], {}), keys=Keys(path))
+        settings = GatewaySettings(upstreams=parse_upstreams([provider.url], {}), keys=Keys(path))
         store = address_of(schema) if schema else str(folder / "talks.db")
         with Served(settings, store=store) as gateway:
             rig = Rig(gateway, keys)
@@ -312,7 +311,10 @@ def test_neither_work_nor_faults_of_a_session_show():
         pool = Pool(PoolPlace(store=store, model_of=lambda *_: None))
 
         async def sees(name, owner):
-            async with asyncio.timeout(5), pool.seen(Name("acme", name), owner=owner) as kept:
+            async with (
+                asyncio.timeout(5),
+                pool.open_session(Name("acme", name), owner=owner) as kept,
+            ):
                 return kept
 
         with pytest.raises(FormatError):

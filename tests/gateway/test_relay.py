@@ -17,8 +17,8 @@ import pytest
 from waiting import within
 
 from foldline.apps.gateway.error_response import Refusal
-from foldline.apps.gateway.limits import Copy, checked_path, unfolded
-from foldline.apps.gateway.settings import GatewayLimits, GatewaySettings, upstreams
+from foldline.apps.gateway.limits import Copy, checked_path, decode_body
+from foldline.apps.gateway.settings import GatewayLimits, GatewaySettings, parse_upstreams
 from foldline.testing.gateways import Served
 from foldline.testing.provider import written
 from foldline.testing.upstream import CUT, HANG, Upstream, chunk, head
@@ -244,7 +244,7 @@ def test_a_compressed_request_is_planned_and_a_bomb_is_refused():
 
 
 def limited(**limits):
-    return lambda upstream: GatewaySettings(upstreams=upstreams([upstream.url], {}), limits=GatewayLimits(**limits))  # fmt: skip
+    return lambda upstream: GatewaySettings(upstreams=parse_upstreams([upstream.url], {}), limits=GatewayLimits(**limits))  # fmt: skip
 
 
 def test_limits_of_size():
@@ -349,7 +349,7 @@ TRICKS = [
 def test_a_client_chooses_no_upstream(trick):
     """SSRF: whatever is sent goes to the operator's host, below its path, or nowhere."""
     with Upstream() as upstream, Upstream() as evil:
-        settings = GatewaySettings(upstreams=upstreams([f"{upstream.url}/base"], {}))
+        settings = GatewaySettings(upstreams=parse_upstreams([f"{upstream.url}/base"], {}))
         with Served(settings) as gateway:
             port = evil.url.rpartition(":")[2].encode()
             got = raw(
@@ -429,7 +429,7 @@ def test_answers_without_a_body(method, status):
 def test_upstreams_by_dialect():
     with Upstream() as one, Upstream() as two:
         settings = GatewaySettings(
-            upstreams=upstreams([f"openai={one.url}/v1/", f"anthropic={two.url}"], {})
+            upstreams=parse_upstreams([f"openai={one.url}/v1/", f"anthropic={two.url}"], {})
         )
         with Served(settings) as gateway:
             raw(gateway, post(b"{}", "/v1/messages/count_tokens"))
@@ -437,7 +437,9 @@ def test_upstreams_by_dialect():
             raw(gateway, post(b"{}", "/v1/models"))
             assert [a.target for a in two.asked] == [b"/v1/messages/count_tokens", b"/v1/models"]
             assert [a.target for a in one.asked] == [b"/v1/models"]
-        with Served(GatewaySettings(upstreams=upstreams([f"openai={one.url}"], {}))) as gateway:
+        with Served(
+            GatewaySettings(upstreams=parse_upstreams([f"openai={one.url}"], {}))
+        ) as gateway:
             assert b" 404 " in raw(gateway, post(b"{}", "/v1/messages"))
 
 
@@ -464,7 +466,7 @@ CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 def test_an_address_is_what_its_sdk_would_be_given(address, path, target):
     """Providers that are compatible keep their own version: a client of ours always says /v1."""
     with Upstream() as upstream:
-        settings = GatewaySettings(upstreams=upstreams([f"{upstream.url}{address}"], {}))
+        settings = GatewaySettings(upstreams=parse_upstreams([f"{upstream.url}{address}"], {}))
         with Served(settings) as gateway:
             assert b" 200 " in raw(gateway, post(b"{}", f"{path}?a=1"))
         (asked,) = upstream.asked
@@ -632,9 +634,9 @@ def test_asyncio_clients_share_a_connection():
 def test_a_compressed_body_with_more_behind_it_is_not_read():
     """Another reader goes on behind the first member: what we would log is not what was sent."""
     one, more = gzip.compress(b'{"a":1}'), gzip.compress(b" ")
-    assert unfolded(one, b"gzip", most=99) == b'{"a":1}'
+    assert decode_body(one, b"gzip", most=99) == b'{"a":1}'
     for behind in (more, b"more"):
-        assert unfolded(one + behind, b"gzip", most=99) is None
+        assert decode_body(one + behind, b"gzip", most=99) is None
 
 
 def test_a_request_without_messages_passes_as_it_came():

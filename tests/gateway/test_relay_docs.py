@@ -11,7 +11,7 @@ import pytest
 import yaml
 from program import PROGRAM, served
 
-from foldline.apps.gateway import error_response, relay, settings, unplanned, upstream
+from foldline.apps.gateway import error_response, plan_request, relay, settings, upstream
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "gateway.md").read_text()
@@ -85,7 +85,7 @@ def test_edits_and_patches_are_told_apart():
 def test_reasons_for_not_planning_are_the_real_ones():
     told = PAGE.partition("### What is not planned")[2].partition("\n## ")[0]
     rows = set(re.findall(r"^\| `([\w-]+)` \|", told, re.MULTILINE))
-    assert rows == {*unplanned._WHY, "overflow", "compaction"}
+    assert rows == {*plan_request._WHY, "overflow", "compaction"}
 
 
 def test_the_compose_file_is_one():

@@ -7,9 +7,9 @@ import logging
 
 import pytest
 
-from foldline.apps.gateway.keys import Client, Keys, add
-from foldline.apps.gateway.settings import GatewaySettings, upstreams
-from foldline.apps.gateway.unplanned import Warnings, find_reason, find_route
+from foldline.apps.gateway.api_keys import Client, Keys, create_key
+from foldline.apps.gateway.plan_request import Warnings, find_reason, find_route
+from foldline.apps.gateway.settings import GatewaySettings, parse_upstreams
 from foldline.dialects import base
 from foldline.testing.gateways import Served
 from foldline.testing.upstream import Upstream
@@ -18,9 +18,6 @@ CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 PLAIN = b'{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}'
 SIGNATURE = "AWS4-HMAC-SHA256 Credential=AK/20260101/us-east-1/bedrock/aws4_request, SignedHeaders=host, Signature=0f"
 UNPLANNED = [
-    "/v1/responses",
-    "/openai/v1/responses",
-    "/v1/responses/compact",
     "/v1beta/models/gemini-3-pro:generateContent",
     "/v1beta/models/gemini-3-pro%3AstreamGenerateContent",
     "/v1/projects/p/locations/l/publishers/anthropic/models/claude:streamRawPredict",
@@ -62,7 +59,7 @@ def test_a_conversation_that_is_not_planned_says_so(path, tmp_path, caplog):
         for _ in range(3):
             assert ask(gateway, path, body) == (200, {"x-foldline-unplanned": "dialect"})
         assert {one.body for one in upstream.asked} == {body}
-        figures = gateway.gateway._figures.text().decode()
+        figures = gateway.gateway._figures.render_metrics().decode()
     assert 'foldline_gateway_unplanned_total{reason="dialect"} 3.0' in figures
     lines = [json.loads(line) for line in audit.read_text().splitlines()]
     assert [one["unplanned"] for one in lines] == ["dialect"] * 3
@@ -81,7 +78,7 @@ def test_a_body_that_cannot_be_read_says_so(path, body, caplog):
         told = ask(gateway, path, packed, **{"content-encoding": "gzip"})[1]
         assert told == {"x-foldline-unplanned": "unreadable"}
         assert upstream.asked[-1].body == packed
-        figures = gateway.gateway._figures.text().decode()
+        figures = gateway.gateway._figures.render_metrics().decode()
     assert 'foldline_gateway_unplanned_total{reason="unreadable"} 3.0' in figures
     assert len(warnings(caplog)) == 1
     assert "(unreadable): the body cannot be read" in warnings(caplog)[0]
@@ -124,33 +121,33 @@ def test_what_is_planned_or_no_conversation_says_nothing(caplog):
 
 def test_each_key_is_warned_of_once(tmp_path, caplog):
     """By the name of the key, and for each route."""
-    keys = [add(tmp_path / "keys", name, tenant="acme") for name in ("ci", "ops")]
-    settings = GatewaySettings(upstreams=upstreams(["http://127.0.0.1:1"], {}), keys=Keys(tmp_path / "keys"))  # fmt: skip
+    keys = [create_key(tmp_path / "keys", name, tenant="acme") for name in ("ci", "ops")]
+    settings = GatewaySettings(upstreams=parse_upstreams(["http://127.0.0.1:1"], {}), keys=Keys(tmp_path / "keys"))  # fmt: skip
     with Served(settings, store=":memory:") as gateway:
         for key in keys * 2:
-            for path in ("/v1/responses", "/v1/models/a:generateContent", "/v1/models/b:generateContent"):  # fmt: skip
+            for path in ("/v1/messages:rawPredict", "/v1/models/a:generateContent", "/v1/models/b:generateContent"):  # fmt: skip
                 ask(gateway, path, authorization=f"Bearer {key}")
     said = [one.partition(" are relayed")[0] for one in warnings(caplog)]
-    assert said == [f"key {name}: requests to …{route}" for name in ("ci", "ops") for route in ("/responses", ":generateContent")]  # fmt: skip
+    assert said == [f"key {name}: requests to …{route}" for name in ("ci", "ops") for route in (":rawPredict", ":generateContent")]  # fmt: skip
 
 
 def test_warnings_that_are_remembered_are_bounded(monkeypatch, caplog):
     """Whoever invents keys makes the process forget, not grow."""
-    monkeypatch.setattr("foldline.apps.gateway.unplanned._REMEMBERED", 10)
+    monkeypatch.setattr("foldline.apps.gateway.plan_request._REMEMBERED", 10)
     given = Warnings()
     for number in range(100):
-        given.warn(Client("t", f"digest {number}"), "/v1/responses", "dialect")
+        given.warn_once(Client("t", f"digest {number}"), "/v1/responses", "dialect")
     assert len(given._said) <= 10
     assert "digest" not in caplog.text
-    given.warn(Client("t", "d"), CHAT, "overflow")  # planning says that itself
+    given.warn_once(Client("t", "d"), CHAT, "overflow")  # planning says that itself
     assert "overflow" not in caplog.text
 
 
 def test_reasons():
     """A dialect that is planned one day has no reason left."""
     assert find_reason("/v1/responses", [], None) == "dialect"
-    assert find_reason("/v1/responses", [], base.OPENAI) == ""
-    assert find_reason(CHAT, [], base.OPENAI) == ""
+    assert find_reason("/v1/responses", [], base.get_dialect("openai-chat")) == ""
+    assert find_reason(CHAT, [], base.get_dialect("openai-chat")) == ""
     assert find_reason("/v1/files", [(b"x-amz-content-sha256", b"0")], None) == ""
     assert find_route("/v1/responses/") == "/responses"
     assert find_route("/v1/responses/resp_1") == ""

@@ -30,27 +30,28 @@ from foldline.core.log import (
 )
 from foldline.core.parts import Call, Media, Native, Text, Thought
 from foldline.core.spine import Range
-from foldline.dialects import anthropic, openai_chat
-from foldline.dialects.anthropic.blocks import content_of
+from foldline.dialects import anthropic, openai_chat, openai_responses
+from foldline.dialects.anthropic.content_blocks import content_of
 from foldline.dialects.anthropic.read import (
-    answered,
+    build_model_event,
     from_user,
-    instructions,
     message_content,
     message_of,
+    parse_instructions,
     tool_of,
 )
-from foldline.dialects.base import OPENAI, Dialect, named
+from foldline.dialects.base import Dialect, get_dialect, list_dialects, resolve_named_dialect
 from foldline.dialects.json_slices import find_values
+from foldline.dialects.openai_chat.dialect import DIALECT as OPENAI
+from foldline.proxy.client_request import read_request
 from foldline.proxy.conversations import Conversations
-from foldline.proxy.request import read_request
-from foldline.session.model_facts import known
-from foldline.stores.open import store_at
+from foldline.session.model_facts import build_facts
+from foldline.stores.open_store import store_at
 from foldline.testing import Conversation, play, steps
 from foldline.testing.provider import written as answer_of
 
 HERE = Path(__file__).parent
-DIALECTS = (OPENAI, named(anthropic.DIALECT))
+RESPONSES = get_dialect(openai_responses.DIALECT)
 PROXIED = {Clipped, Rewound}
 """What only happens to the conversations of clients: their logs are `format-N-proxied-…`."""
 SENT = r"""{"model":"m","max_tokens":9,
@@ -74,21 +75,23 @@ def everything(dialect: Dialect) -> Conversation:
     talk = common(dialect)
     if dialect.name == anthropic.DIALECT:
         blocks_and_edits(talk)
+    if dialect is RESPONSES:
+        items_and_edits(talk)
     assert {type(event) for event in talk.events} == set(log.Event.__args__) - PROXIED
     return talk
 
 
 def client_events(body: bytes) -> list[log.Event]:
     """A body of Anthropic's as events that keep every block as it came."""
-    request = read_request(named(anthropic.DIALECT), body)
+    request = read_request(resolve_named_dialect(anthropic.DIALECT), body)
     rows = [msgspec.Raw(body[slice(*at)]) for at in find_values(body, request.fields["tools"])]
     tools = [tool_of(raw, path="$.tools", exact=True) for raw in rows]
-    told = instructions(content_of(request.field("system")))
+    told = parse_instructions(content_of(request.extract_field("system")))
     found: list[log.Event] = [Instructed(told, tuple(tools))]
     for at in request.chained:
-        content = message_content(message_of(request.raw(at)))
+        content = message_content(message_of(request.extract_message(at)))
         if request.described[at].role == "assistant":
-            found.append(answered(content, exact=True))
+            found.append(build_model_event(content, exact=True))
         else:
             found += from_user(content, exact=True)
     return found
@@ -101,6 +104,48 @@ def blocks_and_edits(talk: Conversation) -> None:
     thought = ModelSaid((Thought("so", "sig"), Text("Done.")))
     talk.add(msgspec.structs.replace(thought, native=Native(anthropic.DIALECT, OWN)))
     talk.add(UserSaid((Text("Go on."),)))
+    talk.ask()
+    results = [item.seq for item in talk.view.items if item.role == "result"][-3:]
+    assert talk.mask(results[:2])
+    talk.ask()
+    masked = len(talk.events) - 2
+    assert talk.fold(rules.cut_points(talk.view)[-2])
+    talk.ask()
+    assert talk.undo(len(talk.events) - 2)
+    talk.ask()
+    assert talk.undo(masked)
+    talk.ask()
+
+
+ITEMS = [
+    {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "caf\u00e9?"},
+        {"type": "input_image", "image_url": "https://x/y.png", "detail": "low"}]},
+    {"type": "reasoning", "id": "rs_g1", "summary": [{"type": "summary_text", "text": "plan"}], "encrypted_content": "gAAAsealed"},
+    {"type": "message", "id": "msg_g1", "role": "assistant", "status": "completed", "phase": "commentary",
+        "content": [{"type": "output_text", "text": "Both.", "annotations": []}]},
+    {"type": "function_call", "id": "fc_g1", "call_id": "call_g1", "name": "run", "arguments": '{"n": 1.50}', "status": "completed"},
+    {"type": "custom_tool_call", "id": "ctc_g1", "call_id": "call_g2", "name": "v", "input": "free text"},
+    {"type": "function_call_output", "call_id": "call_g1", "output": "no", "status": "completed"},
+    {"type": "custom_tool_call_output", "call_id": "call_g2", "output": [{"type": "input_text", "text": "two"}]},
+    {"type": "web_search_call", "id": "ws_g1", "status": "completed", "action": {"type": "search", "query": "x"}},
+    {"type": "message", "id": "msg_g2", "role": "assistant", "status": "completed", "phase": "final_answer",
+        "content": [{"type": "output_text", "text": "Found.", "annotations": [{"type": "url_citation", "start_index": 0, "end_index": 5, "title": "t", "url": "https://a.b"}]}]},
+    {"role": "user", "content": "Go on."},
+    {"type": "shell_call", "id": "sh_g1", "call_id": "call_g3", "action": {"commands": ["ls"]}, "status": "completed"},
+    {"type": "shell_call_output", "call_id": "call_g3", "output": [{"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]},
+    {"type": "image_generation_call", "id": "ig_g1", "status": "completed", "result": "iVBORw0KGgo="},
+    {"type": "an_item_of_tomorrow", "id": "x_g1", "x": 1e3},
+    {"role": "assistant", "content": "Done."},
+    {"role": "user", "content": "And now?"},
+]  # fmt: skip
+
+
+def items_and_edits(talk: Conversation) -> None:
+    """Items as a provider sends them, then behind a mask and a fold, and these taken back."""
+    own = {"type": "custom", "name": "v", "description": "Takes any text."}
+    tools = (openai_responses.parse_tool(own), openai_responses.parse_tool({"type": "web_search"}))
+    talk.add(Instructed((Text("Be brief."),), tools))
+    talk.add(*openai_responses.parse_items(ITEMS))
     talk.ask()
     results = [item.seq for item in talk.view.items if item.role == "result"][-3:]
     assert talk.mask(results[:2])
@@ -166,6 +211,12 @@ ODD = {
         {"role": "system", "content": "Be very brief."},
         {"role": "assistant", "content": "Yes."},
     ],
+    RESPONSES.name: [
+        *ITEMS[:9],
+        {"role": "developer", "content": "Be very brief."},
+        {"type": "item_reference", "id": "rs_g9"},
+        {"role": "assistant", "content": "Yes."},
+    ],
 }  # fmt: skip
 
 
@@ -175,32 +226,33 @@ class Client:
     def __init__(self, dialect: Dialect) -> None:
         self.dialect, self.history = dialect, list[dict[str, object]]()
         self.store = store_at(":memory:")
-        facts = known("m", window=3_000, reserve=200, policy="steady")
+        facts = build_facts("m", window=3_000, reserve=200, policy="steady")
         self.proxy = Conversations(self.store, lambda _: facts)
 
     async def say(self, words: str, *, refusal: bytes = b"") -> None:
         """One turn; first refused, where there is something to refuse it with."""
         self.history.append({"role": "user", "content": words})
-        fixed = {"model": "m", "max_tokens": 50, "temperature": 0.5}
-        body = json.dumps({**fixed, "messages": self.history}).encode()
-        one = await self.proxy.ask(self.dialect, body)
+        bound = "max_tokens" if self.dialect is OPENAI else self.dialect.bounds[0]
+        fixed = {"model": "m", bound: 50, "temperature": 0.5}
+        body = json.dumps({**fixed, self.dialect.messages: self.history}).encode()
+        one = await self.proxy.start_exchange(self.dialect, body)
         if refusal:
-            one.begin(400)
-            one.hear(refusal)
-            assert await one.again()
+            one.start_response(400)
+            one.receive_chunk(refusal)
+            assert await one.heal_refusal()
         said = f"Noted: {words[:20]}"
         count = len(one.body) // 4
         whole, _ = answer_of(self.dialect.name, json.loads(one.body), {"content": said}, count)
-        one.begin(200)
-        one.hear(json.dumps(whole).encode())
-        await one.end()
+        one.start_response(200)
+        one.receive_chunk(json.dumps(whole).encode())
+        await one.end_response()
         self.history.append({"role": "assistant", "content": said})
 
     async def events(self) -> list[log.Event]:
         """Its log."""
         live = self.proxy.list_held()[-1]
         assert live is not None
-        return [event for _, event in await live.events(Range(0, live.view.head))]
+        return [event for _, event in await live.read_events(Range(0, live.view.head))]
 
 
 async def proxied(dialect: Dialect) -> list[log.Event]:
@@ -222,11 +274,11 @@ async def proxied(dialect: Dialect) -> list[log.Event]:
 
 def lines(events: list[log.Event]) -> bytes:
     """A log as a file has it."""
-    return b"\n".join(log.encode(event) for event in events) + b"\n"
+    return b"\n".join(log.encode_event(event) for event in events) + b"\n"
 
 
 if __name__ == "__main__":
-    for one in DIALECTS:
+    for one in list_dialects():
         name = "encoder" if one is OPENAI else one.name
         path = HERE / f"format-{FORMAT}-{name}-{one.encoder}.jsonl"
         if not path.exists():  # old ones are never rewritten

@@ -98,15 +98,15 @@ def survives(text):
     assert detect(text, "")
     for session in sessions:
         for event in session.events:
-            assert log.decode(log.encode(event)) == event
+            assert log.decode_event(log.encode_event(event)) == event
         view = view_of(session.events)
-        for event in rules.closing(view):
+        for event in rules.make_closing_events(view):
             view.append(view.head + 1, event)
-        rules.check(view)
+        rules.check_view(view)
         request = render(view)
-        messages = json.loads(wire.encode(request, {}))["messages"]
+        messages = json.loads(wire.encode_request(request, {}))["messages"]
         if request.system or request.items:  # else nothing was said, and nothing can be sent
-            assert wire.faults(messages) == []
+            assert wire.list_faults(messages) == []
 
 
 @pytest.mark.parametrize("name", SMALL)

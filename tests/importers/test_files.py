@@ -22,7 +22,7 @@ from foldline.core.parts import Call, Gap, Media, Native, Text, Thought, Tool
 from foldline.core.view import shape
 from foldline.errors import WireError
 from foldline.importers import Imported, detect, read
-from foldline.importers.base import Mark, seconds
+from foldline.importers.source import Mark, parse_timestamp
 from foldline.testing import view_of
 
 FILES = Path(__file__).parent / "files"
@@ -457,8 +457,8 @@ def test_when_it_happened():
         "2000-03-01 00:00:00-0530": 951_888_600.0,
         "not a time": 0.0,
     }
-    assert {text: seconds(text) for text in moments} == moments
-    assert seconds(None) == seconds(12) == 0.0
+    assert {text: parse_timestamp(text) for text in moments} == moments
+    assert parse_timestamp(None) == parse_timestamp(12) == 0.0
 
 
 def told(*records):

@@ -15,7 +15,7 @@ def written(*, turns=14):
             s.request()
             s.add({"role": "assistant", "content": "yes"})
         assert s.edits
-        return [log.encode(event).decode() for _, event in s.history.events()]
+        return [log.encode_event(event).decode() for _, event in s.history.events()]
 
 
 def test_a_log_is_read_back_byte_for_byte():
@@ -24,7 +24,7 @@ def test_a_log_is_read_back_byte_for_byte():
     assert detect(text) == "foldline"
     (session,) = read(text, "folder/mine.jsonl.gz")
     assert (session.name, session.model, session.notes) == ("mine", "m", [])
-    assert [log.encode(event).decode() for event in session.events] == lines
+    assert [log.encode_event(event).decode() for event in session.events] == lines
     (one,) = read(lines[0], "x")
     assert len(one.events) == 1
 

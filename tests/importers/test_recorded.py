@@ -44,12 +44,12 @@ def traced(shared, name):
 def sendable(session):
     """The view of a session, closed, is one that every provider takes; its events keep."""
     for event in session.events:
-        assert log.decode(log.encode(event)) == event
+        assert log.decode_event(log.encode_event(event)) == event
     view = view_of(session.events)
-    for event in rules.closing(view):
+    for event in rules.make_closing_events(view):
         view.append(view.head + 1, event)
-    rules.check(view)
-    assert wire.faults(json.loads(wire.encode(render(view), {}))["messages"]) == []
+    rules.check_view(view)
+    assert wire.list_faults(json.loads(wire.encode_request(render(view), {}))["messages"]) == []
 
 
 def told(sessions, *kinds):
@@ -69,7 +69,7 @@ def of(session, kind):
 
 
 def show(name, sessions):
-    kinds = Counter(log.kind(event) for session in sessions for event in session.events)
+    kinds = Counter(log.event_kind_of(event) for session in sessions for event in session.events)
     notes = Counter()
     for note in (note for session in sessions for note in session.notes):
         what, _, number = re.sub(r" \(first: .*\)$", "", note).rpartition(": ")

@@ -6,9 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldline.core.prices import Prices, known
-from foldline.lab.bill.cache import Aside, CacheBlock, CacheCall, CacheRules, bill
-from foldline.lab.bill.providers import lasting, living, rules_for
+from foldline.core.prices import Prices, make_prices
+from foldline.lab.bill.cache import (
+    Aside,
+    CacheBlock,
+    CacheCall,
+    CacheRules,
+    compute_bills,
+    find_longer_rules,
+    replace_cache_lifetime,
+    rules_for,
+)
 from foldline.models.catalog import find
 
 PRICES = Prices(1.0, 0.1, 1.25, 5.0)
@@ -22,7 +30,7 @@ def sent(*keys, time=0.0, output=0, missed=False, changed=""):
 
 
 def reads(rules, *calls):
-    return [(one.read, one.cause) for one in bill(calls, rules)]
+    return [(one.read, one.cause) for one in compute_bills(calls, rules)]
 
 
 def test_by_hand():
@@ -35,7 +43,7 @@ def test_by_hand():
         sent("t", "fold", "b", "c", time=401),  # another system prompt
         sent("t", "fold", "b", "c", "d", time=402, missed=True),
     ]
-    billed = bill(calls, RULES)
+    billed = compute_bills(calls, RULES)
     assert [(one.read, one.written, one.again, one.cause) for one in billed] == [
         (0, 200, 0, "first"),
         (200, 100, 0, ""),
@@ -109,12 +117,12 @@ def test_what_is_said_to_have_changed(rules, changed, read):
 
 def test_above_a_step_all_of_a_call_costs_more():
     prices = Prices(1.0, 0.1, 1.25, 5.0, step=200, above=2.0)
-    two, three = bill(
+    two, three = compute_bills(
         [sent("s", "a", output=7), sent("s", "a", "b", output=7)], CacheRules(prices, 0)
     )
     assert two.dollars == pytest.approx((200 * 1.25 + 35) / 1e6)
     assert three.dollars == pytest.approx((200 * 0.2 + 100 * 2.5 + 35) / 1e6)
-    assert Aside(200, 1, 0).dollars(prices) == pytest.approx((200 * 0.2 + 2) / 1e6)
+    assert Aside(200, 1, 0).compute_dollars(prices) == pytest.approx((200 * 0.2 + 2) / 1e6)
 
 
 def test_a_step_comes_from_the_catalogue():
@@ -122,7 +130,7 @@ def test_a_step_comes_from_the_catalogue():
     assert find("claude-sonnet-4-5").prices.at(200_001).input == 6.0
     assert find("claude-sonnet-4-5").prices.at(200_000).input == 3.0
     assert find("claude-opus-4-5").prices.above == 1.0
-    assert known(input=2.0, above=3.0).at(1e9).input == 2.0  # no step, nothing above it
+    assert make_prices(input=2.0, above=3.0).at(1e9).input == 2.0  # no step, nothing above it
 
 
 @pytest.mark.parametrize(
@@ -147,13 +155,19 @@ def test_the_rules_of_providers(model, least, seconds, grain, lookback):
 
 def test_a_longer_life_has_its_price():
     anthropic, openai, other = (rules_for(n, PRICES) for n in ("claude-opus-4-5", "gpt-5", "x"))
-    hour = lasting(anthropic)
+    hour = find_longer_rules(anthropic)
     assert (hour.seconds, hour.prices.write, hour.prices.read) == (3_600, 2.0, 0.1)
-    assert lasting(hour) is None
-    assert (lasting(openai).seconds, lasting(openai).prices.write) == (86_400, 1.25)
-    assert lasting(other) is None
-    assert living(anthropic, 3_600) == hour
-    assert (living(anthropic, 60).seconds, living(anthropic, 60).prices.write) == (60, 1.25)
+    assert find_longer_rules(hour) is None
+    assert (find_longer_rules(openai).seconds, find_longer_rules(openai).prices.write) == (
+        86_400,
+        1.25,
+    )
+    assert find_longer_rules(other) is None
+    assert replace_cache_lifetime(anthropic, 3_600) == hour
+    assert (
+        replace_cache_lifetime(anthropic, 60).seconds,
+        replace_cache_lifetime(anthropic, 60).prices.write,
+    ) == (60, 1.25)
 
 
 REQUESTS = st.lists(st.sampled_from("abcde"), min_size=1, max_size=6, unique=True)
@@ -177,7 +191,7 @@ def session(history):
 
 @given(SESSIONS, ANY)
 def test_every_token_is_paid_once(history, rules):
-    billed = bill(session(history), rules)
+    billed = compute_bills(session(history), rules)
     for one, (keys, _) in zip(billed, history, strict=True):
         assert one.read + one.written == one.input == 100 * len(keys)
         assert 0 <= one.again <= one.written
@@ -192,7 +206,7 @@ def test_every_token_is_paid_once(history, rules):
 @given(SESSIONS, ANY)
 def test_a_longer_life_loses_no_more_by_expiry(history, rules):
     def expired(seconds):
-        billed = bill(session(history), replace(rules, seconds=seconds))
+        billed = compute_bills(session(history), replace(rules, seconds=seconds))
         return sum(one.lost for one in billed if one.cause == "expired")
 
     assert expired(60) >= expired(300) >= expired(3_600) >= expired(86_400) == 0
@@ -202,7 +216,7 @@ def test_a_longer_life_loses_no_more_by_expiry(history, rules):
 def test_marks_never_read_what_was_not_sent(history, rules):
     """Whatever is read begins the request as an earlier one began."""
     calls = [*session(history)]
-    for at, one in enumerate(bill(calls, rules)):
+    for at, one in enumerate(compute_bills(calls, rules)):
         begins = [block.key for block in calls[at].blocks][: int(-(-one.read // 100))]
         earlier = ([block.key for block in call.blocks][: len(begins)] for call in calls[:at])
         assert not begins or begins in earlier

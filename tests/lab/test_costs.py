@@ -20,16 +20,17 @@ from foldline.core.log import (
 from foldline.core.parts import Call, Text, Tool
 from foldline.core.prices import Prices
 from foldline.importers import read
-from foldline.importers.base import Mark
-from foldline.lab.bill.cache import CacheRules, bill
-from foldline.lab.bill.causes import around
-from foldline.lab.bill.costs import FOLDED, costs
-from foldline.lab.bill.paid import sent_with_fronts
-from foldline.lab.bill.providers import rules_for
-from foldline.lab.bill.volatile import difference, volatile
-from foldline.lab.recorded import Recorded, imported
-from foldline.lab.recorded_run import AsRecorded
-from foldline.lab.trials import judged
+from foldline.importers.source import Mark
+from foldline.lab.bill.cache import CacheRules, compute_bills, rules_for
+from foldline.lab.bill.causes import (
+    collect_call_contexts,
+    collect_volatile_places,
+    find_first_difference,
+)
+from foldline.lab.bill.costs import FOLDED, build_cost_report, sent_with_fronts
+from foldline.lab.policy_run import AsRecorded
+from foldline.lab.recorded import Recorded, convert_imported
+from foldline.lab.trials import evaluate_contender
 from foldline.models.catalog import find
 
 PAID = {"opus45": 42.60, "sonnet45": 30.33}
@@ -45,8 +46,8 @@ def rules_of(model):
 @cache
 def pi(shared, name):
     with gzip.open(shared / "data" / f"pi_session_{name}.jsonl.gz", "rt") as file:
-        recorded = imported(read(file.read(), "pi.jsonl")[0])
-    return costs(recorded, rules_of(recorded.model), by_model=rules_of)
+        recorded = convert_imported(read(file.read(), "pi.jsonl")[0])
+    return build_cost_report(recorded, rules_of(recorded.model), by_model=rules_of)
 
 
 @pytest.mark.parametrize("name", PAID)
@@ -134,7 +135,7 @@ class Made:
 
 
 def cold(made, rules=RULES):
-    return [(one.call, one.cause, one.sure) for one in costs(made.done(), rules).cold]
+    return [(one.call, one.cause, one.sure) for one in build_cost_report(made.done(), rules).cold]
 
 
 OLD, NEW = (Instructed((Text(f"It is 12:0{at}."),), (Tool("run"),)) for at in range(2))
@@ -197,7 +198,7 @@ def test_a_life_is_counted_from_request_to_request(after, cause):
 def test_a_file_may_say_how_long_its_cache_lives():
     made = Made().mark("life", "3600").call().call(after=900, read=0).call(after=4_000, read=0)
     assert [cause for _, cause, _ in cold(made)] == ["system", "expired"]
-    report = costs(made.done(), RULES)
+    report = build_cost_report(made.done(), RULES)
     assert report.again == pytest.approx((6_000 + 10_000) * 2.0 / 1e6)
 
 
@@ -232,7 +233,7 @@ def test_calls_that_were_broken_off_are_in_no_bill():
     made = Made().call()
     made.add(UserSaid((Text("go"),)), ModelSaid((), stop="cancelled"), UsageReported(input=0))
     made.add(Checkpointed("thinking", "x")).call()
-    report = costs(made.done(), RULES)
+    report = build_cost_report(made.done(), RULES)
     assert (report.calls, report.unbilled, report.cold) == (3, 1, ())
 
 
@@ -243,7 +244,7 @@ def test_a_record_without_any_cache_has_no_cold_calls():
         UsageReported(None, one.input, output=10) if isinstance(one, UsageReported) else one
         for one in made.events
     ]
-    report = costs(Recorded("made", "gpt-4o", tuple(events), tuple(made.times)), RULES)
+    report = build_cost_report(Recorded("made", "gpt-4o", tuple(events), tuple(made.times)), RULES)
     assert (report.cold, report.read) == ((), 0)
     assert report.again == pytest.approx(6_000 * 1.0 / 1e6)
     assert any("no call of this record read or wrote a cache" in note for note in report.notes)
@@ -251,7 +252,7 @@ def test_a_record_without_any_cache_has_no_cold_calls():
 
 def test_prices_by_hand():
     """10,000 tokens sent again at 1.25 instead of 0.1; a fold would have written fewer."""
-    report = costs(Made().call(grown=28_000).call(read=0, grown=1_000).done(), RULES)
+    report = build_cost_report(Made().call(grown=28_000).call(read=0, grown=1_000).done(), RULES)
     (one,) = report.cold
     assert one.tokens == 30_000
     assert one.dollars == report.lost == pytest.approx(30_000 * 1.15 / 1e6)
@@ -266,14 +267,14 @@ def test_an_hour_pays_where_pauses_are_the_cause():
     made = Made()
     for _ in range(9):
         made.call(after=900, read=0, grown=2_000)
-    report = costs(made.done(), RULES)
+    report = build_cost_report(made.done(), RULES)
     assert report.longer.calls == 8
     # By hand: the same tokens, of which only what is new is written, at twice the price.
     sizes = [4_000 + 2_000 * at for at in range(9)]
     new = (sizes[0] + 8 * 2_000) * 2.0
     assert report.longer.dollars == pytest.approx((new + sum(sizes[:-1]) * 0.1 + 90 * 5) / 1e6)
     assert "would have saved $" in report.causes[0].advice
-    hour = costs(made.done(), CacheRules(PRICES, seconds=3_600))
+    hour = build_cost_report(made.done(), CacheRules(PRICES, seconds=3_600))
     assert [one.cause for one in hour.cold] == ["system"] * 8
 
 
@@ -283,10 +284,10 @@ def test_without_counts_the_cache_is_simulated():
     events = tuple(one for one in made.events if not isinstance(one, UsageReported))
     times = tuple(t for t, e in zip(made.times, made.events, strict=True) if e in events)
     recorded = Recorded("made", "claude-sonnet-4-5", events, times)
-    report = costs(recorded, RULES)
+    report = build_cost_report(recorded, RULES)
     assert not report.counted
     assert [(one.call, one.cause) for one in report.cold] == [(3, "system"), (4, "expired")]
-    billed = bill(sent_with_fronts(recorded, around(recorded)), RULES)
+    billed = compute_bills(sent_with_fronts(recorded, collect_call_contexts(recorded)), RULES)
     assert report.total == pytest.approx(sum(one.dollars for one in billed))
     assert report.total == pytest.approx(report.new + report.read + report.again + report.output)
 
@@ -320,7 +321,7 @@ def test_without_counts_the_cache_is_simulated():
     ],
 )
 def test_the_first_bytes_that_differ(old, new, kind, shown):
-    found = difference(old, new)
+    found = find_first_difference(old, new)
     assert (found.kind, old[: found.offset]) == (kind, new[: found.offset])
     assert old[found.offset : found.offset + 1] != new[found.offset : found.offset + 1]
     assert shown in found.shown
@@ -330,7 +331,7 @@ def told(*fronts, origin=""):
     events = [Opened("m", origin=origin)]
     for front in fronts:
         events += [front, UserSaid((Text("go"),)), ModelSaid((Text("ok"),))]
-    return volatile(events)
+    return collect_volatile_places(events)
 
 
 def test_a_system_prompt_with_a_clock():
@@ -379,9 +380,10 @@ def test_a_system_prompt_is_paid_once():
     front = Instructed((Text("Obey the house. " * 500),), (Tool("look", "sees", "{}"),))
     recorded = Recorded("made up", "m", (Opened("m"), front, *said))
     sizes = [
-        one.read + one.written for one in bill(sent_with_fronts(recorded, around(recorded)), RULES)
+        one.read + one.written
+        for one in compute_bills(sent_with_fronts(recorded, collect_call_contexts(recorded)), RULES)
     ]
     assert sizes == pytest.approx([call.estimate for call in recorded.calls])
-    assert costs(recorded, RULES).total == pytest.approx(
-        judged(recorded, AsRecorded(recorded), RULES).dollars
+    assert build_cost_report(recorded, RULES).total == pytest.approx(
+        evaluate_contender(recorded, AsRecorded(recorded), RULES).dollars
     )

@@ -6,30 +6,38 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made.generated import generate_coding_session
+from made.repository import generate_repository
 
-from foldline.core.log import ModelSaid, ToolReturned, UserSaid, encode
+from foldline.core.log import ModelSaid, ToolReturned, UserSaid, encode_event
 from foldline.core.parts import calls_of, text_of
-from foldline.lab.made.generated import coding
-from foldline.lab.made.repository import made
-from foldline.lab.recorded import size
+from foldline.lab.recorded import estimate_event_tokens
 
 SMALL = {"calls": 100, "tokens": 60_000}
 
 
 def test_the_same_seed_gives_the_same_bytes():
-    first, again, other = coding(3, **SMALL), coding(3, **SMALL), coding(4, **SMALL)
-    assert [*map(encode, first.recorded.events)] == [*map(encode, again.recorded.events)]
+    first, again, other = (
+        generate_coding_session(3, **SMALL),
+        generate_coding_session(3, **SMALL),
+        generate_coding_session(4, **SMALL),
+    )
+    assert [*map(encode_event, first.recorded.events)] == [
+        *map(encode_event, again.recorded.events)
+    ]
     assert first.truth == again.truth
-    assert [*map(encode, first.recorded.events)] != [*map(encode, other.recorded.events)]
+    assert [*map(encode_event, first.recorded.events)] != [
+        *map(encode_event, other.recorded.events)
+    ]
 
 
 def test_sessions_are_as_large_as_real_ones():
-    sessions = [coding(seed) for seed in range(5)]
-    totals = [sum(map(size, one.recorded.events)) for one in sessions]
+    sessions = [generate_coding_session(seed) for seed in range(5)]
+    totals = [sum(map(estimate_event_tokens, one.recorded.events)) for one in sessions]
     assert 110_000 <= sum(totals) / 5 <= 130_000
     assert all(195 <= len(one.recorded.calls) <= 205 for one in sessions)
     results = [
-        size(event)
+        estimate_event_tokens(event)
         for one in sessions
         for event in one.recorded.events
         if isinstance(event, ToolReturned)
@@ -51,7 +59,7 @@ def plain(path, root):
 @given(st.integers(0, 10_000))
 def test_what_an_edit_changes_has_been_read(seed):
     """Every old text stands in what was read of the file, with the changes made since."""
-    session = coding(seed, **SMALL)
+    session = generate_coding_session(seed, **SMALL)
     results = {
         event.call_id: event for event in session.recorded.events if isinstance(event, ToolReturned)
     }
@@ -97,20 +105,20 @@ def run(command, text, known):
 
 
 def test_tests_fail_as_long_as_their_fault_stands():
-    repository = made(Random(1))
-    fault = repository.failing()[0]
-    assert f"FAILED {fault.test}" in repository.run((fault.place,))
-    while repository.failing((fault.place,)):
-        one = repository.failing((fault.place,))[0]
-        assert repository.replace(one.path, one.wrong, one.right)
-    assert "failed" not in repository.run((fault.place,))
-    assert not repository.replace(fault.path, "no such text", "")
+    repository = generate_repository(Random(1))
+    fault = repository.list_open_faults()[0]
+    assert f"FAILED {fault.test}" in repository.render_test_run((fault.place,))
+    while repository.list_open_faults((fault.place,)):
+        one = repository.list_open_faults((fault.place,))[0]
+        assert repository.replace_text(one.path, one.wrong, one.right)
+    assert "failed" not in repository.render_test_run((fault.place,))
+    assert not repository.replace_text(fault.path, "no such text", "")
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_what_was_planted_was_said(seed):
     """Every fact, rule and correction stands before the call that it is dated by, and once."""
-    session = coding(seed, **SMALL)
+    session = generate_coding_session(seed, **SMALL)
     truth, call, said = session.truth, 0, {}
     for event in session.recorded.events:
         if isinstance(event, ModelSaid):

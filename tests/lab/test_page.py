@@ -9,11 +9,16 @@ import pytest
 from foldline.core.log import Instructed, ModelSaid, Opened, ToolReturned, UserSaid
 from foldline.core.parts import Call, Text
 from foldline.core.prices import Prices
-from foldline.lab.comparison import Case, compared, tasks, work
+from foldline.lab.comparison import Case, build_comparison, make_tasks, run_task
 from foldline.lab.recorded import Recorded
-from foldline.lab.report.page import page
-from foldline.lab.report.plots import unbeaten
-from foldline.lab.report.sentences import change, dollars, percent, tokens
+from foldline.lab.report.page import render_comparison_page
+from foldline.lab.report.plots import select_unbeaten
+from foldline.lab.report.sentences import (
+    format_change,
+    format_dollar_amount,
+    format_percent,
+    format_token_count,
+)
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>&\x1b[2J\u202e"
 PRICES = Prices(3.0, 0.3, 3.75, 15.0)
@@ -41,8 +46,8 @@ def told():
         Case(session(name, turns), PRICES, 200_000, source=EVIL, priced_as=EVIL)
         for name, turns in ((EVIL, 60), ("short", 2))
     ]
-    todo = tasks(cases, ["steady", "thrifty", "sliding"], narratives=True)
-    return compared(cases, [work(one) for one in todo], narratives=True)
+    todo = make_tasks(cases, ["steady", "thrifty", "sliding"], narratives=True)
+    return build_comparison(cases, [run_task(one) for one in todo], narratives=True)
 
 
 class Reader(HTMLParser):
@@ -76,7 +81,7 @@ class Reader(HTMLParser):
 @pytest.fixture(scope="module")
 def read(told):
     reader = Reader()
-    reader.feed(page(told))
+    reader.feed(render_comparison_page(told))
     reader.close()
     return reader
 
@@ -87,7 +92,7 @@ def test_it_is_well_formed(read):
 
 
 def test_strangers_words_are_words(told, read):
-    text = page(told)
+    text = render_comparison_page(told)
     assert not read.tags & {"script", "img", "iframe", "link", "object"}
     assert not [one for one in read.given if one[1].startswith("on")]
     assert "\x1b" not in text
@@ -96,25 +101,27 @@ def test_strangers_words_are_words(told, read):
 
 
 def test_nothing_comes_from_elsewhere(told, read):
-    assert not re.search(r"https?:|//[a-z]|url\(|@import", page(told))
+    assert not re.search(r"https?:|//[a-z]|url\(|@import", render_comparison_page(told))
     assert ("meta", "content", "default-src 'none'; style-src 'unsafe-inline'") in read.given
 
 
 def test_it_is_the_same_every_time(told):
-    assert page(told) == page(told)
-    again = compared(
+    assert render_comparison_page(told) == render_comparison_page(told)
+    again = build_comparison(
         [Case(session(EVIL, 3), PRICES, 200_000)],
         [
-            work(one)
-            for one in tasks([Case(session(EVIL, 3), PRICES, 200_000)], [], narratives=False)
+            run_task(one)
+            for one in make_tasks([Case(session(EVIL, 3), PRICES, 200_000)], [], narratives=False)
         ],
     )
-    assert "too small to fold" in page(again)
+    assert "too small to fold" in render_comparison_page(again)
 
 
 def test_the_headline_and_the_limits_are_there(told, read):
     words = " ".join("".join(read.words).split())
-    assert " %" not in page(told).partition("<main>")[2], "no line begins with the sign"
+    assert " %" not in render_comparison_page(told).partition("<main>")[2], (
+        "no line begins with the sign"
+    )
     assert "Under steady they would have cost $" in words
     assert "Quality is not measured" in words
     assert "What steady folded away" in words
@@ -124,15 +131,15 @@ def test_the_headline_and_the_limits_are_there(told, read):
 
 def test_the_frontier_has_who_is_beaten_by_nobody():
     points = [(1.0, 80.0), (2.0, 90.0), (3.0, 85.0), (2.0, 70.0), (9.0, 100.0)]
-    assert unbeaten(points) == [(1.0, 80.0), (2.0, 90.0), (9.0, 100.0)]
+    assert select_unbeaten(points) == [(1.0, 80.0), (2.0, 90.0), (9.0, 100.0)]
 
 
 def test_numbers_for_people():
-    assert [dollars(one) for one in (0, 0.0123, 1.234, 1_234.5)] == [
+    assert [format_dollar_amount(one) for one in (0, 0.0123, 1.234, 1_234.5)] == [
         *("$0.00", "$0.012", "$1.23", "$1,234")
     ]
-    assert [change(one) for one in (0.2, 12.4, -73.6)] == ["±0 %", "+12 %", "−74 %"]
-    assert [percent(one) for one in (0, 0.01, 50, 99.99, 100)] == [
+    assert [format_change(one) for one in (0.2, 12.4, -73.6)] == ["±0 %", "+12 %", "−74 %"]
+    assert [format_percent(one) for one in (0, 0.01, 50, 99.99, 100)] == [
         *("0.0 %", "< 0.1 %", "50.0 %", "> 99.9 %", "100.0 %")
     ]
-    assert [tokens(one) for one in (950, 12_345, 1_250_000)] == ["950", "12k", "1.2M"]
+    assert [format_token_count(one) for one in (950, 12_345, 1_250_000)] == ["950", "12k", "1.2M"]

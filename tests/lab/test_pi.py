@@ -9,12 +9,11 @@ from foldline.core.budget import limits
 from foldline.core.plan import Facts
 from foldline.core.policy import PRESETS
 from foldline.importers import read
-from foldline.lab.bill.cache import CacheRules, bill
-from foldline.lab.policy_run import Ours
-from foldline.lab.probes.kept import retention
-from foldline.lab.recorded import imported
-from foldline.lab.recorded_run import as_recorded
-from foldline.lab.replay import replay
+from foldline.lab.bill.cache import CacheRules, compute_bills
+from foldline.lab.kept_names import measure_retention
+from foldline.lab.policy_run import Ours, as_recorded
+from foldline.lab.recorded import convert_imported
+from foldline.lab.replay import replay_session
 from foldline.models.catalog import find
 
 PAID = {"opus45": 42.60, "sonnet45": 30.33}
@@ -24,14 +23,14 @@ COLD = {"opus45": 6.70, "sonnet45": 14.26}
 @cache
 def session(shared, name):
     with gzip.open(shared / "data" / f"pi_session_{name}.jsonl.gz", "rt") as file:
-        return imported(read(file.read(), "pi.jsonl")[0])
+        return convert_imported(read(file.read(), "pi.jsonl")[0])
 
 
 @pytest.mark.parametrize("name", PAID)
 def test_what_it_really_cost(shared, name):
     """Within 5 %, from the events alone; misses replayed from the record, each with its price."""
     recorded = session(shared, name)
-    billed = bill(as_recorded(recorded), CacheRules(find(recorded.model).prices))
+    billed = compute_bills(as_recorded(recorded), CacheRules(find(recorded.model).prices))
     paid = sum(call.dollars for call in billed)
     cold = sum(call.lost for call in billed if call.cause == "missed")
     print(f"\n{name}: simulated ${paid:.2f}, paid ${PAID[name]:.2f}; cold calls ${cold:.2f}")
@@ -53,16 +52,16 @@ def test_under_every_preset(shared, name):
     for preset in (one for one in PRESETS.values() if one.name in few or name == "sonnet45"):
         window = 2_000_000 if preset.name == "off" else 200_000
         facts = Facts(limits(window, None), preset, prices)
-        made = replay(recorded, Ours(recorded, facts))
-        billed = bill([step.sent for step in made.steps], CacheRules(prices))
-        kept = retention(made)
+        made = replay_session(recorded, Ours(recorded, facts))
+        billed = compute_bills([step.sent for step in made.steps], CacheRules(prices))
+        kept = measure_retention(made)
         dollars[preset.name] = sum(call.dollars for call in billed)
         peak = max(call.input for call in billed)
         print(f"{name} {preset.name:12} ${dollars[preset.name]:6.2f}  folds {made.folds:3}  peak {peak / 1000:4.0f}k  names {kept.names.percent:5.1f} results {kept.from_results.percent:5.1f} lines {kept.lines.percent:5.1f} in the turn {kept.turn_lines.percent:5.1f}")  # fmt: skip
         assert not made.blocked
         assert peak < 200_000 or preset.name == "off"
         if preset.name == "steady":
-            assert replay(recorded, Ours(recorded, facts)).steps == made.steps
+            assert replay_session(recorded, Ours(recorded, facts)).steps == made.steps
         if preset.name == "off":
             assert kept.lines.percent == 100
     assert dollars["thrifty"] < dollars["steady"] < PAID[name] / 2

@@ -4,18 +4,18 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+from made.generated import generate_coding_session
+from made.truth import Correction, FileTouch, Truth, apply_file_touch
 from mutants import broken
+from probes.planted import Agreement, is_resurrected, measure_planted
 
 from foldline.core.budget import limits
 from foldline.core.plan import Facts
 from foldline.core.policy import OFF, STEADY, THREE_LAYER, THRIFTY
 from foldline.core.prices import Prices
-from foldline.lab.made.generated import coding
-from foldline.lab.made.truth import Correction, FileTouch, Truth, follow
 from foldline.lab.policy_run import Ours
-from foldline.lab.probes.planted import Agreement, held, resurrected
 from foldline.lab.recorded import Recorded
-from foldline.lab.replay import Offer, ReplayPiece, replay
+from foldline.lab.replay import Offer, ReplayPiece, replay_session
 from foldline.lab.words import words_of
 
 PRICES = Prices(1.0, 0.10, 1.25, 5.0)
@@ -24,7 +24,7 @@ SEED, SMALL = 7, {"calls": 100, "tokens": 60_000}
 
 @cache
 def session():
-    return coding(SEED, **SMALL)
+    return generate_coding_session(SEED, **SMALL)
 
 
 def facts(policy):
@@ -32,8 +32,8 @@ def facts(policy):
 
 
 def found(policy=THRIFTY, kind=Ours):
-    return held(
-        replay(session().recorded, kind(session().recorded, facts(policy))), session().truth
+    return measure_planted(
+        replay_session(session().recorded, kind(session().recorded, facts(policy))), session().truth
     )
 
 
@@ -140,16 +140,16 @@ def test_an_old_value_that_comes_back_is_caught():
     ],
 )
 def test_resurrected(text, back):
-    assert resurrected(Correction(0, "limit", "A", "B"), text) == back
+    assert is_resurrected(Correction(0, "limit", "A", "B"), text) == back
 
 
 @pytest.mark.parametrize(
     ("module", "line", "instead"),
     [
-        ("foldline.core.ledger.merge", 'if new.text.startswith("read"):', "if False:"),
+        ("foldline.core.ledger.fact_pages", 'if new.text.startswith("read"):', "if False:"),
         ("foldline.core.ledger.collect", "done = doing.touches if told.ok else ()", "done = doing.touches if True else ()"),
         ("foldline.core.ledger.collect", "if touch.to:", "if False:"),
-        ("foldline.core.ledger.pages", 'key=lambda fact: (fact.text.startswith("read"), -fact.seq))', "key=lambda fact: -fact.seq)[:3]"),
+        ("foldline.core.ledger.fact_pages", 'key=lambda fact: (fact.text.startswith("read"), -fact.seq))', "key=lambda fact: -fact.seq)[:3]"),
     ],
 )  # fmt: skip
 def test_a_ledger_that_is_wrong_about_files_is_caught(module, line, instead):
@@ -167,7 +167,9 @@ def test_a_fold_without_words_is_seen_to():
 
 def test_agreement_by_hand():
     agreement = Agreement()
-    agreement.take(7, {"a": "read", "b": "written", "x": "read"}, {"a": "read", "b": "removed"})
+    agreement.compare_belief(
+        7, {"a": "read", "b": "written", "x": "read"}, {"a": "read", "b": "removed"}
+    )
     assert (agreement.precision, agreement.recall, agreement.f1) == (1 / 3, 1 / 2, 2 / 5)
     assert agreement.wrong == [(7, "b", "written", "removed"), (7, "x", "read", "")]
 
@@ -181,12 +183,16 @@ def test_states_of_files():
         ("b", "removed"),
         ("b", "read"),
     ]:
-        follow(files, path, state)
+        apply_file_touch(files, path, state)
     assert files == {"a": "written", "b": "read"}
     truth = Truth("", (), (), (), (FileTouch(1, "a", "read"), FileTouch(3, "a", "removed")), ())
-    assert [truth.files(call) for call in (0, 1, 3)] == [{}, {"a": "read"}, {"a": "removed"}]
+    assert [truth.collect_file_states(call) for call in (0, 1, 3)] == [
+        {},
+        {"a": "read"},
+        {"a": "removed"},
+    ]
 
 
 def test_no_request_holds_nothing():
-    empty = replay(Recorded("empty", "m", ()), Ours(Recorded("empty", "m", ()), facts(OFF)))
-    assert held(empty, session().truth).constraints.used == 0
+    empty = replay_session(Recorded("empty", "m", ()), Ours(Recorded("empty", "m", ()), facts(OFF)))
+    assert measure_planted(empty, session().truth).constraints.used == 0

@@ -4,7 +4,9 @@ from functools import cache
 
 import msgspec
 import pytest
+from made.generated import generate_coding_session
 from mutants import broken
+from probes.recoverable import measure_recovery
 
 from foldline.core.budget import limits
 from foldline.core.log import Folded, Masked, ToolReturned
@@ -12,29 +14,27 @@ from foldline.core.parts import Stub, Text
 from foldline.core.plan import Facts
 from foldline.core.policy import CONFIRM, PRESETS, THREE_LAYER, THRIFTY
 from foldline.core.prices import Prices
-from foldline.lab.made.generated import coding
 from foldline.lab.policy_run import Ours
-from foldline.lab.probes.recoverable import recovered
-from foldline.lab.replay import replay
+from foldline.lab.replay import replay_session
 
 PRICES = Prices(1.0, 0.10, 1.25, 5.0)
 
 
 @cache
 def session():
-    return coding(4, calls=80, tokens=60_000).recorded
+    return generate_coding_session(4, calls=80, tokens=60_000).recorded
 
 
 @cache
 def log(name, window=30_000):
     ours = Ours(session(), Facts(limits(window, None), PRESETS[name], PRICES))
-    replay(session(), ours)
+    replay_session(session(), ours)
     return tuple(ours.events)
 
 
 @pytest.mark.parametrize("name", sorted({*PRESETS} - {"off"}))
 def test_every_byte_comes_back(name):
-    made = recovered(log(name), session())
+    made = measure_recovery(log(name), session())
     assert made.edits
     assert made.removed > 50_000
     assert made.recovered == made.removed
@@ -42,7 +42,7 @@ def test_every_byte_comes_back(name):
 
 def changed(kind, how, policy=THRIFTY):
     events = [how(event) if isinstance(event, kind) else event for event in log(policy.name)]
-    return recovered(events, session())
+    return measure_recovery(events, session())
 
 
 def test_a_fold_that_names_another_span_is_caught():
@@ -86,11 +86,11 @@ def test_an_original_that_was_not_kept_whole_is_caught():
 @pytest.mark.parametrize(
     ("module", "line", "instead"),
     [
-        ("foldline.core.recall.words", "lines.append(text)", "lines.append(text.strip())"),
+        ("foldline.core.recall.query", "lines.append(text)", "lines.append(text.strip())"),
         ("foldline.core.item", 'where = f"[whole: log:{seq}{outcome}]"', 'where = f"[whole: log:{seq + 1}{outcome}]"'),
     ],
 )  # fmt: skip
 def test_a_recall_that_lies_is_caught(module, line, instead):
     events = log("thrifty")
     with broken(module, line, instead):
-        assert recovered(events, session()).percent < 100
+        assert measure_recovery(events, session()).percent < 100

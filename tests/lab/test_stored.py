@@ -20,10 +20,17 @@ from foldline.core.parts import Text
 from foldline.core.prices import UNKNOWN, Prices
 from foldline.core.spine import Change, FoldAt, Range, Spine
 from foldline.errors import BadInput
-from foldline.lab.comparison import EVERYTHING, RECORDED, Case, Task, compared, tasks, work
-from foldline.lab.recorded import Recorded
-from foldline.lab.report.sentences import caveats
-from foldline.lab.stored import recorded, stored
+from foldline.lab.comparison import (
+    EVERYTHING,
+    RECORDED,
+    Case,
+    Task,
+    build_comparison,
+    make_tasks,
+    run_task,
+)
+from foldline.lab.recorded import Recorded, convert_log, load_stored_session
+from foldline.lab.report.sentences import list_caveats
 from foldline.stores.base import Name
 from foldline.stores.sqlite import SqliteStore
 
@@ -48,7 +55,7 @@ def kept(tmp_path):
 async def read(path, name="talk"):
     store = SqliteStore(str(path))
     try:
-        return await stored(store, Name("local", name))
+        return await load_stored_session(store, Name("local", name))
     finally:
         await store.close()
 
@@ -60,14 +67,14 @@ def test_the_calls_have_the_sizes_they_had(kept):
     assert len(session.calls) == 40
     assert all(one.time for one in session.calls)
     case = Case(session, UNKNOWN, 3_000)
-    results = [work(one) for one in tasks([case], ["steady"], narratives=False)]
+    results = [run_task(one) for one in make_tasks([case], ["steady"], narratives=False)]
     by = {one.policy: one for one in results}
     then = by[RECORDED].sizes
     assert len(by[RECORDED].edits) >= 1
     far = sorted(abs(a / b - 1) for a, b in zip(then, sizes, strict=True))
     assert far[len(far) // 2] < 0.05
     assert max(by["off"].sizes) > 1.3 * max(then), "it had folded"
-    told = compared([case], results)
+    told = build_comparison([case], results)
     assert told.baseline == RECORDED
     assert told.recorded_dollars > 0
 
@@ -76,7 +83,9 @@ def test_a_fold_tells_what_it_left_standing():
     said = [UserSaid((Text(f"message {at}"),)) for at in range(6)]
     spine = Spine((FoldAt(5), Range(4)))
     fold = Folded("what was", Change(Range(1, 3)), spine)
-    made = recorded("x", [Opened("m"), *said[:4], fold, *said[4:]], [float(at) for at in range(8)])
+    made = convert_log(
+        "x", [Opened("m"), *said[:4], fold, *said[4:]], [float(at) for at in range(8)]
+    )
     assert made.events[5:7] == (
         Checkpointed("compaction", "what was"),
         Checkpointed("kept from", "4"),
@@ -98,8 +107,8 @@ def test_a_compaction_of_the_record_is_no_miss_of_the_others():
     made = Recorded("x", "m", tuple(events))
     assert not any(call.missed for call in made.calls)
     case = Case(made, UNKNOWN, 200_000)
-    assert "missed" not in work(Task(case, EVERYTHING)).lost
-    assert "missed" not in work(Task(case, RECORDED)).lost
+    assert "missed" not in run_task(Task(case, EVERYTHING)).lost
+    assert "missed" not in run_task(Task(case, RECORDED)).lost
 
 
 def test_above_a_price_step_the_parts_are_still_the_sum():
@@ -113,16 +122,16 @@ def test_above_a_price_step_the_parts_are_still_the_sum():
     for step in (3_000, 1_000_000):
         prices = Prices(1.0, 0.1, 1.25, 5.0, step, above=2.0)
         case = Case(session, prices, 200_000, priced_as="m")
-        results = [work(one) for one in tasks([case], ["steady"], narratives=False)]
-        told[step] = compared([case], results)
+        results = [run_task(one) for one in make_tasks([case], ["steady"], narratives=False)]
+        told[step] = build_comparison([case], results)
     low, high = told[3_000], told[1_000_000]
     assert low.recorded_dollars == pytest.approx(
         (2_000 * 1.25 + 2 * (12_000 * 0.1 + 6_000 * 1.25) + 4 * 5 * 5.0) / 1e6
     )
-    whole, cheap = low.total(EVERYTHING), high.total(EVERYTHING)
+    whole, cheap = low.total_of(EVERYTHING), high.total_of(EVERYTHING)
     assert whole.read_dollars == pytest.approx(2 * cheap.read_dollars)
-    assert any("higher input prices of m;" in one for one in caveats(low))
-    assert not any("higher" in one.lower() for one in caveats(high))
+    assert any("higher input prices of m;" in one for one in list_caveats(low))
+    assert not any("higher" in one.lower() for one in list_caveats(high))
 
 
 def test_an_edit_that_was_taken_back_is_one_fold_not_two():
@@ -132,8 +141,8 @@ def test_an_edit_that_was_taken_back_is_one_fold_not_two():
     fold = Folded("what was", change, Spine((FoldAt(5), Range(4))))
     undone = Undone(5, change, Spine((Range(0),)))
     events = [Opened("m"), said[0], yes, said[1], yes, fold, said[2], yes, undone, said[3], yes]
-    made = recorded("x", events)
-    result = work(Task(Case(made, UNKNOWN, 200_000), RECORDED))
+    made = convert_log("x", events)
+    result = run_task(Task(Case(made, UNKNOWN, 200_000), RECORDED))
     assert [edit.call for edit in result.edits] == [2]
 
 
@@ -143,8 +152,10 @@ def test_a_record_that_folded_without_counts_is_not_what_everything_would_cost()
     fold = Folded("what was", Change(Range(1, 3)), Spine((FoldAt(5), Range(4))))
     whole = [Opened("m"), said[0], yes, said[1], yes, said[2], yes]
     for events, shown in ((whole, False), ([*whole[:5], fold, *whole[5:]], True)):
-        case = Case(recorded("x", events), UNKNOWN, 200_000)
-        told = compared([case], [work(one) for one in tasks([case], ["steady"], narratives=False)])
+        case = Case(convert_log("x", events), UNKNOWN, 200_000)
+        told = build_comparison(
+            [case], [run_task(one) for one in make_tasks([case], ["steady"], narratives=False)]
+        )
         assert told.baseline == EVERYTHING
         assert (RECORDED in [one.policy for one in told.totals]) == shown
 
@@ -158,7 +169,7 @@ def test_names_in_the_system_prompt_were_in_sight_then_too():
     )
     gone = Recorded("x", "m", (*made.events[:5], UserSaid((Text("go on"),)), yes))
     for one in (made, gone):
-        kept = work(Task(Case(one, UNKNOWN, 200_000), RECORDED)).retention.names
+        kept = run_task(Task(Case(one, UNKNOWN, 200_000), RECORDED)).retention.names
         assert (kept.used, kept.there) == (2, 2)
 
 
@@ -170,7 +181,7 @@ def test_another_model_finds_no_cache():
         events += [UserSaid((Text("word " * 2_000),)), ModelSaid((Text("yes"),))]
     case = Case(Recorded("x", "a", tuple(events)), UNKNOWN, 200_000)
     for policy in (RECORDED, EVERYTHING, "steady"):
-        assert set(work(Task(case, policy)).lost) == {"model"}
+        assert set(run_task(Task(case, policy)).lost) == {"model"}
 
 
 def test_a_log_that_is_not_whole_is_refused_with_the_reason(kept):
@@ -180,7 +191,7 @@ def test_a_log_that_is_not_whole_is_refused_with_the_reason(kept):
         store = SqliteStore(str(path))
         try:
             await store.trim(Name("local", "talk"), 20, keep=[0])
-            return await stored(store, Name("local", "talk"))
+            return await load_stored_session(store, Name("local", "talk"))
         finally:
             await store.close()
 

@@ -10,7 +10,7 @@ from mutants import broken
 from foldline.dialects.provider_errors import Fault
 from foldline.errors import ModelFailed
 from foldline.models.clients import client
-from foldline.models.retries import Patience, call
+from foldline.models.retries import Patience, call_with_retries
 from foldline.testing import Provider, ScriptedModel, Trouble
 
 QUICK = Patience(tries=4, first=0.001, longest=1.0, call=5.0, whole=10.0)
@@ -27,7 +27,7 @@ def asked(script, *, patience=QUICK, **given):
 
     async def calling():
         try:
-            return text(await call(model, ASKED, patience=patience, **given))
+            return text(await call_with_retries(model, ASKED, patience=patience, **given))
         except ModelFailed as failed:
             return failed
 
@@ -123,7 +123,7 @@ def over_a_port(script, *, stream, patience=QUICK):
         model = client("gpt-x", base_url=f"{url}/v1")
         try:
             given = {"heard": pieces.append} if stream else {}
-            return text(await call(model, ASKED, patience=patience, **given))
+            return text(await call_with_retries(model, ASKED, patience=patience, **given))
         except ModelFailed as failed:
             return failed
         finally:

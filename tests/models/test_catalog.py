@@ -59,10 +59,12 @@ def test_a_session_knows_its_model():
 
 
 def test_the_catalogue_says_what_it_is():
-    known = catalog.edition()
-    assert known.models == len(catalog.names()) > 200
+    known = catalog.read_edition()
+    assert known.models == len(catalog.list_model_names()) > 200
     assert known.date
-    assert catalog.why("anthropic/claude-opus-4-5-20260101").startswith("is claude-opus-4-5 ")
-    assert catalog.why("claude-opus-4-5-fast").startswith("begins with claude-opus-4-5 ")
-    assert "family" in catalog.why("llama-9-tiny")
-    assert "no known family" in catalog.why("zzz")
+    assert catalog.explain_match("anthropic/claude-opus-4-5-20260101").startswith(
+        "is claude-opus-4-5 "
+    )
+    assert catalog.explain_match("claude-opus-4-5-fast").startswith("begins with claude-opus-4-5 ")
+    assert "family" in catalog.explain_match("llama-9-tiny")
+    assert "no known family" in catalog.explain_match("zzz")

@@ -9,8 +9,8 @@ import pytest
 
 from foldline.dialects import base
 from foldline.errors import BadInput, ModelFailed
-from foldline.models.clients import client, wired
-from foldline.models.retries import passes
+from foldline.models.clients import client, strip_provider_prefix
+from foldline.models.retries import is_retryable
 from foldline.testing import Provider, Trouble
 from foldline.testing.provider import HALF
 
@@ -32,8 +32,8 @@ async def said(model, request=None, **given):
 
 
 def events(answer, sdk):
-    own = base.speaking(NAMES[sdk])
-    return base.events(answer, own=own, saw=None, asked=None)
+    own = base.choose_model_dialect(NAMES[sdk])
+    return base.parse_any_message(answer, own=own, saw=None, asked=None)
 
 
 @BOTH
@@ -80,7 +80,7 @@ def test_a_request_goes_out_as_it_is(sdk):
 )
 def test_a_prefix_is_taken_off_where_it_is_no_part_of_the_name(name, host, sent):
     """VLLM serves, and OpenRouter lists, models whose name begins with "openai/"."""
-    assert wired(name, host) == sent
+    assert strip_provider_prefix(name, host) == sent
 
 
 def test_a_name_on_the_wire():
@@ -194,7 +194,7 @@ def test_nobody_there_is_told_with_the_address_and_may_pass(sdk):
     assert fault.kind == "unreachable"
     assert fault.message.startswith(f"{provider.url}{'/v1' * (sdk == 'openai')} cannot be reached")
     assert fault.message.endswith("; start it, or correct --base-url")
-    assert passes(fault)
+    assert is_retryable(fault)
 
 
 @BOTH

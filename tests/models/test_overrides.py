@@ -4,10 +4,9 @@ import pytest
 
 import foldline
 from foldline.errors import BadInput
-from foldline.models.catalog import find
-from foldline.models.overrides import believed, place, said_of
+from foldline.models.catalog import find, resolve_model, resolve_overrides_path, said_of
 from foldline.models.servers import Reported
-from foldline.session.model_facts import known
+from foldline.session.model_facts import build_facts
 
 
 @pytest.fixture
@@ -17,19 +16,19 @@ def file(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
 
     def write(text: str):
-        place().parent.mkdir(exist_ok=True)
-        place().write_text(text)
+        resolve_overrides_path().parent.mkdir(exist_ok=True)
+        resolve_overrides_path().write_text(text)
 
     return write
 
 
 def test_the_file_wins_field_by_field(file):
-    assert believed("gpt-5") == find("gpt-5")  # no file, no change
+    assert resolve_model("gpt-5") == find("gpt-5")  # no file, no change
     file('["gpt-5"]\nmax_output = 9\n["my.model"]\nwindow = 5_000\ninput = 2\nread = 0.5\n')
-    gpt = believed("openai/gpt-5")
+    gpt = resolve_model("openai/gpt-5")
     assert (gpt.window, gpt.max_output, gpt.source) == (400_000, 9, "catalogue")
     assert gpt.prices == find("gpt-5").prices
-    mine = believed("somebody/my.model")
+    mine = resolve_model("somebody/my.model")
     assert (mine.window, mine.source, mine.prices.input, mine.prices.read) == (
         5_000,
         "user",
@@ -38,8 +37,8 @@ def test_the_file_wins_field_by_field(file):
     )
     assert said_of("my.model") == ("window", "input", "read")
     file('["gpt-5"]\nread = 0.01\n')  # read again when it changes
-    assert believed("gpt-5").prices.read == 0.01
-    assert believed("gpt-5").prices.output == find("gpt-5").prices.output
+    assert resolve_model("gpt-5").prices.read == 0.01
+    assert resolve_model("gpt-5").prices.output == find("gpt-5").prices.output
 
 
 def test_a_session_believes_the_file(file):
@@ -53,7 +52,7 @@ def test_whose_word_goes_first(file):
     plain = {"reserve": None, "policy": "steady"}
 
     def of(**given):
-        limits = known("gpt-5", **{"window": None, **plain, **given}).limits
+        limits = build_facts("gpt-5", **{"window": None, **plain, **given}).limits
         return limits.window, limits.source
 
     assert of() == (400_000, "catalogue")
@@ -62,7 +61,7 @@ def test_whose_word_goes_first(file):
     assert of(reported=said) == (8_192, "provider")
     assert of(reported=said, window=9_000) == (9_000, "user")
     assert of(reported=Reported(None, 7, None, "")) == (50_000, "user")
-    assert known("x-y-z", window=None, **plain).limits.source == "default"
+    assert build_facts("x-y-z", window=None, **plain).limits.source == "default"
 
 
 @pytest.mark.parametrize(
@@ -81,11 +80,11 @@ def test_whose_word_goes_first(file):
 def test_a_broken_file_says_what_to_write(file, text, advice):
     file(text)
     with pytest.raises(BadInput) as raised:
-        believed("m")
+        resolve_model("m")
     assert advice in str(raised.value)
 
 
 def test_a_named_file_must_be_there(monkeypatch, tmp_path):
     monkeypatch.setenv("FOLDLINE_MODELS", str(tmp_path / "none.toml"))
     with pytest.raises(BadInput, match="unset it, or write the file"):
-        believed("m")
+        resolve_model("m")

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldline.models.credential_patterns import SHAPES
-from foldline.models.redact import Redacting, mark, redact
+from foldline.models.redact import SHAPES, Redacting, make_mark, redact_text
 
 sys.path.insert(0, str(Path(__file__).parent))
 from samples import SAMPLES
@@ -56,7 +55,7 @@ from foldline.models.redact import redact; PWD=/home/me2 OLDPWD=/tmp/x1 pwd: /sr
 
 
 def kinds(text):
-    return [one.kind for one in redact(text).found]
+    return [one.kind for one in redact_text(text).found]
 
 
 def test_there_are_forty_shapes_and_each_has_samples():
@@ -67,16 +66,16 @@ def test_there_are_forty_shapes_and_each_has_samples():
 @pytest.mark.parametrize(("kind", "sample"), EVERY, ids=[kind for kind, _ in EVERY])
 def test_each_shape_is_found_and_the_rest_of_the_line_is_kept(kind, sample):
     line = f'run "it" with {sample.text} , then (stop).'
-    clean = redact(line)
+    clean = redact_text(line)
     assert sample.secret not in clean.text
     assert [(one.kind, one.times) for one in clean.found] == [(kind, 1)]
-    before, after = clean.text.split(mark(kind))
+    before, after = clean.text.split(make_mark(kind))
     assert line.startswith(before)
     assert line.endswith(after)
     assert after.endswith(" , then (stop).")
-    assert redact(clean.text).text == clean.text
+    assert redact_text(clean.text).text == clean.text
     for quote in ('"', "'", "`"):
-        quoted = redact(f"{quote}{sample.text}{quote}").text
+        quoted = redact_text(f"{quote}{sample.text}{quote}").text
         assert sample.secret not in quoted
         assert quoted.startswith(quote)
         assert quoted.endswith(quote)
@@ -88,7 +87,7 @@ def test_every_row_is_needed(row):
     fewer = SHAPES[:row] + SHAPES[row + 1 :]
     samples = SAMPLES[SHAPES[row].kind]
     assert any(
-        [one.kind for one in redact(sample.text, shapes=fewer).found] != [SHAPES[row].kind]
+        [one.kind for one in redact_text(sample.text, shapes=fewer).found] != [SHAPES[row].kind]
         for sample in samples
     )
 
@@ -104,48 +103,51 @@ def test_every_word_is_needed(kind, word):
         else shape
         for shape in SHAPES
     ]
-    assert any(redact(sample.text, shapes=fewer) != redact(sample.text) for sample in SAMPLES[kind])
+    assert any(
+        redact_text(sample.text, shapes=fewer) != redact_text(sample.text)
+        for sample in SAMPLES[kind]
+    )
 
 
 @pytest.mark.parametrize("line", INNOCENT.splitlines())
 def test_names_of_secrets_are_no_secrets(line):
-    assert redact(line).text == line
+    assert redact_text(line).text == line
 
 
 def test_innocent_lines_together():
-    assert redact(INNOCENT).text == INNOCENT
-    assert not redact(INNOCENT)
+    assert redact_text(INNOCENT).text == INNOCENT
+    assert not redact_text(INNOCENT)
 
 
 @given(st.lists(st.tuples(CALM, st.sampled_from(EVERY)), min_size=1, max_size=4), CALM)
 def test_planted_anywhere_nothing_survives_and_nothing_else_changes(planted, last):
     text = "".join(f"{calm} {sample.text} " for calm, (_, sample) in planted) + last
-    clean = redact(text)
+    clean = redact_text(text)
     for _, (_, sample) in planted:
         assert sample.secret not in clean.text
     for calm, _ in planted:
         assert calm in clean.text
     assert clean.text.endswith(last)
     assert sum(one.times for one in clean.found) == len(planted)
-    assert redact(clean.text).text == clean.text
+    assert redact_text(clean.text).text == clean.text
 
 
 @given(CALM, st.text(max_size=60))
 def test_a_text_without_secrets_is_unchanged(calm, text):
-    assert redact(calm).text == calm
-    again = redact(text).text
-    assert redact(again).text == again
+    assert redact_text(calm).text == calm
+    again = redact_text(text).text
+    assert redact_text(again).text == again
 
 
 @given(st.lists(st.one_of(st.sampled_from([one.text for _, one in EVERY]), st.text(max_size=8))))
 def test_twice_is_as_once_however_they_are_glued(pieces):
-    once = redact("".join(pieces)).text
-    assert redact(once).text == once
+    once = redact_text("".join(pieces)).text
+    assert redact_text(once).text == once
 
 
 def test_found_never_holds_the_secret():
     for _, sample in EVERY:
-        assert sample.secret not in repr(redact(sample.text).found)
+        assert sample.secret not in repr(redact_text(sample.text).found)
 
 
 @cache
@@ -191,7 +193,7 @@ def test_a_megabyte_takes_less_than_a_second(name, timed):
     piece = hostile()[name]
     text = (piece * (10**6 // len(piece) + 1))[: 10**6]
     start = time.process_time()
-    redact(text)
+    redact_text(text)
     took = time.process_time() - start
     print(f"{name}: {took:.2f} s of the processor for 1 MB")
     assert took < timed(1.0)
@@ -217,10 +219,10 @@ def test_recorded_sessions_have_next_to_no_marks(recorded, name):
     """Each was looked at: none of these sessions shows a live credential."""
     texts = list(strings(recorded(name)))
     size = sum(map(len, texts)) / 10**6
-    marks = sum(one.times for text in texts for one in redact(text).found)
+    marks = sum(one.times for text in texts for one in redact_text(text).found)
     print(f"{name}: {marks} marks in {size:.1f} MB")
     assert marks <= size
-    planted = redact(texts[0] + " " + EVERY[0][1].text)
+    planted = redact_text(texts[0] + " " + EVERY[0][1].text)
     assert planted.found  # the control
 
 
@@ -260,17 +262,17 @@ def test_logs_are_cleaned(logged):
     except ValueError:
         log.exception("failed")
     assert SECRET not in "\n".join(handler.lines)
-    assert handler.lines[0] == f"pushing with {mark('github token')} to origin"
+    assert handler.lines[0] == f"pushing with {make_mark('github token')} to origin"
     assert handler.lines[2] == "nothing of 7"
     assert "Traceback" in handler.lines[-1]
-    assert mark("github token") in handler.lines[-1]
+    assert make_mark("github token") in handler.lines[-1]
 
 
 def test_a_record_without_secrets_is_untouched_and_extra_fields_are_cleaned():
     record = logging.makeLogRecord({"msg": "%s of %d", "args": ("one", 7), "header": SECRET})
     assert Redacting().filter(record)
     assert (record.msg, record.args) == ("%s of %d", ("one", 7))
-    assert record.header == mark("github token")
+    assert record.header == make_mark("github token")
 
 
 def test_without_the_filter_the_secret_is_there(logged):

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from foldline.models.servers import ask, reported
+from foldline.models.servers import ask, fetch_report
 
 
 @contextmanager
@@ -108,7 +108,7 @@ def test_each_server_is_understood(name):
     pages, window, source = SAYINGS[name]
     with serving(pages) as url:
         for base in (url, f"{url}/v1", f"{url}/v1/"):
-            said = reported(base, "me")
+            said = fetch_report(base, "me")
             assert said is not None
             assert (said.window, said.source) == (window, source)
         assert asyncio.run(ask(url, "ollama/me")) == said
@@ -118,13 +118,13 @@ def test_prices_and_the_largest_answer():
     pricing = {"prompt": "0.000003", "completion": "0.000015", "input_cache_read": "0.0000003"}
     top = {"context_length": 200_000, "max_completion_tokens": 64_000}
     with serving(entries(context_length=1_000_000, top_provider=top, pricing=pricing)) as url:
-        said = reported(url, "maker/me")
+        said = fetch_report(url, "maker/me")
     assert said is not None
     assert (said.window, said.max_output) == (200_000, 64_000)
     assert said.prices is not None
     assert (said.prices.input, said.prices.output, said.prices.read) == (3.0, 15.0, 0.3)
     with serving(entries(context_length=1_000, pricing={"input": 0.2, "output": 0.6})) as url:
-        said = reported(url, "me")
+        said = fetch_report(url, "me")
     assert said is not None
     assert said.prices is not None
     assert (said.prices.input, said.prices.output) == (0.2, 0.6)
@@ -147,9 +147,9 @@ def test_prices_and_the_largest_answer():
 )
 def test_nonsense_says_nothing(pages):
     with serving(pages) as url:
-        assert reported(url, "me") is None
+        assert fetch_report(url, "me") is None
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "file:///etc", "nonsense", "", "http://[::"])
 def test_nobody_says_nothing(url):
-    assert reported(url, "me", seconds=0.5) is None
+    assert fetch_report(url, "me", seconds=0.5) is None

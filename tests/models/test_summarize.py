@@ -12,12 +12,12 @@ from foldline.core.edits.fold import Ask
 from foldline.core.log import Logged
 from foldline.core.prices import Prices
 from foldline.core.spine import Range, Spine
-from foldline.core.tokens import count
+from foldline.core.tokens import count_tokens
 from foldline.dialects.provider_errors import Fault
 from foldline.errors import Spent
 from foldline.models.clients import client
 from foldline.models.retries import Patience
-from foldline.models.summarize import SentPrefix, Tellers, tell
+from foldline.models.summarize import SentPrefix, Tellers, request_narrative
 from foldline.testing import ScriptedModel, calls, model, result, user
 from foldline.testing.provider import Provider, Trouble
 
@@ -85,12 +85,12 @@ class Shelf:
 async def test_pieces_are_within_the_tellers_own_window():
     """R-02: many questions, each with room for its answer; every line proven and cited."""
     teller = ScriptedModel(first_words, window=1_400)
-    told = await tell(ASK, EVENTS, Tellers((teller,), window=1_400))
+    told = await request_narrative(ASK, EVENTS, Tellers((teller,), window=1_400))
     assert (told.outcome, told.form) == ("told", "pieces")
     assert len(teller.requests) == told.asked > 1
     for request in teller.requests:
         (message,) = request["messages"]
-        assert count(message["content"]) + request["max_completion_tokens"] <= 1_400
+        assert count_tokens(message["content"]) + request["max_completion_tokens"] <= 1_400
     assert told.prepared.by == "scripted"
     assert [line.seqs for line in told.prepared.lines] == [(0,), (4,)]
     assert told.used.input > 0
@@ -100,7 +100,7 @@ async def test_the_conversations_own_prefix_is_asked_where_that_is_cheaper():
     """What was sent, then one question; not as a stream, with a bound of its own."""
     teller = ScriptedModel(first_words)
     before = prefix_of()
-    told = await tell(ASK, EVENTS, Tellers((teller,)), prefix=before)
+    told = await request_narrative(ASK, EVENTS, Tellers((teller,)), prefix=before)
     assert (told.outcome, told.form, told.asked) == ("told", "prefix", 1)
     (request,) = teller.requests
     assert request["messages"][:-1] == before.request["messages"]
@@ -116,7 +116,7 @@ async def test_the_conversations_own_prefix_is_asked_where_that_is_cheaper():
     ids=["it would not fit", "it is dearer", "the cache is cold", "another model is asked"],
 )
 async def test_else_pieces_are_told(changes):
-    told = await tell(
+    told = await request_narrative(
         ASK, EVENTS, Tellers((ScriptedModel(first_words),)), prefix=prefix_of(**changes)
     )
     assert (told.outcome, told.form) == ("told", "pieces")
@@ -128,7 +128,9 @@ async def test_a_prefix_that_is_refused_as_too_large_is_told_in_pieces():
     def script(request):
         return answers.pop() if answers else first_words(request)
 
-    told = await tell(ASK, EVENTS, Tellers((ScriptedModel(script),)), prefix=prefix_of())
+    told = await request_narrative(
+        ASK, EVENTS, Tellers((ScriptedModel(script),)), prefix=prefix_of()
+    )
     assert (told.outcome, told.form, told.asked) == ("told", "pieces", 2)
 
 
@@ -141,7 +143,7 @@ async def test_no_secret_reaches_a_teller_or_comes_back():
         return f"{first_words(request)}\n## Facts, numbers and references\n- TOKEN is {KEY} [6]"
 
     teller = ScriptedModel(leaking)
-    told = await tell(ask, events, Tellers((teller,)), prefix=prefix_of())
+    told = await request_narrative(ask, events, Tellers((teller,)), prefix=prefix_of())
     assert told.form == "pieces"  # the prefix would have shown it
     assert KEY not in str(teller.requests)
     assert "TOKEN" in str(teller.requests)
@@ -153,7 +155,7 @@ async def test_the_next_teller_is_asked_where_one_fails():
     """R-52."""
     bad = ScriptedModel(lambda _: Fault("overloaded", "no"), name="first")
     good = ScriptedModel(first_words, name="second")
-    told = await tell(ASK, EVENTS, Tellers((bad, good), QUICK), prefix=None)
+    told = await request_narrative(ASK, EVENTS, Tellers((bad, good), QUICK), prefix=None)
     assert (told.outcome, told.prepared.by, told.asked) == ("told", "second", 2)
 
 
@@ -166,14 +168,16 @@ async def test_finished_pieces_are_not_told_again():
         return first_words(request) if len(answers) == 1 else Trouble.TIMEOUT
 
     tellers = Tellers((ScriptedModel(one_only, window=1_400),), seconds=1.5, window=1_400)
-    late = await tell(ASK, EVENTS, tellers, kept=shelf)
+    late = await request_narrative(ASK, EVENTS, tellers, kept=shelf)
     assert late.outcome == "failed"
     assert "1.5 s" in late.reason
     assert len(shelf.pieces) == 1
     again = ScriptedModel(first_words, window=1_400)
-    told = await tell(ASK, EVENTS, Tellers((again,), window=1_400), kept=shelf)
+    told = await request_narrative(ASK, EVENTS, Tellers((again,), window=1_400), kept=shelf)
     assert (told.outcome, told.reused) == ("told", 1)
-    whole = await tell(ASK, EVENTS, Tellers((ScriptedModel(first_words),), window=1_400))
+    whole = await request_narrative(
+        ASK, EVENTS, Tellers((ScriptedModel(first_words),), window=1_400)
+    )
     assert len(again.requests) == whole.asked - 1
     assert told.prepared.lines == whole.prepared.lines
 
@@ -181,7 +185,7 @@ async def test_finished_pieces_are_not_told_again():
 async def test_a_cancelled_narrative_ends_at_once(timed):
     """R-53."""
     task = asyncio.create_task(
-        tell(ASK, EVENTS, Tellers((ScriptedModel(lambda _: Trouble.TIMEOUT),)))
+        request_narrative(ASK, EVENTS, Tellers((ScriptedModel(lambda _: Trouble.TIMEOUT),)))
     )
     await asyncio.sleep(0.05)
     begun = time.monotonic()
@@ -197,7 +201,7 @@ async def test_focus_and_template_reach_every_question():
         teller = ScriptedModel(first_words)
         tellers = Tellers((teller,), template="Sum up:\n{sections}\n{{}}", window=window)
         ask = Ask(Spine(), Range(0, 5), 400, focus="the vendor folder")
-        await tell(ask, EVENTS, tellers, prefix=prefix)
+        await request_narrative(ask, EVENTS, tellers, prefix=prefix)
         for request in teller.requests:
             text = request["messages"][-1]["content"]
             assert text.startswith("Sum up:\n## Decisions")
@@ -211,7 +215,7 @@ async def test_a_cap_is_no_error():
         async def before(self, *_):
             raise Spent("session", spent=5, would=1, limit=5, unit="dollars")
 
-    told = await tell(ASK, EVENTS, Tellers((ScriptedModel(),)), purse=Empty())
+    told = await request_narrative(ASK, EVENTS, Tellers((ScriptedModel(),)), purse=Empty())
     assert told.outcome == "skipped"
     assert "cap per session" in told.reason
 
@@ -226,7 +230,7 @@ async def test_ten_troubles_over_http(trouble, name):
         )
         late = trouble in (Trouble.TIMEOUT, Trouble.STALE)
         tellers = Tellers((one,), QUICK, seconds=6.0) if late else Tellers((one,), ONCE)
-        told = await tell(ASK, EVENTS, tellers)
+        told = await request_narrative(ASK, EVENTS, tellers)
         await one.close()
     assert told.prepared is None
     assert told.reason
@@ -239,7 +243,7 @@ async def test_one_that_never_answers_leaves_time_for_the_next():
     """R-52."""
     first = ScriptedModel(lambda _: Trouble.TIMEOUT, name="first")
     tellers = Tellers((first, ScriptedModel(first_words, name="second")), seconds=3.0)
-    told = await tell(ASK, EVENTS, tellers)
+    told = await request_narrative(ASK, EVENTS, tellers)
     assert (told.outcome, told.prepared.by) == ("told", "second")
 
 
@@ -250,7 +254,9 @@ async def test_no_piece_of_a_key_is_left_by_a_cut():
     pem = "\n".join((marks[0], *lines, marks[1]))
     events = [*EVENTS, Logged(6, result("c2", f"{pem}\n{'padding of it ' * 400}\n{pem}"))]
     teller = ScriptedModel(first_words)
-    await tell(Ask(Spine(), Range(0, 6), 400), events, Tellers((teller,), window=2_500))
+    await request_narrative(
+        Ask(Spine(), Range(0, 6), 400), events, Tellers((teller,), window=2_500)
+    )
     assert teller.requests
     assert not [line for line in lines if line in str(teller.requests)]
 
@@ -260,7 +266,7 @@ async def test_a_turns_own_parameters_are_not_asked_with(own):
     before = prefix_of()
     before.request[own] = {"type": "any"}
     teller = ScriptedModel(first_words)
-    told = await tell(ASK, EVENTS, Tellers((teller,)), prefix=before)
+    told = await request_narrative(ASK, EVENTS, Tellers((teller,)), prefix=before)
     assert (told.outcome, told.form) == ("told", "pieces")
     assert own not in str(teller.requests)
 
@@ -284,7 +290,7 @@ async def test_what_may_have_been_worked_on_is_paid_for():
 
     for trouble, free in ((Trouble.TIMEOUT, 0), (Trouble.ERROR, 1)):
         purse, teller = Counting(), ScriptedModel(lambda _, t=trouble: t)
-        await tell(ASK, EVENTS, Tellers((teller,), QUICK, seconds=5.0), purse=purse)
+        await request_narrative(ASK, EVENTS, Tellers((teller,), QUICK, seconds=5.0), purse=purse)
         assert (len(purse.free), len(purse.paid)) == (free, 1 - free)
         assert purse.held[0][1] == teller.requests[0]["max_completion_tokens"]
 
@@ -311,7 +317,9 @@ async def test_no_injection_passes_through_a_teller_that_obeys_it():
         one = client("openai/m", base_url=f"{provider.url}/v1", api_key="k")
         for payload in INJECTIONS:
             events = [EVENTS[0], EVENTS[1], Logged(2, result("c1", payload["text"])), *EVENTS[3:5]]
-            told = await tell(Ask(Spine(), Range(0, 4), 400), events, Tellers((one,), ONCE))
+            told = await request_narrative(
+                Ask(Spine(), Range(0, 4), 400), events, Tellers((one,), ONCE)
+            )
             passed += [payload["id"]] if told.prepared else []
             assert told.outcome == "rejected" or told.prepared, (payload["id"], told)
         await one.close()
@@ -323,9 +331,9 @@ async def test_a_template_in_a_file(tmp_path):
     path = tmp_path / "ask.txt"
     path.write_text("Tell it my way.\n{sections}\n{focus}")
     teller = ScriptedModel(first_words)
-    told = await tell(ASK, EVENTS, Tellers((teller,), template=path.as_uri()))
+    told = await request_narrative(ASK, EVENTS, Tellers((teller,), template=path.as_uri()))
     assert told.outcome == "told"
     assert teller.requests[0]["messages"][0]["content"].startswith("Tell it my way.\n## Dec")
-    missing = await tell(ASK, EVENTS, Tellers((teller,), template=f"{path.as_uri()}x"))
+    missing = await request_narrative(ASK, EVENTS, Tellers((teller,), template=f"{path.as_uri()}x"))
     assert missing.outcome == "failed"
     assert "ask.txtx" in missing.reason

@@ -1,11 +1,15 @@
 """The laws on the view over random conversations, and the broken variants that each must catch."""
 
+from random import Random
+
+import law_checks as laws
 import pytest
 from hypothesis import Phase, given, seed, settings
 from mutants import broken
 
+from foldline.dialects.base import get_dialect
 from foldline.errors import FoldlineError
-from foldline.testing import laws, play
+from foldline.testing import play, steps
 from foldline.testing.strategies import conversations, scripts
 
 
@@ -24,25 +28,25 @@ VIEW, ROW = "foldline.core.view", "foldline.core.row"
 ITEM, SPINE = "foldline.core.item", "foldline.core.spine"
 RULES, RECALL, UNDO = (
     "foldline.core.rules",
-    "foldline.core.recall.words",
+    "foldline.core.recall.query",
     "foldline.core.edits.undo",
 )
-SOURCE = "foldline.core.edits.fold.source"
+SOURCE = "foldline.core.edits.fold.ask"
 LOGS = "foldline.stores.event_log"
 WRITE = "foldline.dialects.openai_chat.write"
 SPAN, HANDOFF = "foldline.core.edits.fold.span", "foldline.core.edits.fold.handoff"
 MUTANTS = [
     # Law 2: ids that a provider refuses, results without a call, messages that say nothing.
     (laws.valid, WRITE, "if len(call_id) <= LONGEST_ID:", "if True:"),
-    (laws.valid, ROW, "if shown is None:\n            self._arrive(items.late(seq, event, stub))",
-     "if shown is None:\n            self._place(items.result(seq, event, stub, call_id=event.call_id))"),
+    (laws.valid, ROW, "if shown is None:\n            self._add_or_defer_item(items.make_late_item(seq, event, stub))",
+     "if shown is None:\n            self._append_item(items.make_result_item(seq, event, stub, call_id=event.call_id))"),
     (laws.valid, ITEM, "        return None  # blank: no provider takes it\n", "        pass\n"),
     # Law 3: a fold, a clip, and a recall that lose something.
-    (laws.nothing_lost, HANDOFF, "{handle(span.lo, span.hi)} was folded", "was folded"),
+    (laws.nothing_lost, HANDOFF, "{format_handle(span.lo, span.hi)} was folded", "was folded"),
     (laws.nothing_lost, ITEM, "{part.text}\\n{where}", "{part.text}"),
-    (laws.nothing_lost, RECALL, "case ToolReturned(_, parts):\n            return _words(parts, bulk=bulk)",
-     "case ToolReturned(_, _, _, clip) if clip:\n            return _words(clip.parts, bulk=bulk)"),
-    (laws.nothing_lost, ROW, "            self._arrive(items.late(seq, event, stub))\n", ""),
+    (laws.nothing_lost, RECALL, "case ToolReturned(_, parts):\n            return _render_parts(parts, bulk=bulk)",
+     "case ToolReturned(_, _, _, clip) if clip:\n            return _render_parts(clip.parts, bulk=bulk)"),
+    (laws.nothing_lost, ROW, "            self._add_or_defer_item(items.make_late_item(seq, event, stub))\n", ""),
     # Law 4: answers, instructions and ids that rewrite what was sent.
     (laws.still, ROW, "seen = max(seq if event.saw is None else event.saw, self.shown)",
      "seen = seq if event.saw is None else event.saw"),
@@ -52,24 +56,24 @@ MUTANTS = [
     (laws.same, SPINE, "*folds, *base, *spine.masks", "*base, *spine.masks"),
     (laws.same, SPINE, "*spine.masks, *spine.standing", "*spine.masks"),
     # In force: what a fold must not forget.
-    (laws.in_force, SPAN, "standing=view.standing()", "standing=()"),
-    (laws.in_force, UNDO, "standing=view.standing()", "standing=()"),
+    (laws.in_force, SPAN, "standing=view.list_standing_events()", "standing=()"),
+    (laws.in_force, UNDO, "base=base, standing=view.list_standing_events()", "base=base, standing=()"),
     (laws.in_force, SPAN, ", base=view.instructed", ""),
-    (laws.in_force, UNDO, "or shows(after, newest)", "or True"),
-    (laws.in_force, VIEW, 'case Unpinned(pinned) if self._newer(f"pin {pinned}", seq)',
+    (laws.in_force, UNDO, "or is_shown(after, newest)", "or True"),
+    (laws.in_force, VIEW, 'case Unpinned(pinned) if self._update_newest(f"pin {pinned}", seq)',
      "case Unpinned(pinned) if True"),
     (laws.in_force, ITEM, "if not event.parts:", "if False:"),
     (laws.in_force, VIEW, "        self._state[kind] = seq\n", ""),
     (laws.in_force, VIEW, "if seq < self._state.get(kind, seq):", "if False:"),
     # One way: the incremental view and a fresh load.
-    (laws.one_way, VIEW, "self._lay(event.spine, self.held, seq)", "self.head = seq"),
-    (laws.one_way, ROW, "self._count(item, -1)", "pass"),
+    (laws.one_way, VIEW, "self._build_from_spine(event.spine, self.held, seq)", "self.head = seq"),
+    (laws.one_way, ROW, "self._update_totals(item, -1)", "pass"),
     # Sendable: pairs, ids, whole groups.
     (laws.sendable, ROW, "        if self.open:\n            self.", "        if 0:\n            self."),
     (laws.sendable, ROW, "while own in came_as:", "while False:"),
     (laws.sendable, RULES, "settled and known and not inside:", "settled and known:"),
     (laws.sendable, ROW,
-     "            self._close(seq, shown)  # the conversation went on without these results\n",
+     "            self._close_call(seq, shown)  # the conversation went on without these results\n",
      "            pass\n"),
     # A message during an answer.
     (laws.not_taken_for_answered, ROW, "            unseen.append(self._take_off())\n",
@@ -79,11 +83,11 @@ MUTANTS = [
      '        self.held, self.model, self.settings = dict(events), "", {}\n'),
     (laws.flat, LOGS, "shown = [Range(one.lo, ", "shown = [Range(0, "),
     # Law 8: words rewritten, quoted without a handle, told as whole where they are cut.
-    (laws.words_survive, HANDOFF, "quoted[seq] = said[seq] if", "quoted[seq] = said[seq].title() if"),
+    (laws.words_survive, HANDOFF, "            said[seq] if sizes", "            said[seq].title() if sizes"),
     (laws.words_survive, HANDOFF, "            cut_short.add(seq)\n", "            pass\n"),
-    (laws.words_survive, HANDOFF, "return truncate.head(text, room) + note", "return truncate.head(text, room)"),
+    (laws.words_survive, HANDOFF, "return truncate.truncate_to_head(text, room) + note", "return truncate.truncate_to_head(text, room)"),
     # Excluded, and quoted because it is pinned.
-    (laws.kept_out, SOURCE, "kept_out = quoted | in_sight | hidden(view)", "kept_out = quoted | in_sight"),
+    (laws.kept_out, SOURCE, "kept_out = quoted | in_sight | collect_hidden_events(view)", "kept_out = quoted | in_sight"),
     # Signed thoughts: behind a fold, behind a mask, after an undo.
     (laws.signed, VIEW, "self._breaks.append((fold.change.span.lo, edit))", "pass"),
     (laws.signed, VIEW, "self._breaks.append((min(stub.seq for stub in mask.stubs), seq))", "pass"),
@@ -92,11 +96,49 @@ MUTANTS = [
     # Undo and redo.
     (laws.undo_restores, UNDO, "masks_on=change.masks_off,", ""),
     (laws.undo_restores, UNDO, "(change.base, spine.base) if change.put", "(spine.base,) if change.put"),
-    (laws.undo_restores, SPINE, "segments = _joined([*before, *change.put, *after])",
-     "segments = _joined([*before, *after, *change.put])"),
+    (laws.undo_restores, SPINE, "segments = _join_ranges([*before, *change.put, *after])",
+     "segments = _join_ranges([*before, *after, *change.put])"),
     # Instructions that replace those before them, as a proxied request's do.
     (laws.in_force, VIEW, "if event.replaces or (", "if ("),
 ]  # fmt: skip
+
+
+RESPONSES, ITEMS = get_dialect("openai-responses"), "foldline.dialects.openai_responses"
+OWN_MUTANTS = [
+    # Law 2: an item id kept twice, call ids that pair with nothing or with two.
+    (laws.valid, "write", "if len({*own}) < len(own) or not self._item_ids.isdisjoint(own):", "if False:"),
+    (laws.valid, "write", "            if own in self._call_ids:\n", "            if False:\n"),
+    (laws.valid, "write", "    if written == came:\n", "    if True:\n"),
+    (laws.valid, "read", "if any(type_of(item) in paired and not call_id_of(item) for item in items):", "if False:"),
+    # Law 4: the beginning of the input left out, as a server with `truncation: auto` does.
+    (laws.still, "write", "_iterate_groups(request.items):", "_iterate_groups(request.items[-6:]):"),
+    # Law 5: bytes that another process would write otherwise.
+    (laws.same, "write", 'body: Json = {"model": request.model, **parameters}',
+     'body: Json = {"model": request.model, "user": str(id(request)), **parameters}'),
+    # Reasoning without its sealed text, and without the item that followed it.
+    (laws.sealed, "write", "            found.append({**item, key: msgspec.Raw(msgspec.json.encode(text))})\n",
+     "            found.append(item)\n"),
+    (laws.sealed, "write", "            self.items += (_replace_call_id(one, ids) for one in restored)\n",
+     '            self.items += [one for one in restored if type_of(_peek_at(one)) != "message"]\n'),
+]  # fmt: skip
+"""The same of the Responses dialect, over logs that have its own items beside them."""
+OWN_NAMES = [f"{law.__name__}-{index}" for index, (law, *_) in enumerate(OWN_MUTANTS)]
+
+
+@pytest.mark.parametrize("name", OWN_NAMES)
+def test_law_catches_of_responses(name):
+    law, module, line, instead = OWN_MUTANTS[OWN_NAMES.index(name)]
+
+    def is_broken(number):
+        try:
+            script = steps(Random(number), 40)
+            law(play(script, dialect=RESPONSES, dialects=(RESPONSES,)))
+        except (AssertionError, FoldlineError):
+            return True
+        return False
+
+    with broken(f"{ITEMS}.{module}", line, instead):
+        assert any(is_broken(number) for number in range(200))
 
 
 NAMES = [f"{law.__name__}-{index}" for index, (law, *_) in enumerate(MUTANTS)]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mutants import broken
 
 from foldline.core import rules
-from foldline.core.budget import limits, measure
+from foldline.core.budget import limits, measure_budget
 from foldline.core.log import Edit, Instructed, Opened, UserSaid
 from foldline.core.parts import Text
 from foldline.core.plan import Blocked, Facts, Need, Ready, plan
@@ -68,8 +68,8 @@ def test_every_request_fits(script, window):
 @pytest.mark.parametrize(
     ("module", "line", "instead", "script", "window"),
     [
-        ("plan", "        edit = fold_selection.forced(work, budget, facts)\n", "        edit = None\n", [("user", 200)] * 9, 1_024),
-        ("budget", "return max(budget.estimated(budget.room) - _LEAST_HANDOFF, _LEAST_CLIP)",
+        ("plan", "        return fold_selection.find_forced_fold(view, budget, facts), None\n", "        return None, None\n", [("user", 200)] * 9, 1_024),
+        ("budget", "return max(budget.convert_to_estimate(budget.room) - _LEAST_HANDOFF, _LEAST_CLIP)",
          "return 10**9", [("user", 3_000)], 1_024),
         ("budget", "return max(free // max(len(view.open), 1), _LEAST_CLIP)", "return 10**9",
          [("ten", 3_000)], 2_048),
@@ -110,7 +110,7 @@ def test_still_between_edits(script, preset):
         talk.add(*event(name, size, place))
         made = talk.plan()
         assert isinstance(made, Ready)
-        blocks = wire.blocks(made.request)
+        blocks = wire.encode_blocks(made.request)
         if not any(isinstance(one, Edit) for one in made.events):
             assert blocks[: len(before)] == before
         talk.ask(made)
@@ -217,5 +217,5 @@ def test_need_names_what_a_merge_lacks():
     fold = ready.events[-1]
     assert "word0 word0" in fold.text
     again = load(fold.spine, {**view.held, view.head + 1: fold}, head=view.head + 1)
-    rules.check(again)
-    assert measure(again, facts.limits).used < measure(view, facts.limits).used
+    rules.check_view(again)
+    assert measure_budget(again, facts.limits).used < measure_budget(view, facts.limits).used

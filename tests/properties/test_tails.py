@@ -81,7 +81,7 @@ def test_a_request_begins_with_the_one_before(model, steps):
             else:
                 request = s.request(**given_)
                 fixed, blocks = said(request)
-                wrong = anthropic.faults(request["messages"], system=request["system"])
+                wrong = anthropic.list_faults(request["messages"], system=request["system"])
                 assert [one for one in wrong if not one.startswith("last")] == []
                 if before is not None:
                     assert fixed == before[0]

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mutants import broken
 
-from foldline.core.budget import limits, measure
-from foldline.core.edits.fold.fold_pricing import growth
+from foldline.core.budget import limits, measure_budget
+from foldline.core.edits.fold.span import estimate_growth
 from foldline.core.log import Folded
 from foldline.core.plan import Facts, Ready
 from foldline.core.policy import STEADY, THRIFTY
@@ -42,14 +42,14 @@ class Billed(Planned):
         self.requests += 1
         cold = bool(self.cold_every) and self.requests % self.cold_every == 0
         facts = replace(self.facts, cache="cold" if cold else "warm")
-        before = measure(self.view, facts.limits)
+        before = measure_budget(self.view, facts.limits)
         ready = self.plan(facts)
         assert isinstance(ready, Ready)
         total, prices = ready.report.total, facts.prices
         cached = 0 if cold else self.cached
         for event in ready.events:
             if isinstance(event, Folded):
-                size = growth(self.view), self._behind(event)
+                size = estimate_growth(self.view), self._behind(event)
                 self.made.append((event, before, facts, size))
                 # What stands behind the fold, and the handoff itself, are written anew.
                 cached = min(cached, total - event.after - self._behind(event))
@@ -80,15 +80,17 @@ def worth_it(turns, prices, *, cold_every=0, policy=EAGER):
         assert gain > 0, "a fold that does not shrink"
         assert event.why, "an edit without a reason"
         if event.why == "forced":
-            assert before.used > before.tier(policy.hard), "called forced, and nothing forced it"
+            assert before.used > before.compute_tier(policy.hard), (
+                "called forced, and nothing forced it"
+            )
             continue
         assert gain >= 0.9 * policy.priced.gain, "gains too little"
-        assert gain >= 0.9 * policy.priced.gain_share * before.estimated(before.request)
+        assert gain >= 0.9 * policy.priced.gain_share * before.convert_to_estimate(before.request)
         if event.why == "cold":
             assert facts.cache == "cold", "called cold, and it was not"
             continue
         # Not before the size at which a cycle of growing and folding costs least (DESIGN 5).
-        request = before.estimated(before.request)
+        request = before.convert_to_estimate(before.request)
         cost = (prices.w - prices.r) * (event.after + behind)
         cheapest = request - gain + (2 * grows * cost / prices.r) ** 0.5
         assert request >= 0.93 * cheapest, "folded too early to pay"
@@ -101,7 +103,7 @@ def test_law_7(turns, prices, cold_every, policy):
     worth_it(turns, prices, cold_every=cold_every, policy=policy)
 
 
-MOMENT = "foldline.core.edits.fold.fold_pricing"
+MOMENT = "foldline.core.edits.fold.span"
 
 
 @pytest.mark.parametrize(
@@ -153,6 +155,6 @@ def test_no_loops(window, hard, size):
     policy = replace(STEADY, hard=hard, rest=hard / 2, priced=None)
     talk = Billed(Facts(limits(window, None), policy)).turns([(3, size)] * 12)
     came_in = sum(e.clip.shown if getattr(e, "clip", None) else 30 for e in talk.events)
-    least = 0.05 * measure(talk.view, talk.facts.limits).room
+    least = 0.05 * measure_budget(talk.view, talk.facts.limits).room
     assert len(talk.made) <= 2 + 3 * came_in / max(least, 20)
     assert len(talk.made) <= talk.requests * 0.7

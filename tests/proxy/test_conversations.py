@@ -11,19 +11,21 @@ from hypothesis import strategies as st
 from foldline.core.log import Asked, Linked, ModelSaid, Opened, Rewound, UsageReported, UserSaid
 from foldline.core.plan import Facts
 from foldline.core.spine import Range
-from foldline.dialects.base import OPENAI, named
+from foldline.dialects.base import get_dialect, list_dialects, resolve_named_dialect
+from foldline.dialects.openai_chat.dialect import DIALECT as OPENAI
 from foldline.errors import Conflict, StoreFailed, WireError
 from foldline.proxy.conversations import Conversations
 from foldline.proxy.identity import Scope
 from foldline.session import planning
 from foldline.session.log_handle import Live
-from foldline.session.model_facts import known
+from foldline.session.model_facts import build_facts
 from foldline.stores.base import Name
-from foldline.stores.open import store_at
+from foldline.stores.open_store import store_at
 from foldline.testing.provider import written
 
 pytestmark = pytest.mark.anyio
-BOTH = pytest.mark.parametrize("dialect", [OPENAI, named("anthropic")], ids=lambda one: one.name)
+ALL = pytest.mark.parametrize("dialect", list_dialects(), ids=lambda one: one.name)
+RESPONSES = get_dialect("openai-responses")
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ def anyio_backend():
 
 def facts_of(window: int = 1_000_000):
     def of(model: str) -> Facts:
-        return known(model, window=window, reserve=None, policy="steady")
+        return build_facts(model, window=window, reserve=None, policy="steady")
 
     return of
 
@@ -48,8 +50,9 @@ class Client:
         """What it sends."""
         fixed = {"model": "m", **self.fields}
         if self.dialect is not OPENAI:
-            fixed = {"max_tokens": 50, **fixed}
-        return json.dumps({**fixed, "messages": self.history}, separators=self.spacing).encode()
+            fixed = {self.dialect.bounds[0]: 50, **fixed}
+        listed = {self.dialect.messages: self.history}
+        return json.dumps({**fixed, **listed}, separators=self.spacing).encode()
 
     def user(self, words):
         """A person speaks."""
@@ -60,6 +63,10 @@ class Client:
         if self.dialect is OPENAI:
             self.history += [
                 {"role": "tool", "tool_call_id": one["id"], "content": f"{one['id']}: {words}"} for one in calls
+            ]  # fmt: skip
+        elif self.dialect is RESPONSES:
+            self.history += [
+                {"type": "function_call_output", "call_id": one["call_id"], "output": f"{one['call_id']}: {words}"} for one in calls
             ]  # fmt: skip
         else:
             self.history.append({"role": "user", "content": [
@@ -72,6 +79,9 @@ class Client:
             said = answer["choices"][0]["message"]
             self.history.append({key: one for key, one in said.items() if one is not None})
             return said.get("tool_calls") or ()
+        if self.dialect is RESPONSES:
+            self.history += answer["output"]
+            return [one for one in answer["output"] if one["type"] == "function_call"]
         self.history.append({"role": "assistant", "content": answer["content"]})
         return [one for one in answer["content"] if one["type"] == "tool_use"]
 
@@ -83,17 +93,19 @@ def message(words, calls=()):
 
 async def exchange(proxy, client, said, *, scope=None):
     """One call through the proxy; what went upstream, and the answer."""
-    one = await proxy.ask(client.dialect, client.body(), **({"scope": scope} if scope else {}))
+    one = await proxy.start_exchange(
+        client.dialect, client.body(), **({"scope": scope} if scope else {})
+    )
     return one, await answer_to(one, client, said)
 
 
 async def answer_to(one, client, said):
     """An answer to a call that was asked before, streamed if the client wants that."""
     answer, lines = written(client.dialect.name, json.loads(one.body), said, 10)
-    one.begin(200)
+    one.start_response(200)
     for chunk in lines if client.fields.get("stream") else [json.dumps(answer)]:
-        one.hear(chunk.encode())
-    await one.end()
+        one.receive_chunk(chunk.encode())
+    await one.end_response()
     return answer
 
 
@@ -110,10 +122,10 @@ async def users_words(store, name, tenant="local"):
 
 async def logged(store, name, tenant="local"):
     live = await Live.open(store, Name(tenant, name), facts=facts_of()("m"))
-    return live, [event for _, event in await live.events(Range(0, live.view.head))]
+    return live, [event for _, event in await live.read_events(Range(0, live.view.head))]
 
 
-@BOTH
+@ALL
 @given(seed=st.integers(0, 10_000), anew=st.booleans(), wide=st.booleans())
 @settings(max_examples=40, deadline=None)
 async def test_unedited_bytes_go_out_as_they_came_and_can_be_had_again(dialect, seed, anew, wide):
@@ -145,13 +157,13 @@ async def test_unedited_bytes_go_out_as_they_came_and_can_be_had_again(dialect, 
     assert len(asked) == 6
     for seq in asked:
         assert events[seq].relayed
-        await planning.sent(live, seq)
+        await planning.rebuild_request(live, seq)
     people = [event for event in events if isinstance(event, UserSaid | ModelSaid)]
     assert len([event for event in people if isinstance(event, ModelSaid)]) == 6
     await store.close()
 
 
-@BOTH
+@ALL
 async def test_an_answer_whose_writing_was_not_known_is_in_the_log_once(dialect, monkeypatch):
     """The store went away behind its commit: what the client says again is found there."""
     store = store_at(":memory:")
@@ -166,13 +178,13 @@ async def test_an_answer_whose_writing_was_not_known_is_in_the_log_once(dialect,
         raise StoreFailed("the connection is gone; whether it was written is not known")
 
     client.user("Turn 0")
-    one = await proxy.ask(dialect, client.body())
+    one = await proxy.start_exchange(dialect, client.body())
     answer, _ = written(dialect.name, json.loads(one.body), message("noted"), 10)
-    one.begin(200)
-    one.hear(json.dumps(answer).encode())
+    one.start_response(200)
+    one.receive_chunk(json.dumps(answer).encode())
     monkeypatch.setattr(store, "append", lost)
     with pytest.raises(StoreFailed):
-        await one.end()
+        await one.end_response()
     monkeypatch.undo()
     client.heard(answer)
     client.user("Turn 1")
@@ -184,7 +196,7 @@ async def test_an_answer_whose_writing_was_not_known_is_in_the_log_once(dialect,
     await store.close()
 
 
-@BOTH
+@ALL
 async def test_what_is_edited_is_patched_and_says_so(dialect):
     """Past the window a handoff stands for the beginning, and behind it every byte is the client's."""
     store = store_at(":memory:")
@@ -211,7 +223,7 @@ async def test_what_is_edited_is_patched_and_says_so(dialect):
     live, events = await logged(store, one.session)
     for seq, event in enumerate(events):
         if isinstance(event, Asked):
-            await planning.sent(live, seq)
+            await planning.rebuild_request(live, seq)
     assert len([event for event in events if isinstance(event, UserSaid)]) == 30
 
 
@@ -221,14 +233,14 @@ async def test_what_may_be_either_of_two_is_a_new_session():
     first, second = (Conversations(store, facts_of(), shared=True) for _ in range(2))
     client = Client(OPENAI)
     client.user("hi")
-    one = await first.ask(OPENAI, client.body())
-    two = await second.ask(OPENAI, client.body())  # at the same time, in another process
+    one = await first.start_exchange(OPENAI, client.body())
+    two = await second.start_exchange(OPENAI, client.body())  # at the same time, in another process
     for each in (one, two):
-        each.begin(200)
-        each.hear(
+        each.start_response(200)
+        each.receive_chunk(
             json.dumps(written("openai-chat", {"model": "m"}, message("hello"), 1)[0]).encode()
         )
-        await each.end()
+        await each.end_response()
     names = {one.session, two.session}  # an answer that came late has a log of its own
     client.history.append({"role": "assistant", "content": "hello"})
     client.user("who am I?")
@@ -237,7 +249,7 @@ async def test_what_may_be_either_of_two_is_a_new_session():
     assert len(names) == 2
 
 
-@BOTH
+@ALL
 async def test_those_who_began_alike_are_told_apart_by_their_answers(dialect):
     """Three people open with the same words and are answered differently: a new process finds each."""
     store, people = store_at(":memory:"), []
@@ -317,7 +329,7 @@ async def test_another_process_finds_a_conversation_at_any_of_its_calls(results)
 
 async def test_marks_that_a_client_moves_do_not_matter():
     """Anthropic's clients mark the newest messages: other bytes, the same conversation."""
-    store, dialect = store_at(":memory:"), named("anthropic")
+    store, dialect = store_at(":memory:"), resolve_named_dialect("anthropic")
     proxy, client, names = Conversations(store, facts_of(), shared=True), Client(dialect), set()
     for turn in range(5):
         for one in client.history:
@@ -334,7 +346,7 @@ async def test_marks_that_a_client_moves_do_not_matter():
     live, events = await logged(store, names.pop())
     for seq, event in enumerate(events):
         if isinstance(event, Asked):
-            await planning.sent(live, seq)
+            await planning.rebuild_request(live, seq)
 
 
 @pytest.mark.parametrize("away", [1, 20, 40])
@@ -366,7 +378,9 @@ async def test_a_model_that_is_no_name_is_told_also_behind_known_bytes(model):
     client.heard(answer)
     client.user("three")
     with pytest.raises(WireError, match="model's name"):
-        await proxy.ask(OPENAI, client.body().replace(b'"model":"m"', f'"model":{model}'.encode()))
+        await proxy.start_exchange(
+            OPENAI, client.body().replace(b'"model":"m"', f'"model":{model}'.encode())
+        )
     await store.close()
 
 
@@ -399,7 +413,7 @@ async def test_no_conversation_crosses_tenants_keys_or_names(seed, count):
     await store.close()
 
 
-@BOTH
+@ALL
 async def test_the_same_again_appends_no_message(dialect):
     """A retry behind a call that nothing came back from."""
     store = store_at(":memory:")
@@ -409,28 +423,30 @@ async def test_the_same_again_appends_no_message(dialect):
     client.heard(answer)
     client.user("go on")
     for _ in range(3):
-        one = await proxy.ask(dialect, client.body())
+        one = await proxy.start_exchange(dialect, client.body())
         assert one.session == first.session
-        one.leave()  # nothing came back
+        one.mark_unanswered()  # nothing came back
     said = [type(event) for event in await read_log(store, first.session)]
     assert said == [Opened, UserSaid, Asked, ModelSaid, UsageReported, UserSaid, Asked, Asked, Asked]  # fmt: skip
     await store.close()
 
 
-@BOTH
+@ALL
 async def test_the_same_in_flight_shares_the_plan(dialect):
     """A client that did not wait for its answer: one log, one record of the request, one answer."""
     store = store_at(":memory:")
     proxy, client = Conversations(store, facts_of(), shared=True), Client(dialect)
     client.user("hi")
-    one, two = await asyncio.gather(*(proxy.ask(dialect, client.body()) for _ in range(2)))
+    one, two = await asyncio.gather(
+        *(proxy.start_exchange(dialect, client.body()) for _ in range(2))
+    )
     assert one.session == two.session
     assert one.body == two.body == client.body()
-    one.leave()  # the client gave it up
+    one.mark_unanswered()  # the client gave it up
     answer, _ = written(dialect.name, json.loads(two.body), message("hello"), 10)
-    two.begin(200)
-    two.hear(json.dumps(answer).encode())
-    await two.end()
+    two.start_response(200)
+    two.receive_chunk(json.dumps(answer).encode())
+    await two.end_response()
     client.heard(answer)
     client.user("go on")
     three, _ = await exchange(proxy, client, message("well"))
@@ -440,7 +456,7 @@ async def test_the_same_in_flight_shares_the_plan(dialect):
     await store.close()
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize("is_streamed", [False, True])
 async def test_another_continuation_in_flight_has_a_log_of_its_own(dialect, is_streamed):
     """Two ways on from one answer at the same time: neither log shows what the other was asked."""
@@ -448,14 +464,14 @@ async def test_another_continuation_in_flight_has_a_log_of_its_own(dialect, is_s
     proxy = Conversations(store, facts_of(), shared=True)
     client = Client(dialect, **({"stream": True} if is_streamed else {}))
     client.user("hi")
-    first = await proxy.ask(dialect, client.body())
+    first = await proxy.start_exchange(dialect, client.body())
     client.heard(await answer_to(first, client, message("hello")))
     other = Client(dialect, **client.fields)
     other.history = [*client.history]
     client.user("this way")
     other.user("that way")
-    one = await proxy.ask(dialect, client.body())
-    two = await proxy.ask(dialect, other.body())
+    one = await proxy.start_exchange(dialect, client.body())
+    two = await proxy.start_exchange(dialect, other.body())
     assert one.session == first.session != two.session
     assert (one.body, two.body) == (client.body(), other.body())
     for each, ours in ((two, other), (one, client)):
@@ -471,7 +487,7 @@ async def test_another_continuation_in_flight_has_a_log_of_its_own(dialect, is_s
     await store.close()
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize("anew", [False, True], ids=["one process", "another process"])
 async def test_a_history_that_turns_off_goes_on_in_its_log(dialect, anew):
     """An edited message: what the client took back is out of sight, and still in the log."""
@@ -498,11 +514,11 @@ async def test_a_history_that_turns_off_goes_on_in_its_log(dialect, anew):
     assert shown == ["hi", "no, that way", "on"]
     for seq, event in enumerate(events):
         if isinstance(event, Asked):
-            await planning.sent(live, seq)
+            await planning.rebuild_request(live, seq)
     await store.close()
 
 
-@BOTH
+@ALL
 async def test_a_client_that_returns_to_a_branch_gets_a_new_log(dialect):
     """It is a copy of the log as it was there; the first log goes on with the other branch."""
     store = store_at(":memory:")
@@ -534,7 +550,7 @@ async def test_a_client_that_returns_to_a_branch_gets_a_new_log(dialect):
     await store.close()
 
 
-@BOTH
+@ALL
 async def test_a_message_that_is_shown_again_is_not_kept_twice(dialect):
     """A tail that is dropped and comes back, behind a message that was edited."""
     store = store_at(":memory:")
@@ -562,13 +578,14 @@ DOUBLE = [
 ]  # fmt: skip
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize("body", DOUBLE)
 async def test_a_body_with_a_key_twice_is_not_planned(dialect, body):
     """Of two fields one reader takes the other: our record could be of another body than the one sent."""
     store = store_at(":memory:")
+    own = body.replace(b'"messages"', f'"{dialect.messages}"'.encode())
     with pytest.raises(WireError):
-        await Conversations(store, facts_of(), shared=True).ask(dialect, body)
+        await Conversations(store, facts_of(), shared=True).start_exchange(dialect, own)
     assert await store.sessions("local") == []
     await store.close()
 
@@ -602,7 +619,7 @@ async def test_one_conversation_asked_at_a_time_by_many_is_nobodys_fault(seed):
         live, events = await logged(store, session)
         for seq, event in enumerate(events):
             if isinstance(event, Asked):
-                await planning.sent(live, seq)
+                await planning.rebuild_request(live, seq)
     await store.close()
 
 
@@ -676,8 +693,8 @@ async def test_a_family_goes_on_from_its_first_words(anew):
     store, scope = store_at(":memory:"), Scope("local", "key", family="claude-cli/1")
     proxy, client = Conversations(store, facts_of(), shared=True), Client(OPENAI)
     client.user("hi")
-    one = await proxy.ask(OPENAI, client.body(), scope=scope)
-    one.leave()
+    one = await proxy.start_exchange(OPENAI, client.body(), scope=scope)
+    one.mark_unanswered()
     if anew:
         proxy = Conversations(store, facts_of(), shared=True)
     two, _ = await exchange(proxy, client, message("hello"), scope=scope)
@@ -688,7 +705,7 @@ async def test_a_family_goes_on_from_its_first_words(anew):
 
 async def test_an_answer_that_the_client_began_is_kept_whole():
     """A prefill is no message of its own: the client says it again as one with the answer."""
-    store, dialect = store_at(":memory:"), named("anthropic")
+    store, dialect = store_at(":memory:"), resolve_named_dialect("anthropic")
     proxy, client = Conversations(store, facts_of(), shared=True), Client(dialect)
     client.user("what")
     client.history.append({"role": "assistant", "content": "The answer"})
@@ -703,11 +720,11 @@ async def test_an_answer_that_the_client_began_is_kept_whole():
     assert shown == ["what", "The answer is 4.", "sure?", "yes"]
     for seq, event in enumerate(events):
         if isinstance(event, Asked):
-            await planning.sent(live, seq)
+            await planning.rebuild_request(live, seq)
     await store.close()
 
 
-@BOTH
+@ALL
 async def test_a_stream_that_is_cut_is_kept_as_far_as_it_came(dialect):
     """The client goes on with what it has, or without it: in the same log."""
     for keeps in (True, False):
@@ -717,13 +734,13 @@ async def test_a_stream_that_is_cut_is_kept_as_far_as_it_came(dialect):
         _, answer = await exchange(proxy, client, message("hello"))
         client.heard(answer)
         client.user("tell")
-        one = await proxy.ask(dialect, client.body())
+        one = await proxy.start_exchange(dialect, client.body())
         said = message("a long answer " * 9)
         lines = [*written(dialect.name, json.loads(one.body), said, 10)[1]]
-        one.begin(200)
+        one.start_response(200)
         for line in lines[: len(lines) // 2]:
-            one.hear(line.encode())
-        await one.end()
+            one.receive_chunk(line.encode())
+        await one.end_response()
         cut = [e for e in await read_log(store, one.session) if isinstance(e, ModelSaid)][-1]
         assert cut.stop == "cut"
         if keeps:
@@ -734,7 +751,7 @@ async def test_a_stream_that_is_cut_is_kept_as_far_as_it_came(dialect):
         await store.close()
 
 
-@BOTH
+@ALL
 async def test_few_conversations_are_held(dialect):
     """The others are opened again, each where it was left."""
     store = store_at(":memory:")
@@ -767,7 +784,7 @@ async def test_an_erased_conversation_begins_anew():
     await store.close()
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize("kind", ["length", "answer"])
 async def test_a_refusal_is_healed_once(dialect, kind):
     """Too long: more is folded. Only the answer too much: its limit is lowered, and nothing else."""
@@ -775,21 +792,21 @@ async def test_a_refusal_is_healed_once(dialect, kind):
     proxy = Conversations(store, facts_of(20_000), shared=True)
     client = Client(dialect, **({"max_completion_tokens": 3_000} if dialect is OPENAI else {}))
     if dialect is not OPENAI:
-        client.fields = {"max_tokens": 3_000}
+        client.fields = {dialect.bounds[0]: 3_000}
     for turn in range(12):
         client.user(f"Turn {turn}. " + "Words are said, and more of them. " * 20)
         _, answer = await exchange(proxy, client, message("noted"))
         client.heard(answer)
     client.user("And now?")
-    one = await proxy.ask(dialect, client.body())
+    one = await proxy.start_exchange(dialect, client.body())
     assert one.relayed
     if kind == "length":
         told = {"message": "prompt is too long: 2100 tokens > 1800 maximum", "type": "invalid_request_error"}  # fmt: skip
     else:
         told = {"message": "input length and `max_tokens` exceed context limit: 2100 + 3000 > 4000, decrease input length or `max_tokens` and try again", "type": "invalid_request_error"}  # fmt: skip
-    one.begin(400)
-    one.hear(json.dumps({"type": "error", "error": told}).encode())
-    assert await one.again()
+    one.start_response(400)
+    one.receive_chunk(json.dumps({"type": "error", "error": told}).encode())
+    assert await one.heal_refusal()
     assert not one.unplanned
     if kind == "length":
         assert one.patches["fold"] == 1
@@ -799,8 +816,8 @@ async def test_a_refusal_is_healed_once(dialect, kind):
         name = dialect.bounds[0]
         lowered = json.loads(one.body)[name]
         assert one.body == client.body().replace(b"3000", str(lowered).encode())
-    one.begin(400)
-    one.hear(json.dumps({"type": "error", "error": told}).encode())
-    assert not await one.again()
-    await one.end()
+    one.start_response(400)
+    one.receive_chunk(json.dumps({"type": "error", "error": told}).encode())
+    assert not await one.heal_refusal()
+    await one.end_response()
     await store.close()

@@ -9,11 +9,11 @@ import anthropic
 import pytest
 
 import foldline
-from foldline.apps.gateway.settings import GatewaySettings, upstreams
+from foldline.apps.gateway.settings import GatewaySettings, parse_upstreams
 from foldline.core.log import Clipped, Folded, Opened, Pinned, Rewound, UserSaid
 from foldline.session.log_handle import Live
-from foldline.session.model_facts import known
-from foldline.session.sync import wait
+from foldline.session.model_facts import build_facts
+from foldline.session.sync import run_coroutine
 from foldline.stores.base import Name
 from foldline.testing.gateways import Served
 from foldline.testing.provider import Provider
@@ -75,10 +75,10 @@ class Agent:
     def events(self, session=""):
         """The log of a session."""
         store = self.gateway.conversations.store
-        facts = known("m", window=None, reserve=None, policy="steady")
+        facts = build_facts("m", window=None, reserve=None, policy="steady")
         name = Name("local", session or self.session)
-        live = wait(Live.open(store, name, facts=facts))
-        return [event for _, event in wait(live.events(foldline.core.spine.Range(0, live.view.head)))]  # fmt: skip
+        live = run_coroutine(Live.open(store, name, facts=facts))
+        return [event for _, event in run_coroutine(live.read_events(foldline.core.spine.Range(0, live.view.head)))]  # fmt: skip
 
 
 @contextmanager
@@ -86,7 +86,7 @@ def agent(path, script=None, *, window=None, limit=1_000_000, audit=None, settin
     """An agent; `window` is what the gateway knows, `limit` what the provider takes."""
     with Provider(script, window=limit) as provider:
         given = replace(
-            settings or GatewaySettings(upstreams={}), upstreams=upstreams([provider.url], {})
+            settings or GatewaySettings(upstreams={}), upstreams=parse_upstreams([provider.url], {})
         )
         with Served(given, store=":memory:", window=window, audit=audit) as gateway:
             yield Agent(gateway, provider, path, **(headers or {}))
@@ -149,7 +149,7 @@ def test_p4_a_list_that_becomes_a_string_is_the_same_message(session):
             names.add(one.session)
         assert len(names) == 1
         assert sum(isinstance(event, UserSaid) for event in one.events()) == 12
-        assert len(wait(one.gateway.conversations.store.sessions("local"))) == 1
+        assert len(run_coroutine(one.gateway.conversations.store.sessions("local"))) == 1
 
 
 @BOTH
@@ -174,7 +174,7 @@ def test_p5_a_transient_tail_is_no_fork(path):
         assert 0 < edits < 14
         said = [event for event in one.events() if isinstance(event, UserSaid)]
         assert len(said) == 80, "each message is kept once"
-        assert len(wait(one.gateway.conversations.store.sessions("local"))) == 1
+        assert len(run_coroutine(one.gateway.conversations.store.sessions("local"))) == 1
 
 
 @BOTH
@@ -198,7 +198,7 @@ def test_p6_what_refers_to_its_server_passes_untouched(path, state):
             assert one.told == {"unplanned": "server-state"}
         one.send([{"role": "user", "content": "hi"}], **dict.fromkeys(state))  # null says nothing
         assert "session" in one.told
-        assert len(wait(one.gateway.conversations.store.sessions("local"))) == 1
+        assert len(run_coroutine(one.gateway.conversations.store.sessions("local"))) == 1
 
 
 @BOTH

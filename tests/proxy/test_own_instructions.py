@@ -21,16 +21,17 @@ from test_conversations import facts_of
 import foldline
 from foldline.core.log import ModelSaid, Opened
 from foldline.core.spine import Range
-from foldline.dialects.base import OPENAI, named
+from foldline.dialects.base import resolve_named_dialect
+from foldline.dialects.openai_chat.dialect import DIALECT as OPENAI
 from foldline.proxy.conversations import Conversations
 from foldline.proxy.exchange import Exchange
 from foldline.proxy.identity import Scope
-from foldline.session.sync import wait
-from foldline.stores.open import store_at
+from foldline.session.sync import run_coroutine
+from foldline.stores.open_store import store_at
 from foldline.testing import Provider
 from foldline.testing.provider import written
 
-ANTHROPIC = named("anthropic")
+ANTHROPIC = resolve_named_dialect("anthropic")
 BOTH = pytest.mark.parametrize("dialect", [OPENAI, ANTHROPIC], ids=lambda one: one.name)
 ANSWERS = ("Hello! How can I help you today?", "Noted.")
 
@@ -100,18 +101,20 @@ def asked(proxy: Conversations, person: Person, answer: str, *, is_answered: boo
 def begin(proxy: Conversations, person: Person) -> Exchange:
     """A person asks, and waits for the answer."""
     scope = Scope("local", "one key", person.session)
-    return wait(proxy.ask(person.dialect, json.dumps(person.body()).encode(), scope=scope))
+    return run_coroutine(
+        proxy.start_exchange(person.dialect, json.dumps(person.body()).encode(), scope=scope)
+    )
 
 
 def end(exchange: Exchange, person: Person, answer: str) -> None:
     """The answer comes; none where the call is cut off."""
-    exchange.begin(200)
+    exchange.start_response(200)
     if answer:
         sent = json.loads(exchange.body)
         came, _ = written(person.dialect.name, sent, {"content": answer}, 10)
         person.history.append(person.hear(came))
-        exchange.hear(json.dumps(came).encode())
-    wait(exchange.end())
+        exchange.receive_chunk(json.dumps(came).encode())
+    run_coroutine(exchange.end_response())
 
 
 def converse(dialect, seed: int, window: int) -> None:
@@ -154,7 +157,7 @@ def converse(dialect, seed: int, window: int) -> None:
         if rng.random() < 0.8:  # else others ask meanwhile
             end_all(waiting)
     end_all(waiting)
-    wait(store.close())
+    run_coroutine(store.close())
 
 
 def end_all(waiting: list[tuple[Person, str, Exchange]]) -> None:
@@ -182,10 +185,10 @@ def test_no_instructions_of_another_reach_the_provider(dialect, seed, window):
             "foldline.proxy.conversations",
             """        key = (scope, caller, len(body), request.hashes[-1])
         flight = self._flights.get(key)
-        if flight is not None:  # a client that did not wait: the same request once more
+        if flight is not None:  # an impatient client sends the same request once more
             with suppress(FoldlineError):
                 same = await flight
-                if same.request.body == body:
+                if (same.request.original or same.request.body) == body:
 """,
             """        key = (scope, caller, 0, request.hashes[-1])
         flight = self._flights.get(key)
@@ -222,10 +225,12 @@ def begin_alike(dialect) -> None:
             person = Person(dialect, "ALICE", [{"role": "user", "content": f"Hi {later}"}])
             asked(proxy, person, "Hello!")
             live = proxy.list_held()[-1]
-            events = [event for _, event in wait(live.events(Range(0, live.view.head)))]
+            events = [
+                event for _, event in run_coroutine(live.read_events(Range(0, live.view.head)))
+            ]
             assert [event.origin for event in events if isinstance(event, Opened)] == [""]
             assert sum(isinstance(event, ModelSaid) for event in events) == 1
-    wait(store.close())
+    run_coroutine(store.close())
 
 
 @BOTH
@@ -252,7 +257,7 @@ def test_an_instruction_of_mid_talk_is_never_lost(dialect):
         sent = asked(proxy, person, "Well.")
         del person.history[-1]
         assert f"CANARY-note-{place}" in json.dumps(sent)
-    wait(store.close())
+    run_coroutine(store.close())
 
 
 @pytest.mark.parametrize("leads", [True, False], ids=["led", "not led"])
@@ -265,16 +270,16 @@ def test_a_new_instruction_of_mid_talk_keeps_its_session(leads):
         note = [{"role": "developer", "content": f"note {turn}"}] if turn else []
         history += [*note, {"role": "user", "content": f"turn {turn}"}]
         body = {"model": "m", "messages": history}
-        exchange = wait(proxy.ask(OPENAI, json.dumps(body).encode()))
+        exchange = run_coroutine(proxy.start_exchange(OPENAI, json.dumps(body).encode()))
         assert json.loads(exchange.body) == body
-        exchange.begin(200)
+        exchange.start_response(200)
         came, _ = written(OPENAI.name, body, {"content": f"answer {turn}"}, 10)
-        exchange.hear(json.dumps(came).encode())
-        wait(exchange.end())
+        exchange.receive_chunk(json.dumps(came).encode())
+        run_coroutine(exchange.end_response())
         names.add(exchange.session)
         history.append({"role": "assistant", "content": f"answer {turn}"})
     assert len(names) == 1
-    wait(store.close())
+    run_coroutine(store.close())
 
 
 @BOTH
@@ -289,7 +294,7 @@ def test_a_changed_system_prompt_is_sent_once_and_keeps_its_session(dialect):
         assert asked(proxy, person, "ok") == {**person.body(), "messages": asked_messages(person)}
         names.add(proxy.list_held()[-1].name.session)
     assert len(names) == 1
-    wait(store.close())
+    run_coroutine(store.close())
 
 
 def asked_messages(person: Person) -> list:

@@ -27,7 +27,7 @@ TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type"
 def events(client):
     session = client.foldline.session
     live = getattr(session, "aio", session).live
-    return [event for _, event in asyncio.run(live.events(Range(0, live.view.head)))]
+    return [event for _, event in asyncio.run(live.read_events(Range(0, live.view.head)))]
 
 
 OPEN = []
@@ -70,7 +70,7 @@ class Chat:
             self.history.append(reply.choices[0].message)
         return said
 
-    faults = staticmethod(chat.faults)
+    faults = staticmethod(chat.list_faults)
 
 
 class Messages:
@@ -96,7 +96,7 @@ class Messages:
         self.history.append({"role": "assistant", "content": reply.content})
         return reply.content[0].text
 
-    faults = staticmethod(messages.faults)
+    faults = staticmethod(messages.list_faults)
 
 
 BOTH = pytest.mark.parametrize("loop", [Chat, Messages])
@@ -218,7 +218,7 @@ def test_calls_and_results():
         assert ask(model="m", messages=history, tools=TOOLS).choices[0].message.content == "done"
         assert len(client.foldline._planner.conversations._held) == 1
         sent = provider.asked[-1]
-        assert not chat.faults(sent["messages"])
+        assert not chat.list_faults(sent["messages"])
         assert sent["messages"] == history  # unedited: as the client says it
         assert sent["tools"] == TOOLS
 

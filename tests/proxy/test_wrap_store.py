@@ -18,7 +18,7 @@ from test_wrap_names import ask, make_async_openai, make_openai, name_of
 
 import foldline
 from foldline.errors import BadInput, StoreFailed
-from foldline.session.sync import wait
+from foldline.session.sync import run_coroutine
 from foldline.testing.provider import Provider
 
 pytestmark = pytest.mark.real  # locks, killed processes and SDKs that wait: seconds of them
@@ -80,7 +80,7 @@ def test_a_stream_that_is_dropped_blocks_nobody():
             for _ in ask(client, f"Hello {turn}", stream=True):
                 break
             if turn % 4 == 0:
-                wait(collect())
+                run_coroutine(collect())
         assert ask(client, "Hello", timeout=5).choices
 
 
@@ -131,7 +131,7 @@ def test_a_client_that_is_closed_meanwhile_raises_the_sdks_error(tmp_path):
         client = make_openai(provider, store=tmp_path / "chats.db")
         ask(client, "Hello")
         client.foldline._planner._is_closed = True
-        wait(client.foldline._planner.conversations.close())
+        run_coroutine(client.foldline._planner.conversations.close())
         with pytest.raises(openai.APIConnectionError):
             ask(client, "Hello")
 

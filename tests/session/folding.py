@@ -25,13 +25,13 @@ def due(said="pasted text ", turns=8):
 
 async def made(store, name, events=None):
     """A session in a store."""
-    await event_log.append(store, name, events or due(), after=-1)
+    await event_log.append_events(store, name, events or due(), after=-1)
 
 
 async def events_of(store, name):
     """All that its log holds, which is dense."""
     head = (await store.head(name)).seq
-    found = await event_log.read(store, name, Range(0, head))
+    found = await event_log.read_events(store, name, Range(0, head))
     assert [seq for seq, _ in found] == list(range(head + 1))
     return [event for _, event in found]
 

@@ -9,7 +9,7 @@ from foldline.core.prices import Prices
 from foldline.errors import Spent
 from foldline.session.spending import Cap, Caps, Spending
 from foldline.stores.base import Name
-from foldline.stores.open import store_at
+from foldline.stores.open_store import store_at
 
 PRICES = Prices(3.0, 0.3, 3.75, 15.0)
 EACH, CALLS, MOST = 30, 20, 1_000
@@ -20,14 +20,14 @@ async def spends(address: str, session: str) -> int:
     store = store_at(address)
     caps = Caps(day=Cap(tokens=MOST))
     purse = Spending(store, Name("local", session), PRICES, caps, today=lambda: "2026-11-15")
-    await purse.spent()
+    await purse.read_spent()
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.readline)  # so that all of them begin together
     allowed = 0
     for _ in range(CALLS):
         with contextlib.suppress(Spent):
-            reserved = await purse.before(EACH, 0)
-            await purse.after(reserved, UsageReported(input=EACH, output=0))
+            reserved = await purse.reserve_call(EACH, 0)
+            await purse.settle_call(reserved, UsageReported(input=EACH, output=0))
             allowed += EACH
     await store.close()
     return allowed

@@ -43,12 +43,12 @@ def test_anthropic_from_end_to_end():
         second = s.request(max_tokens=7)
         assert second["max_tokens"] == 7
         assert second["messages"][1]["content"][:2] == ANSWER["content"]
-        assert not anthropic.faults(second["messages"])
+        assert not anthropic.list_faults(second["messages"])
         assert s.history.sent(asked) == first
         for n in range(80):
             s.add({"role": "assistant", "content": f"answer {n} " * 10})
             s.add(f"say {n} " * 20)
-            assert not anthropic.faults(s.request()["messages"])
+            assert not anthropic.list_faults(s.request()["messages"])
         assert s.edits
 
 
@@ -61,13 +61,13 @@ def test_a_model_of_the_other_dialect_goes_on():
         s.add({"role": "tool", "tool_call_id": "toolu_1", "content": "x"})
         wait_switch(s, "gpt-5")
         body = s.request()
-        assert not openai_chat.faults(body["messages"])
+        assert not openai_chat.list_faults(body["messages"])
         assert "signature" not in json.dumps(body)
         assert body["tools"][0]["function"]["name"] == "look"
 
 
 def wait_switch(s, model):
-    asyncio.run(s.aio.live.begin(model))
+    asyncio.run(s.aio.live.record_opening(model))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def wait_switch(s, model):
     [("anthropic/claude-x", "anthropic"), ("claude-x", "anthropic"), ("openrouter/anthropic/claude-x", "openai-chat"), ("smollm2", "openai-chat")],
 )  # fmt: skip
 def test_by_the_models_name(model, name):
-    assert base.speaking(model).name == name
-    assert base.named(name).name == name
+    assert base.choose_model_dialect(model).name == name
+    assert base.resolve_named_dialect(name).name == name
     with pytest.raises(FormatError):
-        base.named("gemini")
+        base.resolve_named_dialect("gemini")

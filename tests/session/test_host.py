@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import foldline
 from foldline.core.log import SettingsChanged
 from foldline.errors import BadInput, OtherHost
-from foldline.models.addresses import is_same_address, normalize_address
+from foldline.models.clients import is_same_address, normalize_address
 from foldline.session.host import (
     Host,
     Named,
@@ -20,9 +20,9 @@ from foldline.session.host import (
     record_host,
     recorded_host,
 )
-from foldline.session.stored_session import left
+from foldline.session.stored_session import open_stored_session
 from foldline.stores.base import Name
-from foldline.stores.open import store_at
+from foldline.stores.open_store import store_at
 from foldline.testing import ScriptedModel
 
 HERE = Host("http://127.0.0.1:8080/v1", "openai-chat", "http://127.0.0.1:8080/v1")
@@ -90,7 +90,7 @@ def test_no_name_and_no_key_is_ever_kept(name, word, host, port, path):
 # What a log may say
 
 
-@pytest.mark.parametrize("dialect", [None, 7, "openai-responses"])
+@pytest.mark.parametrize("dialect", [None, 7, "somebody-elses"])
 def test_a_dialect_that_this_release_does_not_know_is_no_leave_to_go_elsewhere(dialect):
     found = recorded_host({"base_url": HERE.base_url, "dialect": dialect})
     with pytest.raises(OtherHost, match="say where it is asked"):
@@ -127,7 +127,7 @@ async def test_what_is_carried_on_goes_where_it_went():
     store = store_at(":memory:")
     async with foldline.aopen(":memory:", model="m", session="old", store=store) as old:
         await old.add("a secret")
-        await old.live.record(record_host(old.live.view.settings, HERE))
+        await old.live.record_events(record_host(old.live.view.settings, HERE))
     async with foldline.aopen(
         ":memory:", model="m", session="new", carry="old", store=store
     ) as new:
@@ -140,7 +140,7 @@ async def test_what_a_session_was_made_with_stays_when_it_is_opened_otherwise():
     store = store_at(":memory:")
     async with foldline.aopen(":memory:", model="m", session="s", store=store) as one:
         settings = {**one.live.view.settings, "on_disconnect": "continue"}
-        await one.live.record(SettingsChanged(settings))
+        await one.live.record_events(SettingsChanged(settings))
     async with foldline.aopen(":memory:", model="m", session="s", window=9_000, store=store) as one:
         assert one.live.view.settings == {**settings, "window": 9_000}
     await store.close()
@@ -167,7 +167,7 @@ async def test_a_programs_summarizer_by_name_is_asked_at_the_sessions_host(monke
     name = Name("local", "s")
     async with foldline.aopen(":memory:", model="m", session="s", store=store) as one:
         await one.add("a secret")
-        await one.live.record(record_host(one.live.view.settings, HERE))
+        await one.live.record_events(record_host(one.live.view.settings, HERE))
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     given = {"model": "m", "session": "s", "store": store, "summarizer": "gpt-5-mini"}
     with pytest.raises(OtherHost, match="it may be a stranger's log"):
@@ -182,14 +182,16 @@ async def test_a_programs_summarizer_by_name_is_asked_at_the_sessions_host(monke
 
 @pytest.mark.anyio
 async def test_a_worker_asks_each_session_at_its_own_host(monkeypatch):
-    from foldline.apps.cli.worker import SummarizerClients  # noqa: PLC0415 - the only one who needs it
+    from foldline.apps.cli.run_worker import SummarizerClients  # noqa: PLC0415 - the only one who needs it
 
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     store = store_at(":memory:")
     async with foldline.aopen(":memory:", model="m", session="s", store=store) as one:
-        await one.live.record(SettingsChanged({"base_url": HERE.base_url, "dialect": HERE.dialect}))
+        await one.live.record_events(
+            SettingsChanged({"base_url": HERE.base_url, "dialect": HERE.dialect})
+        )
     await agree_to_host(store, Name("local", "s"), HERE)
-    host = await find_host((await left(store, Name("local", "s"))).live)
+    host = await find_host((await open_stored_session(store, Name("local", "s"))).live)
     asked = SummarizerClients(None, ["gpt-5"], None)
     assert [host_of(one) for one in asked("m", host).models] == [HERE, HERE]
     assert host_of(asked("m").models[0]).base_url == "http://127.0.0.1:9/v1"

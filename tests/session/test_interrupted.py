@@ -51,13 +51,15 @@ def test_killed_behind_every_event(tmp_path, model):
         with foldline.open(path, **options, session="other"):
             pass
         store = SqliteStore(path)
-        foldline.session.sync.wait(event_log.append(store, NAME, events[:end], after=-1))
-        foldline.session.sync.wait(store.close())
+        foldline.session.sync.run_coroutine(
+            event_log.append_events(store, NAME, events[:end], after=-1)
+        )
+        foldline.session.sync.run_coroutine(store.close())
         with foldline.open(path, **options) as s:
             called = list(s.aio.live.view.open.values())
             s.add("go on")
             request = s.request()
-            judge = messages.faults if model == "claude-x" else chat.faults
+            judge = messages.list_faults if model == "claude-x" else chat.list_faults
             assert not judge(request["messages"])
             closed = [e.call_id for _, e in s.history.events() if isinstance(e, Interrupted)]
             assert closed == called

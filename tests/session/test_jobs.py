@@ -17,13 +17,12 @@ from serving import address_of, an_empty_schema, connected
 
 import foldline
 from foldline.errors import FormatError, StoreFailed
-from foldline.session import fold_workers
-from foldline.session.fold_queue import Deferring, Queue, defer
-from foldline.session.fold_worker import Done, fold_session
-from foldline.session.fold_workers import Worker, reap
-from foldline.session.summaries import prepared
+from foldline.session import fold_worker
+from foldline.session.fold_queue import Deferring, Queue, defer_fold
+from foldline.session.fold_worker import Done, Worker, fold_session, recover_stalled_jobs
+from foldline.session.summaries import read_prepared
 from foldline.stores.base import Name
-from foldline.stores.open import store_at
+from foldline.stores.open_store import store_at
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 NAME = Name("acme", "main")
@@ -80,7 +79,7 @@ async def nothing(_name, _install):
 @contextmanager
 def hurried(monkeypatch, **given):
     for name, value in given.items():
-        monkeypatch.setattr(fold_workers, name, value)
+        monkeypatch.setattr(fold_worker, name, value)
     yield
 
 
@@ -92,14 +91,14 @@ async def test_a_wish_is_queued_once(address):
         assert await queue.defer(NAME, install=True)  # another wish
         assert not await queue.defer(NAME, install=True)
         assert await queue.defer(Name("other", "main"))
-        assert await queue.counts() == {"todo": 3}
-        assert not await defer(address, NAME)
+        assert await queue.count_jobs() == {"todo": 3}
+        assert not await defer_fold(address, NAME)
 
 
 async def test_all_that_come_first_make_the_tables_once(address):
-    assert await asyncio.gather(*(defer(address, Name("acme", f"s{n}")) for n in range(8)))
+    assert await asyncio.gather(*(defer_fold(address, Name("acme", f"s{n}")) for n in range(8)))
     async with Queue(address) as queue:
-        assert await queue.counts() == {"todo": 8}
+        assert await queue.count_jobs() == {"todo": 8}
 
 
 async def test_tables_of_another_release_are_not_touched(address):
@@ -110,7 +109,7 @@ async def test_tables_of_another_release_are_not_touched(address):
     with pytest.raises(
         FormatError, match=r"kept by foldline, procrastinate 02\.00.*drop the schema"
     ):
-        await defer(address, NAME)
+        await defer_fold(address, NAME)
 
 
 async def test_a_worker_folds_what_is_queued_and_leaves_no_rows(address):
@@ -126,7 +125,7 @@ async def test_a_worker_folds_what_is_queued_and_leaves_no_rows(address):
         await queue.defer(Name("acme", "erased"), install=True)
         await store.erase(Name("acme", "erased"))
         await Worker(queue, folding(store), told=told).run(once=True)
-        assert await queue.counts() == {}
+        assert await queue.count_jobs() == {}
     assert sorted(told.outcomes) == ["folded"] * 3 + ["gone"] * 2
     for name in names:
         (fold,) = await folds_of(store, name)
@@ -215,9 +214,9 @@ async def _reaped(address, seconds):
         await _dead(queue, NAME)
         await _dead(queue, other)
         await queue.defer(NAME, install=True)
-        assert await queue.counts() == {"doing": 2, "todo": 1}
+        assert await queue.count_jobs() == {"doing": 2, "todo": 1}
         try:
-            found = await reap(queue)
+            found = await recover_stalled_jobs(queue)
         except exceptions.UniqueViolation:
             found = []
         worker = Worker(queue, nothing, told=told)
@@ -242,18 +241,21 @@ async def test_jobs_of_dead_workers_are_given_to_others(address):
 async def test_a_reaper_that_falls_into_the_trap_is_seen(address):
     """The control: without the catch the session's lock is held for ever."""
     line, instead = "except exceptions.UniqueViolation:", "except KeyError:"
-    with broken("foldline.session.fold_workers", line, instead), pytest.raises(TimeoutError):
+    with broken("foldline.session.fold_worker", line, instead), pytest.raises(TimeoutError):
         await _reaped(address, 6)
     async with Queue(address) as queue:
-        assert await queue.counts() == {"doing": 2, "todo": 1}  # nor is anybody else's given back
+        assert await queue.count_jobs() == {
+            "doing": 2,
+            "todo": 1,
+        }  # nor is anybody else's given back
 
 
 async def test_a_job_that_kills_its_workers_is_given_up(address):
     async with Queue(address, connections=4) as queue:
         for _ in range(11):
             await _dead(queue, NAME)
-            found = await reap(queue)
-        assert await queue.counts() == {}
+            found = await recover_stalled_jobs(queue)
+        assert await queue.count_jobs() == {}
     assert found == ["given up: 11 workers died over it"]
 
 
@@ -262,9 +264,9 @@ async def test_one_reaper_at_a_time(address):
     async with Queue(address, connections=4) as queue:
         for n in range(5):
             await _dead(queue, Name("acme", f"s{n}"))
-        both = await asyncio.gather(reap(queue), reap(queue))
+        both = await asyncio.gather(recover_stalled_jobs(queue), recover_stalled_jobs(queue))
         assert sorted(map(len, both)) == [0, 5]
-        assert await queue.counts() == {"todo": 5}
+        assert await queue.count_jobs() == {"todo": 5}
 
 
 async def test_a_job_whose_end_was_not_written_is_not_lost(address, monkeypatch):
@@ -289,7 +291,7 @@ async def test_a_job_whose_end_was_not_written_is_not_lost(address, monkeypatch)
             work = asyncio.create_task(worker.run())
             for _ in range(100):
                 await asyncio.sleep(0.1)
-                if len(told.outcomes) == 2 and not await queue.counts():
+                if len(told.outcomes) == 2 and not await queue.count_jobs():
                     break
             worker.stop()
             await work
@@ -339,7 +341,7 @@ async def test_whoever_is_stopped_ends_what_it_has_or_gives_it_back(address, mon
             worker.stop()
             await work
             assert time.monotonic() - begun < timed(2)
-            assert await queue.counts() == {"todo": 1}
+            assert await queue.count_jobs() == {"todo": 1}
     assert sorted(told.outcomes) == ["folded", "left"]
 
 
@@ -364,10 +366,10 @@ async def test_a_session_defers_its_wish_and_takes_what_a_worker_prepared(addres
         assert (deferring.deferred, deferring.failed) == (1, 0)
         told, store = Told(), s.live.store
         async with Queue(address, connections=4) as queue:
-            assert await queue.counts() == {"todo": 1}
+            assert await queue.count_jobs() == {"todo": 1}
             await Worker(queue, folding(store), told=told).run(once=True)
         assert told.outcomes == ["prepared"]
-        assert await prepared(store, s.live.name, s.live.view.spine)
+        assert await read_prepared(store, s.live.name, s.live.view.spine)
         for n in range(40, 80):
             await s.add(f"Look at module_{n} today. " + "It may be there. " * 25)
             await s.request()
@@ -415,7 +417,7 @@ def started(address):
 async def test_the_command_works_until_nothing_is_queued(address, started):
     store = store_at(address)
     await made(store, NAME)
-    await defer(address, NAME, install=True)
+    await defer_fold(address, NAME, install=True)
     out, err = started("--no-model", "--once").communicate(timeout=60)
     assert err == ""
     assert out.startswith("acme/main  ")
@@ -432,13 +434,13 @@ async def test_a_signal_ends_the_command_and_a_killed_ones_job_is_taken_over(add
     # Whoever takes a lease waits for us, with the job in hand.
     with connected() as server, server.transaction():
         server.execute(f"lock table {address.rpartition('=')[2]}.heads in exclusive mode")
-        await defer(address, NAME, install=True)
+        await defer_fold(address, NAME, install=True)
         async with Queue(address) as queue:
             for _ in range(300):
-                if (await queue.counts())["doing"]:
+                if (await queue.count_jobs())["doing"]:
                     break
                 await asyncio.sleep(0.1)
-            assert await queue.counts() == {"doing": 1}
+            assert await queue.count_jobs() == {"doing": 1}
             await queue.defer(NAME, install=True)  # the trap
         first.kill()
         first.communicate()

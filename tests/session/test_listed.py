@@ -7,8 +7,8 @@ import pytest
 import foldline
 from foldline.core.log import UsageReported
 from foldline.errors import BadInput
-from foldline.session.history import Turn, difference, growth
-from foldline.session.session_list import listed, summaries
+from foldline.session.history import Turn, diff_views, measure_growth
+from foldline.session.stored_session import iterate_sessions, iterate_summaries
 from foldline.stores.sqlite import SqliteStore
 
 
@@ -28,8 +28,8 @@ def test_every_session_is_told_in_a_line(tmp_path):
 
     async def every():
         store = SqliteStore(path)
-        names = [one.session async for one in listed(store, "local")]
-        told = [one async for one in summaries(store, "local")]
+        names = [one.session async for one in iterate_sessions(store, "local")]
+        told = [one async for one in iterate_summaries(store, "local")]
         await store.close()
         return names, told
 
@@ -47,13 +47,13 @@ def test_what_was_seen_at_a_turn_and_what_was_new():
         turns = s.history.turns()
         views = [s.history.seen(turn) for turn in turns]
         assert [len(view.items) for view in views] == [1, 3, 5]
-        new = difference(views[1], views[2])
+        new = diff_views(views[1], views[2])
         assert [(one.how, one.item.role) for one in new] == [("added", "model"), ("added", "user")]
         talk(s, 12, start=3)
         assert s.edits
         turns = s.history.turns()
         folded = next(turn.number for turn in turns if turn.folded)
-        after = difference(s.history.seen(turns[folded - 2]), s.history.seen(turns[folded - 1]))
+        after = diff_views(s.history.seen(turns[folded - 2]), s.history.seen(turns[folded - 1]))
         hows = [one.how for one in after]
         assert "removed" in hows
         assert [one.item.role for one in after if one.item.state == "folded"] == ["handoff"]
@@ -65,7 +65,7 @@ def test_what_was_seen_at_a_turn_and_what_was_new():
 def test_a_call_that_broke_off_is_no_growth():
     """A turn of which nothing was counted is left out, else the next one grew from nothing."""
     turns = [Turn(1, 0, "", 0.0, input=100), Turn(2, 1, "", 0.0), Turn(3, 2, "", 0.0, input=150)]
-    assert growth(turns) == 50
+    assert measure_growth(turns) == 50
     with foldline.open(":memory:", model="m") as s:
         talk(s, 1)
         s.add(UsageReported(input=300, output=5))

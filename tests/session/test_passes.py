@@ -36,7 +36,7 @@ async def talk(s, turns):
 
 
 async def folds(s):
-    found = await s.live.events(Range(0, s.live.view.head))
+    found = await s.live.read_events(Range(0, s.live.view.head))
     return [event for _, event in found if isinstance(event, Folded)]
 
 

@@ -8,15 +8,15 @@ import pytest
 from folding import settled
 
 import foldline
-from foldline.core.log import Folded, encode
+from foldline.core.log import Folded, encode_event
 from foldline.core.spine import Range
-from foldline.core.tokens import count
+from foldline.core.tokens import count_tokens
 from foldline.dialects.provider_errors import Fault
 from foldline.errors import Spent
 from foldline.models.retries import Patience
 from foldline.models.summarize import Tellers
 from foldline.session.spending import Cap, Caps
-from foldline.session.summaries import Preparing, _key, prepared, state
+from foldline.session.summaries import Preparing, _hash_spine, read_narrator_state, read_prepared
 from foldline.session.turn import reply
 from foldline.stores.base import Name
 from foldline.testing import ScriptedModel
@@ -52,7 +52,7 @@ async def turn(s, n, seconds=20.0):
 
 
 async def folds(s):
-    found = await s.live.events(Range(0, s.live.view.head))
+    found = await s.live.read_events(Range(0, s.live.view.head))
     return [event for _, event in found if isinstance(event, Folded)]
 
 
@@ -63,7 +63,7 @@ def opened(teller, **more):
 
 async def claims(s):
     """Who is being told of now: by the spine."""
-    return [_key(s.live.view.spine)]
+    return [_hash_spine(s.live.view.spine)]
 
 
 async def test_a_fold_takes_the_narrative_that_was_prepared_for_it():
@@ -117,7 +117,7 @@ async def test_failures_are_counted_and_it_is_left_alone():
             await turn(s, n)
         assert len(await folds(s)) > 2
         assert len(teller.requests) == 1
-        now = await state(s.live.store, NAME)
+        now = await read_narrator_state(s.live.store, NAME)
         assert now.failures == 1
         assert "gone fishing" in now.reason
         assert now.until > time.time() + 20
@@ -151,15 +151,17 @@ async def test_one_process_asks_at_a_time(tmp_path):
                 break
         other = ScriptedModel(goals)
         second = Preparing(Tellers((other,)))
-        assert await second.now(s.live, "") is None
+        assert await second.fetch_narrative(s.live, "") is None
         assert second.last.outcome == "skipped"
         assert "another process" in second.last.reason
         assert not other.requests
         await s.live.narrator.close()
-        assert await second.now(s.live, "") is None  # not at once: whoever closes may open again
+        assert (
+            await second.fetch_narrative(s.live, "") is None
+        )  # not at once: whoever closes may open again
         for claim in await claims(s):
             await s.live.store.put(NAME, "preparing", claim, None)
-        assert await second.now(s.live, "")
+        assert await second.fetch_narrative(s.live, "")
 
 
 async def test_a_fold_by_hand_waits_for_its_narrative_and_has_the_focus():
@@ -197,12 +199,12 @@ async def test_what_is_prepared_goes_with_its_session():
         for n in range(40):
             await turn(s, n)
             spine = s.live.view.spine
-            if await prepared(store, NAME, spine):
+            if await read_prepared(store, NAME, spine):
                 break
         else:
             pytest.fail("nothing was prepared")
         await store.erase(NAME)
-        assert await prepared(store, NAME, spine) is None
+        assert await read_prepared(store, NAME, spine) is None
 
 
 async def test_the_log_is_the_same_whatever_a_teller_does():
@@ -215,8 +217,8 @@ async def test_the_log_is_the_same_whatever_a_teller_does():
             for n in range(14):
                 await turn(s, n)
             assert teller.requests
-            found = await s.live.events(Range(0, s.live.view.head))
-            logs.add(b"".join(encode(event) for _, event in found))
+            found = await s.live.read_events(Range(0, s.live.view.head))
+            logs.add(b"".join(encode_event(event) for _, event in found))
     assert len(logs) == 1
 
 
@@ -253,7 +255,7 @@ async def test_what_was_clipped_away_is_not_told_of():
             await s.add({"role": "assistant", "content": "So it is."})
         shown = s.report.total
         assert await s.fold()
-        asked = sum(count(str(request)) for request in teller.requests)
+        asked = sum(count_tokens(str(request)) for request in teller.requests)
         assert asked < 2 * shown
 
 
@@ -283,7 +285,7 @@ async def test_secrets_outside_the_span_are_not_shown_either():
         for n in range(8):
             await turn(s, n)
         await s.fold()
-        assert key not in (await state(s.live.store, NAME)).reason
+        assert key not in (await read_narrator_state(s.live.store, NAME)).reason
         assert s.live.narrator.last.outcome == "failed"
 
 
@@ -293,7 +295,7 @@ async def test_a_model_that_raises_anything_is_an_outcome():
         for n in range(20):
             await turn(s, n)
         assert len(teller.requests) == 1
-        assert (await state(s.live.store, NAME)).failures == 1
+        assert (await read_narrator_state(s.live.store, NAME)).failures == 1
         assert await s.fold(focus="x")
 
 
@@ -302,7 +304,7 @@ async def test_what_is_prepared_is_not_paid_for_again():
     async with opened(teller) as s:
         for n in range(40):
             await turn(s, n)
-            if await prepared(s.live.store, NAME, s.live.view.spine):
+            if await read_prepared(s.live.store, NAME, s.live.view.spine):
                 break
         asked = len(teller.requests)
         assert await s.fold()
@@ -322,7 +324,7 @@ async def test_an_edit_meanwhile_ends_the_asking():
     async with opened(Tellers((teller,), window=1_400), window=20_000) as s:
         for n in range(12):
             await turn(s, n)
-        telling = asyncio.create_task(s.live.narrator.now(s.live, "all"))
+        telling = asyncio.create_task(s.live.narrator.fetch_narrative(s.live, "all"))
         while not pieces:  # noqa: ASYNC110 - a script cannot wait for it
             await asyncio.sleep(0)
         await s.history.exclude(s.live.view.items[-2].seq)
@@ -363,7 +365,7 @@ async def test_folds_are_paid_from_the_sessions_caps():
                     met[most] = True
                     break
                 await settled(s)
-            told = await s.live.spending.spent()
+            told = await s.live.spending.read_spent()
             assert told.session.tokens <= most
             assert (told.folds.tokens > 0) == bool(teller.requests)
     assert met == {10**6: False, 20_000: True}

@@ -148,7 +148,7 @@ def test_no_more_is_asked_for_than_a_model_gives(model, most):
     ],
 )
 def test_names_of_other_hosts_of_claude(model):
-    assert base.speaking(model).name == "anthropic"
+    assert base.choose_model_dialect(model).name == "anthropic"
     assert find(model).prices == find("claude-sonnet-4-5").prices
     assert find(model).window == 200_000
     with opened(model=model) as s:

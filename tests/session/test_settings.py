@@ -18,8 +18,8 @@ from foldline.errors import BadInput
 from foldline.session import use_settings
 from foldline.session.open import aopen
 from foldline.session.spending import Cap, Caps
-from foldline.settings.layers import load, problems
-from foldline.settings.schema import KNOWN, SLOT, variable
+from foldline.settings.layers import list_problems, load_settings
+from foldline.settings.schema import KNOWN, SLOT, variable_of
 from foldline.testing import ScriptedModel
 
 
@@ -41,7 +41,7 @@ class Place:
 
     def load(self, env=None, **given):
         """What is in force."""
-        return load(self.here, env={**self.env, **(env or {})}, **given)
+        return load_settings(self.here, env={**self.env, **(env or {})}, **given)
 
     def wrong(self, **given) -> str:
         """What is said of it."""
@@ -117,10 +117,10 @@ def test_without_a_project_only_the_folder_itself_is_looked_at(tmp_path):
     here.mkdir(parents=True)
     (tmp_path / "a" / "foldline.toml").write_text("policy = 'off'")
     env = {"XDG_CONFIG_HOME": str(tmp_path / "none")}
-    assert load(here, env=env).policy.name == "steady"
-    assert load(here.parent, env=env).policy.name == "off"
+    assert load_settings(here, env=env).policy.name == "steady"
+    assert load_settings(here.parent, env=env).policy.name == "off"
     (tmp_path / "a" / "package.json").write_text("{}")
-    assert load(here, env=env).policy.name == "off"
+    assert load_settings(here, env=env).policy.name == "off"
 
 
 def test_a_named_file_stands_for_the_project_s(place, tmp_path):
@@ -314,7 +314,7 @@ def test_every_setting_can_be_set_by_its_variable(place):
         word = words.get(told.removesuffix(" above 0")) or told.split(", ")[0]
         if name == "profile":
             place.user_says("[profiles.text]\npolicy = 'off'")
-        env = variable(name)
+        env = variable_of(name)
         found = place.load(env={env: word, **also})
         assert found.origins[name] == f"env {env}"
         flagged = place.load(env=also, flags={name: word})
@@ -488,7 +488,7 @@ def test_a_template_that_is_not_there(place):
 def test_one_file_is_checked_alone(place):
     place.user_says("nonsense = 1")
     path = place.says('[mcp.servers.x]\nseconds = 5\n[mcp.servers.y]\nurl = "y"')
-    assert problems(path.parent, alone=path) == [
+    assert list_problems(path.parent, alone=path) == [
         f'{path}:4: mcp.servers.y.url = "y": write an address, like "http://127.0.0.1:8080/v1"',
         (
             f"{path}:2: mcp.servers.x has no address: "
@@ -507,10 +507,10 @@ def test_whatever_a_file_holds_is_settings_or_a_message(tmp_path_factory, text, 
     path.write_bytes(text.encode("utf-8", "replace"))
     told = ""
     try:
-        load(path.parent, env={"XDG_CONFIG_HOME": str(path.parent / "none")})
+        load_settings(path.parent, env={"XDG_CONFIG_HOME": str(path.parent / "none")})
     except BadInput as fault:
         told = str(fault)
-    assert bool(told) == bool(problems(path.parent, alone=path))
+    assert bool(told) == bool(list_problems(path.parent, alone=path))
     assert not told or str(path) in told
 
 
@@ -524,40 +524,42 @@ def test_a_home_of_nobody_is_a_name_like_others(place):
 
 
 def test_caps_are_those_of_spending(place):
-    assert use_settings.caps(place.load()) is None
+    assert use_settings.build_caps(place.load()) is None
     found = place.load(flags={"caps.day.dollars": 0, "caps.turn.tokens": 5})
-    assert use_settings.caps(found) == Caps(day=Cap(dollars=0.0), turn=Cap(tokens=5))
+    assert use_settings.build_caps(found) == Caps(day=Cap(dollars=0.0), turn=Cap(tokens=5))
 
 
 def test_who_tells_narratives(place):
     """A-34: the agent's own model unless set; the template is a file's text."""
     own = ScriptedModel([])
     mine = place.load(flags={"model": "gpt-5"})
-    told = use_settings.tellers(mine, own)
+    told = use_settings.build_tellers(mine, own)
     assert told is not None
     assert (told.models, told.template) == ((own,), TEMPLATE)
-    assert use_settings.tellers(replace(mine, summarizer=("off",)), own) is None
+    assert use_settings.build_tellers(replace(mine, summarizer=("off",)), own) is None
     place.user_says('compaction.prompt_template = "file://a%20b.txt"')
     place.user_says("Tell {words} words.", "a b.txt")
-    named = use_settings.tellers(place.load(flags={"model": "gpt-5", "summarizer": "gpt-5"}), own)
+    named = use_settings.build_tellers(
+        place.load(flags={"model": "gpt-5", "summarizer": "gpt-5"}), own
+    )
     assert named is not None
     assert (named.models, named.template) == ((own,), "Tell {words} words.")
 
 
 def test_a_model_is_asked_with_its_address_and_key(place):
     with pytest.raises(BadInput, match="no model is set"):
-        use_settings.model(place.load())
+        use_settings.make_model_client(place.load())
     flags = {"model": "x", "model.base_url": "http://127.0.0.1:1/v1", "model.key_env": "MY_KEY"}
     found = place.load(flags=flags)
-    assert use_settings.model(found, env={"MY_KEY": "k"}).name == "x"
+    assert use_settings.make_model_client(found, env={"MY_KEY": "k"}).name == "x"
     with pytest.raises(BadInput, match="the environment has no MY_KEY; set it to the model's key"):
-        use_settings.model(found, env={})
+        use_settings.make_model_client(found, env={})
 
 
 @pytest.mark.anyio
 async def test_a_session_opens_by_settings(place):
     found = place.load(flags={"model": "gpt-5", "model.max_input_tokens": 9_000, "start": "manual"})
-    async with aopen(":memory:", **use_settings.opening(found)) as session:
+    async with aopen(":memory:", **use_settings.build_open_arguments(found)) as session:
         assert session.live.facts.policy == found.policy
         assert session.live.facts.limits.window == 9_000
 

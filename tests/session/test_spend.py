@@ -13,12 +13,12 @@ from mutants import broken
 from serving import address_of, an_empty_schema
 
 from foldline.core.log import UsageReported
-from foldline.core.prices import Prices, known
+from foldline.core.prices import Prices, make_prices
 from foldline.errors import BadInput, Spent
 from foldline.session import spending as spend
 from foldline.session.spending import NOTHING, Amount, Cap, Caps, Spending
 from foldline.stores.base import Name
-from foldline.stores.open import store_at
+from foldline.stores.open_store import store_at
 from foldline.stores.sqlite import SqliteStore
 
 NAME = Name("local", "main")
@@ -42,16 +42,16 @@ def test_each_token_at_its_own_price():
 
     async def work():
         purse = spending(SqliteStore(":memory:"), session=Cap(dollars=1.0))
-        reserved = await purse.before(1_000_0, 1_000)
+        reserved = await purse.reserve_call(1_000_0, 1_000)
         assert reserved.amount == Amount(11_000, 10_000 * 3_750_000 + 1_000 * 15_000_000)
-        took = await purse.after(reserved, used(10_000, 200, read=8_000, write=1_500))
+        took = await purse.settle_call(reserved, used(10_000, 200, read=8_000, write=1_500))
         assert took.tokens == 10_200
         assert took.dollars == pytest.approx(
             (500 * 3 + 8_000 * 0.3 + 1_500 * 3.75 + 200 * 15) / 1e6
         )
-        cached = await purse.before(10_000, 0, cached=8_000)
+        cached = await purse.reserve_call(10_000, 0, cached=8_000)
         assert cached.amount.dollars == pytest.approx((2_000 * 3.75 + 8_000 * 0.3) / 1e6)
-        return await purse.spent()
+        return await purse.read_spent()
 
     counted = asyncio.run(work())
     assert counted.session.tokens == 10_200
@@ -59,12 +59,12 @@ def test_each_token_at_its_own_price():
 
 
 def test_above_the_step_all_of_it_costs_more():
-    prices = known(input=2.0, read=0.2, output=10.0, step=100_000, above=4.0)
+    prices = make_prices(input=2.0, read=0.2, output=10.0, step=100_000, above=4.0)
 
     async def work():
         purse = spending(SqliteStore(":memory:"), prices=prices)
-        below = await purse.after(await purse.before(100_000, 0), used(100_000, 0))
-        above = await purse.after(await purse.before(100_001, 0), used(100_001, 0))
+        below = await purse.settle_call(await purse.reserve_call(100_000, 0), used(100_000, 0))
+        above = await purse.settle_call(await purse.reserve_call(100_001, 0), used(100_001, 0))
         return below.dollars, above.dollars
 
     assert asyncio.run(work()) == (pytest.approx(0.2), pytest.approx(0.400004))
@@ -73,8 +73,8 @@ def test_above_the_step_all_of_it_costs_more():
 def test_what_is_not_told_is_taken_as_reserved():
     async def work():
         purse = spending(SqliteStore(":memory:"))
-        whole = await purse.after(await purse.before(100, 50), None)
-        half = await purse.after(await purse.before(100, 50), UsageReported(output=7))
+        whole = await purse.settle_call(await purse.reserve_call(100, 50), None)
+        half = await purse.settle_call(await purse.reserve_call(100, 50), UsageReported(output=7))
         return whole.tokens, half.tokens
 
     assert asyncio.run(work()) == (150, 107)
@@ -89,15 +89,17 @@ def test_each_cap_stops_the_call_that_would_pass_it(kind, cap):
         store = SqliteStore(":memory:")
         purse = Spending(store, NAME, PRICES, Caps(**{kind: cap}), user="ann", today=lambda: "d")
         if kind != "call":
-            await purse.after(await purse.before(400, 0, turn=3), used(400, 0, write=400))
+            await purse.settle_call(
+                await purse.reserve_call(400, 0, turn=3), used(400, 0, write=400)
+            )
             with pytest.raises(Spent, match=f"cap per {kind}"):
-                await purse.before(601, 0, turn=3)
-            await purse.release(await purse.before(600, 0, turn=3))
-            assert (await purse.spent()).session.tokens == 400
+                await purse.reserve_call(601, 0, turn=3)
+            await purse.release(await purse.reserve_call(600, 0, turn=3))
+            assert (await purse.read_spent()).session.tokens == 400
         else:
-            await purse.release(await purse.before(1_000, 0))
+            await purse.release(await purse.reserve_call(1_000, 0))
             with pytest.raises(Spent, match="cap per call"):
-                await purse.before(1_001, 0)
+                await purse.reserve_call(1_001, 0)
 
     asyncio.run(work())
 
@@ -114,27 +116,29 @@ def test_where_a_cap_begins_anew():
             name = Name(tenant, session)
             return Spending(store, name, PRICES, Caps(**caps), user=user, today=lambda: day[0])
 
-        await purse(turn=cap).after(await purse(turn=cap).before(90, 0, turn=1), used(90, 0))
+        await purse(turn=cap).settle_call(
+            await purse(turn=cap).reserve_call(90, 0, turn=1), used(90, 0)
+        )
         with pytest.raises(Spent):
-            await purse(turn=cap).before(20, 0, turn=1)
-        await purse(turn=cap).before(20, 0, turn=5)
+            await purse(turn=cap).reserve_call(20, 0, turn=1)
+        await purse(turn=cap).reserve_call(20, 0, turn=5)
         with pytest.raises(Spent):  # what comes late is of the newest turn
-            await purse(turn=cap).before(81, 0, turn=1)
+            await purse(turn=cap).reserve_call(81, 0, turn=1)
 
         for session in ("a", "b"):
             one = purse(session=session, day=cap, user="ann")
-            await one.after(await one.before(45, 0), used(45, 0))
+            await one.settle_call(await one.reserve_call(45, 0), used(45, 0))
         with pytest.raises(Spent, match="day"):
-            await purse(session="c", day=cap).before(20, 0)
-        await purse(session="c", day=cap, tenant="other").before(20, 0)
+            await purse(session="c", day=cap).reserve_call(20, 0)
+        await purse(session="c", day=cap, tenant="other").reserve_call(20, 0)
         day[0] = "2026-11-16"
-        await purse(session="c", day=cap).before(20, 0)
+        await purse(session="c", day=cap).reserve_call(20, 0)
 
         one = Spending(store, NAME, PRICES, Caps(user=cap), user="ann")
-        await one.after(await one.before(90, 0), used(90, 0))
+        await one.settle_call(await one.reserve_call(90, 0), used(90, 0))
         with pytest.raises(Spent, match="user"):
-            await one.before(20, 0)
-        await Spending(store, NAME, PRICES, Caps(user=cap), user="bob").before(20, 0)
+            await one.reserve_call(20, 0)
+        await Spending(store, NAME, PRICES, Caps(user=cap), user="bob").reserve_call(20, 0)
 
     asyncio.run(work())
 
@@ -142,12 +146,12 @@ def test_where_a_cap_begins_anew():
 def test_folds_are_paid_like_everything():
     async def work():
         purse = spending(SqliteStore(":memory:"), session=Cap(tokens=1_000))
-        await purse.after(await purse.before(300, 100), used(300, 50))
-        fold = await purse.before(500, 100, kind="fold", prices=Prices(1.0, 0.1, 1.0, 5.0))
-        await purse.after(fold, used(500, 80))
+        await purse.settle_call(await purse.reserve_call(300, 100), used(300, 50))
+        fold = await purse.reserve_call(500, 100, kind="fold", prices=Prices(1.0, 0.1, 1.0, 5.0))
+        await purse.settle_call(fold, used(500, 80))
         with pytest.raises(Spent):
-            await purse.before(50, 50, kind="fold")
-        return await purse.spent()
+            await purse.reserve_call(50, 50, kind="fold")
+        return await purse.read_spent()
 
     counted = asyncio.run(work())
     assert (counted.session.tokens, counted.folds.tokens) == (930, 580)
@@ -160,14 +164,14 @@ def test_what_was_set_aside_by_one_who_died_comes_back(monkeypatch):
 
     async def work():
         purse = spending(SqliteStore(":memory:"), session=Cap(tokens=100), hold=60.0)
-        lost = await purse.before(80, 0)
+        lost = await purse.reserve_call(80, 0)
         now[0] += 59
         with pytest.raises(Spent):
-            await purse.before(80, 0)
+            await purse.reserve_call(80, 0)
         now[0] += 2
-        await purse.release(await purse.before(80, 0))
-        await purse.after(lost, used(70, 0))  # it was only slow: counted all the same
-        return (await purse.spent()).session.tokens
+        await purse.release(await purse.reserve_call(80, 0))
+        await purse.settle_call(lost, used(70, 0))  # it was only slow: counted all the same
+        return (await purse.read_spent()).session.tokens
 
     assert asyncio.run(work()) == 70
 
@@ -179,8 +183,8 @@ def test_a_cap_that_one_place_refuses_leaves_nothing_set_aside():
         store = SqliteStore(":memory:")
         purse = spending(store, session=Cap(tokens=100), day=Cap(tokens=50))
         with pytest.raises(Spent, match="day"):
-            await purse.before(60, 0)
-        await spending(store, session=Cap(tokens=100)).before(100, 0)
+            await purse.reserve_call(60, 0)
+        await spending(store, session=Cap(tokens=100)).reserve_call(100, 0)
 
     asyncio.run(work())
     with (
@@ -203,11 +207,11 @@ def test_an_erased_session_is_counted_to_its_day():
     async def work():
         store = SqliteStore(":memory:")
         purse = spending(store, day=Cap(tokens=100))
-        reserved = await purse.before(50, 0)
+        reserved = await purse.reserve_call(50, 0)
         await store.erase(NAME)
-        await purse.after(reserved, used(40, 0))
+        await purse.settle_call(reserved, used(40, 0))
         other = spending(store, Name("local", "other"), day=Cap(tokens=100))
-        return (await other.spent()).day.tokens
+        return (await other.read_spent()).day.tokens
 
     assert asyncio.run(work()) == 40
 
@@ -239,7 +243,7 @@ async def play(calls, caps, store):
         tokens_in, tokens_out, share, cached, turn, outcome, kind = call
         async with gate:
             try:
-                reserved = await purse.before(tokens_in, tokens_out, turn=turn, kind=kind)
+                reserved = await purse.reserve_call(tokens_in, tokens_out, turn=turn, kind=kind)
             except Spent:
                 return
             now += reserved.amount
@@ -253,12 +257,14 @@ async def play(calls, caps, store):
             real = tokens_in * share // 100
             usage = used(real, tokens_out * share // 100, read=real * cached // 100)
             said = UsageReported() if outcome == "silent" else usage
-            amount = spend.price(reserved.prices, said, told=reserved.tokens)
+            amount = spend.compute_cost(reserved.prices, said, told=reserved.tokens)
             now = now + given + amount
-            took.append((kind, await purse.after(reserved, None if outcome == "silent" else usage)))
+            took.append(
+                (kind, await purse.settle_call(reserved, None if outcome == "silent" else usage))
+            )
 
     await asyncio.gather(*(one(call) for call in calls))
-    return await purse.spent(), took, most
+    return await purse.read_spent(), took, most
 
 
 def summed(took, kind=None):
@@ -305,13 +311,13 @@ async def rush(stores, *, cap, each, calls):
         purse = spending(store, Name("local", f"s{number}"), day=Cap(tokens=cap))
         for _ in range(calls):
             with contextlib.suppress(Spent):
-                reserved = await purse.before(each, 0)
+                reserved = await purse.reserve_call(each, 0)
                 await asyncio.sleep(0)
-                await purse.after(reserved, used(each, 0))
+                await purse.settle_call(reserved, used(each, 0))
                 allowed.append(each)
 
     await asyncio.gather(*(one(number, store) for number, store in enumerate(stores)))
-    counted = await spending(stores[0], day=Cap(tokens=cap)).spent()
+    counted = await spending(stores[0], day=Cap(tokens=cap)).read_spent()
     return sum(allowed), counted.day.tokens
 
 
@@ -350,7 +356,7 @@ def processes(address):
 
 async def day_of(address):
     store = store_at(address)
-    counted = await spending(store, day=Cap(tokens=1)).spent()
+    counted = await spending(store, day=Cap(tokens=1)).read_spent()
     await store.close()
     return counted.day.tokens
 

@@ -82,7 +82,7 @@ def test_where_a_prefill_is_refused_the_model_is_told_to_go_on(model, prefilled,
         request = s.request(**parameters)
         assert roles(request) == ["user", "assistant", "user"]
         assert GO_ON in json.dumps(request["messages"][-1])
-        assert anthropic.faults(request["messages"]) == []
+        assert anthropic.list_faults(request["messages"]) == []
         s.add(answer("end_turn", text("wer")))
         s.add("next")
         later = s.request()
@@ -184,5 +184,5 @@ def test_blank_words_elsewhere_are_not_sent():
         s.add({"role": "assistant", "content": [text("\n"), text("yes"), text(" ")]})
         s.add([" ", "on"])
         request = s.request()
-    assert anthropic.faults(request["messages"]) == []
+    assert anthropic.list_faults(request["messages"]) == []
     assert "system" not in request

@@ -42,7 +42,7 @@ def a_client(provider, sdk):
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_conversation_outlives_a_window_that_nobody_stated(sdk, stream):
     """R-08, R-13: told 100,000 and given 3,000, one refusal teaches it; no other ever comes."""
-    judge = (messages if sdk == "anthropic" else chat).faults
+    judge = (messages if sdk == "anthropic" else chat).list_faults
     pieces = []
 
     async def talk(provider):
@@ -93,7 +93,7 @@ def test_one_retry_and_no_more():
         return len(model.requests), len(await of_kind(s, Asked)), await of_kind(s, ModelSaid)
 
     assert run([refusal] * 9, work) == (2, 2, [])
-    with broken("foldline.session.turn", "return await one.ask(instead, patience, heard)", "return await reply(session, model, patience=patience)"):  # fmt: skip
+    with broken("foldline.session.turn", "return await one.call_model(instead, patience, heard)", "return await reply(session, model, patience=patience)"):  # fmt: skip
         assert run([refusal] * 9, work) != (2, 2, [])
 
 
@@ -111,7 +111,7 @@ def test_a_refusal_that_no_edit_heals_is_told_at_once():
 @pytest.mark.parametrize(("filled", "outcome"), [(0.84, ("other", 1)), (0.9, ("answered", 2))])
 def test_an_unexplained_refusal_of_a_full_window_is_suspected(filled, outcome, monkeypatch):
     """R-12, by what the SDK raised: above 85 % it is taken for an overflow, below it is not."""
-    monkeypatch.setattr("foldline.session.healing.filled", lambda _: filled)
+    monkeypatch.setattr("foldline.session.turn.measure_fill", lambda _: filled)
     asked = []
 
     async def talk(provider):
@@ -129,7 +129,7 @@ def test_an_unexplained_refusal_of_a_full_window_is_suspected(filled, outcome, m
                 await model.close()
             return "answered"
 
-    def refuse(body):
+    def refuse(body, *_):
         asked.append(body)
         return (400, {"error": {"message": "Error"}}) if len(asked) == 1 else None
 
@@ -170,7 +170,7 @@ def test_a_cut_answer_is_kept_as_far_as_it_was_heard(streams):
             await reply(s, model, patience=ONCE, heard=heard.append if streams else None)
         said = await of_kind(s, ModelSaid)
         await s.add("go on")
-        assert not chat.faults((await s.request())["messages"])
+        assert not chat.list_faults((await s.request())["messages"])
         return said
 
     said = run([Trouble.CUT], work)
@@ -315,7 +315,7 @@ def test_a_cap_stops_a_turn_before_it_is_sent():
         asked = len(model.requests)
         await s.add("another turn")
         await reply(s, model, spending=purse, max_tokens=1_000)
-        counted = await purse.spent()
+        counted = await purse.read_spent()
         used = [one.input + one.output for one in await of_kind(s, UsageReported)]
         assert counted.session.tokens == sum(used)
         assert counted.turn.tokens == used[-1]
@@ -332,10 +332,10 @@ def test_a_refused_call_costs_nothing_and_its_retry_is_paid():
         await reply(s, model, spending=purse, patience=ONCE, max_tokens=50)
         assert len(model.requests) == 2
         (used,) = await of_kind(s, UsageReported)
-        assert (await purse.spent()).session.tokens == used.input + used.output
+        assert (await purse.read_spent()).session.tokens == used.input + used.output
         with pytest.raises(ModelFailed):
             await reply(s, model, spending=purse, patience=ONCE, max_tokens=50)
-        assert (await purse.spent()).session.tokens == used.input + used.output
+        assert (await purse.read_spent()).session.tokens == used.input + used.output
 
     run(["ok", Fault("auth", "who?")], work, takes=700, policy=named("steady").name)
 
@@ -345,15 +345,15 @@ def test_a_cut_or_cancelled_call_is_counted_as_estimated():
         purse = spending(s, session=Cap(tokens=100_000))
         with pytest.raises(ModelFailed):
             await reply(s, model, spending=purse, patience=ONCE, heard=lambda _: None)
-        cut = (await purse.spent()).session.tokens
+        cut = (await purse.read_spent()).session.tokens
         task = asyncio.create_task(reply(s, model, spending=purse, patience=ONCE))
         await asyncio.sleep(0.02)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        counted = await purse.spent()
+        counted = await purse.read_spent()
         assert 0 < cut < counted.session.tokens < 100
         # Nothing is left set aside: all but what was counted may be spent.
-        await purse.before(0, 100_000 - counted.session.tokens)
+        await purse.reserve_call(0, 100_000 - counted.session.tokens)
 
     run([Trouble.CUT, Trouble.TIMEOUT], work)

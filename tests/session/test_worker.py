@@ -9,7 +9,7 @@ from mutants import broken
 
 from foldline.core import log
 from foldline.core.log import Edit
-from foldline.dialects.base import OPENAI
+from foldline.dialects.openai_chat.dialect import DIALECT as OPENAI
 from foldline.dialects.provider_errors import Fault
 from foldline.errors import BadInput, Conflict
 from foldline.models.summarize import Tellers
@@ -63,7 +63,7 @@ async def test_the_session_goes_on_from_it(store):
     await made(store, NAME)
     await fold_session(store, NAME, install=True)
     live = await Live.open(store, NAME, facts=of_session("scripted", SETTINGS))
-    sent = await planning.ask(live, {}, dialect=OPENAI)
+    sent = await planning.plan_and_record_request(live, {}, dialect=OPENAI)
     assert b"go on" in sent
     assert len(await folds_of(store, NAME)) == 1
 
@@ -80,9 +80,9 @@ async def test_without_install_it_only_prepares(store, turns):
     live = await Live.open(store, NAME, facts=facts)
     live.narrator = Preparing(Tellers(()))
     for n in range(8):
-        await live.take(user(f"more {n} " + "pasted text " * 20))
-        await planning.ask(live, {}, dialect=OPENAI)
-        await live.take(model("answer text " * 20))
+        await live.receive_events(user(f"more {n} " + "pasted text " * 20))
+        await planning.plan_and_record_request(live, {}, dialect=OPENAI)
+        await live.receive_events(model("answer text " * 20))
         if found := await folds_of(store, NAME):
             break
     assert found[0].by == "scripted"
@@ -136,7 +136,7 @@ async def test_a_session_in_the_middle_of_something_is_left(store):
     facts = of_session("scripted", {**SETTINGS, "window": 100_000})
     await made(store, other, due())
     live = await Live.open(store, other, facts=facts)
-    await planning.ask(live, {}, dialect=OPENAI)
+    await planning.plan_and_record_request(live, {}, dialect=OPENAI)
     head = (await store.head(other)).seq
     done = await fold_session(store, other, install=True)
     assert (done.outcome, "an answer is under way" in done.reason) == ("left", True)
@@ -211,7 +211,7 @@ async def _killed_everywhere(store):
             assert events[: len(due())] == due()
             assert all(isinstance(event, Edit) for event in events[len(due()) :])
             live = await Live.open(store, name, facts=of_session("scripted", SETTINGS))
-            assert b"go on" in await planning.ask(live, {}, dialect=OPENAI)
+            assert b"go on" in await planning.plan_and_record_request(live, {}, dialect=OPENAI)
     return at - 1
 
 
@@ -223,10 +223,8 @@ async def test_whoever_is_killed_at_any_point_the_fold_is_made_once(store):
 
 async def test_a_worker_that_folds_whether_it_is_due_or_not_is_seen(store):
     """The control: the second run would fold once more."""
-    line = (
-        "facts = replace(facts, cache=cached(time() - live.touched, facts.prices), prepared=told)"
-    )
-    instead = "facts = replace(facts, now=True, prepared=told)"
+    line = "facts = replace(facts, cache=cache, prepared="
+    instead = "facts = replace(facts, now=True, prepared="
     with broken("foldline.session.planning", line, instead), pytest.raises(AssertionError):
         await _killed_everywhere(store)
 
@@ -269,12 +267,12 @@ async def test_two_workers_make_one_fold(store):
 
 
 async def test_without_fence_and_end_there_would_be_two(store):
-    line = "await event_log.append(self.store, self.name, events, after=after, fence=fence)"
+    line = "await event_log.append_events(self.store, self.name, events, after=after, fence=fence)"
     with (
         broken(
             "foldline.session.log_handle",
             line,
-            "await event_log.append(self.store, self.name, events)",
+            "await event_log.append_events(self.store, self.name, events)",
         ),
         pytest.raises(AssertionError),
     ):
@@ -287,12 +285,12 @@ async def test_what_comes_in_meanwhile_is_folded_with_or_kept(store):
     slow = Slow(store)
     work = asyncio.create_task(fold_session(slow, NAME, install=True))
     await slow.there.wait()
-    await event_log.append(store, NAME, [user("inbound")], once="m1")
+    await event_log.append_events(store, NAME, [user("inbound")], once="m1")
     slow.go.set()
     assert (await work).outcome == "folded"
     assert len(await folds_of(store, NAME)) == 1
     live = await Live.open(store, NAME, facts=of_session("scripted", SETTINGS))
-    assert (await planning.ask(live, {}, dialect=OPENAI)).count(b"inbound") == 1
+    assert (await planning.plan_and_record_request(live, {}, dialect=OPENAI)).count(b"inbound") == 1
 
 
 async def _held(store):

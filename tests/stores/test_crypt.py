@@ -43,10 +43,10 @@ async def test_nothing_is_found_in_the_files(tmp_path, sealed):
     store = CryptStore(inner, KEY) if sealed else inner
     picture = Media("image", base64="CANARY-picture" * 4_000)
     said = [UserSaid((Text("CANARY-text"), picture))] * 3
-    await event_log.append(store, MINE, said, after=-1, once="CANARY-once")
+    await event_log.append_events(store, MINE, said, after=-1, once="CANARY-once")
     await store.put(MINE, "prepared", "k", b"CANARY-side")
     await store.put(Name("acme", ""), "spend", "k", b"CANARY-side")
-    await event_log.fork(store, MINE, "two", at=1)
+    await event_log.fork_log(store, MINE, "two", at=1)
     await store.append(TWO, rows("CANARY-fork"))
     assert len(await store.search("acme", "CANARY", session="one")) == 3
     files = sorted(file.name for file in tmp_path.iterdir())
@@ -61,7 +61,9 @@ async def test_nothing_is_found_in_the_files(tmp_path, sealed):
 
 async def test_another_master_key_is_refused(plain):
     """Never garbage: reading, writing, side values, by the same error."""
-    await event_log.append(CryptStore(plain, KEY), MINE, [UserSaid((Text("hello"),))], after=-1)
+    await event_log.append_events(
+        CryptStore(plain, KEY), MINE, [UserSaid((Text("hello"),))], after=-1
+    )
     await CryptStore(plain, KEY).put(MINE, "s", "k", b"1")
     wrong = CryptStore(plain, OTHER)
     for attempt in (
@@ -69,7 +71,7 @@ async def test_another_master_key_is_refused(plain):
         wrong.append(MINE, rows("x")),
         wrong.get(MINE, "s", "k"),
         wrong.search("acme", "hello", session="one"),
-        event_log.fork(wrong, MINE, "two", at=0),
+        event_log.fork_log(wrong, MINE, "two", at=0),
     ):
         with pytest.raises(Sealed, match="another master key"):
             await attempt
@@ -98,12 +100,12 @@ async def test_nothing_can_be_put_in_anothers_place(plain, move):
     store = CryptStore(plain, KEY)
 
     async def everything(reader):
-        found = await event_log.read(reader, MINE, Range(0, 9))
+        found = await event_log.read_events(reader, MINE, Range(0, 9))
         return [event for _, event in found], [await reader.get(MINE, "s", key) for key in "ab"]
 
     said = [UserSaid((Text(f"{n}"), Media("image", base64=f"A{n}" * 20_000))) for n in range(2)]
     for name in (MINE, TWO):
-        await event_log.append(store, name, said, after=-1)
+        await event_log.append_events(store, name, said, after=-1)
         for key in "ab":
             await store.put(name, "s", key, name.session.encode())
     before = await everything(CryptStore(plain, KEY))
@@ -127,11 +129,11 @@ async def test_equal_pictures_cannot_be_told_to_be_equal(plain):
     said = [UserSaid((Media("image", base64="A" * 50_000),))]
     store = CryptStore(plain, KEY)
     for name in (MINE, TWO):
-        await event_log.append(store, name, said)
-        await event_log.append(store, name, said)
+        await event_log.append_events(store, name, said)
+        await event_log.append_events(store, name, said)
     stored = plain.db.sql("select hash, body from blobs")
     assert len({name for name, _ in stored}) == len({body for _, body in stored}) == 2
-    assert set(event_log.draft(said).blobs).isdisjoint(name for name, _ in stored)
+    assert set(event_log.build_draft(said).blobs).isdisjoint(name for name, _ in stored)
 
 
 async def test_a_turn_reads_no_key(plain):
@@ -164,14 +166,14 @@ async def test_erased_means_that_no_key_is_left(plain):
     said = [
         UserSaid((Text(f"secret {n}"), Media("image", base64=f"{n}" * 20_000))) for n in range(4)
     ]
-    await event_log.append(store, MINE, said, after=-1)
+    await event_log.append_events(store, MINE, said, after=-1)
     await store.fork(MINE, "two", at=3, keep=[(2, 3)])
     left = plain.db.sql("select seq, body from events where sid = 1 order by seq")
     await store.erase(MINE)
     assert plain.db.sql("select 1 from side where session = 'one'") == []
-    assert [event for _, event in await event_log.read(store, TWO, Range(0, 3))] == said[2:]
-    ring = await store._ring(TWO)
-    opened = [ring.open(Row("user_said", body, seq=seq)) is not None for seq, body in left]
+    assert [event for _, event in await event_log.read_events(store, TWO, Range(0, 3))] == said[2:]
+    ring = await store._find_ring(TWO)
+    opened = [ring.decrypt_row(Row("user_said", body, seq=seq)) is not None for seq, body in left]
     assert opened == [False, False, True, True]  # the copies that the fork has itself
 
 

@@ -25,11 +25,11 @@ from foldline.core.log import UserSaid
 from foldline.core.parts import Media, Text
 from foldline.errors import BadInput, Conflict, Erased, FormatError, StoreFailed
 from foldline.stores import event_log
-from foldline.stores import open as at
+from foldline.stores import open_store as at
 from foldline.stores.base import Draft, Name, Retention, Row
-from foldline.stores.postgres import PostgresStore, retention, schema, wire_format
-from foldline.stores.postgres.connections import sid
-from foldline.stores.postgres.url import place
+from foldline.stores.postgres import PostgresStore, append, retention, schema
+from foldline.stores.postgres.connections import sid_of
+from foldline.stores.postgres.url import parse_postgres_url
 from foldline.testing.stores import Conformance, rows
 
 pytestmark = [pytest.mark.real, pytest.mark.anyio]
@@ -77,7 +77,7 @@ def working(made):
 async def test_nothing_is_reached_without_a_tenant(made, store):
     """R-69: neither before one was ever set in a connection, nor after; also by a function."""
     picture = [UserSaid((Text("canary"), Media("image", base64="A" * 20_000)))]
-    await event_log.append(store, MINE, picture, once="k")
+    await event_log.append_events(store, MINE, picture, once="k")
     await store.put(MINE, "s", "k", b"canary")
     await store.append(Name("acme", "gone"), rows("canary"))
     await store.erase(Name("acme", "gone"))
@@ -91,7 +91,7 @@ async def test_nothing_is_reached_without_a_tenant(made, store):
                 with pytest.raises(psycopg.errors.InsufficientPrivilege, match="not set"):
                     connection.execute(f"select * from {made}.{table}")
             for call in (
-                f"read(null, '{sid(MINE)}', '{{0}}', '{{9}}')",
+                f"read(null, '{sid_of(MINE)}', '{{0}}', '{{9}}')",
                 "search('acme', null, 'x', 9)",
             ):
                 with pytest.raises(psycopg.errors.InsufficientPrivilege, match="not set"):
@@ -196,8 +196,10 @@ async def test_a_search_reads_what_it_finds(made, store):
     """The words' index is used behind the definer function; row-level security would switch it off."""
     many = [UserSaid((Text(f"common {n} " + "filler " * 20),)) for n in range(3_000)]
     for tenant in ("large", "larger"):
-        await event_log.append(store, Name(tenant, "s"), many)
-    await event_log.append(store, Name("large", "t"), [UserSaid((Text("needle in common hay"),))])
+        await event_log.append_events(store, Name(tenant, "s"), many)
+    await event_log.append_events(
+        store, Name("large", "t"), [UserSaid((Text("needle in common hay"),))]
+    )
     assert len(await store.search("large", "needle")) == 1
     assert len(await store.search("larger", "common", limit=5)) == 5
     select = re.search(r"return query\s+(select.*?);", body_of(made, "search_of"), re.DOTALL)[1]
@@ -278,11 +280,11 @@ async def test_a_tail_reads_what_is_live(made, store, analyzed):
             with connected() as owner:
                 owner.execute(f"vacuum analyze {made}.events")
         calls = [
-            (f"head(%s, '{sid(name)}', null)", 1),
-            (f"head(%s, '{sid(name)}', {length - 60})", 1),
-            (f"read(%s, '{sid(name)}', '{{{length - 50}}}', '{{{length - 1}}}')", 50),
-            (f"read(%s, '{sid(name)}', '{{{length - 50},5}}', '{{{length - 1},5}}')", 51),
-            (f"read(%s, '{sid(name)}', '{{0}}', '{{{length}}}')", length),
+            (f"head(%s, '{sid_of(name)}', null)", 1),
+            (f"head(%s, '{sid_of(name)}', {length - 60})", 1),
+            (f"read(%s, '{sid_of(name)}', '{{{length - 50}}}', '{{{length - 1}}}')", 50),
+            (f"read(%s, '{sid_of(name)}', '{{{length - 50},5}}', '{{{length - 1},5}}')", 51),
+            (f"read(%s, '{sid_of(name)}', '{{0}}', '{{{length}}}')", length),
         ]
         with working(made) as connection, connection.transaction():
             connection.execute("select set_config('foldline.tenant', 'tails', true)")
@@ -304,13 +306,13 @@ async def test_a_turn_is_as_many_statements_however_long_the_log(store, held):
     name = Name("counted", f"s{held}")
     await store.append(name, rows(*(f"{n}" for n in range(held)), edit=False))
     asked = []
-    before = store.db.ask
+    before = store.db.run_statement
 
     async def counting(statement, *values, **how):
         asked.append(statement)
         return await before(statement, *values, **how)
 
-    store.db.ask = counting
+    store.db.run_statement = counting
     await store.head(name)
     await store.read(name, [(held - 5, held - 1)])
     await store.append(name, rows("more"), after=held - 1)
@@ -322,7 +324,7 @@ async def test_a_turn_is_as_many_statements_however_long_the_log(store, held):
 
 def test_migrations_are_numbered_and_can_be_lived_with():
     """The previous release works on a database that has the next one's: nothing is taken away."""
-    known = schema.released()
+    known = schema.load_migrations()
     assert [one.number for one in known] == list(range(1, len(known) + 1))
     takes = re.compile(
         r"\b(drop|rename|truncate)\b|alter column \w+ (type|set not null)", re.IGNORECASE
@@ -402,7 +404,7 @@ async def test_an_append_whose_connection_ends(made, store, once):
     name = Name("ended", f"{once}")
     await store.append(name, rows("first"))
     with connected() as other, other.transaction(force_rollback=True):
-        other.execute(f"select 1 from {made}.heads where sid = %s for update", (sid(name),))
+        other.execute(f"select 1 from {made}.heads where sid = %s for update", (sid_of(name),))
         hanging = asyncio.create_task(store.append(name, rows("second"), once=once))
         await asyncio.sleep(0.3)
         assert not hanging.done()
@@ -428,13 +430,13 @@ async def test_appends_that_wait_are_sent_together(made, store):
     names = [Name("batch", f"s{n}") for n in range(40)]
     await asyncio.gather(*(store.append(name, rows("a")) for name in names))
     sent = []
-    before = store._appends._send
+    before = store._appends._send_batch
 
     async def counting(connection, batch):
         sent.append(len(batch))
         await before(connection, batch)
 
-    store._appends._send = counting
+    store._appends._send_batch = counting
     told = await asyncio.gather(
         *(store.append(name, rows("b"), after=n % 2 - 1) for n, name in enumerate(names)),
         store.append(names[1], Draft([Row("user_said", b"1"), Row("user_said", b"2")])),
@@ -447,7 +449,7 @@ async def test_appends_that_wait_are_sent_together(made, store):
     with connected() as owner:
         found = owner.execute(
             f"select count(distinct xmin::text) from {made}.events where tenant = 'batch' and seq = 1 "
-            "and sid <> %s", (sid(names[1]),)
+            "and sid <> %s", (sid_of(names[1]),)
         )  # fmt: skip
         assert found.fetchone() == (19,)
 
@@ -456,13 +458,13 @@ async def test_appends_of_several_rows_are_sent_together(made, store):
     """As those of one row: each by itself, its rows in order, its newest edit and its `once` its own."""
     names = [Name("several", f"s{n}") for n in range(30)]
     await asyncio.gather(*(store.append(name, rows("a")) for name in names))
-    sent, before = [], store._appends._send
+    sent, before = [], store._appends._send_batch
 
     async def counting(connection, batch):
         sent.append([len(one.draft.rows) for one in batch])
         await before(connection, batch)
 
-    store._appends._send = counting
+    store._appends._send_batch = counting
 
     def draft(n):
         words = [Row("user_said", f'"{n} {at}"'.encode()) for at in range(n % 4 + 1)]
@@ -554,7 +556,7 @@ async def test_one_who_gave_up_leaves_its_statement_prepared(made):
     store = PostgresStore(f"{address_of(made)}&pool=1")
     try:
         assert await store.append(name, rows("a")) == 0
-        wire_format._prepared.clear()
+        append._prepared.clear()
         assert await store.append(name, rows("b")) == 1
     finally:
         await store.close()
@@ -587,7 +589,7 @@ async def test_one_that_fails_takes_none_with_it(made, store):
         )
         owner.execute(
             f"create trigger no_room before insert on {made}.events for each row "
-            f"when (new.sid = '{sid(names[7])}') execute function {made}.no_room()"
+            f"when (new.sid = '{sid_of(names[7])}') execute function {made}.no_room()"
         )
         try:
             async with asyncio.timeout(10):
@@ -613,8 +615,8 @@ async def test_a_trim_takes_the_pieces_that_nothing_names(store):
     said = [
         UserSaid((Media("image", base64=f"A{at_place % 2}" * 20_000),)) for at_place in range(4)
     ]
-    await event_log.append(store, name, [*said, UserSaid((Text("end"),))])
-    hashes = list(event_log.draft(said).blobs)
+    await event_log.append_events(store, name, [*said, UserSaid((Text("end"),))])
+    hashes = list(event_log.build_draft(said).blobs)
     assert await store.trim(name, 3, keep=[]) == 3
     assert set(await store.blobs(name, hashes)) == {hashes[1]}
     assert await store.trim(name, 4, keep=[]) == 1
@@ -629,22 +631,22 @@ async def test_erased_is_gone_from_every_table(made, store, monkeypatch):
     monkeypatch.setattr(retention, "_BATCH", 7)
     name = Name("erasing", "one")
     picture = Media("image", base64="secret" * 9_000)
-    await event_log.append(store, name, [UserSaid((Text("canary"), picture))] * 20, once="k")
+    await event_log.append_events(store, name, [UserSaid((Text("canary"), picture))] * 20, once="k")
     await store.put(name, "s", "k", b"canary")
     assert len(await store.search("erasing", "canary")) == 20
-    one = sid(name)
+    one = sid_of(name)
     cut = iter([1, 0])
-    before = store.db.ask
+    before = store.db.run_statement
 
     async def cutting(statement, *values, **how):
         if "sweep" in statement and not next(cut):
             raise StoreFailed("cut")
         return await before(statement, *values, **how)
 
-    store.db.ask = cutting
+    store.db.run_statement = cutting
     with pytest.raises(StoreFailed):
         await store.erase(name)
-    store.db.ask = before
+    store.db.run_statement = before
     assert await store.read(name, [(0, 99)]) == []
     with pytest.raises(Erased):
         await store.append(name, rows("late"))
@@ -674,7 +676,7 @@ async def test_nobody_reads_half_of_what_is_being_erased(monkeypatch, seen):
             slow = text.replace("return query", "perform pg_sleep(0.7); return query", 1)
             assert "STABLE" in slow
             owner.execute(slow.replace("STABLE", seen.upper()))
-        before = store.db.ask
+        before = store.db.run_statement
         reading = asyncio.create_task(store.read(MINE, [(0, 99)]))
         await asyncio.sleep(0.3)
         swept = iter([1])
@@ -684,7 +686,7 @@ async def test_nobody_reads_half_of_what_is_being_erased(monkeypatch, seen):
                 raise StoreFailed("cut")
             return await before(statement, *values, **how)
 
-        store.db.ask = cutting
+        store.db.run_statement = cutting
         with pytest.raises(StoreFailed):
             await store.erase(MINE)
         assert len(await reading) == (12 if seen == "stable" else 8)
@@ -695,7 +697,7 @@ async def test_a_body_that_was_altered_is_told(made, store):
     name = Name("altered", "one")
     await store.append(name, rows("a"))
     with connected() as owner:
-        owner.execute(f"update {made}.events set body = 'other' where sid = %s", (sid(name),))
+        owner.execute(f"update {made}.events set body = 'other' where sid = %s", (sid_of(name),))
     with pytest.raises(FormatError, match="sha256"):
         await store.read(name, [(0, 0)])
 
@@ -762,23 +764,23 @@ def test_no_command_prints_a_password(made):
 
 
 def test_addresses():
-    found = place("postgresql://u:secret@h:1/d?schema=x&sslmode=require&pool=3")
+    found = parse_postgres_url("postgresql://u:secret@h:1/d?schema=x&sslmode=require&pool=3")
     assert (found.schema, found.pool, found.address) == (
         "x",
         3,
         "postgresql://u:secret@h:1/d?sslmode=require",
     )
     assert "secret" not in found.shown
-    assert place("postgresql:///test?schema=x").address == "postgresql:///test"
+    assert parse_postgres_url("postgresql:///test?schema=x").address == "postgresql:///test"
     spaced = "postgresql:///test?options=-c%20a%3Db%2Bc"
-    assert place(spaced).address == spaced  # libpq reads no + as a blank
+    assert parse_postgres_url(spaced).address == spaced  # libpq reads no + as a blank
     for hidden in ("postgresql://u:se@cret@h/d", "postgresql://u:se?cret@h/d"):
         with pytest.raises(BadInput, match="%40") as told:
-            place(hidden)
+            parse_postgres_url(hidden)
         assert "cret" not in str(told.value)
     for bad in ("postgresql:///d?schema=X;drop", "postgresql:///d?pool=0", "mysql://x"):
         with pytest.raises(BadInput):
-            place(bad)
+            parse_postgres_url(bad)
 
 
 async def test_a_server_that_is_not_there():
@@ -828,13 +830,13 @@ MUTANTS = [
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[one[0] for one in MUTANTS])
 async def test_a_broken_store_is_seen(mutant, monkeypatch):
     _, line, instead, test = mutant
-    known = schema.released()
+    known = schema.load_migrations()
     assert any(line in one.text for one in known)
     altered = [
         schema.Migration(one.number, one.name, one.text.replace(line, instead), one.lives_with)
         for one in known
     ]
-    monkeypatch.setattr(schema, "released", lambda: altered)
+    monkeypatch.setattr(schema, "load_migrations", lambda: altered)
     with a_schema() as name:
         store = PostgresStore(address_of(name))
         try:

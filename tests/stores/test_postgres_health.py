@@ -12,14 +12,21 @@ import psycopg
 import pytest
 from serving import PGBOUNCER, SERVER, a_schema, address_of, connected, pooler, with_setting
 
-from foldline.apps.cli.doctor_postgres import examined
-from foldline.draw.text import width
+from foldline.apps.cli.doctor_postgres import inspect_postgres
+from foldline.draw.wording import measure_width
 from foldline.stores.base import Draft, Name, Row
 from foldline.stores.postgres import PostgresStore
-from foldline.stores.postgres.connections import sid
-from foldline.stores.postgres.health import DEFINERS, INDEXES, SECURED, expected_routines
-from foldline.stores.postgres.health_queries import ReadingConnection, look, opened
-from foldline.stores.postgres.url import place
+from foldline.stores.postgres.connections import sid_of
+from foldline.stores.postgres.health import (
+    DEFINERS,
+    INDEXES,
+    SECURED,
+    ReadingConnection,
+    expected_routines,
+    open_readonly_connection,
+    read_health,
+)
+from foldline.stores.postgres.url import parse_postgres_url
 from foldline.testing.stores import rows
 
 pytestmark = [pytest.mark.real, pytest.mark.anyio]
@@ -52,7 +59,7 @@ def made():
 
 async def found(schema, server=SERVER, tenant="local"):
     """What the doctor says, but what is well of the machine: (level, what) → sentences."""
-    _, checks = await examined(address_of(schema, server), tenant)
+    _, checks = await inspect_postgres(address_of(schema, server), tenant)
     told: dict[tuple[str, str], list[str]] = {}
     for check in checks:
         told.setdefault((check.level, check.what), []).append(f"{check.told}; {check.todo}")
@@ -75,9 +82,9 @@ async def test_a_schema_that_is_well(made):
     }  # fmt: skip
     (plans,) = told["ok", "plans"]
     assert "2,000 events" in plans
-    where = place(address_of(made))
-    async with await opened(where) as connection:
-        health = await look(ReadingConnection(connection, where))
+    where = parse_postgres_url(address_of(made))
+    async with await open_readonly_connection(where) as connection:
+        health = await read_health(ReadingConnection(connection, where))
     assert {one.name for one in health.indexes} == {*INDEXES, "migrations_pkey"}
     assert {one.name for one in health.routines} == expected_routines()
     assert {one.name for one in health.routines if one.definer} == {*DEFINERS}
@@ -94,8 +101,8 @@ async def test_nothing_is_written(made):
         await asyncio.sleep(1.5)  # counters are told late
         server.execute("select pg_stat_clear_snapshot()")
         assert server.execute(asked).fetchone() == before
-        where = place(address_of(made))
-        async with await opened(where) as connection:
+        where = parse_postgres_url(address_of(made))
+        async with await open_readonly_connection(where) as connection:
             with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
                 await ReadingConnection(connection, where)("delete from {schema}.heads")
         missing = f"{made}_no"
@@ -253,7 +260,7 @@ async def test_each_fault_is_found_and_mended(made, name):
     text, what, sentence, undo = (part.replace("{s}", made) for part in FAULTS[name])
     with connected() as server:
         server.execute(text)
-        _, checks = await examined(address_of(made), "local")
+        _, checks = await inspect_postgres(address_of(made), "local")
         wrong = [one for one in checks if one.level == "bad"]
         for todo in [undo] if undo else [one.todo for one in wrong]:
             server.execute(todo.rpartition(": ")[2].removesuffix("; else restore a backup"))
@@ -286,7 +293,7 @@ async def test_work_left_over(made):
     await store.close()
     with connected() as server:
         server.execute("select set_config('foldline.tenant', 'acme', false)")
-        server.execute(f"select {made}.erase('acme', '{sid(name)}', 'cut short', null)")
+        server.execute(f"select {made}.erase('acme', '{sid_of(name)}', 'cut short', null)")
     told = await found(made)
     assert "1 erasure cut short, of tenant 'acme'" in told["warn", "waiting"][0]
     again = PostgresStore(address_of(made))
@@ -391,11 +398,11 @@ def test_as_a_person_runs_it(made, columns):
     told = ran("doctor", address)
     assert (told.returncode, told.stderr) == (0, "")
     lines = told.stdout.splitlines()
-    assert max(width(line) for line in lines) <= columns
+    assert max(measure_width(line) for line in lines) <= columns
     assert lines[-1].endswith("warn")
     assert 30 < len(lines) < 55
     body = json.loads(ran("doctor", "--json", "--store", address).stdout)
-    assert (body["ok"], body["store"]) == (True, f"{place(address).shown}")
+    assert (body["ok"], body["store"]) == (True, f"{parse_postgres_url(address).shown}")
     by_env = subprocess.run(
         [FOLDLINE, "doctor", "--json"],
         env={**os.environ, "FOLDLINE_STORE": address},

@@ -17,10 +17,10 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 from serving import SERVER, connected
 
-from foldline.apps.cli.doctor_postgres import examined
+from foldline.apps.cli.doctor_postgres import inspect_postgres
 from foldline.stores.base import Name
 from foldline.stores.postgres import PostgresStore, append, retention
-from foldline.stores.postgres.url import place
+from foldline.stores.postgres.url import parse_postgres_url
 from foldline.testing.stores import rows
 
 pytestmark = pytest.mark.real
@@ -132,7 +132,7 @@ def test_every_block_runs(own, tmp_path):
     assert (told.returncode, "row-level security" in told.stderr) == (1, True)
     # The login that sees all of it, as the page says.
     address = own("postgresql://talks_backup@db.example/talks") + f"?schema={own.schema}"
-    _, checks = asyncio.run(examined(address, "local"))
+    _, checks = asyncio.run(inspect_postgres(address, "local"))
     assert [one for one in checks if "may not" in one.told or one.level == "bad"] == []
 
 
@@ -157,7 +157,7 @@ def configure(text: str) -> None:
 
 
 def test_its_numbers_are_the_code_s():
-    assert f"pool={place('postgresql://x/y').pool}`" in PAGE
+    assert f"pool={parse_postgres_url('postgresql://x/y').pool}`" in PAGE
     assert f"up to {append._TOGETHER} appends or {append._BYTES // 10**6} MB" in PAGE
     assert append.LANES == 2
     assert "Appends take two" in PAGE

@@ -21,14 +21,14 @@ from foldline.core.log import Folded
 from foldline.core.plan import Facts
 from foldline.core.policy import STEADY
 from foldline.core.spine import Range
-from foldline.dialects.base import OPENAI
+from foldline.dialects.openai_chat.dialect import DIALECT as OPENAI
 from foldline.errors import Conflict, FoldlineError
 from foldline.session import planning
 from foldline.session.fold_worker import fold_session
 from foldline.session.log_handle import Live
 from foldline.stores import event_log
 from foldline.stores.base import Name
-from foldline.stores.open import store_at
+from foldline.stores.open_store import store_at
 from foldline.stores.sqlite import SqliteStore
 from foldline.testing import Planned, model, user
 
@@ -71,7 +71,7 @@ def test_eight_processes_write_one_session(address):
 async def _all_is_there(address, told):
     store = store_at(address)
     head = (await store.head(SHARED)).seq
-    found = await event_log.read(store, SHARED, Range(0, head))
+    found = await event_log.read_events(store, SHARED, Range(0, head))
     assert [seq for seq, _ in found] == list(range(head + 1))
     written = [event for _, event in found if isinstance(event, log.UserSaid)]
     marks = [re.match("<(p[0-9]):([0-9]+)>", event.parts[0].text).groups() for event in written]
@@ -82,10 +82,10 @@ async def _all_is_there(address, told):
     assert folds == told["folds"] >= FOLDS
     assert told["conflicts"] > 0  # the control: they did meet
     live = await Live.open(store, SHARED, facts=Facts(limits(8_000, 400), STEADY))
-    assert b"module_199" in await planning.ask(live, {}, dialect=OPENAI)
+    assert b"module_199" in await planning.plan_and_record_request(live, {}, dialect=OPENAI)
     asked = [seq for seq, event in found if isinstance(event, log.Asked)]
     for at in asked[:: len(asked) // 10]:
-        await planning.sent(live, at)  # law 5: equal to its hash, or an error
+        await planning.rebuild_request(live, at)  # law 5: equal to its hash, or an error
     if isinstance(store, SqliteStore):
         assert store.db.sql("pragma integrity_check") == [("ok",)]
     await store.close()
@@ -146,7 +146,7 @@ async def _folding(store, name, turns):
     while True:
         live = await Live.open(store, name, facts=SMALL)
         try:
-            await planning.ask(live, {}, dialect=OPENAI)
+            await planning.plan_and_record_request(live, {}, dialect=OPENAI)
         except Conflict:
             continue
         break
@@ -162,7 +162,7 @@ async def _working(store, name, turns):
 
 async def _coming_in(store, name, deliveries, turns):
     for at in deliveries:
-        await event_log.append(store, name, [user(f"inbound <{at}>")], once=f"m{at}")
+        await event_log.append_events(store, name, [user(f"inbound <{at}>")], once=f"m{at}")
     turns.done()
 
 
@@ -192,7 +192,7 @@ async def _orders(stores, who, seeds, folding):
     orders: set[str] = set()
     for seed in range(seeds):
         name, turns, random = Name("acme", f"s{seed}"), Turns(seed, len(who)), Random(-seed)
-        await event_log.append(stores[0], name, [OPENED, *before, user("go on")], after=-1)
+        await event_log.append_events(stores[0], name, [OPENED, *before, user("go on")], after=-1)
         deliveries = sorted([0, 1, 2, *random.choices(range(3), k=random.randint(0, 2))])
         await asyncio.gather(
             folding(turns.over(stores[0], "f"), name, turns),
@@ -203,13 +203,13 @@ async def _orders(stores, who, seeds, folding):
         )
         orders.add(turns.taken)
         live = await Live.open(stores[1], name, facts=SMALL)
-        events = [event for _, event in await live.events(Range(0, live.view.head))]
+        events = [event for _, event in await live.read_events(Range(0, live.view.head))]
         said = [e.parts[0].text for e in events if isinstance(e, log.UserSaid)]
         assert said[-3:] == [f"inbound <{at}>" for at in range(3)], (seed, turns.taken)
         assert sum(text.startswith("inbound") for text in said) == 3
         folds = [event for event in events if isinstance(event, Folded)]
         assert len(folds) == 1 if folding is _working else folds, seed
-        sent = (await planning.ask(live, {}, dialect=OPENAI)).decode()
+        sent = (await planning.plan_and_record_request(live, {}, dialect=OPENAI)).decode()
         assert re.findall("inbound <([0-9])>", sent) == ["0", "1", "2"], (seed, turns.taken)
     return orders
 
@@ -249,7 +249,7 @@ SEEN_TWICE = ('db.sql("insert into seen values (?, ?, ?)", (found.sid, once, end
 )
 def test_a_store_that_lets_them_mix_is_seen(tmp_path, broken_line, folding):
     """A fold alone stands wherever it lands: what it leaves is open to the end."""
-    with broken("foldline.stores.sqlite.rows", *broken_line), pytest.raises(SEEN):
+    with broken("foldline.stores.sqlite.session_rows", *broken_line), pytest.raises(SEEN):
         asyncio.run(_interleaved(str(tmp_path / "talks.db"), 100, folding))
 
 
@@ -308,9 +308,9 @@ async def test_what_ten_thousand_turns_weigh(address, tmp_path):
     store = store_at(address)
     talk, said = long_session(10_000 if isinstance(store, SqliteStore) or DEEP else 1_000)
     for at in range(0, len(talk.events), 8):
-        await event_log.append(store, SHARED, talk.events[at : at + 8], after=at - 1)
-    given = sum(len(row.body) for row in event_log.draft(talk.events).rows)
-    folds = sum(len(log.encode(one)) for one in talk.folds())
+        await event_log.append_events(store, SHARED, talk.events[at : at + 8], after=at - 1)
+    given = sum(len(row.body) for row in event_log.build_draft(talk.events).rows)
+    folds = sum(len(log.encode_event(one)) for one in talk.folds())
     sizes = []
     for _ in range(2):
         sizes.append(bytes_of(store, address, tmp_path / "talks.db"))

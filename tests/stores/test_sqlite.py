@@ -20,7 +20,7 @@ from foldline.core.spine import Range
 from foldline.errors import BadInput, BrokenView, Conflict, FormatError, StoreFailed
 from foldline.stores import event_log
 from foldline.stores.base import Draft, Name
-from foldline.stores.sqlite import SqliteStore, retention, rows, schema
+from foldline.stores.sqlite import SqliteStore, retention, schema, session_rows
 from foldline.testing import play, steps
 from foldline.testing.lasting import rows as lasting
 
@@ -33,10 +33,10 @@ async def test_bytes_come_back_as_they_were_given(tmp_path):
     talk = play(steps(Random(7), 300))
     path = str(tmp_path / "chat.db")
     store = SqliteStore(path)
-    await event_log.append(store, MINE, talk.events, after=-1)
+    await event_log.append_events(store, MINE, talk.events, after=-1)
     await store.close()
     found = apsw.Connection(path).execute("select body from events order by seq").fetchall()
-    assert [body for (body,) in found] == [log.encode(event) for event in talk.events]
+    assert [body for (body,) in found] == [log.encode_event(event) for event in talk.events]
 
 
 @pytest.mark.anyio
@@ -122,15 +122,15 @@ async def test_a_file_of_schema_1_becomes_one_of_today(tmp_path):
     old = apsw.Connection(path)
     old.execute(OLD)
     for name in ("one", "two"):
-        given = [("acme", name, seq, log.kind(event), isinstance(event, log.Edit), log.encode(event)) for seq, event in enumerate(talk.events)]  # fmt: skip
+        given = [("acme", name, seq, log.event_kind_of(event), isinstance(event, log.Edit), log.encode_event(event)) for seq, event in enumerate(talk.events)]  # fmt: skip
         old.executemany("insert into events (tenant, session, seq, kind, edit, body) values (?, ?, ?, ?, ?, ?)", given)  # fmt: skip
     old.close()
     for _ in range(2):
         store = SqliteStore(path)
         for name in ("one", "two"):
-            found = await event_log.read(store, Name("acme", name), Range(0, 10_000))
+            found = await event_log.read_events(store, Name("acme", name), Range(0, 10_000))
             assert [event for _, event in found] == talk.events
-            tail = await event_log.tail(store, Name("acme", name))
+            tail = await event_log.read_tail(store, Name("acme", name))
             assert {seq for seq, _ in tail.events} == set(talk.view.held)
         await store.close()
 
@@ -140,7 +140,7 @@ async def test_a_file_of_schema_2_becomes_one_of_today(tmp_path, monkeypatch):
     """Its sessions have no owner; a process that dies on the way leaves a file of schema 2."""
     path = str(tmp_path / "old.db")
     store = SqliteStore(path)
-    await event_log.append(store, MINE, [UserSaid((Text("from before"),))])
+    await event_log.append_events(store, MINE, [UserSaid((Text("from before"),))])
     await store.close()
     old = apsw.Connection(path)
     old.execute("drop index sessions_by_owner; alter table sessions drop column owner; pragma user_version = 2")  # fmt: skip
@@ -158,7 +158,7 @@ async def test_a_file_of_schema_2_becomes_one_of_today(tmp_path, monkeypatch):
         assert (await store.head(MINE)).owner == ""
         assert await store.claim(MINE, "alice") == ""
         assert [one.owner for one in await store.sessions("acme")] == [""]
-        assert len(await event_log.read(store, MINE, Range(0, 9))) == 1
+        assert len(await event_log.read_events(store, MINE, Range(0, 9))) == 1
         await store.close()
     store = SqliteStore(path)
     assert await store.claim(Name("acme", "new"), "alice") == "alice"
@@ -185,9 +185,9 @@ async def test_erased_is_gone_from_the_files(tmp_path, way):
     store = SqliteStore(str(tmp_path / "talks.db"))
     picture = Media("image", base64="canarypicture" * 2_000)
     said = [UserSaid((Text(f"{word} filler"), picture)) for word in words]
-    await event_log.append(store, MINE, said, once="canaryonce")
-    await event_log.append(store, MINE, [UserSaid((Text("newest"),))])
-    await event_log.append(store, Name("acme", "two"), [UserSaid((Text("stays"),))] * 600)
+    await event_log.append_events(store, MINE, said, once="canaryonce")
+    await event_log.append_events(store, MINE, [UserSaid((Text("newest"),))])
+    await event_log.append_events(store, Name("acme", "two"), [UserSaid((Text("stays"),))] * 600)
     await store.put(MINE, "prepared", "k", b"canaryside")
     assert len(await store.search("acme", "filler")) == 20
     if way == "erase":
@@ -208,15 +208,15 @@ async def test_erased_is_gone_from_the_files(tmp_path, way):
 async def test_an_index_that_another_process_empties_is_made_anew(tmp_path):
     """An erasure between two steps of a search: what was indexed before is indexed again."""
     here, there = (SqliteStore(str(tmp_path / "talks.db")) for _ in range(2))
-    await event_log.append(here, MINE, [UserSaid((Text("early"),))])
-    await event_log.append(here, Name("acme", "two"), [UserSaid((Text("goes"),))])
+    await event_log.append_events(here, MINE, [UserSaid((Text("early"),))])
+    await event_log.append_events(here, Name("acme", "two"), [UserSaid((Text("goes"),))])
     assert len(await here.search("acme", "early")) == 1
-    await event_log.append(here, MINE, [UserSaid((Text("late"),))])
+    await event_log.append_events(here, MINE, [UserSaid((Text("late"),))])
     erasing = iter([Name("acme", "two")])
 
     def trace(_cursor, sql, _bindings):
         for name in erasing if sql.startswith("begin") else ():
-            retention.erase(there.db, name)
+            retention.erase_session(there.db, name)
         return True
 
     here.db.connection.exec_trace = trace
@@ -234,15 +234,15 @@ async def test_a_session_erased_while_it_is_read_shows_no_others_rows(tmp_path, 
     here, there = (SqliteStore(str(tmp_path / "talks.db")) for _ in range(2))
     there.db.connection.set_busy_timeout(0)  # its checkpoint would wait for whom it interrupts
     picture = Media("image", base64="canary" * 5_000)
-    draft = event_log.draft([UserSaid((Text("canary"), picture))])
+    draft = event_log.build_draft([UserSaid((Text("canary"), picture))])
     draft = Draft([row._replace(edit=True) for row in draft.rows], draft.blobs)
-    await event_log.append(here, MINE, [UserSaid((Text("mine"),))])
+    await event_log.append_events(here, MINE, [UserSaid((Text("mine"),))])
     erasing = iter([MINE])
 
     def trace(_cursor, sql, _bindings):
         for name in erasing if re.search("from (events|pieces)", sql) else ():
-            retention.erase(there.db, name)
-            rows.append(there.db, Name("other", "one"), draft)
+            retention.erase_session(there.db, name)
+            session_rows.append_rows(there.db, Name("other", "one"), draft)
         return True
 
     here.db.connection.exec_trace = trace
@@ -277,7 +277,7 @@ class Between:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    "broken_line", [None, "found is not None and not _lacks(rows, spans, head.floor)"]
+    "broken_line", [None, "found is not None and not _has_missing_rows(rows, spans, head.floor)"]
 )
 async def test_a_tail_whose_session_goes_between_its_reads(broken_line):
     """It is read again: a view of an erased session is empty, of a trimmed one it is what is left."""
@@ -285,18 +285,18 @@ async def test_a_tail_whose_session_goes_between_its_reads(broken_line):
         for seed in range(10):
             talk = play(steps(Random(seed), 200))
             store = SqliteStore(":memory:")
-            await event_log.append(store, MINE, talk.events)
+            await event_log.append_events(store, MINE, talk.events)
             erasing = Between(store, lambda store=store: store.erase(MINE))
             if broken_line:
                 with pytest.raises((BrokenView, AssertionError)):
-                    assert (await event_log.tail(erasing, MINE)).view().head == -1
+                    assert (await event_log.read_tail(erasing, MINE)).build_view().head == -1
                 continue
-            assert (await event_log.tail(erasing, MINE)).view().head == -1
+            assert (await event_log.read_tail(erasing, MINE)).build_view().head == -1
         store = SqliteStore(":memory:")
-        await event_log.append(store, MINE, [UserSaid((Text(word),)) for word in "abcdef"])
+        await event_log.append_events(store, MINE, [UserSaid((Text(word),)) for word in "abcdef"])
         trimming = Between(store, lambda: store.trim(MINE, 4, keep=[1]))
-        assert [seq for seq, _ in (await event_log.tail(trimming, MINE)).events] == [1, 4, 5]
-        assert [seq for seq, _ in (await event_log.tail(store, MINE)).events] == [1, 4, 5]
+        assert [seq for seq, _ in (await event_log.read_tail(trimming, MINE)).events] == [1, 4, 5]
+        assert [seq for seq, _ in (await event_log.read_tail(store, MINE)).events] == [1, 4, 5]
 
 
 @pytest.mark.anyio
@@ -305,7 +305,7 @@ async def test_a_read_whose_pieces_go_between(ends):
     """Rows are read, then what they name: what went in between was not there; what is lost is told."""
     store = SqliteStore(":memory:")
     said = [UserSaid((Media("image", base64=f"{n}A" * 20_000),)) for n in range(3)]
-    await event_log.append(store, MINE, said)
+    await event_log.append_events(store, MINE, said)
 
     async def end():
         if ends == "erased":
@@ -325,24 +325,24 @@ async def test_a_read_whose_pieces_go_between(ends):
 
     if ends == "lost":
         with pytest.raises(FormatError, match="restore a backup"):
-            await event_log.read(Late(), MINE, Range(0, 2))
+            await event_log.read_events(Late(), MINE, Range(0, 2))
         with pytest.raises(FormatError, match="restore a backup"):
-            await event_log.tail(Late(), MINE)
+            await event_log.read_tail(Late(), MINE)
         return
     left = {"erased": [], "trimmed": [2]}[ends]
-    assert [seq for seq, _ in await event_log.read(Late(), MINE, Range(0, 2))] == left
-    assert [seq for seq, _ in (await event_log.tail(Late(), MINE)).events] == left
+    assert [seq for seq, _ in await event_log.read_events(Late(), MINE, Range(0, 2))] == left
+    assert [seq for seq, _ in (await event_log.read_tail(Late(), MINE)).events] == left
 
 
 @pytest.mark.anyio
 async def test_a_tail_of_what_was_trimmed_is_two_statements():
     """Law 6: what retention took is not looked for."""
     store = SqliteStore(":memory:")
-    await event_log.append(store, MINE, [UserSaid((Text(word),)) for word in "abcdef"])
+    await event_log.append_events(store, MINE, [UserSaid((Text(word),)) for word in "abcdef"])
     await store.trim(MINE, 4, keep=[1])
     begun = []
     store.db.connection.exec_trace = lambda _c, sql, _b: begun.append(sql) or True
-    await event_log.tail(store, MINE)
+    await event_log.read_tail(store, MINE)
     assert sum(sql.startswith("begin") for sql in begun) == 2
 
 

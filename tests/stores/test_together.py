@@ -29,9 +29,9 @@ from foldline.core.spine import Range
 from foldline.errors import FoldlineError
 from foldline.stores import event_log
 from foldline.stores.base import Name, Retention
-from foldline.stores.open import store_at
+from foldline.stores.open_store import store_at
 from foldline.stores.postgres import retention
-from foldline.stores.postgres.connections import sid
+from foldline.stores.postgres.connections import sid_of
 from foldline.stores.sqlite import retention as sqlite_keeping
 from foldline.testing.stores import rows
 
@@ -129,7 +129,7 @@ def fold_under_leases(address, holdings=3, **options):
 
     async def log():
         store = store_at(address)
-        found = await event_log.read(store, SHARED, Range(0, 100_000))
+        found = await event_log.read_events(store, SHARED, Range(0, 100_000))
         await store.close()
         return found
 
@@ -157,9 +157,9 @@ HELD = "if found.holder and found.until > now and not mine:"
 @pytest.mark.parametrize("what", ["fence", "holder"])
 def test_broken_leases_are_seen_on_sqlite(tmp_path, what):
     mutant = (
-        ["foldline.stores.sqlite.rows", FENCE, "if False:"]
+        ["foldline.stores.sqlite.session_rows", FENCE, "if False:"]
         if what == "fence"
-        else ["foldline.stores.sqlite.leases", HELD, "if False:"]
+        else ["foldline.stores.sqlite.session_rows", HELD, "if False:"]
     )
     with a_store("sqlite", tmp_path) as address, pytest.raises(SEEN):
         fold_under_leases(address, broken=[mutant])
@@ -230,7 +230,7 @@ def fail(address, **options):
     async def compare():
         store = store_at(address)
         for who, one in enumerate(told):
-            found = await event_log.read(store, Name(TENANT, f"p{who}"), Range(0, 10_000))
+            found = await event_log.read_events(store, Name(TENANT, f"p{who}"), Range(0, 10_000))
             assert found[-1].seq == one["head"], "the view is not at the log's end"
             said = [event.parts[0].text for _, event in found if isinstance(event, UserSaid)][1:]
             there = [int(re.match("<([0-9]+)>", text)[1]) for text in said]
@@ -354,7 +354,12 @@ def test_broken_retention_is_seen_on_sqlite(tmp_path):
         "db.sql('begin immediate'), _insert(db, found.sid, found.head + 2, Draft(draft.rows[1:]), now)"
     )
     with a_store("sqlite", tmp_path) as address, pytest.raises(SEEN):
-        retain(address, tmp_path, seconds=6, broken=[["foldline.stores.sqlite.rows", line, torn]])
+        retain(
+            address,
+            tmp_path,
+            seconds=6,
+            broken=[["foldline.stores.sqlite.session_rows", line, torn]],
+        )
 
 
 @pytest.mark.parametrize("what", ["late ones come in", "held ones go"])
@@ -398,14 +403,14 @@ def come_back(address, what, monkeypatch):
             await store.append(Name(TENANT, session), rows("x"))
         coming = iter([Name(TENANT, "one")])
         if schema_of(address):
-            erasing = retention.erase
+            erasing = retention.erase_session
 
             async def wait_and_erase(db, name, **given):
                 for one in coming:
                     await between(one)
                 return await erasing(db, name, **given)
 
-            monkeypatch.setattr(retention, "erase", wait_and_erase)
+            monkeypatch.setattr(retention, "erase_session", wait_and_erase)
         else:
 
             def trace(_cursor, sql, _bindings):
@@ -499,7 +504,7 @@ def traces(address):
             (schema,),
         ).fetchall()
         count = f"select count(*) from {schema}.%s as t where t::text like any (%%s)"
-        own = [f"%{CANARY}%", f"%{sid(SHARED)}%", f"%{sid(SHARED).hex}%"]
+        own = [f"%{CANARY}%", f"%{sid_of(SHARED)}%", f"%{sid_of(SHARED).hex}%"]
         return {
             table: owner.execute(
                 count % table, (own[:1] if table == "erased" else own,)

@@ -28,13 +28,13 @@ from foldline.core.log import UserSaid
 from foldline.core.parts import Media, Text
 from foldline.core.plan import Facts
 from foldline.core.policy import STEADY
-from foldline.dialects.base import OPENAI
+from foldline.dialects.openai_chat.dialect import DIALECT as OPENAI
 from foldline.errors import BadInput, BrokenView, Conflict, Erased, StoreFailed
 from foldline.session import planning
 from foldline.session.log_handle import Live
 from foldline.stores import event_log
 from foldline.stores.base import Draft, Name, Row, Store
-from foldline.stores.open import store_at
+from foldline.stores.open_store import store_at
 from foldline.testing import model, user
 
 TENANT = "acme"
@@ -100,14 +100,14 @@ async def folding(store: Store, who: str, random: Random, *, holdings: int) -> d
         fenced = Fenced(store, lease.fence)
         try:
             said = [user(f"<{who}> " + "pasted text " * 90), model("answer text " * 90)]
-            await event_log.append(fenced, SHARED, said)
+            await event_log.append_events(fenced, SHARED, said)
             live = await Live.open(fenced, SHARED, facts=SMALL)
-            await planning.ask(live, {}, dialect=OPENAI)
+            await planning.plan_and_record_request(live, {}, dialect=OPENAI)
             if (
                 random.random() < 0.5
             ):  # another takes it, and what is still to be written comes late
                 await asyncio.sleep(LEASE + random.uniform(0.03, 0.1))
-                await event_log.append(fenced, SHARED, [user(f"<{who}> late")])
+                await event_log.append_events(fenced, SHARED, [user(f"<{who}> late")])
             else:
                 again = await store.lease(SHARED, who, seconds=LEASE)
                 if again is not None and again.fence == lease.fence:
@@ -145,7 +145,7 @@ async def failing(
         after += seen >= rounds
         before = live.view.head
         try:
-            await live.take(user(f"<{at}> " + "something to keep " * 100))
+            await live.receive_events(user(f"<{at}> " + "something to keep " * 100))
             told["done"].append(at)
         except StoreFailed:
             told["failed"].append(at)
@@ -163,7 +163,7 @@ async def failing(
 def group(who: str, at: int) -> Draft:
     """Rows that are there together or not at all."""
     said = [user(f"<{who}:{at}:{row}> " + "x" * 200) for row in range(GROUP)]
-    return event_log.draft(said)
+    return event_log.build_draft(said)
 
 
 def is_whole(rows: Sequence[Row]) -> bool:
@@ -225,21 +225,23 @@ async def writing(store: Store, who: str, random: Random, *, seconds: float = 30
     async def fold() -> None:
         try:
             live = await Live.open(counted, SHARED, facts=LARGER)
-            await planning.ask(live, {}, dialect=OPENAI)
+            await planning.plan_and_record_request(live, {}, dialect=OPENAI)
         except (Conflict, BrokenView):  # a fold that reads what is just erased writes nothing
             return
         except BadInput:  # nothing was said yet, or nothing is left
-            await event_log.append(counted, SHARED, [user(words)])
+            await event_log.append_events(counted, SHARED, [user(words)])
 
     works = {
-        "append": lambda: event_log.append(counted, SHARED, [user(words)]),
-        "turn": lambda: event_log.append(
+        "append": lambda: event_log.append_events(counted, SHARED, [user(words)]),
+        "turn": lambda: event_log.append_events(
             counted, SHARED, [user(words), model(words + " more" * 80)]
         ),
-        "picture": lambda: event_log.append(counted, SHARED, [UserSaid((Text(words), picture))]),
+        "picture": lambda: event_log.append_events(
+            counted, SHARED, [UserSaid((Text(words), picture))]
+        ),
         "put": lambda: store.put(SHARED, "prepared", who, words.encode()),
         "lease": lambda: store.lease(SHARED, CANARY + who, seconds=0.01),
-        "once": lambda: event_log.append(
+        "once": lambda: event_log.append_events(
             counted, SHARED, [user(words)], once=f"{CANARY} {who} {told['events']}"
         ),
         "fold": fold,

@@ -15,13 +15,13 @@ from foldline.core.budget import limits
 from foldline.core.log import Folded
 from foldline.core.plan import Facts
 from foldline.core.policy import STEADY
-from foldline.dialects.base import OPENAI
+from foldline.dialects.openai_chat.dialect import DIALECT as OPENAI
 from foldline.errors import Conflict
 from foldline.session import planning
 from foldline.session.log_handle import Live
 from foldline.stores import event_log
 from foldline.stores.base import Name
-from foldline.stores.open import store_at
+from foldline.stores.open_store import store_at
 from foldline.testing import model, user
 
 NAME = Name("acme", "shared")
@@ -50,20 +50,22 @@ async def write(address: str, who: str, count: int) -> dict[str, int]:
 
     async def turn(through):
         before = through.view.head
-        await planning.ask(through, {}, dialect=OPENAI)
-        made = await event_log.read(store, NAME, event_log.Range(before + 1, through.view.head))
+        await planning.plan_and_record_request(through, {}, dialect=OPENAI)
+        made = await event_log.read_events(
+            store, NAME, event_log.Range(before + 1, through.view.head)
+        )
         told["folds"] += sum(isinstance(event, Folded) for _, event in made)
 
     for at in range(count):
         said = user(words(who, at))
         if at % 2:
             for _ in range(1 + at % 3):  # delivered again, sometimes
-                await event_log.append(store, NAME, [said], once=f"{who}:{at}")
+                await event_log.append_events(store, NAME, [said], once=f"{who}:{at}")
         else:
-            await surely(lambda through, said=said: through.take(said))
+            await surely(lambda through, said=said: through.receive_events(said))
         if at % 10 == 9:
             await surely(turn)
-            await surely(lambda through: through.take(model("I looked.")))
+            await surely(lambda through: through.receive_events(model("I looked.")))
     await store.close()
     return told
 

@@ -1,12 +1,8 @@
-"""What happens in a turn, told to hooks as it happens: A-48.
+"""The moments of a turn, as hooks see them.
 
-    def guard(moment):
-        if isinstance(moment, Calling) and "secrets" in moment.call.arguments:
-            return "nothing under secrets/ is read"          # a reason forbids it
-
-A hook sees every moment. A text in answer to `Asking`, `Calling` or `Folding` forbids what is about
-to happen; an event is taken in before the model is asked next; None lets things go on. Knows what
-there is to tell. Refuses to know who listens.
+def guard(moment):
+    if isinstance(moment, Calling) and "secrets" in moment.call.arguments:
+        return "nothing under secrets/ is read"          # a reason forbids it
 """
 
 from collections.abc import Callable
@@ -22,21 +18,21 @@ from foldline.session.hooks import Pass
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """The model is about to be asked, for the first time in this turn or the nth."""
+    """The model is about to be called; `round` counts from 1 in each turn."""
 
     round: int
 
 
 @dataclass(frozen=True, slots=True)
 class Speaking:
-    """A piece of the answer's text."""
+    """A piece of the answer's text has arrived."""
 
     words: str
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The answer is in the log; it may call for tools."""
+    """The answer is in the log; it may have tool calls."""
 
     answer: Json
     calls: tuple[Call, ...]
@@ -45,7 +41,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Calling:
-    """A tool is about to run, and whoever had to be asked has agreed."""
+    """A tool is about to run, approved if it needed approval."""
 
     call: Call
     tool: Tool
@@ -55,7 +51,7 @@ class Calling:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A call has its result, in the log: what it came to, or why it was not run."""
+    """A call's result is in the log: its output, or why it was not run."""
 
     call: Call
     result: Result
@@ -64,19 +60,19 @@ class Called:
 
 @dataclass(frozen=True, slots=True)
 class Folding:
-    """A fold is about to be made."""
+    """A fold is about to be written."""
 
     fold: Folded
 
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A fold was made or forbidden, or a narrative was told or not."""
+    """A fold was made or forbidden, or its narrative was written or failed."""
 
     one: Pass
 
 
 Moment: TypeAlias = Asking | Speaking | Answered | Calling | Called | Folding | Passed
 Hook: TypeAlias = Callable[[Moment], "str | Event | None"]
-"""Told every moment. A text in answer to `Asking`, `Calling` or `Folding` forbids it; an event is
-taken in before the model is asked next; None lets things go on."""
+"""Called with every moment. A text returned for `Asking`, `Calling` or `Folding` forbids it; an
+event is added before the next call of the model; None changes nothing."""

@@ -1,6 +1,4 @@
-"""Programs for people: the command line, the terminal chat, the gateway, the Telegram bot.
+"""Programs for people: `cli` the command line, `chat` the terminal chat, `gateway`, and `bot`.
 
-    cli  chat  gateway  bot
-
-An app may use every other room. No room uses an app.
+An app may import every other package; no other package imports an app.
 """

@@ -1,7 +1,8 @@
-"""How much of the window a conversation may fill, and how much it does.
+"""Measure how much of the window a conversation may fill, and how much it does.
 
-Knows the one formula, room = window - system - tools - reserve - margin, and the three limits of
-a model: its window, the most it takes, the most it gives. Refuses to know what is done about it.
+    room = window - system - tools - reserve - margin
+
+A model has three limits: its window, the most input it takes, and the most output it gives.
 """
 
 from dataclasses import dataclass, replace
@@ -9,39 +10,39 @@ from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from foldline.core import rules
-from foldline.core.parts import Native, Part, Tool
-from foldline.core.tokens import MESSAGE, count, count_parts, count_tools
+from foldline.core.parts import Native, Part
+from foldline.core.tokens import MESSAGE, count_parts, count_tokens, count_tools
 from foldline.core.view import View
 
 Source: TypeAlias = Literal["user", "provider", "learned", "catalogue", "default"]
 UNKNOWN_WINDOW = 128_000
 _LEAST_CLIP = 64  # a marker with its handle, and a few words
 _LEAST_HANDOFF = 160  # a handoff that says little more than what it covers
-_LARGE_TOOLS = 0.20  # of the window: tools above that are worth a word
+_LARGE_TOOLS = 0.20  # of the window: larger tools are worth a warning
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a model takes and gives, and where the window's number is from."""
+    """A model's limits in tokens, and who stated the window."""
 
     window: int
-    """What it takes in all: input and answer."""
+    """Input and answer together."""
     source: Source
-    """Who says so: user, provider, learned, catalogue or default."""
+    """Who stated the window: user, provider, learned, catalogue or default."""
     reserve: int
     """Kept free for the answer."""
     max_input: int | None = None
-    """The most that may be sent, where that is less than window less reserve."""
+    """The most input, if that is less than window minus reserve."""
     step: int | None = None
-    """Above this many tokens sent, every one of them costs more."""
+    """The input size above which every token costs more."""
     max_output: int | None = None
-    """The most that it gives, where that is known."""
+    """The most output, if known."""
     clamped: bool = False
-    """Whether the reserve that was asked for was too large to keep."""
+    """Whether the requested reserve was too large to keep."""
 
     @property
     def messages(self) -> int:
-        """How many live messages call for an edit, whatever their size: a bound for memory."""
+        """The number of messages above which a fold is forced, to bound memory."""
         if self.source == "default":
             return 1_000
         most = self.max_input or self.window - self.reserve
@@ -50,7 +51,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The window, part by part, in tokens as the model counts them, as far as that is known."""
+    """The window, part by part, in tokens as the model counts them, as far as known."""
 
     limits: Limits
     system: int
@@ -58,27 +59,27 @@ class Budget:
     margin: int
     used: int
     ratio: float
-    """Tokens for each token of the estimate, once something is edited."""
+    """The model's tokens for each estimated token, once something is edited."""
 
     @property
     def room(self) -> int:
-        """What is left for the conversation itself; never below 0."""
+        """The tokens left for the conversation itself; never below 0."""
         most = self.limits.window - self.limits.reserve
         if self.limits.max_input is not None:
             most = min(most, self.limits.max_input)
         return max(most - self.system - self.tools - self.margin, 0)
 
-    def tier(
+    def compute_tier(
         self,
         share: float,
         *,
         of: Literal["room", "window"] = "room",
         tokens: int | None = None,
     ) -> int:
-        """A trigger: the smallest of a share, an absolute number and, for shares of room, the step.
+        """Compute a trigger: the least of a share, a number and, for shares of room, the step.
 
-        A share of the window counts all that is sent. Where reserve and margin leave less than
-        that, shares keep their order below room, so that a person is warned before it is full.
+        A share of the window counts all that is sent. If reserve and margin leave less than that,
+        shares keep their order below room, so that the user is warned before it is full.
         """
         limit = self.room * share
         if of == "window":
@@ -88,30 +89,30 @@ class Budget:
             limit = min(limit, tokens)
         if of == "room" and self.limits.step is not None:
             before_step = self.limits.step - self.system - self.tools - self.margin
-            # A step that the fixed parts alone pass cannot be kept below: it is no trigger then.
+            # If the fixed parts alone exceed the step, no fold can get below it: no trigger.
             limit = min(limit, before_step) if before_step > 0 else limit
         return int(limit)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a person should know and may change."""
-        found: list[str] = []
+        """What the user should know and may change."""
+        notes: list[str] = []
         window = self.limits.window
         if self.limits.source == "default":
-            found.append(f"the model's window is not known: {window:,} is assumed; give window=")
+            notes.append(f"the model's window is not known: {window:,} is assumed; give window=")
         if self.limits.clamped:
-            found.append(f"the output reserve was clamped to {self.limits.reserve:,}")
+            notes.append(f"the output reserve was clamped to {self.limits.reserve:,}")
         if self.tools > _LARGE_TOOLS * window:
-            found.append(f"tools take {self.tools:,} of {window:,} tokens before anything is said")
-        return tuple(found)
+            notes.append(f"tools take {self.tools:,} of {window:,} tokens before anything is said")
+        return tuple(notes)
 
     @property
     def request(self) -> int:
-        """What would be sent now."""
+        """The tokens that would be sent now."""
         return self.system + self.tools + self.used
 
-    def estimated(self, tokens: float) -> int:
-        """So many tokens in the measure of the estimate, in which items are sized."""
+    def convert_to_estimate(self, tokens: float) -> int:
+        """Convert the model's tokens to estimated tokens, in which items are sized."""
         return int(tokens / self.ratio)
 
 
@@ -124,7 +125,7 @@ def limits(  # noqa: PLR0913 - whatever is known of a model
     step: int | None = None,
     max_output: int | None = None,
 ) -> Limits:
-    """Sane limits from what is known: unset, 0 or negative never switches the gate off."""
+    """Make limits from what is known; unset, 0 or negative values never disable the check."""
     known = window is not None and window > 0
     size = window if known and window is not None else UNKNOWN_WINDOW
     wanted = reserve if reserve is not None and reserve > 0 else size // 10
@@ -140,8 +141,8 @@ def limits(  # noqa: PLR0913 - whatever is known of a model
     )
 
 
-def keeping(known: Limits, reserve: int) -> Limits:
-    """The same for an answer that may take so much, as far as that can be kept free."""
+def replace_reserve(known: Limits, reserve: int) -> Limits:
+    """Return the limits with another reserve, clamped to what can be kept free."""
     return limits(
         known.window,
         reserve,
@@ -152,8 +153,8 @@ def keeping(known: Limits, reserve: int) -> Limits:
     )
 
 
-def learned(limits: Limits, window: int | None) -> Limits:
-    """The same, unless a provider has stated a smaller window: then that one, for good."""
+def apply_learned_window(limits: Limits, window: int | None) -> Limits:
+    """Return the limits with the window that a provider stated, if that is smaller."""
     if window is None or window <= 0 or window >= limits.window:
         return limits
     reserve = min(limits.reserve, window // 2)
@@ -162,51 +163,52 @@ def learned(limits: Limits, window: int | None) -> Limits:
     return replace(limits, window=window, source="learned", reserve=reserve, max_input=kept)
 
 
-def measure(view: View, limits: Limits) -> Budget:
-    """The budget of a view as it stands."""
-    limits = learned(limits, view.windows.get(view.model))
-    # What may be estimated at most is the less the more tokens an estimate turns out to be.
-    ratio = max(view.learned.edited().ratio, view.learned.ratio)
-    system, tools = (round(size * ratio) for size in _fixed(view))
+def measure_budget(view: View, limits: Limits) -> Budget:
+    """Measure the budget of a view as it stands."""
+    limits = apply_learned_window(limits, view.windows.get(view.model))
+    # The larger ratio is the safe one: it allows fewer estimated tokens.
+    ratio = max(view.learned.reset_after_edit().ratio, view.learned.ratio)
+    system, tools = (round(size * ratio) for size in _count_fixed_tokens(view))
     return Budget(
         limits=limits,
         system=system,
         tools=tools,
         margin=int(limits.window * view.learned.margin),
-        used=max(view.learned.tokens(estimate(view)) - system - tools, 0),
+        used=max(view.learned.estimate_tokens(estimate_request(view)) - system - tools, 0),
         ratio=ratio,
     )
 
 
-def estimate(view: View) -> int:
-    """The size of the request that a view stands for, before what reports have taught."""
+def estimate_request(view: View) -> int:
+    """Estimate the size of a view's request, before the correction by reports."""
     waiting = sum(item.tokens for item in view.waiting)
-    return sum(_fixed(view)) + view.tokens + waiting
+    return sum(_count_fixed_tokens(view)) + view.tokens + waiting
 
 
-def admission(view: View, budget: Budget, *, hard: float, handoff: float) -> int:
-    """The most that the next result may be estimated at, beside what no fold could remove."""
-    fixed = sum(item.tokens for item in (*view.items[rules.newest(view) :], *view.waiting))
-    free = budget.estimated(budget.room * (hard - handoff / 2)) - fixed
-    return max(free // max(len(view.open), 1), _LEAST_CLIP)  # a step's results share what is left
+def measure_result_room(view: View, budget: Budget, *, hard: float, handoff: float) -> int:
+    """Measure the most estimated tokens of the next result, beside what no fold could remove."""
+    fixed = sum(
+        item.tokens for item in (*view.items[rules.find_protected_start(view) :], *view.waiting)
+    )
+    free = budget.convert_to_estimate(budget.room * (hard - handoff / 2)) - fixed
+    return max(free // max(len(view.open), 1), _LEAST_CLIP)  # open calls share what is left
 
 
-def largest(budget: Budget) -> int:
-    """The most that one message may be estimated at: all of room, but for the smallest handoff."""
-    return max(budget.estimated(budget.room) - _LEAST_HANDOFF, _LEAST_CLIP)
+def measure_message_room(budget: Budget) -> int:
+    """Measure the most estimated tokens of one message: room minus the smallest handoff."""
+    return max(budget.convert_to_estimate(budget.room) - _LEAST_HANDOFF, _LEAST_CLIP)
 
 
-def _fixed(view: View) -> tuple[int, int]:
-    """The sizes of what opens every request: the system's words, the tools."""
-    return _system(view.instructions.parts, view.instructions.native), _tools(view.newest.tools)
+def _count_fixed_tokens(view: View) -> tuple[int, int]:
+    """Count what opens every request: the system prompt, the tools."""
+    fixed = view.instructions
+    return _count_system_tokens(fixed.parts, fixed.native), _count_tool_tokens(view.newest.tools)
 
 
-@lru_cache(maxsize=256)  # asked before every call, and the same for a whole conversation
-def _system(parts: tuple[Part, ...], native: tuple[Native, ...]) -> int:
+@lru_cache(maxsize=256)  # needed before every call, and the same for a whole conversation
+def _count_system_tokens(parts: tuple[Part, ...], native: tuple[Native, ...]) -> int:
     words = count_parts(parts) + MESSAGE if parts else 0
-    return max(words, sum(count(one.body) + MESSAGE for one in native))
+    return max(words, sum(count_tokens(one.body) + MESSAGE for one in native))
 
 
-@lru_cache(maxsize=256)
-def _tools(tools: tuple[Tool, ...]) -> int:
-    return count_tools(tools)
+_count_tool_tokens = lru_cache(maxsize=256)(count_tools)

@@ -1,6 +1,4 @@
-"""What happened: the event types and their JSON.
-
-Knows the shape of every event and how it is written down. Refuses to know what a model is shown.
+"""The event types and their JSON.
 
 Position is identity: an event is named by its place in the session's log and carries neither an
 id nor a time. The format is for keeps: fields may be added with a default that means "as before",
@@ -31,33 +29,33 @@ class Opened(_Event, frozen=True, omit_defaults=True, tag="opened"):
 
     model: str
     settings: dict[str, Setting] = {}
-    """What it was opened with: the policy, and window and reserve where they were given."""
+    """The policy, and window and reserve where they were given."""
     origin: str = ""
-    """The session it carries on, or was forked from: `NAME@PLACE`."""
+    """The session it continues or was forked from: `NAME@PLACE`."""
     format: int = 1
-    """The first format, for ever: a writer of a later one says so."""
+    """Always 1 by default: a writer of a later format states it."""
 
 
 class SettingsChanged(_Event, frozen=True, omit_defaults=True, tag="settings_changed"):
-    """From here on these settings hold."""
+    """These settings hold from here on."""
 
     settings: dict[str, Setting]
-    """All that the session is opened with from here on, by name."""
+    """All settings of the session, by name."""
 
 
 class Instructed(_Event, frozen=True, omit_defaults=True, tag="instructed"):
-    """The system's words and the tools, from here on."""
+    """The system prompt and the tools, from here on."""
 
     parts: tuple[Part, ...] = ()
     tools: tuple[Tool, ...] = ()
     """All that the model may call."""
     native: tuple[Native, ...] = ()
-    """The messages that say all this, oldest first, where they are to go back as they came."""
+    """The client's messages that say this, oldest first, where they are sent back unchanged."""
     replaces: bool = False
     """Whether they replace the fixed part at once: a proxied request states its own. Otherwise
     newer instructions are added behind the conversation until the next fold."""
     aside: bool = False
-    """Whether this is a system message inside a client's list: it stands there and replaces
+    """Whether this is a system message inside a client's list: it keeps its place and replaces
     nothing."""
     link: str = ""
     """The digest of that message."""
@@ -67,13 +65,13 @@ Speaker: TypeAlias = Literal["human", "notice", "heartbeat", "cron"]
 
 
 class UserSaid(_Event, frozen=True, omit_defaults=True, tag="user_said"):
-    """A message to the model: from a person, or from something that speaks beside them."""
+    """A message to the model: from a person, or from a program that speaks beside them."""
 
     parts: tuple[Part, ...]
     speaker: Speaker = "human"
     """Who spoke: a person, a notice of ours, a heartbeat, a cron entry."""
     author: str = ""
-    """Who of several, by name; the model is told."""
+    """The name of one of several users, which the model is shown."""
     clip: Clip | None = None
     native: Native | None = None
     link: str = ""
@@ -90,10 +88,10 @@ class ModelSaid(_Event, frozen=True, omit_defaults=True, tag="model_said"):
 
     parts: tuple[Part, ...]
     saw: int | None = None
-    """The last event that it was shown; None: all before. What came after is shown behind it."""
+    """The last event that the model was shown; None: all before. Later ones follow the answer."""
     stop: Stop = "done"
-    """How it ended: done, at its length, refused, cancelled by a person, cut off, or paused by its
-    provider, which goes on with it when it is sent back."""
+    """How it ended: done, at its length limit, refused, cancelled by a person, cut off, or paused
+    by its provider, which continues when the answer is sent back."""
     native: Native | None = None
     link: str = ""
     """The digest of the client's message, normalised; only in proxied conversations."""
@@ -121,7 +119,7 @@ class Interrupted(_Event, frozen=True, omit_defaults=True, tag="interrupted"):
 
     call_id: str
     reason: str = ""
-    """Why, as far as it is known."""
+    """Why, if that is known."""
 
 
 class Asked(_Event, frozen=True, omit_defaults=True, tag="asked"):
@@ -130,43 +128,42 @@ class Asked(_Event, frozen=True, omit_defaults=True, tag="asked"):
     at: int
     """The last event that it shows."""
     dialect: str
-    """Whose JSON it is in."""
+    """The dialect of its JSON."""
     sha256: str
-    """Of the bytes that our encoder gave."""
+    """Of the bytes that our encoder wrote."""
     encoder: int
-    """The encoder's number: another may write other bytes."""
+    """The encoder's number: another encoder may write other bytes."""
     parameters: str = "{}"
-    """What was asked for besides, as JSON."""
+    """The request's other parameters, as JSON."""
     tokens: int = 0
-    """What it was believed to take."""
+    """Its estimated size, corrected by what reports have taught."""
     estimate: int = 0
-    """The same before what reports have taught."""
+    """Its estimated size before that correction."""
     relayed: bool = False
-    """Whether a client's own bytes were sent: the sha256 is then of its messages, block by block
-    and without cache marks."""
+    """Whether a client's own bytes were sent."""
     echoes: tuple[Echo, ...] = ()
-    """The answers that the client said again in other bytes than ours: so they are said from here
+    """The answers that the client repeated in other bytes than ours; its bytes are used from here
     on."""
     proxied: Proxied | None = None
-    """What was sent of a client's own request, where one was: its digests and our patches. The
-    sha256 is then of the messages as they can be rendered again, one digest after the other."""
+    """The digests of a client's own request and our patches to it, if one was sent. The sha256 is
+    then of the messages as they can be rendered again, one digest after the other."""
 
 
 class UsageReported(_Event, frozen=True, omit_defaults=True, tag="usage_reported"):
-    """What the provider counted for the request at `asked`; what it did not state is None."""
+    """The tokens that the provider counted for a request; what it did not state is None."""
 
     asked: int | None = None
     """Where the request was recorded."""
     input: int | None = None
     """All that was sent, cached or not."""
     cache_read: int | None = None
-    """What of it came from the cache."""
+    """The part of the input that came from the cache."""
     cache_write: int | None = None
-    """What of it was written to the cache."""
+    """The part of the input that was written to the cache."""
     output: int | None = None
-    """What was answered, reasoning included."""
+    """The answer, reasoning included."""
     reasoning: int | None = None
-    """What of it was reasoning."""
+    """The part of the output that was reasoning."""
 
 
 class Masked(_Event, frozen=True, omit_defaults=True, tag="masked"):
@@ -178,7 +175,7 @@ class Masked(_Event, frozen=True, omit_defaults=True, tag="masked"):
 
 
 class Folded(_Event, frozen=True, omit_defaults=True, tag="folded"):
-    """A span replaced by one handoff; beside it what the next merge needs."""
+    """A span replaced by one handoff, with what the next merge needs."""
 
     text: str
     """The handoff."""
@@ -191,37 +188,37 @@ class Folded(_Event, frozen=True, omit_defaults=True, tag="folded"):
     facts: tuple[Fact, ...] = ()
     """The ledger: what was read of the span without a model."""
     lines: tuple[Line, ...] = ()
-    """The narrative, as far as it was proven."""
+    """The verified lines of the narrative."""
     by: str = ""
     """The model that wrote the narrative."""
     focus: str = ""
-    """What a person wanted to be kept above all, in their words."""
+    """What a person wanted kept above all, in their words."""
     rank: int = 0
-    """How often the oldest of it was written anew by merging."""
+    """How often its oldest part was rewritten by merging."""
     reads: Range | None = None
     """What it was written from, where that begins before its span: turns read once more."""
     starts: tuple[int, ...] = ()
     """Where the newest of its turns began."""
     excluded: tuple[int, ...] = ()
-    """What a person had taken out of sight: never read again by a fold."""
+    """Events that a person had excluded: no fold reads them again."""
     before: int = 0
-    """What the span took, in tokens."""
+    """The tokens of the span."""
     after: int = 0
-    """What the handoff takes."""
+    """The tokens of the handoff."""
     ratio: float = 1.0
-    """What reports had taught of the model when this was decided."""
+    """The correction of estimates that reports had taught when this was decided."""
     messages: int = 0
     """How many messages it stands for."""
     idle: int = 0
-    """Which it is in a row of folds with no person's word, answer or result between them."""
+    """Its number in a row of folds with no user message, answer or result between them."""
     system: bool = False
-    """Whether the text is said in the system's role."""
+    """Whether the text is sent in the system's role."""
     reply: str = ""
-    """What the model is made to have answered to it, if anything."""
+    """The model's answer to it that a preset makes up, if any."""
     errors: tuple[float, ...] = ()
-    """How far the last estimates were off, as shares: what the margin is made of."""
+    """The relative errors of the last estimates, from which the margin is computed."""
     why: Literal["", "forced", "pays", "cold", "due"] = ""
-    """It had to be, it pays, the cache was cold, or the policy or a person asked for it."""
+    """It was forced, it pays, the cache was cold, or the policy or a person asked for it."""
     pays_after: float | None = None
     """The calls after which it has paid for the cache it broke."""
     upto: int = 0
@@ -235,7 +232,7 @@ class Clipped(_Event, frozen=True, omit_defaults=True, tag="clipped"):
     """Messages cut once more, because a provider refused the request that showed them."""
 
     stubs: tuple[Stub, ...]
-    """What is shown of each."""
+    """What is shown of each message."""
     change: Change
     spine: Spine
 
@@ -245,13 +242,13 @@ class Rewound(_Event, frozen=True, omit_defaults=True, tag="rewound"):
 
     spine: Spine
     change: Change
-    """Nothing: what is out of sight comes back when a request shows it again."""
+    """Empty: what is out of sight comes back when a request shows it again."""
     compacted: bool = False
     """Whether the client has replaced its history by a summary of its own."""
 
 
 class Excluded(_Event, frozen=True, omit_defaults=True, tag="excluded"):
-    """Items that a person took out of the model's sight."""
+    """Messages that a person took out of the model's sight."""
 
     stubs: tuple[Stub, ...]
     change: Change
@@ -259,30 +256,30 @@ class Excluded(_Event, frozen=True, omit_defaults=True, tag="excluded"):
 
 
 class Undone(_Event, frozen=True, omit_defaults=True, tag="undone"):
-    """An edit taken back; undoing this one is the redo."""
+    """An edit taken back; undoing this event is the redo."""
 
     edit: int
-    """Which."""
+    """The place of the edit."""
     change: Change
     spine: Spine
 
 
 class Pinned(_Event, frozen=True, omit_defaults=True, tag="pinned"):
-    """An event that is to survive every fold verbatim."""
+    """An event that survives every fold verbatim."""
 
     seq: int
-    """Which."""
+    """The place of the pinned event."""
 
 
 class Unpinned(_Event, frozen=True, omit_defaults=True, tag="unpinned"):
     """A pin is lifted."""
 
     seq: int
-    """From which event."""
+    """The place of the event that was pinned."""
 
 
 class Repaired(_Event, frozen=True, omit_defaults=True, tag="repaired"):
-    """Input was broken: which rule, and what the view does about it."""
+    """Input broke a rule, and the view repairs it."""
 
     rule: str
     """What was broken."""
@@ -294,9 +291,9 @@ class ServerTruncated(_Event, frozen=True, omit_defaults=True, tag="server_trunc
     """The provider counted far less than was sent: it cut the prompt silently."""
 
     estimated: int
-    """What was sent, as far as we know."""
+    """The tokens that were sent, by our estimate."""
     reported: int
-    """What the provider counted."""
+    """The tokens that the provider counted."""
 
 
 class WindowLearned(_Event, frozen=True, omit_defaults=True, tag="window_learned"):
@@ -306,11 +303,11 @@ class WindowLearned(_Event, frozen=True, omit_defaults=True, tag="window_learned
     window: int
     """In tokens."""
     source: str = ""
-    """What said so."""
+    """Who stated it."""
 
 
 class ModelSwitched(_Event, frozen=True, omit_defaults=True, tag="model_switched"):
-    """From here on another model answers."""
+    """Another model answers from here on."""
 
     model: str
 
@@ -319,7 +316,7 @@ class Linked(_Event, frozen=True, omit_defaults=True, tag="linked"):
     """A sub-agent's session belongs to this one."""
 
     session: str
-    """Its name."""
+    """The sub-agent's session."""
     call_id: str = ""
 
 
@@ -327,14 +324,14 @@ class Checkpointed(_Event, frozen=True, omit_defaults=True, tag="checkpointed"):
     """A snapshot of the world outside, kept for the user and never sent."""
 
     label: str
-    """What it is called."""
+    """The snapshot's name."""
     body: str = ""
     """The snapshot, or where it is."""
 
 
 Edit: TypeAlias = Masked | Folded | Clipped | Excluded | Undone | Rewound
 Hiding: TypeAlias = Masked | Clipped | Excluded
-"""The edits that show a text of ours in place of single messages."""
+"""The edits that replace single messages by stubs."""
 Event: TypeAlias = (
     Opened
     | SettingsChanged
@@ -373,21 +370,23 @@ _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
-def encode(event: Event) -> bytes:
-    """Write an event down: the bytes that every store keeps as they are."""
+def encode_event(event: Event) -> bytes:
+    """Encode an event as the JSON bytes that every store keeps unchanged."""
     return _encoder.encode(event)
 
 
-def check(event: Event) -> None:
-    """Raise where an event could not be read back: constructors do not look at their arguments."""
+def check_event(event: Event) -> None:
+    """Raise `BadInput` if an event could not be read back: constructors check no arguments."""
     try:
         _decoder.decode(_encoder.encode(event))
     except (msgspec.ValidationError, TypeError, UnicodeEncodeError) as fault:
-        raise BadInput(f"a {kind(event)} event that could not be read back: {fault}") from fault
+        raise BadInput(
+            f"a {event_kind_of(event)} event that could not be read back: {fault}"
+        ) from fault
 
 
-def decode(body: bytes) -> Event:
-    """Read an event back; `encode(decode(body)) == body` for every body we wrote."""
+def decode_event(body: bytes) -> Event:
+    """Decode an event; `encode_event(decode_event(body)) == body` for every body we wrote."""
     try:
         event = _decoder.decode(body)
     except (msgspec.DecodeError, RecursionError) as fault:
@@ -406,12 +405,12 @@ def by_user(event: Event | None) -> TypeGuard[UserSaid]:
     return isinstance(event, UserSaid) and event.speaker == "human"
 
 
-def shown(event: UserSaid | ModelSaid | ToolReturned) -> tuple[Part, ...]:
-    """What a model saw of a message when it came: what was clipped away is not in it."""
+def select_shown_parts(event: UserSaid | ModelSaid | ToolReturned) -> tuple[Part, ...]:
+    """Select the parts of a message that a model saw when it came, without what was clipped."""
     clip = None if isinstance(event, ModelSaid) else event.clip
     return event.parts if clip is None else clip.parts
 
 
-def kind(event: Event) -> str:
+def event_kind_of(event: Event) -> str:
     """The event's name in its JSON."""
     return str(event.__struct_config__.tag)

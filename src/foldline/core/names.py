@@ -1,6 +1,7 @@
-"""Names in a text: paths, identifiers, codes; what an agent writes again by its exact spelling.
+"""Find names in a text: paths, identifiers and codes, whose exact spelling an agent needs again.
 
-Knows what looks like a name. Refuses to know which of them matter.
+Also formats counts and handles: `log:12` for a place in the session's own log, `log:12-40` for a
+span of it. `recall` parses handles.
 """
 
 import re
@@ -11,48 +12,48 @@ from functools import lru_cache
 _WORD = re.compile(r"[\w./-]{4,80}")  # linear on any text: this runs on whatever a tool prints
 _JOINT = re.compile(r"[./]")
 _DIGITS = frozenset("0123456789")
-_LONGEST = 80  # characters of a piece that is remembered
+_LONGEST = 80  # characters of the longest piece that is cached
 
 
-def names(text: str) -> Counter[str]:
-    """The names in a text, and how often each occurs."""
-    found: Counter[str] = Counter()
-    # A pattern is slow and work repeats itself: what stands between blanks is searched once.
+def count_names(text: str) -> Counter[str]:
+    """Count the names in a text."""
+    counted: Counter[str] = Counter()
+    # The pattern is slow and texts repeat themselves: each distinct piece is searched once.
     for piece, times in Counter(text.split()).items():
-        for name in _known(piece) if len(piece) <= _LONGEST else _within(piece):
-            found[name] += times
-    return found
+        for name in _known(piece) if len(piece) <= _LONGEST else _list_names(piece):
+            counted[name] += times
+    return counted
 
 
-def _within(piece: str) -> tuple[str, ...]:
-    found: list[str] = []
+def _list_names(piece: str) -> tuple[str, ...]:
+    names: list[str] = []
     for word in _WORD.findall(piece):
-        # A path from the root keeps its slash, and the dot of a folder behind it.
+        # An absolute path keeps its slash, and the dot of a hidden folder behind it.
         name = word.rstrip("./-") if word.startswith("/") else word.strip("./-")
-        if len(name) > 2 and code_like(name):  # noqa: PLR2004 - shorter ones are found anywhere
-            found.append(name)
-    return tuple(found)
+        if len(name) > 2 and code_like(name):  # noqa: PLR2004 - shorter ones occur anywhere
+            names.append(name)
+    return tuple(names)
 
 
-_known = lru_cache(maxsize=4_096)(_within)
+_known = lru_cache(maxsize=4_096)(_list_names)
 
 
-def pieces(found: Iterable[str]) -> set[str]:
-    """Some names, and every name that stands inside one of them: `b.c` in `a.b.c`."""
-    return {piece for name in found for piece in _pieces(name)}
+def expand_names(found: Iterable[str]) -> set[str]:
+    """Return the names, and every name inside one of them: `b.c` in `a.b.c`."""
+    return {piece for name in found for piece in _expand_name(name)}
 
 
 @lru_cache(maxsize=16_384)
-def _pieces(name: str) -> tuple[str, ...]:
+def _expand_name(name: str) -> tuple[str, ...]:
     ends = [0, *(at.end() for at in _JOINT.finditer(name)), len(name) + 1]
     every = (name[lo : hi - 1] for at, lo in enumerate(ends) for hi in ends[at + 1 :])
     return (name, *(piece for piece in every if len(piece) > 2))  # noqa: PLR2004 - as above
 
 
 def code_like(name: str) -> bool:
-    """A path, a dotted or underscored name, one with a capital inside, or letters with digits."""
+    """Whether it is a path, dotted, underscored, capitalised inside, or letters with digits."""
     if name.isalpha() and name[1:].islower():
-        return False  # a plain word: the most usual, so asked first
+        return False  # a plain word: the most common case, so checked first
     if name.isascii() and not _DIGITS.isdisjoint(name):
         return name.lower() != name.upper()  # as below, without a loop: ids and numbers
     if not any(c.isalpha() for c in name):
@@ -61,3 +62,13 @@ def code_like(name: str) -> bool:
         return True
     marked = any(mark in name for mark in "/_.") or any(c.isupper() for c in name[1:])
     return marked and any(c.islower() for c in name)
+
+
+def format_count(count: int, name: str) -> str:
+    """Format a number of things: `1 turn`, `2,000 turns`."""
+    return f"{count:,} {name}{'' if count == 1 else 's'}"
+
+
+def format_handle(lo: int, hi: int | None = None) -> str:
+    """Format the handle of an event or a span."""
+    return f"log:{lo}" if hi is None or hi == lo else f"log:{lo}-{hi}"

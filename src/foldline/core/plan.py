@@ -1,11 +1,10 @@
-"""The one entry: what to send now, and what to do so that it fits.
+"""Decide what to send now, and which edits make it fit.
 
     plan(view, facts)  →  Ready(request, events, report, ask)   append the events, send the request
                        |  Need(ranges)                          fetch these events, plan again
                        |  Blocked(parts, limit)                 nothing makes it fit
 
-Knows the order of decisions. Refuses to know stores, dialects and clocks: whatever a decision rests
-on is in `facts`, and every decision is an event.
+Does no IO: whatever a decision rests on is in `facts`, and every decision is an event.
 """
 
 from collections.abc import Sequence
@@ -13,10 +12,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from foldline.core import fold_selection, rules
-from foldline.core.budget import Budget, admission, largest, measure
+from foldline.core.budget import Budget, measure_budget, measure_message_room, measure_result_room
 from foldline.core.edits import fold, mask
-from foldline.core.edits.clip import clip
-from foldline.core.edits.undo import undo
+from foldline.core.edits.clip import clip_event
+from foldline.core.edits.undo import undo_edit
 from foldline.core.fold_selection import Facts, Need
 from foldline.core.item import Item
 from foldline.core.log import (
@@ -32,8 +31,8 @@ from foldline.core.log import (
 )
 from foldline.core.parts import Text
 from foldline.core.policy import Policy
-from foldline.core.request import Pressure, Report, Request, render, report
-from foldline.core.spine import Range, overlap
+from foldline.core.request import Pressure, Report, Request, build_report, render
+from foldline.core.spine import Range, has_overlap
 from foldline.core.view import View
 
 __all__ = [
@@ -45,16 +44,16 @@ __all__ = [
     "Ready",
     "admit",
     "after",
+    "compute_tiers",
+    "is_fold_waiting",
     "lost",
+    "measure_recall_room",
     "plan",
     "pressure_of",
-    "recallable",
     "take_back",
-    "tiers",
-    "waits",
 ]
-RECALL = "recall"  # the tool by which a model has back what was cut
-_MOST_IDLE = 3  # folds without a person's word, an answer or a result between them
+RECALL = "recall"  # the tool by which a model gets back what was cut
+_MOST_IDLE = 3  # folds without a user message, an answer or a result between them
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +61,9 @@ class Ready:
     """A request that fits, and the events to append before it is sent."""
 
     request: Request
-    """In no provider's words yet: a dialect of `foldline.dialects` encodes it."""
+    """Independent of any provider: a dialect of `foldline.dialects` encodes it."""
     events: tuple[Event, ...]
-    """What was decided: calls that are closed, masks, a fold."""
+    """What was decided: closed calls, masks, a fold."""
     report: Report
     """Where the window goes."""
     ask: fold.Ask | None = None
@@ -72,191 +71,213 @@ class Ready:
 
     @property
     def folded(self) -> Folded | None:
-        """The fold among its events, if it makes one."""
+        """The fold among the events, if there is one."""
         return next((event for event in self.events if isinstance(event, Folded)), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """Nothing makes it fit: the parts that together exceed the limit. Sessions raise `Overflow`."""
+    """Nothing makes the request fit; sessions raise `Overflow`."""
 
     parts: dict[str, int]
-    """By name, in tokens."""
+    """The parts that together exceed the limit: tokens by name."""
     limit: int
-    """What all of them may take."""
+    """The most tokens that all of them may take."""
 
 
 Plan: TypeAlias = Ready | Need | Blocked
 
 
 def plan(view: View, facts: Facts) -> Plan:
-    """Decide what to send; the view given is left as it is.
+    """Decide what to send: select an edit, apply it, finish. The view itself stays unchanged.
 
     `Ready`: append its events, record the request, send it. `Need`: fetch the events of its ranges
     into `facts.fetched`, and plan again. `Blocked`: nothing makes it fit.
     """
-    policy = facts.policy
-    events: list[Event] = [*rules.closing(view)]
+    events: list[Event] = [*rules.make_closing_events(view)]
     work = after(view, events)
-    early = not facts.now and measure(work, facts.limits).request < facts.fold_from
-    if not early and (masked := _mask(work, policy)):
+    early = not facts.now and measure_budget(work, facts.limits).request < facts.fold_from
+    if not early and (masked := _mask_old_results(work, facts.policy)):
         events.append(masked)
         work = after(work, [masked])
-    budget, soon = measure(work, facts.limits), None
+    budget = measure_budget(work, facts.limits)
+    edit, soon = _select_fold(work, budget, facts, early=early)
+    if isinstance(edit, Need):
+        return edit
+    if edit is not None:
+        events.append(edit)
+        work = after(work, [edit])
+        rules.check_view(work)
+        budget = measure_budget(work, facts.limits)
+    return _finish_plan(work, budget, facts, events=events, soon=soon)
+
+
+def _select_fold(
+    view: View, budget: Budget, facts: Facts, *, early: bool
+) -> tuple[Folded | Need | None, fold.Moment | None]:
+    """Select the fold to make now; if there is none, the one that will soon pay."""
+    policy = facts.policy
     pressure = pressure_of(budget, policy)
-    due = _is_due(work, budget, policy, pressure)
-    if work.idle_folds >= _MOST_IDLE and not facts.now:
-        edit = None  # folding again would lead to nothing again
-    elif pressure == "hard" or len(work.items) > budget.limits.messages:
-        edit = fold_selection.forced(work, budget, facts)
-    elif facts.now or (due and not early and (policy.start == "auto" or policy.fill is not None)):
-        edit = fold_selection.due(work, budget, facts)
-    else:
-        soon = fold_selection.moment(work, budget, facts)
-        if soon and soon.ripe:
-            made = fold_selection.folding(work, soon.span, soon.why, budget=budget, facts=facts)
-            edit = fold_selection.shrinking(made, soon.cap)
-        else:
-            edit = None
-    match edit:
-        case Need():
-            return edit
-        case Folded():
-            events.append(edit)
-            work = after(work, [edit])
-            rules.check(work)
-            budget = measure(work, facts.limits)
-            pressure, due, soon = pressure_of(budget, policy), False, None
-        case None:
-            pass
+    if view.idle_folds >= _MOST_IDLE and not facts.now:
+        return None, None  # another fold would lead to no answer either
+    if pressure == "hard" or len(view.items) > budget.limits.messages:
+        return fold_selection.find_forced_fold(view, budget, facts), None
+    automatic = not early and (policy.start == "auto" or policy.fill is not None)
+    if facts.now or (automatic and _is_due(view, budget, policy)):
+        return fold_selection.find_due_fold(view, budget, facts), None
+    soon = fold_selection.find_fold_moment(view, budget, facts)
+    if soon is None or not soon.ripe:
+        return None, soon
+    draft = fold_selection.build_fold_draft(view, soon.span, soon.why, budget=budget, facts=facts)
+    edit = fold_selection.build_shrinking_fold(draft, soon.cap)
+    return edit, soon if edit is None else None
+
+
+def _finish_plan(
+    view: View,
+    budget: Budget,
+    facts: Facts,
+    *,
+    events: Sequence[Event],
+    soon: fold.Moment | None,
+) -> Ready | Blocked:
+    """Build the request and its report, if it fits; the view already ends with the events."""
     if budget.used > budget.room:
-        return _blocked(work, budget)
-    edits = tuple(view.head + 1 + n for n, event in enumerate(events) if isinstance(event, Edit))
-    seen = report(work, budget, edits=edits, pressure=pressure, due=due and policy.start == "ask")
-    near = soon or pressure in ("warn", "soft") or _is_nearly_due(work, policy)
-    ask = fold_selection.ask(work, soon, budget=budget, facts=facts) if near else None
-    return Ready(render(work), tuple(events), seen, ask)
+        return _build_blocked(view, budget)
+    policy, pressure = facts.policy, pressure_of(budget, facts.policy)
+    numbered = enumerate(events, view.head + 1 - len(events))
+    folded = any(isinstance(event, Folded) for event in events)
+    report = build_report(
+        view,
+        budget,
+        edits=tuple(seq for seq, event in numbered if isinstance(event, Edit)),
+        pressure=pressure,
+        due=policy.start == "ask" and not folded and _is_due(view, budget, policy),
+    )
+    near = soon or pressure in ("warn", "soft") or _is_nearly_due(view, policy)
+    ask = fold_selection.plan_narrative(view, soon, budget=budget, facts=facts) if near else None
+    return Ready(render(view), tuple(events), report, ask)
 
 
 def lost(view: View, ready: Ready) -> fold.Loss | None:
-    """What the fold of a plan takes out of the model's sight; None if it makes none: R-38."""
+    """Measure what the fold of a plan takes out of the model's sight; None without a fold."""
     folded = ready.folded
     if folded is None:
         return None
-    return fold.loss(after(view, ready.events[: ready.events.index(folded)]), folded)
+    return fold.measure_loss(after(view, ready.events[: ready.events.index(folded)]), folded)
 
 
-def waits(view: View, facts: Facts) -> bool:
-    """Whether a fold waits for a person who is asked: as if they had said something more (A-36)."""
+def is_fold_waiting(view: View, facts: Facts) -> bool:
+    """Whether a fold is due and waits for the user's consent, as if their next message had come."""
     policy = facts.policy
     if policy.start != "ask" or not policy.folds:
         return False
-    if pressure_of(measure(view, facts.limits), policy) in ("soft", "hard"):
+    if pressure_of(measure_budget(view, facts.limits), policy) in ("soft", "hard"):
         return True
     made = plan(after(view, [UserSaid((Text("?"),))]), facts)
     return isinstance(made, Ready) and made.report.due
 
 
-def tiers(budget: Budget, policy: Policy) -> dict[Pressure, int]:
-    """The tokens of conversation above which pressure is so, hardest first."""
-    found: dict[Pressure, int] = {"hard": budget.tier(policy.hard, of=policy.of)}
+def compute_tiers(budget: Budget, policy: Policy) -> dict[Pressure, int]:
+    """Compute the conversation tokens above which each pressure begins, hardest first."""
+    tiers: dict[Pressure, int] = {"hard": budget.compute_tier(policy.hard, of=policy.of)}
     if policy.soft is not None:
         of = policy.soft_of or policy.of
-        found["soft"] = budget.tier(policy.soft, of=of, tokens=policy.soft_tokens)
-    found["warn"] = budget.tier(policy.warn, of=policy.of)
-    return found
+        tiers["soft"] = budget.compute_tier(policy.soft, of=of, tokens=policy.soft_tokens)
+    tiers["warn"] = budget.compute_tier(policy.warn, of=policy.of)
+    return tiers
 
 
 def pressure_of(budget: Budget, policy: Policy) -> Pressure:
-    """How near the conversation is to what must not be exceeded."""
-    for name, limit in tiers(budget, policy).items():
+    """How near the conversation is to its limit."""
+    for name, limit in compute_tiers(budget, policy).items():
         if budget.used > limit:
             return name
     return "calm"
 
 
-def _is_due(view: View, budget: Budget, policy: Policy, pressure: Pressure) -> bool:
-    """Whether a preset's own rule asks for a fold at a turn's end: by turns, number or share."""
+def _is_due(view: View, budget: Budget, policy: Policy) -> bool:
+    """Whether the policy's own rule asks for a fold at this turn's end."""
     if not policy.folds or not rules.turn_end(view):
         return False
     return (
-        (policy.turns is not None and rules.turns(view) >= policy.turns)
+        (policy.turns is not None and rules.count_turns(view) >= policy.turns)
         or (policy.fill is not None and budget.used > policy.fill)
-        or pressure == "soft"
+        or pressure_of(budget, policy) == "soft"
     )
 
 
 def _is_nearly_due(view: View, policy: Policy) -> bool:
-    """Whether the next turn's end is the one at which a preset folds."""
-    return policy.turns is not None and rules.turns(view) >= policy.turns - 1
+    return policy.turns is not None and rules.count_turns(view) >= policy.turns - 1
 
 
-def _mask(view: View, policy: Policy) -> Masked | None:
+def _mask_old_results(view: View, policy: Policy) -> Masked | None:
     if policy.mask is None:
         return None
-    found = mask.results(view, turn_only=True)
-    old = mask.between(found, first=policy.mask.first, last=policy.mask.last)
-    kept = view.spine.unfolded  # what a person took back is left alone
-    free = [i for i in old if not any(overlap(span, Range(i.seq, i.seq)) for span in kept)]
-    return mask.mask(view, free)
+    results = mask.list_results(view, turn_only=True)
+    old = mask.select_middle_results(results, first=policy.mask.first, last=policy.mask.last)
+    kept = view.spine.unfolded  # what a person unfolded is left alone
+    free = [i for i in old if not any(has_overlap(span, Range(i.seq, i.seq)) for span in kept)]
+    return mask.mask_results(view, free)
 
 
 def admit(view: View, event: Event, facts: Facts) -> list[Event]:
-    """What enters the log when `event` arrives: clipped where it is too large, repairs noted."""
-    notes: list[Event] = [*rules.repairs(view, event), *_truncated(view, event)]
-    policy, budget = facts.policy, measure(view, facts.limits)
+    """List what enters the log when `event` arrives: the event, clipped if too large, and notes."""
+    notes: list[Event] = [*rules.list_repairs(view, event), *_detect_truncation(view, event)]
+    policy, budget = facts.policy, measure_budget(view, facts.limits)
     match event:
         case UserSaid():
-            event = clip(event, cap=largest(budget), how="both")  # only what alone is too large
+            event = clip_event(event, cap=measure_message_room(budget), how="both")
         case ToolReturned(call_id):
             tool = view.tool_of(call_id)
             wanted = policy.clipping(tool)
-            most = budget.estimated(min(wanted.tokens, max(budget.room // 4, 1)))
-            free = admission(view, budget, hard=policy.hard, handoff=policy.handoff)
+            most = budget.convert_to_estimate(min(wanted.tokens, max(budget.room // 4, 1)))
+            free = measure_result_room(view, budget, hard=policy.hard, handoff=policy.handoff)
             if budget.request < facts.fold_from:
                 most = free
-            # What recall gave back is bounded already: clipped again, it could never be read.
-            event = clip(event, cap=free if tool == RECALL else min(free, most), how=wanted.how)
+            # What recall returned is bounded already: clipped again, it could never be read.
+            cap = free if tool == RECALL else min(free, most)
+            event = clip_event(event, cap=cap, how=wanted.how)
         case _:
             pass
     return [event, *notes]
 
 
-def recallable(view: View, facts: Facts) -> int:
-    """The most tokens that the answer to a recall may take now, so that nothing clips it again."""
-    budget = measure(view, facts.limits)
-    free = admission(view, budget, hard=facts.policy.hard, handoff=facts.policy.handoff)
-    return min(free, budget.estimated(budget.room // 4))
+def measure_recall_room(view: View, facts: Facts) -> int:
+    """Measure how many tokens the answer to a recall may take without being clipped again."""
+    budget = measure_budget(view, facts.limits)
+    free = measure_result_room(view, budget, hard=facts.policy.hard, handoff=facts.policy.handoff)
+    return min(free, budget.convert_to_estimate(budget.room // 4))
 
 
 def take_back(view: View, seq: int, edit: Edit, facts: Facts) -> Undone | Blocked:
-    """The event that undoes an edit, unless what it gives back would not fit."""
-    undone = undo(view, seq, edit)
-    budget = measure(view, facts.limits)
-    if view.holds(undone.spine):
-        used = measure(after(view, [undone]), facts.limits).used
+    """Build the event that undoes an edit, or `Blocked` if what comes back would not fit."""
+    undone = undo_edit(view, seq, edit)
+    budget = measure_budget(view, facts.limits)
+    if view.has_events_for(undone.spine):
+        used = measure_budget(after(view, [undone]), facts.limits).used
     elif isinstance(edit, Folded):
         used = budget.used + round((edit.before - edit.after) * budget.ratio)
     else:
         used = budget.used
-    if used > max(budget.tier(facts.policy.hard, of=facts.policy.of), budget.used):
+    if used > max(budget.compute_tier(facts.policy.hard, of=facts.policy.of), budget.used):
         more = used - budget.used
         return Blocked({"conversation": budget.used, "what comes back": more}, budget.room)
     return undone
 
 
-def _truncated(view: View, event: Event) -> list[ServerTruncated]:
-    """A report far below what was sent: the server has cut the prompt and did not say so."""
+def _detect_truncation(view: View, event: Event) -> list[ServerTruncated]:
+    """Detect a token count far below what was sent: the server has cut the prompt silently."""
     if not isinstance(event, UsageReported) or event.input is None:
         return []
-    asked = view.counted(event)
-    if asked is None or not view.learned.truncated(asked.estimate, event.input):
+    asked = view.find_reported_request(event)
+    if asked is None or not view.learned.is_truncated(asked.estimate, event.input):
         return []
     return [ServerTruncated(asked.tokens, event.input)]
 
 
 def after(view: View, events: Sequence[Event]) -> View:
-    """The view as it would be behind some events."""
+    """Return a copy of the view with the events appended; the view itself if there are none."""
     if not events:
         return view
     work = view.copy()
@@ -265,21 +286,21 @@ def after(view: View, events: Sequence[Event]) -> View:
     return work
 
 
-def _blocked(view: View, budget: Budget) -> Blocked:
-    start, most = rules.newest(view), budget.limits.max_input
+def _build_blocked(view: View, budget: Budget) -> Blocked:
+    start, most = rules.find_protected_start(view), budget.limits.max_input
     return Blocked(
         {
             "system": budget.system,
             "tools": budget.tools,
             **({"output reserve": budget.limits.reserve} if most is None else {}),
             "margin": budget.margin,
-            "earlier items": _tokens(view.items[:start], budget),
-            "newest items": _tokens((*view.items[start:], *view.waiting), budget),
+            "earlier items": _sum_tokens(view.items[:start], budget),
+            "newest items": _sum_tokens((*view.items[start:], *view.waiting), budget),
             **({"folds that led to no answer": idle} if (idle := view.idle_folds) else {}),
         },
         budget.limits.window if most is None else most,
     )
 
 
-def _tokens(items: Sequence[Item], budget: Budget) -> int:
+def _sum_tokens(items: Sequence[Item], budget: Budget) -> int:
     return round(sum(item.tokens for item in items) * budget.ratio)

@@ -1,8 +1,6 @@
-"""Presets: the numbers that decide, as data.
+"""Policies as data: the presets, and the numbers that decide.
 
-Knows names and numbers. Refuses to know how they are used.
-
-The numbers are provisional: the lab earns them on recorded sessions, and changing them is no
+The numbers are provisional: the lab measures them on recorded sessions, and changing them is no
 breaking change before 1.0.
 """
 
@@ -19,7 +17,7 @@ How: TypeAlias = Literal["head", "tail", "both", "lines", "ends"]
 
 @dataclass(frozen=True, slots=True)
 class Clipping:
-    """The most that one result may take when it arrives, and how it is cut."""
+    """The most tokens that one result may take when it arrives, and how it is cut."""
 
     tokens: int
     how: How
@@ -34,7 +32,7 @@ class Tail:
     """
 
     least: int = 0
-    """So many groups stay whatever they take: one long read must not push out all the others."""
+    """Groups that stay whatever their size: one long read must not push out all the others."""
     groups: int | None = None
     """A group: a model's message with calls, and all their results."""
     messages: int | None = None
@@ -43,7 +41,7 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class Masking:
-    """Results of the current turn that stay: the first and the last; the others become stubs."""
+    """How many of the current turn's first and last results stay; the others become stubs."""
 
     first: int
     last: int
@@ -56,19 +54,19 @@ class Priced:
     tail: Tail
     """What stays verbatim behind such a fold."""
     floor: int = 0
-    """No fold below so many tokens."""
+    """The fewest tokens of a request that is folded."""
     alpha: float = 1.0
-    """How much dearer a fold is taken to be: 1 is the cheapest moment, more is later."""
+    """A factor on the cost of a fold: 1 folds at the cheapest moment, more folds later."""
     inside_turn: float = 1.25
-    """Inside a turn, so many times later."""
+    """A factor on the size at which to fold inside a turn."""
     when_cold: float = 1.2
-    """With a cold cache at a turn's end, from so many times what would be left."""
+    """At a turn's end with a cold cache: how many times what would be left the request must be."""
     gain: int = 2_000
-    """What a fold must gain at least, in tokens."""
+    """The fewest tokens that a fold must gain."""
     gain_share: float = 0.20
-    """And as a share of the request."""
+    """The least share of the request that a fold must gain."""
     ledger: float
-    """Facts may take this share of what they replace."""
+    """The share of what they replace that facts may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,57 +79,57 @@ class Policy:
     of: Literal["room", "window"] = "room"
     """What its shares are of."""
     warn: float = 0.70
-    """From here on the report says so, and a narrative is asked for."""
+    """Above this share the report warns, and a narrative is asked for."""
     soft: float | None = None
-    """From here on a fold is due at the end of a turn."""
+    """Above this share a fold is due at the end of a turn; the setting is `compact_threshold`."""
     soft_of: Literal["room", "window"] | None = None
-    """What that is a share of, where it is not what the others are of."""
+    """What `soft` is a share of, if not the same as the others."""
     soft_tokens: int | None = None
-    """The same as an absolute number; the smaller one counts."""
+    """`soft` as a number of tokens; the smaller one counts."""
     hard: float
-    """Above this something is edited at once; for shares of room also above a price step."""
+    """Above this share something is edited at once; for shares of room also above a price step."""
     merging: Literal["rank", "sixth", "all"] = "rank"
-    """What a new fold merges with: neighbours of equal rank, only what must not be a sixth, all."""
+    """What a new fold merges with: neighbours of equal rank, only what would make a sixth, all."""
     overlap: int = 0
-    """So many turns before its span are read once more by each fold."""
+    """The number of turns before its span that each fold reads once more."""
     narrative: int = 0
     """The most tokens that a model's narrative may take; 0: none is asked for."""
     turns: int | None = None
-    """A fold is due after so many turns."""
+    """The number of turns after which a fold is due."""
     fill: int | None = None
-    """A fold is due at a turn's end above so many tokens, and leaves that many."""
+    """The tokens above which a fold is due at a turn's end, and which it leaves."""
     start: Start = "auto"
-    """Who starts a fold that is due; what is forced is never asked for."""
+    """Who starts a fold that is due; a forced fold never waits."""
     rest: float = 0.45
-    """What a forced edit brings it down to: far below hard, so that cuts are deep and rare."""
+    """What a forced fold brings it down to: far below hard, so that cuts are deep and rare."""
     tail: Tail = Tail()
-    """What stays verbatim when a fold was due."""
+    """What stays verbatim behind a fold at `soft`; `priced` has a tail of its own."""
     form: Literal["handoff", "omitted", "acknowledged"] = "handoff"
-    """What stands where it was folded: a handoff, how many were left out, one that is answered."""
+    """What replaces a span: a handoff, a count of omitted messages, or a handoff with an answer."""
     handoff: float = 0.25
-    """The most that all handoffs together may take."""
+    """The share that all handoffs together may take."""
     words: int | None = None
-    """The most that one handoff may take, in tokens."""
+    """The most tokens that one handoff may take."""
     reserve: int | None = None
-    """Kept free for the answer, where nobody says otherwise."""
+    """The tokens kept free for the answer, unless the user says otherwise."""
     mask: Masking | None = None
-    """Before every call."""
+    """Which results are masked before every call; None: none."""
     clip: Clipping
-    """For every tool; a quarter of room is never exceeded."""
+    """How results are clipped; none takes more than a quarter of room."""
     clips: Mapping[str, Clipping] = field(default_factory=dict[str, Clipping])
-    """For single tools, by name."""
+    """How results of single tools are clipped, by name."""
     priced: Priced | None = None
-    """None: only when forced."""
+    """When a fold pays; None: fold only when due or forced."""
 
     def clipping(self, tool: str) -> Clipping:
-        """How a result of that tool is cut; whoever serves it, and however it is spelled."""
+        """Return how results of a tool are clipped, whatever its server and spelling."""
         plain = tool.rpartition("__")[2].rpartition(".")[2].replace("_", "").lower()
         return self.clips.get(tool) or self.clips.get(plain) or self.clip
 
 
-# What a person asks to be read in full is what they talk about next: 17 such results held half of
-# all result tokens of a recorded session.
-_UNCLIPPED = Clipping(1_000_000_000, "ends")  # by the preset: a quarter of room still holds
+# A file that was read in full is what the user talks about next: 17 such results held half of all
+# result tokens of a recorded session.
+_UNCLIPPED = Clipping(1_000_000_000, "ends")  # a quarter of room is still the limit
 _READERS = (
     *("cat", "fsread", "notebookread", "open", "openfile", "read", "readfile", "readmanyfiles"),
     *("readmultiplefiles", "readtextfile", "view", "viewfile"),
@@ -213,13 +211,13 @@ PRESETS = {
 }
 
 
-def unforced(policy: Policy) -> Policy:
-    """The same, folding only where it must."""
+def limit_to_forced_folds(policy: Policy) -> Policy:
+    """Return the policy without its own rules: it folds only when forced."""
     return replace(policy, soft=None, turns=None, fill=None, priced=None)
 
 
 def named(name: str) -> Policy:
-    """The preset of that name."""
+    """Return the preset of that name; raises `BadInput` if there is none."""
     try:
         return PRESETS[name]
     except KeyError:

@@ -1,11 +1,9 @@
 """What tokens cost, and when an edit pays for itself.
 
-Knows prices relative to a fresh input token. Refuses to know which model has which price.
-
 An edit breaks the provider's cache from its place on: what stands behind it is written anew. It
 pays back after n calls, because every later call reads less. And the cheapest size at which to fold
-is not a share of the window but H = F + √(2·g·C/r): F tokens left after the fold, g growth a call,
-C what the fold costs, r the price of a cached read.
+is not a share of the window but H = F + √(2·g·C/r): F tokens left after the fold, g growth per
+call, C the cost of the fold, r the price of a cached read, all relative to a fresh input token.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +12,7 @@ from math import inf, sqrt
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Dollars for a million tokens."""
+    """Dollars per million tokens."""
 
     input: float
     """Sent and not in the cache."""
@@ -24,11 +22,11 @@ class Prices:
     """Sent and written to the cache."""
     output: float
     step: int | None = None
-    """The input size above which all of it costs more."""
+    """The input size in tokens above which all input costs more."""
     assumed: bool = False
-    """Whether any of it is a guess: reads at a tenth of the input price, writes at 1.25 times."""
+    """Whether any price is a guess: reads at a tenth of the input price, writes at 1.25 times."""
     above: float = 1.0
-    """What input, reads and writes cost above the step, times what they cost below it."""
+    """The factor on the prices of input, reads and writes above the step."""
 
     @property
     def r(self) -> float:
@@ -41,7 +39,7 @@ class Prices:
         return self.write / self.input
 
     def at(self, tokens: float) -> "Prices":
-        """The prices of a call with so much input: above the step all of it costs more."""
+        """Return the prices of a call with so many input tokens."""
         if self.step is None or tokens <= self.step:
             return self
         more = self.above
@@ -57,7 +55,7 @@ class Prices:
 UNKNOWN = Prices(1.0, 0.10, 1.25, 5.0, assumed=True)
 
 
-def known(  # noqa: PLR0913 - what a catalogue may say
+def make_prices(  # noqa: PLR0913 - what a catalogue may say
     *,
     input: float | None,  # noqa: A002 - as the catalogue says it
     read: float | None = None,
@@ -66,16 +64,16 @@ def known(  # noqa: PLR0913 - what a catalogue may say
     step: int | None = None,
     above: float | None = None,
 ) -> Prices:
-    """Prices from what is known of a model; zero and unknown ones are assumed.
+    """Make prices from what a catalogue states; zero and unknown ones are assumed.
 
-    `above` is the price of input above the step; what output costs there is in no catalogue.
+    `above` is the price of input above the step; no catalogue states that of output.
     """
     if not input or input < 0:
         return UNKNOWN
     return Prices(
         input,
         read or 0.10 * input,
-        write or input,  # where writes are not priced apart they cost what input costs
+        write or input,  # writes without a price of their own cost what input costs
         output or 5 * input,
         step,
         assumed=not read,
@@ -84,14 +82,14 @@ def known(  # noqa: PLR0913 - what a catalogue may say
 
 
 def fold_cost(prices: Prices, *, rewritten: int, summary: float = 0.0) -> float:
-    """C: what a fold costs, in fresh input tokens, if it writes so much anew."""
+    """C: the cost of a fold that rewrites so many tokens, in fresh input tokens."""
     return (prices.w - prices.r) * rewritten + summary
 
 
 def pays_back_after(
     prices: Prices, *, gone: int, left: int, behind: int, summary: float = 0.0
 ) -> float:
-    """After how many calls it pays to replace `gone` tokens by `left` with `behind` after them."""
+    """The calls after which replacing `gone` tokens by `left` pays, with `behind` after them."""
     saved = prices.r * (gone - left)
     if saved <= 0:
         return inf

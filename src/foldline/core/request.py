@@ -1,12 +1,10 @@
-"""The request in no provider's words, and a report of every token in it.
+"""The request, independent of any provider, and a report of every token in it."""
 
-Knows what a view would send. Refuses to know how a dialect writes it.
-"""
-
+from collections import Counter
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from foldline.core.budget import Budget, estimate
+from foldline.core.budget import Budget, estimate_request
 from foldline.core.item import Item, Role
 from foldline.core.parts import Native, Part, Tool
 from foldline.core.view import View
@@ -20,19 +18,19 @@ NAMES: dict[Role, Kind] = {
     "result": "results",
     "handoff": "handoffs",
 }
-"""Under which part of a report an item of each role is counted."""
+"""The part of a report in which items of each role are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is sent: in a dialect's encoder this becomes bytes."""
+    """What is sent; a dialect encodes it as bytes."""
 
     model: str
     system: tuple[Part, ...]
     tools: tuple[Tool, ...]
     items: tuple[Item, ...]
     native: tuple[Native, ...] = ()
-    """What `system` came in, where it is to go back as it came."""
+    """The client's own system messages, where they are sent back unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,29 +38,29 @@ class Report:
     """Where the window goes, in tokens; the parts sum to `total`."""
 
     window: int
-    """What the model takes in all."""
+    """The model's window."""
     window_source: str
-    """Who says so: user, provider, learned, catalogue or default."""
+    """Who stated the window: user, provider, learned, catalogue or default."""
     reserve: int
     """Kept free for the answer."""
     margin: int
-    """Kept free for what the estimate may be off by."""
+    """Kept free for the error of the estimate."""
     room: int
     """What is left for the conversation: the window less system, tools, reserve and margin."""
     parts: dict[str, int]
     """By kind: system, tools, handoffs, user, model, results."""
     edits: tuple[int, ...]
-    """The edits made for this very request."""
+    """The edits made for this request."""
     estimate: int
-    """The same total before what reports have taught."""
+    """The total before the correction by reports."""
     source: Literal["reported", "estimated"]
     """Whether the total rests on a provider's count of the request before."""
     pressure: Pressure = "calm"
-    """How near the conversation is to what must not be exceeded: calm, warn, soft or hard."""
+    """How near the conversation is to its limit: calm, warn, soft or hard."""
     due: bool = False
     """Whether a fold is due and waits for a person to start it."""
     warnings: tuple[str, ...] = ()
-    """What is worth a word: a reserve that is too large, tools that take a fifth of the window."""
+    """Such as a reserve that is too large, or tools that take a fifth of the window."""
 
     @property
     def total(self) -> int:
@@ -76,13 +74,13 @@ class Report:
 
 
 def render(view: View) -> Request:
-    """The request that a view stands for."""
+    """Render the request that a view stands for."""
     fixed = view.instructions
     shown = (*view.items, *view.waiting)
     return Request(view.model, fixed.parts, view.newest.tools, shown, fixed.native)
 
 
-def report(
+def build_report(
     view: View,
     budget: Budget,
     *,
@@ -90,23 +88,27 @@ def report(
     pressure: Pressure = "calm",
     due: bool = False,
 ) -> Report:
-    """Every token of a request, by part."""
-    sizes: dict[str, int] = {}
+    """Report every token of a request, by part."""
     by_role = view.sizes.copy()
     for item in view.waiting:
         by_role[item.role] += item.tokens
+    sizes = Counter[str]()
     for role, tokens in by_role.items():
         if tokens:
-            sizes[NAMES[role]] = sizes.get(NAMES[role], 0) + tokens
+            sizes[NAMES[role]] += tokens
     return Report(
         window=budget.limits.window,
         window_source=budget.limits.source,
         reserve=budget.limits.reserve,
         margin=budget.margin,
         room=budget.room,
-        parts={"system": budget.system, "tools": budget.tools, **_shares(sizes, budget.used)},
+        parts={
+            "system": budget.system,
+            "tools": budget.tools,
+            **_fit_sizes_to_total(sizes, budget.used),
+        },
         edits=edits,
-        estimate=estimate(view),
+        estimate=estimate_request(view),
         source="reported" if view.learned.reported else "estimated",
         pressure=pressure,
         due=due,
@@ -114,8 +116,8 @@ def report(
     )
 
 
-def _shares(sizes: dict[str, int], total: int) -> dict[str, int]:
-    """Sizes scaled so that they sum to `total` exactly; the last takes what rounding leaves."""
+def _fit_sizes_to_total(sizes: dict[str, int], total: int) -> dict[str, int]:
+    """Scale sizes so that they sum to `total` exactly; the last takes what rounding leaves."""
     whole, given, past = sum(sizes.values()), 0, 0
     scaled: dict[str, int] = {}
     for name, size in sizes.items():

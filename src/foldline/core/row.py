@@ -1,7 +1,7 @@
-"""Items in the order they are shown: every result behind its call, nothing taken for answered.
+"""Items in the order they are shown.
 
-Knows pairs, ids, and where an item goes that came in the middle of an answer. Refuses to know the
-spine, and what is in force besides.
+Every result stands behind its call, and a message that came during an answer stands behind it, so
+that it does not look answered.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from foldline.core.parts import Call, Part, Text, Thought, calls_of
 
 
 class ItemRow:
-    """The items, and what is still to be placed among them."""
+    """The items, and those that still wait for their place."""
 
     items: list[Item]
     waiting: list[Item]
@@ -21,70 +21,70 @@ class ItemRow:
     open: dict[str, str]
     """The calls of the newest group that have no result: the id shown → the id as it came."""
     tokens: int
-    """The estimate of all items, before what reports have taught."""
+    """The estimate of all items, before the correction by reports."""
     shown: int
     """The last event that any request has shown, or -1."""
     sizes: Counter[Role]
-    """The same by role."""
+    """The estimate by role."""
     answers: int
     """How many of the items are answers."""
     tops: list[int]
     """For each item, the last event that it and all before it stand for."""
     _stubs: dict[int, str]
     _breaks: list[tuple[int, int]]
-    """Of each edit, the place it changed and its own: what came between stands behind other words
-    than it was said behind."""
+    """For each edit, the place it changed and its own place: what was said between them now
+    follows other words than it did then."""
 
-    def _clear(self) -> None:
+    def _clear_items(self) -> None:
         self.items, self.waiting, self.open, self._stubs, self._breaks = [], [], {}, {}, []
         self.tokens, self.shown, self.answers = 0, -1, 0
         self.sizes, self.tops = Counter(), []
 
     def waits_for(self, call_id: str) -> bool:
         """Whether a result with this id would be paired."""
-        return self._match(call_id) is not None
+        return self._find_open_call(call_id) is not None
 
     def tool_of(self, call_id: str) -> str:
-        """The name of the open call that a result with this id would answer."""
-        shown = self._match(call_id)
+        """Return the tool of the open call that a result with this id would answer, or ""."""
+        shown = self._find_open_call(call_id)
         for item in reversed(self.items):
             if item.role == "model":
                 return next((c.name for c in calls_of(item.parts) if c.id == shown), "")
         return ""
 
-    def _place(self, item: Item, *, last: int | None = None) -> None:
-        """At the end; `last` is the last event it stands for, where that is not its own."""
+    def _append_item(self, item: Item, *, last: int | None = None) -> None:
+        """Append an item; `last` is the last event it stands for, if not its own."""
         top = item.seq if last is None else last
         self.tops.append(max(top, self.tops[-1]) if self.tops else top)
         self.items.append(item)
-        self._count(item, 1)
+        self._update_totals(item, 1)
 
     def _take_off(self) -> Item:
         item = self.items.pop()
         self.tops.pop()
-        self._count(item, -1)
+        self._update_totals(item, -1)
         return item
 
-    def _count(self, item: Item, sign: int) -> None:
+    def _update_totals(self, item: Item, sign: int) -> None:
         self.tokens += sign * item.tokens
         self.sizes[item.role] += sign * item.tokens
         self.answers += sign * (item.role == "model")
 
-    def _arrive(self, item: Item | None) -> None:
+    def _add_or_defer_item(self, item: Item | None) -> None:
         if item is None:
             return
         if self.open:
             self.waiting.append(item)
         else:
-            self._place(item)
+            self._append_item(item)
 
-    def _answer(self, seq: int, event: ModelSaid) -> None:
+    def _add_answer(self, seq: int, event: ModelSaid) -> None:
         for shown in list(self.open):
-            self._close(seq, shown)  # the conversation went on without these results
+            self._close_call(seq, shown)  # the conversation went on without these results
         parts, came_as = self._own_ids(seq, event)
         if not parts:
-            return  # an empty answer: nothing that a provider would take back
-        # What the model was not shown it has not answered. What any request has shown stays put.
+            return  # an empty answer, which no provider would accept
+        # The model has not answered what it was not shown. What any request has shown stays put.
         seen = max(seq if event.saw is None else event.saw, self.shown)
         unseen: list[Item] = []
         while (
@@ -93,12 +93,12 @@ class ItemRow:
             unseen.append(self._take_off())
         unseen.reverse()
         native = event.native if parts == event.parts else None
-        self._place(items.make(seq, "model", parts, native=native))
+        self._append_item(items.make_item(seq, "model", parts, native=native))
         self.open, self.waiting = came_as, unseen
-        self._settle()
+        self._release_waiting_items()
 
     def _own_ids(self, seq: int, event: ModelSaid) -> tuple[tuple[Part, ...], dict[str, str]]:
-        """The parts that can be shown, ids made unique in the group, and each id → as it came."""
+        """Return the parts to show, with ids unique in the group, and each id → as it came."""
         parts: list[Part] = []
         came_as: dict[str, str] = {}
         stub = self._stubs.get(seq)
@@ -108,8 +108,8 @@ class ItemRow:
             match part:
                 case Text(text) if not text.strip():
                     continue
-                case Thought() if part.signature and self.is_behind_an_edit(seq):
-                    continue  # its signature binds it to words that are not there any more: R-24
+                case Thought() if part.signature and not part.free and self.is_behind_an_edit(seq):
+                    continue  # its signature binds it to words that are gone
                 case Call(came, name, arguments):
                     own = came.strip() or f"call_{seq}_{index}"
                     while own in came_as:
@@ -123,11 +123,11 @@ class ItemRow:
         return tuple(parts), came_as
 
     def is_behind_an_edit(self, seq: int) -> bool:
-        """Whether an answer stands behind other words than it was said behind."""
+        """Whether an answer now follows other words than it did when it was said."""
         return any(place < seq < edit for place, edit in self._breaks)
 
-    def _match(self, call_id: str) -> str | None:
-        """The oldest open call that a result can belong to, by the id it is shown under."""
+    def _find_open_call(self, call_id: str) -> str | None:
+        """Find the oldest open call that a result can belong to, by the id it is shown under."""
         for shown, came in self.open.items():
             if call_id == came:
                 return shown
@@ -136,28 +136,28 @@ class ItemRow:
                 return shown
         return None
 
-    def _result(self, seq: int, event: ToolReturned) -> None:
-        shown = self._match(event.call_id)
+    def _add_result(self, seq: int, event: ToolReturned) -> None:
+        shown = self._find_open_call(event.call_id)
         stub = self._stubs.get(seq)
         if shown is None:
-            self._arrive(items.late(seq, event, stub))
+            self._add_or_defer_item(items.make_late_item(seq, event, stub))
             return
         del self.open[shown]
-        self._place(items.result(seq, event, stub, call_id=shown))
-        self._settle()
+        self._append_item(items.make_result_item(seq, event, stub, call_id=shown))
+        self._release_waiting_items()
 
-    def _interrupt(self, seq: int, call_id: str) -> None:
-        shown = self._match(call_id)
+    def _close_interrupted_call(self, seq: int, call_id: str) -> None:
+        shown = self._find_open_call(call_id)
         if shown is not None:
-            self._close(seq, shown)
+            self._close_call(seq, shown)
 
-    def _close(self, seq: int, shown: str) -> None:
+    def _close_call(self, seq: int, shown: str) -> None:
         del self.open[shown]
-        self._place(items.lost(seq, shown))
-        self._settle()
+        self._append_item(items.make_lost_item(seq, shown))
+        self._release_waiting_items()
 
-    def _settle(self) -> None:
+    def _release_waiting_items(self) -> None:
         if not self.open:
             for item in self.waiting:
-                self._place(item)
+                self._append_item(item)
             self.waiting = []

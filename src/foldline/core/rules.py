@@ -1,7 +1,4 @@
-"""What makes a view sendable, and where it may be cut.
-
-Knows pairs, groups and answers. Refuses to know sizes and dialects.
-"""
+"""The rules of a sendable view, and where it may be cut."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,37 +28,36 @@ class Cut:
 
 
 def cut_points(view: View, *, unanswered: bool = False, stable: int | None = None) -> list[Cut]:
-    """Where a fold may end, oldest first: the places that every rule below allows.
+    """List where a fold may end, oldest first.
 
-    `unanswered` gives up the last rule, that only what was answered is folded: for a view that
-    nothing else makes fit. The newest message stays even then. With `stable`, no fold reaches
-    behind that event.
+    Only what was answered is folded, unless `unanswered` is set, for a view that nothing else makes
+    fit; the newest message stays even then. With `stable`, no fold goes beyond that event.
     """
     return [*cuts_back(view, unanswered=unanswered, stable=stable)][::-1]
 
 
 def cuts_back(view: View, *, unanswered: bool = False, stable: int | None = None) -> Iterator[Cut]:
-    """The same, newest first, as far as one asks."""
+    """Yield the cut points newest first, computed one at a time."""
     items = view.items
-    end = _end(view) - 1 if unanswered and not view.open else newest(view)
-    oldest = min((_first(view, item) for item in view.waiting), default=view.head + 1)
+    end = _find_items_end(view) - 1 if unanswered and not view.open else find_protected_start(view)
+    oldest = min((_find_first_event(view, item) for item in view.waiting), default=view.head + 1)
     for index in range(len(items), 0, -1):
         if index < len(items):
-            oldest = min(oldest, _first(view, items[index]))
+            oldest = min(oldest, _find_first_event(view, items[index]))
         # Settled: no event on either side of the cut is shown on the other, now or later.
         settled = view.tops[index - 1] < oldest
         # Whole groups: a result stays with its call.
         inside = index < len(items) and items[index].role == "result"
-        # Whole messages: what a client said in one is folded as one.
+        # Whole messages: the events of one client message are folded together.
         inside = inside or _goes_on(view, items[index - 1])
         known = stable is None or view.tops[index - 1] <= stable
         if index <= end and settled and known and not inside:
             yield Cut(index, oldest)
 
 
-def newest(view: View) -> int:
-    """Where the part begins that no fold may take: the newest group, and whatever is unanswered."""
-    index = _end(view)
+def find_protected_start(view: View) -> int:
+    """Find where the part begins that no fold may take: the newest group, or what is unanswered."""
+    index = _find_items_end(view)
     last = index
     if not view.open:
         while index and view.items[index - 1].role in ("user", "system"):
@@ -73,8 +69,8 @@ def newest(view: View) -> int:
     return max(index - 1, 0)
 
 
-def _end(view: View) -> int:
-    """Where the items end, without system messages that a client has put behind all others."""
+def _find_items_end(view: View) -> int:
+    """Find where the items end, without system messages that a client put behind all others."""
     index = len(view.items)
     while index and view.items[index - 1].role == "system":
         said = view.held.get(view.items[index - 1].seq)
@@ -85,17 +81,17 @@ def _end(view: View) -> int:
 
 
 def turn_end(view: View) -> bool:
-    """Whether the next call opens a turn: the newest item is a message, all before answered."""
+    """Whether the next call opens a turn: the newest item is a message, and no call is open."""
     return not view.open and bool(view.items) and view.items[-1].role == "user"
 
 
-def turns(view: View) -> int:
-    """The turns in sight that a person began and the model answered; others' words are no turns."""
+def count_turns(view: View) -> int:
+    """Count the turns in sight that a person began and the model answered."""
     return len(turn_starts(view, view.items))
 
 
 def turn_starts(view: View, items: Sequence[Item]) -> list[int]:
-    """Where the answered turns among some items began."""
+    """List where the answered turns among items began."""
     starts: list[int] = []
     spoke: int | None = None
     for item in items:
@@ -109,16 +105,16 @@ def turn_starts(view: View, items: Sequence[Item]) -> list[int]:
     return starts
 
 
-def closing(view: View) -> list[Interrupted]:
-    """The events that close what is open, so that the view can be sent."""
+def make_closing_events(view: View) -> list[Interrupted]:
+    """Make the events that close open calls, so that the view can be sent."""
     return [
         Interrupted(came, "the conversation went on before the result")
         for came in view.open.values()
     ]
 
 
-def repairs(view: View, event: Event) -> list[Repaired]:
-    """What the view will have to mend when it takes in `event` next."""
+def list_repairs(view: View, event: Event) -> list[Repaired]:
+    """List what the view will repair when `event` is appended next."""
     match event:
         case ToolReturned(call_id) if not view.waits_for(call_id):
             return [Repaired("result without a call", f"{call_id!r} is shown as a notice")]
@@ -139,8 +135,8 @@ def repairs(view: View, event: Event) -> list[Repaired]:
             return []
 
 
-def check(view: View) -> None:
-    """Raise where a view breaks a rule that every provider has."""
+def check_view(view: View) -> None:
+    """Raise `BrokenView` if a view breaks a rule that every provider has."""
     if view.open:
         raise BrokenView(f"calls {list(view.open)} at {view.head} are open; close them first")
     awaited: set[str] = set()
@@ -168,11 +164,10 @@ def check(view: View) -> None:
 
 
 def _goes_on(view: View, item: Item) -> bool:
-    """Whether the client's message that an item shows goes on behind it."""
+    """Whether the client's message continues in the next item."""
     event = view.held.get(item.seq)
     return isinstance(event, UserSaid | ModelSaid | ToolReturned) and event.more
 
 
-def _first(view: View, item: Item) -> int:
-    """The first event that an item stands for."""
+def _find_first_event(view: View, item: Item) -> int:
     return view.fold_at(item.seq).change.span.lo if item.state == "folded" else item.seq

@@ -1,6 +1,4 @@
-"""Which events a view is made of, and the arithmetic of edits on that: out, in, and the way back.
-
-Knows segments and spans. Refuses to know events: whoever edits says which text stands where.
+"""The spine: which events a view is made of, and how edits change that.
 
 A spine is kept canonical (neighbouring ranges are one), so that undoing an edit gives back exactly
 the spine before it, also when other edits were made and taken back in between.
@@ -34,8 +32,8 @@ class Spine(msgspec.Struct, frozen=True, omit_defaults=True):
     `masks` are the edits that put stubs over single items; `standing` the events that are in force
     wherever they lie (model, settings, newest instructions, pins); `base` the instructions that
     open every request, newer ones being items until the next fold; `unfolded` the spans that a
-    person took back, which automatic edits leave alone until pressure is hard; `turned` the events
-    that came after an edit and before it was taken back: what stood before them is not there now.
+    person unfolded, which automatic edits leave alone until pressure is hard; `turned` the events
+    that came after an edit and before its undo: what preceded them then does not precede them now.
     """
 
     segments: tuple[Segment, ...] = (Range(0),)
@@ -61,57 +59,59 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the edit took out of `Spine.turned`, and what it put in."""
 
 
-def ends(span: Range) -> tuple[int, int]:
-    """The first and the last place of a span; of an open one, only its first."""
+def ends_of(span: Range) -> tuple[int, int]:
+    """Return the first and the last place of a span; of an open one, its first twice."""
     return span.lo, span.lo if span.hi is None else span.hi
 
 
-def places(span: Range) -> range:
-    """Every place of a span."""
-    lo, hi = ends(span)
+def places_of(span: Range) -> range:
+    """Return every place of a span."""
+    lo, hi = ends_of(span)
     return range(lo, hi + 1)
 
 
-def needs(spine: Spine) -> list[int]:
-    """The single events, besides its ranges, without which a spine cannot be loaded."""
+def list_needed_events(spine: Spine) -> list[int]:
+    """List the single events that a spine needs besides its ranges."""
     folds = (segment.edit for segment in spine.segments if isinstance(segment, FoldAt))
     base = () if spine.base is None else (spine.base,)
     return sorted({*folds, *base, *spine.masks, *spine.standing})
 
 
-def edits(spine: Spine) -> list[int]:
-    """The edits that stand in a spine, oldest first."""
+def list_edits(spine: Spine) -> list[int]:
+    """List the edits that stand in a spine, oldest first."""
     folds = (segment.edit for segment in spine.segments if isinstance(segment, FoldAt))
     return sorted({*folds, *spine.masks})
 
 
-def covering(spine: Spine, *, lo: int, hi: int, folds: Mapping[int, Range]) -> tuple[Segment, ...]:
-    """The segments that show the events `lo`…`hi`, ranges cut to them."""
-    found: list[Segment] = []
+def select_segments(
+    spine: Spine, *, lo: int, hi: int, folds: Mapping[int, Range]
+) -> tuple[Segment, ...]:
+    """Select the segments that show the events `lo`…`hi`, with ranges cut to them."""
+    selected: list[Segment] = []
     for segment in spine.segments:
         match segment:
             case FoldAt(edit):
-                if overlap(folds[edit], Range(lo, hi)):
-                    found.append(segment)
+                if has_overlap(folds[edit], Range(lo, hi)):
+                    selected.append(segment)
             case Range(first, last):
                 start, stop = max(lo, first), hi if last is None else min(hi, last)
                 if start <= stop:
-                    found.append(Range(start, stop))
-    return tuple(found)
+                    selected.append(Range(start, stop))
+    return tuple(selected)
 
 
-def swap(spine: Spine, change: Change) -> Spine | None:
-    """Apply a change, or None where what it takes out does not stand.
+def apply_spine_change(spine: Spine, change: Change) -> Spine | None:
+    """Apply a change; None if what it takes out does not stand.
 
-    What a person unfolded is forgotten where the change touches it.
+    Forgets what a person unfolded where the change touches it.
     """
     segments = spine.segments
     if change.took:
-        carved = _carve(segments, change.took)
+        carved = _split_around(segments, change.took)
         if carved is None:
             return None
         before, after = carved
-        segments = _joined([*before, *change.put, *after])
+        segments = _join_ranges([*before, *change.put, *after])
     masks, off, on = set(spine.masks), set(change.masks_off), set(change.masks_on)
     if not off <= masks or on & masks:
         return None
@@ -120,30 +120,30 @@ def swap(spine: Spine, change: Change) -> Spine | None:
         spine,
         segments=segments,
         masks=tuple(sorted(masks - off | on)),
-        unfolded=without(spine.unfolded, change.span),
+        unfolded=drop_overlapping_spans(spine.unfolded, change.span),
         turned=(*kept, *change.turned_on),
     )
 
 
-def without(spans: tuple[Range, ...], span: Range) -> tuple[Range, ...]:
-    """The spans that do not touch `span`."""
-    return tuple(other for other in spans if not overlap(other, span))
+def drop_overlapping_spans(spans: tuple[Range, ...], span: Range) -> tuple[Range, ...]:
+    """Return the spans that do not overlap `span`."""
+    return tuple(other for other in spans if not has_overlap(other, span))
 
 
-def shows(spine: Spine, seq: int) -> bool:
-    """Whether an event stands in a range, to be shown as it is."""
+def is_shown(spine: Spine, seq: int) -> bool:
+    """Whether an event is in a range, which shows it as it is."""
     here = Range(seq, seq)
-    return any(isinstance(one, Range) and overlap(one, here) for one in spine.segments)
+    return any(isinstance(one, Range) and has_overlap(one, here) for one in spine.segments)
 
 
-def overlap(one: Range, two: Range) -> bool:
+def has_overlap(one: Range, two: Range) -> bool:
     """Whether two spans share an event."""
     return not (
         (one.hi is not None and one.hi < two.lo) or (two.hi is not None and two.hi < one.lo)
     )
 
 
-def _joined(segments: Iterable[Segment]) -> tuple[Segment, ...]:
+def _join_ranges(segments: Iterable[Segment]) -> tuple[Segment, ...]:
     joined: list[Segment] = []
     for segment in segments:
         last = joined[-1] if joined else None
@@ -154,10 +154,10 @@ def _joined(segments: Iterable[Segment]) -> tuple[Segment, ...]:
     return tuple(joined)
 
 
-def _carve(
+def _split_around(
     segments: tuple[Segment, ...], took: tuple[Segment, ...]
 ) -> tuple[list[Segment], list[Segment]] | None:
-    """What stands before and behind `took`, or None where it does not stand as one run."""
+    """Return what is before and behind `took`; None if it does not stand as one run."""
     for index, segment in enumerate(segments):
         before, rest = list(segments[:index]), list(segments[index:])
         first = took[0]
@@ -166,13 +166,13 @@ def _carve(
                 continue
             before.append(Range(segment.lo, first.lo - 1))
             rest[0] = Range(first.lo, segment.hi)
-        if _begins(rest, took):
+        if _strip_prefix(rest, took):
             return before, rest
     return None
 
 
-def _begins(rest: list[Segment], took: tuple[Segment, ...]) -> bool:
-    """Cut `took` off the front of `rest`, in place; False where it does not begin so."""
+def _strip_prefix(rest: list[Segment], took: tuple[Segment, ...]) -> bool:
+    """Cut `took` off the front of `rest`, in place; False if `rest` does not begin with it."""
     for wanted in took:
         if not rest:
             return False

@@ -1,6 +1,4 @@
-"""How many tokens something is: estimated by classes of bytes, corrected by what was reported.
-
-Knows text, and how an estimate is corrected. Refuses to know models and prices.
+"""Estimate tokens by classes of bytes, and correct the estimate by what providers report.
 
 The estimate is a weighted sum of byte classes and of places where two classes meet, fitted once
 on recorded sessions, code, data and 19 languages to lean high: too low overflows, too high only
@@ -15,11 +13,10 @@ from statistics import median
 
 import msgspec
 
-from foldline.core.media import media_tokens
-from foldline.core.parts import Call, Gap, Media, Part, Text, Thought, Tool
+from foldline.core.parts import Call, Gap, Media, Part, Text, Thought, Tool, media_tokens
 
 MESSAGE = 6
-"""What a chat template puts around one message."""
+"""The tokens that a chat template puts around one message."""
 
 # Thousandths of a token. Classes are bytes; a letter outside ASCII counts once, at its first byte.
 _SMALL = 167  # a small letter
@@ -29,12 +26,12 @@ _BLANK = 300
 _END = 800  # of a line
 _MARK = 1210  # every other mark
 _CONTROL = 1500  # control characters: colours, spinners
-_MARKS = -1170  # marks come two to a token, more only when they repeat
-_BLANKS = -420  # indents come many to a token
+_MARKS = -1170  # two marks in a row: they share a token
+_BLANKS = -420  # two blanks in a row: indents share a token
 _SPLIT = 1000  # a letter before a digit
-_DENSE = 415  # more, where letters stand in runs that are no words
-_WORD = 9  # letters to a mark or blank, above which they are no words
-_SCRIPTS = {  # the most usual first: the search ends where every letter has found its class
+_DENSE = 415  # added for each letter in runs that are no words
+_WORD = 9  # letters for each mark or blank, above which they are no words
+_SCRIPTS = {  # the most common first: the search ends when every letter has found its class
     b"s": 2800,  # symbols: U+2000 to U+2FFF
     b"l": 1350,  # Latin with accents
     b"z": 900,  # Han
@@ -64,55 +61,52 @@ _LAST = (  # the last byte of each run of bytes that are of one class
 )  # fmt: skip
 
 
-def _class(byte: int) -> int:
-    """The class of a byte, as the byte that stands for it."""
-    return ord(next(name for last, name in _LAST if byte <= last))
+_CLASSES = "".join(
+    next(name for last, name in _LAST if byte <= last) for byte in range(256)
+).encode("ascii")
+_BLOCK, _STRIDE = 4_096, 16_384  # of a large text, every fourth block is counted
+_PLACES, _ROUGH = 512, 64  # blocks and their characters, for a rough count
+_GOLDEN = 0.6180339887498949  # the fractions of its multiples are spread evenly and never repeat
+_SHORT = 64  # characters: names of tools, empty arguments and stubs repeat, so they are cached
 
 
-_CLASSES = bytes(_class(byte) for byte in range(256))
-_BLOCK, _STRIDE = 4_096, 16_384  # above some size every fourth block is counted for all
-_PLACES, _ROUGH = 512, 64  # blocks and their characters, where a rough count will do
-_GOLDEN = 0.6180339887498949  # its multiples, less their wholes, are spread evenly and never repeat
-_SHORT = 64  # characters: names of tools, empty arguments, stubs, said again and again
-
-
-def count(text: str) -> int:
-    """Estimate one text."""
+def count_tokens(text: str) -> int:
+    """Estimate the tokens of a text."""
     if len(text) <= _SHORT:
-        return _short(text)
+        return _count_short_text(text)
     body = text.encode("utf-8", "surrogatepass")
     size = len(body)
     if size <= 4 * _STRIDE:
-        return _thousandths(body) // 1000 + 1
+        return _weigh_bytes(body) // 1000 + 1
     sample = b"".join([body[at : at + _BLOCK] for at in range(0, size, _STRIDE)])
-    return _thousandths(sample) * size // (len(sample) * 1000) + 1
+    return _weigh_bytes(sample) * size // (len(sample) * 1000) + 1
 
 
 @lru_cache(maxsize=1_024)
-def _short(text: str) -> int:
+def _count_short_text(text: str) -> int:
     body = text.encode("utf-8", "surrogatepass")
-    return _thousandths(body) // 1000 + 1 if body else 0
+    return _weigh_bytes(body) // 1000 + 1 if body else 0
 
 
-def roughly(text: str, *, above: int) -> int:
-    """Estimate one text; within 2 % where it is large and far above so many tokens.
+def count_tokens_roughly(text: str, *, above: int) -> int:
+    """Estimate the tokens of a text, within 2 % if it is large and far above `above`.
 
-    That takes a time that does not grow with the text: many small blocks, at places that follow no
-    period, since rows of a table are all of one length.
+    For such a text the time does not grow with its size: it counts many small blocks, at places
+    that follow no period, since rows of a table all have one length.
     """
     if len(text) > 8 * _PLACES * _ROUGH:
         room = len(text) - _ROUGH
         places = [int(n * _GOLDEN % 1 * room) for n in range(_PLACES)]
         sample = "".join([text[at : at + _ROUGH] for at in places])
         body = sample.encode("utf-8", "surrogatepass")
-        about = _thousandths(body) * len(text) // (len(sample) * 1000) + 1
+        about = _weigh_bytes(body) * len(text) // (len(sample) * 1000) + 1
         if about > 2 * above:
             return about
-    return count(text)
+    return count_tokens(text)
 
 
-def _thousandths(body: bytes) -> int:
-    # Flat, and no count that must be nothing: most texts are short, and there each call tells.
+def _weigh_bytes(body: bytes) -> int:
+    # Flat, and without counts that must be 0: most texts are short, so each call matters.
     number = body.translate(_CLASSES).count
     capitals, digits, marks = number(b"A"), number(b"0"), number(b".")
     blanks, ends, controls = number(b" "), number(b"\n"), number(b"c")
@@ -128,13 +122,13 @@ def _thousandths(body: bytes) -> int:
     letters = len(body) - digits - breaks
     if not body.isascii():
         ascii_letters = capitals + number(b"a")
-        total += _foreign(body, number, letters - ascii_letters - number(b"_"))
+        total += _weigh_foreign_letters(body, number, letters - ascii_letters - number(b"_"))
         letters = ascii_letters
     return total + _SMALL * (letters - capitals) + _DENSE * max(0, letters - _WORD * breaks)
 
 
-def _foreign(body: bytes, number: Callable[[bytes], int], letters: int) -> int:
-    """What so many letters outside ASCII weigh."""
+def _weigh_foreign_letters(body: bytes, number: Callable[[bytes], int], letters: int) -> int:
+    """Weigh the letters outside ASCII, of which there are `letters`."""
     total = 0
     for name, weight in _SCRIPTS.items():
         if found := number(name):
@@ -148,32 +142,35 @@ def _foreign(body: bytes, number: Callable[[bytes], int], letters: int) -> int:
 
 
 def count_parts(parts: Iterable[Part]) -> int:
-    """Estimate a message's parts, without what a template puts around them."""
+    """Estimate a message's parts, without what a template puts around the message."""
     total = 0
     for part in parts:
         match part:
             case Text() | Gap() | Thought():
-                total += count(part.text)
+                total += count_tokens(part.text)
             case Call():
-                total += count(part.name) + count(part.arguments) + MESSAGE
+                total += count_tokens(part.name) + count_tokens(part.arguments) + MESSAGE
             case Media():
                 total += media_tokens(part)
     return total
 
 
 def count_tools(tools: Iterable[Tool]) -> int:
-    """Estimate tools' definitions, which providers render in a form of their own."""
+    """Estimate tool definitions, which each provider renders in its own form."""
     return sum(
-        count(tool.name) + count(tool.description) + count(tool.schema) + 2 * MESSAGE
+        count_tokens(tool.name)
+        + count_tokens(tool.description)
+        + count_tokens(tool.schema)
+        + 2 * MESSAGE
         for tool in tools
     )
 
 
 _BOUNDS = 0.4, 3.0
 _SAMPLES = 9
-_LEAST = 64  # tokens that must have come between two reports for a ratio to say something
+_LEAST = 64  # tokens between two reports below which their ratio says nothing
 _TELLING = 512  # tokens below which a request is mostly what the provider adds
-_TRUNCATED = 0.6  # of what was expected: below that the server has cut the prompt
+_TRUNCATED = 0.6  # of what was expected: a lower count means that the server cut the prompt
 _MARGIN = 0.10
 _LEAST_MARGIN = 0.02
 
@@ -181,10 +178,9 @@ _LEAST_MARGIN = 0.02
 class Learned(msgspec.Struct, frozen=True):
     """What reports have taught about one model: a bounded ratio, and the last count as an anchor.
 
-    `estimate` and `reported` belong to the newest request that was counted; both are 0 where an
-    edit lies between it and now. Ratios are taken between two counted requests with no edit
-    between, so a constant that a provider adds does not bend them; their median keeps one bogus
-    report from moving much.
+    `estimate` and `reported` belong to the newest counted request; both are 0 after an edit.
+    Ratios are taken between two counted requests with no edit between, so a constant that a
+    provider adds does not bend them; their median keeps one bogus report from moving much.
     """
 
     ratio: float = 1.0
@@ -193,30 +189,31 @@ class Learned(msgspec.Struct, frozen=True):
     estimate: int = 0
     reported: int = 0
 
-    def tokens(self, estimate: int) -> int:
-        """What a request that is estimated at so much will be counted as."""
+    def estimate_tokens(self, estimate: int) -> int:
+        """Predict the provider's count of a request from its estimate."""
         if self.reported:
             return max(self.reported + round((estimate - self.estimate) * self.ratio), 1)
         return round(estimate * self.ratio)
 
-    def truncated(self, estimate: int, reported: int) -> bool:
-        """Whether a count is so low that the server must have cut what it was sent.
+    def is_truncated(self, estimate: int, reported: int) -> bool:
+        """Whether a count is so low that the server must have cut the prompt.
 
-        Below the bare estimate too: where a first report was far too high, what it has taught would
-        make every later one look cut.
+        It must be far below the bare estimate too: after a first report that was far too high,
+        every later one would look cut.
         """
-        return reported < _TRUNCATED * min(self.tokens(estimate), estimate)
+        return reported < _TRUNCATED * min(self.estimate_tokens(estimate), estimate)
 
-    def report(self, estimate: int, reported: int) -> "Learned":
-        """Learn from a request's count, unless it is no count of what was sent."""
-        if reported <= 0 or estimate <= 0 or self.truncated(estimate, reported):
+    def add_report(self, estimate: int, reported: int) -> "Learned":
+        """Learn from a request's count, unless it cannot be a count of what was sent."""
+        if reported <= 0 or estimate <= 0 or self.is_truncated(estimate, reported):
             return self
-        error = abs(self.tokens(estimate) / reported - 1)
+        error = abs(self.estimate_tokens(estimate) / reported - 1)
         ratios = self.ratios
         if self.reported and estimate - self.estimate >= _LEAST:
-            ratios = (*ratios, _within((reported - self.reported) / (estimate - self.estimate)))
+            growth = (reported - self.reported) / (estimate - self.estimate)
+            ratios = (*ratios, _clamp_ratio(growth))
         elif not self.reported and estimate >= _TELLING:
-            ratios = (*ratios, _within(reported / estimate))
+            ratios = (*ratios, _clamp_ratio(reported / estimate))
         ratios = ratios[-_SAMPLES:]
         return Learned(
             ratio=median(ratios) if ratios else self.ratio,
@@ -226,18 +223,18 @@ class Learned(msgspec.Struct, frozen=True):
             reported=reported,
         )
 
-    def edited(self) -> "Learned":
-        """The same after an edit: the count of the last request no longer holds, its ratio does."""
+    def reset_after_edit(self) -> "Learned":
+        """Forget the last count, which an edit makes void, and keep its ratio."""
         telling = self.estimate >= _TELLING
-        overall = _within(self.reported / self.estimate) if telling else self.ratio
+        overall = _clamp_ratio(self.reported / self.estimate) if telling else self.ratio
         return msgspec.structs.replace(self, ratio=overall, estimate=0, reported=0)
 
     @property
     def margin(self) -> float:
-        """The share of the window to keep free: 10 % at first, then what the last errors want."""
+        """The share of the window to keep free: 10 % at first, then by the last errors."""
         known = len(self.errors) >= 3  # noqa: PLR2004 - one report may be a coincidence
         return min(max(1.5 * max(self.errors), _LEAST_MARGIN), _MARGIN) if known else _MARGIN
 
 
-def _within(ratio: float) -> float:
+def _clamp_ratio(ratio: float) -> float:
     return min(max(ratio, _BOUNDS[0]), _BOUNDS[1])

@@ -1,73 +1,69 @@
-"""Cutting text to a size: its head, its tail, both ends, or whole lines.
-
-Knows characters, lines and token estimates. Refuses to know why something is cut.
-"""
+"""Cut text to a size: its head, its tail, both ends, or whole lines."""
 
 from collections.abc import Callable
 
-from foldline.core.tokens import count
+from foldline.core.tokens import count_tokens
 
-_MOST = 3  # tokens: no class of text takes more a character
-_FEWEST = 12  # characters: not even of blanks do more go to a token
-_USUAL = 4  # characters: most texts have fewer to a token, so that the first piece is too long
+_MOST = 3  # tokens per character, for any text
+_FEWEST = 12  # characters per token, even of blanks
+_USUAL = 4  # characters per token: most texts have fewer, so the first piece is too long
 
 
-def head(text: str, tokens: int) -> str:
-    """The beginning, at most `tokens` long, ending at a line's end where one is near."""
-    size = _fitting(len(text), tokens, lambda n: text[:n])
+def truncate_to_head(text: str, tokens: int) -> str:
+    """Keep the beginning, at most `tokens` long, up to a line's end if one is near."""
+    size = _find_fitting_length(len(text), tokens, lambda n: text[:n])
     if size >= len(text):
         return text
     line_end = text.rfind("\n", size // 2, size)
-    return _lined(text[:line_end] if line_end > 0 else "", text[:size], tokens)
+    return _choose_whole_lines(text[:line_end] if line_end > 0 else "", text[:size], tokens)
 
 
-def tail(text: str, tokens: int, *, start: int = 0) -> str:
-    """The end, at most `tokens` long, beginning at a line's start where one is near.
+def truncate_to_tail(text: str, tokens: int, *, start: int = 0) -> str:
+    """Keep the end, at most `tokens` long, from a line's start if one is near.
 
-    It never reaches to before `start`, where a head that is kept may end.
+    It never begins before `start`, where a head that is kept may end.
     """
-    size = _fitting(len(text) - start, tokens, lambda n: text[len(text) - n :])
+    size = _find_fitting_length(len(text) - start, tokens, lambda n: text[len(text) - n :])
     if size >= len(text) - start:
         return text[start:]
     first = len(text) - size
     line_end = text.find("\n", first, first + size // 2)
-    return _lined(text[line_end + 1 :] if line_end >= 0 else "", text[first:], tokens)
+    return _choose_whole_lines(text[line_end + 1 :] if line_end >= 0 else "", text[first:], tokens)
 
 
-def both(text: str, tokens: int) -> tuple[str, str]:
-    """The two ends, half of `tokens` each."""
-    first = head(text, tokens // 2)
-    return first, tail(text, tokens - tokens // 2, start=len(first))
+def truncate_to_ends(text: str, tokens: int) -> tuple[str, str]:
+    """Keep both ends, half of `tokens` each."""
+    first = truncate_to_head(text, tokens // 2)
+    return first, truncate_to_tail(text, tokens - tokens // 2, start=len(first))
 
 
-def lines(text: str, keep: int) -> tuple[str, int, str]:
-    """The first and last `keep` lines, and how many were left out between them."""
+def truncate_to_lines(text: str, keep: int) -> tuple[str, int, str]:
+    """Keep the first and last `keep` lines; also return how many were left out between them."""
     every = text.splitlines(keepends=True)
     if len(every) <= 2 * keep:
         return text, 0, ""
     return "".join(every[:keep]), len(every) - 2 * keep, "".join(every[len(every) - keep :])
 
 
-def _lined(lines: str, piece: str, tokens: int) -> str:
-    """Whole lines, unless they weigh more than the piece: blanks make letters words."""
-    return lines if lines and count(lines) <= tokens else piece
+def _choose_whole_lines(lines: str, piece: str, tokens: int) -> str:
+    """Choose whole lines, unless they exceed `tokens`: a part may count more than the whole."""
+    return lines if lines and count_tokens(lines) <= tokens else piece
 
 
-def _fitting(length: int, tokens: int, piece: Callable[[int], str]) -> int:
-    """How many of so many characters fit, within a few per cent, in a few counts of a piece.
+def _find_fitting_length(length: int, tokens: int, piece: Callable[[int], str]) -> int:
+    """Find how many characters fit, within a few per cent, by counting few pieces.
 
-    A whole that cannot fit is not counted: it may be a thousand times of what is kept.
+    A whole that cannot fit is not counted: it may be a thousand times what is kept.
     """
     if tokens <= 0:
         return 0
     if length <= tokens // _MOST:
         return length
-    if length <= tokens * _FEWEST and count(piece(length)) <= tokens:
-        return (
-            length  # asked first: a part may weigh more than the whole, as a word without its blank
-        )
+    # The whole first: a part may count more, such as a word without its blank.
+    if length <= tokens * _FEWEST and count_tokens(piece(length)) <= tokens:
+        return length
     low, high = 0, min(length, tokens * _USUAL)
-    while (taken := count(piece(high))) <= tokens:
+    while (taken := count_tokens(piece(high))) <= tokens:
         if high == length:
             return length
         low, high = high, min(length, 2 * high)
@@ -76,7 +72,7 @@ def _fitting(length: int, tokens: int, piece: Callable[[int], str]) -> int:
         # By proportion, a little below what is allowed; by halves where the text is uneven.
         size = size * tokens * 63 // (taken * 64)
         size = size if low < size < high else (low + high) // 2
-        taken = count(piece(size))
+        taken = count_tokens(piece(size))
         if taken <= tokens:
             low = size
         else:

@@ -1,16 +1,14 @@
-"""Provider JSON ↔ events and requests, pure: one room a dialect, none knows another.
+"""Converts provider JSON to events and requests, and back. Pure; no dialect knows another.
 
-    anthropic        Anthropic messages, also as llama.cpp and others speak them
-    base             Which dialect
-    client_messages  What every dialect says of a client's own messages
-    json_reader      Foreign JSON, made safe to look at
-    json_slices      Where the parts of a JSON text are, by their bytes
-    media            Pictures, sounds and files
-    openai_chat      OpenAI chat completions, also as llama.cpp, vLLM and Ollama speak them
-    provider_errors  A provider's error → its meaning
-    signatures       Requests whose headers vouch for their body
-    sse              Server-sent events out of bytes that were cut anywhere
-    tools            The tools of a request: each once, under a name that its dialect takes
-
-Knows what providers write. Refuses to know sessions.
+anthropic        The Anthropic messages dialect
+base             The registry of dialects, and how one is chosen
+client_messages  Shared by the dialects: digests and patches of clients' messages
+json_slices      Reads foreign JSON safely; locates and splices values in its bytes
+openai           What all dialects of OpenAI share
+openai_chat      The OpenAI chat completions dialect
+openai_responses  The OpenAI Responses dialect
+provider_errors  Classifies providers' errors
+signatures       Detects requests whose headers sign their body
+sse              Parses server-sent events
+tools            Tool names and media, as dialects accept them
 """

@@ -1,30 +1,58 @@
-"""Which dialect: the one a model is asked in, and the one that something was written in.
+"""The registry of dialects: what each is, and which one a caller means.
 
-Knows the dialects side by side. Refuses to know what is in a message beyond the signs of its form.
+A dialect is chosen by what the caller does: the path of a request, `open(dialect=…)`, the shape of
+a message. A model's name decides only where nobody says more. A new dialect is a folder beside this
+module, with a `dialect.py` that describes it, and one line in `DIALECTS`. Its modules are imported
+when it is used.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol, TypeAlias, cast
+from importlib import import_module
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import msgspec
 
 from foldline.core.log import Event
 from foldline.core.parts import Tool
 from foldline.core.request import Request
 from foldline.core.view import View
-from foldline.dialects import openai_chat
-from foldline.dialects.client_messages import ClientForm
-from foldline.dialects.json_reader import Json
-from foldline.errors import FormatError
+from foldline.dialects.client_messages import ClientForm, FoldMark
+from foldline.dialects.json_slices import Json
+from foldline.errors import BadInput, FormatError
 
 Encode: TypeAlias = Callable[[Request, Mapping[str, Any]], bytes]
+
+
+class _Row(NamedTuple):
+    """What is known of a dialect without importing it."""
+
+    folder: str
+    paths: tuple[str, ...]
+    """How the paths end to which its requests are posted."""
+    compact_paths: tuple[str, ...] = ()
+    """How the paths end to which a history is posted to be compacted."""
+    count_paths: tuple[str, ...] = ()
+    """How the paths end to which a request is posted to be counted."""
+
+
+DIALECTS: dict[str, _Row] = {
+    "openai-chat": _Row("openai_chat", ("/chat/completions",)),
+    "anthropic": _Row("anthropic", ("/v1/messages",)),
+    "openai-responses": _Row(
+        "openai_responses", ("/responses",), ("/responses/compact",), ("/responses/input_tokens",)
+    ),
+}
+"""Every dialect, by the name that logs record."""
+CHAT, ANTHROPIC = "openai-chat", "anthropic"
 _CLAUDE = re.compile(r"anthropic/|claude|([a-z-]+\.)?anthropic\.")
-_BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "document", "image")
+_PLAIN = {"role", "content", "name"}  # fields of a message that every dialect may mean
 
 
 class Assembly(Protocol):
-    """A streamed answer on its way."""
+    """An answer being streamed."""
 
     fault: Json | None
 
@@ -33,134 +61,253 @@ class Assembly(Protocol):
         """Whether it is complete."""
         ...
 
-    def take(self, data: str, *, whole: bool = True) -> None:
-        """Take in one event's data."""
+    @property
+    def has_begun(self) -> bool:
+        """Whether something was said or refused: what came before only announces an answer."""
         ...
 
-    def body(self) -> Json:
-        """The answer as it would have come whole."""
+    def add_event(self, data: str, *, whole: bool = True) -> None:
+        """Add one event's data."""
+        ...
+
+    def build_body(self) -> Json:
+        """Return the answer as if it had not been streamed."""
+        ...
+
+
+class Compaction(Protocol):
+    """How clients ask to compact a history; a module of this shape."""
+
+    def remove_trigger(self, body: bytes) -> bytes | None:
+        """Remove from a request what asks to compact its history; None if it does not ask."""
+        ...
+
+    def find_threshold(self, parameters: Mapping[str, Any]) -> int | None:
+        """Return the tokens from which on a request asks to be compacted on its way, if any."""
+        ...
+
+    def write_answer(
+        self, body: bytes, mark: FoldMark, *, name: str, created: int, posted: bool
+    ) -> tuple[str, bytes]:
+        """Write the content type and the body of an answer that names a fold.
+
+        `posted` says whether the history was posted to a path that only compacts.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
-    """How requests are written, and how clients' requests and servers' answers are read."""
+class Vendor:
+    """Whose API a dialect is: where it is, how its clients show a key and read errors."""
 
     name: str
+    """As operators write it: `--upstream openai=URL`; also the name of its SDK's package."""
+    title: str
+    address: str
+    """The SDK's default address."""
+    variable: str
+    """The environment variable that sets another."""
+    key_header: tuple[bytes, str]
+    """The header that holds a key, and what stands before the key."""
+    encode_error: Callable[[int, str, str], Json]
+    """Writes an error of a gateway: status, code, words."""
+    version: str = ""
+    """The version at the end of its address, if the address holds it and not the path."""
+    routes: tuple[str, ...] = ()
+    """How paths begin that only its clients use."""
+    marks: tuple[bytes, ...] = ()
+    """Headers that only its clients send."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How to write requests and read the messages of clients and servers."""
+
+    name: str
+    vendor: Vendor
     encoder: int
     encode: Encode
     assembly: Callable[[], Assembly]
     blocks: Callable[[Request], list[bytes]]
-    """What is said in a request, piece by piece, without cache marks."""
-    bounds: tuple[str, ...]
-    """The parameters that say how long the answer may be."""
+    """Encodes the content of a request, piece by piece, without cache marks."""
     is_silent: Callable[[Request], bool]
-    """Whether a request would have no message."""
+    """Whether a request would have no messages."""
+    parse_message: Callable[[Mapping[str, Any], int | None], list[Event]]
+    """Parses a message; the second argument is the last event that a model's message saw."""
+    parse_answer: Callable[[Mapping[str, Any], int | None, int | None], list[Event]]
+    """Parses a whole answer: the last event it saw, and where its request was recorded."""
+    parse_tool: Callable[[Mapping[str, Any]], Tool]
+    is_answer: Callable[[Mapping[str, Any]], bool]
+    is_message: Callable[[Mapping[str, Any]], bool]
+    """Whether only this dialect writes a message so."""
+    is_tool: Callable[[Mapping[str, Any]], bool]
+    """Whether only this dialect writes a tool so."""
+    list_faults: Callable[[Mapping[str, Any]], list[str]]
+    """Lists what its provider would refuse in a request's body."""
+    read_delta: Callable[[Json], str]
+    """Returns the text that one event of a stream adds."""
+    bounds: tuple[str, ...]
+    """The parameters that limit the length of the answer; the first is written."""
+    sdk_method: tuple[str, ...]
+    """The SDK's method that sends its requests: ("chat", "completions")."""
+    sdk_arguments: Mapping[str, Any]
+    """Arguments on which that method insists, whatever body it is given."""
+    messages: str = "messages"
+    """The field of a request that holds its messages."""
+    fixed: tuple[str, str] = ("system", "tools")
+    """The fields that hold its system prompt and its tools."""
     must_bound: bool = False
+    """Whether a request must limit its answer."""
+    allows_prefill: bool = False
+    """Whether the model continues an answer that the client has begun."""
     must_be_told: Callable[[View, Mapping[str, Any]], bool] = lambda _view, _parameters: False
-    """Whether a request would end with an answer that the provider does not go on with."""
+    """Whether a request would end with an answer that the provider does not continue."""
+    is_model_item: Callable[[bytes], bool] | None = None
+    """Whether an item of a request belongs to the model's turn with its neighbours, where several
+    items of a list are one message; None where each is one."""
+    write_count: Callable[[int], Json] | None = None
+    """Writes the answer to a request that was posted to be counted."""
+    chain_field: str = ""
+    """The field by which a request names an earlier answer, and its server adds that history."""
+    compaction: Compaction | None = None
+    """Where clients ask their server to compact a history: how they ask, and what is answered."""
+    parse_turn: Callable[[Sequence[Mapping[str, Any]], int | None], list[Event]] | None = None
+    """Parses the items of one turn of the model, where it has several."""
+    stream_parameters: Mapping[str, Any] | None = None
+    """Parameters without which a stream reports no usage."""
 
     @property
     def form(self) -> ClientForm:
-        """How clients write messages: imported by those who relay them."""
-        return _form(self.name)
+        """How clients write messages."""
+        return _import_module(self.name, "client_messages")
 
-    def parameters(self, given: Mapping[str, Any], *, most: int) -> Json:
-        """What is sent beside the conversation; where it must say so, the answer takes `most`."""
-        bound = {"max_tokens": most} if self.must_bound else {}
+    def build_parameters(self, given: Mapping[str, Any], *, most: int) -> Json:
+        """Return the parameters, with a limit of `most` tokens if the dialect needs one."""
+        bound = {self.bounds[0]: most} if self.must_bound else {}
         return {**bound, **given}
 
 
-OPENAI = Dialect(
-    openai_chat.DIALECT,
-    openai_chat.ENCODER,
-    openai_chat.encode,
-    assembly=lambda: openai_chat.Assembly(),  # noqa: PLW0108 - imported when it is asked for
-    blocks=openai_chat.blocks,
-    bounds=("max_completion_tokens", "max_tokens"),
-    is_silent=lambda request: not openai_chat.blocks(request),
-)
-
-
 @cache
-def _form(name: str) -> ClientForm:
-    from foldline.dialects.anthropic import client_messages as anthropic  # noqa: PLC0415
-    from foldline.dialects.openai_chat import client_messages as openai  # noqa: PLC0415
-
-    found: Any = openai if name == OPENAI.name else anthropic
-    return found
+def _import_module(name: str, module: str) -> Any:
+    return import_module(f"foldline.dialects.{DIALECTS[name].folder}.{module}")
 
 
-@cache
-def _anthropic() -> Dialect:
-    """Imported by those who speak it."""
-    from foldline.dialects import anthropic as it  # noqa: PLC0415
-
-    return Dialect(
-        it.DIALECT,
-        it.ENCODER,
-        it.encode,
-        assembly=it.Assembly,
-        blocks=it.blocks,
-        bounds=("max_tokens",),
-        must_bound=True,
-        is_silent=it.is_silent,
-        must_be_told=it.must_be_told,
-    )
+def get_dialect(name: str) -> Dialect:
+    """Return a dialect by its name in `DIALECTS`."""
+    return _import_module(name, "dialect").DIALECT
 
 
-def at(path: str) -> Dialect | None:
-    """The dialect that is spoken at an address, by its path."""
-    if path.endswith("/chat/completions"):
-        return OPENAI
-    return _anthropic() if path.endswith("/v1/messages") else None
+def list_dialects() -> list[Dialect]:
+    """List all dialects."""
+    return [get_dialect(name) for name in DIALECTS]
 
 
-def speaking(model: str) -> Dialect:
-    """The dialect that a model is asked in, by its name; Bedrock's and Vertex's names too."""
-    return _anthropic() if _CLAUDE.match(model.lower()) else OPENAI
+def list_vendors() -> dict[str, Vendor]:
+    """List whose APIs the dialects are, by name."""
+    return {dialect.vendor.name: dialect.vendor for dialect in list_dialects()}
 
 
-def named(name: str) -> Dialect:
-    """The dialect that a request was recorded in."""
-    if name == OPENAI.name:
-        return OPENAI
-    if name == _anthropic().name:
-        return _anthropic()
-    raise FormatError(f"a request in the dialect {name!r}, which this release does not speak")
+def find_path_dialect(path: str) -> Dialect | None:
+    """Return the dialect of a URL path, or None."""
+    return _find_dialect(lambda row: path.endswith(row.paths))
 
 
-def events(
+def find_compact_dialect(path: str) -> Dialect | None:
+    """Return the dialect of a URL path to which histories are posted to be compacted, or None."""
+    return _find_dialect(lambda row: path.endswith(row.compact_paths))
+
+
+def find_count_dialect(path: str) -> Dialect | None:
+    """Return the dialect of a URL path to which requests are posted to be counted, or None."""
+    return _find_dialect(lambda row: path.endswith(row.count_paths))
+
+
+def _find_dialect(is_meant: Callable[[_Row], bool]) -> Dialect | None:
+    return next((get_dialect(name) for name, row in DIALECTS.items() if is_meant(row)), None)
+
+
+def find_request_vendor(path: str, headers: Iterable[bytes]) -> Vendor:
+    """Return whose client sends a request: by its path, or by a header that only one SDK sends."""
+    names = {*headers}
+    first, *others = list_vendors().values()
+    for vendor in others:
+        if path.startswith(vendor.routes or "\0") or names.intersection(vendor.marks):
+            return vendor
+    return first
+
+
+def choose_model_dialect(model: str) -> Dialect:
+    """Return the usual dialect of a model's name; also knows Bedrock's and Vertex's names."""
+    return get_dialect(ANTHROPIC if _CLAUDE.match(model.lower()) else CHAT)
+
+
+def choose_dialect(model: str, asked: object) -> Dialect:
+    """Return the dialect that was asked for, if it is of the model's vendor; else the usual one.
+
+    A session that switches to another vendor's model goes on in that vendor's usual dialect.
+    """
+    usual = choose_model_dialect(model)
+    if isinstance(asked, str) and asked in DIALECTS:
+        wanted = get_dialect(asked)
+        return wanted if wanted.vendor == usual.vendor else usual
+    return usual
+
+
+def find_view_dialect(view: View) -> Dialect:
+    """Return the dialect that a session speaks: its settings may name one."""
+    return choose_dialect(view.model, view.settings.get("dialect"))
+
+
+def must_be_dialect(name: str) -> str:
+    """Return a dialect's name; raises `BadInput` for an unknown one."""
+    if name not in DIALECTS:
+        raise BadInput(f"dialect={name!r} is none; give one of {', '.join(DIALECTS)}")
+    return name
+
+
+def resolve_named_dialect(name: str) -> Dialect:
+    """Return the dialect of a recorded name; raises `FormatError` for an unknown one."""
+    if name not in DIALECTS:
+        raise FormatError(f"a request in the dialect {name!r}, which this release does not speak")
+    return get_dialect(name)
+
+
+def parse_any_message(
     body: Mapping[str, Any], *, own: Dialect, saw: int | None, asked: int | None
 ) -> list[Event]:
-    """A message or an answer, in whichever dialect it is; where both could be, in `own`."""
-    if "choices" in body:
-        return openai_chat.completion(body, saw=saw, asked=asked)
-    answer = body.get("type") == "message" and "content" in body
-    if not answer and (_is_openai(body) or (own is OPENAI and not _is_anthropic(body))):
-        return [openai_chat.message(body, saw=saw)]
-    from foldline.dialects import anthropic  # noqa: PLC0415
-
-    if answer:
-        return anthropic.answer(body, saw=saw, asked=asked)
-    return anthropic.message(body, saw=saw)
-
-
-def tool(given: Mapping[str, Any]) -> Tool:
-    """A tool, in whichever dialect it is."""
-    if "function" in given:
-        return openai_chat.tool(given)
-    from foldline.dialects import anthropic  # noqa: PLC0415
-
-    return anthropic.tool(given)
+    """Parse a message or an answer in any dialect; if several fit, in `own`."""
+    if own.is_answer(body):
+        return own.parse_answer(body, saw, asked)
+    if own.is_message(body) or _is_plain(body):
+        return own.parse_message(body, saw)
+    for dialect in list_dialects():
+        if dialect.is_answer(body):
+            return dialect.parse_answer(body, saw, asked)
+    for dialect in list_dialects():
+        if dialect.is_message(body):
+            return dialect.parse_message(body, saw)
+    return own.parse_message(body, saw)
 
 
-def _is_openai(body: Mapping[str, Any]) -> bool:
-    return "tool_calls" in body or body.get("role") in ("tool", "function", "developer")
+def find_turn_dialect(body: Mapping[str, Any]) -> Dialect | None:
+    """Return the dialect in which a message is one item of a model's turn, or None."""
+    if "type" not in body:
+        return None
+    raw = msgspec.json.encode(body)
+    for dialect in list_dialects():
+        is_item = dialect.is_model_item
+        if is_item is not None and dialect.is_message(body) and is_item(raw):
+            return dialect
+    return None
 
 
-def _is_anthropic(body: Mapping[str, Any]) -> bool:
-    content = body.get("content")
-    blocks = cast("list[Any]", content) if isinstance(content, list) else []
-    kinds = [cast("Json", one).get("type") for one in blocks if isinstance(one, dict)]
-    return any(isinstance(kind, str) and kind in _BLOCKS for kind in kinds)
+def parse_any_tool(given: Mapping[str, Any]) -> Tool:
+    """Parse a tool in any dialect."""
+    for name in DIALECTS:
+        if get_dialect(name).is_tool(given):
+            return get_dialect(name).parse_tool(given)
+    return get_dialect(ANTHROPIC).parse_tool(given)
+
+
+def _is_plain(body: Mapping[str, Any]) -> bool:
+    return body.keys() <= _PLAIN and isinstance(body.get("content"), str) and "role" in body

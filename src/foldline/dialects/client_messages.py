@@ -1,7 +1,4 @@
-"""What every dialect says of a client's own messages: what they are known by, and what they hold.
-
-Knows digests and the small helpers that dialects share. Refuses to know any dialect.
-"""
+"""Digests and patches of clients' messages, shared by the dialects."""
 
 import hashlib
 from base64 import urlsafe_b64encode
@@ -12,116 +9,203 @@ import msgspec
 
 from foldline.core.item import Item
 from foldline.core.log import Event, Instructed, ModelSaid, ToolReturned, UserSaid
-from foldline.core.parts import Media
-from foldline.dialects.json_reader import Json
+from foldline.core.parts import Gap, Media, Part, Thought, calls_of, text_of
 from foldline.dialects.json_slices import (
+    Json,
     Slice,
     Splice,
-    canonical,
+    apply_splices,
     cut_out,
     find_fields,
     find_values,
-    splice,
+    normalise_numbers,
 )
+from foldline.errors import WireError
 
 STATEFUL = ("thread", "previous_response_id", "conversation", "background")
-"""The fields by which a body refers to what its server keeps: such a body is no whole history."""
+"""Fields that refer to state on the server: such a request is not the whole history."""
 MARK = "cache_control"
+EMPTY = Gap("[says nothing]")
+"""Shown for a message without words, so that it is in the view, counted, and goes back."""
 
 
 class Described(NamedTuple):
-    """A client's message, as far as it is looked at in every request."""
+    """What is looked at of a client's message in every request."""
 
     role: str
-    """user, assistant, tool, or system: those are in no chain."""
+    """user, assistant, tool, or system, which is not in the chain. In dialects with compaction also
+    `compaction`, a provider's: what stands before it is out of the model's sight; and `fold`, an
+    item of ours: it stands for the messages that its digest, a `FoldMark`, names."""
     digest: str
     """Of its normal form: what it says, not how it is written."""
     marked: bool
     """Whether it has a cache mark."""
     thinks: bool
     """Whether it has signed thinking."""
+    stays: bool = False
+    """Whether it is kept as it is where the messages around it are folded: it has no words."""
+
+
+class FoldMark(NamedTuple):
+    """Names the beginning of a client's history that is in a log of ours, in place of its messages.
+
+    Clients carry it as opaque text, so it survives where their history does not.
+    """
+
+    session: str
+    place: int
+    """The last event that belongs to it."""
+    messages: int
+    """How many of the client's messages it stands for."""
+    chain: str
+    """The digest of these messages, one after the other."""
+
+    def encode(self) -> str:
+        """Write it as the text that a client carries."""
+        return f"{_OURS}{self.place}:{self.messages}:{self.chain}:{self.session}"
+
+    @staticmethod
+    def parse(text: str) -> "FoldMark | None":
+        """Read it; None if the text is none of ours."""
+        fields = text.removeprefix(_OURS).split(":", 3)
+        if not text.startswith(_OURS) or len(fields) != 4:  # noqa: PLR2004
+            return None
+        place, count, chain, session = fields
+        is_number = place.isascii() and place.isdigit() and count.isascii() and count.isdigit()
+        if not is_number or max(len(place), len(count)) > 12 or int(count) < 1:  # noqa: PLR2004
+            return None
+        return FoldMark(session, int(place), int(count), chain)
+
+
+_OURS = "foldline:1:"
 
 
 class ClientForm(Protocol):
-    """How a dialect's clients write messages: each dialect has a module of this shape."""
+    """How a dialect's clients write messages; each dialect has a module of this shape."""
 
-    def describe(self, raw: bytes) -> Described:
-        """What a message is known by."""
+    def describe_message(self, raw: bytes) -> Described:
+        """Return a message's role and digest."""
         ...
 
     def read_message(self, raw: bytes, described: Described) -> list[Event]:
-        """A message as events."""
+        """Read a message as events."""
         ...
 
     def read_instructions(
         self, fields: Mapping[str, bytes], leading: Sequence[bytes]
     ) -> Instructed:
-        """The instructions and tools of a request."""
+        """Read the instructions and tools of a request."""
         ...
 
-    def answer_message(self, body: Mapping[str, Any]) -> bytes:
-        """An answer as the message that a client says again."""
+    def answer_messages(self, body: Mapping[str, Any]) -> list[bytes]:
+        """Encode an answer as the messages that a client sends back."""
         ...
 
     def complete_answer(self, body: Json, prefill: bytes) -> Json:
-        """An answer together with what the client began it with."""
+        """Join an answer with the text the client began it with."""
         ...
 
     def replace_text(self, raw: bytes, event: Event, item: Item) -> bytes:
-        """A message that shows of one of its events what an item does."""
+        """Show an item's text in place of one of the message's events."""
         ...
 
     def drop_thinking(self, raw: bytes) -> bytes:
-        """A message without its signed thinking."""
+        """Remove a message's signed thinking."""
         ...
 
     def write_handoff(self, items: Sequence[Item], mark: bytes) -> bytes:
-        """A handoff as messages, with the cache mark that it takes over."""
+        """Write a handoff as messages, with the cache mark of what it replaces."""
         ...
 
     def write_message(self, items: Sequence[Item]) -> bytes:
-        """The message that some items are, in our own words."""
+        """Write items as a message in our own form."""
+        ...
+
+    def write_mark(self, mark: FoldMark) -> bytes:
+        """Write the item that stands for a history; only where clients carry such items."""
+        ...
+
+    def write_instructions(self, event: Instructed) -> list[bytes]:
+        """Write instructions that stood among the messages; where a history may be written out."""
+        ...
+
+    def write_text(self, raw: bytes) -> bytes:
+        """Write a text that stood alone, given as JSON, as a message in a list."""
         ...
 
     def words_of(self, raw: bytes) -> str:
-        """The texts of a message."""
+        """Return the texts of a message."""
         ...
 
     def is_results(self, raw: bytes) -> bool:
         """Whether a user's message begins with results."""
         ...
 
-    def item_of(self, event: Event) -> Item:
-        """A message's event as it came, to be written."""
-        ...
+
+def item_of(event: Event) -> Item:
+    """Turn a message's event into an item to write."""
+    match event:
+        case ToolReturned():
+            return Item(
+                0, "result", event.parts, 0, call_id=event.call_id, ok=event.ok, native=event.native
+            )
+        case ModelSaid():
+            return Item(0, "model", event.parts, 0, native=event.native)
+        case UserSaid():
+            return Item(0, "user", event.parts, 0, native=event.native)
+        case _:
+            raise WireError("an event that nobody said")
+
+
+def has_visible_parts(parts: tuple[Part, ...]) -> bool:
+    """Whether a message shows anything but thoughts: words, media or calls."""
+    if calls_of(parts) or any(isinstance(part, Media) for part in parts):
+        return True
+    return bool(text_of(part for part in parts if not isinstance(part, Thought)).strip())
+
+
+def normalise_arguments(arguments: Any) -> Any:
+    """Decode a call's arguments, however they are spelled; a text that is no JSON is stripped."""
+    if isinstance(arguments, str):
+        try:
+            arguments = msgspec.json.decode(arguments or "{}")
+        except (msgspec.DecodeError, RecursionError, UnicodeError):
+            arguments = arguments.strip()
+    return {} if arguments is None else arguments
 
 
 def check_keys(raw: bytes) -> None:
-    """Raise where a message or one of its blocks has a key twice: readers differ over those."""
+    """Raise if a message or one of its blocks repeats a key, because readers then differ."""
+    for block in _find_blocks(raw):
+        if raw.startswith(b"{", block.start):
+            find_fields(raw, block)
+
+
+def _find_blocks(raw: bytes) -> list[Slice]:
+    """Locate the blocks of a message; none if its content is not a list."""
     content = find_fields(raw).get("content")
-    if content is not None and raw[content.start : content.start + 1] == b"[":
-        for place in find_values(raw, content):
-            if raw[place.start : place.start + 1] == b"{":
-                find_fields(raw, place)
+    if content is None or not raw.startswith(b"[", content.start):
+        return []
+    return find_values(raw, content)
 
 
 def digest_of(value: object) -> str:
-    """A short digest of a JSON value, whatever the order of its keys."""
-    return short(msgspec.json.encode(canonical(value), order="sorted"))
+    """Return a short digest of a JSON value, independent of key order."""
+    return digest_bytes(msgspec.json.encode(normalise_numbers(value), order="sorted"))
 
 
-def short(body: bytes) -> str:
-    """A short digest of some bytes."""
+def digest_bytes(body: bytes) -> str:
+    """Return a short digest of some bytes."""
     return urlsafe_b64encode(hashlib.sha256(body).digest()[:15]).decode()
 
 
 def chain_on(chain: str, digest: str) -> str:
-    """The digest of some messages and one more."""
-    return short(f"{chain} {digest}".encode())
+    """Return the digest of a chain of messages and one more."""
+    return digest_bytes(f"{chain} {digest}".encode())
 
 
-def telling(fields: Mapping[str, Any], *ignored: str) -> Json:
-    """The fields that say something: no marks, no nulls, nothing empty."""
+def strip_empty_fields(fields: Mapping[str, Any], *ignored: str) -> Json:
+    """Drop cache marks, nulls and empty values."""
     return {
         key: value
         for key, value in fields.items()
@@ -130,13 +214,13 @@ def telling(fields: Mapping[str, Any], *ignored: str) -> Json:
 
 
 def without_query(url: object) -> object:
-    """An address without what a client signs anew: the part behind its `?`."""
+    """Drop a web address's query, which a client may sign anew for every request."""
     is_web = isinstance(url, str) and url.startswith(("http://", "https://"))
     return cast("str", url).partition("?")[0] if is_web else url
 
 
-def linked(events: Sequence[Event], digest: str) -> list[Event]:
-    """Events of one message: the last is known by its digest, the others go on."""
+def link_events(events: Sequence[Event], digest: str) -> list[Event]:
+    """Link the events of one message: the last has its digest, the others `more`."""
     found: list[Event] = []
     for at, event in enumerate(events):
         if isinstance(event, UserSaid | ModelSaid | ToolReturned):
@@ -146,14 +230,20 @@ def linked(events: Sequence[Event], digest: str) -> list[Event]:
     return found
 
 
-def replace_in_blocks(
-    raw: bytes, blocks: Sequence[Slice], text: str, *, media: bool, among: Sequence[Slice]
+def replace_in_blocks(  # noqa: PLR0913 - a message, and what to write
+    raw: bytes,
+    blocks: Sequence[Slice],
+    text: str,
+    *,
+    media: bool,
+    among: Sequence[Slice],
+    kind: str = "text",
 ) -> list[Splice]:
-    """Show one text in place of the texts among some blocks, and of media unless they stay.
+    """Replace the texts among some blocks by one text, and media too unless `media`.
 
-    The text stands in the first text block, whose other fields stay, or in place of what is left
-    out; a cache mark of those that are left out moves to it. Blocks of a kind that nobody knows
-    stay. `among` are all blocks of the message.
+    The text goes into the first text block, whose other fields stay, or in place of what is
+    removed; a cache mark of removed blocks moves to it. Blocks of unknown kinds stay. `among` are
+    all blocks of the message; a text block that has to be made is of the type `kind`.
     """
     every = [(place, find_fields(raw, place)) for place in blocks]
     texts = [(place, fields) for place, fields in every if "text" in fields]
@@ -162,10 +252,10 @@ def replace_in_blocks(
         gone += [
             place
             for place, fields in every
-            if "text" not in fields and bytes(raw[slice(*fields["type"])]) in _MEDIA
+            if "text" not in fields and bytes(raw[slice(*fields.get("type", (0, 0)))]) in _MEDIA
         ]
     if not texts:
-        return _replace_media(raw, gone, text, among=among)
+        return _replace_media(raw, gone, text, among=among, kind=kind)
     place, fields = texts[0]
     words = fields["text"]
     found = [Splice(words.start, words.end, msgspec.json.encode(text))]
@@ -178,65 +268,64 @@ def replace_in_blocks(
 
 
 def _replace_media(
-    raw: bytes, gone: Sequence[Slice], text: str, *, among: Sequence[Slice]
+    raw: bytes, gone: Sequence[Slice], text: str, *, among: Sequence[Slice], kind: str
 ) -> list[Splice]:
-    """Show a text in place of pictures and files that have none beside them."""
+    """Replace media that have no text beside them by a text."""
     if not gone:
         return []
     mark = find_mark(raw, gone)
-    block = {"type": "text", "text": text, **({MARK: msgspec.Raw(mark)} if mark else {})}
+    block = {"type": kind, "text": text, **({MARK: msgspec.Raw(mark)} if mark else {})}
     return [Splice(*gone[0], msgspec.json.encode(block)), *cut_out(gone[1:], among)]
 
 
-_MEDIA = {b'"image"', b'"document"', b'"image_url"', b'"file"', b'"input_audio"'}
+_MEDIA = {
+    *(b'"image"', b'"document"', b'"image_url"', b'"file"', b'"input_audio"'),
+    *(b'"input_image"', b'"input_file"'),
+}
 
 
-def replace_content(raw: bytes, content: Slice, text: str, *, media: bool) -> list[Splice]:
-    """Show one text in place of a content: a string, or the blocks of a list."""
-    if raw[content.start : content.start + 1] == b"[":
+def replace_content(
+    raw: bytes, content: Slice, text: str, *, media: bool, kind: str = "text"
+) -> list[Splice]:
+    """Replace a content, a string or a list of blocks, by one text."""
+    found: list[Splice] = []
+    if raw.startswith(b"[", content.start):
         blocks = find_values(raw, content)
-        found = replace_in_blocks(raw, blocks, text, media=media, among=blocks)
-        return found or [Splice(*content, msgspec.json.encode(text))]
-    return [Splice(*content, msgspec.json.encode(text))]
+        found = replace_in_blocks(raw, blocks, text, media=media, among=blocks, kind=kind)
+    return found or [Splice(*content, msgspec.json.encode(text))]
 
 
 def shows_media(item: Item) -> bool:
-    """Whether pictures or files stay beside what is shown of an item: a clip cuts words only."""
+    """Whether an item's media stay beside its text: a clip cuts only words."""
     return item.state == "clipped" or any(isinstance(part, Media) for part in item.parts)
 
 
 def find_mark(raw: bytes, blocks: Iterable[Slice]) -> bytes:
-    """The last cache mark among some blocks, as the client wrote it; nothing if there is none."""
+    """Return the last cache mark among some blocks as the client wrote it, or b""."""
     found = b""
-    for place in blocks:
-        if raw[place.start : place.start + 1] != b"{":
+    for block in blocks:
+        if not raw.startswith(b"{", block.start):
             continue
-        fields = find_fields(raw, place)
-        if (mark := fields.get(MARK)) and raw[slice(*mark)] != b"null":
+        mark = find_fields(raw, block).get(MARK)
+        if mark and raw[slice(*mark)] != b"null":
             found = raw[slice(*mark)]
     return found
 
 
 def last_mark(raw: bytes) -> bytes:
-    """The last cache mark in a message, as the client wrote it; nothing if there is none."""
-    content = find_fields(raw).get("content")
-    if content is None or raw[content.start : content.start + 1] != b"[":
-        return b""
-    return find_mark(raw, find_values(raw, content))
+    """Return the last cache mark in a message as the client wrote it, or b""."""
+    return find_mark(raw, _find_blocks(raw))
 
 
 def cut_blocks(raw: bytes, kinds: Iterable[bytes]) -> bytes:
-    """A message without its blocks of some kinds; as it is, where nothing else would be left."""
-    content = find_fields(raw).get("content")
-    if content is None or raw[content.start : content.start + 1] != b"[":
-        return raw
-    blocks = find_values(raw, content)
+    """Remove a message's blocks of some kinds, unless nothing else would be left."""
+    blocks = _find_blocks(raw)
     gone = [
-        one
-        for one in blocks
-        if raw[one.start : one.start + 1] == b"{"
-        and raw[slice(*find_fields(raw, one).get("type", (0, 0)))] in kinds
+        block
+        for block in blocks
+        if raw.startswith(b"{", block.start)
+        and raw[slice(*find_fields(raw, block).get("type", (0, 0)))] in kinds
     ]
     if not gone or len(gone) == len(blocks):
         return raw
-    return splice(raw, cut_out(gone, blocks))
+    return apply_splices(raw, cut_out(gone, blocks))

@@ -1,16 +1,142 @@
-"""Where the parts of a JSON text are, by their bytes.
+"""Reads foreign JSON safely, and locates and splices values in its bytes.
 
-Knows objects and lists, and where their values begin and end. Refuses to know what is in them. What
-is changed is spliced in; every other byte stays.
+Errors name the path of the fault. A splice leaves every other byte as it is.
 """
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
+from foldline.core.parts import replace_surrogates
 from foldline.errors import WireError
+
+Json = dict[str, Any]
+T = TypeVar("T")
+_PATH = re.compile(r" - at `(\$[^`]*)`$")
+_MOST_TOKENS = 2**53  # a larger number is the server's mistake
+DEEPEST = 200  # levels: no client nests deeper, and it stays below Python's recursion limit
+
+
+def dict_of(value: Any) -> Json:
+    """Return the value if it is an object, else an empty one."""
+    return cast("Json", value) if isinstance(value, dict) else {}
+
+
+def list_of(value: Any) -> list[Any]:
+    """Return the value if it is a list, else an empty one."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def parse_count(body: Json, name: str) -> int | None:
+    """Return a number of tokens among an object's fields; None if it is absent or none."""
+    found: Any = body.get(name)
+    if isinstance(found, float) and found.is_integer():
+        found = int(found)
+    return found if type(found) is int and 0 <= found <= _MOST_TOKENS else None
+
+
+def parse_object(body: bytes | str) -> Json:
+    """Decode a JSON object; raises `WireError` for anything else."""
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+        raise WireError(f"not JSON: {fault}") from fault
+    except UnicodeEncodeError as fault:
+        raise WireError(f"not UTF-8: {fault}") from fault
+    if not isinstance(found, dict):
+        raise WireError(f"a JSON object was expected, this is a {type(found).__name__}")
+    return convert_to_json(cast("Json", found))
+
+
+def check_readable(body: bytes) -> None:
+    """Raise `WireError` unless all of the bytes are JSON that can be read again."""
+    try:
+        body.decode()
+        found = msgspec.json.decode(body)
+    except UnicodeDecodeError as fault:
+        raise WireError(f"not UTF-8: {fault}") from fault
+    except (msgspec.DecodeError, RecursionError) as fault:
+        raise WireError(f"not JSON: {fault}") from fault
+    _check_depth(found)
+
+
+def convert_to_json(given: Mapping[str, Any]) -> Json:
+    """Convert Python values to plain JSON values that can be encoded."""
+    _check_depth(given)
+    try:
+        return msgspec.json.decode(msgspec.json.encode(given))
+    except UnicodeEncodeError:
+        return cast("Json", _repair_strings(given))
+    except (TypeError, ValueError, RecursionError, msgspec.DecodeError) as fault:
+        raise WireError(f"what was given is not JSON: {fault}") from fault
+
+
+def object_of(text: str) -> dict[str, msgspec.Raw] | None:
+    """Decode a text's fields; None if it is not an object."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return None
+
+
+def convert_to_shape(given: Json, shape: type[T], what: str, *, path: str = "$") -> T:
+    """Convert JSON values to a type; the error names the path that does not fit."""
+    try:
+        return msgspec.convert(given, shape)
+    except msgspec.ValidationError as fault:
+        raise _make_shape_error(fault, what, path) from fault
+
+
+def shaped_bytes(body: bytes | msgspec.Raw, shape: type[T], what: str, *, path: str = "$") -> T:
+    """Decode bytes to a type; fields of type `Raw` stay as they came."""
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except msgspec.ValidationError as fault:
+        raise _make_shape_error(fault, what, path) from fault
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+        raise WireError(f"not JSON: {fault} at {path}", path=path) from fault
+
+
+def _make_shape_error(fault: msgspec.ValidationError, what: str, path: str) -> WireError:
+    found = _PATH.search(str(fault))
+    where = path + found[1][1:] if found else path
+    said = _PATH.sub("", str(fault))
+    return WireError(f"not {what}: {said} at {where}", path=where)
+
+
+def _check_depth(given: Any) -> None:
+    """Raise if a value is nested too deeply, without recursion."""
+    level: list[Any] = [given]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for one in level
+            for inner in (
+                cast("Mapping[str, Any]", one).values()
+                if isinstance(one, Mapping)
+                else cast("Sequence[Any]", one)
+                if isinstance(one, list | tuple)
+                else ()
+            )
+            if type(inner) is not str and isinstance(inner, Mapping | list | tuple)
+        ]
+        if not level:
+            return
+    raise WireError(f"nested more than {DEEPEST} levels deep")
+
+
+def _repair_strings(given: Any) -> Any:
+    if isinstance(given, str):
+        return replace_surrogates(given)
+    if isinstance(given, Mapping):
+        pairs = cast("Mapping[str, Any]", given).items()
+        return {replace_surrogates(str(key)): _repair_strings(value) for key, value in pairs}
+    if isinstance(given, list | tuple):
+        return [_repair_strings(value) for value in cast("Sequence[Any]", given)]
+    return given
+
 
 _KEY = rb'"(?:[^"\\]|\\.)*"'
 _FIELD = re.compile(rb"[{,]\s*(" + _KEY + rb")\s*:\s*")
@@ -22,14 +148,14 @@ _values: msgspec.json.Decoder[list[msgspec.Raw]] = msgspec.json.Decoder(list[msg
 
 
 class Slice(NamedTuple):
-    """A value's place in a text: from its first byte up to before `end`."""
+    """A value's place in a text; `end` is exclusive."""
 
     start: int
     end: int
 
 
 class Splice(NamedTuple):
-    """Other bytes in the place of some."""
+    """A replacement of some bytes by others."""
 
     start: int
     end: int
@@ -37,7 +163,7 @@ class Splice(NamedTuple):
 
 
 def find_fields(text: bytes, within: Slice | None = None) -> dict[str, Slice]:
-    """Where each field's value is; `WireError` where it is no object, or a key stands twice."""
+    """Locate each field's value; raises `WireError` for a non-object or a repeated key."""
     start, end = within or (0, len(text))
     found: dict[str, Slice] = {}
     view = memoryview(text)
@@ -57,14 +183,28 @@ def find_fields(text: bytes, within: Slice | None = None) -> dict[str, Slice]:
     return found
 
 
+def remove_field(text: bytes, name: str) -> bytes:
+    """Remove a field of an object, with one comma; the text itself if it has none of this name."""
+    every: list[Slice] = []
+    gone: list[Slice] = []
+    at = _CLOSE.match(text, 0).end()  # type: ignore[union-attr]
+    for field, place in find_fields(text).items():
+        key = _FIELD.match(text, at)
+        assert key is not None  # noqa: S101 - find_fields has found it
+        every.append(Slice(key.start(1), place.end))
+        gone += every[-1:] if field == name else []
+        at = _CLOSE.match(text, place.end).end()  # type: ignore[union-attr]
+    return apply_splices(text, cut_out(gone, every)) if gone else text
+
+
 def find_values(text: bytes, within: Slice) -> list[Slice]:
-    """Where each value of a list is; `WireError` where it is no list."""
+    """Locate each value of a list; raises `WireError` if it is not a list."""
     start = _CLOSE.match(text, within.start, within.end).end()  # type: ignore[union-attr]
     return _find_values(text, memoryview(text)[within.start : within.end], start)
 
 
 def find_rest(text: bytes, within: Slice, at: int) -> list[Slice]:
-    """Where the values of a list are behind a place at which one of them ends."""
+    """Locate the values of a list after `at`, where one of them ends."""
     start = _CLOSE.match(text, at, within.end).end()  # type: ignore[union-attr]
     if text[start : start + 1] == b"]":
         return []
@@ -74,7 +214,7 @@ def find_rest(text: bytes, within: Slice, at: int) -> list[Slice]:
 
 
 def _find_values(text: bytes, values: bytes | memoryview, at: int) -> list[Slice]:
-    """Where values are in a text: `at` is the sign before the first of them."""
+    """Locate values in a text; `at` is the bracket or comma before the first."""
     try:
         decoded = _values.decode(values)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
@@ -82,7 +222,7 @@ def _find_values(text: bytes, values: bytes | memoryview, at: int) -> list[Slice
     found: list[Slice] = []
     for value in decoded:
         start = at + 1
-        if text[start] == _SPACE:  # most write nothing or one blank
+        if text[start] == _SPACE:  # most clients write nothing or one space
             start += 1
         if text[at] not in _BETWEEN or text[start] <= _SPACE:
             start = _NEXT.match(text, at).end()  # type: ignore[union-attr]
@@ -91,8 +231,8 @@ def _find_values(text: bytes, values: bytes | memoryview, at: int) -> list[Slice
     return found
 
 
-def splice(text: bytes, splices: Iterable[Splice]) -> bytes:
-    """The text with other bytes in some places; the places must not overlap."""
+def apply_splices(text: bytes, splices: Iterable[Splice]) -> bytes:
+    """Apply splices to a text; they must not overlap."""
     pieces: list[bytes] = []
     at = 0
     for one in sorted(splices):
@@ -102,15 +242,15 @@ def splice(text: bytes, splices: Iterable[Splice]) -> bytes:
 
 
 def cut_out(places: Iterable[Slice], among: Iterable[Slice]) -> Iterator[Splice]:
-    """Leave values of a list or an object out, each with one comma; `among` are all of them.
+    """Remove values of a list or an object, each with one comma; `among` are all of them.
 
-    Of an object the places begin at the keys.
+    For an object, the places begin at the keys.
     """
     gone, every = {*places}, [*among]
     if every and gone.issuperset(every):
         yield Splice(every[0].start, every[-1].end, b"")
         return
-    is_first = True  # of those that are left
+    is_first = True  # no value before this one is kept
     for at, one in enumerate(every):
         if one not in gone:
             is_first = False
@@ -120,12 +260,14 @@ def cut_out(places: Iterable[Slice], among: Iterable[Slice]) -> Iterator[Splice]
             yield Splice(every[at - 1].end, one.end, b"")
 
 
-def canonical(value: Any) -> Any:
-    """A JSON value without what readers ignore: the form of whole numbers."""
+def normalise_numbers(value: Any) -> Any:
+    """Turn whole floats into integers throughout a JSON value."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):
-        return {key: canonical(inner) for key, inner in cast("dict[str, Any]", value).items()}
+        return {
+            key: normalise_numbers(inner) for key, inner in cast("dict[str, Any]", value).items()
+        }
     if isinstance(value, list):
-        return [canonical(inner) for inner in cast("list[Any]", value)]
+        return [normalise_numbers(inner) for inner in cast("list[Any]", value)]
     return value

@@ -1,7 +1,6 @@
-"""Requests whose headers vouch for their body: not a byte of it may change on the way.
+"""Detects requests whose headers sign their body, so that not a byte of it may change.
 
-Knows AWS' signatures (Bedrock's clients sign every request) and digests of a body. Refuses to
-check them: that is the provider's.
+Bedrock's clients sign every request. The signatures themselves are not checked here.
 """
 
 from collections.abc import Iterable
@@ -14,7 +13,7 @@ _DIGESTS: Final = frozenset(
 
 
 def is_signed(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether a request would be refused if its body were another."""
+    """Whether a request would be refused if its body changed."""
     for raw, value in headers:
         name = raw.lower()
         if name in _DIGESTS:

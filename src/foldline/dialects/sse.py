@@ -1,7 +1,6 @@
-"""Server-sent events out of bytes that were cut anywhere.
+"""Parses server-sent events from chunks of bytes that may be cut anywhere.
 
-Knows the standard's lines and fields: CR, LF and CRLF, comments, data over several lines, a byte
-order mark. Refuses to know what an event's data means, and where the bytes come from.
+Handles CR, LF and CRLF, comments, data over several lines, and a byte order mark.
 """
 
 import re
@@ -9,13 +8,13 @@ from typing import NamedTuple
 
 from foldline.errors import WireError
 
-LARGEST = 64_000_000  # bytes of one event: a stream that never ends a line must not take the memory
+LARGEST = 64_000_000  # bytes of one event: a line that never ends must not fill the memory
 _ENDS = re.compile(rb"\r\n|\r|\n")
 _MARK = b"\xef\xbb\xbf"
 
 
 class SseEvent(NamedTuple):
-    """One event; `whole` is False where the stream ended before the blank line behind it."""
+    """One event; `whole` is False if the stream ended before its blank line."""
 
     event: str
     data: str
@@ -23,19 +22,19 @@ class SseEvent(NamedTuple):
 
 
 class SseReader:
-    """The events of one stream, as its bytes arrive."""
+    """Parses one stream as its bytes arrive."""
 
     def __init__(self, *, largest: int = LARGEST) -> None:
         self._largest = largest
-        self._line = bytearray()  # what has come of a line without its end
-        self._after_cr = False  # an LF that comes next belongs to it
+        self._line = bytearray()  # the unfinished line
+        self._after_cr = False  # an LF that comes next belongs to the CR
         self._first = True
         self._event = ""
         self._data: list[str] = []
         self._size = 0
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
-        """Take in what was read; gives the events that are complete with it."""
+        """Add a chunk and return the events that it completes."""
         if not chunk:
             return []
         if self._after_cr and chunk[0] == ord("\n"):
@@ -44,32 +43,32 @@ class SseReader:
         self._after_cr = chunk.endswith(b"\r")
         sent: list[SseEvent] = []
         for end in ended:
-            self._grow(end)
-            sent += self._take()
-        self._grow(rest)
+            self._append_bytes(end)
+            sent += self._parse_line()
+        self._append_bytes(rest)
         return sent
 
     def close(self) -> list[SseEvent]:
-        """The stream has ended: what it left without a blank line behind it."""
+        """End the stream and return the event that lacks its blank line, if any."""
         if self._line:
-            self._take()
-        return [self._dispatch(whole=False)] if self._data else []
+            self._parse_line()
+        return [self._dispatch_event(whole=False)] if self._data else []
 
-    def _grow(self, piece: bytes) -> None:
+    def _append_bytes(self, piece: bytes) -> None:
         self._size += len(piece)
         if self._size > self._largest:
             raise WireError(f"an event of more than {self._largest:,} bytes; the stream is broken")
         self._line += piece
 
-    def _take(self) -> list[SseEvent]:
-        """One line, which is whole now."""
+    def _parse_line(self) -> list[SseEvent]:
+        """Parse the line, which is now complete."""
         line = bytes(self._line)
         self._line.clear()
         if self._first:
             self._first, line = False, line.removeprefix(_MARK)
         if not line:
             if self._data:
-                return [self._dispatch()]
+                return [self._dispatch_event()]
             self._event, self._size = "", 0
             return []
         name, _, value = line.partition(b":")
@@ -80,10 +79,10 @@ class SseReader:
             case b"event":
                 self._event = text
             case _:
-                self._size -= len(line)  # a comment, or a field that says nothing to us
+                self._size -= len(line)  # a comment, or a field that we ignore
         return []
 
-    def _dispatch(self, *, whole: bool = True) -> SseEvent:
+    def _dispatch_event(self, *, whole: bool = True) -> SseEvent:
         sent = SseEvent(self._event or "message", "\n".join(self._data), whole)
         self._event, self._data, self._size = "", [], 0
         return sent

@@ -1,25 +1,70 @@
-"""The tools of a request: each once, under a name that its dialect takes.
+"""Names the tools of a request as its dialect accepts them, and describes media in words.
 
-Knows signs, lengths and repeats of names. Refuses to know how a dialect writes a tool or a call.
+A valid name is written as it is. Any other is written in a safe form that ends with a digest of the
+name: the same in the tool's definition and in every call. The model calls the tool by its safe
+name, so whoever runs tools must look it up by the name in the request.
 
-A name that a dialect takes is written as it is. Any other is written in a safe form, which ends
-with a digest of the name: always the same for the same name, in a tool's definition and in every
-call of it. A model then calls the tool by its safe name; whoever runs tools finds it by the name
-that the request has, not by the one that was given.
-
-Of neutral tools with one name the last is written, where the first stood: so do the SDKs' own tool
-runners, which keep tools by their names. What came in the dialect itself stays, also twice.
+Of neutral tools with one name the last is written, in place of the first, as the SDKs' own tool
+runners do. Tools that came in the dialect itself stay, even repeated.
 """
 
+import base64
+import binascii
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from foldline.core.parts import Tool
+from foldline.core.parts import Media, Part, Tool, text_of
+
+_ALIASES = {
+    "image/jpg": "image/jpeg",
+    "audio/mp3": "audio/mpeg",
+    "audio/x-mp3": "audio/mpeg",
+    "audio/x-mpeg": "audio/mpeg",
+    "audio/x-wav": "audio/wav",
+    "audio/wave": "audio/wav",
+    "audio/vnd.wave": "audio/wav",
+    "application/x-pdf": "application/pdf",
+}
+
+
+def mime_of(media: Media) -> str:
+    """Return the registered media type, without aliases and parameters."""
+    mime = media.mime.partition(";")[0].strip().lower()
+    return _ALIASES.get(mime, mime)
+
+
+def decode_text(media: Media) -> str | None:
+    """Return a file's text if it is UTF-8, else None."""
+    if not mime_of(media).startswith("text/"):
+        return None
+    try:
+        return base64.b64decode(media.base64, validate=True).decode()
+    except (binascii.Error, ValueError):
+        return None
+
+
+def describe_media(media: Media) -> str:
+    """Describe media in words, for places that accept only text."""
+    address = f"at {media.url}" if media.url else ""
+    return f"[{' '.join(word for word in (media.form, media.name, address) if word)}]"
+
+
+def describe_refused_media(media: Media) -> str:
+    """Describe media of a type that the model does not accept."""
+    address = f"at {media.url}" if media.url else ""
+    words = (media.form, media.name, media.mime, address)
+    return f"[{' '.join(word for word in words if word)}: this model takes none]"
+
+
+def render_part(part: Part) -> str:
+    """Render a part as text; media are described."""
+    return describe_media(part) if isinstance(part, Media) else text_of((part,))
+
 
 UNNAMED = "unnamed"
-"""What a call is shown as that a model made of no tool: no provider takes an empty name."""
+"""Name of a call without one: no provider accepts an empty name."""
 _SIGNS = re.compile(r"[a-zA-Z0-9_-]+")
 _OTHERS = re.compile(r"[^a-zA-Z0-9_-]")
 _DIGEST = 8
@@ -30,42 +75,42 @@ class Names:
     """How the tools of one request are named."""
 
     written: Mapping[str, str]
-    """Of each tool, the name that its definition has."""
+    """Each tool's name → the name in its definition."""
     called: int
-    """How long the name of a call may be that is of none of these tools."""
+    """Maximum length of a call's name if it is none of these tools."""
 
-    def of(self, name: str) -> str:
-        """The name that a tool is defined and called by."""
-        given = name or UNNAMED
-        found = self.written.get(given)
-        return found or safe(given, self.called, taken=self.written.values())
+    def resolve_name(self, name: str) -> str:
+        """Return the name that a tool is defined and called by."""
+        name = name or UNNAMED
+        written = self.written.get(name)
+        return written or make_safe_name(name, self.called, taken=self.written.values())
 
 
-def named(tools: Iterable[Tool], *, dialect: str, longest: int, called: int) -> Names:
-    """The names of a request's tools: no two of them are written alike."""
+def build_tool_names(tools: Iterable[Tool], *, dialect: str, longest: int, called: int) -> Names:
+    """Assign each tool of a request a distinct valid name."""
     found: dict[str, str] = {}
     odd: list[str] = []
     for tool in tools:
         name = tool.name or UNNAMED
-        if _came_in(tool, dialect) or _stands(name, longest):
+        if _came_in(tool, dialect) or _is_safe_name(name, longest):
             found[name] = name
         else:
             odd.append(name)
     for name in odd:
-        found.setdefault(name, safe(name, longest, taken=found.values()))
+        found.setdefault(name, make_safe_name(name, longest, taken=found.values()))
     return Names(found, called)
 
 
-def safe(name: str, longest: int, *, taken: Iterable[str] = ()) -> str:
-    """A name in signs that every dialect takes; itself, if it has no others and is not too long."""
-    if _stands(name, longest):
+def make_safe_name(name: str, longest: int, *, taken: Iterable[str] = ()) -> str:
+    """Return a name that every dialect accepts; the name itself if it is valid."""
+    if _is_safe_name(name, longest):
         return name
     stem = _OTHERS.sub("_", name)[: longest - _DIGEST - 1]
-    return marked(stem, name, digits=_DIGEST, taken=taken)
+    return append_digest(stem, name, digits=_DIGEST, taken=taken)
 
 
-def marked(stem: str, name: str, *, digits: int, taken: Iterable[str] = ()) -> str:
-    """A stem with a digest of the whole name behind it: always the same, and none of `taken`."""
+def append_digest(stem: str, name: str, *, digits: int, taken: Iterable[str] = ()) -> str:
+    """Append a digest of the name to a stem: deterministic, and none of `taken`."""
     used, digest = {*taken}, name
     while True:
         digest = hashlib.sha256(digest.encode()).hexdigest()
@@ -74,8 +119,8 @@ def marked(stem: str, name: str, *, digits: int, taken: Iterable[str] = ()) -> s
             return made
 
 
-def once(tools: Iterable[Tool], *, dialect: str) -> list[Tool]:
-    """The tools that are written, in their order."""
+def drop_repeated_tools(tools: Iterable[Tool], *, dialect: str) -> list[Tool]:
+    """Return the tools to write, in order and without repeated names."""
     given = [*tools]
     own = {tool.name for tool in given if _came_in(tool, dialect)}
     found: dict[str | int, Tool] = {}
@@ -87,18 +132,9 @@ def once(tools: Iterable[Tool], *, dialect: str) -> list[Tool]:
     return [*found.values()]
 
 
-def repeated(tools: Iterable[Tool]) -> set[str]:
-    """The names that more than one tool has."""
-    seen: set[str] = set()
-    twice: set[str] = set()
-    for tool in tools:
-        (twice if tool.name in seen else seen).add(tool.name)
-    return twice
-
-
 def _came_in(tool: Tool, dialect: str) -> bool:
     return tool.native is not None and tool.native.dialect == dialect
 
 
-def _stands(name: str, longest: int) -> bool:
+def _is_safe_name(name: str, longest: int) -> bool:
     return len(name) <= longest and _SIGNS.fullmatch(name) is not None

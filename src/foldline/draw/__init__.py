@@ -1,23 +1,25 @@
-"""What a model sees now, drawn: one picture, for a terminal and as SVG.
+"""Draw what a model sees now, and a session over time, for a terminal and as SVG.
 
-    change_svg       What the model sees before and after an edit, as SVG
-    course           A session over time, as one value
-    course_svg       A session over time as SVG: tokens against the window, edits, money
-    course_terminal  A session over time for a terminal
-    course_words     A session over time in words: what was found, and how its numbers came about
-    paper            The paper that every SVG is drawn on: a light card, its inks, its letters
-    picture          What the model sees now, as one value
-    prefix           How much of a view stands as it was last sent
-    svg              The picture as SVG
-    terminal         The picture for a terminal
-    text             Text that strangers wrote, made fit to be drawn, and measured in columns
-    words            The picture in words
+    change_svg       what the model sees before and after an edit, as SVG
+    course           a session over time, as one value, and its sentences
+    course_svg       a session over time as SVG: tokens against the window, edits, money
+    course_terminal  a session over time for a terminal
+    picture          what the model sees now, as one value
+    svg              the picture as SVG, and the shapes that all SVGs use
+    terminal         the picture for a terminal
+    wording          text made safe and measured in columns; the picture's words
 
-Knows how it looks. Refuses to decide, and to write files.
+Drawings are strings; nothing is written to files.
 """
 
-from foldline.draw.picture import Picture, picture, pictured
-from foldline.draw.svg import svg
-from foldline.draw.terminal import terminal
+from foldline.draw.picture import Picture, build_picture, encode_picture
+from foldline.draw.svg import draw_picture_svg
+from foldline.draw.terminal import draw_picture_terminal
 
-__all__ = ["Picture", "picture", "pictured", "svg", "terminal"]
+__all__ = [
+    "Picture",
+    "build_picture",
+    "draw_picture_svg",
+    "draw_picture_terminal",
+    "encode_picture",
+]

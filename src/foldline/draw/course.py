@@ -1,22 +1,19 @@
 """A session over time, as one value: what each call sent, what edits took, what it cost.
 
-Knows every call of a log, and what it would have been had everything been sent. Refuses to know how
-it is drawn, and decides nothing. What a provider counted is told as counted; all else is told as
-estimated.
+    following = Following(build_picture(view, facts), priced)   # window and tiers as they are now
+    following.apply_event(seq, event)                           # each event, oldest first
+    following.build_course()                                    # for course_svg, course_terminal
 
-    following = Following(picture(view, facts), priced)   the window and its tiers, as they are now
-    following.take(seq, event)                            every event of the log, oldest first
-    following.course()  →  course_svg, course_terminal
-
-Sending everything is estimated: the newest instructions and every message whole, in the tokens that
-the provider counts. Its bill has the luck of the session's own calls: all that the call before had
-sent is read from the cache, but where the session's own cache was cold. So it is the least that
-sending everything would have cost, could any window hold it.
+A provider's count is shown as counted, all else as estimated. Each call is compared with sending
+everything: the newest instructions and every message whole, in the provider's tokens. That bill
+assumes that all the call before had sent is read from the cache, except where the session's own
+cache was cold. So it is the least that sending everything would have cost, if any window held it.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import ceil, floor, log10
 from typing import Literal, NamedTuple, TypeAlias
 
 from foldline.core.log import (
@@ -37,24 +34,27 @@ from foldline.core.log import (
     UserSaid,
     by_user,
 )
+from foldline.core.names import format_count
 from foldline.core.prices import UNKNOWN, Prices
-from foldline.core.tokens import MESSAGE, count, count_parts, count_tools
+from foldline.core.tokens import MESSAGE, count_parts, count_tokens, count_tools
 from foldline.draw.picture import Picture
+from foldline.draw.wording import clean_line
 
 How: TypeAlias = Literal["fold", "mask", "clip"]
-HOWS: tuple[How, ...] = ("fold", "mask", "clip")
-Priced: TypeAlias = Callable[[str], Prices]
-_COLD = 0.5  # of what the call before had sent: less was read though nothing was edited
+
+NAMES: dict[How, str] = {"fold": "folds", "mask": "masks", "clip": "clips"}
+_CENT = 0.01
+_THOUSAND, _MILLION = 1_000, 1_000_000
 
 
 class TokensTaken(NamedTuple):
-    """What an edit took out of sight, in tokens of the estimate."""
+    """What an edit took out of sight, in estimated tokens."""
 
     how: How
     at: int
     tokens: int
     items: int
-    """Messages of a fold, results of a mask; a clip has one."""
+    """Messages of a fold, results of a mask; 1 for a clip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,31 +62,31 @@ class CourseStep:
     """One call of a model."""
 
     at: int
-    """The place of its answer."""
+    """The seq of its answer."""
     turn: int
-    """The number of the turn that it belongs to; 0 before anybody spoke."""
+    """The number of its turn; 0 before the user's first message."""
     model: str
     input: int
     output: int
     everything: int
-    """What its input would have been had everything been sent: estimated."""
+    """The estimated input if everything had been sent."""
     usage: UsageReported | None = None
-    """What the provider counted of it."""
+    """The provider's count."""
     taken: tuple[TokensTaken, ...] = ()
-    """What was edited since the call before."""
+    """The edits since the call before."""
     dollars: float | None = None
-    """None where the model has no known price."""
+    """None if the model has no known price."""
     all_dollars: float | None = None
-    """The same, had everything been sent."""
+    """The cost if everything had been sent."""
 
     @property
     def counted(self) -> bool:
-        """Whether its input is the provider's count; else it was believed to be so much."""
+        """Whether its input is the provider's count, not an estimate."""
         return self.usage is not None and self.usage.input is not None
 
     @property
     def read(self) -> int:
-        """How much of the input was in the cache, as far as that was told."""
+        """Input tokens that the provider reported as read from the cache."""
         return min((self.usage.cache_read or 0) if self.usage else 0, self.input)
 
 
@@ -95,15 +95,15 @@ class Course:
     """A session from its first call to its last."""
 
     now: Picture
-    """Where it stands: the model, the window and the tiers that are drawn."""
+    """The present model, window and tiers."""
     steps: tuple[CourseStep, ...]
     turns: int
     later: tuple[TokensTaken, ...] = ()
-    """What was edited since the last call: drawn at the end."""
+    """The edits since the last call, drawn at the end."""
     told: int = 0
-    """Folds that a model told: the calls that it was asked by are not in the log."""
+    """Folds with a model's narrative: the calls that asked for it are not in the log."""
     step: int | None = None
-    """The input above which every token costs more, where a call, or everything, was above it."""
+    """The input above which every token costs more, if a call or everything was above it."""
 
     @property
     def taken(self) -> tuple[TokensTaken, ...]:
@@ -117,7 +117,7 @@ class Course:
 
     @property
     def outgrown(self) -> CourseStep | None:
-        """The first call that could not have been made with everything."""
+        """The first call at which everything would no longer have fitted."""
         return next((one for one in self.steps if one.everything > self.now.most), None)
 
     @property
@@ -127,7 +127,7 @@ class Course:
 
     @property
     def caches(self) -> bool:
-        """Whether the provider ever said how much its cache held."""
+        """Whether the provider ever reported cached reads."""
         return any(step.usage and step.usage.cache_read is not None for step in self.steps)
 
     @property
@@ -142,7 +142,7 @@ class Course:
 
     @property
     def dollars(self) -> tuple[float, float] | None:
-        """What all calls cost, and would have cost with everything; None where a price lacks."""
+        """What all calls cost, and would have cost with everything; None if a price is unknown."""
         paid, whole = 0.0, 0.0
         for step in self.steps:
             if step.dollars is None or step.all_dollars is None:
@@ -150,8 +150,8 @@ class Course:
             paid, whole = paid + step.dollars, whole + step.all_dollars
         return (paid, whole) if self.steps else None
 
-    def sums(self) -> dict[How, tuple[int, int]]:
-        """How many edits of each kind there were, and the tokens that they took."""
+    def sum_edits(self) -> dict[How, tuple[int, int]]:
+        """Return the number of edits of each kind, and the tokens that they took."""
         return {
             how: (len(some), sum(one.tokens for one in some))
             for how in HOWS
@@ -159,39 +159,179 @@ class Course:
         }
 
 
+def describe_course(drawn: Course) -> str:
+    """Describe the course in one sentence."""
+    if not drawn.steps:
+        return "no call of a model yet"
+    folds = drawn.sum_edits()["fold"][0]
+    told = format_count(folds, "fold") if folds else "no fold"
+    window, peak = drawn.now.window, drawn.peak
+    bound = "never above" if peak <= window else "up to"
+    return (
+        f"{format_count(drawn.turns, 'turn')}, {told}: {bound} "
+        f"{format_token_ceiling(peak)} of {format_tokens(window)} tokens"
+    )
+
+
+def describe_course_cost(drawn: Course) -> str:
+    """Say what it cost, and what sending everything would have cost."""
+    if not drawn.steps:
+        return ""
+    if drawn.dollars is None:
+        return "cost not known: a model of this session has no price in the catalogue"
+    paid, whole = drawn.dollars
+    if whole - paid >= _CENT:
+        return (
+            f"{format_dollars(paid)} instead of about {format_dollars(whole)} for "
+            f"sending everything every time"
+        )
+    return (
+        f"{format_dollars(paid)}; sending everything would have cost about {format_dollars(whole)}"
+    )
+
+
+def render_course_subtitle(drawn: Course) -> str:
+    """Return the line below the title: model, policy, calls, source of the counts."""
+    calls = len(drawn.steps)
+    counted = sum(step.counted for step in drawn.steps)
+    source = "reported by the provider"
+    if counted < calls:
+        source = f"reported for {counted:,} calls, else estimated" if counted else "estimated"
+    name = clean_line(drawn.now.model) or "no model yet"
+    policy = clean_line(drawn.now.policy)
+    return f"{name} · policy {policy} · {format_count(calls, 'call')} · tokens {source}"
+
+
+def describe_cached_share(drawn: Course) -> str:
+    """Say how much was read from the cache."""
+    if not drawn.caches:
+        return "cache not reported"
+    share = 100 * drawn.read / drawn.input if drawn.input else 0.0
+    return f"read from the cache, {share:.0f}% of all"
+
+
+def describe_outgrown_window(drawn: Course) -> str:
+    """Say when everything outgrew the window; "" if it still fits."""
+    step = drawn.outgrown
+    if step is None:
+        return ""
+    end = drawn.steps[-1].everything
+    times = end / drawn.now.window
+    return f"full at turn {step.turn:,}; {format_tokens(end)} at the end: {times:.1f} windows"
+
+
+def explain_estimates(drawn: Course) -> tuple[str, ...]:
+    """Explain the numbers that no provider counted."""
+    bill = (
+        "Its bill is the least it could be: all that the call before had sent is read from the "
+        "cache, but where this session's own cache was cold."
+    )
+    found = ["Everything is estimated: the newest instructions and every message whole."]
+    if drawn.dollars is not None:
+        found.append(bill)
+        if drawn.outgrown is not None:
+            turn = f"turn {drawn.outgrown.turn:,}"
+            found.append(f"From {turn} on it could not have been sent: that bill is a comparison.")
+    found.append("Window and tiers are as they are now; what edits took is estimated.")
+    if drawn.step is not None:
+        found.append(f"Above {drawn.step:,} tokens of input every token of a call costs more.")
+    if drawn.now.cost is not None and drawn.now.cost.assumed:
+        found.append("The price of cached reads is assumed.")
+    if drawn.told:
+        found.append(
+            f"{format_count(drawn.told, 'fold')} told by a model: what asking it cost is "
+            f"not in the log."
+        )
+    return tuple(found)
+
+
+def describe_edits(drawn: Course, how: How) -> str:
+    """Say how many edits of one kind there were, and what they took."""
+    number, gone = drawn.sum_edits()[how]
+    return f"{number:,} took {format_tokens(gone)}" if number else "none"
+
+
+def format_tokens(number: float) -> str:
+    """Format a number of tokens, short: 12k, 1.3M."""
+    for unit, size in (("M", _MILLION), ("k", _THOUSAND)):
+        if number >= size * (1 if unit == "k" else 0.9995):
+            short = f"{number / size:.{1 if unit == 'M' else 0}f}"
+            return f"{short}{unit}"
+    return f"{number:,.0f}"
+
+
+def format_token_ceiling(number: int) -> str:
+    """Format a number of tokens, rounded up: for "never above"."""
+    return (
+        format_tokens(ceil(number / _THOUSAND) * _THOUSAND)
+        if number >= _THOUSAND
+        else f"{number:,}"
+    )
+
+
+def format_dollars(amount: float) -> str:
+    """Format dollars, with fewer digits for larger amounts."""
+    if amount >= _THOUSAND:
+        return f"${amount:,.0f}"
+    return f"${amount:,.2f}" if amount >= 1 else f"${amount:.4f}" if amount else "$0"
+
+
+def choose_ticks(top: float, most: int) -> list[float]:
+    """Choose round numbers from 0 to `top`, at most `most` above 0."""
+    if top <= 0 or most < 1:
+        return [0.0]
+    least = top / most
+    size = 10 ** floor(log10(least))
+    step = next((size * n for n in (1, 2, 5) if size * n >= least), size * 10)
+    return [step * at for at in range(floor(top / step) + 1)]
+
+
+def money_ticks(top: float, most: int) -> list[tuple[float, str]]:
+    """Choose ticks for money, all with the same number of digits."""
+    found = choose_ticks(top, most)
+    step = found[1] if len(found) > 1 else 1.0
+    digits = 0 if step >= 1 else max(2, -floor(log10(step)))
+    return [(one, f"${one:,.{digits}f}" if one else "$0") for one in found]
+
+
+HOWS: tuple[How, ...] = ("fold", "mask", "clip")
+Priced: TypeAlias = Callable[[str], Prices]
+_COLD = 0.5  # share of the call before: if less was read and nothing edited, the cache was cold
+
+
 @dataclass(frozen=True, slots=True)
 class CourseColumn:
-    """Neighbouring calls that are drawn as one."""
+    """Neighbouring calls that are drawn as one column."""
 
     steps: tuple[CourseStep, ...]
 
     @property
     def largest(self) -> CourseStep:
-        """The one that is drawn: a peak is never hidden."""
+        """The call that is drawn: the largest, so that no peak is hidden."""
         return max(self.steps, key=lambda step: step.input)
 
     @property
     def everything(self) -> int:
-        """The most that everything would have taken."""
+        """The largest estimate of everything."""
         return max(step.everything for step in self.steps)
 
     @property
     def dollars(self) -> float:
-        """What they cost together, as far as it is known."""
+        """What they cost together, as far as known."""
         return sum(step.dollars or 0.0 for step in self.steps)
 
     @property
     def all_dollars(self) -> float:
-        """The same, had everything been sent."""
+        """What they would have cost with everything."""
         return sum(step.all_dollars or 0.0 for step in self.steps)
 
-    def of(self, how: How) -> tuple[TokensTaken, ...]:
-        """What was edited before them, of one kind."""
+    def select_edits(self, how: How) -> tuple[TokensTaken, ...]:
+        """Return the edits of one kind before these calls."""
         return tuple(one for step in self.steps for one in step.taken if one.how == how)
 
 
-def columns(drawn: Course, most: int) -> tuple[CourseColumn, ...]:
-    """All calls in at most so many columns, a call for each where there is room."""
+def build_course_columns(drawn: Course, most: int) -> tuple[CourseColumn, ...]:
+    """Group all calls into at most `most` columns, one call each if there is room."""
     calls = len(drawn.steps)
     number = min(calls, max(most, 1))
     places = [at * calls // number for at in range(number + 1)] if calls else []
@@ -199,39 +339,39 @@ def columns(drawn: Course, most: int) -> tuple[CourseColumn, ...]:
 
 
 class Following:
-    """A log read event by event, however long: only its calls are kept."""
+    """Reads a log event by event; only its calls are kept in memory."""
 
     def __init__(self, now: Picture, priced: Priced) -> None:
         self._now, self._priced = now, priced
         self._steps: list[CourseStep] = []
         self._turns, self._told, self._model = 0, 0, ""
-        self._front, self._said = 0, 0  # estimates: what opens every request, all messages whole
-        self._sizes: dict[int, int] = {}  # of results in sight: what a mask takes
-        self._fixed: int | None = None  # of another agent's requests: what its log does not have
-        self._sums = 0, 0  # of our own requests: what was counted, what was estimated
+        self._front, self._said = 0, 0  # estimates: instructions and tools, all messages whole
+        self._sizes: dict[int, int] = {}  # of results in sight: what a mask would take
+        self._fixed: int | None = None  # tokens of another agent's requests that its log lacks
+        self._sums = 0, 0  # of our own requests: counted tokens, estimated tokens
         self._asked: Asked | None = None
         self._open: tuple[int, int] | None = None
-        """Estimates of the newest call, while it is not counted: of everything, of the request."""
+        """Estimates of the newest call until it is counted: of everything, of the request."""
         self._taken: list[TokensTaken] = []
 
-    def take(self, seq: int, event: Event) -> None:
-        """The next event."""
+    def apply_event(self, seq: int, event: Event) -> None:
+        """Add the next event."""
         match event:
             case Opened(model=model) | ModelSwitched(model=model):
                 self._model = model
             case Instructed() if not event.aside:
                 self._front = count_parts(event.parts) + count_tools(event.tools) + MESSAGE
             case UserSaid() | ToolReturned():
-                self._hear(seq, event)
+                self._record_message(seq, event)
             case Asked():
                 self._asked, self._open = event, None
             case ModelSaid():
-                self._answer(seq, count_parts(event.parts))
+                self._record_call(seq, count_parts(event.parts))
                 self._said += count_parts(event.parts) + MESSAGE
             case UsageReported():
-                self._report(seq, event)
+                self._record_usage(seq, event)
             case Masked() | Clipped() | Excluded():
-                self._mask(seq, event)
+                self._record_mask(seq, event)
             case Folded():
                 gone = max(event.before - event.after, 0)
                 self._taken.append(TokensTaken("fold", seq, gone, event.messages))
@@ -242,9 +382,9 @@ class Following:
             case _:
                 pass
 
-    def course(self) -> Course:
-        """What was taken in so far."""
-        steps = _paid(self._steps, self._priced)
+    def build_course(self) -> Course:
+        """Build the course of the events so far."""
+        steps = _estimate_costs(self._steps, self._priced)
         largest: dict[str, int] = {}
         for one in steps:
             largest[one.model] = max(largest.get(one.model, 0), one.everything)
@@ -259,7 +399,7 @@ class Following:
             step=min(passed, default=None),
         )
 
-    def _hear(self, seq: int, event: UserSaid | ToolReturned) -> None:
+    def _record_message(self, seq: int, event: UserSaid | ToolReturned) -> None:
         self._turns += by_user(event)
         size = event.clip.whole if event.clip else count_parts(event.parts)
         shown = event.clip.shown if event.clip else size
@@ -268,12 +408,14 @@ class Following:
         self._said += size + MESSAGE
         self._sizes[seq] = shown
 
-    def _mask(self, seq: int, event: Hiding) -> None:
-        gone = sum(max(self._sizes.pop(stub.seq, 0) - count(stub.text), 0) for stub in event.stubs)
+    def _record_mask(self, seq: int, event: Hiding) -> None:
+        gone = sum(
+            max(self._sizes.pop(stub.seq, 0) - count_tokens(stub.text), 0) for stub in event.stubs
+        )
         self._taken.append(TokensTaken("mask", seq, gone, len(event.stubs)))
 
-    def _answer(self, seq: int, output: int) -> None:
-        """A call came to an answer: what is believed of it until it is counted."""
+    def _record_call(self, seq: int, output: int) -> None:
+        """Add an answered call, with estimates until it is counted."""
         asked = self._asked
         whole, estimate = self._front + self._said, asked.estimate if asked else 0
         believed = (asked.tokens or estimate) if asked else 0
@@ -285,22 +427,22 @@ class Following:
                 model=self._model,
                 input=sent,
                 output=output,
-                everything=self._everything(sent, estimate, whole),
+                everything=self._estimate_everything(sent, estimate, whole),
                 taken=tuple(self._taken),
             )
         )
         self._open, self._asked = (whole, estimate), None
         self._taken.clear()
 
-    def _report(self, seq: int, usage: UsageReported) -> None:
-        """A count is of the newest call, unless that one has been counted."""
+    def _record_usage(self, seq: int, usage: UsageReported) -> None:
+        """Count the newest call; if that one is counted already, it is a call without words."""
         if self._open is None:
-            self._answer(seq, 0)
+            self._record_call(seq, 0)
         last = self._steps[-1]
         whole, estimate = self._open or (0, 0)
         self._open = None
         if usage.input == 0 and not (usage.output or usage.cache_read or usage.cache_write):
-            self._taken[:0] = self._steps.pop().taken  # it broke off before it was a call
+            self._taken[:0] = self._steps.pop().taken  # it broke off before anything was sent
             return
         sent = last.input if usage.input is None else usage.input
         if sent and not estimate and self._fixed is None:
@@ -312,24 +454,24 @@ class Following:
             usage=usage,
             input=sent,
             output=last.output if usage.output is None else usage.output,
-            everything=self._everything(sent, estimate, whole),
+            everything=self._estimate_everything(sent, estimate, whole),
         )
 
-    def _everything(self, sent: int, estimate: int, whole: int) -> int:
-        """All that was said, in the measure of all counts so far: one count alone would waver."""
+    def _estimate_everything(self, sent: int, estimate: int, whole: int) -> int:
+        """Scale the estimate of everything by all counts so far: one count alone would waver."""
         if not estimate:
             return max(sent, whole + (self._fixed or 0))
         counted, estimated = self._sums if self._sums[1] else (sent, estimate)
         return max(sent, round(whole * counted / estimated))
 
 
-def _paid(steps: Iterable[CourseStep], priced: Priced) -> tuple[CourseStep, ...]:
-    """The same calls with what each cost, and would have cost with everything."""
+def _estimate_costs(steps: Iterable[CourseStep], priced: Priced) -> tuple[CourseStep, ...]:
+    """Add to each call what it cost, and would have cost with everything."""
     found, before = list[CourseStep](), None
-    known = [*steps]
-    cached = any(one.usage and one.usage.cache_read for one in known)
-    writes = any(one.usage and one.usage.cache_write for one in known)
-    for step in known:
+    steps = [*steps]
+    cached = any(one.usage and one.usage.cache_read for one in steps)
+    writes = any(one.usage and one.usage.cache_write for one in steps)
+    for step in steps:
         prices = priced(step.model)
         if prices == UNKNOWN:
             found.append(step)
@@ -337,21 +479,23 @@ def _paid(steps: Iterable[CourseStep], priced: Priced) -> tuple[CourseStep, ...]
             continue
         wrote = min((step.usage.cache_write or 0) if step.usage else 0, step.input - step.read)
         held = min(before.everything, step.everything) if before and cached else 0
-        if before and _cold(step, before):
+        if before and _is_cold(step, before):
             held = 0
         rest = step.everything - held if writes else 0
         found.append(
             replace(
                 step,
-                dollars=_dollars(prices, step.input, step.output, read=step.read, wrote=wrote),
-                all_dollars=_dollars(prices, step.everything, step.output, read=held, wrote=rest),
+                dollars=_sum_dollars(prices, step.input, step.output, read=step.read, wrote=wrote),
+                all_dollars=_sum_dollars(
+                    prices, step.everything, step.output, read=held, wrote=rest
+                ),
             )
         )
         before = step
     return tuple(found)
 
 
-def _cold(step: CourseStep, before: CourseStep) -> bool:
+def _is_cold(step: CourseStep, before: CourseStep) -> bool:
     """Whether the cache did not hold what the call before had sent, though it was sent again."""
     edited = any(one.how != "clip" for one in step.taken)
     return step.model != before.model or (
@@ -359,7 +503,7 @@ def _cold(step: CourseStep, before: CourseStep) -> bool:
     )
 
 
-def _dollars(prices: Prices, sent: int, output: int, *, read: int, wrote: int) -> float:
+def _sum_dollars(prices: Prices, sent: int, output: int, *, read: int, wrote: int) -> float:
     at = prices.at(sent)
     fresh = sent - read - wrote
     paid = read * at.read + wrote * at.write + fresh * at.input + output * at.output

@@ -1,53 +1,70 @@
-"""A session over time for a terminal: a line for each thing that is followed, a sign for each call.
+"""Draw a session over time for a terminal: a line per quantity, a sign per call, no colours.
 
-Knows columns and signs. Refuses to know what the numbers mean, and to colour them: height and shape
-say all. Where there are more calls than columns a sign stands for some of them, by the largest.
+With more calls than columns, a sign stands for several calls, by the largest of them.
 """
 
 from collections.abc import Sequence
 from textwrap import wrap
 
-from foldline.draw import course_words as words
-from foldline.draw.course import HOWS, Course, CourseColumn, How, columns
-from foldline.draw.text import clean, fit
+from foldline.draw import course as words
+from foldline.draw.course import HOWS, Course, CourseColumn, How, build_course_columns
+from foldline.draw.wording import clean_line, truncate_to_width
 
 SIGNS: dict[How, str] = {"fold": "▼", "mask": "□", "clip": "'"}
 _LEVELS = " ▁▂▃▄▅▆▇█"
-_NAME, _SAID, _LEAST = 10, 14, 8  # columns: what a line is of, what it comes to, the signs
+_NAME, _SAID, _LEAST = 10, 14, 8  # columns: the name of a line, its sum, at least for signs
 
 
 def course_terminal(drawn: Course, width: int = 80) -> str:
-    """The course as lines of at most `width` columns."""
+    """Draw a course in lines of at most `width` columns."""
     wide = max(width, 1)
     across = max(wide - _NAME - _SAID - 2, _LEAST)
-    shown = columns(drawn, across)
-    title = (words.finding(drawn), words.money(drawn), words.under(drawn))
-    lines = [piece for one in title for piece in wrap(clean(one), wide)]
+    shown = build_course_columns(drawn, across)
+    title = (
+        words.describe_course(drawn),
+        words.describe_course_cost(drawn),
+        words.render_course_subtitle(drawn),
+    )
+    lines = [piece for one in title for piece in wrap(clean_line(one), wide)]
     if shown:
-        lines += ["", *_body(drawn, shown), ""]
-        lines += [piece for one in words.notes(drawn) for piece in wrap(clean(one), wide)]
-    return "\n".join(fit(line, wide).rstrip() for line in lines) + "\n"
+        lines += ["", *_draw_rows(drawn, shown), ""]
+        lines += [
+            piece for one in words.explain_estimates(drawn) for piece in wrap(clean_line(one), wide)
+        ]
+    return "\n".join(truncate_to_width(line, wide).rstrip() for line in lines) + "\n"
 
 
-def _body(drawn: Course, shown: Sequence[CourseColumn]) -> list[str]:
+def _draw_rows(drawn: Course, shown: Sequence[CourseColumn]) -> list[str]:
     end = drawn.steps[-1].everything
     shares = [one.largest.read / (one.largest.input or 1) for one in shown]
     rows: list[tuple[str, str, str]] = [
-        ("tokens", _line([one.largest.input for one in shown]), f"≤ {words.above(drawn.peak)}"),
-        ("everything", _line([one.everything for one in shown]), f"≈ {words.tokens(end)} now"),
+        (
+            "tokens",
+            _draw_sparkline([one.largest.input for one in shown]),
+            f"≤ {words.format_token_ceiling(drawn.peak)}",
+        ),
+        (
+            "everything",
+            _draw_sparkline([one.everything for one in shown]),
+            f"≈ {words.format_tokens(end)} now",
+        ),
     ]
     if drawn.caches:
         share = 100 * drawn.read / (drawn.input or 1)
-        rows.append(("cached", _line(shares, top=1.0), f"{share:.0f}% of all"))
+        rows.append(("cached", _draw_sparkline(shares, top=1.0), f"{share:.0f}% of all"))
     for how in HOWS:
-        signs = "".join(SIGNS[how] if one.of(how) else "·" for one in shown)
+        signs = "".join(SIGNS[how] if one.select_edits(how) else "·" for one in shown)
         if any(one.how == how for one in drawn.later):
             signs = signs[:-1] + SIGNS[how]
-        rows.append((words.NAMES[how], signs, words.taken(drawn, how)))
+        rows.append((words.NAMES[how], signs, words.describe_edits(drawn, how)))
     if drawn.dollars is not None:
         each = [one.dollars / len(one.steps) for one in shown]
         rows.append(
-            ("cost", _line(each), f"mean {words.dollars(drawn.dollars[0] / len(drawn.steps))}")
+            (
+                "cost",
+                _draw_sparkline(each),
+                f"mean {words.format_dollars(drawn.dollars[0] / len(drawn.steps))}",
+            )
         )
     first, last = f"{shown[0].steps[0].turn:,}", f"{drawn.steps[-1].turn:,}"
     gap = " " * (len(shown) - len(first) - len(last))
@@ -55,8 +72,8 @@ def _body(drawn: Course, shown: Sequence[CourseColumn]) -> list[str]:
     return [f"{name:{_NAME}} {signs} {said}" for name, signs, said in rows]
 
 
-def _line(sizes: Sequence[float], *, top: float = 0.0) -> str:
-    """A sign as high as each size; what is more than nothing is seen."""
+def _draw_sparkline(sizes: Sequence[float], *, top: float = 0.0) -> str:
+    """Draw each size as a sign of its height; anything above 0 is visible."""
     most = top or max(sizes, default=0.0)
     highest = len(_LEVELS) - 1
     return "".join(

@@ -1,57 +1,129 @@
-"""What the model sees now, as one value: every part of the request, and what is left of the window.
+"""What the model sees now, as one value: every part of the request, and the rest of the window.
 
-Knows sizes, states, tiers, and what of the request the provider has seen before. Refuses to know
-how it is drawn, and decides nothing: a view is pictured as it stands.
+    build_picture(view, facts)  →  draw_picture_terminal(picture), draw_picture_svg(picture)
 
-    picture(view, facts)  →  terminal(picture)   text
-                          →  svg(picture)        a drawing
+All sizes are in the tokens of the report and sum to its total; the sizes that events store of clips
+and folds are estimates, and are scaled to match.
 
-All sizes are in the tokens of the report, and sum to its total; what an event stores of a clip or a
-fold is in the measure of the estimate and is brought to the same one.
+`count_kept_items` says how much of the request the provider's cache may hold. Where a fold has put
+the last request out of sight it says less rather than more: the bill may then be smaller than the
+one drawn, never larger.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from foldline.core.budget import Budget, Source, measure
+from foldline.core.budget import Budget, Source, measure_budget
 from foldline.core.edits.fold import Cache
 from foldline.core.fold_selection import Facts
 from foldline.core.item import Item, State
-from foldline.core.log import ToolReturned, UserSaid
-from foldline.core.plan import pressure_of, tiers
+from foldline.core.log import (
+    Asked,
+    Edit,
+    Folded,
+    Instructed,
+    ModelSwitched,
+    Opened,
+    ToolReturned,
+    Undone,
+    UserSaid,
+)
+from foldline.core.parts import Media
+from foldline.core.plan import compute_tiers, pressure_of
 from foldline.core.prices import UNKNOWN, Prices
-from foldline.core.request import NAMES, Kind, Pressure, Report, report
-from foldline.core.spine import Range, ends
+from foldline.core.request import NAMES, Kind, Pressure, Report, build_report
+from foldline.core.spine import Range, ends_of
 from foldline.core.tokens import count_parts
 from foldline.core.view import View
-from foldline.draw.prefix import kept
+
+
+def count_kept_items(view: View) -> int | None:
+    """Count the items, from the first on, that the last request showed as they are now.
+
+    None if even the beginning of the request has changed, or no request is in sight.
+    """
+    asked = view.held.get(view.asked)
+    if not isinstance(asked, Asked):
+        return None
+    at = asked.at
+    since = [event for seq, event in sorted(view.held.items()) if seq > at]
+    edits = [event for event in since if isinstance(event, Edit)]
+    if any(isinstance(event, ModelSwitched) for event in since) or _tools_changed(view, at):
+        return None
+    moving = [edit for edit in edits if isinstance(edit, Folded | Undone)]  # masks leave the base
+    if moving and not _same_base(view, moving[0].change.base):
+        return None
+    changed = min((edit.change.span.lo for edit in edits), default=view.head + 1)
+    for place, item in enumerate(view.items):
+        if item.seq > at or _find_place(view, item) >= changed:
+            return _before_media(view.items, place)
+    return len(view.items)
+
+
+def _before_media(items: Sequence[Item], place: int) -> int:
+    """Move back before results with images: some dialects send those behind all results."""
+    first = place
+    while first and items[place].role == "result" and items[first - 1].role == "result":
+        first -= 1
+    shown = (at for at in range(first, place) if any(isinstance(p, Media) for p in items[at].parts))
+    return next(shown, place)
+
+
+def _tools_changed(view: View, at: int) -> bool:
+    """Whether the tools have changed since the request at `at`."""
+    earlier = (event for seq, event in sorted(view.held.items(), reverse=True) if seq <= at)
+    then = next((event.tools for event in earlier if isinstance(event, Instructed)), ())
+    return then != view.newest.tools
+
+
+def _same_base(view: View, before: int | None) -> bool:
+    """Whether the instructions that open the request are the same as before an edit."""
+    now = view.spine.base
+    if before is not None or now is None:
+        return before == now
+    # The first fold names the instructions that open every request. They opened it before, too, if
+    # they stand at the start of the log; nothing else is known of what the fold covers.
+    return now == 0 or (now == 1 and isinstance(view.held.get(0), Opened))
+
+
+def _find_place(view: View, item: Item) -> int:
+    """Return an item's seq; for a handoff, the first seq that it covers."""
+    return view.fold_at(item.seq).change.span.lo if item.state == "folded" else item.seq
+
 
 Space: TypeAlias = Literal["free", "margin", "closed", "reserve"]
 Fill: TypeAlias = Kind | Space
-"""What a cell of the window holds: a part of the request, or a reason why it is empty."""
+"""What a cell of the window holds: a part of the request, or why it is empty."""
 KINDS: tuple[Kind, ...] = ("system", "tools", "handoffs", "user", "model", "results")
 SPACES: tuple[Space, ...] = ("free", "margin", "closed", "reserve")
+Level: TypeAlias = Literal["green", "yellow", "red"]
 _YELLOW, _RED = 70, 90
+
+
+def choose_level(percent: float) -> Level:
+    """Return the colour of a used share: green below 70 %, yellow below 90 %, else red."""
+    return "green" if percent < _YELLOW else "yellow" if percent < _RED else "red"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Neighbours in the request that are of one kind and in one state."""
+    """Neighbouring items of the request that are of one kind and state."""
 
     kind: Kind
     state: State = "whole"
     tokens: int
     items: int
     span: Range | None = None
-    """The first and the last of the events that it shows; None for what opens every request."""
+    """The first and the last event shown; None for instructions and tools."""
 
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """Items of one kind that are shown in part, or by a stub: how many, and how much of them."""
+    """Items of one kind that are shown in part, or by a stub; sizes in tokens."""
 
     kind: Kind
     state: Literal["clipped", "masked"]
@@ -62,7 +134,7 @@ class Short:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """One fold that stands: the events it covers, and what they took and take."""
+    """A fold in force: the events it covers, and their tokens before and after."""
 
     at: int
     span: Range
@@ -73,27 +145,27 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """How much of the request is as the provider saw it last, from its first token on."""
+    """How many tokens at the start of the request are as last sent, and how many are new."""
 
     kept: int
     new: int
     sent: bool
     """Whether any request is known to have been sent."""
     cache: Cache
-    """Whether the provider still holds it."""
+    """Whether the provider's cache still holds it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class InputCost:
     """What the input of the next call costs, in dollars."""
 
     dollars: float
     uncached: float
-    """The same, if nothing were cached and nothing were written to a cache."""
+    """The cost without a cache."""
     assumed: bool
     """Whether the price of a cached read is a guess."""
     step: int | None = None
-    """The size above which all costs more, where this request is above it: it costs more."""
+    """The size above which every token costs more, if this request is above it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +176,7 @@ class Picture:
     policy: str
     window: int
     source: Source
-    """Where the window's number is from."""
+    """Where the window's size is known from."""
     reserve: int
     margin: int
     room: int
@@ -118,10 +190,10 @@ class Picture:
     shorts: tuple[Short, ...]
     folds: tuple[Fold, ...]
     tiers: tuple[tuple[Pressure, int], ...]
-    """The sizes of a request above which pressure is so, smallest first."""
+    """Each pressure and the request size above which it holds, smallest first."""
     prefix: Prefix
-    cost: Cost | None
-    """None where the model has no known price."""
+    cost: InputCost | None
+    """None if the model has no known price."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -131,25 +203,25 @@ class Picture:
 
     @property
     def percent(self) -> float:
-        """Of the window, as it is printed: a colour never contradicts the number beside it."""
+        """The used share of the window, rounded as printed: the colour must match it."""
         return round(100 * self.total / self.window, 1)
 
     @property
-    def level(self) -> Literal["green", "yellow", "red"]:
-        """A-42: green below 70 %, yellow below 90 %, else red."""
-        return "green" if self.percent < _YELLOW else "yellow" if self.percent < _RED else "red"
+    def level(self) -> Level:
+        """The colour of that share."""
+        return choose_level(self.percent)
 
     @property
     def over(self) -> int:
         """By how much the request exceeds what may be sent."""
         return max(self.total - max(self.most - self.margin, 0), 0)
 
-    def of(self, kind: Kind) -> tuple[Run, ...]:
-        """The runs of one kind."""
+    def select_runs(self, kind: Kind) -> tuple[Run, ...]:
+        """Return the runs of one kind."""
         return tuple(run for run in self.runs if run.kind == kind)
 
-    def spaces(self) -> dict[Space, int]:
-        """What the request leaves of the window; where it is too large it eats them in order."""
+    def measure_spaces(self) -> dict[Space, int]:
+        """Measure what the request leaves of the window; one too large eats them in order."""
         ends = (
             max(self.most - self.margin, 0),
             self.most,
@@ -163,20 +235,20 @@ class Picture:
         return dict(zip(SPACES, sizes, strict=True))
 
 
-def picture(view: View, facts: Facts) -> Picture:
-    """The picture of a view as it stands: what would be sent if nothing were edited."""
-    budget = measure(view, facts.limits)
+def build_picture(view: View, facts: Facts) -> Picture:
+    """Picture a view as it stands: what would be sent if nothing were edited."""
+    budget = measure_budget(view, facts.limits)
     pressure = pressure_of(budget, facts.policy)
-    seen = report(view, budget, pressure=pressure)
+    seen = build_report(view, budget, pressure=pressure)
     limits, fixed = budget.limits, budget.system + budget.tools
     items = (*view.items, *view.waiting)
-    sizes = _sizes(items, seen)
+    sizes = _measure_items(items, seen)
     raw = sum(item.tokens for item in items)
     scale = sum(sizes) / raw if raw else 1.0
     steps: list[tuple[Pressure, int]] = [
-        (name, fixed + limit) for name, limit in tiers(budget, facts.policy).items()
+        (name, fixed + limit) for name, limit in compute_tiers(budget, facts.policy).items()
     ]
-    prefix = _prefix(view, sizes, budget=budget, cache=facts.cache)
+    prefix = _measure_prefix(view, sizes, budget=budget, cache=facts.cache)
     return Picture(
         model=view.model,
         policy=facts.policy.name,
@@ -188,24 +260,23 @@ def picture(view: View, facts: Facts) -> Picture:
         most=min(limits.window - limits.reserve, limits.max_input or limits.window),
         counted=seen.source,
         pressure=pressure,
-        runs=(*_fixed(view, budget), *_runs(view, items, sizes)),
-        shorts=_shorts(view, items, scale),
-        folds=_folds(view, scale),
+        runs=(*_build_fixed_runs(view, budget), *_build_runs(view, items, sizes)),
+        shorts=_collect_shorts(view, items, scale),
+        folds=_collect_folds(view, scale),
         tiers=tuple(sorted(steps, key=lambda step: step[1])),
         prefix=prefix,
-        cost=_cost(prefix, facts.prices),
+        cost=_estimate_cost(prefix, facts.prices),
         warnings=seen.warnings,
     )
 
 
-def cells(drawn: Picture, count: int) -> tuple[Fill, ...]:
-    """The window in so many equal cells, each by what lies in its middle, in the order sent.
+def fill_cells(drawn: Picture, count: int) -> tuple[Fill, ...]:
+    """Divide the window into `count` equal cells, each filled by what lies in its middle.
 
-    By the middle and not by the largest: so a kind that is always the smaller one of two has as
-    many cells as it has tokens.
+    By the middle and not by the largest, so that small parts get their share of the cells.
     """
     stretches: list[tuple[Fill, int]] = [(run.kind, run.tokens) for run in drawn.runs]
-    stretches += drawn.spaces().items()
+    stretches += drawn.measure_spaces().items()
     found: list[Fill] = []
     end, fill = 0, SPACES[-1]
     coming = iter(stretches)
@@ -215,23 +286,22 @@ def cells(drawn: Picture, count: int) -> tuple[Fill, ...]:
             fill, tokens = next(coming)
             end += tokens
         found.append(fill)
-    if drawn.total and found and found[0] in SPACES:  # too small for a cell, but not nothing
+    if drawn.total and found and found[0] in SPACES:  # even a tiny request shows one cell
         found[0] = max(drawn.runs, key=lambda run: run.tokens).kind
     return tuple(found)
 
 
-def _fixed(view: View, budget: Budget) -> tuple[Run, ...]:
-    """What opens every request."""
-    words = 1 if budget.system else 0
+def _build_fixed_runs(view: View, budget: Budget) -> tuple[Run, ...]:
+    """Build the runs of instructions and tools, which open every request."""
     found = (
-        Run(kind="system", tokens=budget.system, items=words),
+        Run(kind="system", tokens=budget.system, items=1 if budget.system else 0),
         Run(kind="tools", tokens=budget.tools, items=len(view.newest.tools)),
     )
     return tuple(run for run in found if run.items or run.tokens)
 
 
-def _sizes(items: tuple[Item, ...], seen: Report) -> list[int]:
-    """Each item's tokens, so that those of one kind sum to what the report says of it."""
+def _measure_items(items: tuple[Item, ...], seen: Report) -> list[int]:
+    """Scale the items' tokens so that those of a kind sum to the report's number."""
     whole: dict[Kind, int] = {}
     for item in items:
         kind = NAMES[item.role]
@@ -245,12 +315,12 @@ def _sizes(items: tuple[Item, ...], seen: Report) -> list[int]:
     return sizes
 
 
-def _runs(view: View, items: tuple[Item, ...], sizes: list[int]) -> tuple[Run, ...]:
+def _build_runs(view: View, items: tuple[Item, ...], sizes: list[int]) -> tuple[Run, ...]:
     found: list[Run] = []
     pairs = zip(items, sizes, strict=True)
     for (role, state), group in groupby(pairs, key=lambda pair: (pair[0].role, pair[0].state)):
         members = list(group)
-        spans = [_span(view, item) for item, _ in members]
+        spans = [_find_span(view, item) for item, _ in members]
         run = Run(
             kind=NAMES[role],
             state=state,
@@ -262,13 +332,13 @@ def _runs(view: View, items: tuple[Item, ...], sizes: list[int]) -> tuple[Run, .
     return tuple(found)
 
 
-def _span(view: View, item: Item) -> tuple[int, int]:
+def _find_span(view: View, item: Item) -> tuple[int, int]:
     if item.state != "folded":
         return item.seq, item.seq
-    return ends(view.fold_at(item.seq).change.span)
+    return ends_of(view.fold_at(item.seq).change.span)
 
 
-def _shorts(view: View, items: tuple[Item, ...], scale: float) -> tuple[Short, ...]:
+def _collect_shorts(view: View, items: tuple[Item, ...], scale: float) -> tuple[Short, ...]:
     sums: dict[tuple[Kind, Literal["clipped", "masked"]], tuple[int, int, int]] = {}
     for item in items:
         event = view.held.get(item.seq)
@@ -288,38 +358,38 @@ def _shorts(view: View, items: tuple[Item, ...], scale: float) -> tuple[Short, .
     )
 
 
-def _folds(view: View, scale: float) -> tuple[Fold, ...]:
+def _collect_folds(view: View, scale: float) -> tuple[Fold, ...]:
     return tuple(
         Fold(
             at,
-            Range(*ends(fold.change.span)),
+            Range(*ends_of(fold.change.span)),
             fold.messages,
             round(fold.before * scale),
             round(fold.after * scale),
         )
-        for at, fold in view.folds().items()
+        for at, fold in view.list_folds().items()
     )
 
 
-def _prefix(view: View, sizes: list[int], *, budget: Budget, cache: Cache) -> Prefix:
-    count = kept(view)
+def _measure_prefix(view: View, sizes: list[int], *, budget: Budget, cache: Cache) -> Prefix:
+    count = count_kept_items(view)
     total = budget.system + budget.tools + sum(sizes)
     same = 0 if count is None else budget.system + budget.tools + sum(sizes[:count])
     return Prefix(same, total - same, sent=view.asked >= 0, cache=cache)
 
 
-def _cost(prefix: Prefix, prices: Prices) -> Cost | None:
+def _estimate_cost(prefix: Prefix, prices: Prices) -> InputCost | None:
     if prices == UNKNOWN:
         return None
     total = prefix.kept + prefix.new
     read = 0 if prefix.cache == "cold" else prefix.kept
     dollars = (prices.read * read + prices.write * (total - read)) / 1_000_000
     step = prices.step if prices.step is not None and total > prices.step else None
-    return Cost(dollars, prices.input * total / 1_000_000, prices.assumed, step)
+    return InputCost(dollars, prices.input * total / 1_000_000, prices.assumed, step)
 
 
-def pictured(drawn: Picture) -> dict[str, Any]:
-    """A picture as the document that scripts read."""
+def encode_picture(drawn: Picture) -> dict[str, Any]:
+    """Encode a picture as the JSON document that scripts read."""
     body: dict[str, Any] = msgspec.to_builtins(drawn)
     return {
         **body,
@@ -327,6 +397,8 @@ def pictured(drawn: Picture) -> dict[str, Any]:
         "percent": drawn.percent,
         "level": drawn.level,
         "over": drawn.over,
-        "spaces": drawn.spaces(),
-        "parts": {run.kind: sum(one.tokens for one in drawn.of(run.kind)) for run in drawn.runs},
+        "spaces": drawn.measure_spaces(),
+        "parts": {
+            run.kind: sum(one.tokens for one in drawn.select_runs(run.kind)) for run in drawn.runs
+        },
     }

@@ -1,12 +1,12 @@
-"""Other agents' session files as events.
+"""Imports other agents' session files as events.
 
-    text  →  lines (records)  →  files (which agent wrote it)  →  one source  →  taking (the log)
+    text  →  detect: records, and which agent wrote them  →  one source  →  draft_log: the log
 
-What a file holds and an event cannot is counted by kind in `Imported.notes`. A broken line is left
-out and noted; only a file of which nothing can be read raises, and then a `WireError`.
+What events cannot carry is counted by kind in `Imported.notes`. A broken line is skipped and noted;
+only a file of which nothing can be read raises `WireError`.
 """
 
-from foldline.importers.base import Imported, Source
-from foldline.importers.files import detect, read
+from foldline.importers.detect import detect, read
+from foldline.importers.source import Imported, Source
 
 __all__ = ["Imported", "Source", "detect", "read"]

@@ -1,100 +1,127 @@
-"""Sessions under policies, side by side: what is run for that, and what it adds up to.
+"""Compare policies over sessions: which tasks to run, and what their results add up to.
 
-Knows what everything is compared with: the calls as they were made, and sending all of it each
-time. Refuses to know where trials run, and how a comparison is shown.
+Every policy is compared with the calls as they were made, and with sending everything each time.
+Means have bootstrap intervals. They resample sessions, not calls, as the calls of one session
+depend on each other.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from statistics import fmean
+from typing import NamedTuple
 
 import msgspec
 
 from foldline.core.policy import OFF, named
 from foldline.core.prices import Prices
-from foldline.lab.bill.cache import CacheRules
-from foldline.lab.bill.costs import costs
-from foldline.lab.bill.providers import rules_for
+from foldline.lab.bill.cache import CacheRules, rules_for
+from foldline.lab.bill.costs import build_cost_report
 from foldline.lab.fake_summarizer import Teller
-from foldline.lab.probes.kept import KeptShare
+from foldline.lab.kept_names import KeptShare
+from foldline.lab.policy_run import RECORDED, AsRecorded
 from foldline.lab.recorded import Recorded
-from foldline.lab.recorded_run import RECORDED, AsRecorded
-from foldline.lab.trials import Trial, TrialResult, judged, run
+from foldline.lab.trials import Trial, TrialResult, evaluate_contender, run_trial
+
+_DRAWS = 2_000
+_SHARE = 0.95
+
+
+class Interval(NamedTuple):
+    """A mean and its 95 % bootstrap interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f} ({self.low:.2f} to {self.high:.2f})"
+
+
+def estimate_interval(values: Sequence[float], seed: int = 0) -> Interval:
+    """Estimate the mean of one value per session; the same seed gives the same interval."""
+    if not values:
+        raise ValueError("no values: give one for each session")
+    random = Random(seed)  # noqa: S311 - reproducible, not secret
+    means = sorted(fmean(random.choices(values, k=len(values))) for _ in range(_DRAWS))
+    outside = int(_DRAWS * (1 - _SHARE) / 2)
+    return Interval(fmean(values), means[outside], means[_DRAWS - 1 - outside])
+
 
 EVERYTHING = OFF.name
-_ENDLESS = 1_000_000_000  # a window in which everything is sent, whatever the model would say
+_ENDLESS = 1_000_000_000  # a window that holds everything, though no model has it
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A session, and what it is replayed under."""
+    """A session, and the prices and window for its replay."""
 
     session: Recorded
     prices: Prices
     window: int
     source: str = ""
-    """The file it is from, or nothing for the own store."""
+    """The file it is from; "" for our own store."""
     priced_as: str = ""
-    """The model whose prices these are; nothing where they were given or are assumed."""
+    """The model whose prices these are; "" if they were given or are assumed."""
     window_assumed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One session under one policy: what is sent to whoever computes it."""
+    """One session under one policy; can be pickled."""
 
     case: Case
     policy: str
     narratives: bool = False
-    """Whether folds ask a model for a summary, where the policy wants one; its cost is billed."""
+    """Whether folds bill a model's summary, if the policy wants one."""
 
 
-def tasks(cases: Sequence[Case], policies: Sequence[str], *, narratives: bool) -> list[Task]:
-    """Every session as recorded, with everything sent, and under each policy."""
+def make_tasks(cases: Sequence[Case], policies: Sequence[str], *, narratives: bool) -> list[Task]:
+    """Make a task for every session: as recorded, with everything sent, and per policy."""
     every = dict.fromkeys((RECORDED, EVERYTHING, *policies))
     return [
-        # Without what was computed here: it is larger than the session, and made again in no time.
+        # A copy without its cached properties, which are larger to pickle than the session.
         Task(replace(case, session=replace(case.session)), policy, narratives=narratives)
         for case in cases
         for policy in every
     ]
 
 
-def work(task: Task) -> TrialResult:
-    """One task; the same every time and everywhere."""
+def run_task(task: Task) -> TrialResult:
+    """Run one task; deterministic."""
     case = task.case
-    rules = _rules(case)
+    rules = _make_cache_rules(case)
     if task.policy == RECORDED:
-        return judged(case.session, AsRecorded(case.session), rules)
+        return evaluate_contender(case.session, AsRecorded(case.session), rules)
     policy = named(task.policy)
-    telling = task.narratives and policy.narrative
-    teller = Teller(policy.narrative) if telling else None
+    teller = Teller(policy.narrative) if task.narratives and policy.narrative else None
     window = _ENDLESS if policy is OFF else case.window
-    return run(Trial(case.session, policy, rules, window, teller))
+    return run_trial(Trial(case.session, policy, rules, window, teller))
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """One session: what is known of it, and its results in the order of the policies."""
+    """One session's facts, and its results in the order of the policies."""
 
     session: str
     source: str
     model: str
     calls: int
     counts: bool
-    """Whether the record says what the provider counted."""
+    """Whether the record has the provider's counts."""
     dated: bool
-    """Whether it says when calls were made: else the cache is never too old."""
+    """Whether it has the times of calls; else the cache never expires."""
     window: int
     window_assumed: bool
     prices: Prices
     priced_as: str
     recorded_dollars: float | None
-    """By the recorded counts, at these prices."""
+    """The cost by the recorded counts, at these prices."""
     folded: bool
-    """Whether any policy found something to fold."""
+    """Whether any policy folded something."""
     results: tuple[TrialResult, ...]
 
-    def under(self, policy: str) -> TrialResult:
-        """Its result under a policy."""
+    def result_of(self, policy: str) -> TrialResult:
+        """Return the result under a policy."""
         return next(one for one in self.results if one.policy == policy)
 
 
@@ -104,7 +131,7 @@ class Total(msgspec.Struct, frozen=True):
     policy: str
     dollars: float
     percent: float
-    """More (or, below zero, less) than what it is compared with."""
+    """The difference from the baseline; below zero is cheaper."""
     new_dollars: float
     read_dollars: float
     again_dollars: float
@@ -113,41 +140,41 @@ class Total(msgspec.Struct, frozen=True):
     folds: int
     tokens_folded: int
     tokens_left: int
-    """What stood in their place."""
+    """Tokens of the handoffs in their place."""
     names: KeptShare
     lines: KeptShare
     peak: int
     over: int
-    """Calls that were larger than the window: no provider would have taken them."""
+    """Calls larger than the window: a provider would have refused them."""
     blocked: int
 
     @property
     def kept_names(self) -> float:
-        """Percent of the names used again that were in front."""
+        """Percent of the reused names that were in the request."""
         return self.names.percent
 
     @property
     def kept_lines(self) -> float:
-        """Percent of the long lines written again that were in front."""
+        """Percent of the reused long lines that were in the request."""
         return self.lines.percent
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All of it."""
+    """The results of all sessions and policies."""
 
     sessions: tuple[Compared, ...]
     totals: tuple[Total, ...]
     baseline: str
     chosen: str
-    """The policy that is spoken of first."""
+    """The policy that the headline is about."""
     narratives: bool = False
-    fixed: tuple[str, ...] = field(default=())
-    """What a person set: prices, window."""
+    fixed: tuple[str, ...] = ()
+    """What the user set: prices, window."""
 
     @property
     def recorded_dollars(self) -> float | None:
-        """What the recorded counts say; None where no session has any."""
+        """The cost by the recorded counts; None if no session has any."""
         known = [one.recorded_dollars for one in self.sessions if one.recorded_dollars is not None]
         return sum(known) if known else None
 
@@ -158,61 +185,62 @@ class Comparison:
 
     @property
     def small(self) -> int:
-        """Sessions in which no policy found anything to fold."""
+        """Sessions in which no policy folded anything."""
         return sum(not one.folded for one in self.sessions)
 
-    def total(self, policy: str) -> Total:
-        """A policy's."""
+    def total_of(self, policy: str) -> Total:
+        """Return a policy's total."""
         return next(one for one in self.totals if one.policy == policy)
 
 
-def compared(
+def build_comparison(
     cases: Sequence[Case],
     results: Sequence[TrialResult],
     *,
     narratives: bool = False,
     fixed: tuple[str, ...] = (),
 ) -> Comparison:
-    """Results, in the order of their tasks, as one comparison."""
+    """Build a comparison from the results, in the order of their tasks."""
     each = len(results) // len(cases)
     rows = [results[at : at + each] for at in range(0, len(results), each)]
-    sessions = tuple(_session(case, row) for case, row in zip(cases, rows, strict=True))
+    sessions = tuple(_compare_session(case, row) for case, row in zip(cases, rows, strict=True))
     policies = [one.policy for one in rows[0]]
     baseline = RECORDED if any(one.counts for one in sessions) else EVERYTHING
-    if baseline == EVERYTHING and not any(one.under(RECORDED).edits for one in sessions):
-        policies.remove(RECORDED)  # estimated from the same events, it is the same thing
-    whole = sum(one.under(baseline).dollars for one in sessions)
-    totals = tuple(_total(name, sessions, whole) for name in policies)
+    if baseline == EVERYTHING and not any(one.result_of(RECORDED).edits for one in sessions):
+        policies.remove(RECORDED)  # estimated from the same events, it equals EVERYTHING
+    whole = sum(one.result_of(baseline).dollars for one in sessions)
+    totals = tuple(_sum_policy(name, sessions, whole) for name in policies)
     ours = [name for name in policies if name not in (RECORDED, EVERYTHING)]
     chosen = ours[0] if ours else EVERYTHING
     return Comparison(sessions, totals, baseline, chosen, narratives=narratives, fixed=fixed)
 
 
-def _rules(case: Case) -> CacheRules:
+def _make_cache_rules(case: Case) -> CacheRules:
     return rules_for(case.session.model, case.prices)
 
 
-def _session(case: Case, results: Iterable[TrialResult]) -> Compared:
-    session, told = case.session, tuple(results)
+def _compare_session(case: Case, results: Sequence[TrialResult]) -> Compared:
+    session = case.session
+    report = build_cost_report(session, _make_cache_rules(case)) if session.counts else None
     return Compared(
         session=session.name,
         source=case.source,
         model=session.model,
-        calls=told[0].calls,
+        calls=results[0].calls,
         counts=session.counts,
         dated=any(call.time for call in session.calls),
         window=case.window,
         window_assumed=case.window_assumed,
         prices=case.prices,
         priced_as=case.priced_as,
-        recorded_dollars=costs(session, _rules(case)).total if session.counts else None,
-        folded=any(one.edits for one in told if one.policy != RECORDED),
-        results=told,
+        recorded_dollars=report.total if report else None,
+        folded=any(result.edits for result in results if result.policy != RECORDED),
+        results=tuple(results),
     )
 
 
-def _total(policy: str, sessions: Sequence[Compared], whole: float) -> Total:
-    rows = [(one.window, one.under(policy)) for one in sessions]
+def _sum_policy(policy: str, sessions: Sequence[Compared], whole: float) -> Total:
+    rows = [(one.window, one.result_of(policy)) for one in sessions]
     results = [result for _, result in rows]
     dollars = sum(one.dollars for one in results)
     return Total(

@@ -1,34 +1,86 @@
-"""One of our policies as a contender of a replay.
+"""The contenders of a replay: one of our policies, or the record itself.
 
-Knows how a request of ours becomes blocks that a cache sees, and words that a probe reads. Refuses
-to ask a model: folds are made without one, or with a narrative by a scripted teller. What was
-recorded as counted is replaced by what the same provider would count of the new request.
+`Planned` runs a conversation through admission and plan as a session does, without a store or a
+model. `Ours` replays a record that way: folds are made without a model, or with a narrative by a
+scripted teller, and each request is counted as the record's provider would count it. `AsRecorded`
+sends what was sent then, the agent's own compactions included.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import msgspec
 
 from foldline.core.edits import fold
 from foldline.core.log import (
+    Asked,
+    Checkpointed,
     Event,
     Folded,
+    Instructed,
     ModelSaid,
     ModelSwitched,
     Opened,
     ToolReturned,
+    UsageReported,
     UserSaid,
+    select_shown_parts,
 )
-from foldline.core.plan import Facts, Ready
+from foldline.core.plan import Blocked, Facts, Need, Ready, admit, plan
 from foldline.core.request import Request
+from foldline.core.spine import Change, Range, Spine, places_of
 from foldline.core.tokens import count_parts, count_tools
-from foldline.lab.bill.cache import Aside
+from foldline.core.view import load
+from foldline.lab.bill.cache import Aside, CacheCall
 from foldline.lab.fake_summarizer import Teller
-from foldline.lab.planned import Planned
 from foldline.lab.recorded import Recorded, Scale
-from foldline.lab.replay import Offer, ReplayPiece
+from foldline.lab.replay import Offer, ReplayPiece, replay_session
 from foldline.lab.words import words_of
+
+_OPENED = Opened("test/model")
+
+
+class Planned:
+    """A log that grows under one policy."""
+
+    def __init__(self, facts: Facts, *events: Event, opened: Opened = _OPENED) -> None:
+        self.facts = facts
+        self.events: list[Event] = []
+        self.view = load(Spine(), {}, head=-1)
+        self.append(opened, *events)
+
+    def append(self, *events: Event) -> None:
+        """Append events to the log and the view, unchanged."""
+        for event in events:
+            self.events.append(event)
+            self.view.append(self.view.head + 1, event)
+
+    def add(self, *events: Event) -> None:
+        """Admit events as a session does, and append them."""
+        for event in events:
+            self.append(*admit(self.view, event, self.facts))
+
+    def plan(self, facts: Facts | None = None) -> Ready | Blocked:
+        """Plan the next request, fetching whatever the plan needs."""
+        facts = facts or self.facts
+        made = plan(self.view, facts)
+        while isinstance(made, Need):
+            fetched = {seq: self.events[seq] for span in made.ranges for seq in places_of(span)}
+            facts = replace(facts, fetched={**facts.fetched, **fetched})
+            made = plan(self.view, facts)
+        return made
+
+    def ask(self, made: Ready, *, counted: Callable[[Ready], int] | None = None) -> None:
+        """Record a planned request as sent; `counted` returns the provider's count of it."""
+        at = self.view.head + len(made.events)
+        seen = made.report
+        self.append(*made.events, Asked(at, "", "", 0, tokens=seen.total, estimate=seen.estimate))
+        if counted is not None:
+            self.append(UsageReported(input=counted(made)))
+
+    def folds(self) -> list[Folded]:
+        """List every fold so far."""
+        return [event for event in self.events if isinstance(event, Folded)]
 
 
 class Ours(Planned):
@@ -44,28 +96,28 @@ class Ours(Planned):
 
     @property
     def name(self) -> str:
-        """The policy's."""
+        """The policy's name."""
         return self.facts.policy.name
 
     def take(self, event: Event) -> None:
-        """As a session takes it in; an answer was shown what this policy shows now."""
+        """Add a recorded event as a session would; the model saw what this policy shows."""
         match event:
             case Opened() | ModelSwitched():
                 self.append(event)
             case ModelSaid():
                 self.add(msgspec.structs.replace(event, saw=None, native=None))
             case UserSaid() | ToolReturned() if event.clip is not None:
-                self.add(msgspec.structs.replace(event, clip=None))  # how to cut is decided anew
+                self.add(msgspec.structs.replace(event, clip=None))  # this policy clips anew
             case _:
                 self.add(event)
 
     def offer(self, *, seconds: float, missed: bool) -> Offer | None:
-        """Plan a request, and count it as the provider would."""
-        cache = "cold" if missed else fold.cached(seconds, self.facts.prices)
+        """Plan a request, and count it as the provider would; None if it cannot fit."""
+        cache = "cold" if missed else fold.estimate_cache_state(seconds, self.facts.prices)
         made = self.plan(replace(self.facts, cache=cache))
         if not isinstance(made, Ready):
             return None
-        pieces = list(_pieces(made.request, self._scale))
+        pieces = list(_iterate_pieces(made.request, self._scale))
         total = sum(piece.tokens for piece in pieces)
         self.ask(made, counted=lambda _: round(total))
         asides, self._asides = tuple(self._asides), []
@@ -73,21 +125,95 @@ class Ours(Planned):
         if folds:
             self.facts = replace(self.facts, prepared=None)
         if made.ask and self._teller:
-            told = self._teller.tell(made.ask, self.events)
-            self.facts = replace(self.facts, prepared=told)
-            self._asides.append(self._teller.aside(told, prefix=total))
+            narrative = self._teller.make_narrative(made.ask, self.events)
+            self.facts = replace(self.facts, prepared=narrative)
+            self._asides.append(self._teller.make_aside(narrative, prefix=total))
         folded = sum(item.state == "folded" for item in made.request.items)
         return Offer(pieces, marks=(1 + folded,), folds=folds, asides=asides)  # as our encoder does
 
 
-def _pieces(request: Request, scale: Scale) -> Iterator[ReplayPiece]:
-    """A request as the cache sees it: what is fixed, then item by item."""
+def _iterate_pieces(request: Request, scale: Scale) -> Iterator[ReplayPiece]:
+    """Yield a request as the cache sees it: the front, then item by item."""
     fixed = count_parts(request.system) + count_tools(request.tools)
     front = ("front", request.system, request.tools)
     size = max(scale.fixed, 0) + fixed * scale.ratio
     yield ReplayPiece(front, size, words_of(request.system))
-    short = min(scale.fixed, 0)  # a record that holds more than was sent: taken off its beginning
+    short = min(scale.fixed, 0)  # the record holds more than was sent: take it off the first item
     for item in request.items:
         key = (item.seq, item.state, item.role, item.tokens)
         yield ReplayPiece(key, max(item.tokens * scale.ratio + short, 0), words_of(item.parts))
         short = 0
+
+
+RECORDED = "as recorded"
+
+
+def as_recorded(recorded: Recorded) -> list[CacheCall]:
+    """Return the calls as they were made, from the events alone."""
+    return [step.sent for step in replay_session(recorded, AsRecorded(recorded)).steps]
+
+
+class AsRecorded:
+    """The record itself: what was sent then, the agent's own compactions included."""
+
+    name = RECORDED
+
+    def __init__(self, recorded: Recorded) -> None:
+        self._events = recorded.events
+        self._scale = recorded.scale
+        billed = (one for one in recorded.calls if one.input or not recorded.counts)
+        self._calls = iter(list(billed))
+        self._last: tuple[tuple[int, int], ...] = ()
+        self._texts: dict[int, str] = {}
+
+    def take(self, event: Event) -> None:
+        """Do nothing: the record is known already."""
+
+    def offer(self, *, seconds: float, missed: bool) -> Offer:
+        """Return the next request of the record."""
+        del seconds, missed
+        scale, call = self._scale, next(self._calls)
+        short = min(scale.fixed, 0.0)  # the record holds more than was sent: off the first message
+        pieces = [ReplayPiece("front", max(scale.fixed, 0.0), "")]
+        for at, tokens in call.messages:
+            pieces.append(
+                ReplayPiece(at, max(tokens * scale.ratio + short, 0.0), self._render_message(at))
+            )
+            short = 0.0
+        has_system = bool(call.messages) and isinstance(
+            self._events[call.messages[0][0]], Instructed
+        )
+        folds, self._last = self._find_compactions(call.messages), call.messages
+        return Offer(pieces, front=1 + has_system, folds=folds)
+
+    def _render_message(self, at: int) -> str:
+        if at not in self._texts:  # each is sent many times
+            self._texts[at] = self._render_event(self._events[at])
+        return self._texts[at]
+
+    @staticmethod
+    def _render_event(event: Event) -> str:
+        if isinstance(event, UserSaid | ModelSaid | ToolReturned):
+            return words_of(select_shown_parts(event))
+        if isinstance(event, Instructed):
+            return words_of(event.parts)
+        return event.body if isinstance(event, Checkpointed) else ""
+
+    def _find_compactions(self, now: Sequence[tuple[int, int]]) -> tuple[Folded, ...]:
+        """Return the compaction that this request begins with, if it is new."""
+        before = {at for at, _ in self._last}
+        new = [one for one in now if isinstance(self._events[one[0]], Checkpointed)]
+        if not self._last or not new or new[0][0] in before:
+            return ()
+        gone = [one for one in self._last if one[0] not in {at for at, _ in now}]
+        if all(isinstance(self._events[at], Checkpointed) for at, _ in gone):
+            return ()  # an edit was undone: only its own text is gone
+        compaction = Folded(
+            "",
+            Change(Range(0, 0)),
+            Spine(),
+            before=round(sum(tokens for _, tokens in gone) * self._scale.ratio),
+            after=round(new[0][1] * self._scale.ratio),
+            messages=len(gone),
+        )
+        return (compaction,)

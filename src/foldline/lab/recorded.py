@@ -1,7 +1,8 @@
-"""A session that happened: its events, when, and what the provider counted.
+"""A recorded session: its events, their times, and what the provider counted.
 
-Knows how the recorded counts relate to our estimate, and which calls found no cache. Refuses to
-know policies.
+A session of our own store becomes a record too. Each of its folds becomes a checkpoint of what the
+request held after it, so the recorded calls keep their sizes. Masks and exclusions are not carried
+over: such a session appears larger than it was.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,70 +13,77 @@ from statistics import median
 from foldline.core.log import (
     Checkpointed,
     Event,
+    Folded,
     Instructed,
     ModelSaid,
+    ModelSwitched,
     Opened,
     ToolReturned,
+    Undone,
     UsageReported,
     UserSaid,
-    shown,
+    select_shown_parts,
 )
-from foldline.core.tokens import MESSAGE, count, count_parts, count_tools
-from foldline.importers.base import Imported, Mark
+from foldline.core.spine import FoldAt, Range, Spine
+from foldline.core.tokens import MESSAGE, count_parts, count_tokens, count_tools
+from foldline.errors import BadInput
+from foldline.importers.source import Imported, Mark
+from foldline.stores import event_log
+from foldline.stores.base import Name, Store
 
-_MISSED = 0.5  # of what the call before left in the cache: less was read, so it was gone
-_LEAST = 500  # tokens between two calls whose counts say something of the ratio
+_MISSED = 0.5  # of what the call before left in the cache: if less was read, it was gone
+_LEAST = 500  # tokens between two calls whose counts are used for the ratio
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """One session."""
+    """One recorded session."""
 
     name: str
     model: str
     events: tuple[Event, ...]
     times: tuple[float, ...] = ()
     marks: tuple[Mark, ...] = ()
-    """What the file says of how requests were made, beside the events."""
+    """What the file says about how requests were made, beside the events."""
 
     @cached_property
     def calls(self) -> tuple["RecordedCall", ...]:
-        """Every answer that was recorded, with what the provider counted."""
-        return tuple(_calls(self.events, self.times))
+        """Every recorded answer, with the provider's counts."""
+        return tuple(_iterate_calls(self.events, self.times))
 
     @property
     def counts(self) -> bool:
-        """Whether the record says what was counted."""
+        """Whether the record has the provider's counts."""
         return any(call.input for call in self.calls)
 
     @cached_property
     def scale(self) -> "Scale":
-        """How the provider counts what we estimate: 1 where nothing was reported."""
-        return _fitted(self.calls)
+        """How the provider's counts relate to our estimates; 1:1 without counts."""
+        return _fit_scale(self.calls)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedCall:
-    """One call as it was recorded."""
+    """One recorded call."""
 
     at: int
-    """The place of the answer."""
+    """The place of the answer in the log."""
     time: float
     messages: tuple[tuple[int, int], ...]
-    """What it was sent: the place of each message, and what that is estimated at; the newest
-    instructions first, where the record has any."""
+    """The place and the estimated tokens of each message sent; the newest instructions first, if
+    the record has any."""
     input: int | None
     read: int
     write: int
     output: int
     missed: bool
-    """Whether the cache that the call before had left was not found."""
+    """Whether the cache that the call before had left was gone."""
     began: float = 0.0
-    """When the request was sent, as far as it is known: with the newest message in it."""
+    """When the request was sent: the time of its newest message, if known."""
 
     @property
     def estimate(self) -> int:
-        """All of it; where a file does not tell system and tools, without those."""
+        """The estimated tokens; without system and tools if the file lacks them."""
         return sum(tokens for _, tokens in self.messages)
 
 
@@ -87,20 +95,20 @@ class Scale:
     ratio: float = 1.0
 
 
-def imported(session: Imported) -> Recorded:
-    """A session of another agent."""
+def convert_imported(session: Imported) -> Recorded:
+    """Convert an imported session to a record."""
     events, times, marks = tuple(session.events), tuple(session.times), tuple(session.marks)
     return Recorded(session.name, session.model, events, times, marks)
 
 
-def size(event: Event) -> int:
-    """What a message is estimated at, as it was shown then."""
+def estimate_event_tokens(event: Event) -> int:
+    """Estimate a message's tokens, as the model saw it then."""
     if isinstance(event, UserSaid | ModelSaid | ToolReturned):
-        return count_parts(shown(event)) + MESSAGE
+        return count_parts(select_shown_parts(event)) + MESSAGE
     return 0
 
 
-def _calls(events: Sequence[Event], times: Sequence[float]) -> Iterator[RecordedCall]:
+def _iterate_calls(events: Sequence[Event], times: Sequence[float]) -> Iterator[RecordedCall]:
     sent: list[tuple[int, int]] = []
     front: list[tuple[int, int]] = []
     cached, heard = 0, 0.0
@@ -112,14 +120,14 @@ def _calls(events: Sequence[Event], times: Sequence[float]) -> Iterator[Recorded
             case Instructed(parts, tools):
                 front = [(at, count_parts(parts) + count_tools(tools))]
             case Checkpointed("compaction", summary):
-                sent = [(at, count(summary) + MESSAGE)]
-                cached = 0  # little is found then, but for the record alone: others did not edit
+                sent = [(at, count_tokens(summary) + MESSAGE)]
+                cached = 0  # no miss: the cache was there for a policy that had not edited
             case Checkpointed("kept from", first):
-                sent += [(n, size(events[n])) for n in range(int(first), at - 1)]
+                sent += [(n, estimate_event_tokens(events[n])) for n in range(int(first), at - 1)]
             case _:
                 pass
         if isinstance(event, ModelSaid):
-            usage = _usage(events, at)
+            usage = _find_usage(events, at)
             read, write = usage.cache_read or 0, usage.cache_write or 0
             missed = bool(usage.input) and cached > 0 and read < _MISSED * cached
             yield RecordedCall(
@@ -135,11 +143,12 @@ def _calls(events: Sequence[Event], times: Sequence[float]) -> Iterator[Recorded
             )
             heard = 0.0
             cached = read + write if usage.input else cached
+        # Agents do not send an answer again that was cut off.
         if not isinstance(event, ModelSaid) or event.stop not in ("cancelled", "cut"):
-            sent.append((at, size(event)))  # agents do not send again what was broken off
+            sent.append((at, estimate_event_tokens(event)))
 
 
-def _usage(events: Sequence[Event], at: int) -> UsageReported:
+def _find_usage(events: Sequence[Event], at: int) -> UsageReported:
     for event in events[at + 1 : at + 4]:
         if isinstance(event, UsageReported):
             return event
@@ -148,8 +157,8 @@ def _usage(events: Sequence[Event], at: int) -> UsageReported:
     return UsageReported()
 
 
-def _fitted(calls: Sequence[RecordedCall]) -> Scale:
-    """The line through what was counted, by the median of many slopes: outliers do not bend it."""
+def _fit_scale(calls: Sequence[RecordedCall]) -> Scale:
+    """Fit a line by the median of many slopes (Theil-Sen): outliers do not bend it."""
     known = [(call.estimate, call.input) for call in calls if call.input]
     step = max(len(known) // 100, 1)
     some = known[::step]
@@ -165,8 +174,8 @@ def _fitted(calls: Sequence[RecordedCall]) -> Scale:
     return Scale(median(counted - ratio * estimate for estimate, counted in known), ratio)
 
 
-def joined(name: str, sessions: Sequence[Recorded]) -> Recorded:
-    """Several sessions as one: each one's first message is a new turn of the user."""
+def join_sessions(name: str, sessions: Sequence[Recorded]) -> Recorded:
+    """Join several sessions into one; each continues with its first user message."""
     first, *rest = sessions
     more = (
         event
@@ -175,3 +184,49 @@ def joined(name: str, sessions: Sequence[Recorded]) -> Recorded:
         if not isinstance(event, Opened | Instructed)
     )
     return Recorded(name, first.model, (*first.events, *more))
+
+
+_PIECE = 2_000  # events read at a time
+
+
+async def load_stored_session(store: Store, name: Name) -> Recorded:
+    """Load a session of the store with its times; raises if events were erased."""
+    head = (await store.head(name)).seq
+    times = [row.time async for row in event_log.iterate_rows(store, name, head)]
+    events: list[Event] = []
+    for lo in range(0, head + 1, _PIECE):
+        span = Range(lo, min(lo + _PIECE - 1, head))
+        events += [event for _, event in await event_log.read_events(store, name, span)]
+    if len(events) != head + 1 or not events:
+        raise BadInput(
+            f"session {name.session!r} holds {len(events):,} of its {head + 1:,} events, the rest "
+            "was erased; only whole logs are replayed"
+        )
+    return convert_log(name.session, events, times)
+
+
+def convert_log(name: str, events: Sequence[Event], times: Sequence[float] = ()) -> Recorded:
+    """Convert our own log to a record, with its folds as compactions."""
+    kept: list[Event] = []
+    dates: list[float] = []
+    places: list[int] = []
+    model = ""
+    for seq, event in enumerate(events):
+        places.append(len(kept))
+        if isinstance(event, Opened | ModelSwitched):
+            model = event.model
+        is_edit = isinstance(event, Folded | Undone)
+        converted = _make_checkpoints(event.spine, events, places) if is_edit else [event]
+        kept += converted
+        dates += [times[seq] if seq < len(times) else 0.0] * len(converted)
+    return Recorded(name, model, tuple(kept), tuple(dates))
+
+
+def _make_checkpoints(spine: Spine, events: Sequence[Event], places: Sequence[int]) -> list[Event]:
+    """Make checkpoints of what an edit leaves: the handoffs, and where full text begins."""
+    folds = [events[one.edit] for one in spine.segments if isinstance(one, FoldAt)]
+    texts = [fold.text for fold in folds if isinstance(fold, Folded)]
+    shown = [one.lo for one in spine.segments if isinstance(one, Range) and one.lo < len(places)]
+    first = places[max(shown)] if texts and shown else 0
+    whole = Checkpointed("compaction", "\n\n".join(texts))
+    return [whole, Checkpointed("kept from", str(first if shown else places[-1]))]

@@ -1,8 +1,7 @@
-"""A recorded session once more, call by call, with somebody else deciding what is sent.
+"""Replay a recorded session call by call, with a contender deciding what is sent.
 
-Knows the order of a session: what arrives is taken in, before each recorded answer a request is
-offered, and the answer is the recorded one. Refuses to ask a model, and to know who decides: one of
-our policies, or a peer.
+The contender gets every event, and offers a request before each recorded answer; the answer is then
+the recorded one, whatever was offered. No model is called.
 """
 
 from collections.abc import Hashable, Sequence
@@ -28,39 +27,39 @@ class ReplayPiece(NamedTuple):
 
     key: Hashable
     tokens: float
-    """As the provider of the record would count it."""
+    """As the record's provider would count it."""
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A request: what would be sent now, in order."""
+    """A request that would be sent now, in order."""
 
     pieces: Sequence[ReplayPiece]
     front: int = 1
-    """How many of the pieces are the system's words and the tools."""
+    """How many of the pieces are the system prompt and the tools."""
     marks: tuple[int, ...] = ()
-    """Behind how many of the pieces a cache is asked to keep the prefix, besides front and end."""
+    """After how many pieces there is a cache mark, besides front and end."""
     folds: tuple[Folded, ...] = ()
-    """Made for this very request."""
+    """The folds made for this request."""
     asides: tuple[Aside, ...] = ()
-    """Calls that were made beside the conversation, before this request: summaries."""
+    """Calls made beside the conversation before this request, such as summaries."""
 
 
 class Contender(Protocol):
-    """Whoever decides what is sent."""
+    """Decides what is sent: one of our policies, the record itself, or a peer."""
 
     @property
     def name(self) -> str:
-        """What tables call it."""
+        """Its name in tables."""
         ...
 
     def take(self, event: Event) -> None:
-        """Something happened: a message, a result, an answer, new instructions, another model."""
+        """Receive an event: a message, a result, an answer, instructions, another model."""
         ...
 
     def offer(self, *, seconds: float, missed: bool) -> Offer | None:
-        """What is sent so long after the last call; nothing, where nothing can be made to fit.
+        """Return the next request, `seconds` after the last call; None if nothing fits.
 
         `missed`: the record says that the provider's cache was gone.
         """
@@ -73,7 +72,7 @@ class Step:
 
     sent: CacheCall
     texts: tuple[str, ...]
-    """What each block of it says."""
+    """The text of each of its blocks."""
     answer: ModelSaid
     folds: tuple[Folded, ...] = ()
 
@@ -90,16 +89,16 @@ class Replayed:
 
     @property
     def folds(self) -> int:
-        """How often it folded."""
+        """How many folds were made."""
         return sum(len(step.folds) for step in self.steps)
 
 
-def replay(recorded: Recorded, contender: Contender) -> Replayed:
-    """A session under a contender, from its events alone."""
+def replay_session(recorded: Recorded, contender: Contender) -> Replayed:
+    """Replay a session under a contender."""
     counted = {call.at: call for call in recorded.calls}
     steps: list[Step] = []
     blocked, last = 0, 0.0
-    model, asked = recorded.model, ""  # the one in force, and the one that was called last
+    model, asked = recorded.model, ""  # the current model, and the one that was called last
     for at, event in enumerate(recorded.events):
         if isinstance(event, Opened | ModelSwitched):
             model = event.model
@@ -108,7 +107,7 @@ def replay(recorded: Recorded, contender: Contender) -> Replayed:
                 contender.take(event)
             case ModelSaid():
                 call = counted[at]
-                if not recorded.counts or call.input:  # else broken off before it was billed
+                if not recorded.counts or call.input:  # else cancelled before it was billed
                     gap = call.time - last if call.time and last else 0.0
                     offer = contender.offer(seconds=gap, missed=call.missed)
                     blocked += offer is None
@@ -133,5 +132,5 @@ def replay(recorded: Recorded, contender: Contender) -> Replayed:
             case UserSaid() | ToolReturned() | Instructed():
                 contender.take(event)
             case _:
-                pass  # edits, counts and requests of that time are not this contender's
+                pass  # the record's own edits, counts and requests are not this contender's
     return Replayed(recorded, contender.name, steps, blocked)

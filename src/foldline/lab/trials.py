@@ -1,7 +1,7 @@
-"""Many sessions under many policies: what each would have cost and kept, wherever it is computed.
+"""A trial: one session under one policy, and what it would have cost and kept.
 
-Knows what a trial is and what comes of it. Refuses to know where it runs: trials and results are
-pickled, so any executor of `concurrent.futures` can map `run` over them, a cluster's too.
+Trials and results can be pickled, so any executor of `concurrent.futures`, a cluster's too, can map
+`run_trial` over them.
 """
 
 from collections.abc import Sequence
@@ -12,17 +12,17 @@ import msgspec
 from foldline.core.budget import limits
 from foldline.core.plan import Facts
 from foldline.core.policy import Policy
-from foldline.lab.bill.cache import Billed, CacheRules, bill
+from foldline.lab.bill.cache import Billed, CacheRules, compute_bills
 from foldline.lab.fake_summarizer import Teller
+from foldline.lab.kept_names import RetentionProbe, measure_retention
 from foldline.lab.policy_run import Ours
-from foldline.lab.probes.kept import RetentionProbe, retention
 from foldline.lab.recorded import Recorded
-from foldline.lab.replay import Contender, Replayed, replay
+from foldline.lab.replay import Contender, Replayed, replay_session
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One session under one of our policies, with some provider's cache and prices."""
+    """One session under one of our policies, with a provider's cache and prices."""
 
     session: Recorded
     policy: Policy
@@ -32,7 +32,7 @@ class Trial:
 
 
 class TrialFold(msgspec.Struct, frozen=True):
-    """A fold of a trial: at which call, what it took and what it left."""
+    """A fold of a trial: at which call, and its tokens before and after."""
 
     call: int
     why: str
@@ -42,18 +42,18 @@ class TrialFold(msgspec.Struct, frozen=True):
 
 
 class TrialResult(msgspec.Struct, frozen=True):
-    """What came of a trial; dollars of all its calls, and what each call took."""
+    """The result of a trial."""
 
     session: str
     policy: str
     calls: int
     dollars: float
     output_dollars: float
-    """Of it, what the recorded answers cost: the same under every policy."""
+    """Of `dollars`, for the recorded answers: the same under every policy."""
     beside_dollars: float
-    """Of it, for calls beside the conversation: summaries."""
+    """Of `dollars`, for calls beside the conversation, such as summaries."""
     lost: dict[str, float]
-    """Dollars by cause that tokens cost because they were sent before and not read again."""
+    """Dollars by cause for tokens that were sent before and not read from the cache."""
     sizes: tuple[int, ...]
     """Tokens of each request, in order."""
     spent: tuple[float, ...]
@@ -63,39 +63,39 @@ class TrialResult(msgspec.Struct, frozen=True):
     blocked: int = 0
     """Calls that could not be made to fit."""
     read_dollars: float = 0.0
-    """For tokens that were read from the cache."""
+    """Dollars for tokens read from the cache."""
     again_dollars: float = 0.0
-    """For tokens that the call before had sent too, and that were written once more."""
+    """Dollars for tokens that the call before had sent too, and that were written again."""
 
     @property
     def input_dollars(self) -> float:
-        """All but what the recorded answers cost: what a policy can change."""
+        """Dollars for everything but the recorded answers: what a policy can change."""
         return self.dollars - self.output_dollars
 
     @property
     def new_dollars(self) -> float:
-        """For tokens that were sent for the first time."""
+        """Dollars for tokens sent for the first time."""
         known = self.read_dollars + self.again_dollars + self.beside_dollars
         return self.input_dollars - known
 
 
-def run(trial: Trial) -> TrialResult:
-    """One trial, from its session's events alone; the same every time."""
+def run_trial(trial: Trial) -> TrialResult:
+    """Run one trial; deterministic."""
     prices = trial.rules.prices
     facts = Facts(limits(trial.window, None, step=prices.step), trial.policy, prices)
     ours = Ours(trial.session, facts, teller=trial.teller)
-    return judged(trial.session, ours, trial.rules)
+    return evaluate_contender(trial.session, ours, trial.rules)
 
 
-def judged(session: Recorded, contender: Contender, rules: CacheRules) -> TrialResult:
-    """A session under any contender: replayed, billed and probed."""
-    made = replay(session, contender)
-    return priced(made, retention(made), rules)
+def evaluate_contender(session: Recorded, contender: Contender, rules: CacheRules) -> TrialResult:
+    """Replay, bill and probe a session under any contender."""
+    made = replay_session(session, contender)
+    return evaluate_replay(made, measure_retention(made), rules)
 
 
-def priced(made: Replayed, kept: RetentionProbe, rules: CacheRules) -> TrialResult:
-    """A replay at some prices: for those who decide without them, one replay does for all."""
-    billed = bill([step.sent for step in made.steps], rules)
+def evaluate_replay(made: Replayed, kept: RetentionProbe, rules: CacheRules) -> TrialResult:
+    """Bill a replay; one replay serves all prices if the contender ignores them."""
+    billed = compute_bills([step.sent for step in made.steps], rules)
     at = rules.prices.at
     folds = (
         TrialFold(at, fold.why, fold.messages, fold.before, fold.after)
@@ -109,7 +109,7 @@ def priced(made: Replayed, kept: RetentionProbe, rules: CacheRules) -> TrialResu
         dollars=sum(call.dollars for call in billed),
         output_dollars=sum(call.output * at(call.input).output for call in billed) / 1e6,
         beside_dollars=sum(call.beside for call in billed),
-        lost=_lost(billed),
+        lost=_sum_lost_dollars(billed),
         sizes=tuple(round(call.input) for call in billed),
         spent=tuple(call.dollars for call in billed),
         edits=tuple(folds),
@@ -120,9 +120,10 @@ def priced(made: Replayed, kept: RetentionProbe, rules: CacheRules) -> TrialResu
     )
 
 
-def _lost(billed: Sequence[Billed]) -> dict[str, float]:
-    found: dict[str, float] = {}
+def _sum_lost_dollars(billed: Sequence[Billed]) -> dict[str, float]:
+    lost: dict[str, float] = {}
     for call in billed:
         if call.lost:
-            found[call.cause or "too short"] = found.get(call.cause or "too short", 0) + call.lost
-    return found
+            cause = call.cause or "too short"
+            lost[cause] = lost.get(cause, 0) + call.lost
+    return lost

@@ -1,19 +1,27 @@
-"""Windows and prices by a model's name.
+"""Windows and prices by a model's name, from the catalogue and the user's file.
 
-Knows the file that ships with us and the families' usual windows. Refuses to ask anybody.
+Does no network IO. The user's file wins over the catalogue; if it cannot be read, the error says
+what to write instead.
+
+    # $FOLDLINE_MODELS, else $XDG_CONFIG_HOME/foldline/models.toml
+    ["my-model"]
+    window = 32_768      # also: max_input, max_output, input, read, write, output, step, above
 """
 
+import os
 import re
-from functools import cache
-from typing import NamedTuple
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
 from foldline.core.budget import Source
-from foldline.core.prices import Prices, known
+from foldline.core.prices import UNKNOWN, Prices, make_prices
+from foldline.errors import BadInput
 
-# The fallback where a name is in no catalogue, the most specific first; matched on the part after
-# the last slash, because "ollama/mistral" is no llama.
+# Fallback windows for names outside the catalogue, the most specific first; matched on the part
+# after the last slash, because "ollama/mistral" is not a llama.
 _WHOLE = (
     ("gemini-1.5-pro", 2_000_000),
     ("llama3.2:1b", 8_000),
@@ -44,14 +52,14 @@ _HOST = re.compile(r"^([a-z-]+\.)?anthropic\.")  # how Bedrock calls Claude
 _DATE = re.compile(r"[-@](\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
 
 
-class Model(msgspec.Struct, frozen=True):
+class ModelEntry(msgspec.Struct, frozen=True):
     """What is known of one model; None is unknown."""
 
     name: str
     window: int | None
-    """What it takes in all."""
+    """Tokens of input and output together."""
     source: Source
-    """Who says so: the catalogue, or nobody (default)."""
+    """Where the window is from: the catalogue, the user's file, or unknown (default)."""
     max_input: int | None
     max_output: int | None
     prices: Prices
@@ -78,7 +86,7 @@ class _File(msgspec.Struct, frozen=True):
 
 
 class Edition(NamedTuple):
-    """Which catalogue this is."""
+    """The catalogue's source, date and number of models."""
 
     source: str
     date: str
@@ -86,7 +94,7 @@ class Edition(NamedTuple):
 
 
 @cache
-def _file() -> _File:
+def _load_catalog() -> _File:
     from importlib.resources import files  # noqa: PLC0415 - slow to import, needed once
 
     body = (files("foldline.models") / "catalog.json").read_bytes()
@@ -94,49 +102,46 @@ def _file() -> _File:
 
 
 @cache
-def _entries() -> dict[str, _Entry]:
-    found: dict[str, _Entry] = {}
-    for entry in _file().models:
-        found.setdefault(plain(entry.id), entry)  # a maker's own entry before a reseller's
-    return found
+def _load_entries() -> dict[str, _Entry]:
+    # Reversed, so that the first entry of a name wins: makers come before resellers.
+    return {normalise_model_name(entry.id): entry for entry in reversed(_load_catalog().models)}
 
 
-def edition() -> Edition:
-    """Where the catalogue is from, and of which day."""
-    return Edition(_file().source, _file().date, len(_entries()))
+def read_edition() -> Edition:
+    """Return the catalogue's source, date and number of models."""
+    return Edition(_load_catalog().source, _load_catalog().date, len(_load_entries()))
 
 
-def names() -> list[str]:
-    """Every name in the catalogue."""
-    return sorted(entry.id for entry in _entries().values())
+def list_model_names() -> list[str]:
+    """List every name in the catalogue."""
+    return sorted(entry.id for entry in _load_entries().values())
 
 
-def why(name: str) -> str:
-    """What a name was found by, for people."""
-    entry = _entry(name)
+def explain_match(name: str) -> str:
+    """Explain to people how a name was matched."""
+    entry = _find_entry(name)
     if entry is not None:
-        exact = plain(name.rpartition("/")[2]) == plain(entry.id)
+        exact = normalise_model_name(name.rpartition("/")[2]) == normalise_model_name(entry.id)
         return f"{'is' if exact else 'begins with'} {entry.id} of the catalogue"
-    if _family(name):
+    if _find_family_window(name):
         return "not in the catalogue; the usual window of its family"
     return "not in the catalogue, and of no known family"
 
 
-def find(name: str) -> Model:
-    """What is known of a model, by the name that a client would send."""
-    entry = _entry(name)
-    guess = _family(name)
+def find(name: str) -> ModelEntry:
+    """Look up a model in the catalogue by the name that a client would send."""
+    entry = _find_entry(name)
+    guess = _find_family_window(name)
     if entry is None:
-        return Model(
-            name, guess, "catalogue" if guess else "default", None, None, known(input=None)
-        )
-    return Model(
+        source: Source = "catalogue" if guess else "default"
+        return ModelEntry(name, guess, source, None, None, make_prices(input=None))
+    return ModelEntry(
         name=name,
         window=entry.window or guess,
         source="catalogue",
         max_input=entry.max_input,
         max_output=entry.max_output,
-        prices=known(
+        prices=make_prices(
             input=entry.input,
             read=entry.read,
             write=entry.write,
@@ -147,22 +152,21 @@ def find(name: str) -> Model:
     )
 
 
-def _entry(name: str) -> _Entry | None:
-    """The entry of that very name, or of the longest name that it begins with."""
-    wanted = plain(name.rpartition("/")[2])
-    exact = _entries().get(wanted)
-    if exact is not None:
-        return exact
-    found = [one for one in _entries() if wanted.startswith((f"{one}-", f"{one}:", f"{one}@"))]
-    return _entries()[max(found, key=len)] if found else None
+def _find_entry(name: str) -> _Entry | None:
+    """Find the entry of this name, or of the longest name that it begins with."""
+    wanted, entries = normalise_model_name(name.rpartition("/")[2]), _load_entries()
+    if wanted in entries:
+        return entries[wanted]
+    found = [one for one in entries if wanted.startswith((f"{one}-", f"{one}:", f"{one}@"))]
+    return entries[max(found, key=len)] if found else None
 
 
-def plain(name: str) -> str:
-    """A name as names are compared: small, without its host and its date, dots as hyphens."""
+def normalise_model_name(name: str) -> str:
+    """Normalise a name: lower case, without host and date, dots as hyphens."""
     return _DATE.sub("", _HOST.sub("", name.lower())).replace(".", "-")
 
 
-def _family(name: str) -> int | None:
+def _find_family_window(name: str) -> int | None:
     lower = name.lower()
     last = lower.rpartition("/")[2]
     tables = (_OLLAMA, _WHOLE, _FAMILIES) if lower.startswith("ollama/") else (_WHOLE, _FAMILIES)
@@ -171,3 +175,108 @@ def _family(name: str) -> int | None:
             if family in last:
                 return window
     return None
+
+
+_COUNTS = ("window", "max_input", "max_output", "step")
+_PRICES = ("input", "read", "write", "output", "above")
+
+
+def resolve_overrides_path() -> Path:
+    """Return the path of the user's file; it need not exist."""
+    if named := os.environ.get("FOLDLINE_MODELS"):
+        return Path(named)
+    folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(folder) / "foldline" / "models.toml"
+
+
+def load_overrides() -> dict[str, dict[str, Any]]:
+    """Load the user's file, by normalised model name; reads it again when it changes."""
+    path = resolve_overrides_path()
+    try:
+        state = path.stat()
+    except OSError as fault:
+        if os.environ.get("FOLDLINE_MODELS"):
+            raise BadInput(
+                f"FOLDLINE_MODELS names {path}, which cannot be read ({fault.strerror}); "
+                "unset it, or write the file"
+            ) from fault
+        return {}
+    return _read_overrides(path, state.st_mtime_ns, state.st_size)
+
+
+def resolve_model(name: str) -> ModelEntry:
+    """Look up a model: the user's file over the catalogue, field by field."""
+    found, own = find(name), _find_overrides(name)
+    if not own:
+        return found
+    return msgspec.structs.replace(
+        found,
+        window=own.get("window", found.window),
+        source="user" if "window" in own else found.source,
+        max_input=own.get("max_input", None if "window" in own else found.max_input),
+        max_output=own.get("max_output", found.max_output),
+        prices=_override_prices(found.prices, own),
+    )
+
+
+def said_of(name: str) -> tuple[str, ...]:
+    """List the fields of a model that the user's file sets."""
+    return tuple(_find_overrides(name))
+
+
+def _find_overrides(name: str) -> dict[str, Any]:
+    overrides = load_overrides()
+    names = (normalise_model_name(name), normalise_model_name(name.rpartition("/")[2]))
+    return overrides.get(names[0]) or overrides.get(names[1]) or {}
+
+
+def _override_prices(prices: Prices, own: dict[str, Any]) -> Prices:
+    changed = {key: value for key, value in own.items() if key in (*_PRICES, "step")}
+    if not changed:
+        return prices
+    base: dict[str, Any] = {"input": None}
+    if prices != UNKNOWN:
+        base = {"input": prices.input, "output": prices.output}
+        if not prices.assumed:
+            base |= {"read": prices.read, "write": prices.write}
+        if prices.step and prices.above != 1.0:
+            base |= {"step": prices.step, "above": prices.above * prices.input}
+    return make_prices(**{**base, **changed})
+
+
+@lru_cache(maxsize=4)
+def _read_overrides(path: Path, _changed: int, _size: int) -> dict[str, dict[str, Any]]:
+    import tomllib  # noqa: PLC0415 - few users have such a file
+
+    try:
+        body = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as fault:
+        raise BadInput(
+            f'{path} is no TOML: {fault}; write ["a-model"] and below it window = 32768'
+        ) from fault
+    return {
+        normalise_model_name(name): _check_entry(path, name, entry) for name, entry in body.items()
+    }
+
+
+def _check_entry(path: Path, name: str, entry: Any) -> dict[str, Any]:
+    if not isinstance(entry, dict):
+        raise BadInput(f'{path}: {name} is {entry!r}; write ["{name}"] and below it window = 32768')
+    fields: dict[str, Any] = entry  # pyright: ignore[reportUnknownVariableType]
+    for field, value in fields.items():
+        if field not in (*_COUNTS, *_PRICES):
+            nested = ", and names with dots in quotes" if isinstance(value, dict) else ""
+            raise BadInput(
+                f"{path}: {name} has {field!r}; write {', '.join((*_COUNTS, *_PRICES))}{nested}"
+            )
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if field in _COUNTS and not (whole and value > 0):
+            raise BadInput(
+                f"{path}: {field} of {name} is {value!r}; write tokens, as in {field} = 32768"
+            )
+        if field in _PRICES and not ((whole or isinstance(value, float)) and value >= 0):
+            raise BadInput(
+                f"{path}: {field} of {name} is {value!r}; write dollars for a million tokens, "
+                f"as in {field} = 0.25"
+            )
+    return fields

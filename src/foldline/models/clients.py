@@ -1,60 +1,113 @@
-"""Real models behind the port, through the official SDKs.
+"""Implements the model port with the official SDKs, and normalizes server addresses.
 
-    model = client("anthropic/claude-sonnet-5.5")                     # ANTHROPIC_API_KEY
+    model = client("anthropic/claude-sonnet-5")                       # ANTHROPIC_API_KEY
     model = client("gpt-5")                                           # OPENAI_API_KEY
-    model = client("smollm2", base_url="http://127.0.0.1:8080/v1")    # whoever speaks OpenAI chat
+    model = client("smollm2", base_url="http://127.0.0.1:8080/v1")    # any OpenAI chat server
 
-Knows which SDK a name means, how it is made to send what we encoded and nothing else, and what each
-of its errors means. Refuses to know retries and how long is waited: those are `retries`'s, and the
-SDKs' own are off. A call that is cancelled closes its connection.
+The SDKs send exactly what we encoded. Their own retries are off; `retries` does them. A cancelled
+call closes its connection.
 """
 
 import os
 import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
+from urllib.parse import SplitResult, urlsplit
 
 from foldline.dialects import base
-from foldline.dialects.base import OPENAI, Dialect
-from foldline.dialects.json_reader import parse
+from foldline.dialects.base import Dialect, Vendor
+from foldline.dialects.json_slices import parse_object
 from foldline.dialects.provider_errors import Fault, of_exception
 from foldline.dialects.sse import SseReader
 from foldline.errors import BadInput, ModelFailed, WireError
-from foldline.models.addresses import normalize_address
 from foldline.models.port import Heard, Json, Model
 
-_CONNECT = 10.0  # seconds to be connected in; how long an answer may take is the caller's to say
-_NOBODY = ("ConnectError", "ConnectTimeout")  # below the SDKs: no request went out
-_NO_KEY = "none"  # servers on one's own machine want none, the SDKs want some
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_PORTS = {"http": 80, "https": 443}
 
 
-def client(
+def dialect_of(model: str) -> str:
+    """Return the name of a model's usual dialect: `openai-chat` or `anthropic`."""
+    return base.choose_model_dialect(model).name
+
+
+def environment_address(vendor: Vendor, env: Mapping[str, str] = os.environ) -> str | None:
+    """Return the address that the environment sets for a vendor's SDK."""
+    return env.get(vendor.variable) or None
+
+
+def normalize_address(url: str) -> str:
+    """Return scheme, host, port and path in one spelling, without credentials and query."""
+    found = _parse_url(url)
+    host = _host_of(found)
+    shown = f"[{host}]" if ":" in host else host
+    port = "" if found.port in (None, _PORTS[found.scheme]) else f":{found.port}"
+    return f"{found.scheme}://{shown}{port}{found.path.rstrip('/')}"
+
+
+def is_same_address(one: str, other: str) -> bool:
+    """Whether two addresses are the same server; all names of this machine are equal."""
+    return _make_comparison_key(one) == _make_comparison_key(other)
+
+
+def _make_comparison_key(url: str) -> tuple[str, str, int, str]:
+    found = _parse_url(url)
+    host = _host_of(found)
+    port = _PORTS[found.scheme] if found.port is None else found.port
+    return found.scheme, "localhost" if host in _LOOPBACK else host, port, found.path.rstrip("/")
+
+
+def _host_of(found: SplitResult) -> str:
+    return (found.hostname or "").rstrip(".")
+
+
+def _parse_url(url: str) -> SplitResult:
+    try:
+        found = urlsplit(url)
+        known = found.scheme in _PORTS and bool(_host_of(found)) and found.port != 0
+    except ValueError:
+        found, known = urlsplit(""), False
+    if not known or not url.isprintable() or " " in url:
+        shown = url.rpartition("@")[2]  # the part before may be a password
+        raise BadInput(f"{shown!r} is no address; write --base-url http://127.0.0.1:8080/v1")
+    return found
+
+
+_CONNECT = 10.0  # seconds to connect; the caller limits the time for an answer
+_NOBODY = ("ConnectError", "ConnectTimeout")  # httpx errors: no request was sent
+_NO_KEY = "none"  # a local server needs no key, but the SDKs insist on one
+
+
+def client(  # noqa: PLR0913 - a name, and options
     name: str,
     *,
     base_url: str | None = None,
     api_key: str | None = None,
     headers: Mapping[str, str] | None = None,
     tls: ssl.SSLContext | None = None,
+    dialect: str | None = None,
 ) -> Model:
-    """The model of a name; without an address and a key, those of the SDK's own environment.
+    """Make a model client; address and key default to the SDK's environment variables.
 
-    `anthropic/…` and `claude…` are asked through the anthropic SDK, all others through openai's;
-    `BadInput` says which extra to install, or which key is missing. `tls` is what certificates
-    are checked with, instead of the SDK's own.
+    `anthropic/…` and `claude…` use the anthropic SDK, all others openai's. `dialect` is the one to
+    speak, where a vendor has several: "openai-responses". Raises `BadInput` with the extra to
+    install or the key that is missing. `tls` replaces the SDK's own certificate check.
     """
-    dialect = base.speaking(name)
-    make = _openai if dialect is OPENAI else _anthropic
+    speaks = base.choose_dialect(name, dialect)
+    make = _BUILDERS[speaks.vendor.name]
     given: Json = {"base_url": base_url, "api_key": api_key, "default_headers": headers}
-    return make(name, dialect, {key: one for key, one in given.items() if one is not None}, tls)
+    return make(name, speaks, {key: one for key, one in given.items() if one is not None}, tls)
 
 
-def _openai(name: str, dialect: Dialect, given: Json, tls: ssl.SSLContext | None) -> Model:
+def _build_openai_client(
+    name: str, dialect: Dialect, given: Json, tls: ssl.SSLContext | None
+) -> Model:
     try:
-        import openai  # noqa: PLC0415 - an extra, and half a second
+        import openai  # noqa: PLC0415 - an extra, and half a second to import
     except ImportError as fault:
-        raise _missing(name, "openai", fault) from fault
+        raise _make_missing_extra_error(name, "openai", fault) from fault
     own = bool(given.get("base_url") or os.environ.get("OPENAI_BASE_URL"))
     if own and not os.environ.get("OPENAI_API_KEY"):
         given = {"api_key": _NO_KEY, **given}
@@ -65,25 +118,23 @@ def _openai(name: str, dialect: Dialect, given: Json, tls: ssl.SSLContext | None
             **given, max_retries=0, timeout=openai.Timeout(None, connect=_CONNECT)
         )
     except openai.OpenAIError as fault:
-        raise _keyless(name, "OPENAI_API_KEY") from fault
-    create: Any = sdk.chat.completions.with_streaming_response.create
-    host = sdk.base_url.host
-
-    def send(request: Json) -> AbstractAsyncContextManager[Any]:
-        body = {**request, "model": wired(request["model"], host)}
-        if body["stream"]:
-            asked = cast("Json", body.get("stream_options") or {})
-            body["stream_options"] = {"include_usage": True, **asked}
-        return create(model="", messages=[], stream=body["stream"], extra_body=body)
-
-    return _Client(name, dialect, send, sdk.close, where=_where(sdk.base_url, own=own))
+        raise _make_missing_key_error(name, "OPENAI_API_KEY") from fault
+    return _Client(
+        name,
+        dialect,
+        _make_sender(sdk, dialect, sdk.base_url.host),
+        sdk.close,
+        where=_describe_address(sdk.base_url, own=own),
+    )
 
 
-def _anthropic(name: str, dialect: Dialect, given: Json, tls: ssl.SSLContext | None) -> Model:
+def _build_anthropic_client(
+    name: str, dialect: Dialect, given: Json, tls: ssl.SSLContext | None
+) -> Model:
     try:
-        import anthropic  # noqa: PLC0415 - an extra, and half a second
+        import anthropic  # noqa: PLC0415 - an extra, and half a second to import
     except ImportError as fault:
-        raise _missing(name, "anthropic", fault) from fault
+        raise _make_missing_extra_error(name, "anthropic", fault) from fault
     own = bool(given.get("base_url") or os.environ.get("ANTHROPIC_BASE_URL"))
     if own and not any(map(os.environ.get, ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"))):
         given = {"api_key": _NO_KEY, **given}
@@ -95,136 +146,147 @@ def _anthropic(name: str, dialect: Dialect, given: Json, tls: ssl.SSLContext | N
         )
     except anthropic.AnthropicError as fault:
         raise BadInput(f"no client for {name!r}: {fault}") from fault
-    # It asks for a key at the first call only; one may be in a profile, and in headers.
+    # The SDK misses a key only at the first call; it may also be in a profile or in headers.
     keys = (sdk.api_key, sdk.auth_token, sdk.credentials, given.get("default_headers"))
     if not any(keys) and "ANTHROPIC_CUSTOM_HEADERS" not in os.environ:
-        raise _keyless(name, "ANTHROPIC_API_KEY")
-    create: Any = sdk.messages.with_streaming_response.create
-
-    def send(request: Json) -> AbstractAsyncContextManager[Any]:
-        body = {**request, "model": wired(request["model"])}
-        return create(
-            model="", messages=[], max_tokens=0, stream=body["stream"], extra_body=body
-        )  # all of it is in `extra_body`, which goes out as it is, whatever the SDK knows of it
-
-    return _Client(name, dialect, send, sdk.close, where=_where(sdk.base_url, own=own))
+        raise _make_missing_key_error(name, "ANTHROPIC_API_KEY")
+    return _Client(
+        name,
+        dialect,
+        _make_sender(sdk, dialect),
+        sdk.close,
+        where=_describe_address(sdk.base_url, own=own),
+    )
 
 
-def wired(name: str, host: str = "") -> str:
-    """A name as its provider knows it; other hosts know "openai/…" by all of it."""
+_BUILDERS = {"openai": _build_openai_client, "anthropic": _build_anthropic_client}
+"""How each vendor's SDK is set up."""
+
+
+def _make_sender(
+    sdk: Any, dialect: Dialect, host: str = ""
+) -> Callable[[Json], AbstractAsyncContextManager[Any]]:
+    """Return a function that sends a body by the SDK's method for a dialect."""
+    api = sdk
+    for name in dialect.sdk_method:
+        api = getattr(api, name)
+    create = api.with_streaming_response.create
+
+    def send_request(request: Json) -> AbstractAsyncContextManager[Any]:
+        body = {**request, "model": strip_provider_prefix(request["model"], host)}
+        for field, wanted in (dialect.stream_parameters or {}).items() if body["stream"] else ():
+            body[field] = {**wanted, **cast("Json", body.get(field) or {})}
+        # `extra_body` is sent as it is and overrides the arguments, whatever the SDK knows.
+        return create(model="", **dialect.sdk_arguments, stream=body["stream"], extra_body=body)
+
+    return send_request
+
+
+def strip_provider_prefix(name: str, host: str = "") -> str:
+    """Return a name as its provider knows it; hosts other than OpenAI keep "openai/…"."""
     ours = f".{host}".endswith(".openai.com")
     return name.removeprefix("openai/") if ours else name.removeprefix("anthropic/")
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class _Client:
-    """One model, by one SDK."""
+    """A model behind one SDK."""
 
-    def __init__(
-        self,
-        name: str,
-        dialect: Dialect,
-        send: Callable[[Json], AbstractAsyncContextManager[Any]],
-        close: Callable[[], Any],
-        *,
-        where: tuple[str, str],
-    ) -> None:
-        self._name, self._dialect = name, dialect
-        self._send, self._close = send, close
-        self._where = where
-
-    @property
-    def name(self) -> str:
-        """As the catalogue knows it."""
-        return self._name
+    name: str
+    dialect: Dialect
+    send: Callable[[Json], AbstractAsyncContextManager[Any]]
+    close_sdk: Callable[[], Any]
+    where: tuple[str, str]
+    """The server's address, and what to do if it cannot be reached."""
 
     def __repr__(self) -> str:
-        return f"<client of {self._name!r}>"
+        return f"<client of {self.name!r}>"
 
     @property
     def base_url(self) -> str:
-        """Where it asks, without a user's name, a key or a query."""
-        return self._where[0]
+        """The server's address, without credentials and query."""
+        return self.where[0]
 
     async def say(self, request: Json, *, heard: Heard | None = None) -> Json:
-        """The whole answer to a request; streamed, where somebody listens."""
-        body = {"model": self._name, **request, "stream": heard is not None}
-        call = _CallUnderWay(self._name, self._send(body), self._where)
+        """Return the whole answer to a request; streams it to `heard` if given."""
+        body = {"model": self.name, **request, "stream": heard is not None}
+        call = _CallUnderWay(self.name, self.send(body), self.where)
         if heard is None:
-            return await call.whole()
-        return await call.streamed(self._dialect, heard)
+            return await call.read_response()
+        return await call.read_stream(self.dialect, heard)
 
     async def close(self) -> None:
-        """Let go of connections."""
-        await self._close()
+        """Close the connections."""
+        await self.close_sdk()
 
 
+@dataclass(slots=True)
 class _CallUnderWay:
-    """One call under way."""
+    """One call in progress."""
 
-    def __init__(
-        self, model: str, sending: AbstractAsyncContextManager[Any], where: tuple[str, str]
-    ) -> None:
-        self._model, self._sending, self._where = model, sending, where
-        self._begun = False
+    model: str
+    sending: AbstractAsyncContextManager[Any]
+    where: tuple[str, str]
+    begun: bool = False
 
-    async def whole(self) -> Json:
-        """The answer that comes at once."""
-        async with aclosing(self._chunks()) as chunks:
+    async def read_response(self) -> Json:
+        """Read an answer that is not streamed."""
+        async with aclosing(self._iterate_chunks()) as chunks:
             body = b"".join([chunk async for chunk in chunks])
         try:
-            answer = parse(body)
+            answer = parse_object(body)
         except WireError as fault:
-            raise self._failed(fault) from fault
-        if answer.get("error") and not answer.get("choices"):
-            raise self._told(answer)
+            raise self._make_model_error(fault) from fault
+        if answer.get("error") and not (answer.get("choices") or answer.get("output")):
+            raise self._make_body_error(answer)
         return answer
 
-    async def streamed(self, dialect: Dialect, heard: Heard) -> Json:
-        """The answer that comes piece by piece."""
+    async def read_stream(self, dialect: Dialect, heard: Heard) -> Json:
+        """Read a streamed answer, passing each text to `heard`."""
         lines, assembly = SseReader(), dialect.assembly()
-        async with aclosing(self._chunks()) as chunks:
+        async with aclosing(self._iterate_chunks()) as chunks:
             async for chunk in chunks:
                 try:
                     events = [sent.data for sent in lines.feed(chunk)]
                     for event in events:
-                        assembly.take(event)
+                        assembly.add_event(event)
                 except WireError as fault:
-                    raise self._failed(fault) from fault
+                    raise self._make_model_error(fault) from fault
                 if assembly.fault is not None:
-                    raise self._told(assembly.fault)
-                for words in filter(None, map(_words, events)):
-                    self._begun = True
+                    raise self._make_body_error(assembly.fault)
+                for words in filter(None, (_extract_text(dialect, one) for one in events)):
+                    self.begun = True
                     heard(words)
         for sent in lines.close():
-            assembly.take(sent.data, whole=False)
+            assembly.add_event(sent.data, whole=False)
         if assembly.fault is not None:
-            raise self._told(assembly.fault)
+            raise self._make_body_error(assembly.fault)
         if not assembly.done:
             cut = Fault("overloaded", "the stream ended before the answer did")
-            raise ModelFailed(self._model, cut, begun=self._begun)
-        return assembly.body()
+            raise ModelFailed(self.model, cut, begun=self.begun)
+        return assembly.build_body()
 
-    async def _chunks(self) -> AsyncGenerator[bytes]:
-        """The bytes of the answer; whatever goes wrong here is the provider's or the network's."""
+    async def _iterate_chunks(self) -> AsyncGenerator[bytes]:
+        """Yield the answer's bytes; any error here is the provider's or the network's."""
         try:
-            async with self._sending as response:
+            async with self.sending as response:
                 async for chunk in response.iter_bytes():
                     yield chunk
         except Exception as fault:
-            raise self._failed(fault) from fault
+            raise self._make_model_error(fault) from fault
 
-    def _told(self, body: Json) -> ModelFailed:
-        """The failure that an answer tells of, which began as if all were well."""
+    def _make_body_error(self, body: Json) -> ModelFailed:
+        """Make the failure for an error in the body of a successful response."""
         said = _Said(body)
-        failed = self._failed(said)
+        failed = self._make_model_error(said)
         failed.__cause__ = said
         return failed
 
-    def _failed(self, fault: Exception) -> ModelFailed:
-        return ModelFailed(self._model, _meaning(fault, self._where), begun=self._begun)
+    def _make_model_error(self, fault: Exception) -> ModelFailed:
+        return ModelFailed(self.model, _translate_error(fault, self.where), begun=self.begun)
 
 
-class _Said(Exception):  # noqa: N818 - it carries an error that was told, as SDKs' errors do
+class _Said(Exception):  # noqa: N818 - carries a body, as the SDKs' errors do
     """An error in the body of an answer."""
 
     def __init__(self, body: Json) -> None:
@@ -232,14 +294,14 @@ class _Said(Exception):  # noqa: N818 - it carries an error that was told, as SD
         self.body = body
 
 
-def _where(address: Any, *, own: bool) -> tuple[str, str]:
-    """Where requests go, as people may read it, and what to do where nobody is there."""
+def _describe_address(address: Any, *, own: bool) -> tuple[str, str]:
+    """Return the address to show, and what to do if it cannot be reached."""
     way = "start it, or correct --base-url" if own else "is there a network?"
     return normalize_address(str(address)), way
 
 
-def _meaning(fault: Exception, where: tuple[str, str]) -> Fault:
-    """What went wrong: as the provider says it, or the network."""
+def _translate_error(fault: Exception, where: tuple[str, str]) -> Fault:
+    """Translate an SDK's or the network's exception into a fault."""
     if type(fault.__cause__).__name__ in _NOBODY:
         address, way = where
         why = str(fault.__cause__) or "nobody answered in time"
@@ -247,31 +309,25 @@ def _meaning(fault: Exception, where: tuple[str, str]) -> Fault:
     meant = of_exception(fault)
     below = type(fault).__module__.partition(".")[0].startswith("httpx")
     if meant.kind == "other" and (below or isinstance(fault, OSError)):
-        meant = replace(meant, kind="overloaded")  # the connection broke: another one may hold
+        meant = replace(meant, kind="overloaded")  # the connection broke: a retry may help
     words = meant.message or type(fault).__name__
     if "connection" in words.lower() and fault.__cause__ is not None:
         words = f"{words} {fault.__cause__}".strip()
     return replace(meant, message=words)
 
 
-def _words(event: str) -> str:
-    """The text of one event of a stream, in either dialect."""
-    if '"text' not in event and '"content"' not in event:
-        return ""
-    body = parse(event)
-    choices = cast("list[Json]", body.get("choices") or [])
-    delta = cast("Json", (choices[0] if choices else body).get("delta") or {})
-    said: Any = delta.get("content") if choices else delta.get("text")
-    return said if isinstance(said, str) and not (choices and choices[0].get("index")) else ""
+def _extract_text(dialect: Dialect, event: str) -> str:
+    """Return the text of a stream's event."""
+    return dialect.read_delta(parse_object(event)) if '"delta"' in event else ""
 
 
-def _missing(name: str, extra: str, fault: ImportError) -> BadInput:
+def _make_missing_extra_error(name: str, extra: str, fault: ImportError) -> BadInput:
     return BadInput(
         f"{name!r} needs the extra `{extra}`: pip install 'foldline[{extra}]' ({fault})"
     )
 
 
-def _keyless(name: str, variable: str) -> BadInput:
+def _make_missing_key_error(name: str, variable: str) -> BadInput:
     return BadInput(
         f"no key for {name!r}: set {variable}; for a server of your own say --base-url, "
         "in Python api_key= or base_url="

@@ -1,8 +1,7 @@
-"""The port to a model: a request goes in as a provider's JSON, its answer comes out as one.
+"""The port to a model: takes a request as a provider's JSON, and returns its answer as JSON.
 
-Knows what whoever answers must have. Refuses to know sessions, prices and what is asked for: a
-request is what `session.request()` gives, an answer what `session.add()` takes. Real ones are in
-`clients`; a scripted one is `foldline.testing.ScriptedModel`.
+A request is what `session.request()` returns, an answer what `session.add()` takes. `clients` has
+the real implementations, `foldline.testing.ScriptedModel` is a scripted one.
 """
 
 from collections.abc import Callable
@@ -10,24 +9,24 @@ from typing import Any, Protocol, TypeAlias
 
 Json: TypeAlias = dict[str, Any]
 Heard: TypeAlias = Callable[[str], None]
-"""Told each piece of an answer's text as it comes."""
+"""Called with each piece of an answer's text as it arrives."""
 
 
 class Model(Protocol):
-    """Whoever answers requests in one dialect."""
+    """Answers requests in one dialect."""
 
     @property
     def name(self) -> str:
-        """As the catalogue knows it."""
+        """The name in the catalogue."""
         ...
 
     async def say(self, request: Json, *, heard: Heard | None = None) -> Json:
-        """The whole answer to a request; streamed, where somebody listens.
+        """Return the whole answer to a request; streams it to `heard` if given.
 
-        Raises `ModelFailed` where there is none. Cancelled, it ends the call at once.
+        Raises `ModelFailed` if there is no answer. Cancelling ends the call at once.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         ...

@@ -1,7 +1,6 @@
-"""What a server says of its own models: windows, the largest answer, prices.
+"""Asks a server for the window, largest answer and prices of its models.
 
-Knows the lists and pages of the servers that people run, and which of their numbers is the window
-in force. Refuses to fail: who says nothing, or nonsense, has said nothing.
+Never raises: a missing or nonsensical answer counts as none.
 
 | server | where | window in force, else the most it could be |
 |---|---|---|
@@ -17,13 +16,14 @@ import re
 from dataclasses import dataclass
 from typing import Any, cast
 
-from foldline.core.prices import Prices, known
+from foldline.core.prices import Prices, make_prices
+from foldline.dialects.json_slices import dict_of, list_of
 
-_LEAST, _MOST = 256, 100_000_000  # tokens: no model's window lies outside
-_BYTES = 20_000_000  # of an answer: a list of every model there is has two
+_LEAST, _MOST = 256, 100_000_000  # tokens: no model's window is outside
+_BYTES = 20_000_000  # of a response: the longest lists of models have two million
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
 _MILLION = 1_000_000
-_BY_ONE = (  # our word for a price, and that of who says it for one token
+_BY_ONE = (  # our name of a price, and the name in lists that state it per token
     ("input", "prompt"),
     ("output", "completion"),
     ("read", "input_cache_read"),
@@ -34,31 +34,31 @@ _BY_MILLION = (("input", "input"), ("output", "output"), ("read", "cached_input"
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What a server says of one model; None is unsaid."""
+    """What a server reports about one model; None is not reported."""
 
     window: int | None
     max_output: int | None
     prices: Prices | None
     source: str
-    """The page and the field that said so."""
+    """The path and the field that the window is from."""
 
 
 async def ask(url: str, model: str, *, key: str = "", seconds: float = 3.0) -> Reported | None:
-    """Ask the server at a base address what it says of a model, each page for so long at most."""
-    import asyncio  # noqa: PLC0415 - sessions import this room, and few of them ask
+    """Ask the server at a base address about a model; `seconds` limits each request."""
+    import asyncio  # noqa: PLC0415 - sessions import this module, and few of them ask
 
-    return await asyncio.to_thread(reported, url, model, key=key, seconds=seconds)
+    return await asyncio.to_thread(fetch_report, url, model, key=key, seconds=seconds)
 
 
-def reported(url: str, model: str, *, key: str = "", seconds: float = 3.0) -> Reported | None:
-    """The same, in this thread."""
+def fetch_report(url: str, model: str, *, key: str = "", seconds: float = 3.0) -> Reported | None:
+    """Do the same as `ask`, blocking."""
     site = _Site(url.rstrip("/").removesuffix("/v1"), key, seconds)
     if not site.root.lower().startswith(("http://", "https://")):
         return None
-    entry = _named(site.get("/v1/models"), model)
-    found = _listed(entry)
+    entry = _find_entry(site.fetch_json("/v1/models"), model)
+    found = _parse_entry(entry)
     if found.window is None or found.source.endswith("n_ctx_train"):
-        window, source = _elsewhere(site, model)
+        window, source = _find_window(site, model)
         if window is not None:
             found = Reported(window, found.max_output, found.prices, source)
     return found if (found.window or found.max_output or found.prices) else None
@@ -70,8 +70,8 @@ class _Site:
     key: str
     seconds: float
 
-    def get(self, path: str, body: object = None) -> Any:
-        """The page's JSON, or None whatever went wrong."""
+    def fetch_json(self, path: str, body: object = None) -> Any:
+        """Fetch a path's JSON; None on any failure."""
         import urllib.request  # noqa: PLC0415 - as above
         from http.client import HTTPException  # noqa: PLC0415
 
@@ -87,54 +87,51 @@ class _Site:
             return None
 
 
-def _listed(entry: dict[str, Any]) -> Reported:
-    """What an entry of `/v1/models` says, by whichever field its server has."""
-    top = _object(entry.get("top_provider"))
-    window, field = _first(
+def _parse_entry(entry: dict[str, Any]) -> Reported:
+    """Parse an entry of `/v1/models`, by whichever field its server has."""
+    top = dict_of(entry.get("top_provider"))
+    window, field = _find_first_count(
         ("max_model_len", entry.get("max_model_len")),
         ("loaded_context_length", entry.get("loaded_context_length")),
         ("top_provider.context_length", top.get("context_length")),
         ("context_length", entry.get("context_length")),
         ("max_context_length", entry.get("max_context_length")),
-        ("meta.n_ctx_train", _object(entry.get("meta")).get("n_ctx_train")),
+        ("meta.n_ctx_train", dict_of(entry.get("meta")).get("n_ctx_train")),
     )
-    most = _count(top.get("max_completion_tokens"))
-    return Reported(window, most, _prices(_object(entry.get("pricing"))), f"/v1/models {field}")
+    most = _parse_count(top.get("max_completion_tokens"))
+    prices = _parse_prices(dict_of(entry.get("pricing")))
+    return Reported(window, most, prices, f"/v1/models {field}")
 
 
-def _elsewhere(site: _Site, model: str) -> tuple[int | None, str]:
-    """The window in force, from the pages that only one kind of server has."""
-    props = _object(_object(site.get("/props")).get("default_generation_settings"))
-    if window := _count(props.get("n_ctx")):
+def _find_window(site: _Site, model: str) -> tuple[int | None, str]:
+    """Find the window in force on the paths that only one kind of server has."""
+    props = dict_of(dict_of(site.fetch_json("/props")).get("default_generation_settings"))
+    if window := _parse_count(props.get("n_ctx")):
         return window, "/props default_generation_settings.n_ctx"
-    studio = _named(site.get("/api/v0/models"), model)
-    window, field = _first(
+    studio = _find_entry(site.fetch_json("/api/v0/models"), model)
+    window, field = _find_first_count(
         ("loaded_context_length", studio.get("loaded_context_length")),
         ("max_context_length", studio.get("max_context_length")),
     )
     if window:
         return window, f"/api/v0/models {field}"
-    running = _named(site.get("/api/ps"), model)
-    if window := _count(running.get("context_length")):
+    running = _find_entry(site.fetch_json("/api/ps"), model)
+    if window := _parse_count(running.get("context_length")):
         return window, "/api/ps context_length"
-    shown = _object(site.get("/api/show", {"model": model.removeprefix("ollama/")}))
+    shown = dict_of(site.fetch_json("/api/show", {"model": model.removeprefix("ollama/")}))
     chosen = _NUM_CTX.search(str(shown.get("parameters", "")))
-    if chosen and (window := _count(int(chosen[1][:12]))):
+    if chosen and (window := _parse_count(int(chosen[1][:12]))):
         return window, "/api/show num_ctx"
-    facts = _object(shown.get("model_info"))
+    facts = dict_of(shown.get("model_info"))
     trained = [value for name, value in facts.items() if name.endswith(".context_length")]
-    window = next((size for value in trained if (size := _count(value))), None)
+    window = next((size for value in trained if (size := _parse_count(value))), None)
     return window, "/api/show model_info context_length"
 
 
-def _named(body: Any, model: str) -> dict[str, Any]:
-    """The entry of a list that has the model's name, or the only one there is."""
-    listed: Any = _object(body).get("data", _object(body).get("models"))
-    if isinstance(body, list):
-        listed = cast("list[Any]", body)
-    entries = (
-        [_object(one) for one in cast("list[Any]", listed)] if isinstance(listed, list) else []
-    )
+def _find_entry(body: Any, model: str) -> dict[str, Any]:
+    """Find the entry of a list that has the model's name, or its only entry."""
+    listed = dict_of(body).get("data", dict_of(body).get("models"))
+    entries = [*map(dict_of, list_of(body) or list_of(listed))]
     for wanted in (model, model.partition("/")[2], model.rpartition("/")[2]):
         for entry in entries:
             called = {entry.get("id"), entry.get("name"), entry.get("model")}
@@ -143,23 +140,21 @@ def _named(body: Any, model: str) -> dict[str, Any]:
     return entries[0] if len(entries) == 1 else {}
 
 
-def _object(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+def _find_first_count(*fields: tuple[str, Any]) -> tuple[int | None, str]:
+    return next(
+        ((size, name) for name, value in fields if (size := _parse_count(value))), (None, "")
+    )
 
 
-def _first(*fields: tuple[str, Any]) -> tuple[int | None, str]:
-    return next(((size, name) for name, value in fields if (size := _count(value))), (None, ""))
-
-
-def _count(value: Any) -> int | None:
-    """A number of tokens that a model might have."""
+def _parse_count(value: Any) -> int | None:
+    """Return a plausible number of tokens, else None."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124
         return None
     return int(value) if _LEAST <= value <= _MOST else None
 
 
-def _prices(said: dict[str, Any]) -> Prices | None:
-    """Dollars for a million tokens: some say so, others say them for one token, as text."""
+def _parse_prices(said: dict[str, Any]) -> Prices | None:
+    """Parse prices into dollars per million tokens; some servers state them per token, as text."""
     by_one = "prompt" in said
     names = _BY_ONE if by_one else _BY_MILLION
     found: dict[str, float | None] = {}
@@ -171,4 +166,4 @@ def _prices(said: dict[str, Any]) -> Prices | None:
         found[ours] = (
             round(price * (_MILLION if by_one else 1), 6) if 0 < price < _MILLION else None
         )
-    return known(**cast("dict[str, Any]", found)) if found.get("input") else None
+    return make_prices(**cast("dict[str, Any]", found)) if found.get("input") else None

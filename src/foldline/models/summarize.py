@@ -1,11 +1,10 @@
-"""A narrative asked of a model, and proven before anybody sees it.
+"""Asks models for the narrative of a fold and verifies their answers.
 
-    prefix    one question behind the conversation itself, which the provider has in its cache
-    pieces    fenced events in as many questions as the teller's own window needs
+    prefix    one question after the conversation itself, which the provider has in its cache
+    pieces    fenced events in as many questions as the model's own window needs
 
-Knows which of the two is cheaper, what to ask again, and when to stop. Refuses to know sessions and
-stores: whoever wants a narrative gives the events and a place to keep finished pieces, and gets an
-outcome in any case. Nothing that a model says is an error here, it is an outcome (R-31).
+The cheaper way is chosen. The caller gives the events and a place to keep finished pieces, and
+always gets an outcome: nothing that a model says is an error here.
 """
 
 import asyncio
@@ -20,56 +19,50 @@ from urllib.request import url2pathname
 import msgspec
 
 from foldline.core.edits import fold
-from foldline.core.edits.fold.ask import TEMPLATE, fence
-from foldline.core.edits.fold.verify import Accepted, Rejected, Repair, Verdict, judge
+from foldline.core.edits.fold.ask import TEMPLATE, render_fenced_event
+from foldline.core.edits.fold.verify import Accepted, Rejected, Repair, Verdict, verify_answer
 from foldline.core.log import Logged, ModelSaid, UsageReported
-from foldline.core.parts import Line, calls_of, spoken
+from foldline.core.parts import Line, calls_of, spoken_text_of
 from foldline.core.prices import Prices
-from foldline.core.tokens import count
+from foldline.core.tokens import count_tokens
 from foldline.dialects import base
 from foldline.dialects.base import Dialect
 from foldline.errors import BadInput, FoldlineError, ModelFailed, Spent
-from foldline.models.overrides import believed
+from foldline.models.catalog import resolve_model
 from foldline.models.port import Json, Model
-from foldline.models.redact import redact
-from foldline.models.redact_events import struck
-from foldline.models.retries import PATIENT, Patience, call
+from foldline.models.redact import redact_event, redact_text
+from foldline.models.retries import PATIENT, Patience, call_with_retries
 
 Outcome: TypeAlias = Literal["told", "rejected", "failed", "skipped"]
 Stands: TypeAlias = Callable[[], bool]
-"""Whether what is told of is still shown so."""
+"""Whether the events are still shown as they were when the narrative was asked for."""
 Progress: TypeAlias = Callable[[int, int], None]
-"""Told how many of the questions are answered, and of how many."""
+"""Called with the number of answered questions and of all questions."""
 NOTHING = UsageReported()
 _STREAMED = ("stream", "stream_options")
 # Parameters of a turn that would spoil the answer to another question.
 _OWN = {
-    "tool_choice",
-    "stop",
-    "stop_sequences",
-    "thinking",
-    "response_format",
-    "output_config",
-    "n",
+    *("tool_choice", "stop", "stop_sequences", "thinking"),
+    *("response_format", "output_config", "n"),
 }
 _THINKS = re.compile(r"(?:^|/)(?:gpt-[5-9]|o\d)")
 _THOUGHT = 4_000
-_LONGER = 1.5  # times what a narrative may take: so much is still believed
-_WINDOW = 128_000  # of a teller that nobody knows
+_LONGER = 1.5  # an answer may be this many times longer than asked for
+_WINDOW = 128_000  # assumed for an unknown model
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """The proven lines of one piece, and whose they are."""
+    """The verified lines of one piece, and the model they are from."""
 
     lines: tuple[Line, ...]
     by: str
 
 
 class Kept(Protocol):
-    """Where proven pieces wait for the others: R-51."""
+    """Keeps verified pieces until the others are done."""
 
     async def get(self, key: str) -> Piece | None:
-        """A piece that was told before."""
+        """Return a finished piece, if there is one."""
         ...
 
     async def put(self, key: str, piece: Piece) -> None:
@@ -78,41 +71,41 @@ class Kept(Protocol):
 
 
 class Purse(Protocol):
-    """Who pays: raises `Spent` before a call that would pass a cap."""
+    """Accounts for calls; raises `Spent` before a call that would pass a cap."""
 
     async def before(self, model: str, tokens_in: int, tokens_out: int) -> Any:
-        """Whether a call of that size may be made; what to settle it with."""
+        """Reserve a call of that size; return what to settle it with."""
         ...
 
     async def after(self, held: Any, used: UsageReported | None) -> None:
-        """What it really took; None where nobody says."""
+        """Settle a call with its usage; None if unknown."""
         ...
 
     async def release(self, held: Any) -> None:
-        """It was refused: nothing was taken."""
+        """Release a call that was refused and cost nothing."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Tellers:
-    """Who is asked, in order, and how patiently."""
+    """The models to ask, in order, and how patiently."""
 
     models: tuple[Model, ...]
-    """The first is asked; the next where it fails."""
+    """The first is asked; the next if it fails."""
     patience: Patience = PATIENT
     seconds: float = 120.0
-    """For the whole narrative; what is not told by then is folded without (R-51)."""
+    """For the whole narrative; after that, the fold is made without it."""
     template: str = TEMPLATE
-    """The question, or a file's address: `file:///…`; what stands in braces is put in (A-34)."""
+    """The question, or a file's address `file:///…`; names in braces are filled in."""
     parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What every question is asked with, besides its words and their bound."""
+    """Sent with every question, besides its text and its limit."""
     window: int | None = None
-    """The tellers' own, where nobody knows their names."""
+    """The models' window, if their names are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentPrefix:
-    """The request that was sent last, as far as it is to be told of, and what it would cost."""
+    """The part of the last request that the narrative covers, and what it would cost."""
 
     request: Json
     """With all its parameters; the question is added to its messages."""
@@ -125,7 +118,7 @@ class SentPrefix:
 
 @dataclass(frozen=True, slots=True)
 class Narrative:
-    """What became of a wish for a narrative."""
+    """The outcome of asking for a narrative."""
 
     outcome: Outcome
     reason: str = ""
@@ -134,12 +127,12 @@ class Narrative:
     asked: int = 0
     """How many questions were asked."""
     reused: int = 0
-    """How many pieces had been told before."""
+    """How many pieces were already there."""
     used: UsageReported = NOTHING
-    """What all of it took, as far as the provider says."""
+    """The usage of all calls, as far as the provider reports it."""
 
 
-async def tell(  # noqa: PLR0913 - what a narrative is made of, and who is told of it
+async def request_narrative(  # noqa: PLR0913 - a narrative's sources, and its observers
     ask: fold.Ask,
     events: Sequence[Logged],
     tellers: Tellers,
@@ -150,30 +143,30 @@ async def tell(  # noqa: PLR0913 - what a narrative is made of, and who is told 
     progress: Progress | None = None,
     stands: Stands | None = None,
 ) -> Narrative:
-    """Ask for a narrative; always an outcome, never an error but a cancellation."""
-    asked = replace(ask, focus=redact(ask.focus).text)
+    """Ask for a narrative; returns an outcome in every case, raises only if cancelled."""
+    asked = replace(ask, focus=redact_text(ask.focus).text)
     telling = _Telling(asked, events, tellers, kept, purse, progress, stands)
     try:
         async with asyncio.timeout(tellers.seconds):
-            return await telling.told(prefix)
+            return await telling.ask_for_narrative(prefix)
     except TimeoutError:
-        return telling.ended("failed", f"not done after {tellers.seconds:g} s")
+        return telling.build_narrative("failed", f"not done after {tellers.seconds:g} s")
     except Spent as fault:
-        return telling.ended("skipped", str(fault))
+        return telling.build_narrative("skipped", str(fault))
     except _Moved:
-        return telling.ended("skipped", "the session was edited meanwhile")
-    except Exception as fault:  # noqa: BLE001 - a model, or a watcher of progress, of a user's own
+        return telling.build_narrative("skipped", "the session was edited meanwhile")
+    except Exception as fault:  # noqa: BLE001 - models and progress callbacks may be the user's own
         words = str(fault) if isinstance(fault, FoldlineError) else repr(fault)
-        return telling.ended("failed", words)
+        return telling.build_narrative("failed", words)
 
 
 class _Moved(Exception):  # noqa: N818
-    """What is told of is no longer shown so."""
+    """The events were edited while the narrative was being made."""
 
 
 @dataclass(slots=True)
 class _Telling:
-    """One narrative under way."""
+    """A narrative in the making."""
 
     ask: fold.Ask
     events: Sequence[Logged]
@@ -184,136 +177,142 @@ class _Telling:
     stands: Stands | None
     form: Literal["", "prefix", "pieces"] = ""
     bound: int = 0
-    """The most that an answer may take."""
+    """Maximum tokens of an answer."""
     asked: int = 0
     reused: int = 0
     used: UsageReported = NOTHING
 
-    def ended(self, outcome: Outcome, reason: str, told: fold.Prepared | None = None) -> Narrative:
-        """How it ended, with what it took."""
-        reason = redact(reason).text  # a provider may quote a key
+    def build_narrative(
+        self, outcome: Outcome, reason: str, told: fold.Prepared | None = None
+    ) -> Narrative:
+        """Build the outcome, with the usage so far."""
+        reason = redact_text(reason).text  # a provider may quote a key
         return Narrative(outcome, reason, told, self.form, self.asked, self.reused, self.used)
 
-    async def told(self, prefix: SentPrefix | None) -> Narrative:
-        """By the cheaper way; by pieces, too, where the other proves too large."""
+    async def ask_for_narrative(self, prefix: SentPrefix | None) -> Narrative:
+        """Ask in the cheaper way, and by pieces if the prefix proves too large."""
         if not self.tellers.models:
-            return self.ended("skipped", "there is nobody to ask")
+            return self.build_narrative("skipped", "there is nobody to ask")
         template = await asyncio.to_thread(_read_template, self.tellers.template)
         self.ask = replace(self.ask, template=template)
-        question = await asyncio.to_thread(self._behind, prefix) if prefix else None
+        question = await asyncio.to_thread(self._find_prefix_prompt, prefix) if prefix else None
         if prefix is not None and question is not None:
             self.form, self.bound = "prefix", int(question.tokens * _LONGER)
             try:
-                verdict, by = await self._settled(question, prefix)
+                verdict, by = await self._ask_and_verify(question, prefix)
             except ModelFailed as failed:
                 if failed.fault.kind not in ("tokens", "bytes"):
                     raise
             else:
-                return self._ended(verdict, by)
+                return self._apply_verdict(verdict, by)
         self.form = "pieces"
-        # R-70: struck before anything is cut, so that no piece of a key is left; and in a thread.
-        self.events = await asyncio.to_thread(lambda: [*map(struck, self.events)])
-        window = self.tellers.window or believed(self.tellers.models[0].name).window or _WINDOW
+        # Redact before cutting, so that no part of a key is left; in a thread, because it is slow.
+        self.events = await asyncio.to_thread(lambda: [*map(redact_event, self.events)])
+        window = self.tellers.window or resolve_model(self.tellers.models[0].name).window or _WINDOW
         self.bound = min(int(self.ask.tokens * _LONGER), window // 4)
         prompts = await asyncio.to_thread(
-            fold.prompts, self.ask, self.events, window=window, reserve=self.bound
+            fold.build_prompts, self.ask, self.events, window=window, reserve=self.bound
         )
         if not prompts:
-            return self.ended("skipped", f"a window of {window:,} tokens cannot hold the question")
+            return self.build_narrative(
+                "skipped", f"a window of {window:,} tokens cannot hold the question"
+            )
         lines: list[Line] = []
         by = ""
         for at, prompt in enumerate(prompts):
-            verdict, by = await self._piece(prompt)
+            verdict, by = await self._ask_piece(prompt)
             if isinstance(verdict, Rejected):
-                return self._ended(verdict, by)
+                return self._apply_verdict(verdict, by)
             lines += verdict.lines
             if self.progress:
                 self.progress(at + 1, len(prompts))
-        return self._ended(Accepted(tuple(lines)), by)
+        return self._apply_verdict(Accepted(tuple(lines)), by)
 
-    def _ended(self, verdict: Accepted | Rejected, by: str) -> Narrative:
+    def _apply_verdict(self, verdict: Accepted | Rejected, by: str) -> Narrative:
         if isinstance(verdict, Rejected):
-            return self.ended("rejected", "; ".join(verdict.faults[:3]))
-        return self.ended(
+            return self.build_narrative("rejected", "; ".join(verdict.faults[:3]))
+        return self.build_narrative(
             "told", "", fold.Prepared(self.ask.base, self.ask.range, verdict.lines, by)
         )
 
-    def _behind(self, prefix: SentPrefix) -> fold.Prompt | None:
-        """The question behind the conversation, where that may be asked and is the cheaper way."""
+    def _find_prefix_prompt(self, prefix: SentPrefix) -> fold.Prompt | None:
+        """Return the question to ask after the conversation, if allowed and cheaper."""
         if self.tellers.models[0].name != prefix.model or _OWN & {*prefix.request}:
             return None
         most = prefix.window - prefix.tokens - int(self.ask.tokens * _LONGER)
-        question = fold.behind(self.ask, self.events, most=most)
+        question = fold.build_suffix_prompt(self.ask, self.events, most=most)
         if question is None:
             return None
         whole = f"{msgspec.json.encode(prefix.request).decode()}\n{question.text}"
-        if redact(whole).found:
-            return None  # R-70: what is secret goes to a teller only in pieces, where it is struck
-        size, p = count(question.text), prefix.prices
+        if redact_text(whole).found:
+            return None  # secrets: ask by pieces, which are redacted
+        size, p = count_tokens(question.text), prefix.prices
         first = prefix.tokens * (p.read if prefix.warm else p.write) + size * p.input
-        pieces = sum(count(fence(seq, event)) for seq, event in self.events) + size
+        pieces = (
+            sum(count_tokens(render_fenced_event(seq, event)) for seq, event in self.events) + size
+        )
         return question if first < pieces * p.input else None
 
-    async def _piece(self, prompt: fold.Prompt) -> tuple[Accepted | Rejected, str]:
-        """What one piece comes to, told now or before."""
+    async def _ask_piece(self, prompt: fold.Prompt) -> tuple[Accepted | Rejected, str]:
+        """Return the verdict on one piece, asked now or kept from before."""
         key = hashlib.sha256(prompt.text.encode()).hexdigest()[:32]
         before = await self.kept.get(key) if self.kept else None
         if before is not None:
             self.reused += 1
             return Accepted(before.lines), before.by
-        verdict, by = await self._settled(prompt)
+        verdict, by = await self._ask_and_verify(prompt)
         if self.kept and isinstance(verdict, Accepted):
             await self.kept.put(key, Piece(verdict.lines, by))
         return verdict, by
 
-    async def _settled(
+    async def _ask_and_verify(
         self, prompt: fold.Prompt, prefix: SentPrefix | None = None
     ) -> tuple[Accepted | Rejected, str]:
-        """What an answer comes to, after one repair; and whose it was."""
-        said, by = await self._answer(prompt, prefix)
-        verdict = await asyncio.to_thread(self._judged, prompt, said, again=False)
+        """Return the verdict on an answer, after at most one repair, and its model."""
+        said, by = await self._ask_models(prompt, prefix)
+        verdict = await asyncio.to_thread(self._verify_answer, prompt, said, again=False)
         if isinstance(verdict, Repair):
             prompt = verdict.prompt
-            said, by = await self._answer(prompt, prefix)
-            verdict = await asyncio.to_thread(self._judged, prompt, said, again=True)
+            said, by = await self._ask_models(prompt, prefix)
+            verdict = await asyncio.to_thread(self._verify_answer, prompt, said, again=True)
         return cast("Accepted | Rejected", verdict), by
 
-    def _judged(self, prompt: fold.Prompt, said: ModelSaid, *, again: bool) -> Verdict:
-        """In a thread: to hold an answer against a long span takes a while (R-44)."""
-        return judge(prompt, _words(said), self.events, stop=said.stop, again=again)
+    def _verify_answer(self, prompt: fold.Prompt, said: ModelSaid, *, again: bool) -> Verdict:
+        """Verify an answer; call it in a thread, because a long span takes a while."""
+        return verify_answer(prompt, _extract_text(said), self.events, stop=said.stop, again=again)
 
-    async def _answer(
+    async def _ask_models(
         self, prompt: fold.Prompt, prefix: SentPrefix | None
     ) -> tuple[ModelSaid, str]:
-        """What the first teller says that answers, and which that was: R-52."""
+        """Return the first answer of the models in order, and the name of its model."""
         *others, last = self.tellers.models[: 1 if prefix else None]
         for model in others:
             try:
-                return await self._call(model, prompt, prefix), model.name
+                return await self._call_model(model, prompt, prefix), model.name
             except ModelFailed:
                 continue
-        return await self._call(last, prompt, prefix), last.name
+        return await self._call_model(last, prompt, prefix), last.name
 
-    async def _call(
+    async def _call_model(
         self, model: Model, prompt: fold.Prompt, prefix: SentPrefix | None
     ) -> ModelSaid:
-        dialect = base.speaking(model.name)
-        request = {**_request(prompt, prefix), **self.tellers.parameters}
+        dialect = base.choose_model_dialect(model.name)
+        request = {**_build_request(prompt, prefix), **self.tellers.parameters}
         request = {key: value for key, value in request.items() if key not in dialect.bounds}
-        most = min(int(prompt.tokens * _LONGER), self.bound) + _thought(model.name)
+        most = min(int(prompt.tokens * _LONGER), self.bound) + _estimate_thinking_tokens(model.name)
         request[dialect.bounds[0]] = most
         request.setdefault("model", model.name)
         if self.stands is not None and not self.stands():
             raise _Moved
-        size = count(prompt.text) + (prefix.tokens if prefix else 0)
+        size = count_tokens(prompt.text) + (prefix.tokens if prefix else 0)
         used: UsageReported | None = None
         refused = False
         held = self.purse and await self.purse.before(model.name, size, most)
         try:
             self.asked += 1
-            body = await call(model, request, patience=self._patience)
-            said, used = _read(body, dialect)
-            self.used = _sum(self.used, used)
+            body = await call_with_retries(model, request, patience=self._patience)
+            said, used = _parse_response(body, dialect)
+            self.used = _sum_usage(self.used, used)
         except ModelFailed as fault:
             refused = not fault.silent
             raise
@@ -324,14 +323,14 @@ class _Telling:
 
     @property
     def _patience(self) -> Patience:
-        """So that one who never answers leaves time for the next: R-52."""
+        """Share the time, so that a model that never answers leaves some for the next."""
         each = self.tellers.seconds / len(self.tellers.models)
         own = self.tellers.patience
         return replace(own, call=min(own.call, each), whole=min(own.whole, each))
 
 
-def _request(prompt: fold.Prompt, prefix: SentPrefix | None) -> Json:
-    """A question alone, or behind the request that was sent last; whole, not as a stream."""
+def _build_request(prompt: fold.Prompt, prefix: SentPrefix | None) -> Json:
+    """Build a request, not streamed, of the question alone or after the last request."""
     question = {"role": "user", "content": prompt.text}
     if prefix is None:
         return {"messages": [question]}
@@ -349,25 +348,24 @@ def _read_template(given: str) -> str:
         raise BadInput(f"the template {path} cannot be read: {fault}") from fault
 
 
-def _thought(name: str) -> int:
-    """What a model that thinks before it answers may take for that, out of the same bound."""
+def _estimate_thinking_tokens(name: str) -> int:
+    """Return the tokens to add to the limit for a model that thinks before it answers."""
     return _THOUGHT if _THINKS.search(name.lower()) else 0
 
 
-def _words(said: ModelSaid) -> str:
-    """What was told, without secrets; a call instead of words is nothing."""
-    return "" if calls_of(said.parts) else redact(spoken(said.parts)).text
+def _extract_text(said: ModelSaid) -> str:
+    """Return the answer's text without secrets; "" if it makes a call instead."""
+    return "" if calls_of(said.parts) else redact_text(spoken_text_of(said.parts)).text
 
 
-def _read(body: Json, dialect: Dialect) -> tuple[ModelSaid, UsageReported]:
-    """An answer's words, and what it took."""
-    events = base.events(body, own=dialect, saw=None, asked=None)
+def _parse_response(body: Json, dialect: Dialect) -> tuple[ModelSaid, UsageReported]:
+    events = base.parse_any_message(body, own=dialect, saw=None, asked=None)
     said = next((one for one in events if isinstance(one, ModelSaid)), ModelSaid(()))
     used = next((one for one in events if isinstance(one, UsageReported)), UsageReported())
     return said, used
 
 
-def _sum(one: UsageReported, other: UsageReported) -> UsageReported:
+def _sum_usage(one: UsageReported, other: UsageReported) -> UsageReported:
     counts = ("input", "cache_read", "cache_write", "output", "reasoning")
     both = {name: (getattr(one, name), getattr(other, name)) for name in counts}
     told = {name: sum(filter(None, two)) for name, two in both.items() if any(two)}

@@ -2,18 +2,17 @@
 
     body → read → matched with its log → planned on the log → patched → sent
 
-    conversation   One client's conversation
-    conversations  Which log a request goes on with
-    exchange       One call of a client: what to send, and what comes back
-    identity       Whose conversation a request belongs to
-    index          Which logs a history may go on with
-    match          What a request makes of its log
-    naming         Which conversation the calls of a program belong to
-    patch          Edits as patches on a client's bytes: outside of them every byte is the client's
-    request        A client's request as bytes
-    transport      HTTP transports that plan what an SDK's client sends
-    wrap           Clients of the official SDKs, with their history planned on the way out
+    client_request  Parses a client's request into fields, messages and digests
+    compacted_history  Answers requests to compact a history by a fold
+    conversation    One client's conversation: its log, and planning its requests
+    conversations   Finds the log that a request continues
+    exchange        One call of a client: the body to send, and the response
+    identity        Names and ids by which a request's conversation is known
+    index           Finds logs by the digests of a history, and compares the two
+    patch           Applies edits as patches to a client's bytes
+    transport       HTTP transports that plan what an SDK's client sends
+    wrap            Wraps clients of the official SDKs
 
-The client's bytes are the truth, and our edits are patches on them. Shared by `wrap` and the
-gateway. Refuses to know HTTP beyond the SDKs' own layer.
+The client's bytes are the truth, and our edits are patches on them. `wrap` and the gateway share
+this package.
 """

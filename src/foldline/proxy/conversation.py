@@ -1,11 +1,12 @@
-"""One client's conversation: its log, what of a request is new to it, and what is sent of it.
+"""One client's conversation: compares requests with its log, plans and records them.
 
     request → matched with the log's row → events to append → planned → patched → recorded
 
-Knows one log. Refuses to know which one a request belongs to (`conversations`), and HTTP.
+`conversations` decides which conversation a request belongs to.
 """
 
 import logging
+from asyncio import to_thread
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,9 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from foldline.core import spine as spines
-from foldline.core.budget import keeping, measure
-from foldline.core.edits.clip import reclip
-from foldline.core.edits.rewind import covered, rewind
+from foldline.core.budget import measure_budget, replace_reserve
+from foldline.core.edits.clip import clip_newest_messages
+from foldline.core.edits.undo import iterate_covered_ranges, rewind_view
 from foldline.core.log import (
     Asked,
     Event,
@@ -28,31 +29,41 @@ from foldline.core.log import (
     Unpinned,
     UsageReported,
 )
-from foldline.core.parts import Proxied, Text, spoken
+from foldline.core.parts import Proxied, Text, spoken_text_of
 from foldline.core.plan import Facts, Ready, admit, after
-from foldline.core.policy import unforced
+from foldline.core.policy import limit_to_forced_folds
 from foldline.core.request import Report
-from foldline.core.request import report as report_of
+from foldline.core.request import build_report as report_of
 from foldline.core.spine import FoldAt, Range
 from foldline.core.view import View
-from foldline.dialects.client_messages import short
+from foldline.dialects.base import choose_model_dialect
+from foldline.dialects.client_messages import (
+    ClientForm,
+    FoldMark,
+    chain_on,
+    digest_bytes,
+    item_of,
+)
 from foldline.errors import Overflow, Vetoed
+from foldline.proxy.client_request import ClientRequest
 from foldline.proxy.identity import Caller, Scope
-from foldline.proxy.match import Match, match_row
+from foldline.proxy.index import Match, match_row
 from foldline.proxy.patch import AnswerLimit, Patched, patch_request
-from foldline.proxy.request import ClientRequest
-from foldline.session import answer_limit, planning
+from foldline.session import model_facts, planning
 from foldline.session.client_row import (
     ClientMessage,
     ClientRow,
+    FoldedMessages,
     chain_of,
     count_upto,
     digest_shown,
+    is_said,
     read_messages,
     read_on,
     read_row,
 )
-from foldline.session.log_handle import Live
+from foldline.session.log_handle import Live, Settings
+from foldline.stores import event_log
 
 if TYPE_CHECKING:
     from foldline.proxy.exchange import Flight
@@ -60,21 +71,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _log = logging.getLogger("foldline.proxy")
-_ENDLESS = 1_000_000_000  # tokens: nothing is clipped to fit that
-_LARGE = 200_000  # bytes that are new: read beside the event loop
-_LONG_PROMPT = 500  # characters: an instruction to summarise is never shorter
+_ENDLESS = 1_000_000_000  # tokens: a window for which nothing is clipped
+_LARGE = 200_000  # bytes: from here on a body is read in a thread
+_LONG_PROMPT = 500  # characters: an instruction to summarize is never shorter
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRequest:
-    """What is sent of a request, and what was decided for it."""
+    """The body to send, and the decisions behind it."""
 
     patched: Patched
     report: Report
     asked: int
-    """Where it was recorded; -1 where it was not."""
+    """Where it was recorded; -1 if it was not."""
     edits: int
-    """How many edits were made for this very request."""
+    """How many edits were made for this request."""
     unplanned: str = ""
     """Why it is sent without a plan, in a word: overflow, conflict, compaction."""
 
@@ -89,73 +100,76 @@ class Conversation:
         """Whether a request is being planned or answered."""
         self.flight: Flight | None = None
         self.caller: Caller | None = None
-        """The thread or task that asked last, where that is known."""
+        """The thread or task that asked last, if known."""
         self.fixed: tuple[str, str] | None = None
-        """Digests of the instructions and tools that the log has; None: whatever it has."""
+        """Digests of the log's instructions and tools; None if unknown."""
         self.hashes: list[bytes] = []
-        """Of the bytes of each message of the last request."""
+        """Hashes of the last request's messages."""
         self.noted: tuple[int, str] = (0, "")
-        """How many messages every process was last told of, and their digest."""
+        """How many messages were last published to every process, and their digest."""
         self.links: list[str] = []
         """Side conversations that began since the last request."""
         self._chains: dict[int, tuple[int, str]] = {}
+        self._said: tuple[int, set[str]] = (-1, set())
+        self._has_warned = False
         self._row: ClientRow | None = None
         self._reserved: Reserved | None = None
 
-    async def match(self, request: ClientRequest, *, known: int = 0) -> Match:
-        """What of a request the log has; folds are opened where it is known to have more."""
+    async def match_request(self, request: ClientRequest, *, known: int = 0) -> Match:
+        """Compare a request with the log; opens folds if the log is known to have more of it."""
         await self._resolve_folds()
         view = self.live.view
         self._row = read_on(view, self._row, self._chains)
-        found = match_row(self._row.pieces, request, shown=view.shown)
-        if found.closed and (found.fresh or known):
-            return await self._match_opened(request, found.closed)
-        return found
+        match = match_row(self._row.pieces, request, shown=view.shown)
+        if match.closed and (match.fresh or known):
+            return await self._match_opened(request, match.closed)
+        return match
 
     async def catch_up(self) -> bool:
-        """Take in what other processes have written; whether they have."""
+        """Read what other processes have written; return whether there was anything."""
         if self.busy:
             return False
         async with self.live.lock:
             before = self.live.view.head
             await self.live.catch_up()
-            self.fixed = None
-            return self.live.view.head > before
+            has_grown = self.live.view.head > before
+            self.fixed = None if has_grown else self.fixed
+            return has_grown
 
     async def _match_opened(self, request: ClientRequest, edits: Sequence[int]) -> Match:
-        """The same with some folds opened: the request does not begin with what they stand for."""
+        """Compare with some folds opened: the request does not begin with what they replace."""
         view = self.live.view
         opened, fetched = await self._open_folds(edits)
         work = view.copy()
         work.held.update(fetched)
-        work.append(work.head + 1, rewind(work, dropped=(), opened=opened))
-        found = match_row(read_row(work, self._chains), request, shown=view.shown)
-        return found._replace(opened=opened, fetched=fetched)
+        work.append(work.head + 1, rewind_view(work, dropped=(), opened=opened))
+        match = match_row(read_row(work, self._chains), request, shown=view.shown)
+        return match._replace(opened=opened, fetched=fetched)
 
     async def _open_folds(self, edits: Sequence[int]) -> tuple[dict[int, Folded], dict[int, Event]]:
-        """Some folds, also those that they have merged, and the events that they stand for."""
+        """Read folds, the folds merged into them, and the events that they replace."""
         opened: dict[int, Folded] = {}
         wanted = [*edits]
         while wanted:
             folds = {at: self.live.view.held.get(at) for at in wanted}
             missing = [Range(at, at) for at, fold in folds.items() if fold is None]
-            folds.update(dict(await self.live.events(*missing)) if missing else {})
+            folds.update(dict(await self.live.read_events(*missing)) if missing else {})
             wanted = list[int]()
             for at, fold in folds.items():
                 if isinstance(fold, Folded):
                     opened[at] = fold
                     wanted += [one.edit for one in fold.change.took if isinstance(one, FoldAt)]
-        ranges = [*covered([FoldAt(at) for at in edits], opened)]
+        ranges = [*iterate_covered_ranges([FoldAt(at) for at in edits], opened)]
         events: dict[int, Event] = {**opened}
-        return opened, {**events, **dict(await self.live.events(*ranges))}
+        return opened, {**events, **dict(await self.live.read_events(*ranges))}
 
     async def _resolve_folds(self) -> None:
-        """Find out what folds stand for that were made by hand, behind the proxy's back."""
+        """Find the messages behind folds that were made by hand, without the proxy."""
         view = self.live.view
         chain: tuple[int, str] = (0, "")
         for segment in view.spine.segments:
             if not isinstance(segment, FoldAt):
-                if any(not fold.chain for fold in view.folds().values()):
+                if any(not fold.chain for fold in view.list_folds().values()):
                     last = view.head if segment.hi is None else segment.hi
                     held = {seq: view.held[seq] for seq in range(segment.lo, last + 1)}
                     chain = chain_of(read_messages(held), count=chain[0], chain=chain[1])
@@ -163,7 +177,7 @@ class Conversation:
             fold = view.fold_at(segment.edit)
             if not fold.chain and segment.edit not in self._chains:
                 opened, fetched = await self._open_folds([segment.edit])
-                spans = covered(fold.change.took, opened)
+                spans = iterate_covered_ranges(fold.change.took, opened)
                 places = [seq for one in spans for seq in range(one.lo, (one.hi or one.lo) + 1)]
                 events = {seq: fetched[seq] for seq in places if seq in fetched}
                 self._chains[segment.edit] = chain_of(
@@ -171,77 +185,178 @@ class Conversation:
                 )
             chain = self._chains.get(segment.edit, (fold.upto, fold.chain))
 
-    async def plan(
+    async def plan_request(
         self, request: ClientRequest, match: Match, facts: Facts, *, summary: int | None = None
     ) -> PlannedRequest:
-        """Decide what is sent of a request, and record it with what is new: one append.
+        """Plan a request, and record it with what is new in one append.
 
-        `summary` is the message, by its place in the body, in which the client has summed up what
-        it said before.
+        `summary` is the index in the body of the client's own summary of what was before.
         """
         live = self.live
-        limit = answer_limit.stated(request.dialect, request.parameters)
+        limit = model_facts.find_stated_limit(request.dialect, request.parameters)
         if limit is not None and limit[1] < facts.limits.reserve:
-            facts = replace(facts, limits=keeping(facts.limits, limit[1]))
+            facts = replace(facts, limits=replace_reserve(facts.limits, limit[1]))
+        if threshold := _find_threshold(request):
+            most = min(threshold, facts.limits.max_input or threshold)
+            facts = replace(facts, limits=replace(facts.limits, max_input=most))
         if _thinks_in_loop(request):
-            facts = replace(facts, policy=unforced(facts.policy))
+            facts = replace(facts, policy=limit_to_forced_folds(facts.policy))
         facts = replace(facts, stable=match.stable)
         live.facts = facts
 
-        new = sum(request.places[at].end - request.places[at].start for at in _new(request, match))
-        enter = partial(self._enter, request, match, summary=summary)
-        entering, work = await _run_beside(partial(enter, facts), size=new)
+        new = sum(
+            request.places[at].end - request.places[at].start
+            for at in _list_new_messages(request, match)
+        )
+        enter = partial(self._admit_request, request, match, summary=summary)
+        endless = replace(facts.limits, window=_ENDLESS, max_input=None)
+        if request.is_relayed:
+            if not self._has_warned:
+                self._has_warned = True
+                _log.warning(
+                    "%s: requests are sent as they come: %s; `own_history` would plan them",
+                    live.name.session,
+                    "they name what their server keeps",
+                )
+            entering, work = enter(replace(facts, limits=endless))
+            return await self._record_request(
+                request, entering, work, None, unplanned="server-state"
+            )
+        entering, work = await run_beside(partial(enter, facts), size=new)
         try:
-            ready = await planning.plan(live, facts, view=work)
+            ready = await planning.plan_next_request(live, facts, view=work)
         except (Overflow, Vetoed) as fault:
             _log.warning("%s: a request may not fit, and is sent: %s", live.name.session, fault)
-            endless = replace(facts.limits, window=_ENDLESS, max_input=None)
             entering, work = enter(replace(facts, limits=endless))
             ready = None
         unplanned = "" if ready else "overflow"
-        return await self._record(request, entering, work, ready, unplanned=unplanned)
+        return await self._record_request(request, entering, work, ready, unplanned=unplanned)
 
-    def _enter(
+    async def fold_history(
+        self, request: ClientRequest, match: Match, facts: Facts
+    ) -> tuple[FoldMark, int]:
+        """Fold what a client asks to compact, without a call.
+
+        Returns what stands for it, and how many edits were made.
+
+        Where nothing can be folded the mark stands for the messages as they are.
+        """
+        live = self.live
+        live.facts = facts = replace(facts, stable=None)
+        entering, work = self._admit_request(request, match, facts, summary=None)
+        try:
+            ready = await planning.plan_next_request(live, replace(facts, now=True), view=work)
+        except (Overflow, Vetoed) as fault:
+            _log.warning("%s: a history is kept as it is: %s", live.name.session, fault)
+            ready = None
+        before = read_on(work, self._row, self._chains)
+        edits = _count_folded_messages(request, before, ready.events if ready else ())
+        await live.append([*entering, *edits])
+        self.links, self.fixed, self.hashes = [], request.fixed, []
+        live.touched = time()
+        name, place = live.name.session, live.view.head
+        return FoldMark(name, place, len(request.chain), request.chain[-1]), len(edits)
+
+    async def find_mark(self, place: int) -> FoldMark | None:
+        """Return what stands for the history up to a place, as the log showed it there."""
+        tail = await event_log.read_tail(self.live.store, self.live.name, at=place)
+        messages, chain = 0, ""
+        for piece in read_row(tail.build_view(), self._chains):
+            if isinstance(piece, FoldedMessages):
+                messages, chain = piece.upto, piece.chain
+            elif not piece.is_aside:
+                messages, chain = messages + 1, chain_on(chain, piece.link)
+        return FoldMark(self.live.name.session, place, messages, chain) if messages else None
+
+    async def rank_request(self, request: ClientRequest) -> int:
+        """Count the messages of a request that the log shows; 0 if one of its marks has no fold."""
+        match = await self.match_request(request)
+        marked = sum(request.described[at].role == "fold" for at in request.chained)
+        return match.fresh if match.fresh >= marked else 0
+
+    async def write_history(
+        self, mark: FoldMark, form: ClientForm, *, instructed: bool = False
+    ) -> list[bytes] | None:
+        """Write the messages that a mark stands for; None if the log shows others by now.
+
+        Messages that are folded are written as one mark: the fold takes its place. With
+        `instructed` the instructions among them are written too: the client does not send them.
+        """
+        await self._resolve_folds()
+        view = self.live.view
+        self._row = read_on(view, self._row, self._chains)
+        messages, chain = 0, ""
+        written: list[bytes] = []
+        if instructed and view.newest.native:
+            written += form.write_instructions(view.newest)
+        for piece in self._row.pieces:
+            if messages >= mark.messages and not (instructed and piece.last <= mark.place):
+                break
+            if isinstance(piece, FoldedMessages):
+                if piece.upto > mark.messages:  # a later fold: the client has the rest
+                    return [*written, form.write_mark(mark)]
+                messages, chain = piece.upto, piece.chain
+                written.append(form.write_mark(mark._replace(messages=messages, chain=chain)))
+            elif piece.is_aside:
+                told = view.held[piece.first]
+                if instructed and isinstance(told, Instructed):
+                    written += form.write_instructions(told)
+            else:
+                messages, chain = messages + 1, chain_on(chain, piece.link)
+                events = (view.held[seq] for seq in range(piece.first, piece.last + 1))
+                written.append(form.write_message([item_of(e) for e in events if is_said(e)]))
+        return written if chain == mark.chain else None
+
+    async def has_said(self, digests: Sequence[str], place: int) -> set[str]:
+        """Return those of some digests that a message of this log up to a place has."""
+        if self._said[0] < place:
+            found = await self.live.read_events(Range(max(self._said[0], 0), place))
+            links = {getattr(event, "link", "") for _, event in found}
+            self._said = place, self._said[1] | links
+        return {digest for digest in digests if digest in self._said[1]}
+
+    def _admit_request(
         self, request: ClientRequest, match: Match, facts: Facts, *, summary: int | None
     ) -> tuple[list[Event], View]:
-        """What a request brings into the log, and the view behind it."""
+        """Return the events that a request adds to the log, and the view after them."""
         live, events = self.live, list[Event]()
         work = live.view.copy()
         work.held.update(match.fetched)
 
-        def take(event: Event) -> None:
+        def append_event(event: Event) -> None:
             events.append(event)
             work.append(work.head + 1, event)
 
-        for event in live.beginning(request.model):
-            take(event)
+        usual = choose_model_dialect(request.model).name == request.dialect.name
+        spoken: Settings = {} if usual else {"dialect": request.dialect.name}
+        for event in live.make_opening_events(request.model, settings=spoken):
+            append_event(event)
         for session in self.links:
-            take(Linked(session))
+            append_event(Linked(session))
         if summary is not None and live.view.head >= 0:
-            take(rewind(work, dropped=(), everything=True, compacted=True))
+            append_event(rewind_view(work, dropped=(), everything=True, compacted=True))
         elif match.dropped or match.opened:
             gone = [Range(one.first, one.last) for one in match.dropped]
-            take(rewind(work, dropped=gone, opened=match.opened))
+            append_event(rewind_view(work, dropped=gone, opened=match.opened))
         for pinned in [seq for seq in work.pins if not _is_shown(work, seq)]:
-            take(Unpinned(pinned))
+            append_event(Unpinned(pinned))
         if self.fixed != request.fixed:
-            told = request.form.read_instructions(
-                {name: request.field(name) for name in ("system", "tools") if request.field(name)},
-                [request.raw(at) for at in request.leading],
-            )
-            if told != work.newest and (told.parts or told.tools or work.newest != Instructed()):
-                take(told)
+            new = request.read_instructions()
+            if new != work.newest and (new.parts or new.tools or work.newest != Instructed()):
+                append_event(new)
         summed_up = None
-        for at in _new(request, match):
-            for event in request.form.read_message(request.raw(at), request.described[at]):
+        for at in _list_new_messages(request, match):
+            for event in request.form.read_message(
+                request.extract_message(at), request.described[at]
+            ):
                 summed_up = work.head + 1 if summary == at else summed_up
                 for one in admit(work, event, facts):
-                    take(one)
-        if summed_up is not None:  # the client's own summary is kept as a user's words are
-            take(Pinned(summed_up))
+                    append_event(one)
+        if summed_up is not None:  # the client's own summary is kept like a user's words
+            append_event(Pinned(summed_up))
         return events, work
 
-    async def _record(  # noqa: PLR0913 - a request, and what was decided of it
+    async def _record_request(  # noqa: PLR0913 - a request and its plan
         self,
         request: ClientRequest,
         entering: Sequence[Event],
@@ -252,19 +367,20 @@ class Conversation:
         answer: int | None = None,
         unplanned: str = "",
     ) -> PlannedRequest:
-        """Patch a request as it was planned, and record it with what came in before."""
+        """Patch a request as planned, and record it with the new events."""
         live = self.live
-        edits: list[Event] = [*ready.events] if ready else []
-        report = ready.report if ready else report_of(work, measure(work, live.facts.limits))
         before = read_on(work, self._row, self._chains)
-        for at, event in enumerate(edits):
-            if isinstance(event, Folded):
-                upto = count_upto(before.pieces, event.change.span.hi or 0)
-                edits[at] = msgspec.structs.replace(event, upto=upto, chain=request.chain[upto - 1])
+        edits = _count_folded_messages(request, before, ready.events if ready else ())
+        report = ready.report if ready else report_of(work, measure_budget(work, live.facts.limits))
         view = after(work, edits)
         row = read_on(view, before, self._chains).pieces
-        limit = _limit(request, report, answer=answer)
-        patched = patch_request(request, view, row, limit=limit, thoughtless=thoughtless)
+        limit = _find_answer_limit(request, report, answer=answer)
+        if request.is_relayed:
+            patched = Patched(request.original)
+        else:
+            patched = patch_request(request, view, row, limit=limit, thoughtless=thoughtless)
+            if request.original:
+                patched.kinds["history"] = 1
         asked = Asked(
             at=view.head,
             dialect=request.dialect.name,
@@ -274,117 +390,124 @@ class Conversation:
             tokens=report.total,
             estimate=report.estimate,
             relayed=True,
-            proxied=self._describe(request, patched),
+            proxied=self._describe_request(request, patched),
         )
-        await self.reserve(report, view)
+        await self.reserve_spending(report, view)
         await live.append([*entering, *edits, asked])
         self.links, self.fixed = [], request.fixed
         self.hashes = request.hashes
         live.report, live.touched = report, time()
         if ready is not None and ready.ask is not None and live.narrator is not None:
-            live.narrator.wanted(live, ready.ask)
-        made = len(report.edits) + sum(_clips(event) for event in entering)
+            live.narrator.schedule_narrative(live, ready.ask)
+        clips = sum(getattr(event, "clip", None) is not None for event in entering)
+        made = len(report.edits) + clips
         return PlannedRequest(patched, report, live.view.asked, made, unplanned)
 
-    async def reserve(self, report: Report, view: View) -> None:
-        """Set aside what a call may take, where there is a cap; `Spent` where that is passed."""
+    async def reserve_spending(self, report: Report, view: View) -> None:
+        """Reserve the most that a call may cost, if there is a cap; raises `Spent`."""
         if self.live.spending is None or self._reserved is not None:
             return
         from foldline.session.turn import turn_of  # noqa: PLC0415 - few have caps
 
         facts, turn = self.live.facts, turn_of(view)
-        self._reserved = await self.live.spending.before(
+        self._reserved = await self.live.spending.reserve_call(
             report.total, facts.limits.reserve, turn=turn, prices=facts.prices
         )
 
-    async def settle(self, usage: UsageReported | None, *, free: bool = False) -> None:
-        """Count what a call took: as it was told, or as estimated; nothing where it is `free`."""
+    async def settle_spending(self, usage: UsageReported | None, *, free: bool = False) -> None:
+        """Count a call's cost as reported, or else as estimated; nothing if it is `free`."""
         reserved, self._reserved = self._reserved, None
         if reserved is None or self.live.spending is None:
             return
         if free:
             await self.live.spending.release(reserved)
         else:
-            await self.live.spending.after(reserved, usage)
+            await self.live.spending.settle_call(reserved, usage)
 
     async def heal_length(self, request: ClientRequest, smaller: Facts) -> PlannedRequest | None:
-        """Another request in place of one that was refused for its length; None: none is smaller.
+        """Plan a smaller request after one was refused for its length; None if there is none.
 
-        What is newest may have to be cut, harder than when it came: by its bytes, since no token is
-        less than one. Otherwise all of it is planned anew under `smaller` limits.
+        The newest messages may have to be clipped harder than when they came: by bytes, since no
+        token is less than one. Otherwise everything is planned again under `smaller` limits.
         """
         work, entering = self.live.view.copy(), list[Event]()
         facts = replace(smaller, stable=None)
-        found = reclip(work, self.live.facts.limits)
-        if found is not None:
-            event, limits = found
+        clipped = clip_newest_messages(work, self.live.facts.limits)
+        if clipped is not None:
+            event, limits = clipped
             entering.append(event)
             work.append(work.head + 1, event)
             facts = replace(facts, limits=limits)
         try:
-            ready = await planning.plan(self.live, facts, view=work)
+            ready = await planning.plan_next_request(self.live, facts, view=work)
         except (Overflow, Vetoed):
-            return None  # the provider's own words say more
-        return await self._record(request, entering, work, ready)
+            return None  # the provider's own error says more
+        return await self._record_request(request, entering, work, ready)
 
     async def heal_answer(self, request: ClientRequest, answer: int) -> PlannedRequest:
-        """The same request with a shorter answer: only that was too much."""
-        return await self._record(request, [], self.live.view.copy(), None, answer=answer)
+        """Plan the same request with a shorter answer, as only that was too long."""
+        return await self._record_request(request, [], self.live.view.copy(), None, answer=answer)
 
     async def heal_thinking(self, request: ClientRequest) -> PlannedRequest:
-        """The same request without any thinking behind an edit: its signatures are refused."""
-        return await self._record(request, [], self.live.view.copy(), None, thoughtless=True)
+        """Plan the same request without thinking after an edit: its signatures were refused."""
+        return await self._record_request(
+            request, [], self.live.view.copy(), None, thoughtless=True
+        )
 
-    def show(self, request: ClientRequest, match: Match) -> Patched:
-        """The request under the edits that stand, without recording anything."""
-        facts = replace(self.live.facts, policy=unforced(self.live.facts.policy))
-        _, work = self._enter(request, match, facts, summary=None)
+    def patch_without_recording(self, request: ClientRequest, match: Match) -> Patched:
+        """Apply the edits in force to a request, without recording anything."""
+        if request.is_relayed:
+            return Patched(request.original)
+        facts = replace(self.live.facts, policy=limit_to_forced_folds(self.live.facts.policy))
+        _, work = self._admit_request(request, match, facts, summary=None)
         return patch_request(request, work, read_row(work, self._chains))
 
-    def _describe(self, request: ClientRequest, patched: Patched) -> Proxied:
+    def _describe_request(self, request: ClientRequest, patched: Patched) -> Proxied:
         system, tools = request.fixed
         fields = msgspec.json.encode(request.parameters)
         return Proxied(
-            body=short(patched.body),
+            body=digest_bytes(patched.body),
             chain=request.chain[-1],
             messages=len(request.chained),
             system=system,
             tools=tools,
-            fields=short(fields),
+            fields=digest_bytes(fields),
             patches=patched.kinds,
             marks=tuple(at for at, one in enumerate(request.described) if one.marked),
-            same=_same(self.hashes, request.hashes),
+            same=_count_same_messages(self.hashes, request.hashes),
         )
 
     def last_answers(self) -> list[str]:
-        """The words of the newest answers in sight."""
+        """Return the text of the newest visible answers."""
         answers = [item for item in self.live.view.items if item.role == "model"]
-        return [spoken(item.parts) for item in answers[-4:]]
+        return [spoken_text_of(item.parts) for item in answers[-4:]]
 
     def count_known(self, request: ClientRequest) -> int:
-        """How many messages of a request are in sight, wherever they stand."""
+        """Count the messages of a request that the view shows, in any order."""
         row = read_row(self.live.view, self._chains)
         links = {piece.link for piece in row if isinstance(piece, ClientMessage)}
         return sum(digest in links for digest in request.digests)
 
     def is_compaction(self, request: ClientRequest, match: Match) -> bool:
-        """Whether a request asks to sum up the history that it repeats.
+        """Whether a request asks to summarize the history that it repeats.
 
-        By its structure: all of the last request again, whose last message now has one long text
-        more behind what it said; the answer to that request is not there.
+        Such a request repeats the last one without its answer, and its last message has one more
+        long text at the end.
         """
         if match.fresh != len(request.digests) - 1 or not match.dropped:
             return False
-        before = [one for one in match.dropped if not one.is_aside][0:1]
-        if not before or match.common != match.fresh:
+        before = next((one for one in match.dropped if not one.is_aside), None)
+        if before is None or match.common != match.fresh:
             return False
         held = {**match.fetched, **self.live.view.held}
-        places = range(before[0].first, before[0].last + 1)
-        old = _said([held[seq] for seq in places if seq in held])
+        places = range(before.first, before.last + 1)
+        old = _collect_texts([held[seq] for seq in places if seq in held])
         at = request.chained[-1]
         if request.described[at].role != "user":
             return False
-        new = _said(request.form.read_message(request.raw(at), request.described[at]))
+        new = _collect_texts(
+            request.form.read_message(request.extract_message(at), request.described[at])
+        )
         return (
             len(new) == len(old) + 1
             and new[: len(old)] == old
@@ -394,72 +517,85 @@ class Conversation:
 
 
 def _is_shown(view: View, seq: int) -> bool:
-    """Whether an event is in sight, or a fold stands for it."""
-    spans = [one.change.span for one in view.folds().values()]
+    """Whether an event is visible, or covered by a fold."""
+    spans = [one.change.span for one in view.list_folds().values()]
     here = Range(seq, seq)
-    return spines.shows(view.spine, seq) or any(spines.overlap(one, here) for one in spans)
+    return spines.is_shown(view.spine, seq) or any(spines.has_overlap(one, here) for one in spans)
 
 
-def _said(events: Sequence[Event]) -> list[object]:
-    """What some events of one message say, piece by piece."""
-    found: list[object] = []
+def _collect_texts(events: Sequence[Event]) -> list[object]:
+    """Collect the texts of one message's events; a tool result's as one tuple."""
+    collected: list[object] = []
     for event in events:
         call_id = getattr(event, "call_id", "")
         parts = getattr(event, "parts", ())
-        if call_id:
-            found.append(
-                (call_id, *(part.text.strip() for part in parts if isinstance(part, Text)))
-            )
-        else:
-            found += [part.text.strip() for part in parts if isinstance(part, Text)]
-    return found
+        texts = [part.text.strip() for part in parts if isinstance(part, Text)]
+        collected += [(call_id, *texts)] if call_id else texts
+    return collected
 
 
-def _new(request: ClientRequest, match: Match) -> list[int]:
-    """The messages of a request that its log does not have, by their place in the body."""
+def _list_new_messages(request: ClientRequest, match: Match) -> list[int]:
+    """List the indexes in the body of messages that the log does not have."""
     return sorted({*request.chained[match.fresh :], *match.asides})
 
 
-def _clips(event: Event) -> bool:
-    return getattr(event, "clip", None) is not None
+def _count_folded_messages(
+    request: ClientRequest, row: ClientRow, edits: Sequence[Event]
+) -> list[Event]:
+    """Write into new folds how many of the client's messages they end with, and their digest."""
+    counted: list[Event] = []
+    for event in edits:
+        if isinstance(event, Folded):
+            upto = count_upto(row.pieces, event.change.span.hi or 0)
+            chain = request.chain[upto - 1]
+            counted.append(msgspec.structs.replace(event, upto=upto, chain=chain))
+        else:
+            counted.append(event)
+    return counted
 
 
-def _same(before: Sequence[bytes], now: Sequence[bytes]) -> int:
-    """How many messages two requests begin with that have the very same bytes."""
+def _count_same_messages(before: Sequence[bytes], now: Sequence[bytes]) -> int:
+    """Count the leading messages of two requests that are equal byte for byte."""
     if now[: len(before)] == [*before]:
         return len(before)
     pairs = enumerate(zip(before, now, strict=False))
     return next((at for at, (one, two) in pairs if one != two), min(len(before), len(now)))
 
 
-def _limit(request: ClientRequest, report: Report, *, answer: int | None) -> AnswerLimit | None:
-    """How long the answer may be, where what the client asks for cannot fit."""
-    stated = answer_limit.stated(request.dialect, request.parameters)
+def _find_answer_limit(
+    request: ClientRequest, report: Report, *, answer: int | None
+) -> AnswerLimit | None:
+    """Return a lower answer limit if the one that the client asks for cannot fit."""
+    stated = model_facts.find_stated_limit(request.dialect, request.parameters)
     if stated is None:
         return None
     name, asked = stated
     if answer is not None:
         return AnswerLimit(name, asked, max(min(answer, asked), 1))
     if report.total + asked <= report.window or report.total >= report.window:
-        return None  # it fits, or nothing would make it fit: then it goes as it came
+        return None  # it fits, or no limit would make it fit: then it goes as it came
     least = min(report.reserve, asked)
     return AnswerLimit(name, asked, max(report.window - report.total - report.margin, least, 1))
 
 
+def _find_threshold(request: ClientRequest) -> int | None:
+    """Find from how many tokens on the client wants its server to compact: we fold before that."""
+    compaction = request.dialect.compaction
+    return compaction.find_threshold(request.parameters) if compaction else None
+
+
 def _thinks_in_loop(request: ClientRequest) -> bool:
-    """Whether a tool loop is under way whose thinking the API wants as it was."""
-    thinking = request.field("thinking")
+    """Whether a tool loop is under way whose thinking the API requires unchanged."""
+    thinking = request.extract_field("thinking")
     if not thinking.startswith(b"{"):
         return False
     fields: dict[str, Any] = msgspec.json.decode(thinking)
     kind = fields.get("type")
-    return kind == "enabled" and request.form.is_results(request.raw(request.chained[-1]))
+    return kind == "enabled" and request.form.is_results(
+        request.extract_message(request.chained[-1])
+    )
 
 
-async def _run_beside(work: Callable[[], T], *, size: int) -> T:
-    """Do some work; beside the event loop, where it is much."""
-    if size < _LARGE:
-        return work()
-    from asyncio import to_thread  # noqa: PLC0415 - half of the time of an import
-
-    return await to_thread(work)
+async def run_beside(work: Callable[[], T], *, size: int) -> T:
+    """Run work, in a thread if its input is large."""
+    return work() if size < _LARGE else await to_thread(work)

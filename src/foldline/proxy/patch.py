@@ -1,8 +1,4 @@
-"""Edits as patches on a client's bytes: outside of them every byte is the client's.
-
-Knows which bytes an edit replaces. Refuses to decide: what stands in the view is laid over the
-body, and nothing else is touched.
-"""
+"""Applies edits as patches to a client's bytes: outside of them every byte is the client's."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,8 +11,9 @@ from foldline.core.log import ModelSaid
 from foldline.core.parts import Text, text_of
 from foldline.core.view import View
 from foldline.dialects.client_messages import last_mark
-from foldline.dialects.json_slices import Splice, find_fields, splice
-from foldline.proxy.request import ClientRequest
+from foldline.dialects.json_slices import Splice, apply_splices, find_fields
+from foldline.errors import BrokenView
+from foldline.proxy.client_request import ClientRequest
 from foldline.session.client_row import ClientMessage, FoldedMessages, Piece, items_by_place
 
 _WHOLE = ("whole", "interrupted", "late")
@@ -30,12 +27,13 @@ class Patched:
 
     body: bytes
     kinds: dict[str, int] = field(default_factory=dict[str, int])
-    """How many patches of each kind: fold, clip, stub, thinking, limit."""
+    """How many patches of each kind: fold, clip, stub, thinking, limit; and history, if the client
+    only named what is written out here."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerLimit:
-    """How long an answer may be: what the client asked for, and what there is room for."""
+    """The answer limit that the client asked for, and the one there is room for."""
 
     name: str
     asked: int
@@ -50,55 +48,66 @@ def patch_request(
     limit: AnswerLimit | None = None,
     thoughtless: bool = False,
 ) -> Patched:
-    """The client's body, showing what a view does of its messages.
+    """Patch the client's body so that it shows its messages as a view does.
 
-    `thoughtless` leaves out the thinking of every answer behind an edit, also in a tool loop that
+    `thoughtless` leaves out the thinking of every answer after an edit, even in a tool loop that
     is not over.
     """
     kinds: Counter[str] = Counter()
     splices: list[Splice] = []
     if limit is not None and limit.allowed < limit.asked:
-        splices += _lower(request, limit)
+        splices += _lower_answer_limit(request, limit)
         kinds["limit"] += 1
     if not view.spine.masks and all(item.state in _WHOLE for item in (*view.items, *view.waiting)):
-        return Patched(splice(request.body, splices), dict(kinds))
+        return Patched(apply_splices(request.body, splices), dict(kinds))
     items = items_by_place(view)
     loop = len(request.places) if thoughtless else _tool_loop(request)
     edited = any(isinstance(piece, FoldedMessages) for piece in row) or bool(view.spine.masks)
     at = 0
     for piece in row:
         if isinstance(piece, FoldedMessages):
-            splices.append(_fold(request, piece, items[piece.edit], start=at))
+            splices.append(_make_fold_splice(request, piece, items[piece.edit], start=at))
             kinds["fold"] += 1
             at = piece.upto
         elif not piece.is_aside:
             message = request.chained[at]
+            if request.described[message].role == "fold":
+                raise BrokenView("a fold that the client's history refers to does not stand")
             thinks = edited and request.described[message].thinks and message < loop
-            put = _message(request, message, view, piece, items, kinds, thinks=thinks)
+            put = _patch_message(request, message, view, piece, items, kinds, thinks=thinks)
             if put is not None:
                 splices.append(Splice(*request.places[message], put))
             at += 1
-    return Patched(splice(request.body, splices), dict(kinds))
+    return Patched(apply_splices(request.body, splices), dict(kinds))
 
 
-def _fold(
+def _make_fold_splice(
     request: ClientRequest, piece: FoldedMessages, items: Sequence[Item], *, start: int
 ) -> Splice:
-    """A handoff in place of a run of messages; system messages in the run are quoted in it."""
+    """Replace a run of messages by a handoff that quotes the run's system messages.
+
+    What is no message, as the tools that stand in a list of items, is kept behind it.
+    """
     first, last = request.chained[start], request.chained[piece.upto - 1]
     run = range(first, last + 1)
-    words = [request.form.words_of(request.raw(at)) for at in request.asides if at in run]
-    if said := [text for text in words if text.strip()]:
+    inside = [at for at in request.asides if at in run]
+    stays = [request.extract_message(at) for at in inside if request.described[at].stays]
+    words = [
+        request.form.words_of(request.extract_message(at))
+        for at in inside
+        if not request.described[at].stays
+    ]
+    if asides := [text for text in words if text.strip()]:
         head, *rest = items
-        text = "\n".join((text_of(head.parts), _ASIDES, *said))
+        text = "\n".join((text_of(head.parts), _ASIDES, *asides))
         items = [msgspec.structs.replace(head, parts=(Text(text),)), *rest]
     marked = [at for at in run if request.described[at].marked]
-    mark = last_mark(request.raw(marked[-1])) if marked else b""
-    put = request.form.write_handoff(items, mark)
+    mark = last_mark(request.extract_message(marked[-1])) if marked else b""
+    put = b",".join((request.form.write_handoff(items, mark), *stays))
     return Splice(request.places[first].start, request.places[last].end, put)
 
 
-def _message(  # noqa: PLR0913, PLR0917 - one message, and what is shown of it
+def _patch_message(  # noqa: PLR0913, PLR0917 - one message, and the view of it
     request: ClientRequest,
     message: int,
     view: View,
@@ -108,14 +117,14 @@ def _message(  # noqa: PLR0913, PLR0917 - one message, and what is shown of it
     *,
     thinks: bool,
 ) -> bytes | None:
-    """One message as it is shown; None where that is as it came."""
-    raw = put = request.raw(message)
+    """Patch one message; None if it stays as it came."""
+    raw = put = request.extract_message(message)
     for seq in range(piece.first, piece.last + 1):
         event = view.held[seq]
         for item in items.get(seq, ()):
             if item.state in ("clipped", "masked"):
-                put = request.form.replace_text(put, event, item)
-                kinds["clip" if item.state == "clipped" else "stub"] += 1
+                before, put = put, request.form.replace_text(put, event, item)
+                kinds["clip" if item.state == "clipped" else "stub"] += put != before
         if thinks and isinstance(event, ModelSaid) and view.is_behind_an_edit(seq):
             before, put = put, request.form.drop_thinking(put)
             kinds["thinking"] += put != before
@@ -123,22 +132,22 @@ def _message(  # noqa: PLR0913, PLR0917 - one message, and what is shown of it
 
 
 def _tool_loop(request: ClientRequest) -> int:
-    """Where the tool loop begins that the last message belongs to; behind all, if to none.
+    """Find where the last message's tool loop begins; after all messages if there is none.
 
-    An API that thinks wants the thinking of the calls whose results it is given.
+    An API with thinking requires the thinking of the calls whose results it gets.
     """
     start = len(request.places)
     for at in reversed(request.chained):
         role = request.described[at].role
-        if role == "user" and not request.form.is_results(request.raw(at)):
+        if role == "user" and not request.form.is_results(request.extract_message(at)):
             break
         if role == "assistant":
             start = at
     return start if request.chained and start < request.chained[-1] else len(request.places)
 
 
-def _lower(request: ClientRequest, limit: AnswerLimit) -> list[Splice]:
-    """Ask for a shorter answer, and for thinking that is shorter than that."""
+def _lower_answer_limit(request: ClientRequest, limit: AnswerLimit) -> list[Splice]:
+    """Lower the answer limit, and the thinking budget below it."""
     allowed = limit.allowed
     splices: list[Splice] = []
     place = request.fields.get("thinking")

@@ -1,12 +1,12 @@
-"""HTTP transports that plan what an SDK's client sends, and keep what it is answered.
+"""HTTP transports that plan what an SDK's client sends, and record the answers.
 
-A transport sends by the client it was made for. So whatever an SDK does to make a call, streamed or
-not, passes here; what is no call of a known dialect passes untouched. Knows httpx, its timeouts and
-its errors. Refuses to know conversations.
+A transport sends through the httpx client it was made for, so every call of an SDK passes here,
+streamed or not. Requests that are no call of a known dialect pass untouched.
 """
 
 import logging
 import os
+from asyncio import timeout
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
@@ -25,44 +25,53 @@ from foldline.errors import (
     StoreFailed,
     WireError,
 )
+from foldline.proxy.compacted_history import CompactedHistory, answer_compaction
 from foldline.proxy.conversations import Conversations
 from foldline.proxy.exchange import Exchange
-from foldline.proxy.identity import Caller, Scope
-from foldline.proxy.naming import check_name, current_name, find_caller, remember_asked
-from foldline.session.sync import finish, wait
+from foldline.proxy.identity import (
+    Caller,
+    Scope,
+    check_name,
+    current_name,
+    find_caller,
+    remember_asked,
+)
+from foldline.session.sync import finish_coroutine, run_coroutine
 
 R = TypeVar("R")
 OnStoreError: TypeAlias = Literal["raise", "pass"]
 SESSION = "x-foldline-session"
-"""The header by which one call names its conversation; never sent on."""
+"""The header in which a call names its conversation; never sent on."""
 _UNPLANNED = (BrokenView, Conflict, Erased, WireError)
 _AWAY = (StoreFailed, Busy)
-_LONGEST = 30.0  # seconds that the store may take of a call whose client waits longer
-_SOON = 0.2  # seconds: a store that fails so soon may be asked again at once
-_OURS = ("content-length", "content-encoding", "transfer-encoding")  # true of other bytes
+_LONGEST = 30.0  # seconds that the store may take, however long the client waits
+_SOON = 0.2  # seconds: a store that fails this soon may be asked again at once
+_OURS = ("content-length", "content-encoding", "transfer-encoding")  # they describe other bytes
 _log = logging.getLogger("foldline.wrap")
 
 
 @dataclass(slots=True)
 class ClientCall:
-    """One call of an SDK, and the time that its client gives it."""
+    """One call of an SDK, and its client's timeouts."""
 
     dialect: Dialect
     body: bytes
     session: str
     caller: Caller
     timeouts: Mapping[str, float | None]
-    """Seconds, by what they are for: connect, read, write, pool."""
+    """Seconds for connect, read, write and pool."""
+    compacts: bool = False
+    """Whether its path is one to which histories are posted to be compacted."""
     started: float = field(default_factory=monotonic)
 
     @property
     def seconds(self) -> float:
-        """How long the store may take: half of the client's time, so that the provider has some."""
+        """How long the store may take: half of the client's time, the rest is the provider's."""
         most = self.timeouts.get("read")
         return _LONGEST if most is None else min(_LONGEST, most / 2)
 
-    def left(self) -> dict[str, float | None]:
-        """The client's timeouts, none longer than what is left of the time for an answer."""
+    def limit_timeouts(self) -> dict[str, float | None]:
+        """Limit the client's timeouts to what is left of its read timeout."""
         most = self.timeouts.get("read")
         if most is None:
             return {**self.timeouts}
@@ -71,13 +80,13 @@ class ClientCall:
 
     @property
     def is_late(self) -> bool:
-        """Whether the client's time is over."""
+        """Whether the client's read timeout has passed."""
         most = self.timeouts.get("read")
         return most is not None and monotonic() - self.started >= most
 
 
 class Planner:
-    """Plans the calls of one client, each within the time that it has."""
+    """Plans the calls of one client, each within its time limit."""
 
     def __init__(
         self,
@@ -94,20 +103,21 @@ class Planner:
 
     @property
     def conversations(self) -> Conversations:
-        """The conversations of this process; one that was forked off opens the store anew."""
+        """The conversations of this process; a forked process opens the store again."""
         if self._process != os.getpid():
             self._conversations, self._process = self._make_conversations(), os.getpid()
         return self._conversations
 
     async def close(self) -> None:
-        """Nothing more is asked."""
+        """Close the conversations and their store."""
         self._is_closed = True
         await self.conversations.close()
 
-    def read(self, request: Any, body: bytes) -> ClientCall | None:
-        """What a request asks; None where it is no call of a known dialect, or may not change."""
+    def read_call(self, request: Any, body: bytes) -> ClientCall | None:
+        """Read a request; None if it is no call of a known dialect, or is signed."""
         named: str = request.headers.pop(SESSION, "")
-        dialect = base.at(request.url.path)
+        compacting = base.find_compact_dialect(request.url.path)
+        dialect = compacting or base.find_path_dialect(request.url.path)
         if dialect is None:
             return None
         if is_signed(request.headers.raw):
@@ -116,16 +126,18 @@ class Planner:
         session = check_name(named) if named else current_name() or self.session
         timeouts: Mapping[str, float | None] = request.extensions.get("timeout") or {}
         return ClientCall(
-            dialect, body, session, find_caller(self.conversations, session), timeouts
+            dialect,
+            body,
+            session,
+            find_caller(self.conversations, session),
+            timeouts,
+            compacting is not None,
         )
 
-    async def ask(self, call: ClientCall, request: Any) -> Exchange | None:
-        """Plan a call; None where it is sent as it came."""
-        asking = self.conversations.ask(
-            call.dialect, call.body, scope=Scope(session=call.session), caller=call.caller
-        )
+    async def plan_call(self, call: ClientCall, request: Any) -> Exchange | CompactedHistory | None:
+        """Plan a call, or answer it; None if it is sent as it came."""
         try:
-            return await self._within(call.seconds, asking)
+            return await self._run_within(call.seconds, self._start_call(call))
         except _UNPLANNED as fault:
             _log.warning("a request is sent as it came: %s", fault)
         except (*_AWAY, TimeoutError) as fault:
@@ -139,40 +151,54 @@ class Planner:
             raise self.http.ConnectError("the client was closed", request=request) from fault
         return None
 
-    async def heal(self, call: ClientCall, exchange: Exchange) -> bool:
-        """Whether to send another body, because an edit may heal a refusal."""
+    async def _start_call(self, call: ClientCall) -> Exchange | CompactedHistory | None:
+        scope = Scope(session=call.session)
+        answered = await answer_compaction(
+            self.conversations,
+            call.dialect,
+            call.body,
+            posted=call.compacts,
+            scope=scope,
+            caller=call.caller,
+        )
+        if answered is not None or call.compacts:
+            return answered
+        return await self.conversations.start_exchange(
+            call.dialect, call.body, scope=scope, caller=call.caller
+        )
+
+    async def heal_refusal(self, call: ClientCall, exchange: Exchange) -> bool:
+        """Plan again after a refusal; return whether there is another body to send."""
         if call.is_late:
             return False
         try:
-            return await self._within(call.seconds, exchange.again())
+            return await self._run_within(call.seconds, exchange.heal_refusal())
         except (FoldlineError, TimeoutError) as fault:
             _log.warning("%s: a refusal is passed on: %s", exchange.session, fault)
             return False
 
-    async def end(self, call: ClientCall, exchange: Exchange) -> None:
-        """Take in an answer; the client has it, so it never fails for the store's sake."""
+    async def end_call(self, call: ClientCall, exchange: Exchange) -> None:
+        """Record an answer; the client already has it, so a store's error is only logged."""
         try:
-            await self._within(call.seconds, exchange.end())
+            await self._run_within(call.seconds, exchange.end_response())
         except (FoldlineError, TimeoutError) as fault:
-            exchange.leave()
+            exchange.mark_unanswered()
             level = logging.DEBUG if self._is_closed else logging.WARNING
             words = "%s: an answer is kept when the client says it again: %s"
             _log.log(level, words, exchange.session, fault)
 
-    async def leave(self, call: ClientCall, exchange: Exchange) -> None:
-        """Nothing came back."""
-        exchange.leave()
+    async def cancel_call(self, call: ClientCall, exchange: Exchange) -> None:
+        """Release the reservation of a call that got no answer."""
+        exchange.mark_unanswered()
         try:
-            await self._within(call.seconds, exchange.release())
+            await self._run_within(call.seconds, exchange.release_reservation())
         except (FoldlineError, TimeoutError) as fault:
             _log.warning(
                 "%s: what a call had reserved comes back later: %s", exchange.session, fault
             )
 
-    async def _within(self, seconds: float, work: Coroutine[Any, Any, R]) -> R:
-        """Do work on the store; one that kept a call waiting is left alone for as long."""
-        from asyncio import timeout  # noqa: PLC0415 - half of the time of an import
-
+    async def _run_within(self, seconds: float, work: Coroutine[Any, Any, R]) -> R:
+        """Run work on the store; after a slow failure, fail at once for as long as it took."""
         begun = monotonic()
         if begun < self._away_until:
             work.close()
@@ -188,16 +214,16 @@ class Planner:
                 raise TimeoutError(f"the store took longer than {seconds:.3g} s") from fault
             raise
 
-    def note(self, call: ClientCall, exchange: Exchange) -> None:
-        """This thread or task has asked: `session_of` finds its conversation."""
+    def remember_call(self, call: ClientCall, exchange: Exchange) -> None:
+        """Remember this thread's or task's conversation for `session_of`."""
         remember_asked(self.conversations, exchange.live, call.session)
 
 
-# The two transports say the same, once with `await`: the SDKs' two kinds of client share no code.
+# The two transports differ only in `await`: the SDKs' two kinds of client share no code.
 
 
 def make_transport(inner: Any, planner: Planner) -> Any:
-    """A transport that sends by a client."""
+    """Make a transport that sends through a client."""
     http = planner.http
 
     class Heard(http.SyncByteStream):
@@ -210,58 +236,64 @@ def make_transport(inner: Any, planner: Planner) -> Any:
             self._exchange, self._chunks = exchange, chunks
 
         def __iter__(self) -> Iterator[bytes]:
-            self._keep()
+            self._end_when_complete()
             yield from self._exchange.held
             for chunk in self._chunks:
-                self._exchange.hear(chunk)
-                self._keep()
+                self._exchange.receive_chunk(chunk)
+                self._end_when_complete()
                 yield chunk
 
-        def _keep(self) -> None:
-            if self._exchange.complete:  # a client may go on from here, and never close it
-                finish(planner.end(self._call, self._exchange))
+        def _end_when_complete(self) -> None:
+            if self._exchange.complete:  # a client may stop reading here, and never close it
+                finish_coroutine(planner.end_call(self._call, self._exchange))
 
         def close(self) -> None:
             self._response.close()
-            finish(planner.end(self._call, self._exchange))
+            finish_coroutine(planner.end_call(self._call, self._exchange))
 
     class Transport(http.BaseTransport):
-        """Sends what is planned, and hears what is answered."""
+        """Sends planned requests and records the answers."""
 
         def handle_request(self, request: Any) -> Any:
-            call = planner.read(request, request.read())
-            exchange = wait(planner.ask(call, request)) if call else None
+            call = planner.read_call(request, request.read())
+            exchange = run_coroutine(planner.plan_call(call, request)) if call else None
+            if isinstance(exchange, CompactedHistory):
+                return _build_local_response(http, exchange)
             if call is None or exchange is None:
-                return inner.send(_untouched(request, call), stream=True)
-            planner.note(call, exchange)
+                return inner.send(_apply_timeouts(request, call), stream=True)
+            planner.remember_call(call, exchange)
             try:
                 while True:
-                    response = inner.send(_replaced(http, request, call, exchange), stream=True)
-                    exchange.begin(response.status_code)
+                    response = inner.send(
+                        _build_planned_request(http, request, call, exchange), stream=True
+                    )
+                    exchange.start_response(response.status_code)
                     chunks = response.iter_bytes()
                     while not exchange.opened and (chunk := next(chunks, None)) is not None:
-                        exchange.hear(chunk)
-                    if not wait(planner.heal(call, exchange)):
+                        exchange.receive_chunk(chunk)
+                    if not run_coroutine(planner.heal_refusal(call, exchange)):
                         break
                     response.close()
             except BaseException:
-                wait(planner.leave(call, exchange))
+                run_coroutine(planner.cancel_call(call, exchange))
                 raise
             stream = Heard(response, call, exchange, chunks)
-            return http.Response(response.status_code, headers=_headers(response), stream=stream)
+            return http.Response(
+                response.status_code, headers=_filter_headers(response), stream=stream
+            )
 
         def close(self) -> None:
             inner.close()
-            finish(planner.close())
+            finish_coroutine(planner.close())
 
     return Transport()
 
 
 def make_async_transport(inner: Any, planner: Planner) -> Any:
-    """A transport that sends by an async client."""
+    """Make a transport that sends through an async client."""
     http = planner.http
 
-    class Heard(http.AsyncByteStream):
+    class AsyncHeard(http.AsyncByteStream):
         """An answer on its way to the client."""
 
         def __init__(
@@ -271,74 +303,81 @@ def make_async_transport(inner: Any, planner: Planner) -> Any:
             self._exchange, self._chunks = exchange, chunks
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            await self._keep()
+            await self._end_when_complete()
             for chunk in self._exchange.held:
                 yield chunk
             async for chunk in self._chunks:
-                self._exchange.hear(chunk)
-                await self._keep()
+                self._exchange.receive_chunk(chunk)
+                await self._end_when_complete()
                 yield chunk
 
-        async def _keep(self) -> None:
+        async def _end_when_complete(self) -> None:
             if self._exchange.complete:
-                await planner.end(self._call, self._exchange)
+                await planner.end_call(self._call, self._exchange)
 
         async def aclose(self) -> None:
             await self._response.aclose()
-            await planner.end(self._call, self._exchange)
+            await planner.end_call(self._call, self._exchange)
 
-    class Transport(http.AsyncBaseTransport):
-        """Sends what is planned, and hears what is answered."""
+    class AsyncTransport(http.AsyncBaseTransport):
+        """Sends planned requests and records the answers."""
 
         async def handle_async_request(self, request: Any) -> Any:
-            call = planner.read(request, await request.aread())
-            exchange = await planner.ask(call, request) if call else None
+            call = planner.read_call(request, await request.aread())
+            exchange = await planner.plan_call(call, request) if call else None
+            if isinstance(exchange, CompactedHistory):
+                return _build_local_response(http, exchange)
             if call is None or exchange is None:
-                return await inner.send(_untouched(request, call), stream=True)
-            planner.note(call, exchange)
+                return await inner.send(_apply_timeouts(request, call), stream=True)
+            planner.remember_call(call, exchange)
             try:
                 while True:
                     response = await inner.send(
-                        _replaced(http, request, call, exchange), stream=True
+                        _build_planned_request(http, request, call, exchange), stream=True
                     )
-                    exchange.begin(response.status_code)
+                    exchange.start_response(response.status_code)
                     chunks = response.aiter_bytes()
                     while not exchange.opened and (chunk := await anext(chunks, None)) is not None:
-                        exchange.hear(chunk)
-                    if not await planner.heal(call, exchange):
+                        exchange.receive_chunk(chunk)
+                    if not await planner.heal_refusal(call, exchange):
                         break
                     await response.aclose()
             except BaseException:
-                await planner.leave(call, exchange)
+                await planner.cancel_call(call, exchange)
                 raise
-            stream = Heard(response, call, exchange, chunks)
-            return http.Response(response.status_code, headers=_headers(response), stream=stream)
+            stream = AsyncHeard(response, call, exchange, chunks)
+            return http.Response(
+                response.status_code, headers=_filter_headers(response), stream=stream
+            )
 
         async def aclose(self) -> None:
             await inner.aclose()
             await planner.close()
 
-    return Transport()
+    return AsyncTransport()
 
 
-def _untouched(request: Any, call: ClientCall | None) -> Any:
-    """A request as it came, with the time that is left for it."""
+def _apply_timeouts(request: Any, call: ClientCall | None) -> Any:
     if call is not None and call.timeouts:
-        request.extensions = {**request.extensions, "timeout": call.left()}
+        request.extensions = {**request.extensions, "timeout": call.limit_timeouts()}
     return request
 
 
-def _replaced(http: Any, request: Any, call: ClientCall, exchange: Exchange) -> Any:
-    """The same request with the planned body, and with the time that is left for it."""
+def _build_local_response(http: Any, answer: CompactedHistory) -> Any:
+    headers = {"content-type": answer.content_type, "x-foldline-session": answer.session}
+    return http.Response(200, headers=headers, content=answer.body)
+
+
+def _build_planned_request(http: Any, request: Any, call: ClientCall, exchange: Exchange) -> Any:
     return http.Request(
         request.method,
         request.url,
-        headers=_headers(request),
+        headers=_filter_headers(request),
         content=exchange.body,
-        extensions={**request.extensions, "timeout": call.left()},
+        extensions={**request.extensions, "timeout": call.limit_timeouts()},
     )
 
 
-def _headers(message: Any) -> list[tuple[str, str]]:
+def _filter_headers(message: Any) -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = message.headers.multi_items()
     return [(name, value) for name, value in pairs if name.lower() not in _OURS]

@@ -1,52 +1,45 @@
-"""Clients of the official SDKs, with their history planned on the way out.
+"""Wraps clients of the official SDKs, so that their history is planned on the way out.
 
     client = foldline.wrap(OpenAI())        # or AsyncOpenAI(), Anthropic(), AsyncAnthropic()
     http = foldline.http_client()           # for a framework that takes an httpx client
 
-Knows the SDKs' kinds of clients, and what they are refused for. The wrapped client is the SDK's
-own, with a transport (`transport`) that sends by the original's. Refuses to know conversations.
+A wrapped client is a copy of the SDK's client whose `transport` sends through the original's.
 """
 
 import os
 import sys
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, overload
 
 from foldline.errors import BadInput
 from foldline.proxy.conversations import Conversations
-from foldline.proxy.naming import check_name, current_name, last_asked
-from foldline.proxy.transport import (
-    OnStoreError,
-    Planner,
-    make_async_transport,
-    make_transport,
-)
+from foldline.proxy.identity import check_name, current_name, last_asked
+from foldline.proxy.transport import OnStoreError, Planner, make_async_transport, make_transport
 from foldline.session import arguments
 from foldline.session.log_handle import Live
-from foldline.session.model_facts import known
+from foldline.session.model_facts import build_facts, remember_facts
+from foldline.session.open import Summarizer
 from foldline.session.session import AsyncSession, Session
 from foldline.stores.base import Store
-from foldline.stores.open import store_at
+from foldline.stores.open_store import store_at
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from foldline.core.policy import Policy
-    from foldline.models.port import Model
     from foldline.models.summarize import Tellers
     from foldline.session.spending import Caps
 
 C = TypeVar("C")
-Summarizer: TypeAlias = "str | Model | Sequence[str | Model] | Tellers | None"
 _OTHERS = "Others may use foldline.open(), which plans before the client sends"
 
 
 class Options(TypedDict, total=False):
-    """What `wrap`, `http_client` and `async_http_client` take; `wrap` says what each means."""
+    """Options of `wrap`, `http_client` and `async_http_client`; see `wrap`."""
 
     store: str | os.PathLike[str]
     session: str
@@ -57,22 +50,26 @@ class Options(TypedDict, total=False):
     summarizer: Summarizer
     caps: "Caps | None"
     on_store_error: OnStoreError
+    own_history: bool
 
 
 def wrap(client: C, **options: "Unpack[Options]") -> C:
-    """The same client; the history that each call sends is kept, and planned to fit the window.
+    """Return the same client, whose calls are recorded and planned to fit the window.
 
-    Takes the clients of `openai` and `anthropic`, sync and async, and gives one of the same class
+    Takes the clients of `openai` and `anthropic`, sync and async, and returns one of the same class
     that is used as before, streams included. `foldline.session_of(client)` is its conversation:
     its report, its edits, undo and recall. Options:
 
-    - `store`: where logs are kept, as `open` takes it; ":memory:" if not given. In a file or in
-      PostgreSQL conversations are found again after a restart.
+    - `store`: where logs are kept, as in `open`; ":memory:" by default. In a file or in PostgreSQL
+      conversations are found again after a restart.
     - `session`: a name for the conversation of all calls; `with foldline.conversation("name"):` or
       the header `X-Foldline-Session` names that of some. Without a name it is found by its history.
-    - `window`, `reserve`, `policy`, `summarizer`, `caps`: as `open` takes them. Without `window`
-      the catalogue is asked, and a provider's refusal for length teaches it.
-    - `fold_from`: below so many tokens nothing is edited that could be sent as it is.
+    - `window`, `reserve`, `policy`, `summarizer`, `caps`: as in `open`. Without `window` the
+      catalogue's is used, and a smaller one is learned when a provider refuses a request's length.
+    - `fold_from`: below this many tokens nothing is edited that could be sent as it is.
+    - `own_history`: write out a request that only names an earlier answer (`previous_response_id`):
+      the whole history is sent from the log and fits, and the server is asked to keep nothing.
+      Without it such a request is recorded, and sent as it came.
     - `on_store_error`: "raise" (the SDK's own connection or timeout error) or "pass" (the request
       is sent as it came). Either way the store takes at most half of the client's timeout.
     """
@@ -92,16 +89,16 @@ def wrap(client: C, **options: "Unpack[Options]") -> C:
 
 
 def http_client(inner: Any = None, **options: "Unpack[Options]") -> Any:
-    """An `httpx.Client` that plans what is sent through it, for frameworks that take one.
+    """Return an `httpx.Client` that plans what is sent through it, for frameworks that take one.
 
-    ChatOpenAI(model=…, http_client=foldline.http_client(store="chats.db")). Takes what `wrap`
-    takes. `inner` is the client to send by; if not given, one as the SDK makes it.
+    ChatOpenAI(model=…, http_client=foldline.http_client(store="chats.db")). Takes the options of
+    `wrap`. `inner` is the client to send through; by default one as the SDK makes it.
     """
     return _wrap_http(inner or _make_default("DefaultHttpxClient", "Client"), options)
 
 
 def async_http_client(inner: Any = None, **options: "Unpack[Options]") -> Any:
-    """The same for `async` code: an `httpx.AsyncClient`."""
+    """Return an `httpx.AsyncClient` that plans what is sent through it, like `http_client`."""
     return _wrap_http(inner or _make_default("DefaultAsyncHttpxClient", "AsyncClient"), options)
 
 
@@ -122,34 +119,34 @@ def session_of(client: _ClosesAsync | _ClosesHttpAsync) -> AsyncSession: ...
 @overload
 def session_of(client: _Closes) -> Session: ...
 def session_of(client: object) -> AsyncSession | Session:
-    """The conversation of a wrapped client, or of a client that `http_client` made.
+    """Return the conversation of a wrapped client, or of a client that `http_client` made.
 
     Inside `with foldline.conversation(name)` it is that one; otherwise the one that this thread or
-    task asked last. An `AsyncSession` where the client is async. The store is the client's: leave
-    the session open.
+    task used last. It is an `AsyncSession` if the client is async. The store belongs to the
+    client: leave the session open.
     """
-    found = getattr(getattr(client, "_client", client), "foldline", None)
-    if not isinstance(found, Wrapped):
+    wrapped = getattr(getattr(client, "_client", client), "foldline", None)
+    if not isinstance(wrapped, Wrapped):
         raise BadInput(
             f"this {type(client).__name__} was not wrapped: give what foldline.wrap() or "
             "foldline.http_client() gave, or a copy that has the same http_client"
         )
-    return found.session
+    return wrapped.session
 
 
 class Wrapped:
-    """What passed through a wrapped client: its attribute `foldline`."""
+    """The attribute `foldline` of a wrapped client."""
 
     def __init__(self, planner: Planner, *, is_async: bool) -> None:
         self._planner, self._is_async = planner, is_async
 
     @property
     def session(self) -> AsyncSession | Session:
-        """The conversation of this thread or task: what `foldline.session_of` gives."""
-        found = AsyncSession(self._find())
-        return found if self._is_async else Session(found)
+        """The conversation of this thread or task, as `foldline.session_of` returns it."""
+        session = AsyncSession(self._choose_log())
+        return session if self._is_async else Session(session)
 
-    def _find(self) -> Live:
+    def _choose_log(self) -> Live:
         conversations = self._planner.conversations
         name = current_name() or self._planner.session
         own = last_asked(conversations, name)
@@ -171,11 +168,11 @@ class Wrapped:
 
 
 def _wrap_http(inner: Any, options: Options) -> Any:
-    """A client of the same HTTP library that plans, and sends by `inner`."""
+    """Make a client of the same HTTP library that plans, and sends through `inner`."""
     http: Any = _find_library(inner)
     if http is None:
         raise BadInput(f"a {type(inner).__name__} is no client of httpx")
-    _check(options)
+    _check_options(options)
     planner = Planner(
         http,
         partial(_make_conversations, options),
@@ -195,8 +192,8 @@ def _wrap_http(inner: Any, options: Options) -> Any:
     return outer
 
 
-def _check(options: Options) -> None:
-    """Refuse wrong options here, in words, and not at the first call."""
+def _check_options(options: Options) -> None:
+    """Raise on wrong options now, not at the first call."""
     unknown = [name for name in options if name not in Options.__annotations__]
     if unknown:
         allowed = ", ".join(Options.__annotations__)
@@ -209,25 +206,27 @@ def _check(options: Options) -> None:
         raise BadInput(f"fold_from={fold_from!r} is no number of tokens; give 0 or more")
     if mode not in ("raise", "pass"):
         raise BadInput(f'on_store_error={mode!r}; give "raise" or "pass"')
+    if type(own := options.get("own_history", False)) is not bool:
+        raise BadInput(f"own_history={own!r}; give True or False")
     summarizer, caps = options.get("summarizer"), options.get("caps")
     if summarizer == "worker":
         raise BadInput('summarizer="worker" is for foldline.open(); name a model here')
     if summarizer is not None:
         arguments.must_be_summarizer(summarizer)
     if caps is not None:
-        from foldline.session.spending import NO_CAP, Caps  # noqa: PLC0415 - few have caps
+        from foldline.session.spending import NO_CAP  # noqa: PLC0415 - few have caps
 
-        if not isinstance(caps, Caps) or caps.user != NO_CAP:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise BadInput(
-                f"caps={caps!r}; give foldline.session.spending.Caps(…), without a cap per user"
-            )
-    known("m", window=None, reserve=None, policy=options.get("policy", "steady"))
+        arguments.must_be_caps(caps)
+        if caps.user != NO_CAP:
+            raise BadInput("wrap() does not know users; give caps without a cap per user")
+    build_facts("m", window=None, reserve=None, policy=options.get("policy", "steady"))
 
 
 def _make_conversations(options: Options) -> Conversations:
-    policy = options.get("policy", "steady")
-    facts_of = partial(
-        known, window=options.get("window"), reserve=options.get("reserve"), policy=policy
+    facts_of = remember_facts(
+        window=options.get("window"),
+        reserve=options.get("reserve"),
+        policy=options.get("policy", "steady"),
     )
     fold_from = options.get("fold_from", 0)
     address = options.get("store", ":memory:")
@@ -237,33 +236,33 @@ def _make_conversations(options: Options) -> Conversations:
         lambda model: replace(facts_of(model), fold_from=fold_from),
         shared=str(address) != ":memory:",
         prepare=_make_preparation(store, options.get("summarizer"), options.get("caps")),
+        own_history=options.get("own_history", False),
     )
 
 
 def _make_preparation(store: Store, summarizer: Summarizer, caps: "Caps | None") -> Any:
-    """What is done with each log that is opened: its caps, and who tells its folds."""
+    """Make the function that gives each opened log its caps and its narrator."""
     if summarizer is None and caps is None:
         return None
-
     tellers: list[Tellers] = []
 
-    async def prepare(live: Live) -> None:
+    async def prepare_log(live: Live) -> None:
         if caps is not None:
             from foldline.session.spending import Spending  # noqa: PLC0415 - few have caps
 
             live.spending = Spending(store, live.name, live.facts.prices, caps)
         if summarizer is not None:
-            from foldline.session.summaries import Preparing, preparing  # noqa: PLC0415 - few have one
+            from foldline.session.summaries import Preparing, make_narrator  # noqa: PLC0415 - few have one
 
             if not tellers:
-                tellers.append((await preparing(summarizer)).tellers)
+                tellers.append((await make_narrator(summarizer)).tellers)
             live.narrator = Preparing(tellers[0], live.spending)
 
-    return prepare
+    return prepare_log
 
 
 def _find_obstacle(client: object) -> str:
-    """Why a client of an SDK cannot be wrapped; "" where it can."""
+    """Explain why a client of an SDK cannot be wrapped; "" if it can."""
     kinds = [base.__name__ for base in type(client).__mro__]
     if _is_signing(client):
         return (
@@ -285,7 +284,7 @@ def _find_obstacle(client: object) -> str:
 
 def _is_signing(client: object) -> bool:
     """Whether an SDK's client signs the body of each request before its transport sees it."""
-    uses_aws = getattr(client, "_use_sigv4", None)  # Anthropic's: of classes that can do both
+    uses_aws = getattr(client, "_use_sigv4", None)  # Anthropic's, in classes that can do both
     if uses_aws is None:
         uses_aws = getattr(client, "_uses_aws_auth", None)  # OpenAI's
         uses_aws = uses_aws() if callable(uses_aws) else uses_aws
@@ -302,32 +301,32 @@ def _is_signing(client: object) -> bool:
 
 @cache
 def _with_attribute(kind: type) -> type:
-    """A kind of client with the attribute `foldline`; copies of such a client have it too."""
+    """Subclass a client with the attribute `foldline`; copies of such a client have it too."""
 
-    def read(client: Any) -> Wrapped:
-        return client._client.foldline  # noqa: SLF001 - the one way to what a copy is given
+    def read_wrapped(client: Any) -> Wrapped:
+        return client._client.foldline  # noqa: SLF001 - a copy has no other link to it
 
-    said = {"foldline": property(read), "__module__": kind.__module__, "__doc__": kind.__doc__}
-    return type(kind.__name__, (kind,), said)
+    attributes = {
+        "foldline": property(read_wrapped),
+        "__module__": kind.__module__,
+        "__doc__": kind.__doc__,
+    }
+    return type(kind.__name__, (kind,), attributes)
 
 
 def _make_default(made: str, else_made: str) -> Any:
-    """An HTTP client as the SDK that is installed makes it."""
-    for name in ("openai", "anthropic"):
+    """Make an HTTP client as the installed SDK makes it, or else a plain one."""
+    kinds = {"openai": made, "anthropic": made, "httpx2": else_made, "httpx": else_made}
+    for name, kind in kinds.items():
         try:
-            return getattr(import_module(name), made)()
-        except ImportError:
-            continue
-    for name in ("httpx2", "httpx"):
-        try:
-            return getattr(import_module(name), else_made)()
+            return getattr(import_module(name), kind)()
         except ImportError:
             continue
     raise BadInput("no HTTP library is there to make a client of; install openai or httpx")
 
 
 def _find_library(inner: Any) -> ModuleType | None:
-    """The HTTP library that a client stands on: it differs between releases of the SDKs."""
+    """Find the HTTP library of a client: it differs between releases of the SDKs."""
     for base in type(inner).__mro__:
         name = base.__module__.partition(".")[0]
         if name in ("httpx", "httpx2"):

@@ -1,19 +1,15 @@
-"""What a caller gives to a session: looked at before anything is done with it.
-
-Knows what each argument may be, and says what to give where it is something else. Refuses to know
-what a session does with it.
-"""
+"""Checks what a caller passes to a session, before anything is done with it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast, get_args
 
 from foldline.core.log import Speaker
-from foldline.core.parts import Text, Tool, sound
+from foldline.core.parts import Text, Tool, replace_surrogates
 from foldline.dialects import base
 from foldline.errors import BadHandle, BadInput
 
 System: TypeAlias = str | Sequence[str | Mapping[str, Any]]
-"""The system's words: a text, or a list of texts and text blocks, `{"type": "text", "text": …}`."""
+"""A system prompt: a text, or a list of texts and text blocks, `{"type": "text", "text": …}`."""
 _OWN = {
     "model": "switch({value!r}) goes on with another model, and plans for it",
     "messages": "add() takes in messages, and the request holds what was added",
@@ -23,15 +19,16 @@ _OWN = {
 
 
 def read_system(given: System) -> tuple[Text, ...]:
-    """The system's words, piece by piece; what is empty is none."""
-    pieces = [given] if isinstance(given, str) else _list("system", given, "a text, or text blocks")
-    words = [_words(f"system[{place}]", piece) for place, piece in enumerate(pieces)]
-    return tuple(Text(sound(one)) for one in words if one)
+    """Read a system prompt as text blocks, without empty ones."""
+    is_text = isinstance(given, str)
+    pieces = [given] if is_text else _check_list("system", given, "a text, or text blocks")
+    words = [_read_text_block(f"system[{place}]", piece) for place, piece in enumerate(pieces)]
+    return tuple(Text(replace_surrogates(one)) for one in words if one)
 
 
 def read_tools(given: Sequence[Mapping[str, Any]]) -> tuple[Tool, ...]:
-    """The tools, each as either provider writes it."""
-    rows = _list("tools", given, "tools as the provider's API has them")
+    """Read tools, each in either provider's format."""
+    rows = _check_list("tools", given, "tools as the provider's API has them")
     for place, row in enumerate(rows):
         if not isinstance(row, Mapping):
             raise BadInput(
@@ -39,11 +36,11 @@ def read_tools(given: Sequence[Mapping[str, Any]]) -> tuple[Tool, ...]:
                 'it; give {"name": …, "input_schema": …} or {"type": "function", "function": …}. '
                 "A Python function is a tool of `foldline.agent`"
             )
-    return tuple(base.tool(cast("Mapping[str, Any]", row)) for row in rows)
+    return tuple(base.parse_any_tool(cast("Mapping[str, Any]", row)) for row in rows)
 
 
 def must_be_names(**given: object) -> None:
-    """Raise unless each is a name: text, and not empty."""
+    """Raise unless each is a non-empty text."""
     for what, said in given.items():
         if not isinstance(said, str) or not said:
             raise BadInput(f"{what}={said!r} is no name; give it as text")
@@ -57,7 +54,7 @@ def must_be_text(**given: object) -> None:
 
 
 def must_be_tokens(**given: object) -> None:
-    """Raise unless each is left out, or a number of tokens above 0."""
+    """Raise unless each is None or a positive number of tokens."""
     for what, said in given.items():
         if said is not None and (type(said) is not int or said <= 0):
             raise BadInput(
@@ -67,20 +64,20 @@ def must_be_tokens(**given: object) -> None:
 
 
 def must_be_places(**given: object) -> None:
-    """Raise unless each is left out, or a place in the log."""
+    """Raise unless each is None or a place in the log."""
     for what, said in given.items():
         if said is not None and type(said) is not int:
             raise BadInput(f"{what}={said!r} is no place in the log; give its number, as in 12")
 
 
 def must_be_handle(given: object) -> None:
-    """Raise unless it is a place in the log, or the handle of one."""
+    """Raise unless it is a place in the log or a handle."""
     if type(given) is not int and not isinstance(given, str):
         raise BadHandle(f'{given!r} is no handle; give a place, as in 12, or "log:12"')
 
 
 def must_be_seconds(**given: object) -> None:
-    """Raise unless each is left out, or a number of seconds."""
+    """Raise unless each is None or a number of seconds."""
     for what, said in given.items():
         number = isinstance(said, int | float) and not isinstance(said, bool) and said >= 0
         if said is not None and not number:
@@ -88,7 +85,7 @@ def must_be_seconds(**given: object) -> None:
 
 
 def must_be_speaker(speaker: object) -> None:
-    """Raise where nobody speaks by that name."""
+    """Raise unless it is a known kind of speaker."""
     if speaker not in get_args(Speaker):
         known = ", ".join(map(repr, get_args(Speaker)))
         raise BadInput(f"speaker={speaker!r} is nobody; give one of {known}")
@@ -105,15 +102,21 @@ def must_be_summarizer(given: object) -> None:
             )
 
 
+def must_be_caps(given: object) -> None:
+    """Raise unless it looks like `Caps`."""
+    if not hasattr(given, "call"):
+        raise BadInput(f"caps={given!r} are none; give foldline.session.spending.Caps(…)")
+
+
 def must_not_be_own(parameters: Mapping[str, Any]) -> None:
-    """Raise where a request's parameters say what the session itself says."""
+    """Raise if a request's parameters set what the session itself sets."""
     for name, way in _OWN.items():
         if name in parameters:
-            told = way.format(value=parameters[name])
-            raise BadInput(f"request({name}=…): that is the session's own; {told}")
+            hint = way.format(value=parameters[name])
+            raise BadInput(f"request({name}=…): that is the session's own; {hint}")
 
 
-def _list(what: str, given: object, wanted: str) -> Sequence[object]:
+def _check_list(what: str, given: object, wanted: str) -> Sequence[object]:
     if isinstance(given, Mapping):
         raise BadInput(f"{what} is one mapping; give {wanted}, in a list")
     if isinstance(given, str | bytes) or not isinstance(given, Sequence):
@@ -121,7 +124,7 @@ def _list(what: str, given: object, wanted: str) -> Sequence[object]:
     return cast("Sequence[object]", given)
 
 
-def _words(where: str, piece: object) -> str:
+def _read_text_block(where: str, piece: object) -> str:
     if isinstance(piece, str):
         return piece
     block: Mapping[str, object] = {}

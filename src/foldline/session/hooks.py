@@ -1,10 +1,9 @@
-"""What is seen of each pass over a session, and who may forbid one: A-48, R-76.
+"""Watchers of folds and narratives, and vetoes on folds.
 
-    live.passes.watchers.append(print)                        # told of every fold and narrative
+    live.passes.watchers.append(print)                        # called for every fold and narrative
     live.passes.vetoes.append(lambda fold: "not on Fridays")  # a reason forbids it; None allows it
 
-A pass is one fold, or one wish for a narrative. Knows what there is to tell of it. Refuses to know
-who listens: `metrics` counts and traces. Whoever wants a change adds an event to the session.
+A pass is one fold, or one request for a narrative. `metrics` counts and traces them.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from foldline.core.log import Event, Folded
 from foldline.core.plan import Facts, Ready
-from foldline.core.policy import unforced
+from foldline.core.policy import limit_to_forced_folds
 from foldline.errors import Vetoed
 from foldline.stores.base import Name
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Pass(NamedTuple):
-    """One fold or narrative: why, how large before and after, and what became of it."""
+    """One fold or narrative: its trigger, its sizes and its outcome."""
 
     kind: Literal["fold", "narrative"]
     name: Name
@@ -34,27 +33,27 @@ class Pass(NamedTuple):
     """A fold's: applied or vetoed; a narrative's: told, rejected, failed, skipped."""
     reason: str = ""
     before: int = 0
-    """Tokens of what was folded; of a narrative: what its questions took."""
+    """Tokens of what was folded; for a narrative its input."""
     after: int = 0
-    """Tokens of the handoff; of a narrative: its answers."""
+    """Tokens of the handoff; for a narrative its output."""
     cached: int = 0
-    """Tokens of a narrative's questions that the provider had in its cache."""
+    """Tokens of a narrative's input that came from the provider's cache."""
     seconds: float = 0.0
 
     @property
     def ratio(self) -> float:
-        """Tokens before ÷ after: A-30."""
+        """Tokens before ÷ after."""
         return self.before / self.after if self.after else 0.0
 
 
 Watcher: TypeAlias = Callable[[Pass], object]
 Veto: TypeAlias = Callable[[Folded], str | None]
-"""Why a fold must not be made, or None."""
+"""Returns why a fold must not be made, or None."""
 Planning: TypeAlias = Callable[[Facts], Awaitable[Ready]]
 
 
 class Passes:
-    """Who watches a session's passes, and who may forbid one."""
+    """The watchers and vetoes of a session."""
 
     def __init__(self, name: Name) -> None:
         self.watchers: list[Watcher] = []
@@ -62,33 +61,33 @@ class Passes:
         self._name = name
         self._planned = 0.0  # seconds that the newest plan took
 
-    async def allowed(self, plan: Planning, facts: Facts, model: str) -> Ready:
-        """A plan without folds that somebody forbids; `Vetoed` where it needs one."""
+    async def plan_allowed_folds(self, plan: Planning, facts: Facts, model: str) -> Ready:
+        """Plan without vetoed folds; raises `Vetoed` if the plan needs one."""
         begun = perf_counter()
         ready = await plan(facts)
         self._planned = perf_counter() - begun
-        found = self._forbidden(ready.events)
+        found = self._find_veto(ready.events)
         if found is None:
             return ready
         fold, why = found
-        self._tell(_of_fold(fold, self._name, model, outcome="vetoed", reason=why))
+        self._notify_watchers(_of_fold(fold, self._name, model, outcome="vetoed", reason=why))
         if fold.why == "forced" or facts.now:
             raise Vetoed(why)
-        ready = await plan(replace(facts, policy=unforced(facts.policy)))
-        if self._forbidden(ready.events) is not None:
+        ready = await plan(replace(facts, policy=limit_to_forced_folds(facts.policy)))
+        if self._find_veto(ready.events) is not None:
             raise Vetoed(why)
         return ready
 
-    def made(self, events: Sequence[Event], model: str) -> None:
-        """Tell of the folds among events that were appended."""
-        for fold in _folds(events) if self.watchers else ():
+    def report_folds(self, events: Sequence[Event], model: str) -> None:
+        """Notify watchers of the folds among appended events."""
+        for fold in _select_folds(events) if self.watchers else ():
             made = _of_fold(fold, self._name, model, outcome="applied")
-            self._tell(made._replace(seconds=self._planned))
+            self._notify_watchers(made._replace(seconds=self._planned))
 
-    def told(self, one: "Narrative", model: str, seconds: float) -> None:
-        """Tell of a wish for a narrative."""
+    def report_narrative(self, one: "Narrative", model: str, seconds: float) -> None:
+        """Notify watchers of a narrative."""
         used, by = one.used, one.prepared.by if one.prepared else ""
-        self._tell(
+        self._notify_watchers(
             Pass(
                 kind="narrative",
                 name=self._name,
@@ -103,22 +102,21 @@ class Passes:
             )
         )
 
-    def _forbidden(self, events: Sequence[Event]) -> tuple[Folded, str] | None:
-        """The first fold among some events that somebody forbids, and why."""
-        found = ((fold, veto(fold)) for fold in _folds(events) for veto in self.vetoes)
-        return next(((fold, why) for fold, why in found if why), None)
+    def _find_veto(self, events: Sequence[Event]) -> tuple[Folded, str] | None:
+        reasons = ((fold, veto(fold)) for fold in _select_folds(events) for veto in self.vetoes)
+        return next(((fold, why) for fold, why in reasons if why), None)
 
-    def _tell(self, one: Pass) -> None:
+    def _notify_watchers(self, one: Pass) -> None:
         for watch in self.watchers:
             try:
                 watch(one)
-            except Exception:  # what goes wrong there must not stop a session
+            except Exception:  # a watcher's error must not stop a session
                 import logging  # noqa: PLC0415 - slow to import, and this is rare
 
                 logging.getLogger("foldline").exception("a watcher of passes failed")
 
 
-def _folds(events: Sequence[Event]) -> list[Folded]:
+def _select_folds(events: Sequence[Event]) -> list[Folded]:
     return [event for event in events if isinstance(event, Folded)]
 
 

@@ -1,13 +1,12 @@
-"""Where a session's model is asked: kept in its log, and changed by nobody but who asks for it.
+"""The server that a session's model is asked at: kept in its log, and changed only on request.
 
     host = choose_host("notes", "gpt-5", recorded=recorded_host(view.settings), named=None)
     host.base_url        as the log keeps it: scheme, host, port and path, never a key
     host.given           what an SDK is given; None: its own default
 
-Knows that a session goes where its log says: another address in settings or the environment is
-refused, one that is asked for moves the session. A log can be a stranger's, and a key is sent along
-with every request, so an address that only a log names must have been agreed to in this store.
-Refuses to know where addresses are written.
+A session goes where its log says: another address in settings or the environment is refused, and
+an explicit one moves the session. A log can be a stranger's, and every request carries a key, so an
+address that only a log names must have been agreed to in this store.
 """
 
 import os
@@ -17,74 +16,75 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from foldline.core.log import Setting, SettingsChanged
+from foldline.dialects import base
+from foldline.dialects.base import Vendor
 from foldline.errors import BadInput, OtherHost
-from foldline.models.addresses import (
-    DEFAULTS,
-    VARIABLES,
+from foldline.models.clients import (
+    client,
     dialect_of,
     is_same_address,
     normalize_address,
 )
-from foldline.models.clients import client
 from foldline.models.port import Model
 from foldline.session.log_handle import Live
 from foldline.stores.base import Name, Store
 
 _BASE_URL, _DIALECT = "base_url", "dialect"  # among a session's settings
-_SPACE = "hosts"  # of the side table: addresses that this tenant's sessions were asked at
-_PROVIDERS = {"openai-chat": "as OpenAI's are", "anthropic": "as Anthropic's are"}
+_SPACE = "hosts"  # of the side table: addresses that this tenant has agreed to
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A server that is asked, and in which dialect."""
+    """A server and its dialect."""
 
     base_url: str
     """Scheme, host, port and path."""
     dialect: str
     given: str | None = field(default=None, compare=False)
-    """What an SDK is given: as a person wrote it. None: the SDK's default is this very address."""
+    """The address for an SDK, as a person wrote it; None if it is the SDK's default."""
 
 
 class Named(NamedTuple):
-    """An address that is named now."""
+    """An address from settings, the environment or the command line."""
 
     base_url: str
     origin: str
-    """Who names it: a file and its line, a variable, the command line."""
+    """Where it comes from: a file and its line, a variable, the command line."""
     is_explicit: bool = False
-    """Whether it was asked for, for this session."""
+    """Whether it was requested for this session."""
 
 
 def recorded_host(settings: Mapping[str, Setting]) -> Host | None:
-    """Where a session's log says that it is asked."""
+    """Return the host that a session's log names."""
     base_url = settings.get(_BASE_URL)
-    return _at(base_url, str(settings.get(_DIALECT))) if isinstance(base_url, str) else None
+    return _make_host(base_url, str(settings.get(_DIALECT))) if isinstance(base_url, str) else None
 
 
 def host_settings(settings: Mapping[str, Setting]) -> dict[str, Setting]:
-    """Of a session's settings, those that say where it is asked."""
+    """Return those of a session's settings that name its host."""
     return {key: settings[key] for key in (_BASE_URL, _DIALECT) if key in settings}
 
 
 def choose_host(session: str, model: str, *, recorded: Host | None, named: Named | None) -> Host:
-    """Where a session is asked now; `OtherHost` where that would change without being asked for.
+    """Choose a session's host; raises `OtherHost` if it would change without a request.
 
-    1. An address that is asked for.
-    2. The session's own; refused where another is named, or the model is another provider's.
-    3. What is named in settings or the environment, else the SDK's default.
+    1. An explicit address.
+    2. The session's own; refused if another is named, or the model is another provider's.
+    3. The address in settings or the environment, else the SDK's default.
     """
-    dialect = dialect_of(model)
+    asked = recorded.dialect if recorded is not None else None
+    speaks = base.choose_dialect(model, asked)
+    dialect, vendor = speaks.name, speaks.vendor
     if named is not None:
         host = Host(normalize_address(named.base_url), dialect, named.base_url)
     else:
-        host = _at(DEFAULTS[dialect], dialect)
+        host = _make_host(vendor.address, dialect)
     if recorded is None or (named is not None and named.is_explicit):
         return host
-    if recorded.dialect != dialect:
+    if _vendor_of(recorded.dialect) != vendor:
         raise OtherHost(
-            f"session {session!r} is asked at {recorded.base_url}, and {model!r} is asked "
-            f"{_PROVIDERS[dialect]}; name a model of the same provider, or say where it is asked: "
+            f"session {session!r} is asked at {recorded.base_url}, and {model!r} is asked as "
+            f"{vendor.title}'s are; name a model of the same provider, or say where it is asked: "
             f"--model {model} --base-url URL"
         )
     if named is None:
@@ -99,21 +99,22 @@ def choose_host(session: str, model: str, *, recorded: Host | None, named: Named
 
 
 def record_host(settings: Mapping[str, Setting], host: Host) -> SettingsChanged | None:
-    """What is to be written down of a host; None where the settings say so already."""
+    """Make the event that records a host; None if the settings already name it."""
     now = recorded_host(settings)
-    if now is not None and now.dialect == host.dialect and _is_same(now, host):
+    is_same = now is not None and _vendor_of(now.dialect) == _vendor_of(host.dialect)
+    if now is not None and is_same and _is_same(now, host):
         return None
     return SettingsChanged({**settings, _BASE_URL: host.base_url, _DIALECT: host.dialect})
 
 
 def host_of(model: Model) -> Host | None:
-    """Where a client asks; None of a model that is no server's."""
+    """Return a client's host; None for a model without a server."""
     base_url = getattr(model, "base_url", None)
-    return _at(base_url, dialect_of(model.name)) if isinstance(base_url, str) else None
+    return _make_host(base_url, dialect_of(model.name)) if isinstance(base_url, str) else None
 
 
 def must_be_asked_at(session: str, settings: Mapping[str, Setting], host: Host | None) -> None:
-    """Raise `OtherHost` where a session's log names another host than who would be asked."""
+    """Raise `OtherHost` if a session's log names another host than this one."""
     recorded = recorded_host(settings)
     if recorded is not None and host is not None and record_host(settings, host) is not None:
         raise OtherHost(
@@ -123,24 +124,24 @@ def must_be_asked_at(session: str, settings: Mapping[str, Setting], host: Host |
 
 
 def make_teller(said: str, host: Host | None, *, api_key: str | None = None) -> Model:
-    """A summarizer's client: `MODEL` is asked where its session is, `MODEL@URL` at that address.
+    """Make a summarizer's client: `MODEL` uses its session's host, `MODEL@URL` that address.
 
-    What it is sent is the session's words: they go to no other host than those that were named.
+    It is sent the session's words, which go to no host that was not named.
     """
     name, is_named, rest = said.partition("@http")
     if is_named:
         return client(name, base_url=f"http{rest}")
-    if host is not None and dialect_of(name) != host.dialect:
-        there = DEFAULTS[dialect_of(name)]
+    vendor = base.choose_model_dialect(name).vendor
+    if host is not None and vendor != _vendor_of(host.dialect):
         raise OtherHost(
-            f"the session is asked at {host.base_url}, and the summarizer {name!r} is asked "
-            f"{_PROVIDERS[dialect_of(name)]}; write {name}@{there} to send it there"
+            f"the session is asked at {host.base_url}, and the summarizer {name!r} is asked as "
+            f"{vendor.title}'s are; write {name}@{vendor.address} to send it there"
         )
     return client(name, base_url=host.given if host else None, api_key=api_key)
 
 
 async def find_host(live: Live) -> Host | None:
-    """Where a session is asked by its log, if it says so and that was agreed to here."""
+    """Return the host that a session's log names; raises `OtherHost` if it was not agreed to."""
     host = recorded_host(live.view.settings)
     if host is not None:
         await must_be_agreed(live.store, live.name, host)
@@ -148,13 +149,13 @@ async def find_host(live: Live) -> Host | None:
 
 
 async def agree_to_host(store: Store, name: Name, host: Host) -> None:
-    """Remember that a tenant's sessions may be asked there."""
+    """Remember that a tenant's sessions may use a host."""
     if not await _is_agreed(store, name, host):
         await store.put(Name(name.tenant, ""), _SPACE, host.base_url, b"")
 
 
 async def must_be_agreed(store: Store, name: Name, host: Host) -> None:
-    """Raise `OtherHost` of an address that nothing was ever sent to from this store."""
+    """Raise `OtherHost` for an address that was not agreed to in this store."""
     if not await _is_agreed(store, name, host):
         raise OtherHost(
             f"the log of session {name.session!r} says that it is asked at {host.base_url}, where "
@@ -164,23 +165,30 @@ async def must_be_agreed(store: Store, name: Name, host: Host) -> None:
 
 
 async def _is_agreed(store: Store, name: Name, host: Host) -> bool:
-    if host.base_url == DEFAULTS.get(host.dialect):
-        return True  # where it would go anyway
+    vendor = _vendor_of(host.dialect)
+    if vendor is not None and host.base_url == vendor.address:
+        return True  # the default, where it would go anyway
     return await store.get(Name(name.tenant, ""), _SPACE, host.base_url) is not None
 
 
 def _is_same(one: Host, other: Host) -> bool:
     try:
         return is_same_address(one.base_url, other.base_url)
-    except BadInput:  # a log's, which nobody can read: no address is that one
+    except BadInput:  # an unreadable address in a log equals no other
         return False
 
 
-def _at(base_url: str, dialect: str) -> Host:
-    """A host by its address alone."""
+def _make_host(base_url: str, dialect: str) -> Host:
     with suppress(BadInput):
         base_url = normalize_address(base_url)
-    # A key is wanted for the SDK's default, and none for a server of one's own: so they are told
-    # apart by whether an address is given. A variable that is set would win over one that is not.
-    default = base_url == DEFAULTS.get(dialect) and VARIABLES[dialect] not in os.environ
-    return Host(base_url, dialect, None if default else base_url)
+    # The SDK's default needs a key and one's own server does not: so only the latter gets an
+    # address. If the variable is set, it would replace a missing address, so it is given then too.
+    vendor = _vendor_of(dialect)
+    default = vendor is not None and base_url == vendor.address
+    is_given = not default or (vendor is not None and vendor.variable in os.environ)
+    return Host(base_url, dialect, base_url if is_given else None)
+
+
+def _vendor_of(dialect: str) -> Vendor | None:
+    """Return whose dialect a log names; None if it is none that this release knows."""
+    return base.get_dialect(dialect).vendor if dialect in base.DIALECTS else None

@@ -1,12 +1,12 @@
-"""Passes counted for Prometheus and traced for OpenTelemetry: A-46, R-76.
+"""Prometheus metrics and OpenTelemetry spans of folds and narratives.
 
     live.passes.watchers.append(metrics.prometheus())      # extra `metrics`
     live.passes.watchers.append(metrics.spans())           # extra `otel`
 
-Knows every name under which anything is counted or traced: they stand here and nowhere else.
-Refuses to know sessions, and what is done with the figures.
+All names of metrics and attributes are defined here, the gateway's too.
 """
 
+from functools import partial
 from time import time_ns
 from typing import Any
 
@@ -30,16 +30,11 @@ EDITS = "foldline_gateway_edits"
 UNPLANNED = "foldline_gateway_unplanned"
 BYTES = "foldline_gateway_bytes"
 SPAN = "foldline.pass"
-# The convention for what asks a model is still in the making; names of ours begin with our own.
-MODEL, INPUT, OUTPUT = (
-    "gen_ai.request.model",
-    "gen_ai.usage.input_tokens",
-    "gen_ai.usage.output_tokens",
-)
-CONVERSATION = "gen_ai.conversation.id"
-KIND, TRIGGER, OUTCOME, REASON = (
-    "foldline." + one for one in ("kind", "trigger", "outcome", "reason")
-)
+# The gen_ai convention is not stable yet; attributes that it lacks begin with `foldline`.
+MODEL, CONVERSATION = "gen_ai.request.model", "gen_ai.conversation.id"
+INPUT, OUTPUT = "gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens"
+KIND, TRIGGER = "foldline.kind", "foldline.trigger"
+OUTCOME, REASON = "foldline.outcome", "foldline.reason"
 TENANT, BEFORE, AFTER = "foldline.tenant", "foldline.tokens.before", "foldline.tokens.after"
 CACHED = "foldline.tokens.cached"
 _SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 120.0)
@@ -47,7 +42,7 @@ _RATIOS = (1.25, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0)
 
 
 def prometheus(registry: Any = None) -> Watcher:
-    """Counts passes in a registry of `prometheus_client`; the process's own, if none is given."""
+    """Return a watcher that counts passes in a Prometheus registry, by default the process's."""
     try:
         from prometheus_client import REGISTRY, Counter, Histogram  # noqa: PLC0415 - an extra
     except ImportError as fault:
@@ -55,59 +50,44 @@ def prometheus(registry: Any = None) -> Watcher:
             f"counting needs the extra `metrics`: pip install 'foldline[metrics]' ({fault})"
         ) from fault
     where = REGISTRY if registry is None else registry
-    folds = Counter(FOLDS, "Folds, by trigger and outcome.", ["trigger", "outcome"], registry=where)
-    lasted = Histogram(
-        FOLD_SECONDS,
-        "Time to plan and write a fold.",
-        ["trigger"],
-        buckets=_SECONDS,
-        registry=where,
+    counter, histogram = partial(Counter, registry=where), partial(Histogram, registry=where)
+    folds = counter(FOLDS, "Folds, by trigger and outcome.", ["trigger", "outcome"])
+    fold_seconds = histogram(
+        FOLD_SECONDS, "Time to plan and write a fold.", ["trigger"], buckets=_SECONDS
     )
-    ratio = Histogram(
-        FOLD_RATIO, "Tokens before a fold ÷ after.", ["trigger"], buckets=_RATIOS, registry=where
+    fold_ratio = histogram(
+        FOLD_RATIO, "Tokens before a fold ÷ after.", ["trigger"], buckets=_RATIOS
     )
-    tokens = Counter(
-        FOLDED_TOKENS, "Tokens that folds took out of sight.", ["trigger"], registry=where
+    folded = counter(FOLDED_TOKENS, "Tokens that folds took out of sight.", ["trigger"])
+    narratives = counter(
+        NARRATIVES, "Narratives asked for, by form and outcome.", ["form", "outcome"]
     )
-    told = Counter(
-        NARRATIVES,
-        "Narratives asked for, by form and outcome.",
-        ["form", "outcome"],
-        registry=where,
+    narrative_seconds = histogram(
+        NARRATIVE_SECONDS, "Time to have a narrative told.", ["form"], buckets=_SECONDS
     )
-    waited = Histogram(
-        NARRATIVE_SECONDS,
-        "Time to have a narrative told.",
-        ["form"],
-        buckets=_SECONDS,
-        registry=where,
-    )
-    spent = Counter(
-        NARRATIVE_TOKENS,
-        "Tokens of narratives: read fresh, cached, written.",
-        ["what"],
-        registry=where,
+    narrative_tokens = counter(
+        NARRATIVE_TOKENS, "Tokens of narratives: read fresh, cached, written.", ["what"]
     )
 
-    def watch(one: Pass) -> None:
+    def count_pass(one: Pass) -> None:
         if one.kind == "narrative":
-            told.labels(one.trigger, one.outcome).inc()
-            waited.labels(one.trigger).observe(one.seconds)
-            spent.labels("input").inc(one.before - one.cached)
-            spent.labels("cached").inc(one.cached)
-            spent.labels("output").inc(one.after)
+            narratives.labels(one.trigger, one.outcome).inc()
+            narrative_seconds.labels(one.trigger).observe(one.seconds)
+            narrative_tokens.labels("input").inc(one.before - one.cached)
+            narrative_tokens.labels("cached").inc(one.cached)
+            narrative_tokens.labels("output").inc(one.after)
             return
         folds.labels(one.trigger, one.outcome).inc()
         if one.outcome == "applied":
-            lasted.labels(one.trigger).observe(one.seconds)
-            ratio.labels(one.trigger).observe(one.ratio)
-            tokens.labels(one.trigger).inc(max(one.before - one.after, 0))
+            fold_seconds.labels(one.trigger).observe(one.seconds)
+            fold_ratio.labels(one.trigger).observe(one.ratio)
+            folded.labels(one.trigger).inc(max(one.before - one.after, 0))
 
-    return watch
+    return count_pass
 
 
 def spans(tracer: Any = None) -> Watcher:
-    """Gives a span for each pass, as long as the pass was, to a tracer of OpenTelemetry."""
+    """Return a watcher that records each pass as an OpenTelemetry span."""
     try:
         from opentelemetry import trace  # noqa: PLC0415 - an extra
     except ImportError as fault:
@@ -116,7 +96,7 @@ def spans(tracer: Any = None) -> Watcher:
         ) from fault
     tracer = trace.get_tracer("foldline") if tracer is None else tracer
 
-    def watch(one: Pass) -> None:
+    def trace_pass(one: Pass) -> None:
         end = time_ns()
         begun = end - int(one.seconds * 1e9)
         attributes = {
@@ -130,4 +110,4 @@ def spans(tracer: Any = None) -> Watcher:
             attributes |= {INPUT: one.before, OUTPUT: one.after, CACHED: one.cached}
         tracer.start_span(SPAN, start_time=begun, attributes=attributes).end(end)
 
-    return watch
+    return trace_pass

@@ -1,23 +1,70 @@
-"""What decisions rest on: the preset, and what is believed of the model.
+"""The facts that plans use: the policy, and the limits and prices of a model.
 
-Knows whose word goes first: the user's, the server's, the user's file, the catalogue, the family's;
-what an error has taught (`core.budget.learned`) wins where it is smaller. Refuses to know sessions.
+Of several sources the first wins: the user, the server, the user's file, the catalogue, the model's
+family. A smaller window learned from an error wins over all of them. This module also fits the
+answer limit of a request into the window.
 """
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from time import monotonic
+from typing import TYPE_CHECKING, Any, cast
 
-from foldline.core.budget import Source, limits
+import msgspec
+
+from foldline.core.budget import Source, limits, replace_reserve
 from foldline.core.log import Setting
 from foldline.core.plan import Facts
 from foldline.core.policy import Policy, named
+from foldline.dialects.base import Dialect
 from foldline.errors import BadInput
 
 if TYPE_CHECKING:
     from foldline.models.servers import Reported
 
+_UNSTREAMED = 20_000  # tokens: Anthropic's SDK allows no longer answer without a stream
+Bound = tuple[str, int]
+"""The parameter's name and the most tokens of the answer."""
 
-def known(
+
+def find_stated_limit(dialect: Dialect, parameters: Mapping[str, Any]) -> Bound | None:
+    """Find the answer limit in a request's parameters."""
+    for name in dialect.bounds:
+        most = parameters.get(name)
+        if isinstance(most, msgspec.Raw):
+            try:
+                most = msgspec.json.decode(most, type=int | None)
+            except msgspec.DecodeError:
+                continue
+        if type(most) is int and most > 0:
+            return name, most
+    return None
+
+
+def fit_answer_limit(
+    facts: Facts, dialect: Dialect, parameters: Mapping[str, Any], *, streams: bool = False
+) -> tuple[Facts, dict[str, Any]]:
+    """Fit the answer limit and the reserve to each other; return facts and parameters.
+
+    A missing limit that the dialect requires becomes the reserve, at most the model's own limit,
+    and less without a stream. A limit that the window cannot keep free is lowered.
+    """
+    kept = facts.limits.reserve
+    most = min(kept, facts.limits.max_output or kept)
+    most = most if streams or parameters.get("stream") else min(most, _UNSTREAMED)
+    given = dialect.build_parameters(parameters, most=most)
+    bound = find_stated_limit(dialect, given)
+    if bound is not None and bound[1] > kept:
+        facts = replace(facts, limits=replace_reserve(facts.limits, bound[1]))
+    reserve = facts.limits.reserve
+    lowered = {bound[0]: reserve} if bound is not None and bound[1] > reserve else {}
+    return facts, {**given, **lowered}
+
+
+_FRESH, _MODELS = 10.0, 1_000  # seconds that facts are cached, and for how many models
+
+
+def build_facts(
     model: str,
     *,
     window: int | None,
@@ -25,14 +72,14 @@ def known(
     policy: str | Policy,
     reported: "Reported | None" = None,
 ) -> Facts:
-    """What decisions rest on: the preset, and what user, server and catalogue say of the model."""
-    from foldline.models.overrides import believed  # noqa: PLC0415 - a tenth of an import's time
+    """Build facts from the policy and from what user, server and catalogue say of a model."""
+    from foldline.models.catalog import resolve_model  # noqa: PLC0415 - a tenth of an import's time
 
     for what, said in (("window", window), ("reserve", reserve)):
         if said is not None and type(said) is not int:
             raise BadInput(f"{what}={said!r} is no number of tokens; give a whole number")
     preset = policy if isinstance(policy, Policy) else named(policy)
-    found = believed(model)
+    found = resolve_model(model)
     size, source, most = found.window, found.source, found.max_input
     words: tuple[tuple[int | None, Source], ...] = (
         (reported.window if reported else None, "provider"),
@@ -40,7 +87,7 @@ def known(
     )
     for said, whose in words:
         if said is not None and said > 0:
-            # More than the catalogue knows of: its other limit is as old.
+            # A larger window than the catalogue's: its other limit is outdated too.
             size, source, most = said, whose, most if said <= (found.window or 0) else None
     prices = reported.prices if reported and reported.prices else found.prices
     limit = limits(
@@ -54,10 +101,29 @@ def known(
     return Facts(limit, preset, prices)
 
 
+def remember_facts(
+    *, window: int | None, reserve: int | None, policy: str | Policy
+) -> Callable[[str], Facts]:
+    """Return a function that caches the facts of models for seconds: a file may change them."""
+    cached: dict[str, tuple[float, Facts]] = {}
+
+    def facts_of(model: str) -> Facts:
+        now = monotonic()
+        since, facts = cached.get(model, (-_FRESH, None))
+        if facts is None or now - since > _FRESH:
+            facts = build_facts(model, window=window, reserve=reserve, policy=policy)
+            if len(cached) > _MODELS:
+                cached.clear()
+            cached[model] = (now, facts)
+        return facts
+
+    return facts_of
+
+
 def of_session(model: str, settings: Mapping[str, Setting]) -> Facts:
-    """The facts that a stored session names: as it was opened, or as it was left."""
+    """Build the facts that a stored session's settings name."""
     window, reserve, policy = (settings.get(key) for key in ("window", "reserve", "policy"))
-    return known(
+    return build_facts(
         model,
         window=cast("int | None", window),
         reserve=cast("int | None", reserve),

@@ -1,23 +1,20 @@
-"""Opening a session, new or where it was left.
-
-Knows which store an address means and how settings become facts. Refuses to know what happens then.
-"""
+"""Opens a session, new or stored."""
 
 import os
 from collections.abc import Coroutine, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from foldline.core.log import Event
+from foldline.dialects import base
 from foldline.errors import BadInput
 from foldline.session import arguments
 from foldline.session.arguments import System
 from foldline.session.log_handle import Live, Settings
-from foldline.session.model_facts import known
+from foldline.session.model_facts import build_facts
 from foldline.session.session import AsyncSession, Session
-from foldline.session.sync import wait
-from foldline.stores.base import Name, Store
-from foldline.stores.open import store_at
-from foldline.stores.url import POSTGRES
+from foldline.session.sync import run_coroutine
+from foldline.stores.base import POSTGRES, Name, Store
+from foldline.stores.open_store import store_at
 
 if TYPE_CHECKING:
     from foldline.core.policy import Policy
@@ -25,12 +22,12 @@ if TYPE_CHECKING:
     from foldline.models.servers import Reported
     from foldline.models.summarize import Tellers
     from foldline.session.spending import Caps
-    from foldline.session.summary_port import Narrator
+    from foldline.session.summaries import Narrator
 
 Summarizer: TypeAlias = "str | Model | Sequence[str | Model] | Tellers | None"
 
 
-def open(  # noqa: A001, PLR0913 - it is foldline.open; one keyword for each thing that a session has
+def open(  # noqa: A001, PLR0913 - it is foldline.open; one keyword per property of a session
     address: str | os.PathLike[str],
     *,
     model: str,
@@ -41,6 +38,7 @@ def open(  # noqa: A001, PLR0913 - it is foldline.open; one keyword for each thi
     policy: "str | Policy" = "steady",
     session: str = "main",
     tenant: str = "local",
+    dialect: str | None = None,
     carry: str | None = None,
     exclusive: float | None = None,
     summarizer: Summarizer = None,
@@ -48,31 +46,34 @@ def open(  # noqa: A001, PLR0913 - it is foldline.open; one keyword for each thi
     reported: "Reported | None" = None,
     store: Store | None = None,
 ) -> Session:
-    """Open a session: a new one, or one that goes on where it was left.
+    """Open a session: a new one, or a stored one that continues where it ended.
 
     - `address`: ":memory:", a file's path, or a postgresql:// address
-    - `model`: who answers; `claude…`, `anthropic/…` and Bedrock's names are
-      asked as Anthropic's models are, all others as OpenAI's chat
-    - `system`: what the model is told first, a text or text blocks
-    - `tools`: as either provider writes them
-    - `window`: tokens in all; left out, the catalogue says, else 128,000
-    - `reserve`: tokens of these for the answer; left out, a tenth
+    - `model`: the model's name; `claude…`, `anthropic/…` and Bedrock's names
+      use Anthropic's API, all others OpenAI's chat API
+    - `dialect`: the API to write requests for, where the vendor has several:
+      "openai-responses" for `client.responses.create(**s.request())`
+    - `system`: the system prompt, a text or text blocks
+    - `tools`: as any of these APIs writes them
+    - `window`: tokens in all; by default the catalogue's, else 128,000
+    - `reserve`: tokens of these for the answer; by default a tenth
     - `policy`: a preset's name, or a `Policy`
     - `session`, `tenant`: the session's name, and whose it is
     - `carry`: an earlier session whose record opens a new one
     - `exclusive`: seconds to hold the session, renewed by every append;
-      `Busy` where another worker holds it
-    - `summarizer`: who adds a narrative to folds, a model's name, a `Model`,
+      raises `Busy` if another worker holds it
+    - `summarizer`: who adds a narrative to folds: a model's name, a `Model`,
       a list of these, `Tellers`, or "worker"
     - `caps`: the most that may be spent, `foldline.session.spending.Caps`
-    - `reported`: what `foldline.models.servers.ask` found out of the model
-    - `store`: the address's store where it is open already
+    - `reported`: what the model's server reports about it, a
+      `foldline.models.servers.Reported`
+    - `store`: the address's store, if it is open already
 
     System and tools that are left out stay as they were. Close the session,
     or use it in a `with` block. More: docs/reference/opening.md.
     """
     return Session(
-        wait(
+        run_coroutine(
             open_session(
                 address,
                 model=model,
@@ -83,6 +84,7 @@ def open(  # noqa: A001, PLR0913 - it is foldline.open; one keyword for each thi
                 policy=policy,
                 session=session,
                 tenant=tenant,
+                dialect=dialect,
                 carry=carry,
                 exclusive=exclusive,
                 summarizer=summarizer,
@@ -105,6 +107,7 @@ def aopen(  # noqa: PLR0913
     policy: "str | Policy" = "steady",
     session: str = "main",
     tenant: str = "local",
+    dialect: str | None = None,
     carry: str | None = None,
     exclusive: float | None = None,
     summarizer: Summarizer = None,
@@ -112,7 +115,7 @@ def aopen(  # noqa: PLR0913
     reported: "Reported | None" = None,
     store: Store | None = None,
 ) -> "Opening":
-    """Open a session whose verbs are awaited.
+    """Open a session whose methods are awaited.
 
     The parameters are those of `foldline.open`.
 
@@ -132,6 +135,7 @@ def aopen(  # noqa: PLR0913
             policy=policy,
             session=session,
             tenant=tenant,
+            dialect=dialect,
             carry=carry,
             exclusive=exclusive,
             summarizer=summarizer,
@@ -172,6 +176,7 @@ async def open_session(  # noqa: PLR0913
     policy: "str | Policy" = "steady",
     session: str = "main",
     tenant: str = "local",
+    dialect: str | None = None,
     carry: str | None = None,
     exclusive: float | None = None,
     summarizer: Summarizer = None,
@@ -183,15 +188,17 @@ async def open_session(  # noqa: PLR0913
     arguments.must_be_names(model=model, session=session, tenant=tenant)
     arguments.must_be_tokens(window=window, reserve=reserve)
     arguments.must_be_seconds(exclusive=exclusive)
+    if dialect is not None:
+        base.must_be_dialect(dialect)
     if carry is not None:
         arguments.must_be_names(carry=carry)
-    if caps is not None and not hasattr(caps, "call"):
-        raise BadInput(f"caps={caps!r} are none; give foldline.session.spending.Caps(…)")
+    if caps is not None:
+        arguments.must_be_caps(caps)
     if summarizer is not None:
         arguments.must_be_summarizer(summarizer)
     arguments.read_system(system or ())
     arguments.read_tools(tools)
-    facts = known(model, window=window, reserve=reserve, policy=policy, reported=reported)
+    facts = build_facts(model, window=window, reserve=reserve, policy=policy, reported=reported)
     kept = store_at(address) if store is None else store
     try:
         live = await Live.open(kept, Name(tenant, session), facts=facts)
@@ -201,19 +208,21 @@ async def open_session(  # noqa: PLR0913
 
             live.spending = Spending(kept, live.name, facts.prices, caps)
         if summarizer == "worker":
-            live.narrator = _deferring(address)
+            live.narrator = _make_worker_narrator(address)
         elif summarizer is not None:
             from foldline.session.host import find_host  # noqa: PLC0415 - few have one
-            from foldline.session.summaries import preparing  # noqa: PLC0415
+            from foldline.session.summaries import make_narrator  # noqa: PLC0415
 
-            live.narrator = await preparing(
+            live.narrator = await make_narrator(
                 summarizer, spending=live.spending, host=lambda: find_host(live)
             )
         if exclusive:
-            await live.hold(exclusive)
-        said: Settings = {"policy": facts.policy.name, "window": window, "reserve": reserve}
-        settings: Settings = {**live.view.settings, **said}  # the rest stays: where it is asked
-        opened = await begun(live, model, settings=settings, carry=carry)
+            await live.hold_lease(exclusive)
+        given: Settings = {"policy": facts.policy.name, "window": window, "reserve": reserve}
+        if dialect is not None:
+            given["dialect"] = dialect
+        settings: Settings = {**live.view.settings, **given}  # the host's settings stay
+        opened = await start_session(live, model, settings=settings, carry=carry)
         await opened.instruct(system=system, tools=tools or None)
     except BaseException:
         if store is None:
@@ -222,27 +231,27 @@ async def open_session(  # noqa: PLR0913
     return opened
 
 
-async def begun(
+async def start_session(
     live: Live, model: str, *, settings: Settings, carry: str | None = None
 ) -> AsyncSession:
-    """A session on an open log: what is new about this opening is recorded."""
-    told: list[Event] = []
+    """Start a session on an open log; record what is new at this opening."""
+    carried: list[Event] = []
     if live.view.head < 0 and carry:
-        from foldline.session.carry import carried  # noqa: PLC0415 - few sessions carry on
         from foldline.session.host import host_settings  # noqa: PLC0415
+        from foldline.session.turn import build_carry_message  # noqa: PLC0415 - few sessions carry on
 
         earlier = live.name._replace(session=carry)
-        # Its words go where they went before.
+        # The earlier session's words go to the same host as before.
         before = await Live.open(live.store, earlier, facts=live.facts)
         settings = {**settings, **host_settings(before.view.settings)}
-        told.append(await carried(live.store, earlier, facts=live.facts))
-    await live.begin(model, origin=carry or "", settings=settings)
-    await live.take(*told)
+        carried.append(await build_carry_message(live.store, earlier, facts=live.facts))
+    await live.record_opening(model, origin=carry or "", settings=settings)
+    await live.receive_events(*carried)
     return AsyncSession(live)
 
 
-def _deferring(address: str | os.PathLike[str]) -> "Narrator":
-    """A worker tells this session's folds; a session in a file has nobody but its own process."""
+def _make_worker_narrator(address: str | os.PathLike[str]) -> "Narrator":
+    """Make a narrator that leaves narratives to a worker; only for sessions on PostgreSQL."""
     if not isinstance(address, str) or not address.startswith(POSTGRES):
         raise BadInput(
             f'summarizer="worker" is for sessions on PostgreSQL, and {address!r} is a file; '

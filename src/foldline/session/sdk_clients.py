@@ -1,24 +1,23 @@
-"""The SDKs' clients, as far as a session calls them: by their shape, so that no SDK is imported.
+"""Protocols of the SDKs' clients, so that no SDK is imported and answers keep their types.
 
-    client.chat.completions.create(…)    openai.OpenAI, AzureOpenAI, and their async forms
-    client.messages.create(…)            anthropic.Anthropic, AnthropicBedrock, …
-
-Knows where each client is asked, and that its answer keeps its own type. Refuses to know requests.
+client.chat.completions.create(…)    openai.OpenAI, AzureOpenAI, and their async forms
+client.responses.create(…)           the same, for a session opened with dialect="openai-responses"
+client.messages.create(…)            anthropic.Anthropic, AnthropicBedrock, …
 """
 
 from typing import Any, Protocol, TypeVar
 
-from foldline.dialects.base import OPENAI, Dialect
+from foldline.dialects.base import Dialect
 from foldline.errors import BadInput
 
 R_co = TypeVar("R_co", covariant=True)
 
 
 class Creates(Protocol[R_co]):
-    """Where an SDK is asked: `client.messages`, `client.chat.completions`."""
+    """`client.messages` or `client.chat.completions`."""
 
     def create(self, *args: Any, **parameters: Any) -> R_co:
-        """Send a request, and give its answer."""
+        """Send a request and return its answer."""
         ...
 
 
@@ -27,7 +26,7 @@ class HasCompletions(Protocol[R_co]):
 
     @property
     def completions(self) -> Creates[R_co]:
-        """Where chats are asked."""
+        """The chat completions."""
         ...
 
 
@@ -36,7 +35,7 @@ class OpenAIClient(Protocol[R_co]):
 
     @property
     def chat(self) -> HasCompletions[R_co]:
-        """What has the completions."""
+        """The chat API."""
         ...
 
 
@@ -45,25 +44,26 @@ class AnthropicClient(Protocol[R_co]):
 
     @property
     def messages(self) -> Creates[R_co]:
-        """Where messages are asked."""
+        """The messages API."""
         ...
 
 
 def find_create(client: Any, *, model: str, dialect: Dialect) -> Any:
-    """The method of a client that a model's requests are given to."""
+    """Find the client's method that takes a model's requests."""
+    api = client
     try:
-        asked = client.chat.completions if dialect is OPENAI else client.messages
+        for name in dialect.sdk_method:
+            api = getattr(api, name)
     except AttributeError:
-        whose = "OpenAI's" if dialect is OPENAI else "Anthropic's"
         raise BadInput(
-            f"{model!r} is asked by a client of {whose} SDK, and this is a "
+            f"{model!r} is asked by a client of {dialect.vendor.title}'s SDK, and this is a "
             f"{type(client).__name__}; give such a client, or switch() to another model"
         ) from None
-    return asked.create
+    return api.create
 
 
 def must_not_stream(parameters: dict[str, Any]) -> None:
-    """Raise where an answer is asked for in pieces."""
+    """Raise if the parameters ask for a stream."""
     if parameters.get("stream"):
         raise BadInput(
             "create(stream=True) would give pieces, and a session adds whole answers; give "

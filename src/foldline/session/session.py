@@ -1,19 +1,19 @@
-"""A session: one conversation, kept, planned and sent.
+"""A session: one conversation, recorded, planned and sent.
 
-Orders calls and nothing else: the wire reads and writes, the core decides, the store keeps. The
-sync `Session` has the same verbs as `AsyncSession`, made by the portal.
+It only orders the calls: dialects read and write, the core decides, the store keeps. The sync
+`Session` has the same methods as `AsyncSession`.
 """
 
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from inspect import isawaitable, iscoroutine
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypeVar, cast, overload
 
 import msgspec
 
 from foldline.core import log
 from foldline.core import spine as spines
-from foldline.core.budget import learned, measure
+from foldline.core.budget import apply_learned_window, measure_budget
 from foldline.core.edits.fold import Loss
 from foldline.core.log import (
     Event,
@@ -22,19 +22,20 @@ from foldline.core.log import (
     ModelSwitched,
     Opened,
     Pinned,
+    SettingsChanged,
     Speaker,
     ToolReturned,
     Unpinned,
     UserSaid,
 )
-from foldline.core.parts import Text, sound
+from foldline.core.parts import Text, replace_surrogates
 from foldline.core.plan import Blocked, Facts, lost, take_back
-from foldline.core.request import Report, report
+from foldline.core.request import Report, build_report
 from foldline.core.spine import Range
 from foldline.core.view import shape
 from foldline.dialects import base
 from foldline.errors import BadHandle, BadInput, Erased, NotAnEdit, Overflow
-from foldline.session import answer_limit, planning
+from foldline.session import model_facts, planning
 from foldline.session.arguments import (
     System,
     must_be_handle,
@@ -47,10 +48,10 @@ from foldline.session.arguments import (
     read_system,
     read_tools,
 )
-from foldline.session.log_handle import Live, alone
-from foldline.session.model_facts import known
+from foldline.session.log_handle import Live, run_locked
+from foldline.session.model_facts import build_facts
 from foldline.session.sdk_clients import AnthropicClient, OpenAIClient, find_create, must_not_stream
-from foldline.session.sync import Face, verb, wait
+from foldline.session.sync import Face, make_sync, run_coroutine
 from foldline.stores import event_log
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 _FOCUS = 2_000  # characters
 Given: TypeAlias = str | Mapping[str, Any] | Sequence[Any] | Event | object
-"""What add() reads: text, a message dict, an SDK's response, an event, or a list of these."""
+"""What add() takes: text, a message dict, an SDK's response, an event, or a list of these."""
 
 
 class AsyncSession:
@@ -73,20 +74,20 @@ class AsyncSession:
 
     @property
     def history(self) -> "AsyncHistory":
-        """The past: turns, past requests, search, what is kept out of sight."""
+        """The past: turns, past requests, search, excluded messages."""
         from foldline.session.history import AsyncHistory  # noqa: PLC0415 - few programs look back
 
         return AsyncHistory(self.live)
 
-    @alone
+    @run_locked
     async def add(
         self, given: Given, *, speaker: Speaker = "human", author: str = "", once: str | None = None
     ) -> int:
-        """Take in what happened: the user's words, the model's answer, a tool's result.
+        """Add what happened: the user's words, the model's answer, a tool's result.
 
-        Gives the place of the last of it; of a list all is taken in, or nothing. `speaker` and
-        `author` say who spoke, where several do.
-        With `once`, a key of the sender's, what is delivered twice is there once (R-81).
+        Returns the place of the last event; a list is added whole or not at all. `speaker` and
+        `author` say who spoke. `once` is the sender's key: what is delivered twice with the same
+        key is added once.
         """
         must_be_speaker(speaker)
         must_be_text(author=author)
@@ -94,41 +95,41 @@ class AsyncSession:
             must_be_names(once=once)
         many = cast("Sequence[Given]", given) if isinstance(given, list | tuple) else (given,)
         said: list[Event] = []
-        for one in many:
-            said += [self._spoken(event, said, speaker, author) for event in self._read(one, said)]
-        return await self.live.take(*said, once=once) if said else self.live.view.head
+        for one in _join_turns(many):
+            said += [
+                self._set_speaker(event, said, speaker, author)
+                for event in self._parse_given(one, said)
+            ]
+        return await self.live.receive_events(*said, once=once) if said else self.live.view.head
 
-    @alone
+    @run_locked
     async def instruct(
-        self,
-        *,
-        system: System | None = None,
-        tools: Sequence[Mapping[str, Any]] | None = None,
+        self, *, system: System | None = None, tools: Sequence[Mapping[str, Any]] | None = None
     ) -> None:
-        """Change the system's words or the tools from here on; what is not given stays.
+        """Change the system prompt or the tools from here on; what is not given stays.
 
-        Words in several pieces are compared piece by piece: what is added behind them is told by
-        itself, and not all of them again.
+        Text blocks are compared one by one: a block added at the end is sent by itself, without
+        repeating the others.
         """
         now = self.live.view.newest
         parts = now.parts if system is None else read_system(system)
         known = now.tools if tools is None else read_tools(tools)
-        await self.live.instruct(Instructed(parts, known))
+        await self.live.record_instructions(Instructed(parts, known))
 
-    @alone
+    @run_locked
     async def request(self, **parameters: Any) -> dict[str, Any]:
-        """What to send now, as keyword arguments for the provider's SDK; recorded as sent.
+        """Return the next request as keyword arguments for the provider's SDK; record it as sent.
 
-        Edits that are due are made first. `parameters` go with it as they are: `temperature=0`.
-        Room is made for an answer as long as `max_tokens=` says, up to half of the window; where it
-        must be said and is not, it is the reserve, but 20,000 at most without `stream=True`.
-        Raises `Overflow` where nothing makes it fit.
+        Edits that are due are made first. `parameters` are passed on as they are: `temperature=0`.
+        Room is kept for an answer of `max_tokens=`, up to half of the window; if the provider
+        requires that and you leave it out, it is the reserve, but at most 20,000 without
+        `stream=True`. Raises `Overflow` if nothing makes it fit.
         """
         must_not_be_own(parameters)
-        dialect = base.speaking(self.live.view.model)
-        facts, sent = answer_limit.answerable(self.live.facts, dialect, parameters)
+        dialect = base.find_view_dialect(self.live.view)
+        facts, sent = model_facts.fit_answer_limit(self.live.facts, dialect, parameters)
         return msgspec.json.decode(
-            await planning.ask(self.live, sent, dialect=dialect, facts=facts)
+            await planning.plan_and_record_request(self.live, sent, dialect=dialect, facts=facts)
         )
 
     @overload
@@ -136,14 +137,14 @@ class AsyncSession:
     @overload
     async def create(self, client: AnthropicClient[Awaitable[R]], **parameters: Any) -> R: ...
     async def create(self, client: Any, **parameters: Any) -> Any:
-        """Ask an SDK's client what `request()` gives, and add its answer; gives the answer too.
+        """Send `request()` by an SDK's client, add the answer, and return it.
 
-        `client` is an `AsyncOpenAI` or an `AsyncAnthropic`, whichever the model is asked by. Not
-        with `stream=True`: stream what `request()` gives, or use `foldline.wrap`.
+        `client` is an `AsyncOpenAI` or an `AsyncAnthropic`, as the model needs it. Not with
+        `stream=True`: stream what `request()` returns, or use `foldline.wrap`.
         """
         must_not_stream(parameters)
-        model = self.live.view.model
-        ask = find_create(client, model=model, dialect=base.speaking(model))
+        view = self.live.view
+        ask = find_create(client, model=view.model, dialect=base.find_view_dialect(view))
         answer = ask(**await self.request(**parameters))
         if isawaitable(answer):
             answer = await answer
@@ -151,139 +152,150 @@ class AsyncSession:
         return answer
 
     async def fold(self, *, focus: str = "", preview: bool = False) -> Loss | None:
-        """Fold now what may be folded; gives what left the model's sight, None if nothing did.
+        """Fold now what can be folded; return what the model no longer sees, or None.
 
-        `focus` says what to keep above all. With `preview` nothing is folded, and what would be is
-        told. Where the session has a summarizer, it is waited for.
+        `focus` says what to keep above all. With `preview` nothing is folded, and the result says
+        what would be. If the session has a summarizer, its narrative is awaited.
         """
         must_be_text(focus=focus)
-        told, focus = None, sound(focus)[:_FOCUS]
+        narrative, focus = None, replace_surrogates(focus)[:_FOCUS]
         if self.live.narrator is not None and not preview:
-            told = await self.live.narrator.now(self.live, focus)
-        return await self._fold(
-            replace(self.live.facts, now=True, focus=focus, prepared=told), preview
+            narrative = await self.live.narrator.fetch_narrative(self.live, focus)
+        return await self._fold_now(
+            replace(self.live.facts, now=True, focus=focus, prepared=narrative), preview
         )
 
-    @alone
-    async def _fold(self, facts: Facts, preview: bool) -> Loss | None:  # noqa: FBT001
+    @run_locked
+    async def _fold_now(self, facts: Facts, preview: bool) -> Loss | None:  # noqa: FBT001
         left: Loss | None = None
 
-        async def folding() -> Sequence[Event]:
+        async def decide_fold() -> Sequence[Event]:
             nonlocal left
-            ready = await planning.plan(self.live, facts)
+            ready = await planning.plan_next_request(self.live, facts)
             left = lost(self.live.view, ready)
             return ready.events if left else ()
 
         if preview:
-            await folding()
+            await decide_fold()
         else:
-            await self.live.decide(folding)
+            await self.live.append_decision(decide_fold)
         return left
 
-    @alone
+    @run_locked
     async def undo(self, edit: int | None = None) -> int:
-        """Take back an edit, or the newest one; gives the place to undo if you want it back."""
+        """Undo an edit, or the newest one; return the place to undo if you want it back."""
         must_be_places(edit=edit)
         if edit is None:
             if not self.edits:
                 raise NotAnEdit("there is no edit to undo: the model sees everything as it came")
             edit = self.edits[-1]
-        found = await self.live.events(Range(edit, edit))
+        found = await self.live.read_events(Range(edit, edit))
         if not found or not isinstance(found[0].event, log.Edit):
             raise NotAnEdit(f"there is no edit at {edit}; those that stand: {self.edits or 'none'}")
         taken = found[0].event
 
-        async def undoing() -> Sequence[Event]:
+        async def decide_undo() -> Sequence[Event]:
             undone = take_back(self.live.view, edit, taken, self.live.facts)
             if isinstance(undone, Blocked):
                 raise Overflow(undone.parts, undone.limit)
             await self.live.must_hold(undone.spine)
             return [undone]
 
-        await self.live.decide(undoing)
+        await self.live.append_decision(decide_undo)
         return self.live.view.head
 
-    @alone
+    @run_locked
     async def pin(self, place: int | str, *, on: bool = True) -> None:
-        """Keep a message verbatim through every fold, or no longer; by its place or its handle."""
+        """Keep a message verbatim in every fold, or no longer; by its place or handle."""
         from foldline.core import recall  # noqa: PLC0415 - few sessions ask, and it takes a while
 
         must_be_handle(place)
-        seq = recall.place(place)
-        found = await self.live.events(Range(seq, seq))
+        seq = recall.parse_place(place)
+        found = await self.live.read_events(Range(seq, seq))
         message = found and isinstance(found[0].event, UserSaid | ModelSaid | ToolReturned)
         if on and not message:
             raise BadHandle(
                 f"there is no message at {seq} to pin; this log ends at {self.live.view.head}"
             )
-        await self.live.take(Pinned(seq) if on else Unpinned(seq))
+        await self.live.receive_events(Pinned(seq) if on else Unpinned(seq))
 
-    @alone
-    async def switch(self, model: str, *, window: int | None = None) -> None:
-        """Go on with another model; one that cannot hold what must stay changes nothing: R-14."""
+    @run_locked
+    async def switch(
+        self, model: str, *, window: int | None = None, dialect: str | None = None
+    ) -> None:
+        """Continue with another model; changes nothing if it cannot hold what must stay.
+
+        `dialect` is as in `open`; if it is left out, the session keeps its own where the model's
+        vendor speaks it.
+        """
         must_be_names(model=model)
         must_be_tokens(window=window)
+        settings = self.live.view.settings
+        if dialect is not None:
+            settings = {**settings, "dialect": base.must_be_dialect(dialect)}
         policy, limits = self.live.facts.policy, self.live.facts.limits
-        facts = known(model, window=window, reserve=None, policy=policy)
+        facts = build_facts(model, window=window, reserve=None, policy=policy)
 
-        async def switching() -> Sequence[Event]:
-            # Folded before the switch, in the counts of the model that has read it.
-            smaller = learned(limits, facts.limits.window)
-            ready = await planning.plan(self.live, replace(self.live.facts, limits=smaller))
+        async def decide_switch() -> Sequence[Event]:
+            # Fold before the switch, with the token counts of the model that has read it.
+            smaller = apply_learned_window(limits, facts.limits.window)
+            ready = await planning.plan_next_request(
+                self.live, replace(self.live.facts, limits=smaller)
+            )
             edits = any(isinstance(event, log.Edit) for event in ready.events)
-            return [*(ready.events if edits else ()), ModelSwitched(model)]
+            changed = [SettingsChanged(settings)] if settings != self.live.view.settings else []
+            return [*(ready.events if edits else ()), *changed, ModelSwitched(model)]
 
-        await self.live.decide(switching)
+        await self.live.append_decision(decide_switch)
         self.live.facts = facts
 
     async def fork(self, to: str, *, at: int | None = None) -> Self:
-        """A session of its own, named `to`, that begins as this one is, or was at a place."""
+        """Create a session `to` that starts as this one is, or was at a place."""
         must_be_names(to=to)
         must_be_places(at=at)
         live = self.live
         place = live.view.head if at is None else at
-        await event_log.fork(live.store, live.name, to, at=place)
+        await event_log.fork_log(live.store, live.name, to, at=place)
         child = await Live.open(live.store, live.name._replace(session=to), facts=live.facts)
         child.shared = True
         origin = f"{live.name.session}@{place}"
-        await child.record(Opened(child.view.model, child.view.settings, origin=origin))
+        await child.record_events(Opened(child.view.model, child.view.settings, origin=origin))
         return type(self)(child)
 
     async def recall(self, handle: str, *, most: int | None = None) -> str:
-        """The original of anything in the log, by the handle that stands in its place.
+        """Return the original of anything in the log, by the handle that replaces it.
 
-        Whole, or as the text asks: `s.recall('recall("log:12", tail=40)')`; in pages of `most`
-        tokens.
+        All of it, or a part: `s.recall('recall("log:12", tail=40)')`; in pages of `most` tokens.
         """
         from foldline.core import recall  # noqa: PLC0415 - few sessions ask, and it takes a while
 
         must_be_handle(handle)
         must_be_tokens(most=most)
-        asked = recall.parse(handle)
-        found = await self.live.events(asked.span)
-        if not found:
+        query = recall.parse_query(handle)
+        events = await self.live.read_events(query.span)
+        if not events:
             head = await self.live.store.head(self.live.name)
-            if head.trimmed and asked.hi < head.floor:
+            if head.trimmed and query.hi < head.floor:
                 raise Erased(handle, head.trimmed)
-            raise recall.gone(asked.span, end=head.seq)
-        return recall.show(found, asked, most=most)
+            raise recall.make_missing_error(query.span, end=head.seq)
+        return recall.render_recall(events, query, most=most)
 
-    @alone
+    @run_locked
     async def close(self) -> None:
-        """Let go of the store; the log stays."""
+        """Close the store; the log stays."""
         await self.live.close()
 
     @property
     def report(self) -> Report:
-        """Where the window goes: of the last request, or of what would be sent now."""
-        return self.live.report or report(
-            self.live.view, measure(self.live.view, self.live.facts.limits)
+        """How the window is used: by the last request, or by what would be sent now."""
+        return self.live.report or build_report(
+            self.live.view, measure_budget(self.live.view, self.live.facts.limits)
         )
 
     @property
     def edits(self) -> list[int]:
-        """The edits that stand, oldest first."""
-        return spines.edits(self.live.view.spine)
+        """The edits in force, oldest first."""
+        return spines.list_edits(self.live.view.spine)
 
     @property
     def asked(self) -> int:
@@ -300,36 +312,38 @@ class AsyncSession:
         view = self.live.view
         return f"<session {self.live.name.session!r}, {view.head + 1} events>\n{shape(view)}"
 
-    def _spoken(
+    def _set_speaker(
         self, event: Event, before: Sequence[Event], speaker: Speaker, author: str
     ) -> Event:
-        """An event by whom it is of; what a system message says is added to what holds."""
+        """Set the event's speaker. System messages extend the current instructions."""
         if isinstance(event, UserSaid) and (speaker != "human" or author):
-            # Its own JSON does not say so.
+            # The message's own JSON does not name the speaker, so it cannot be sent again.
             return msgspec.structs.replace(event, speaker=speaker, author=author, native=None)
         if isinstance(event, Instructed):
-            told = (one for one in reversed(before) if isinstance(one, Instructed))
-            now = next(told, self.live.view.newest)
+            earlier = (one for one in reversed(before) if isinstance(one, Instructed))
+            now = next(earlier, self.live.view.newest)
             return Instructed((*now.parts, *event.parts), now.tools)
         return event
 
-    def _read(self, given: Given, before: Sequence[Event]) -> list[Event]:
-        # The first answer after a request is to that request; any other is taken as it stands.
+    def _parse_given(self, given: Given, before: Sequence[Event]) -> list[Event]:
+        # The first answer after a request belongs to that request; any other to none.
         view = self.live.view
         awaited = view.awaited and not any(isinstance(one, ModelSaid) for one in before)
         saw = view.shown if awaited else None
         match given:
             case str():
-                return [UserSaid((Text(sound(given)),))]
+                return [UserSaid((Text(replace_surrogates(given)),))]
             case _ if isinstance(given, log.Event):
                 return [given]
+            case _ModelTurn(dialect, items) if dialect.parse_turn is not None:
+                return dialect.parse_turn(items, saw)
             case Mapping():
                 body = cast("Mapping[str, Any]", given)
-                own = base.speaking(view.model)
-                return base.events(body, own=own, saw=saw, asked=view.asked)
+                own = base.find_view_dialect(view)
+                return base.parse_any_message(body, own=own, saw=saw, asked=view.asked)
             case _ if hasattr(given, "model_dump"):
                 body = cast("Any", given).model_dump(mode="json", exclude_unset=True)
-                return self._read(body, before)
+                return self._parse_given(body, before)
             case _:
                 raise BadInput(
                     f"add() cannot read a {type(given).__name__}; give it text, a message dict, "
@@ -337,42 +351,70 @@ class AsyncSession:
                 )
 
 
+class _ModelTurn(NamedTuple):
+    """The items of one turn of the model, as the Responses API has them."""
+
+    dialect: "base.Dialect"
+    items: list[Mapping[str, Any]]
+
+
+def _join_turns(given: Sequence[Given]) -> list[Any]:
+    """Join neighbours that are items of one turn of the model."""
+    joined: list[Any] = []
+    turn: _ModelTurn | None = None
+    for one in given:
+        is_answer = getattr(one, "object", None) is not None
+        dumps = not is_answer and hasattr(one, "model_dump")
+        body: Any = cast("Any", one).model_dump(mode="json", exclude_unset=True) if dumps else one
+        item: Mapping[str, Any] = cast("Any", body) if isinstance(body, Mapping) else {}
+        dialect = base.find_turn_dialect(item)
+        if dialect is None:
+            turn = None
+            joined.append(one)
+        elif turn is not None and turn.dialect is dialect:
+            turn.items.append(item)
+        else:
+            turn = _ModelTurn(dialect, [item])
+            joined.append(turn)
+    return joined
+
+
 class Session(Face[AsyncSession]):
     """A conversation that fits its model's window, for as long as it lasts: `foldline.open`.
 
-    Also a context manager, which closes it. `repr(s)` shows what the model sees, a line an item.
+    Also a context manager, which closes it. `repr(s)` shows what the model sees, one line per item.
     """
 
     @property
     def history(self) -> "History":
-        """The past: turns, past requests, search, what is kept out of sight."""
+        """The past: turns, past requests, search, excluded messages."""
         from foldline.session.history import History  # noqa: PLC0415 - few programs look back
 
         return History(self.aio.history)
 
-    add = verb(AsyncSession.add)
-    instruct = verb(AsyncSession.instruct)
-    request = verb(AsyncSession.request)
-    fold = verb(AsyncSession.fold)
-    undo = verb(AsyncSession.undo)
-    pin = verb(AsyncSession.pin)
-    switch = verb(AsyncSession.switch)
-    recall = verb(AsyncSession.recall)
-    close = verb(AsyncSession.close)
+    add = make_sync(AsyncSession.add)
+    instruct = make_sync(AsyncSession.instruct)
+    request = make_sync(AsyncSession.request)
+    fold = make_sync(AsyncSession.fold)
+    undo = make_sync(AsyncSession.undo)
+    pin = make_sync(AsyncSession.pin)
+    switch = make_sync(AsyncSession.switch)
+    recall = make_sync(AsyncSession.recall)
+    close = make_sync(AsyncSession.close)
 
     @overload
     def create(self, client: OpenAIClient[R], **parameters: Any) -> R: ...
     @overload
     def create(self, client: AnthropicClient[R], **parameters: Any) -> R: ...
     def create(self, client: Any, **parameters: Any) -> Any:
-        """Ask an SDK's client what `request()` gives, and add its answer; gives the answer too.
+        """Send `request()` by an SDK's client, add the answer, and return it.
 
-        `client` is an `OpenAI` or an `Anthropic`, whichever the model is asked by. Not with
-        `stream=True`: stream what `request()` gives, or use `foldline.wrap`.
+        `client` is an `OpenAI` or an `Anthropic`, as the model needs it. Not with `stream=True`:
+        stream what `request()` returns, or use `foldline.wrap`.
         """
         must_not_stream(parameters)
-        model = self.aio.live.view.model
-        ask = find_create(client, model=model, dialect=base.speaking(model))
+        view = self.aio.live.view
+        ask = find_create(client, model=view.model, dialect=base.find_view_dialect(view))
         answer = ask(**self.request(**parameters))
         if iscoroutine(answer):
             answer.close()
@@ -384,17 +426,17 @@ class Session(Face[AsyncSession]):
         return answer
 
     def fork(self, to: str, *, at: int | None = None) -> "Session":
-        """A session of its own, named `to`, that begins as this one is, or was at a place."""
-        return Session(wait(self.aio.fork(to, at=at)))
+        """Create a session `to` that starts as this one is, or was at a place."""
+        return Session(run_coroutine(self.aio.fork(to, at=at)))
 
     @property
     def report(self) -> Report:
-        """Where the window goes: of the last request, or of what would be sent now."""
+        """How the window is used: by the last request, or by what would be sent now."""
         return self.aio.report
 
     @property
     def edits(self) -> list[int]:
-        """The edits that stand, oldest first."""
+        """The edits in force, oldest first."""
         return self.aio.edits
 
     @property

@@ -1,16 +1,15 @@
-"""Caps on what is spent, in tokens and in money, folds included: R-49.
+"""Caps on tokens and money, folds included.
 
     spending = Spending(store, name, prices, Caps(session=Cap(dollars=5.0), day=Cap(tokens=10**7)))
-    reserved = await spending.before(12_000, 4_000, turn=17)   # `Spent` where a cap would be passed
-    await spending.after(reserved, usage)                      # what it really took
+    reserved = await spending.reserve_call(12_000, 4_000, turn=17)   # raises `Spent` at a cap
+    await spending.settle_call(reserved, usage)                      # what it really took
 
-Knows what a call costs, and that what may be spent is reserved before it is: several processes
-share a cap and never pass it together. What was reserved by somebody who died comes back after a
-while. Refuses to know models, and the calendar: who asks says what day it is.
+The most that a call may cost is reserved before it is made: several processes share a cap and
+never pass it together. Reservations of a process that died expire.
 
-A session and its newest turn are counted in one entry of the session's own; a user and a day in
-entries of their tenant's, from when they have a cap on. Money is counted in whole millionths of a
-millionth of a dollar, so that sums are exact.
+A session and its newest turn are counted in one side value of the session; a user and a day in
+side values of the tenant, only while they have a cap. Money is counted in whole picodollars, so
+that sums are exact.
 """
 
 import asyncio
@@ -31,17 +30,17 @@ from foldline.stores.base import Name, Store
 
 SPACE = "spend"
 HOLD = 1_800.0
-"""Seconds after which what was reserved and never settled comes back: longer than any call."""
+"""Seconds after which an unsettled reservation expires: longer than any call."""
 _DAYS = 3 * 86_400.0  # a day's entry is of no use after that
 _PICO = 10**12
-_TRIES = 1_000  # of writing what others write too: each time one of them has got on
-_PAUSE = 0.002  # seconds, and longer the more often another was first
+_TRIES = 1_000  # to write an entry that others write too; each failure means another succeeded
+_PAUSE = 0.002  # seconds, longer with every try
 Kind: TypeAlias = Literal["call", "fold"]
 
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """The most that may be spent; None is no limit."""
+    """The most that may be spent; None means no limit."""
 
     tokens: int | None = None
     dollars: float | None = None
@@ -57,7 +56,7 @@ NO_CAP = Cap()
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """What may be spent on one call, one turn, one session, one user, and all of a tenant's day."""
+    """Caps for one call, one turn, one session, one user, and a tenant's day."""
 
     call: Cap = NO_CAP
     turn: Cap = NO_CAP
@@ -67,14 +66,14 @@ class Caps:
 
 
 class Amount(msgspec.Struct, frozen=True, array_like=True):
-    """Tokens and what they cost, in millionths of a millionth of a dollar."""
+    """Tokens and their cost in picodollars."""
 
     tokens: int = 0
     pico: int = 0
 
     @property
     def dollars(self) -> float:
-        """The cost, for people."""
+        """The cost in dollars."""
         return self.pico / _PICO
 
     def __add__(self, other: "Amount") -> "Amount":
@@ -85,25 +84,25 @@ NOTHING = Amount()
 
 
 class Reserved(NamedTuple):
-    """What one call may take, set aside until it is known what it took."""
+    """The most that one call may take, reserved until its cost is known."""
 
     id: str
     amount: Amount
     prices: Prices
     tokens: tuple[int, int]
-    """In and out, as they were estimated."""
+    """Input and output, as estimated."""
     turn: int
     kind: Kind
     day: str
 
 
 class Counted(NamedTuple):
-    """What was spent, without what is reserved; None where nobody counts."""
+    """What was spent, without reservations; None where there is no cap."""
 
     session: Amount
     turn: Amount
     folds: Amount
-    """That part of the session's which went into folds."""
+    """The part of the session's that folds took."""
     user: Amount | None
     day: Amount | None
 
@@ -115,7 +114,7 @@ class _Held(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Count(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One entry: what is spent, and what is reserved, by the reservation's id."""
+    """One entry: what is spent, and the reservations by id."""
 
     spent: Amount = NOTHING
     folds: Amount = NOTHING
@@ -123,8 +122,8 @@ class _Count(msgspec.Struct, frozen=True, omit_defaults=True):
     in_turn: Amount = NOTHING
     held: dict[str, _Held] = {}
 
-    def without(self, one: str, now: float) -> dict[str, _Held]:
-        """What is reserved beside one, as far as it has not run out."""
+    def filter_holds(self, one: str, now: float) -> dict[str, _Held]:
+        """Return the other reservations that have not expired."""
         return {key: held for key, held in self.held.items() if key != one and held.until > now}
 
 
@@ -133,12 +132,12 @@ _Change: TypeAlias = Callable[[_Count], _Count]
 
 
 def utc_day() -> str:
-    """The date, where days begin."""
+    """Return today's date in UTC."""
     return f"{datetime.now(UTC):%Y-%m-%d}"
 
 
 class Spending:
-    """What one session spends, and the caps that it shares."""
+    """The spending of one session, and its caps."""
 
     def __init__(  # noqa: PLR0913 - whose, at what price, up to what
         self,
@@ -156,7 +155,7 @@ class Spending:
         self._store, self._name, self._prices = store, name, prices
         self.caps, self._user, self._today, self._hold = caps, user, today, hold
 
-    async def before(  # noqa: PLR0913 - how much, for whom, at what price
+    async def reserve_call(  # noqa: PLR0913 - how much, for whom, at what price
         self,
         tokens_in: int,
         tokens_out: int,
@@ -166,45 +165,47 @@ class Spending:
         kind: Kind = "call",
         prices: Prices | None = None,
     ) -> Reserved:
-        """Set aside what a call may take: all of its reserve, and its input at the highest price.
+        """Reserve the most that a call may cost: a full answer, and input at the highest price.
 
-        `cached` of it is known to be read from the cache; `turn` is the place of the person's
-        message that is being answered. Raises `Spent`, and sets nothing aside, where a cap would be
-        passed.
+        `cached` tokens of the input are known to come from the cache; `turn` is the place of the
+        user's message that is being answered. Raises `Spent` and reserves nothing if that would
+        exceed a cap.
         """
         prices = prices or self._prices
-        amount = _estimate(prices, tokens_in, tokens_out, cached=min(cached, tokens_in))
+        amount = _estimate_cost(prices, tokens_in, tokens_out, cached=min(cached, tokens_in))
         one = os.urandom(8).hex()
         tokens = (tokens_in, tokens_out)
         reserved = Reserved(one, amount, prices, tokens, turn, kind, self._today())
-        _check("call", self.caps.call, spent=NOTHING, would=amount)
+        _check_cap("call", self.caps.call, spent=NOTHING, would=amount)
         try:
-            for place in self._places(reserved.day):
-                await self._change(place, self._reserving(place, reserved))
+            for place in self._list_places(reserved.day):
+                await self._change_entry(place, self._make_reserve_change(place, reserved))
         except BaseException:
             await self.release(reserved)
             raise
         return reserved
 
-    async def after(self, reserved: Reserved, usage: UsageReported | None) -> Amount:
-        """Count what a call took, in place of what was set aside; untold, it is that."""
-        took = price(reserved.prices, usage or UsageReported(), told=reserved.tokens)
-        await self._settle(reserved, took)
+    async def settle_call(self, reserved: Reserved, usage: UsageReported | None) -> Amount:
+        """Count what a call took instead of its reservation; without usage, the estimate."""
+        took = compute_cost(reserved.prices, usage or UsageReported(), told=reserved.tokens)
+        await self._settle_reservation(reserved, took)
         return took
 
     async def release(self, reserved: Reserved) -> None:
-        """The call was not made, or refused: nothing was taken."""
-        await self._settle(reserved, NOTHING)
+        """Release the reservation of a call that was refused or not made."""
+        await self._settle_reservation(reserved, NOTHING)
 
-    async def spent(self) -> Counted:
-        """What was spent until now."""
-        found = {place[0]: await self._read(place) for place in self._places(self._today())}
-        session = found["session"][0]
-        user, day = (found[one][0].spent if one in found else None for one in ("user", "day"))
+    async def read_spent(self) -> Counted:
+        """Return what was spent so far."""
+        entries = {
+            place[0]: await self._read_entry(place) for place in self._list_places(self._today())
+        }
+        session = entries["session"][0]
+        user, day = (entries[one][0].spent if one in entries else None for one in ("user", "day"))
         return Counted(session.spent, session.in_turn, session.folds, user, day)
 
-    def _places(self, day: str) -> list[_Place]:
-        """The entries that count: one that many share only where a cap needs it."""
+    def _list_places(self, day: str) -> list[_Place]:
+        """List the entries to count in: shared ones only if they have a cap."""
         places: list[_Place] = [("session", "session")]
         if self.caps.user != NO_CAP:
             places.append(("user", f"user:{self._user}"))
@@ -212,44 +213,46 @@ class Spending:
             places.append(("day", f"day:{day}"))
         return places
 
-    def _reserving(self, place: _Place, reserved: Reserved) -> _Change:
+    def _make_reserve_change(self, place: _Place, reserved: Reserved) -> _Change:
         cap = {"session": self.caps.session, "user": self.caps.user, "day": self.caps.day}[place[0]]
 
-        def reserve(count: _Count) -> _Count:
+        def reserve_amount(count: _Count) -> _Count:
             now = time()
-            held = count.without(reserved.id, now)
-            turn = max(count.turn, reserved.turn)  # what comes late is counted to the newest
+            held = count.filter_holds(reserved.id, now)
+            turn = max(count.turn, reserved.turn)  # a late call counts to the newest turn
             in_turn = count.in_turn if turn == count.turn else NOTHING
             would = reserved.amount
-            _check(place[0], cap, spent=_sum(count.spent, held), would=would)
+            _check_cap(place[0], cap, spent=_sum_amounts(count.spent, held), would=would)
             if place[0] == "session":
                 of_turn = {key: one for key, one in held.items() if one.turn == turn}
-                _check("turn", self.caps.turn, spent=_sum(in_turn, of_turn), would=would)
+                _check_cap(
+                    "turn", self.caps.turn, spent=_sum_amounts(in_turn, of_turn), would=would
+                )
             held[reserved.id] = _Held(would, now + self._hold, turn)
             return _Count(count.spent, count.folds, turn, in_turn, held)
 
-        return reserve
+        return reserve_amount
 
-    async def _settle(self, reserved: Reserved, took: Amount) -> None:
-        for place in self._places(reserved.day):
+    async def _settle_reservation(self, reserved: Reserved, took: Amount) -> None:
+        for place in self._list_places(reserved.day):
 
-            def settle(count: _Count) -> _Count:
+            def settle_amount(count: _Count) -> _Count:
                 held = count.held.get(reserved.id)
                 turn = held.turn if held else reserved.turn
-                left = count.without(reserved.id, time())
+                left = count.filter_holds(reserved.id, time())
                 in_turn = count.in_turn + took if turn == count.turn else count.in_turn
                 folds = count.folds + took if reserved.kind == "fold" else count.folds
                 return _Count(count.spent + took, folds, count.turn, in_turn, left)
 
-            with suppress(Erased):  # the session is gone; its user's and the day's count stays
-                await self._change(place, settle)
+            with suppress(Erased):  # the session is gone; the user's and the day's counts stay
+                await self._change_entry(place, settle_amount)
 
-    async def _change(self, place: _Place, change: _Change) -> None:
-        """Write what becomes of an entry, whoever else writes it."""
-        name = self._owner(place)
+    async def _change_entry(self, place: _Place, change: _Change) -> None:
+        """Change an entry; try again when another process writes it too."""
+        name = self._choose_owner(place)
         seconds = _DAYS if place[0] == "day" else None
         for tried in range(_TRIES):
-            count, version = await self._read(place)
+            count, version = await self._read_entry(place)
             new = change(count)
             if new == count:
                 return
@@ -259,17 +262,17 @@ class Spending:
             await asyncio.sleep(min(_PAUSE * tried, 0.05))
         raise StoreFailed(f"{place[1]!r} of {name.tenant!r} is written by too many at once")
 
-    async def _read(self, place: _Place) -> tuple[_Count, int]:
-        entry = await self._store.get(self._owner(place), SPACE, place[1])
+    async def _read_entry(self, place: _Place) -> tuple[_Count, int]:
+        entry = await self._store.get(self._choose_owner(place), SPACE, place[1])
         if entry is None:
             return _Count(), 0
         return msgspec.msgpack.decode(entry.value, type=_Count), entry.version
 
-    def _owner(self, place: _Place) -> Name:
+    def _choose_owner(self, place: _Place) -> Name:
         return self._name if place[0] == "session" else Name(self._name.tenant, "")
 
 
-def _check(what: str, cap: Cap, *, spent: Amount, would: Amount) -> None:
+def _check_cap(what: str, cap: Cap, *, spent: Amount, would: Amount) -> None:
     if cap.tokens is not None and spent.tokens + would.tokens > cap.tokens:
         raise Spent(what, spent=spent.tokens, would=would.tokens, limit=cap.tokens, unit="tokens")
     if cap.dollars is not None and spent.pico + would.pico > round(cap.dollars * _PICO):
@@ -278,33 +281,33 @@ def _check(what: str, cap: Cap, *, spent: Amount, would: Amount) -> None:
         )
 
 
-def _sum(spent: Amount, held: dict[str, _Held]) -> Amount:
+def _sum_amounts(spent: Amount, held: dict[str, _Held]) -> Amount:
     return sum((one.amount for one in held.values()), spent)
 
 
-def _estimate(prices: Prices, tokens_in: int, tokens_out: int, *, cached: int) -> Amount:
-    """The most that a call costs if it is as large as that: all that is new may be written."""
+def _estimate_cost(prices: Prices, tokens_in: int, tokens_out: int, *, cached: int) -> Amount:
+    """Estimate the most that a call costs: everything new may be written to the cache."""
     at = prices.at(tokens_in)
-    fresh = (tokens_in - cached) * _pico(max(at.input, at.write))
-    pico = fresh + cached * _pico(at.read) + tokens_out * _pico(at.output)
+    fresh = (tokens_in - cached) * _convert_price(max(at.input, at.write))
+    pico = fresh + cached * _convert_price(at.read) + tokens_out * _convert_price(at.output)
     return Amount(tokens_in + tokens_out, pico)
 
 
-def price(prices: Prices, usage: UsageReported, *, told: tuple[int, int] = (0, 0)) -> Amount:
-    """What a call cost by what its provider counted, each token at its own price.
+def compute_cost(prices: Prices, usage: UsageReported, *, told: tuple[int, int] = (0, 0)) -> Amount:
+    """Compute a call's cost from its reported usage, each token at its own price.
 
-    Input and output that it did not count are `told`.
+    `told` replaces an input or output that was not reported.
     """
     tokens_in = told[0] if usage.input is None else usage.input
     tokens_out = told[1] if usage.output is None else usage.output
     at = prices.at(tokens_in)
     read = min(usage.cache_read or 0, tokens_in)
     write = min(usage.cache_write or 0, tokens_in - read)
-    fresh = (tokens_in - read - write) * _pico(at.input)
-    cached = read * _pico(at.read) + write * _pico(at.write)
-    return Amount(tokens_in + tokens_out, fresh + cached + tokens_out * _pico(at.output))
+    fresh = (tokens_in - read - write) * _convert_price(at.input)
+    cached = read * _convert_price(at.read) + write * _convert_price(at.write)
+    return Amount(tokens_in + tokens_out, fresh + cached + tokens_out * _convert_price(at.output))
 
 
-def _pico(price: float) -> int:
-    """Dollars for a million tokens as millionths of a millionth of one, for one token."""
+def _convert_price(price: float) -> int:
+    """Convert dollars per million tokens to picodollars per token."""
     return round(price * 1_000_000)

@@ -1,36 +1,98 @@
-"""A session as it was left, in a store that stays another's; and held, while it is changed.
+"""Sessions in a store that somebody else closes: opened, held while changed, and listed.
 
-Knows that a log names its own model and settings. Refuses to make a session: `open` does.
+A log names its own model and settings. Listing reads rows and loads no views.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
 from math import inf
 from time import monotonic
 
-from foldline.errors import Busy, FoldlineError
+from foldline.core import log
+from foldline.core.log import ModelSwitched, Opened
+from foldline.core.parts import render_parts
+from foldline.errors import Busy, FoldlineError, FormatError
 from foldline.session.log_handle import Live
 from foldline.session.model_facts import of_session
 from foldline.session.session import AsyncSession
-from foldline.stores.base import Name, Store
+from foldline.stores import event_log
+from foldline.stores.base import Listed, Name, Store
+
+_PAGE = 100  # sessions listed at a time
+_TELLING = ("opened", "model_switched", "user_said")
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One session: its entry in the store's list, and what its log says."""
+
+    listed: Listed
+    model: str = ""
+    turns: int = 0
+    words: str = ""
+    """The first message of a person."""
+    fault: str = ""
+    """Why its log could not be read, or ""."""
+
+    @property
+    def name(self) -> str:
+        """The session's name."""
+        return self.listed.session
+
+
+async def iterate_sessions(store: Store, tenant: str) -> AsyncGenerator[Listed]:
+    """Yield every session of a tenant, by name."""
+    after = ""
+    while page := await store.sessions(tenant, after=after, limit=_PAGE):
+        for one in page:
+            yield one
+        after = page[-1].session
+
+
+async def iterate_summaries(store: Store, tenant: str) -> AsyncGenerator[Summary]:
+    """Yield the summary of every session of a tenant, by name."""
+    async for one in iterate_sessions(store, tenant):
+        yield await read_summary(store, Name(tenant, one.session), one)
+
+
+async def read_summary(store: Store, name: Name, known: Listed) -> Summary:
+    """Read a session's current model, its number of turns and its first words."""
+    model, turns, words = "", 0, ""
+    try:
+        async for row in event_log.iterate_rows(store, name, known.head):
+            if row.kind not in _TELLING:
+                continue
+            event = log.decode_event(row.body)
+            if isinstance(event, Opened | ModelSwitched):
+                model = event.model
+            elif log.by_user(event):
+                turns += 1
+                words = words or " ".join(render_parts(event.parts).split())
+    except FormatError as fault:
+        return Summary(known, model, turns, words, fault=str(fault))
+    return Summary(known, model, turns, words)
+
 
 SECONDS = 30.0
-"""That a change may take."""
-_LOOK = 0.25  # seconds between two tries to take a session that another process has
+"""The longest that a change may take."""
+_LOOK = 0.25  # seconds between two tries to hold a session that another process holds
 
 
-async def left(store: Store, name: Name) -> AsyncSession:
-    """A session as it was left, under the facts that it names; empty where there is none."""
+async def open_stored_session(store: Store, name: Name) -> AsyncSession:
+    """Open a stored session with the facts that its log names; empty if there is none."""
     live = await Live.open(store, name, facts=of_session("", {}))
     live.facts, live.shared = of_session(live.view.model, live.view.settings), True
     return AsyncSession(live)
 
 
 @asynccontextmanager
-async def held(seen: AsyncSession, *, seconds: float = SECONDS) -> AsyncGenerator[AsyncSession]:
-    """A session for ourselves while we change it: `Busy` where a worker has it (R-63)."""
-    await seen.live.hold(seconds)
+async def hold_stored_session(
+    seen: AsyncSession, *, seconds: float = SECONDS
+) -> AsyncGenerator[AsyncSession]:
+    """Hold a session while we change it; raises `Busy` if another process holds it."""
+    await seen.live.hold_lease(seconds)
     try:
         yield seen
     finally:
@@ -38,55 +100,55 @@ async def held(seen: AsyncSession, *, seconds: float = SECONDS) -> AsyncGenerato
 
 
 @asynccontextmanager
-async def taken(
+async def wait_and_hold_session(
     seen: AsyncSession, *, seconds: float, until: float = inf
 ) -> AsyncGenerator[AsyncSession]:
-    """A session for ourselves for as long as it takes: waited for, and renewed meanwhile.
+    """Wait for a session, then hold it for as long as it takes.
 
-    `Busy` where another process has it still when the clock `monotonic` says `until`.
+    Raises `Busy` if another process still holds it at `until`, by the clock `monotonic`.
     """
     async with AsyncExitStack() as stack:
         while True:
             try:
-                # Under the session's lock: what others wrote is taken in, and nobody else does so.
+                # Under the lock: this reads what others wrote, and nobody else may do so then.
                 async with seen.live.lock:
-                    await stack.enter_async_context(held(seen, seconds=seconds))
+                    await stack.enter_async_context(hold_stored_session(seen, seconds=seconds))
                 break
             except Busy:
                 if monotonic() >= until:
                     raise
             await asyncio.sleep(min(_LOOK, seconds / 4))
-        async with repeated(seconds / 3, lambda: _renewed(seen.live)):
+        async with run_repeatedly(seconds / 3, lambda: _renew_lease(seen.live)):
             yield seen
 
 
 @asynccontextmanager
-async def repeated(every: float, work: Callable[[], Awaitable[None]]) -> AsyncGenerator[None]:
-    """Some work again and again meanwhile, so many seconds apart; a failed one is tried again."""
+async def run_repeatedly(every: float, work: Callable[[], Awaitable[None]]) -> AsyncGenerator[None]:
+    """Run work every `every` seconds in the background; after a failure, try again."""
     over = asyncio.Event()
 
-    async def beat() -> None:
+    async def run_loop() -> None:
         while not over.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(every):
                     await over.wait()
                     return
-            with suppress(FoldlineError):  # the next append finds out
+            with suppress(FoldlineError):  # the next append will fail and say so
                 await work()
 
-    beating = asyncio.create_task(beat())
+    beating = asyncio.create_task(run_loop())
     try:
         yield
     finally:
-        # Told, not cancelled: before Python 3.12 a driver can lose a cancellation, and whoever
-        # waits for its task then waits for ever.
+        # Signalled, not cancelled: before Python 3.12 a driver can lose a cancellation, and
+        # waiting for its task would then never end.
         over.set()
         await beating
 
 
-async def _renewed(live: Live) -> None:
-    """Held for as long again: a model may take longer to answer than a lease lasts."""
-    # Under the lock: renewed too late a lease has a new fence, and what is being written just
-    # now would be refused for having the old one.
+async def _renew_lease(live: Live) -> None:
+    """Renew the lease: a model may take longer to answer than a lease lasts."""
+    # Under the lock: a lease renewed too late has a new fence, and an append under way would be
+    # refused for having the old one.
     async with live.lock:
         await live.renew()

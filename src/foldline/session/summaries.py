@@ -1,12 +1,12 @@
-"""Narratives prepared ahead: asked for in the background, kept beside the log, taken by a fold.
+"""Narratives prepared ahead of folds: asked for in the background, kept in the side table.
 
-    prepared     by the spine it was told for: a narrative, or that there is none
-    preparing    by the same: who asks a model for it now
-    piece        what is told of a long span already (R-51)
+    prepared     by spine: its narrative, or that there is none
+    preparing    by spine: a claim of whoever asks a model for it now
+    piece        finished pieces of a long span's narrative
     narrator     how often it failed in a row, why, and until when nobody is asked
 
-Knows these four spaces of the side table. Refuses to fold and to wait: a plan takes what is
-prepared or goes without, so a slow teller is in nobody's way (R-50).
+A plan takes what is prepared or does without, so a slow model delays nobody. `Narrator` is the
+port: `Preparing` asks in this process, `fold_queue.Deferring` leaves it to a worker.
 """
 
 import hashlib
@@ -15,21 +15,30 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from time import perf_counter, time
+from typing import Protocol
 
 import msgspec
 
 from foldline.core import fold_selection
-from foldline.core.budget import measure
+from foldline.core.budget import measure_budget
 from foldline.core.edits import fold
+from foldline.core.edits.fold import Ask, Prepared
 from foldline.core.log import Asked, UsageReported
 from foldline.core.request import render
 from foldline.core.spine import Spine
 from foldline.core.view import View
 from foldline.dialects import base
 from foldline.errors import Erased, FoldlineError
-from foldline.models.overrides import believed
+from foldline.models.catalog import resolve_model
 from foldline.models.port import Model
-from foldline.models.summarize import Narrative, Piece, Progress, SentPrefix, Tellers, tell
+from foldline.models.summarize import (
+    Narrative,
+    Piece,
+    Progress,
+    SentPrefix,
+    Tellers,
+    request_narrative,
+)
 from foldline.session.host import Host, make_teller
 from foldline.session.log_handle import Live
 from foldline.session.spending import Reserved, Spending
@@ -37,32 +46,53 @@ from foldline.session.turn import turn_of
 from foldline.stores import event_log
 from foldline.stores.base import Name, Store
 
-_KEPT = 7 * 86_400.0  # seconds: whoever comes back after a week asks anew
-_PAUSES = (30.0, 120.0, 600.0, 3_600.0)  # after so many failures in a row nobody is asked
+
+class Narrator(Protocol):
+    """Provides narratives for folds, in the background or when a person asks for one now."""
+
+    async def find_prepared(self, live: Live) -> Prepared | None:
+        """Return what is prepared for the current view."""
+        ...
+
+    def schedule_narrative(self, live: Live, ask: Ask) -> None:
+        """Ask for a narrative in the background."""
+        ...
+
+    async def fetch_narrative(self, live: Live, focus: str) -> Prepared | None:
+        """Return a narrative of what a fold made now would replace."""
+        ...
+
+    async def close(self) -> None:
+        """Ask no more."""
+        ...
+
+
+_KEPT = 7 * 86_400.0  # seconds: after a week a narrative is asked for again
+_PAUSES = (30.0, 120.0, 600.0, 3_600.0)  # seconds without asking after 1, 2, 3, more failures
 _MARGIN = 30.0  # seconds that a claim outlives its work
 
 
 class State(msgspec.Struct, frozen=True):
-    """Failures in a row."""
+    """Failures in a row, the last one's reason, and until when nobody is asked."""
 
     failures: int = 0
     reason: str = ""
     until: float = 0.0
 
 
-async def prepared(store: Store, name: Name, spine: Spine) -> fold.Prepared | None:
-    """What was prepared for a view with this spine."""
-    entry = await store.get(name, "prepared", _key(spine))
+async def read_prepared(store: Store, name: Name, spine: Spine) -> fold.Prepared | None:
+    """Return what was prepared for a view with this spine."""
+    entry = await store.get(name, "prepared", _hash_spine(spine))
     return None if entry is None else msgspec.json.decode(entry.value, type=fold.Prepared)
 
 
-async def state(store: Store, name: Name) -> State:
-    """Whether a session's narratives fail, and why."""
+async def read_narrator_state(store: Store, name: Name) -> State:
+    """Return whether a session's narratives fail, and why."""
     entry = await store.get(name, "narrator", "state")
     return State() if entry is None else msgspec.json.decode(entry.value, type=State)
 
 
-async def prepare(
+async def prepare_narrative(
     live: Live,
     ask: fold.Ask,
     tellers: Tellers,
@@ -70,15 +100,15 @@ async def prepare(
     spending: Spending | None = None,
     progress: Progress | None = None,
 ) -> Narrative:
-    """Ask for a narrative, and keep it for the fold; one at a time for one view (R-63)."""
+    """Ask for a narrative and keep it for the fold; one at a time per view."""
     begun = perf_counter()
-    told = await _prepared(live, ask, tellers, spending=spending, progress=progress)
-    teller = tellers.models[0].name if tellers.models else ""
-    live.passes.told(told, teller, perf_counter() - begun)
-    return told
+    narrative = await _ask_for_narrative(live, ask, tellers, spending=spending, progress=progress)
+    model = tellers.models[0].name if tellers.models else ""
+    live.passes.report_narrative(narrative, model, perf_counter() - begun)
+    return narrative
 
 
-async def _prepared(
+async def _ask_for_narrative(
     live: Live,
     ask: fold.Ask,
     tellers: Tellers,
@@ -86,9 +116,9 @@ async def _prepared(
     spending: Spending | None,
     progress: Progress | None,
 ) -> Narrative:
-    store, name, key = live.store, live.name, _key(ask.base)
-    hidden = fold.hidden(live.view)
-    before = await state(store, name)
+    store, name, key = live.store, live.name, _hash_spine(ask.base)
+    hidden = fold.collect_hidden_events(live.view)
+    before = await read_narrator_state(store, name)
     if before.until > time():
         wait = before.until - time()
         return Narrative("skipped", f"it failed {before.failures} times, the last time because "
@@ -96,55 +126,71 @@ async def _prepared(
     lasting = tellers.seconds + _MARGIN
     if not await store.put(name, "preparing", key, b"", version=0, seconds=lasting):
         return Narrative("skipped", "another process is asking for it")
-    pause: float | None = _MARGIN  # whoever is cut short is not followed at once by the next
+    pause: float | None = _MARGIN  # after an interruption nobody asks again at once
     try:
-        prefix = await _prefix(live, ask)
-        events = fold.sources(dict(await live.events(ask.range)), ask.range, hidden)
+        prefix = await _find_sent_prefix(live, ask)
+        events = fold.select_source_events(
+            dict(await live.read_events(ask.range)), ask.range, hidden
+        )
         purse = None if spending is None else SessionPurse(spending, live.view)
-        told = await tell(ask, events, tellers, prefix=prefix, kept=Pieces(store, name),
-                          purse=purse, progress=progress,
-                          stands=lambda: _key(live.view.spine) == key)  # fmt: skip
-        await _note(store, name, ask, told, before)
+        narrative = await request_narrative(
+            ask,
+            events,
+            tellers,
+            prefix=prefix,
+            kept=Pieces(store, name),
+            purse=purse,
+            progress=progress,
+            stands=lambda: _hash_spine(live.view.spine) == key,
+        )
+        await _record_outcome(store, name, ask, narrative, before)
         pause = None
     finally:
         with suppress(FoldlineError):
             value = None if pause is None else b""
             await store.put(name, "preparing", key, value, seconds=pause)
-    return told
+    return narrative
 
 
-async def _note(store: Store, name: Name, ask: fold.Ask, told: Narrative, before: State) -> None:
-    """Keep what came of it: also that nothing did, so that nobody asks for it again."""
-    if told.outcome == "failed":
+async def _record_outcome(
+    store: Store, name: Name, ask: fold.Ask, narrative: Narrative, before: State
+) -> None:
+    """Keep the outcome; an empty one too, so that nobody asks for it again."""
+    outcome = narrative.outcome
+    if outcome == "failed":
         failures = before.failures + 1
         pause = _PAUSES[min(failures, len(_PAUSES)) - 1]
-        now = State(failures, told.reason, time() + pause)
+        now = State(failures, narrative.reason, time() + pause)
         await store.put(name, "narrator", "state", msgspec.json.encode(now), seconds=_KEPT)
         return
-    if told.outcome in ("told", "rejected") or (told.asked and told.outcome == "skipped"):
-        kept = told.prepared or fold.Prepared(ask.base, ask.range, ())
-        await store.put(name, "prepared", _key(ask.base), msgspec.json.encode(kept), seconds=_KEPT)
-    if before.failures and told.outcome == "told":
+    if outcome in ("told", "rejected") or (narrative.asked and outcome == "skipped"):
+        kept = narrative.prepared or fold.Prepared(ask.base, ask.range, ())
+        await store.put(
+            name, "prepared", _hash_spine(ask.base), msgspec.json.encode(kept), seconds=_KEPT
+        )
+    if before.failures and outcome == "told":
         await store.put(name, "narrator", "state", None)
 
 
-async def _prefix(live: Live, ask: fold.Ask) -> SentPrefix | None:
-    """The request that was sent last, up to the end of what is to be told: all of it is cached.
+async def _find_sent_prefix(live: Live, ask: fold.Ask) -> SentPrefix | None:
+    """Return the last request up to the end of the span, which the provider has cached.
 
-    None, where that request is not what is shown now.
+    None if that request is not what the view shows now.
     """
     asked = live.view.held.get(live.view.asked)
     if not isinstance(asked, Asked):
         return None
-    then = await event_log.tail(live.store, live.name, at=asked.at)
-    if _key(then.spine) != _key(ask.base):
+    then = await event_log.read_tail(live.store, live.name, at=asked.at)
+    if _hash_spine(then.spine) != _hash_spine(ask.base):
         return None
-    return await to_thread(_shown, live, ask, asked, then)
+    return await to_thread(_build_sent_prefix, live, ask, asked, then)
 
 
-def _shown(live: Live, ask: fold.Ask, asked: Asked, then: event_log.LogTail) -> SentPrefix | None:
-    """In a thread: a large view takes a while to be written (R-44)."""
-    model, view = live.view.model, then.view()
+def _build_sent_prefix(
+    live: Live, ask: fold.Ask, asked: Asked, then: event_log.LogTail
+) -> SentPrefix | None:
+    # Called in a thread: a large view takes a while to encode.
+    model, view = live.view.model, then.build_view()
     if view.model != model:
         return None
     last = view.head if ask.range.hi is None else ask.range.hi
@@ -152,22 +198,22 @@ def _shown(live: Live, ask: fold.Ask, asked: Asked, then: event_log.LogTail) -> 
     whole = render(view)
     shown = replace(whole, items=whole.items[: len(view.items) - len(behind)])
     parameters = msgspec.json.decode(asked.parameters, type=dict[str, msgspec.Raw])
-    body = base.named(asked.dialect).encode(shown, parameters)
+    body = base.resolve_named_dialect(asked.dialect).encode(shown, parameters)
     ratio = asked.tokens / max(asked.estimate, 1)
     tokens = asked.tokens - int(ratio * sum(item.tokens for item in behind))
     limits, prices = live.facts.limits, live.facts.prices
-    warm = fold.cached(time() - live.touched, prices) == "warm"
+    warm = fold.estimate_cache_state(time() - live.touched, prices) == "warm"
     return SentPrefix(msgspec.json.decode(body), model, tokens, limits.window, prices, warm)
 
 
 class Pieces:
-    """Proven pieces in the side table."""
+    """Finished pieces of narratives in the side table."""
 
     def __init__(self, store: Store, name: Name) -> None:
         self._store, self._name = store, name
 
     async def get(self, key: str) -> Piece | None:
-        """A piece that was told before."""
+        """Return a piece that was finished before."""
         entry = await self._store.get(self._name, "piece", key)
         return None if entry is None else msgspec.json.decode(entry.value, type=Piece)
 
@@ -178,100 +224,102 @@ class Pieces:
 
 
 class SessionPurse:
-    """Folds are paid from what their session may spend: R-49."""
+    """Counts folds against the caps of their session."""
 
     def __init__(self, spending: Spending, view: View) -> None:
         self._spending = spending
         self._turn = turn_of(view)
 
     async def before(self, model: str, tokens_in: int, tokens_out: int) -> Reserved:
-        """Set aside what a question may take."""
-        return await self._spending.before(
-            tokens_in, tokens_out, turn=self._turn, kind="fold", prices=believed(model).prices
+        """Reserve the most that a call may cost."""
+        return await self._spending.reserve_call(
+            tokens_in, tokens_out, turn=self._turn, kind="fold", prices=resolve_model(model).prices
         )
 
     async def after(self, held: Reserved, used: UsageReported | None) -> None:
-        """What it really took."""
-        await self._spending.after(held, used)
+        """Count what the call really took."""
+        await self._spending.settle_call(held, used)
 
     async def release(self, held: Reserved) -> None:
-        """It was refused."""
+        """Release the reservation of a refused call."""
         await self._spending.release(held)
 
 
 @dataclass(slots=True)
 class Preparing:
-    """Narratives in this process: a task beside the session, one at a time."""
+    """Asks for narratives in this process: one background task at a time."""
 
     tellers: Tellers
     spending: Spending | None = None
     progress: Progress | None = None
     own: tuple[Model, ...] = ()
-    """The models that are closed with the session."""
+    """The models to close with the session."""
     last: Narrative | None = None
-    """What became of the newest one."""
+    """The newest narrative and its outcome."""
     _task: "Task[None] | None" = field(default=None, init=False)
 
-    async def find(self, live: Live) -> fold.Prepared | None:
-        """What is prepared for the view as it is."""
-        return await prepared(live.store, live.name, live.view.spine)
+    async def find_prepared(self, live: Live) -> fold.Prepared | None:
+        """Return what is prepared for the current view."""
+        return await read_prepared(live.store, live.name, live.view.spine)
 
-    def wanted(self, live: Live, ask: fold.Ask) -> None:
-        """Begin to ask, unless that is under way; nobody waits."""
+    def schedule_narrative(self, live: Live, ask: fold.Ask) -> None:
+        """Ask in the background, unless that is under way."""
         if self._task is None or self._task.done():
-            self._task = create_task(self._ask(live, ask), name=f"fold of {live.name.session}")
+            self._task = create_task(
+                self._prepare_in_background(live, ask), name=f"fold of {live.name.session}"
+            )
 
-    async def now(self, live: Live, focus: str) -> fold.Prepared | None:
-        """Ask for a narrative of what a fold made now would take, and wait for it."""
-        await self._stopped()
-        if not focus and (found := await self.find(live)):
+    async def fetch_narrative(self, live: Live, focus: str) -> fold.Prepared | None:
+        """Ask for a narrative of what a fold made now would replace, and wait for it."""
+        await self._stop_task()
+        if not focus and (found := await self.find_prepared(live)):
             return found
         facts = replace(live.facts, now=True, focus=focus, prepared=None)
-        budget = measure(live.view, facts.limits)
-        ask = fold_selection.ask(live.view, None, budget=budget, facts=facts)
-        return None if ask is None else await self._prepare(live, ask)
+        budget = measure_budget(live.view, facts.limits)
+        ask = fold_selection.plan_narrative(live.view, None, budget=budget, facts=facts)
+        return None if ask is None else await self._prepare_and_keep(live, ask)
 
-    async def _prepare(self, live: Live, ask: fold.Ask) -> fold.Prepared | None:
-        self.last = await prepare(
+    async def _prepare_and_keep(self, live: Live, ask: fold.Ask) -> fold.Prepared | None:
+        self.last = await prepare_narrative(
             live, ask, self.tellers, spending=self.spending, progress=self.progress
         )
         return self.last.prepared
 
     async def close(self) -> None:
-        """Ask no more; what is told of it is kept (R-51). Models that we made are let go of."""
-        await self._stopped()
+        """Stop asking; finished pieces stay. Close the models that we made."""
+        await self._stop_task()
         for model in self.own:
             await model.close()
 
-    async def _stopped(self) -> None:
+    async def _stop_task(self) -> None:
         if self._task is not None:
             self._task.cancel()
-            await wait([self._task])  # its own end is no matter, ours would be
+            await wait([self._task])  # unlike `await`, it raises only our own cancellation
 
-    async def _ask(self, live: Live, ask: fold.Ask) -> None:
+    async def _prepare_in_background(self, live: Live, ask: fold.Ask) -> None:
         try:
-            await self._prepare(live, ask)
+            await self._prepare_and_keep(live, ask)
         except Erased:
             self.last = Narrative("skipped", "the session was erased")
-        except FoldlineError as fault:  # the store's: nobody waits for this, and nobody is told
+        except FoldlineError as fault:  # the store's: no caller waits for this
             self.last = Narrative("failed", str(fault))
 
 
-def _key(spine: Spine) -> str:
-    """A view's shape: what is appended does not change it, an edit does."""
+def _hash_spine(spine: Spine) -> str:
+    """Hash a view's shape: an edit changes it, an appended message does not."""
     body = msgspec.json.encode((spine.segments, spine.masks))
     return hashlib.sha256(body).hexdigest()[:32]
 
 
-async def preparing(
+async def make_narrator(
     given: str | Model | Sequence[str | Model] | Tellers,
     *,
     spending: Spending | None = None,
     host: Callable[[], Awaitable[Host | None]] | None = None,
 ) -> Preparing:
-    """Who tells in this process, by what a session's summarizer says.
+    """Make the narrator that a session's `summarizer` names.
 
-    `host` finds where the session is asked: those that are given by name are asked there.
+    `host` finds the session's server: models given by name are asked there.
     """
     if isinstance(given, Tellers):
         return Preparing(given, spending)

@@ -1,7 +1,7 @@
-"""The portal: one event loop in a thread of its own, and the sync face of anything async.
+"""Runs async code from sync code, on one event loop in a background thread.
 
-Knows coroutines. Refuses to know what they do: a sync verb is `verb(Thing.its_async_method)`, with
-the same parameters and types, so nothing is written twice.
+A sync method is `make_sync(Thing.its_method)`, with the same parameters and types, so nothing is
+written twice.
 """
 
 import os
@@ -16,15 +16,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 P = ParamSpec("P")
-
-
-_THREADS = "foldline"
-"""What the names of our own threads begin with."""
+_THREADS = "foldline"  # the names of our own threads begin with it
 _starting = RLock()
 
 
-def _loop() -> "asyncio.AbstractEventLoop":
-    """The process's one background loop, though several threads may ask for it at once."""
+def _start_loop_once() -> "asyncio.AbstractEventLoop":
+    """Return the process's one background loop, even if several threads ask at once."""
     with _starting:
         return _start_loop()
 
@@ -39,11 +36,11 @@ def _start_loop() -> "asyncio.AbstractEventLoop":
     return loop
 
 
-def wait(work: Coroutine[Any, Any, R]) -> R:
+def run_coroutine(work: Coroutine[Any, Any, R]) -> R:
     """Run a coroutine to its end; an interrupt in the caller cancels it."""
     from asyncio import run_coroutine_threadsafe  # noqa: PLC0415
 
-    future = run_coroutine_threadsafe(work, _loop())
+    future = run_coroutine_threadsafe(work, _start_loop_once())
     try:
         return future.result()
     except BaseException:
@@ -51,22 +48,22 @@ def wait(work: Coroutine[Any, Any, R]) -> R:
         raise
 
 
-def finish(work: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine to its end, but do not wait for it in a thread of ours.
+def finish_coroutine(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine to its end, without waiting in a thread of ours.
 
-    A finalizer may be run by any thread. One of ours would wait for itself.
+    Any thread may run a finalizer, and one of ours would wait for itself.
     """
     from asyncio import run_coroutine_threadsafe  # noqa: PLC0415
     from threading import current_thread  # noqa: PLC0415
 
     if current_thread().name.startswith(_THREADS):
-        run_coroutine_threadsafe(work, _loop())
+        run_coroutine_threadsafe(work, _start_loop_once())
     else:
-        wait(work)
+        run_coroutine(work)
 
 
 def _begin_anew() -> None:
-    """A thread does not survive a fork: the child starts a loop of its own."""
+    """Forget the loop in a forked child, where its thread no longer exists."""
     global _starting  # noqa: PLW0603 - another thread may have held it
     _starting = RLock()
     _start_loop.cache_clear()
@@ -76,19 +73,19 @@ os.register_at_fork(after_in_child=_begin_anew)
 
 
 class Face(Generic[T]):
-    """The sync face of an async thing."""
+    """The sync form of an async object."""
 
     def __init__(self, aio: T) -> None:
         self.aio = aio
 
 
-def verb(
+def make_sync(
     method: Callable[Concatenate[T, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[Face[T], P], R]:
-    """The sync form of an async method."""
+    """Make the sync form of an async method."""
 
     @wraps(method)
-    def waiting(face: Face[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return wait(method(face.aio, *args, **kwargs))
+    def run_method(face: Face[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return run_coroutine(method(face.aio, *args, **kwargs))
 
-    return waiting
+    return run_method

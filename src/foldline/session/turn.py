@@ -1,43 +1,121 @@
-"""One answer of a model, into its session: asked, paid for, and asked again where it was too much.
+"""One call of a model for a session: planned, paid for, and planned again after a refusal.
 
     answer = await reply(session, model, heard=print)
 
-Orders the steps and nothing else: the session plans, `spending` holds the caps, `models.retries`
-calls, `healing` heals an overflow, once a call (R-13). Refuses to run tools: who loops does that.
-
-Whatever ends a call early leaves a log that goes on (R-53): the words that were heard, if any, as
-an answer that was cut or cancelled, and nothing else of it.
+A request that is refused for its length is edited and sent once more. A call that ends early
+leaves a usable log: the words heard so far, if any, as an answer that was cut or cancelled. The
+caller runs tools. `build_carry_message` starts a new session with the record of an earlier one.
 """
 
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from foldline.core.log import ModelSaid, Stop, UsageReported, by_user
-from foldline.core.parts import Text, sound
+from foldline.core import fold_selection
+from foldline.core.budget import apply_learned_window, measure_budget
+from foldline.core.fold_selection import Need
+from foldline.core.log import (
+    Asked,
+    ModelSaid,
+    Stop,
+    UsageReported,
+    UserSaid,
+    WindowLearned,
+    by_user,
+)
+from foldline.core.parts import Text, replace_surrogates
 from foldline.core.plan import Facts
-from foldline.core.tokens import count
+from foldline.core.tokens import count_tokens
 from foldline.core.view import View
 from foldline.dialects import base
 from foldline.dialects.base import Dialect
 from foldline.dialects.provider_errors import Fault, of_exception
-from foldline.errors import BadInput, FoldlineError, ModelFailed, WireError
+from foldline.errors import BadInput, FoldlineError, ModelFailed, Overflow, WireError
 from foldline.models.port import Heard, Json, Model
-from foldline.models.retries import PATIENT, Patience, call
-from foldline.session import answer_limit, planning
-from foldline.session import healing as refused
+from foldline.models.retries import PATIENT, Patience, call_with_retries
+from foldline.session import model_facts, planning
+from foldline.session.log_handle import Live
 from foldline.session.session import AsyncSession
 from foldline.session.spending import Reserved, Spending
+from foldline.stores.base import Name, Store
+
+
+def nothing_to_carry(name: Name) -> BadInput:
+    """Make the error for a session to carry on from that is missing or empty."""
+    return BadInput(f"there is nothing in a session {name.session!r} to carry on from")
+
+
+async def build_carry_message(store: Store, name: Name, *, facts: Facts) -> UserSaid:
+    """Build the first message of a new session: the record of an old one, made without a model."""
+    live = await Live.open(store, name, facts=facts)
+    if not live.view.items:
+        raise nothing_to_carry(name)
+    budget = measure_budget(live.view, facts.limits)
+    draft = fold_selection.build_whole_draft(live.view, budget, facts)
+    while isinstance(draft, Need):
+        facts = await planning.fetch_needed_events(live, facts, draft)
+        draft = fold_selection.build_whole_draft(live.view, budget, facts)
+    record = draft.build_fold(budget.convert_to_estimate(budget.room * facts.policy.handoff)).text
+    head = (
+        f"[carried on from session {name.session!r}: a record of it. "
+        "Its handles are that session's, not this one's]"
+    )
+    return UserSaid((Text(f"{head}\n{record}"),), speaker="notice")
+
+
+T = TypeVar("T")
+_SMALLER = 0.8  # the next try's share of a request that was refused without stating a limit
+
+
+async def heal_refusal(
+    live: Live, fault: "Fault", plan: Callable[[Facts], Awaitable[T]]
+) -> T | None:
+    """Plan under smaller limits after a refusal; None if no edit helps."""
+    async with live.lock:
+        facts = await find_smaller(live, fault)
+        if facts is None:
+            return None
+        try:
+            return await plan(facts)
+        except Overflow:
+            return None  # the provider's own error says more
+
+
+async def find_smaller(live: Live, fault: "Fault") -> Facts | None:
+    """Return facts with a smaller window, learned from a refusal; None if no edit helps."""
+    asked = live.view.held.get(live.view.asked)
+    if fault.kind not in ("tokens", "bytes") or not isinstance(asked, Asked):
+        return None
+    stated = fault.limit if fault.kind == "tokens" and not fault.suspected else None
+    if stated is None:
+        most = asked.tokens * _SMALLER
+    else:
+        await _record_window(live, stated, fault.message)
+        # In our own estimate's scale, which the provider's larger count shows to be too small.
+        most = min(stated * min(asked.tokens / (fault.count or 1), 1.0), asked.tokens)
+    return replace(live.facts, limits=apply_learned_window(live.facts.limits, int(most)))
+
+
+async def _record_window(live: Live, window: int, source: str) -> None:
+    model = live.view.model
+    known = apply_learned_window(live.facts.limits, live.view.windows.get(model)).window
+    if window < known:
+        await live.record_events(WindowLearned(model, window, source[:200]))
+
+
+def measure_fill(live: Live) -> float | None:
+    """Return the share of the window that the newest request takes, by our estimate."""
+    return live.report.total / live.report.window if live.report else None
 
 
 class _Planned(NamedTuple):
-    """What to send, and what it is believed to take."""
-
     request: Json
     tokens: int
     most: int
-    """What the answer may take."""
+    """The most tokens of the answer."""
     filled: float | None
     """The share of the window that it takes."""
 
@@ -51,128 +129,138 @@ async def reply(
     heard: Heard | None = None,
     **parameters: Any,
 ) -> Json:
-    """Ask a model to go on with a session, and take in its answer; gives the answer too.
+    """Ask a model to continue a session, add its answer, and return it.
 
-    Where the provider says that it is too much, what is learned of its window forces an edit, and
+    If the provider refuses the request as too long, the window that it states forces an edit, and
     it is asked once more. Raises `ModelFailed`, `Spent` or `Overflow`.
     """
     one = _Turn(session, model, parameters, spending=spending or session.live.spending)
-    planned = await one.first()
+    planned = await one.plan_first()
     try:
-        return await one.ask(planned, patience, heard)
+        return await one.call_model(planned, patience, heard)
     except ModelFailed as failed:
-        instead = None if failed.begun else await one.instead(planned, failed)
+        instead = None if failed.begun else await one.plan_replacement(planned, failed)
         if instead is None:
             raise
-    return await one.ask(instead, patience, heard)
+    return await one.call_model(instead, patience, heard)
 
 
 def turn_of(view: View) -> int:
-    """Where the newest turn began: the place of the last message of a person, or -1."""
+    """Return where the newest turn began: the place of a person's last message, or -1."""
     said = [seq for seq, event in view.held.items() if by_user(event)]
-    folded = [start for fold in view.folds().values() for start in fold.starts[-1:]]
+    folded = [start for fold in view.list_folds().values() for start in fold.starts[-1:]]
     return max((*said, *folded), default=-1)
 
 
 class _Turn:
-    """One call of a model, and the second one where the first was refused."""
+    """One call of a model, and a second one if the first was refused."""
 
     def __init__(
         self, session: AsyncSession, model: Model, parameters: Json, *, spending: Spending | None
     ) -> None:
         self._session, self._live, self._model = session, session.live, model
         self._parameters, self._spending = parameters, spending
-        self._dialect: Dialect = base.speaking(self._live.view.model)
-        if base.speaking(model.name) is not self._dialect:
+        self._dialect: Dialect = base.find_view_dialect(self._live.view)
+        own = getattr(model, "dialect", None) or base.choose_model_dialect(model.name)
+        if own.name != self._dialect.name:
             raise BadInput(
                 f"the session is {self._live.view.model!r}'s and {model.name!r} speaks another "
                 "dialect; switch() the session to that model first"
             )
 
-    async def first(self) -> _Planned:
-        """The request that the session plans."""
+    async def plan_first(self) -> _Planned:
+        """Plan the first request."""
         async with self._live.lock:
-            return await self._plan(self._live.facts)
+            return await self._plan_request(self._live.facts)
 
-    async def instead(self, planned: _Planned, failed: ModelFailed) -> _Planned | None:
-        """What to send in place of a request that was refused; None if nothing heals it."""
-        return await refused.healed(self._live, _suspected(failed, planned.filled), self._plan)
+    async def plan_replacement(self, planned: _Planned, failed: ModelFailed) -> _Planned | None:
+        """Plan a request in place of one that was refused; None if no edit helps."""
+        return await heal_refusal(
+            self._live, _classify_failure(failed, planned.filled), self._plan_request
+        )
 
-    async def _plan(self, facts: Facts) -> _Planned:
+    async def _plan_request(self, facts: Facts) -> _Planned:
         live, dialect = self._live, self._dialect
-        facts, given = answer_limit.answerable(facts, dialect, self._parameters, streams=True)
-        stated = answer_limit.stated(dialect, given)
-        body = await planning.ask(live, given, dialect=dialect, facts=facts)
+        facts, given = model_facts.fit_answer_limit(facts, dialect, self._parameters, streams=True)
+        stated = model_facts.find_stated_limit(dialect, given)
+        body = await planning.plan_and_record_request(live, given, dialect=dialect, facts=facts)
         tokens = live.report.total if live.report else 0
         most = stated[1] if stated else facts.limits.reserve
-        return _Planned(msgspec.json.decode(body), tokens, most, refused.filled(live))
+        return _Planned(msgspec.json.decode(body), tokens, most, measure_fill(live))
 
-    async def ask(self, planned: _Planned, patience: Patience, heard: Heard | None) -> Json:
-        """Pay, call, and take in what came."""
-        reserved = await self._reserve(planned)
+    async def call_model(self, planned: _Planned, patience: Patience, heard: Heard | None) -> Json:
+        """Reserve the cost, call the model, and record its answer."""
+        reserved = await self._reserve_call(planned)
         words: list[str] = []
 
-        def hearing(piece: str) -> None:
+        def receive_piece(piece: str) -> None:
             words.append(piece)
             if heard is not None:
                 heard(piece)
 
         try:
-            answer = await call(
-                self._model, planned.request, patience=patience, heard=hearing if heard else None
+            answer = await call_with_retries(
+                self._model,
+                planned.request,
+                patience=patience,
+                heard=receive_piece if heard else None,
             )
         except BaseException as fault:
             failed = isinstance(fault, ModelFailed)
-            await self._left("".join(words), stop="cut" if failed else "cancelled")
-            used = UsageReported(input=planned.tokens, output=count("".join(words)))
+            await self._record_partial_answer("".join(words), stop="cut" if failed else "cancelled")
+            used = UsageReported(input=planned.tokens, output=count_tokens("".join(words)))
             refused = isinstance(fault, ModelFailed) and not fault.silent and not words
-            await self._settle(reserved, used, free=refused)
+            await self._settle_call(reserved, used, free=refused)
             raise
         usage: UsageReported | None = None
         try:
-            usage = self._usage(answer)
+            usage = self._parse_usage(answer)
             await self._session.add(answer)
         finally:
-            await self._settle(reserved, usage)
+            await self._settle_call(reserved, usage)
         return answer
 
-    def _usage(self, answer: Json) -> UsageReported | None:
+    def _parse_usage(self, answer: Json) -> UsageReported | None:
         try:
-            events = base.events(answer, own=self._dialect, saw=None, asked=None)
+            events = base.parse_any_message(answer, own=self._dialect, saw=None, asked=None)
         except WireError as fault:
             words = f"an answer that cannot be read: {fault}"
             raise ModelFailed(self._model.name, Fault("other", words)) from fault
         return next((event for event in events if isinstance(event, UsageReported)), None)
 
-    async def _left(self, words: str, *, stop: Stop) -> None:
-        """Take in what was heard of an answer that broke off: a person may have read it."""
+    async def _record_partial_answer(self, words: str, *, stop: Stop) -> None:
+        """Record the words of an answer that broke off: a person may have read them."""
         view = self._live.view
         if not words.strip():
             return
-        said = ModelSaid((Text(sound(words)),), saw=view.shown if view.awaited else None, stop=stop)
-        with suppress(FoldlineError):  # what ended the call is told, not that its rest is lost
+        said = ModelSaid(
+            (Text(replace_surrogates(words)),), saw=view.shown if view.awaited else None, stop=stop
+        )
+        with suppress(FoldlineError):  # the error that ended the call matters more
             await self._session.add(said)
 
-    async def _reserve(self, planned: _Planned) -> Reserved | None:
+    async def _reserve_call(self, planned: _Planned) -> Reserved | None:
         if self._spending is None:
             return None
         turn, prices = turn_of(self._live.view), self._live.facts.prices
-        return await self._spending.before(planned.tokens, planned.most, turn=turn, prices=prices)
+        return await self._spending.reserve_call(
+            planned.tokens, planned.most, turn=turn, prices=prices
+        )
 
-    async def _settle(
+    async def _settle_call(
         self, reserved: Reserved | None, usage: UsageReported | None, *, free: bool = False
     ) -> None:
-        """Count what was used: nothing by a call that was refused, else as told or estimated."""
+        """Count a call's cost as reported or estimated; nothing if it is `free`."""
         if self._spending is None or reserved is None:
             return
         if free:
             await self._spending.release(reserved)
         else:
-            await self._spending.after(reserved, usage)
+            await self._spending.settle_call(reserved, usage)
 
 
-def _suspected(failed: ModelFailed, filled: float | None) -> Fault:
-    """A failure's meaning, once it is known how full the window was: R-12."""
+def _classify_failure(failed: ModelFailed, filled: float | None) -> Fault:
+    """Classify a failure, now that it is known how full the window was."""
     fault: Fault = failed.fault
     if fault.kind == "other" and failed.__cause__ is not None:
         return of_exception(failed.__cause__, filled=filled)

@@ -1,7 +1,6 @@
-"""Settings put to use: caps, the model that is asked, who tells narratives, how a session opens.
+"""Builds caps, model clients, narrators and `open` arguments from settings.
 
-Knows what each of these wants to be given. Refuses to close: whoever gets a model
-closes it.
+Whoever gets a model closes it.
 """
 
 import os
@@ -10,37 +9,32 @@ from dataclasses import replace
 from typing import Any
 
 from foldline.errors import BadInput
-from foldline.models.addresses import dialect_of
-from foldline.models.clients import client
+from foldline.models.clients import client, dialect_of
 from foldline.models.port import Model
 from foldline.models.summarize import Tellers
 from foldline.session.host import Host, make_teller
 from foldline.session.spending import Cap, Caps
-from foldline.settings.values import NOBODY, OWN, Settings
+from foldline.settings.kinds import NOBODY, OWN, Settings
 
 
-def caps(settings: Settings) -> Caps | None:
-    """The most that may be spent, where anything is said of it."""
-    found = {whose: Cap(*limit) for whose, limit in settings.limits.items() if _limited(limit)}
-    return Caps(**found) if found else None
+def build_caps(settings: Settings) -> Caps | None:
+    """Build the caps that are set; None if there are none."""
+    limits = settings.limits.items()
+    caps = {whose: Cap(*limit) for whose, limit in limits if limit != (None, None)}
+    return Caps(**caps) if caps else None
 
 
-def _limited(limit: tuple[int | None, float | None]) -> bool:
-    """Whether there is a limit at all; 0 is one."""
-    return any(one is not None for one in limit)
-
-
-def model(settings: Settings, *, env: Mapping[str, str] | None = None) -> Model:
-    """A client of the model that is set, with its address and its key."""
+def make_model_client(settings: Settings, *, env: Mapping[str, str] | None = None) -> Model:
+    """Make a client of the model that is set, with its address and key."""
     said = settings.model
     if said.name is None:
         raise BadInput(
             'no model is set: write model = "NAME" into foldline.toml, or set FOLDLINE_MODEL'
         )
-    return client(said.name, base_url=said.base_url, api_key=_key(settings, env))
+    return client(said.name, base_url=said.base_url, api_key=_read_api_key(settings, env))
 
 
-def _key(settings: Settings, env: Mapping[str, str] | None) -> str | None:
+def _read_api_key(settings: Settings, env: Mapping[str, str] | None) -> str | None:
     named = settings.model.key_env
     if named is None:
         return None
@@ -51,8 +45,8 @@ def _key(settings: Settings, env: Mapping[str, str] | None) -> str | None:
     return key
 
 
-def tellers(settings: Settings, own: Model, *, host: Host | None = None) -> Tellers | None:
-    """Who tells narratives: the agent's own model, others at the same host, or nobody."""
+def build_tellers(settings: Settings, own: Model, *, host: Host | None = None) -> Tellers | None:
+    """Build the narrators: the agent's own model, others at the same host, or none."""
     if NOBODY in settings.summarizer:
         return None
     named = {OWN: own, settings.model.name or OWN: own}
@@ -61,7 +55,7 @@ def tellers(settings: Settings, own: Model, *, host: Host | None = None) -> Tell
         host = Host(said.base_url, dialect_of(said.name or ""), said.base_url)
     found = Tellers(
         tuple(
-            named.get(name) or make_teller(name, host, api_key=_key(settings, None))
+            named.get(name) or make_teller(name, host, api_key=_read_api_key(settings, None))
             for name in settings.summarizer
         )
     )
@@ -69,8 +63,8 @@ def tellers(settings: Settings, own: Model, *, host: Host | None = None) -> Tell
     return replace(found, template=template) if template else found
 
 
-def opening(settings: Settings) -> dict[str, Any]:
-    """What `foldline.open` is given, besides the store's address and who tells narratives."""
+def build_open_arguments(settings: Settings) -> dict[str, Any]:
+    """Build the arguments of `foldline.open`, except the address and the summarizer."""
     said = settings.model
     return {
         "model": said.name or "",
@@ -78,5 +72,5 @@ def opening(settings: Settings) -> dict[str, Any]:
         "reserve": said.max_output_tokens,
         "policy": settings.policy,
         "tenant": settings.tenant,
-        "caps": caps(settings),
+        "caps": build_caps(settings),
     }

@@ -1,56 +1,261 @@
-"""The settings in force: files, environment, a profile and flags, laid over each other.
+"""Loads settings from files, environment, a profile and flags, and merges them.
 
-    settings = load(Path.cwd(), flags={"model": "gpt-5"})
+    settings = load_settings(Path.cwd(), flags={"model": "gpt-5"})
     settings.policy, settings.model.name, settings.origins["model.name"]
 
-Weakest first: defaults, the user's file, the project's, the environment, the profile that is
-chosen, the command line. Knows these places and which of them a stranger wrote. Refuses to know
-what a setting does. All that is wrong anywhere is told at once.
+Weakest first: defaults, the user's file, the project's, the environment, the chosen profile, the
+command line. All faults, wherever they are, are reported at once.
+
+    $XDG_CONFIG_HOME/foldline/foldline.toml    the user's (~/.config where that is not set)
+    foldline.toml                              the project's: nearest, from here up to its root
 """
 
+import hashlib
 import os
-from collections.abc import Callable, Mapping
+import re
+import stat
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from foldline.errors import BadInput
-from foldline.settings import Settings, files, made, names, schema
-from foldline.settings.files import FILE, File
-from foldline.settings.kinds import Wrong, shown
-from foldline.settings.parse import PROFILES, checked, crossed, parted, spoken
-from foldline.settings.values import Held
+from foldline.settings import Settings, build_settings, parse, schema
+from foldline.settings.kinds import Held, Wrong, format_setting_value
+from foldline.settings.parse import (
+    PROFILES,
+    list_server_faults,
+    parse_settings,
+    parse_single_setting,
+    split_profile,
+)
+
+NAMES = ("foldline.toml", "foldline.yaml", "foldline.yml")
+FILE = "file://"
+_REPOSITORY = (".git", ".hg")
+_PACKAGE = ("go.mod", "package.json", "pyproject.toml", "Cargo.toml")
+_MOST = 1_000_000  # bytes: nobody writes a longer settings file
+_PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
+_NAME = rf"({_PART}(?:\s*\.\s*{_PART})*)"
+_TABLE = re.compile(rf"\s*\[\s*{_NAME}\s*\]")
+_KEY = re.compile(rf"\s*{_NAME}\s*=")
+_LINE = re.compile(r"\(at line (\d+), column \d+\)")
+_QUOTES = ('"""', "'''")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A settings file that was read."""
+
+    path: Path
+    said: Mapping[str, Any]
+    lines: Mapping[str, int] = field(default_factory=dict[str, int])
+    body: bytes = b""
+
+    def describe_origin(self, name: str) -> str:
+        """Return the file and the line of a setting, or of the table it is in."""
+        while name:
+            if name in self.lines:
+                return f"{self.path}:{self.lines[name]}"
+            name = name.rpartition(".")[0]
+        return str(self.path)
+
+    def hash_content(self, *more: bytes) -> str:
+        """Return the sha256 of the file and of the files it names."""
+        parts = (self.body, *more)
+        sized = b"".join(b"%d:%b" % (len(part), part) for part in parts)
+        return hashlib.sha256(self.body if len(parts) == 1 else sized).hexdigest()
+
+
+def user_folder(env: Mapping[str, str]) -> Path:
+    """Return the user's config folder for Foldline."""
+    named = env.get("XDG_CONFIG_HOME", "")
+    if named.startswith("/"):
+        return Path(named) / "foldline"
+    return Path(env.get("HOME") or Path.home()) / ".config" / "foldline"
+
+
+def find_project_root(folder: Path) -> Path:
+    """Return the repository that a folder is in, else its package, else the folder."""
+    above = (folder, *folder.parents)
+    for marks in (_REPOSITORY, _PACKAGE):
+        for one in above:
+            if any(_is_there(one / mark) for mark in marks):
+                return one
+    return folder
+
+
+def iterate_settings_folders(here: Path) -> Iterator[Path]:
+    """Yield the folders that may hold a project's file, the nearest first."""
+    last = find_project_root(here)
+    for one in (here, *here.parents):
+        yield one
+        if one == last:
+            return
+
+
+def find_settings_file(folder: Path) -> Path | None:
+    """Return the settings file of a folder; raises `Wrong` if there are two."""
+    there = [folder / name for name in NAMES if _is_there(folder / name)]
+    if len(there) > 1:
+        names = " and ".join(path.name for path in there)
+        raise Wrong(
+            f"{folder} has {names}: keep {there[0].name}, and remove "
+            f"{' and '.join(path.name for path in there[1:])}"
+        )
+    return there[0] if there else None
+
+
+def _is_there(path: Path) -> bool:
+    return os.path.exists(path)  # noqa: PTH110 - pathlib's raises where a folder is another's
+
+
+def read_settings_file(path: Path) -> File:
+    """Read a TOML or YAML file; raises `Wrong` if it cannot be read."""
+    body = read_plain_file(path)
+    try:
+        text = body.decode("utf-8-sig")
+    except UnicodeDecodeError as fault:
+        raise Wrong(f"{path} is no text in UTF-8 (byte {fault.start}); save it as UTF-8") from None
+    if path.suffix in (".yaml", ".yml"):
+        return _parse_yaml(path, text, body)
+    return _parse_toml(path, text, body)
+
+
+def resolve_path(path: str, folder: Path) -> Path:
+    """Resolve a path relative to a folder, or to a home with `~`."""
+    try:
+        return folder / Path(path).expanduser()
+    except RuntimeError:  # there is no such user
+        return folder / path
+
+
+def read_plain_file(path: Path) -> bytes:
+    """Return the bytes of a regular file of at most 1 MB; raises `Wrong` otherwise."""
+    try:
+        state = path.stat()
+        if not stat.S_ISREG(state.st_mode):
+            raise Wrong(f"{path} is no file; remove it, or name another")
+        if state.st_size > _MOST:
+            raise Wrong(f"{path} has {state.st_size:,} bytes; at most {_MOST:,} are read")
+        return path.read_bytes()
+    except (OSError, ValueError) as fault:
+        if isinstance(fault, Wrong):
+            raise
+        why = getattr(fault, "strerror", None) or str(fault)
+        raise Wrong(f"{path} cannot be read: {why}") from None
+
+
+def _parse_toml(path: Path, text: str, body: bytes) -> File:
+    try:
+        said = tomllib.loads(text)
+    except RecursionError:
+        raise Wrong(f"{path} is no TOML: it is nested too deep") from None
+    except ValueError as fault:
+        told = str(fault)
+        at = _LINE.search(told)
+        place = f"{path}:{at[1]}" if at else str(path)
+        why = _LINE.sub("", told).strip()
+        raise Wrong(
+            f"{place} is no TOML: {why}; write lines like name = value, texts in quotes"
+        ) from None
+    return File(path, said, _toml_lines(text), body)
+
+
+def _toml_lines(text: str) -> dict[str, int]:
+    """Map each name to its line number, as far as single lines can tell."""
+    lines: dict[str, int] = {}
+    before, inside = "", ""
+    for number, line in enumerate(text.split("\n"), 1):
+        if inside:
+            inside = "" if inside in line else inside
+            continue
+        if table := _TABLE.match(line):
+            before = f"{_strip_quotes(table[1])}."
+            lines.setdefault(before[:-1], number)
+        elif key := _KEY.match(line):
+            lines.setdefault(f"{before}{_strip_quotes(key[1])}", number)
+            opened = [quote for quote in _QUOTES if line.count(quote) % 2]
+            inside = opened[0] if opened else ""
+    return lines
+
+
+def _strip_quotes(name: str) -> str:
+    return ".".join(part.strip("\"'") for part in re.findall(_PART, name))
+
+
+def _parse_yaml(path: Path, text: str, body: bytes) -> File:
+    try:
+        import yaml  # noqa: PLC0415 - an extra, and few have such a file
+    except ImportError:
+        raise Wrong(
+            f"{path} needs the extra `yaml`: pip install 'foldline[yaml]', or write it in TOML"
+        ) from None
+    lines: dict[str, int] = {}
+    try:
+        loader: Any = yaml.SafeLoader(text)
+        node: Any = loader.get_single_node()
+        _yaml_lines(node, lines)  # before merged keys are put in
+        said: Any = {} if node is None else loader.construct_document(node)
+    except Wrong as fault:
+        raise Wrong(f"{path}:{fault}") from None
+    except Exception as fault:  # noqa: BLE001 - the loader raises many kinds
+        mark: Any = getattr(fault, "problem_mark", None)
+        place = f"{path}:{mark.line + 1}" if mark else str(path)
+        why = getattr(fault, "problem", None) or " ".join(str(fault).split()) or repr(fault)
+        raise Wrong(f"{place} is no YAML: {why}; write lines like name: value") from None
+    if not isinstance(said, dict):
+        raise Wrong(f"{path} holds no names; write lines like policy: steady")
+    return File(path, cast("dict[str, Any]", said), lines, body)
+
+
+def _yaml_lines(node: Any, lines: dict[str, int], before: str = "", depth: int = 0) -> None:
+    """Map each name to its line; raises `Wrong` for a repeated name, which YAML ignores."""
+    pairs: Any = getattr(node, "value", None)
+    if getattr(node, "id", "") != "mapping" or depth > 8:  # noqa: PLR2004 - no setting is deeper
+        return
+    own: set[str] = set()
+    for key, value in pairs:
+        name, number = f"{before}{key.value}", key.start_mark.line + 1
+        if name in own:
+            raise Wrong(f"{number} has {name} for the second time; keep one")
+        own.add(name)
+        lines.setdefault(name, number)
+        if len(lines) < _MOST // 100:
+            _yaml_lines(value, lines, f"{name}.", depth + 1)
+
 
 Trusted: TypeAlias = Callable[[Path, str], bool]
-"""Whether a project's file is trusted: its path, and the sha256 of what it says."""
-_TEXTS = ("compaction.prompt_template", "instructions.text")  # that may stand in a file
+"""Says whether a project's file is trusted, given its path and the sha256 of its content."""
+_TEXTS = ("compaction.prompt_template", "instructions.text")  # may name a file
 _PATHS = ("store", "instructions.roots")
-_SHARES = ("compaction.safety_ratio", "compact_threshold")  # of equals the last counts
+_SHARES = ("compaction.safety_ratio", "compact_threshold")  # at equal rank the last counts
 LINE = "the command line"
 _PROFILE = 4
 _NEAR = 0.8
 
 
 class SettingSource(NamedTuple):
-    """A value, and who says so."""
+    """A value and where it comes from."""
 
     value: Any
     origin: str
     rank: int
     folder: Path
-    """Where the files lie that it names."""
+    """The folder that relative paths in the value refer to."""
 
 
 @dataclass(slots=True)
 class _Layers:
-    """What was said so far, the strongest on top, and what is wrong."""
+    """The strongest value of each setting so far, and the faults."""
 
     here: Path
     said: dict[str, SettingSource] = field(default_factory=dict[str, SettingSource])
     held: list[Held] = field(default_factory=list[Held])
     faults: list[str] = field(default_factory=list[str])
 
-    def lay(
+    def merge_sources(
         self,
         *,
         env: Mapping[str, str],
@@ -59,44 +264,48 @@ class _Layers:
         config: Path | None = None,
         trusted: Trusted | None = None,
     ) -> dict[str, Any]:
-        """All places over each other, the weakest first: what is in force."""
-        user, project = places(self.here, env=env, faults=self.faults)
+        """Merge all sources, the weakest first, and return the values in force."""
+        user, project = find_settings_files(self.here, env=env, faults=self.faults)
         if user is not None:
-            self.file(user, 1, None)
+            self.add_file(user, 1, None)
         if config is not None:
-            self.file(config, 2, None)
+            self.add_file(config, 2, None)
         elif project is not None:
-            self.file(project, 2, trusted or _nobody)
-        _environment(self, env)
+            self.add_file(project, 2, trusted or (lambda _path, _sha256: False))
+        _add_environment(self, env)
         given = {**(flags or {}), **({"profile": profile} if profile else {})}
         if "profile" in given:
-            self.words("profile", given.pop("profile"), LINE, 5)
-        self.profile()
+            self.add_value("profile", given.pop("profile"), LINE, 5)
+        self.apply_profile()
         for name, value in given.items():
-            self.words(name, value, LINE, 5)
-        return self.values()
+            self.add_value(name, value, LINE, 5)
+        return self.collect_values()
 
-    def file(self, path: Path, rank: int, trusted: Trusted | None) -> None:
-        """What a file says; of a stranger's, what is harmless."""
+    def add_file(self, path: Path, rank: int, trusted: Trusted | None) -> None:
+        """Add a file's settings; hold back the guarded ones of an untrusted file."""
         try:
-            read = files.read(path)
+            read = read_settings_file(path)
         except Wrong as wrong:
             self.faults.append(str(wrong))
             return
-        found, faults = checked(read.said)
-        self.faults += [f"{read.origin(fault.name)}: {fault.told}" for fault in faults]
-        free = trusted is None or not _guarded(found) or trusted(path, _sealed(read, found))
+        found, faults = parse_settings(read.said)
+        self.faults += [f"{read.describe_origin(fault.name)}: {fault.told}" for fault in faults]
+        free = (
+            trusted is None
+            or not any(map(_is_guarded, found))
+            or trusted(path, _hash_with_texts(read, found))
+        )
         for name, value in found.items():
-            origin = read.origin(name)
+            origin = read.describe_origin(name)
             if free or not _is_guarded(name):
                 self.said[name] = SettingSource(value, origin, rank, path.parent)
             else:
                 self.held.append(Held(name, value, origin))
 
-    def words(self, name: str, value: Any, origin: str, rank: int) -> None:
-        """What a variable or a flag says."""
+    def add_value(self, name: str, value: Any, origin: str, rank: int) -> None:
+        """Add the value of a variable or a flag."""
         try:
-            found = spoken(name, value)
+            found = parse_single_setting(name, value)
         except Wrong as wrong:
             self.faults.append(f"{origin}: {wrong}")
             return
@@ -108,8 +317,8 @@ class _Layers:
                 return
             self.said[own] = SettingSource(one, origin, rank, self.here)
 
-    def profile(self) -> None:
-        """What the profile that is chosen says, over files and environment."""
+    def apply_profile(self) -> None:
+        """Lay the chosen profile over files and environment."""
         chosen = self.said.get("profile")
         if chosen is None or not chosen.value:
             return
@@ -124,53 +333,61 @@ class _Layers:
             self.said[name.removeprefix(before)] = value
 
     def _no_profile(self, name: str) -> str:
-        there = {parted(one)[0] for one in self.said} - {""}
-        told = f"there is no profile {shown(name)}"
+        there = {split_profile(one)[0] for one in self.said} - {""}
+        told = f"there is no profile {format_setting_value(name)}"
         if there:
             return f"{told}; there are {', '.join(sorted(there))}"
         return f"{told}; write [profiles.{name}] and its settings below, in one of the files"
 
-    def values(self) -> dict[str, Any]:
-        """What is in force, with the words of files that are named; and what does not go along."""
-        self._paths()
-        self._texts()
-        said = {name: one.value for name, one in self.said.items() if not parted(name)[0]}
-        self.faults += [f"{self.said[one.name].origin}: {one.told}" for one in crossed(said)]
+    def collect_values(self) -> dict[str, Any]:
+        """Return the values in force, with named files read; note conflicting settings."""
+        self._resolve_paths()
+        self._load_texts()
+        said = {name: one.value for name, one in self.said.items() if not split_profile(name)[0]}
+        self.faults += [
+            f"{self.said[one.name].origin}: {one.told}" for one in list_server_faults(said)
+        ]
         return said
 
-    def _paths(self) -> None:
-        """What is relative is so to the file that says it."""
+    def _resolve_paths(self) -> None:
+        """Resolve relative paths against the folder of the file that says them."""
         for name in _PATHS:
             said = self.said.get(name)
-            if said is not None:
-                several = isinstance(said.value, tuple)
-                found = tuple(_beside(one, said.folder) for one in _listed(said.value))
-                self.said[name] = said._replace(value=found if several else found[0])
+            if said is None:
+                continue
+            given: str | tuple[str, ...] = said.value
+            value = (
+                _resolve_local_path(given, said.folder)
+                if isinstance(given, str)
+                else tuple(_resolve_local_path(path, said.folder) for path in given)
+            )
+            self.said[name] = said._replace(value=value)
 
-    def _texts(self) -> None:
-        """Put in the text of files that are named."""
+    def _load_texts(self) -> None:
         for name in _TEXTS:
             said = self.said.get(name)
             if said is not None and said.value.startswith(FILE):
-                path = _named(said.value, said.folder)
+                path = _resolve_file_url(said.value, said.folder)
                 try:
-                    text = files.plain(path).decode()
+                    text = read_plain_file(path).decode()
                 except (Wrong, UnicodeDecodeError) as wrong:
                     why = wrong if isinstance(wrong, Wrong) else f"{path} is no text in UTF-8"
-                    self.faults.append(f"{said.origin}: {name} = {shown(said.value)}: {why}")
+                    self.faults.append(
+                        f"{said.origin}: {name} = {format_setting_value(said.value)}: {why}"
+                    )
                 else:
                     self.said[name] = said._replace(value=text)
 
-    def outranked(self, provider: str) -> set[str]:
-        """Of the names for one share, those that a stronger place speaks over."""
+    def list_outranked_names(self, provider: str) -> set[str]:
+        """List the names for the fold threshold that a stronger source overrides."""
         both = [name for name in _SHARES if name in self.said]
         weak = {min(both, key=lambda name: self.said[name].rank)} if len(both) > 1 else set[str]()
         if any(self.said[name].rank >= _PROFILE for name in both):
-            weak.add(f"providers.{provider}.compact_threshold")  # the agent's own goes first
+            weak.add(f"providers.{provider}.compact_threshold")  # the profile's own goes first
         return weak
 
 
-def load(  # noqa: PLR0913 - one keyword for each place that settings come from
+def load_settings(  # noqa: PLR0913 - one keyword per source of settings
     cwd: Path,
     *,
     env: Mapping[str, str] | None = None,
@@ -179,115 +396,102 @@ def load(  # noqa: PLR0913 - one keyword for each place that settings come from
     config: Path | None = None,
     trusted: Trusted | None = None,
 ) -> Settings:
-    """The settings in force in a folder; `BadInput` tells all that is wrong.
+    """Load the settings in force in a folder; raises `BadInput` with all faults.
 
-    `config` is a file that is read instead of the project's, and trusted: a person named it.
-    `trusted` says of a project's file whether it may set what could do harm; without it, it may
-    not: `Settings.untrusted` has what is held back.
+    `config` replaces the project's file and is trusted, because a person named it. `trusted` says
+    whether a project's file may set what could do harm; by default it may not, and
+    `Settings.untrusted` lists what was held back.
     """
     layers = _Layers(cwd.absolute())
     env = os.environ if env is None else env
-    values = layers.lay(env=env, flags=flags, profile=profile, config=config, trusted=trusted)
+    values = layers.merge_sources(
+        env=env, flags=flags, profile=profile, config=config, trusted=trusted
+    )
     if layers.faults:
-        raise BadInput(_told(layers.faults))
-    settings = made(values)
-    if weak := layers.outranked(settings.model.provider):
-        settings = made(values, outranked=weak)
+        raise BadInput(_render_faults(layers.faults))
+    settings = build_settings(values)
+    if weak := layers.list_outranked_names(settings.model.provider):
+        settings = build_settings(values, outranked=weak)
     origins = {name: layers.said[name].origin for name in values}
     return replace(settings, origins=origins, untrusted=tuple(layers.held))
 
 
-def problems(cwd: Path, *, alone: Path | None = None) -> list[str]:
-    """All that is wrong with what is in force in a folder, or with one file alone."""
+def list_problems(cwd: Path, *, alone: Path | None = None) -> list[str]:
+    """List all faults of the settings in a folder, or of one file alone."""
     layers = _Layers(cwd.absolute())
     if alone is None:
-        layers.lay(env=os.environ)
+        layers.merge_sources(env=os.environ)
     else:
-        layers.file(alone, 2, None)
-        layers.profile()
-        layers.values()
+        layers.add_file(alone, 2, None)
+        layers.apply_profile()
+        layers.collect_values()
     return layers.faults
 
 
-def places(
+def find_settings_files(
     cwd: Path, *, env: Mapping[str, str], faults: list[str]
 ) -> tuple[Path | None, Path | None]:
-    """The user's file and the project's, where there is one; folders with two are faults."""
-    user = files.user_folder(env)
-    there: list[Path | None] = []
-    for folders in ([user], [one for one in files.folders(cwd) if one != user]):
-        path = None
-        for folder in folders:
-            try:
-                path = files.found(folder)
-            except Wrong as wrong:
-                faults.append(str(wrong))
-                break
-            if path is not None:
-                break
-        there.append(path)
-    return there[0], there[1]
+    """Find the user's file and the project's; a folder with two files is a fault."""
+    user = user_folder(env)
+    project = (folder for folder in iterate_settings_folders(cwd) if folder != user)
+    return _find_first_file([user], faults), _find_first_file(project, faults)
 
 
-def _nobody(_path: Path, _sha256: str) -> bool:
-    return False
+def _find_first_file(folders: Iterable[Path], faults: list[str]) -> Path | None:
+    try:
+        return next(filter(None, map(find_settings_file, folders)), None)
+    except Wrong as wrong:
+        faults.append(str(wrong))
+        return None
 
 
 def _is_guarded(name: str) -> bool:
-    setting = names.find(parted(name)[1])
+    setting = parse.find_setting(split_profile(name)[1])
     return setting is not None and setting.guarded
 
 
-def _guarded(found: Mapping[str, Any]) -> bool:
-    return any(map(_is_guarded, found))
-
-
-def _sealed(read: File, found: Mapping[str, Any]) -> str:
-    """The sha256 that is trusted: a changed template asks again, though the file is the same."""
+def _hash_with_texts(read: File, found: Mapping[str, Any]) -> str:
+    """Hash a file with the texts it names, so that a changed template asks for trust again."""
     more: list[bytes] = []
     for name, value in found.items():
-        if parted(name)[1] in _TEXTS and value.startswith(FILE):
+        if split_profile(name)[1] in _TEXTS and value.startswith(FILE):
             try:
-                more.append(files.plain(_named(value, read.path.parent)))
+                more.append(read_plain_file(_resolve_file_url(value, read.path.parent)))
             except Wrong:
-                more.append(b"")  # told of where it is used
-    return read.sealed(*more)
+                more.append(b"")  # reported where it is used
+    return read.hash_content(*more)
 
 
-def _listed(value: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else value
-
-
-def _beside(path: str, folder: Path) -> str:
+def _resolve_local_path(path: str, folder: Path) -> str:
     if "://" in path or path == ":memory:":
         return path
-    return str(files.beside(path, folder).absolute())
+    return str(resolve_path(path, folder).absolute())
 
 
-def _named(value: str, folder: Path) -> Path:
+def _resolve_file_url(value: str, folder: Path) -> Path:
     from urllib.parse import unquote  # noqa: PLC0415 - few name a file
 
-    return files.beside(unquote(value.removeprefix(FILE)), folder)
+    return resolve_path(unquote(value.removeprefix(FILE)), folder)
 
 
-def _environment(layers: _Layers, env: Mapping[str, str]) -> None:
+def _add_environment(layers: _Layers, env: Mapping[str, str]) -> None:
     for key, words in env.items():
         own = key.removeprefix(schema.PREFIX)
-        if own == key or own in names.RESERVED or not words:
+        if own == key or own in parse.RESERVED or not words:
             continue
-        name = names.setting(key)
+        name = parse.find_setting_by_variable(key)
         if name is not None:
-            layers.words(name, words, f"env {key}", 3)
+            layers.add_value(name, words, f"env {key}", 3)
         elif own.startswith("PROFILES__"):
             layers.faults.append(
                 f"env {key}: profiles stand in files; FOLDLINE_PROFILE=NAME chooses one"
             )
-        elif hint := _hint(own):
+        elif hint := _guess_variable(own):
             layers.faults.append(f"env {key}: there is no such setting; {hint}")
 
 
-def _hint(own: str) -> str | None:
-    """What a mistyped variable may have meant; one that is like none of ours is another's."""
+def _guess_variable(own: str) -> str | None:
+    """Guess what a mistyped variable meant; one unlike any of ours belongs to others."""
     from difflib import get_close_matches  # noqa: PLC0415 - mistakes are rare
 
     ours = {one.env.removeprefix(schema.PREFIX) for one in schema.KNOWN}
@@ -297,7 +501,7 @@ def _hint(own: str) -> str | None:
     return "`foldline config show --json` lists all" if "__" in own else None
 
 
-def _told(faults: list[str]) -> str:
+def _render_faults(faults: list[str]) -> str:
     if len(faults) == 1:
         return faults[0]
     numbered = [f"({at}) {fault}" for at, fault in enumerate(faults, 1)]

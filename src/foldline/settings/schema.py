@@ -1,11 +1,11 @@
-"""Every setting there is: its name, what it may be, what it is where nobody says, what it means.
+"""The table of all settings: name, kind, default and meaning.
 
-Knows also which of them a stranger's file may not decide. Refuses to know where values come from,
-and how a name is found: `names` does. `docs/reference/settings.md` is made from this table.
+`docs/reference/settings.md` is made from this table.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from foldline.core.policy import PRESETS, Policy
@@ -13,10 +13,10 @@ from foldline.settings import kinds
 from foldline.settings.kinds import Kind
 
 SLOT = "NAME"
-"""Stands in a setting's name for one that a person gives: a tool, a server, a provider."""
+"""Placeholder in a setting's name for a name the user gives: a tool, a server, a provider."""
 PREFIX = "FOLDLINE_"
 SHORT = {"model": "model.name", "instructions": "instructions.text"}
-"""A text where a table could stand: `model = "gpt-5"` is all of the model's name."""
+"""Text allowed in place of a table: `model = "gpt-5"` sets `model.name`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +28,19 @@ class Known:
     default: Any
     meaning: str
     guarded: bool = False
-    """Could run a program, send words elsewhere or loosen a limit: not from a stranger's file."""
+    """Could run a program, send data elsewhere or loosen a limit: needs a trusted file."""
     secret: bool = False
-    """Its values are not shown."""
+    """Its values are never displayed."""
     of: Callable[[Policy], Any] | None = None
-    """What the policy says, where nobody says otherwise."""
+    """Reads the default from the policy."""
 
     @property
     def env(self) -> str:
-        """The variable that sets it: capitals, and two underlines for a dot."""
-        return variable(self.name)
+        """The environment variable that sets it: upper case, two underscores for a dot."""
+        return variable_of(self.name)
 
-    def named(self, name: str) -> str | None:
-        """What stands in the slot of a name that is this setting's; "" where there is no slot."""
+    def match_slot(self, name: str) -> str | None:
+        """Return the slot's value in a matching name, "" without a slot, None for no match."""
         before, slot, behind = self.name.partition(SLOT)
         if not slot:
             return "" if name == self.name else None
@@ -49,40 +49,34 @@ class Known:
         return inside if fits and len(name) > len(before) + len(behind) else None
 
 
-def variable(name: str) -> str:
-    """The environment's name of a setting."""
+def variable_of(name: str) -> str:
+    """Return the environment variable of a setting."""
     return PREFIX + name.replace(".", "__").upper()
 
 
+_guarded = partial(Known, guarded=True)
 _C = "session.context."
 _ON = True
 KNOWN: tuple[Known, ...] = (
-    Known(
-        "profile",
-        kinds.NAME,
-        None,
-        "The profile in force: a name of [profiles.NAME]",
-        guarded=True,
-    ),
+    _guarded("profile", kinds.NAME, None, "The profile in force: a name of [profiles.NAME]"),
     Known(
         "policy",
-        kinds.choice(*PRESETS),
+        kinds.make_choice(*PRESETS),
         "steady",
         "The preset: when and how the conversation is folded",
     ),
     Known(
         "start",
-        kinds.choice("auto", "ask", "manual", "off"),
+        kinds.make_choice("auto", "ask", "manual", "off"),
         None,
         "Who starts a fold that is due; what is forced is never asked for",
         of=lambda p: p.start,
     ),
-    Known(
+    _guarded(
         "summarizer",
         kinds.TELLERS,
         ("model",),
         "Who tells the narrative of a fold: models in order of preference; NAME@URL elsewhere",
-        guarded=True,
     ),
     Known(
         "compact_threshold",
@@ -91,22 +85,12 @@ KNOWN: tuple[Known, ...] = (
         "Share of the window from which a fold is due; also in a profile",
         of=lambda p: p.soft,
     ),
-    Known(
-        "store",
-        kinds.NAME,
-        None,
-        "Where sessions are kept: a file, or a postgresql:// address",
-        guarded=True,
+    _guarded(
+        "store", kinds.NAME, None, "Where sessions are kept: a file, or a postgresql:// address"
     ),
-    Known("tenant", kinds.NAME, "local", "Whose sessions", guarded=True),
-    Known(
-        "model.provider",
-        kinds.TEXT,
-        "",
-        "What stands before the model's name and a slash",
-        guarded=True,
-    ),
-    Known("model.name", kinds.NAME, None, "The model that is asked", guarded=True),
+    _guarded("tenant", kinds.NAME, "local", "Whose sessions"),
+    _guarded("model.provider", kinds.TEXT, "", "What stands before the model's name and a slash"),
+    _guarded("model.name", kinds.NAME, None, "The model that is asked"),
     Known(
         "model.max_input_tokens",
         kinds.POSITIVE,
@@ -120,25 +104,16 @@ KNOWN: tuple[Known, ...] = (
         "Kept free for its answer",
         of=lambda p: p.reserve,
     ),
-    Known("model.base_url", kinds.ADDRESS, None, "The server's address", guarded=True),
-    Known(
-        "model.key_env",
-        kinds.KEY,
-        None,
-        "The environment variable that holds its key",
-        guarded=True,
-    ),
+    _guarded("model.base_url", kinds.ADDRESS, None, "The server's address"),
+    _guarded("model.key_env", kinds.KEY, None, "The environment variable that holds its key"),
     Known(
         "session.on_disconnect",
-        kinds.choice("pause", "continue"),
+        kinds.make_choice("pause", "continue"),
         "pause",
         "What a turn does when nobody listens any more",
     ),
     Known(
-        "session.max_tool_iterations",
-        kinds.POSITIVE,
-        25,
-        "How often tools may be run in one turn",
+        "session.max_tool_iterations", kinds.POSITIVE, 25, "How often tools may be run in one turn"
     ),
     Known(
         f"{_C}max_history_tokens",
@@ -156,7 +131,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         f"{_C}tool_result_truncation",
-        kinds.choice("head", "tail", "both", "lines", "ends"),
+        kinds.make_choice("head", "tail", "both", "lines", "ends"),
         None,
         "How a longer one is cut",
         of=lambda p: p.clip.how,
@@ -183,7 +158,7 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         f"context.tools.{SLOT}.tool_result_truncation",
-        kinds.choice("head", "tail", "both", "lines", "ends"),
+        kinds.make_choice("head", "tail", "both", "lines", "ends"),
         None,
         "How a result of this tool is cut",
     ),
@@ -222,21 +197,14 @@ KNOWN: tuple[Known, ...] = (
         "A paper's word for compact_threshold",
         of=lambda p: p.soft,
     ),
-    Known(
+    _guarded(
         "compaction.prompt_template",
         kinds.LONG,
         "",
         "The question for a narrative, instead of ours",
-        guarded=True,
     ),
     *(
-        Known(
-            f"caps.{whose}.{unit}",
-            kind,
-            None,
-            f"The most {unit} to spend on {meant}",
-            guarded=True,
-        )
+        _guarded(f"caps.{whose}.{unit}", kind, None, f"The most {unit} to spend on {meant}")
         for whose, meant in (
             ("call", "one call of the model"),
             ("turn", "one turn"),
@@ -246,12 +214,11 @@ KNOWN: tuple[Known, ...] = (
         )
         for unit, kind in (("tokens", kinds.COUNT), ("dollars", kinds.DOLLARS))
     ),
-    Known(
+    _guarded(
         "instructions.text",
         kinds.LONG,
         "",
         "Words for the system prompt; in a profile: the agent's own",
-        guarded=True,
     ),
     Known(
         "instructions.max_tokens",
@@ -259,137 +226,91 @@ KNOWN: tuple[Known, ...] = (
         8_192,
         "The most that files of instructions may take; 0: none is read",
     ),
-    Known(
+    _guarded(
         "instructions.names",
         kinds.TEXTS,
         ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md"),
         "Their names, the first that is there counts",
-        guarded=True,
     ),
-    Known(
-        "instructions.roots",
-        kinds.TEXTS,
-        (),
-        "More folders whose instructions are read",
-        guarded=True,
-    ),
-    Known(
+    _guarded("instructions.roots", kinds.TEXTS, (), "More folders whose instructions are read"),
+    _guarded(
         "instructions.memory",
         kinds.TEXT,
         "preferences.md",
         "The memory file, in the user's config folder; empty: none",
-        guarded=True,
     ),
-    Known(
+    _guarded(
         "approval.mode",
-        kinds.choice("ask", "edits", "all", "none"),
+        kinds.make_choice("ask", "edits", "all", "none"),
         "ask",
         "ask before writing and running; edits: only before running; all: nothing is asked; "
         "none: both are refused",
-        guarded=True,
     ),
-    Known("approval.allow", kinds.TEXTS, (), "What is done unasked", guarded=True),
-    Known("approval.deny", kinds.TEXTS, (), "What is never done", guarded=True),
-    Known("shell.enabled", kinds.YES, _ON, "Whether the shell is among the tools", guarded=True),
+    _guarded("approval.allow", kinds.TEXTS, (), "What is done unasked"),
+    _guarded("approval.deny", kinds.TEXTS, (), "What is never done"),
+    _guarded("shell.enabled", kinds.YES, _ON, "Whether the shell is among the tools"),
     Known("shell.timeout", kinds.SECONDS, 120.0, "Seconds that a command may take"),
-    Known(
+    _guarded(
         f"mcp.servers.{SLOT}.command",
         kinds.COMMAND,
         None,
         "The program that is an MCP server, and its arguments",
-        guarded=True,
     ),
-    Known(
+    _guarded(
         f"mcp.servers.{SLOT}.env",
         kinds.PAIRS,
         None,
         "Variables that the program is given",
-        guarded=True,
         secret=True,
     ),
-    Known(
+    _guarded(
         f"mcp.servers.{SLOT}.url",
         kinds.ADDRESS,
         None,
         "The address of an MCP server, instead of a program",
-        guarded=True,
     ),
-    Known(
-        f"mcp.servers.{SLOT}.headers",
-        kinds.PAIRS,
-        None,
-        "Headers that it is sent",
-        guarded=True,
-        secret=True,
+    _guarded(
+        f"mcp.servers.{SLOT}.headers", kinds.PAIRS, None, "Headers that it is sent", secret=True
     ),
-    Known(
-        f"mcp.servers.{SLOT}.trusted",
-        kinds.YES,
-        not _ON,
-        "true: its tools are called unasked",
-        guarded=True,
+    _guarded(
+        f"mcp.servers.{SLOT}.trusted", kinds.YES, not _ON, "true: its tools are called unasked"
     ),
-    Known(
-        f"mcp.servers.{SLOT}.tools",
-        kinds.TEXTS,
-        None,
-        "Which of its tools are offered; else all",
-        guarded=True,
+    _guarded(
+        f"mcp.servers.{SLOT}.tools", kinds.TEXTS, None, "Which of its tools are offered; else all"
     ),
-    Known(
-        f"mcp.servers.{SLOT}.seconds",
-        kinds.SECONDS,
-        60.0,
-        "That it may take for an answer",
-        guarded=True,
-    ),
-    Known(
+    _guarded(f"mcp.servers.{SLOT}.seconds", kinds.SECONDS, 60.0, "That it may take for an answer"),
+    _guarded(
         "telegram.allowed",
         kinds.TEXTS,
         (),
         "Who may talk with the bot: numbers of accounts; of groups (below 0): all who are there",
-        guarded=True,
     ),
-    Known(
-        "telegram.admins",
-        kinds.TEXTS,
-        (),
-        "Who may also approve tools and take another model",
-        guarded=True,
+    _guarded(
+        "telegram.admins", kinds.TEXTS, (), "Who may also approve tools and take another model"
     ),
-    Known(
+    _guarded(
         "telegram.sessions",
-        kinds.choice("chat", "user"),
+        kinds.make_choice("chat", "user"),
         "chat",
         "Whether a group is one session, or one for each of its people",
-        guarded=True,
     ),
-    Known(
+    _guarded(
         "telegram.notices",
-        kinds.choice("off", "quiet", "full"),
+        kinds.make_choice("off", "quiet", "full"),
         "quiet",
         "off: answers alone; quiet: footers and folds; full: also what tools do",
-        guarded=True,
     ),
-    Known(
-        "telegram.base_url",
-        kinds.ADDRESS,
-        None,
-        "A Bot API server of one's own",
-        guarded=True,
-    ),
-    Known(
+    _guarded("telegram.base_url", kinds.ADDRESS, None, "A Bot API server of one's own"),
+    _guarded(
         "telegram.webhook",
         kinds.ADDRESS,
         None,
         "Where Telegram brings updates; else they are asked for",
-        guarded=True,
     ),
-    Known(
+    _guarded(
         "telegram.listen",
         kinds.NAME,
         "127.0.0.1:8443",
         "Where the bot waits for them, behind whoever speaks TLS",
-        guarded=True,
     ),
 )

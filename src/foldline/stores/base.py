@@ -1,20 +1,21 @@
 """The store's port: the operations that every backend has, and what they promise.
 
-Knows names, bytes and places. Refuses to know events: a row is bytes, a kind, and whether it is an
-edit. `stores.event_log` turns events into rows and back; `stores.encryption` wraps any store.
+A row is bytes, a kind, and whether it is an edit. `stores.event_log` turns events into rows and
+back; `stores.encryption` wraps any store.
 
-Promises, kept by every backend and asked by `foldline.testing.stores`:
+Every backend keeps these promises, and `foldline.testing.stores` tests them:
 - A log is dense and append-only. Bytes come back as they were given.
 - An append is all or nothing, and durable when it returns. It raises `Conflict` and writes nothing
-  where the log does not end at `after`, or where `fence` is not the newest lease's. With `once`, a
-  key that was appended before gives that append's end again and writes nothing.
-- A lease is one holder's at a time until it runs out; its fence is larger than any before.
+  if the log does not end at `after`, or if `fence` is not the newest lease's. With `once`, a key
+  that was appended before returns that append's end again and writes nothing.
+- A lease has one holder at a time until it expires; its fence is larger than any before.
 - What was erased stays erased: later appends, forks, claims and side values raise `Erased`.
 - A session has one owner for good: the first to claim it while it has no events. A fork has its
-  origin's. With `owner`, lists and searches show that owner's sessions and no others.
-- Nothing is reached without a tenant; no operation shows another tenant's.
+  origin's owner. With `owner`, lists and searches show only that owner's sessions.
+- Every operation needs a tenant, and none shows another tenant's data.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -22,43 +23,43 @@ import msgspec
 
 
 class Name(NamedTuple):
-    """What a session is called: nothing works without both."""
+    """A session's full name: its tenant and its own name."""
 
     tenant: str
     session: str
 
 
 class Row(NamedTuple):
-    """An event as a store keeps it; `seq` is given by the append."""
+    """An event as a store keeps it; the append sets `seq`."""
 
     kind: str
     body: bytes
     edit: bool = False
     seq: int = -1
     time: float = 0.0
-    """When it happened, in seconds since 1970: for people, never for logic. An append that does not
-    say so is dated by the store's clock."""
+    """When it happened, in seconds since 1970: for people, never for logic. 0.0 means that the
+    store's clock dates it."""
     pieces: tuple[str, ...] = ()
-    """The large pieces that its body names, by hash."""
+    """Hashes of the large pieces that the body refers to."""
 
 
 class Head(msgspec.Struct, frozen=True):
-    """Where a log ends, and what a view begins with."""
+    """The end of a log, and the edit that its view starts from."""
 
     seq: int = -1
-    """The place of the newest event, -1 for a log that has none."""
+    """The place of the newest event; -1 for an empty log."""
     edit: Row | None = None
-    """The newest edit up to the place that was asked for."""
+    """The newest edit up to the requested place."""
     floor: int = 0
-    """The first place that retention has left whole."""
+    """The first place from which retention has deleted nothing."""
     trimmed: float | None = None
     """When retention raised the floor."""
     owner: str = ""
-    """Who claimed the session; "" where nobody did."""
+    """Who claimed the session; "" if nobody did."""
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """The right to work on a session, until it runs out."""
+    """The right to work on a session, until it expires."""
 
     name: Name
     holder: str
@@ -79,11 +80,11 @@ class Listed(msgspec.Struct, frozen=True):
     """The session it was forked from."""
     held: bool = False
     owner: str = ""
-    """Who claimed it; "" where nobody did."""
+    """Who claimed it; "" if nobody did."""
 
 
 class Found(NamedTuple):
-    """A place that a search found."""
+    """A search hit."""
 
     session: str
     seq: int
@@ -97,18 +98,18 @@ class Entry(NamedTuple):
 
 
 class Retention(msgspec.Struct, frozen=True):
-    """What may stay; a limit that is None takes nothing away."""
+    """Limits on what a tenant keeps; a limit of None deletes nothing."""
 
     seconds: float | None = None
-    """Sessions that nobody changed for so long go."""
+    """Erase sessions that have not changed for this long."""
     sessions: int | None = None
-    """The least lately changed go until so many are left."""
+    """Erase the least recently changed until this many are left."""
     size: int | None = None
-    """And until all of them together take so many bytes."""
+    """Erase the least recently changed until all together take this many bytes."""
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """What was erased, or would be."""
+    """What was erased, or in a dry run would be."""
 
     sessions: tuple[str, ...] = ()
     events: int = 0
@@ -118,7 +119,7 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """Rows to append, and the large pieces that they name, by hash."""
+    """Rows to append, and the large pieces they refer to, by hash."""
 
     rows: Sequence[Row]
     blobs: Mapping[str, bytes] = {}
@@ -136,45 +137,45 @@ class Store(Protocol):
         fence: int | None = None,
         once: str | None = None,
     ) -> int:
-        """Add rows at the end of a log; the place of the last one."""
+        """Append rows to a log and return the place of the last one."""
         ...
 
     async def head(self, name: Name, *, at: int | None = None) -> Head:
-        """Where a log ends; what is behind `at` counts as not there yet."""
+        """Return where a log ends; rows after `at` are ignored."""
         ...
 
     async def read(self, name: Name, spans: Sequence[tuple[int, int]]) -> list[Row]:
-        """The rows of some spans, ends included, in order; of a fork also its ancestors'."""
+        """Return the rows of spans (ends included) in order; a fork's include its ancestors'."""
         ...
 
     async def blobs(self, name: Name, hashes: Sequence[str]) -> dict[str, bytes]:
-        """Large pieces by their hash, as far as this session has them."""
+        """Return those of the large pieces that this session has, by hash."""
         ...
 
     async def fork(self, name: Name, to: str, *, at: int, keep: Sequence[tuple[int, int]]) -> None:
-        """A new session that goes on behind `at`, with the rows of `keep` copied."""
+        """Create a session that continues after `at`, with the rows of `keep` copied."""
         ...
 
     async def lease(self, name: Name, holder: str, *, seconds: float) -> Lease | None:
-        """Take a session, or renew what is held; None while another holds it."""
+        """Take or renew the lease of a session; None while another holds it."""
         ...
 
     async def release(self, lease: Lease) -> None:
-        """Give a session back; too late does nothing."""
+        """Release a lease; does nothing if it has expired."""
         ...
 
     async def claim(self, name: Name, owner: str) -> str:
-        """Give a session an owner if it has neither one nor events; the owner that it has then.
+        """Set the owner of a session without owner and events; return the owner it has then.
 
-        Makes the session where there is none. One that has events and no owner stays without: its
-        events were written by somebody who claimed nothing, so that nobody may take them later.
+        Creates the session if needed. A session with events and no owner stays without one: whoever
+        wrote its events claimed nothing, so nobody may claim them later.
         """
         ...
 
     async def sessions(
         self, tenant: str, *, after: str = "", limit: int = 100, owner: str | None = None
     ) -> list[Listed]:
-        """A tenant's sessions by name, behind `after`; with `owner` only that owner's."""
+        """List a tenant's sessions by name, those after `after`; with `owner` only that owner's."""
         ...
 
     async def search(
@@ -186,19 +187,19 @@ class Store(Protocol):
         limit: int = 20,
         owner: str | None = None,
     ) -> list[Found]:
-        """Messages that hold all of some words, the newest first; with `owner` only that one's."""
+        """Find messages with all the words, newest first; with `owner` only that owner's."""
         ...
 
     async def hold(self, name: Name, *, on: bool) -> None:
-        """Keep a session from retention, or no longer."""
+        """Exempt a session from retention, or end the exemption."""
         ...
 
     async def trim(self, name: Name, floor: int, *, keep: Sequence[int]) -> int:
-        """Erase what lies below a floor but the rows of `keep`; how many rows went."""
+        """Erase the rows below a floor except those of `keep`; return how many."""
         ...
 
     async def retain(self, tenant: str, rule: Retention, *, dry: bool = False) -> Receipt:
-        """Erase the sessions that a rule leaves no room for, in small batches."""
+        """Erase the sessions that exceed a rule, in small batches."""
         ...
 
     async def erase(self, name: Name) -> Receipt:
@@ -206,7 +207,7 @@ class Store(Protocol):
         ...
 
     async def get(self, name: Name, space: str, key: str) -> Entry | None:
-        """A value of the side table, unless it has run out; a session "" is the tenant's own."""
+        """Return a side value unless it has expired; session "" holds the tenant's own values."""
         ...
 
     async def put(  # noqa: PLR0913 - a side table is a table
@@ -219,9 +220,32 @@ class Store(Protocol):
         version: int | None = None,
         seconds: float | None = None,
     ) -> bool:
-        """Set a value, or remove it; with `version` only where it is the entry's now (0: none)."""
+        """Set or remove (None) a side value; with `version` only if it is current (0: no entry)."""
         ...
 
     async def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         ...
+
+
+POSTGRES = ("postgresql://", "postgres://")
+SERVER = "://"
+
+
+def without_secrets(address: str) -> str:
+    """Return an address without user, password and parameters, for messages."""
+    kind, is_server, place = address.partition("?")[0].partition(SERVER)
+    if not is_server:
+        return address
+    where = place.rpartition("@")[2]
+    return f"{'postgresql' if address.startswith(POSTGRES) else kind}{SERVER}{where}"
+
+
+def warn_unclosed(address: str) -> None:
+    """Warn about a store that was dropped without being closed."""
+    warnings.warn(
+        f"the store {without_secrets(address)!r} was dropped and not closed; close() its session, "
+        "or open it in a `with` block",
+        ResourceWarning,
+        stacklevel=3,
+    )

@@ -1,50 +1,219 @@
-"""Encryption at rest around any store: R-71.
+"""Encryption at rest around any store.
 
     store = CryptStore(SqliteStore("talks.db"), key)       # 32 bytes, from where you keep secrets
 
-Knows which operation seals or opens what, and where a session's keys are kept: wrapped by the
-master key, in its own part of the side table. Refuses to know ciphers (`stores.keyring`) and
-backends.
+    master key ── wraps ── secret of one session ──┬── a key for each row, by the row's own salt
+                                                   ├── a name and a key for each piece, by its hash
+                                                   └── a key for side values and once-keys
 
-Sealed: rows, pieces, side values, and the keys by which deliveries are known. In clear: the names
-of tenants, owners, sessions and side entries, kinds, edit flags, sizes, times. A piece has another
-name in each session, so equal pictures in two of them cannot be told to be equal.
+Encrypted with AES-256-GCM: rows, pieces, side values and once-keys. In clear: the names of tenants,
+owners, sessions and side entries, kinds, edit flags, sizes, times. A piece has a different name in
+each session, so nobody can see that two sessions hold the same picture. The wrapped keys are kept
+in the side space `crypt`.
 
-A row is bound to its place where the caller knows it, that is where it gives `after`. Without it
-the store chooses the place only while it writes, and a row could be moved inside its own session
-unnoticed: never into another, and never as another kind.
+The secret is wrapped for its tenant and session; kind, edit flag and place are associated data. A
+row is bound to its place only if the caller gives `after`. Otherwise the store chooses the place
+while it writes, and a row could be moved unnoticed inside its own session: never into another, and
+never as another kind.
 
-A fork is given the keys of the rows that are copied for it, and of their pieces, one by one: the
-port has no way to write them anew, and the parent's own secret would let an erased parent be read
-for as long as a fork of it lives. What is not copied it reads with its ancestors' keys, while they
-are there. Erasing destroys the keys first: whatever is left of a session, in a backup or after a
-crash, is noise from then on.
+A fork gets the keys of the rows that are copied for it, and of their pieces, and no others: the
+parent's secret would keep an erased parent readable for as long as a fork of it lives. Rows that
+are not copied are read with the ancestors' keys, while those exist. Erasing destroys the keys
+first: whatever is left of a session, in a backup or after a crash, is noise from then on.
 """
 
+import hmac
+import os
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
 from foldline.errors import BadInput, Conflict, Erased, FoldlineError, Sealed, Unsupported
-from foldline.stores import keyring
 from foldline.stores.base import Draft, Entry, Found, Head, Name, Receipt, Retention, Row, Store
-from foldline.stores.keyring import ForkKeys, OpenedRow, Ring
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+KEY = 32  # bytes of every key
+_SALT, _NONCE, _COUNT = 16, 12, 4
+_WRAPPED = _NONCE + KEY + 16
+_ONCE_USED = bytes(_NONCE)  # a row's key is used only once, so its nonce need not be new
+_PLACED, _FREE = b"\x01", b"\x02"  # the first byte of a row: whether its place is bound
+
+
+Pieces: TypeAlias = dict[str, dict[str, bytes]]
+"""For each hash: the names that the store has for it, each with its key."""
+
+
+class OpenedRow(NamedTuple):
+    """A decrypted row, and the keys a fork needs to open it too."""
+
+    row: Row
+    salt: bytes
+    key: bytes
+    pieces: Pieces
+
+
+class ForkKeys(msgspec.Struct, frozen=True):
+    """A fork's origin, and the keys of the copied rows and their pieces."""
+
+    origin: str = ""
+    rows: dict[bytes, bytes] = msgspec.field(default_factory=dict[bytes, bytes])
+    """By salt."""
+    pieces: Pieces = msgspec.field(default_factory=dict[str, dict[str, bytes]])
+
+
+@dataclass(frozen=True, slots=True, repr=False)  # no repr: a traceback must not show keys
+class Ring:
+    """The keys of one session."""
+
+    secret: bytes
+    kept: ForkKeys
+
+    def encrypt_row(self, row: Row, *, place: int | None) -> Row:
+        """Encrypt a row for this session, and for this place if it is known."""
+        form = _FREE if place is None else _PLACED
+        salt = os.urandom(_SALT)
+        names = "\n".join(row.pieces).encode()
+        plain = b"".join((len(names).to_bytes(_COUNT), names, row.body))
+        box = make_cipher(self._derive_key(b"row", salt)).encrypt(
+            _ONCE_USED, plain, _encode_associated_data(form, row, place)
+        )
+        pieces = tuple(self.derive_piece_name(one) for one in row.pieces)
+        return row._replace(body=form + salt + box, pieces=pieces)
+
+    def decrypt_row(self, row: Row) -> OpenedRow | None:
+        """Decrypt a row; None if none of these keys opens it."""
+        form, salt, sealed = row.body[:1], row.body[1 : 1 + _SALT], row.body[1 + _SALT :]
+        bound = _encode_associated_data(form, row, row.seq if form == _PLACED else None)
+        given = self.kept.rows.get(salt)
+        key = given or self._derive_key(b"row", salt)
+        plain = _try_decrypt(key, sealed, nonce=_ONCE_USED, bound=bound)
+        if plain is None:
+            return None
+        end = _COUNT + int.from_bytes(plain[:_COUNT])
+        digests = plain[_COUNT:end].decode().split("\n") if end > _COUNT else []
+        own = {one: {self.derive_piece_name(one): self.derive_piece_key(one)} for one in digests}
+        pieces = own if given is None else {one: self.kept.pieces.get(one, {}) for one in digests}
+        return OpenedRow(row._replace(body=plain[end:]), salt, key, pieces)
+
+    def derive_piece_name(self, digest: str) -> str:
+        """Derive the name that a piece has in this session only."""
+        return self._derive_key(b"name", digest.encode()).hex()
+
+    def derive_piece_key(self, digest: str) -> bytes:
+        """Derive a piece's own key."""
+        return self._derive_key(b"piece", digest.encode())
+
+    def list_piece_keys(self, digest: str) -> dict[str, bytes]:
+        """List the names that a piece may have here, each with its key."""
+        return {
+            self.derive_piece_name(digest): self.derive_piece_key(digest),
+            **self.kept.pieces.get(digest, {}),
+        }
+
+    def encrypt_side_value(self, value: bytes, *place: str) -> bytes:
+        """Encrypt a side value so that it opens only at its own place."""
+        return encrypt_bytes(self._derive_key(b"side"), value, *place)
+
+    def side_of(self, sealed: bytes, *place: str) -> bytes | None:
+        """Decrypt a side value; None if it does not open."""
+        return decrypt_bytes(self._derive_key(b"side"), sealed, *place)
+
+    def derive_once_key(self, key: str) -> str:
+        """Derive an unreadable once-key; equal keys give equal results."""
+        return self._derive_key(b"once", key.encode()).hex()
+
+    def wrap_keys(self, master: bytes, name: Name) -> bytes:
+        """Encrypt these keys so that a store may keep them."""
+        wrapped = encrypt_bytes(master, self.secret, *name)
+        if self.kept == ForkKeys():
+            return wrapped
+        kept = msgspec.msgpack.encode(self.kept)
+        return wrapped + encrypt_bytes(self._derive_key(b"kept"), kept)
+
+    def add_fork_keys(self, sealed: bytes, name: Name) -> "Ring":
+        """Return this ring with its fork keys, if the session is a fork."""
+        if not sealed:
+            return self
+        plain = decrypt_bytes(self._derive_key(b"kept"), sealed)
+        if plain is None:
+            raise Sealed(f"the fork {name.session!r} has keys that were altered; restore a backup")
+        return Ring(self.secret, msgspec.msgpack.decode(plain, type=ForkKeys))
+
+    def _derive_key(self, use: bytes, of: bytes = b"") -> bytes:
+        return hmac.digest(self.secret, use + b"\0" + of, "sha256")
+
+
+def make_ring() -> Ring:
+    """Make the keys of a new session."""
+    return Ring(os.urandom(KEY), ForkKeys())
+
+
+def unwrap_keys(wrapped: bytes, masters: Sequence[bytes], name: Name) -> tuple[Ring, bytes]:
+    """Decrypt a session's keys; also return the master key that opened them."""
+    for master in masters:
+        secret = decrypt_bytes(master, wrapped[:_WRAPPED], *name)
+        if secret is not None:
+            return Ring(secret, ForkKeys()).add_fork_keys(wrapped[_WRAPPED:], name), master
+    raise Sealed(
+        f"session {name.session!r} was sealed with another master key, or its key was altered; "
+        "open the store with the key it was written with, or name that one in `older`"
+    )
+
+
+def encrypt_bytes(key: bytes, plain: bytes, *bound: str) -> bytes:
+    """Encrypt bytes; the nonce comes first in the result."""
+    nonce = os.urandom(_NONCE)
+    return nonce + make_cipher(key).encrypt(nonce, plain, msgspec.json.encode(bound))
+
+
+def decrypt_bytes(key: bytes, sealed: bytes, *bound: str) -> bytes | None:
+    """Decrypt bytes; None if the key is wrong or a byte was changed."""
+    return _try_decrypt(
+        key, sealed[_NONCE:], nonce=sealed[:_NONCE], bound=msgspec.json.encode(bound)
+    )
+
+
+def make_cipher(key: bytes) -> "AESGCM":
+    """Make an AES-256-GCM cipher; raises `BadInput` without the extra `crypt`."""
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - an extra
+    except ImportError as fault:
+        raise BadInput("CryptStore needs an extra: pip install 'foldline[crypt]'") from fault
+    return AESGCM(key)
+
+
+def _encode_associated_data(form: bytes, row: Row, place: int | None) -> bytes:
+    return form + msgspec.json.encode((row.kind, bool(row.edit), place))
+
+
+def _try_decrypt(key: bytes, sealed: bytes, *, nonce: bytes, bound: bytes) -> bytes | None:
+    from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - an extra
+
+    try:
+        return make_cipher(key).decrypt(nonce, sealed, bound)
+    except (InvalidTag, ValueError):  # bytes that are too short raise ValueError
+        return None
+
 
 SPACE = "crypt"
-"""The part of the side table that is ours."""
+"""The space of the side table that holds the keys."""
 REACH = 10_000
-"""How many of a session's newest places a search looks at."""
+"""How many of a session's newest places a search covers."""
 _STEP = 500
 _CACHED = 1_024  # sessions whose keys are held in memory
 _PLACE = (SPACE, "keys")
 
 
 class CryptStore:
-    """A store that keeps nothing readable; `older` are master keys that still open sessions."""
+    """Encrypts what an inner store keeps; `older` are master keys that still open sessions."""
 
     def __init__(self, inner: Store, key: bytes, *, older: Sequence[bytes] = ()) -> None:
         for one in (key, *older):
-            _check(one)
+            _check_master_key(one)
         self._inner = inner
         self._masters = (key, *older)
         self._rings: dict[Name, Ring] = {}
@@ -65,13 +234,16 @@ class CryptStore:
         fence: int | None = None,
         once: str | None = None,
     ) -> int:
-        """Add rows at the end of a log, sealed; the place of the last one."""
-        ring = await self._writing(name)
+        """Append encrypted rows to a log and return the place of the last one."""
+        ring = await self._find_or_make_ring(name)
         places = [None if after is None else after + at for at in range(1, len(draft.rows) + 1)]
-        rows = [ring.seal(row, place=at) for row, at in zip(draft.rows, places, strict=True)]
-        named = ((ring.name(one), ring.key(one), body) for one, body in draft.blobs.items())
-        blobs = {stored: keyring.box(key, body, stored) for stored, key, body in named}
-        known = None if once is None else ring.once(once)
+        rows = [ring.encrypt_row(row, place=at) for row, at in zip(draft.rows, places, strict=True)]
+        named = (
+            (ring.derive_piece_name(one), ring.derive_piece_key(one), body)
+            for one, body in draft.blobs.items()
+        )
+        blobs = {stored: encrypt_bytes(key, body, stored) for stored, key, body in named}
+        known = None if once is None else ring.derive_once_key(once)
         try:
             return await self._inner.append(
                 name, Draft(rows, blobs), after=after, fence=fence, once=known
@@ -81,56 +253,54 @@ class CryptStore:
             raise
 
     async def head(self, name: Name, *, at: int | None = None) -> Head:
-        """Where a log ends; what is behind `at` counts as not there yet."""
+        """Return where a log ends; rows after `at` are ignored."""
         head = await self._inner.head(name, at=at)
         if head.edit is None:
             return head
-        ((edit, _),) = await self._opened(name, [head.edit])
+        ((edit, _),) = await self._decrypt_rows(name, [head.edit])
         return msgspec.structs.replace(head, edit=edit.row)
 
     async def read(self, name: Name, spans: Sequence[tuple[int, int]]) -> list[Row]:
-        """The rows of some spans in order; of a fork also its ancestors'."""
+        """Return the rows of spans in order; a fork's include its ancestors'."""
         rows = await self._inner.read(name, spans)
-        return [one.row for one, _ in await self._opened(name, rows)]
+        return [one.row for one, _ in await self._decrypt_rows(name, rows)]
 
     async def blobs(self, name: Name, hashes: Sequence[str]) -> dict[str, bytes]:
-        """Large pieces by their hash, as far as this session has them."""
+        """Return those of the large pieces that this session has, by hash."""
         wanted: dict[str, tuple[str, bytes]] = {}
-        ring = await self._ring(name)
+        ring = await self._find_ring(name)
         while ring is not None:
             for digest in hashes:
-                names = ring.pieces(digest).items()
+                names = ring.list_piece_keys(digest).items()
                 wanted |= {stored: (digest, key) for stored, key in names}
-            ring = await self._origin(name, ring)
+            ring = await self._find_origin_ring(name, ring)
         found: dict[str, bytes] = {}
         for stored, sealed in (await self._inner.blobs(name, list(wanted))).items():
             digest, key = wanted[stored]
-            body = keyring.unbox(key, sealed, stored)
+            body = decrypt_bytes(key, sealed, stored)
             if body is None:
                 raise Sealed(f"a piece of session {name.session!r} was altered; restore a backup")
             found[digest] = body
         return found
 
     async def fork(self, name: Name, to: str, *, at: int, keep: Sequence[tuple[int, int]]) -> None:
-        """A new session that goes on behind `at`, with the keys of what is copied for it."""
+        """Create a session that continues after `at`, with the keys of the copied rows."""
         new = Name(name.tenant, to)
         taken = (await self._inner.head(new)).seq
         if taken >= 0:
             raise Conflict(to, -1, taken)
-        copied = await self._opened(name, await self._inner.read(name, keep))
+        copied = await self._decrypt_rows(name, await self._inner.read(name, keep))
         entry = await self._inner.get(new, *_PLACE)
-        ring = (
-            keyring.new() if entry is None else keyring.unwrap(entry.value, self._masters, new)[0]
-        )
-        ring = Ring(ring.secret, _given(name.session, [one for one, _ in copied]))
-        if not await self._keep(new, ring, entry):
+        ring = make_ring() if entry is None else unwrap_keys(entry.value, self._masters, new)[0]
+        ring = Ring(ring.secret, _collect_fork_keys(name.session, [one for one, _ in copied]))
+        if not await self._save_ring(new, ring, entry):
             raise Conflict(to, -1, (await self._inner.head(new)).seq)
         try:
             await self._inner.fork(name, to, at=at, keep=keep)
         except FoldlineError:
             await self._inner.put(new, *_PLACE, None if entry is None else entry.value)
             raise
-        self._remember(new, ring)
+        self._cache_ring(new, ring)
 
     async def search(
         self,
@@ -141,7 +311,7 @@ class CryptStore:
         limit: int = 20,
         owner: str | None = None,
     ) -> list[Found]:
-        """Messages of one session that hold all words, among its newest `REACH` places."""
+        """Find messages with all the words among the newest `REACH` places of one session."""
         if session is None:
             raise Unsupported(
                 "an encrypted store has no index to search all sessions by; name one `session`"
@@ -156,15 +326,15 @@ class CryptStore:
         last, found = max(-1, end - REACH), list[Found]()
         while end > last and len(found) < limit:
             start = max(end - _STEP, last) + 1
-            opened = await self._opened(name, await self._inner.read(name, [(start, end)]))
-            own = [one.row for one, own in opened if own]  # as a store does: ancestors have theirs
+            opened = await self._decrypt_rows(name, await self._inner.read(name, [(start, end)]))
+            own = [one.row for one, own in opened if own]  # like any store: not the ancestors'
             left = limit - len(found)
-            found += await to_thread(_matching, name, own, words=words, limit=left)
+            found += await to_thread(_search_rows, name, own, words=words, limit=left)
             end = start - 1
         return found
 
     async def retain(self, tenant: str, rule: Retention, *, dry: bool = False) -> Receipt:
-        """Erase the sessions that a rule leaves no room for; their keys go in the same moment."""
+        """Erase the sessions that exceed a rule, together with their keys."""
         receipt = await self._inner.retain(tenant, rule, dry=dry)
         for session in () if dry else receipt.sessions:
             self._rings.pop(Name(tenant, session), None)
@@ -178,15 +348,15 @@ class CryptStore:
         return await self._inner.erase(name)
 
     async def get(self, name: Name, space: str, key: str) -> Entry | None:
-        """A value of the side table, unless it has run out."""
+        """Return a side value unless it has expired."""
         _check_space(space)
         entry = await self._inner.get(name, space, key)
         if entry is None:
             return None
-        ring = await self._ring(name)
+        ring = await self._find_ring(name)
         value = None if ring is None else ring.side_of(entry.value, space, key)
         if value is None:
-            raise Sealed(_lost(name, f"the entry {space}/{key}"))
+            raise Sealed(_explain_lost_key(name, f"the entry {space}/{key}"))
         return Entry(value, entry.version)
 
     async def put(  # noqa: PLR0913 - a side table is a table
@@ -199,143 +369,142 @@ class CryptStore:
         version: int | None = None,
         seconds: float | None = None,
     ) -> bool:
-        """Set a value, sealed, or remove it."""
+        """Set an encrypted side value, or remove it."""
         _check_space(space)
         sealed = None
         if value is not None:
-            sealed = (await self._writing(name)).side(value, space, key)
+            sealed = (await self._find_or_make_ring(name)).encrypt_side_value(value, space, key)
         return await self._inner.put(name, space, key, sealed, version=version, seconds=seconds)
 
     async def rekey(self, key: bytes, *, tenants: Sequence[str]) -> int:
-        """Wrap the keys of all sessions with another master key; how many it were.
+        """Wrap the keys of all sessions with another master key; return how many.
 
-        Rows stay as they are. Safe to repeat after a crash. A session that has side values but no
-        log is in no list: it is wrapped anew when it is next used, so give the key before as
-        `older` for as long as there may be such.
+        Rows stay as they are. Safe to repeat after a crash. A session with side values but no log
+        is in no list and is wrapped again when it is next used, so keep giving the previous key as
+        `older` while there may be such sessions.
         """
-        _check(key)
+        _check_master_key(key)
         self._masters = (key, *(one for one in self._masters if one != key))
         count = 0
         for tenant in tenants:
             session = ""
             page = await self._inner.sessions(tenant)
-            count += await self._rewrap(Name(tenant, ""))
+            count += await self._replace_master_key(Name(tenant, ""))
             while page:
                 for listed in page:
                     session = listed.session
-                    count += await self._rewrap(Name(tenant, session))
+                    count += await self._replace_master_key(Name(tenant, session))
                 page = await self._inner.sessions(tenant, after=session)
         return count
 
-    async def _rewrap(self, name: Name) -> bool:
+    async def _replace_master_key(self, name: Name) -> bool:
         while entry := await self._inner.get(name, *_PLACE):
-            ring, master = keyring.unwrap(entry.value, self._masters, name)
-            if master == self._masters[0] or await self._keep(name, ring, entry):
+            ring, master = unwrap_keys(entry.value, self._masters, name)
+            if master == self._masters[0] or await self._save_ring(name, ring, entry):
                 return master != self._masters[0]
         return False
 
-    async def _ring(self, name: Name) -> Ring | None:
-        """A session's keys: read once, then held until it is erased."""
+    async def _find_ring(self, name: Name) -> Ring | None:
+        """Return a session's keys, cached after the first read."""
         ring = self._rings.pop(name, None)
         if ring is None:
             entry = await self._inner.get(name, *_PLACE)
             if entry is None:
                 return None
-            ring, master = keyring.unwrap(entry.value, self._masters, name)
+            ring, master = unwrap_keys(entry.value, self._masters, name)
             if master != self._masters[0]:
-                await self._keep(name, ring, entry)
-        self._remember(name, ring)
+                await self._save_ring(name, ring, entry)
+        self._cache_ring(name, ring)
         return ring
 
-    async def _writing(self, name: Name) -> Ring:
-        """A session's keys, made where it is new."""
-        while (ring := await self._ring(name)) is None:
+    async def _find_or_make_ring(self, name: Name) -> Ring:
+        while (ring := await self._find_ring(name)) is None:
             begun = (await self._inner.head(name)).seq >= 0
             if begun and await self._inner.get(name, *_PLACE) is None:
-                raise Sealed(_lost(name, "its log"))
-            new = keyring.new()
-            if await self._keep(name, new, None):
-                self._remember(name, new)
+                raise Sealed(_explain_lost_key(name, "its log"))
+            new = make_ring()
+            if await self._save_ring(name, new, None):
+                self._cache_ring(name, new)
                 return new
         return ring
 
-    async def _keep(self, name: Name, ring: Ring, entry: Entry | None) -> bool:
-        """Write keys down, unless somebody else has; False then."""
-        wrapped = ring.wrapped(self._masters[0], name)
+    async def _save_ring(self, name: Name, ring: Ring, entry: Entry | None) -> bool:
+        """Save keys; False if somebody else saved some first."""
+        wrapped = ring.wrap_keys(self._masters[0], name)
         version = 0 if entry is None else entry.version
         return await self._inner.put(name, *_PLACE, wrapped, version=version)
 
-    def _remember(self, name: Name, ring: Ring) -> None:
+    def _cache_ring(self, name: Name, ring: Ring) -> None:
         self._rings[name] = ring
         if len(self._rings) > _CACHED:
             del self._rings[next(iter(self._rings))]
 
-    async def _origin(self, name: Name, ring: Ring) -> Ring | None:
-        """The keys of the session that another was forked from, while they are there."""
+    async def _find_origin_ring(self, name: Name, ring: Ring) -> Ring | None:
+        """Return the keys of a fork's origin, if they still exist."""
         origin = ring.kept.origin
-        return await self._ring(Name(name.tenant, origin)) if origin else None
+        return await self._find_ring(Name(name.tenant, origin)) if origin else None
 
-    async def _opened(self, name: Name, rows: Sequence[Row]) -> list[tuple[OpenedRow, bool]]:
-        """Rows as they were given, each with whether it is the session's own."""
+    async def _decrypt_rows(self, name: Name, rows: Sequence[Row]) -> list[tuple[OpenedRow, bool]]:
+        """Decrypt rows, each with whether it is the session's own."""
         held = name in self._rings
         try:
-            return await self._tried(name, rows)
+            return await self._try_decrypt_rows(name, rows)
         except Sealed:
             if not held:
                 raise
-        self._rings.pop(name, None)  # another process may have forked into it since it was read
-        return await self._tried(name, rows)
+        self._rings.pop(name, None)  # another process may have forked into this name meanwhile
+        return await self._try_decrypt_rows(name, rows)
 
-    async def _tried(self, name: Name, rows: Sequence[Row]) -> list[tuple[OpenedRow, bool]]:
+    async def _try_decrypt_rows(
+        self, name: Name, rows: Sequence[Row]
+    ) -> list[tuple[OpenedRow, bool]]:
         found: list[tuple[OpenedRow, bool]] = []
         chain: list[Ring] = []
         for row in rows:
             depth, one = 0, None
             while one is None:
                 if depth == len(chain):
-                    more = await (self._origin(name, chain[-1]) if chain else self._ring(name))
+                    more = await (
+                        self._find_origin_ring(name, chain[-1]) if chain else self._find_ring(name)
+                    )
                     if more is None:
-                        raise Sealed(_lost(name, f"the row at {row.seq}"))
+                        raise Sealed(_explain_lost_key(name, f"the row at {row.seq}"))
                     chain.append(more)
-                one = chain[depth].open(row)
+                one = chain[depth].decrypt_row(row)
                 depth += 1
             found.append((one, depth == 1))
         return found
 
 
-def _given(origin: str, copied: Sequence[OpenedRow]) -> ForkKeys:
-    pieces: keyring.Pieces = {}
+def _collect_fork_keys(origin: str, copied: Sequence[OpenedRow]) -> ForkKeys:
+    pieces: Pieces = {}
     for one in copied:
         for digest, names in one.pieces.items():
             pieces[digest] = pieces.get(digest, {}) | names
     return ForkKeys(origin, {one.salt: one.key for one in copied}, pieces)
 
 
-def _matching(name: Name, rows: Sequence[Row], *, words: str, limit: int) -> list[Found]:
-    """What SQLite's own index finds among some rows: in memory, and forgotten at once."""
+def _search_rows(name: Name, rows: Sequence[Row], *, words: str, limit: int) -> list[Found]:
+    """Search rows with SQLite's index, in memory."""
     import apsw  # noqa: PLC0415 - for a search alone
 
     from foldline.stores import event_log  # noqa: PLC0415
-    from foldline.stores.sqlite import rows as tables  # noqa: PLC0415
-    from foldline.stores.sqlite import schema  # noqa: PLC0415
-    from foldline.stores.sqlite import search as finding  # noqa: PLC0415
+    from foldline.stores.sqlite import schema, session_rows  # noqa: PLC0415
     from foldline.stores.sqlite.connection import Db  # noqa: PLC0415
 
-    db = Db(apsw.Connection(":memory:"), event_log.words)
-    db.sql("pragma temp_store = memory")  # what is sorted for an answer never touches the disk
-    schema.prepare(db.sql, ":memory:")
-    tables.append(db, name, Draft(rows))
-    hits = finding.search(db, name.tenant, words, session=name.session, limit=limit)
+    db = Db(apsw.Connection(":memory:"), event_log.extract_search_text)
+    db.sql("pragma temp_store = memory")  # plain text that is sorted must never touch the disk
+    schema.migrate_schema(db.sql, ":memory:")
+    session_rows.append_rows(db, name, Draft(rows))
+    hits = session_rows.search_index(db, name.tenant, words, session=name.session, limit=limit)
     db.connection.close()
     return [Found(session, rows[at].seq) for session, at in hits]
 
 
-def _check(key: bytes) -> None:
-    if len(key) != keyring.KEY:
-        raise BadInput(
-            f"a master key is {keyring.KEY} bytes, not {len(key)}: os.urandom({keyring.KEY})"
-        )
-    keyring.cipher(key)
+def _check_master_key(key: bytes) -> None:
+    if len(key) != KEY:
+        raise BadInput(f"a master key is {KEY} bytes, not {len(key)}: os.urandom({KEY})")
+    make_cipher(key)
 
 
 def _check_space(space: str) -> None:
@@ -343,7 +512,7 @@ def _check_space(space: str) -> None:
         raise BadInput(f"the side space {SPACE!r} holds the keys; choose another name")
 
 
-def _lost(name: Name, what: str) -> str:
+def _explain_lost_key(name: Name, what: str) -> str:
     return (
         f"no key of session {name.session!r} opens {what}: it was written without encryption, "
         "altered, or its erasure was cut short; read it without CryptStore, restore it, or erase it"

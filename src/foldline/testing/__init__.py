@@ -1,6 +1,6 @@
 """For users' tests and ours: conversations built by hand or at random, on the real core."""
 
-from foldline.lab.planned import Planned
+from foldline.lab.policy_run import Planned
 from foldline.testing.logs import Conversation, Sent, calls, model, result, user, view_of
 from foldline.testing.models import ScriptedModel
 from foldline.testing.play import Step, play, steps

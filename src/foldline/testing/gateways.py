@@ -12,13 +12,13 @@ from threading import Event, Thread
 from typing import Any, Self
 
 from foldline.apps.gateway import local_access, server
-from foldline.apps.gateway.app import Gateway
+from foldline.apps.gateway.asgi import Gateway
 from foldline.apps.gateway.audit import Audit
-from foldline.apps.gateway.settings import GatewaySettings, upstreams
+from foldline.apps.gateway.settings import GatewaySettings, parse_upstreams
 from foldline.core.plan import Facts
 from foldline.proxy.conversations import Conversations
-from foldline.session.model_facts import known
-from foldline.stores.open import store_at
+from foldline.session.model_facts import build_facts
+from foldline.stores.open_store import store_at
 
 
 class Served:
@@ -38,10 +38,10 @@ class Served:
         self._settings = (
             upstream
             if isinstance(upstream, GatewaySettings)
-            else GatewaySettings(upstreams=upstreams([upstream], {}))
+            else GatewaySettings(upstreams=parse_upstreams([upstream], {}))
         )
         self._store, self._window, self._audit = store, window, audit
-        self._listening = server.listen("127.0.0.1", 0)
+        self._listening = server.open_socket("127.0.0.1", 0)
         self.port: int = self._listening.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.headers: dict[str, str] = {}
@@ -83,7 +83,7 @@ class Served:
         )
 
     def _facts(self, model: str) -> Facts:
-        return known(model, window=self._window, reserve=None, policy="steady")
+        return build_facts(model, window=self._window, reserve=None, policy="steady")
 
     def _run(self) -> None:
         async def serve() -> None:
@@ -93,7 +93,7 @@ class Served:
             self._ready.set()
             await self._server.serve(sockets=[self._listening])
 
-        server.quiet()
+        server.set_up_logging()
         with asyncio.Runner(loop_factory=_uvloop()) as runner:
             runner.run(serve())
 

@@ -28,7 +28,7 @@ def rows(*bodies: str, edit: bool = False) -> Draft:
 
 def body_of(words: str) -> bytes:
     """The bytes of such a row."""
-    return event_log.draft([UserSaid((Text(words),))]).rows[0].body
+    return event_log.build_draft([UserSaid((Text(words),))]).rows[0].body
 
 
 async def whole(store: Store, name: Name) -> list[bytes]:
@@ -64,15 +64,15 @@ class Lasting:
     async def test_a_fork_shares_what_was_before(self, store: Store) -> None:
         """The tail is copied, the rest is read from the ancestor; both go on alone."""
         talk = play(steps(Random(11), 300))
-        await event_log.append(store, MINE, talk.events, after=-1)
+        await event_log.append_events(store, MINE, talk.events, after=-1)
         at = len(talk.events) * 2 // 3
-        before = await event_log.tail(store, MINE, at=at)
-        await event_log.fork(store, MINE, "fork", at=at)
+        before = await event_log.read_tail(store, MINE, at=at)
+        await event_log.fork_log(store, MINE, "fork", at=at)
         new = Name("acme", "fork")
-        assert await event_log.tail(store, new) == before
-        assert [event for _, event in await event_log.read(store, new, Range(0, at + 5))] == (
-            talk.events[: at + 1]
-        )
+        assert await event_log.read_tail(store, new) == before
+        assert [
+            event for _, event in await event_log.read_events(store, new, Range(0, at + 5))
+        ] == (talk.events[: at + 1])
         assert await store.append(new, rows("another way"), after=at) == at + 1
         assert (await store.head(MINE)).seq == len(talk.events) - 1
         await store.fork(new, "second", at=at + 1, keep=[(at + 1, at + 1)])
@@ -114,13 +114,15 @@ class Lasting:
     async def test_a_fork_outlives_its_ancestors(self, store: Store) -> None:
         """What was copied stays, with its pictures; what only the ancestor had is gone."""
         said = [UserSaid((Media("image", base64=f"A{at}" * 20_000),)) for at in range(4)]
-        await event_log.append(store, MINE, said)
+        await event_log.append_events(store, MINE, said)
         await store.fork(MINE, "two", at=3, keep=[(2, 3)])
         await store.fork(Name("acme", "two"), "three", at=3, keep=[(2, 3)])
         await store.erase(MINE)
         await store.erase(Name("acme", "two"))
         three = Name("acme", "three")
-        assert [event for _, event in await event_log.read(store, three, Range(0, 3))] == said[2:]
+        assert [
+            event for _, event in await event_log.read_events(store, three, Range(0, 3))
+        ] == said[2:]
 
     # Retention and erasure.
 
@@ -134,7 +136,7 @@ class Lasting:
         assert await store.trim(MINE, 3, keep=[]) == 0
 
     async def test_retention(self, store: Store) -> None:
-        """R-67, R-74: by count, size, age, the least lately changed first; never what is held."""
+        """By count, size, age, the least lately changed first; never what is held."""
         names = [f"s{at}" for at in range(6)]
         for name in names:
             await store.append(Name("acme", name), rows("x" * 100))
@@ -155,9 +157,9 @@ class Lasting:
         assert (receipt.sessions, receipt.events) == (("s0",), 1)
 
     async def test_erasure(self, store: Store) -> None:
-        """R-73: originals, index and side entries go; late writes are refused; with a receipt."""
+        """Originals, index and side entries go; late writes are refused; with a receipt."""
         picture = Media("image", base64="secret" * 9_000)
-        await event_log.append(store, MINE, [UserSaid((Text("canary"), picture))])
+        await event_log.append_events(store, MINE, [UserSaid((Text("canary"), picture))])
         await store.put(MINE, "prepared", "k", b"canary")
         assert len(await self.search_all(store, "acme", "canary")) == 1
         receipt = await store.erase(MINE)
@@ -183,7 +185,7 @@ class Lasting:
         await store.append(THEIRS, rows("fine"))
 
     async def test_erasure_of_what_has_no_log_yet(self, store: Store) -> None:
-        """R-73: side values alone are a session too; the tenant's own are none."""
+        """Side values alone are a session too; the tenant's own are none."""
         await store.put(MINE, "prepared", "k", b"canary")
         await store.put(Name("acme", ""), "spend", "k", b"1")
         await store.erase(MINE)
@@ -197,7 +199,9 @@ class Lasting:
         """Erasing one session takes nothing from another."""
         said = [UserSaid((Media("image", base64="A" * 50_000),))]
         other = Name("acme", "two")
-        await event_log.append(store, MINE, said)
-        await event_log.append(store, other, said)
+        await event_log.append_events(store, MINE, said)
+        await event_log.append_events(store, other, said)
         await store.erase(MINE)
-        assert [event for _, event in await event_log.read(store, other, Range(0, 0))] == said
+        assert [
+            event for _, event in await event_log.read_events(store, other, Range(0, 0))
+        ] == said

@@ -11,8 +11,8 @@ from itertools import cycle
 from foldline.core import rules
 from foldline.core import spine as spines
 from foldline.core.edits import fold
-from foldline.core.edits.mask import exclude as excluded
-from foldline.core.edits.undo import undo
+from foldline.core.edits.mask import exclude_events as excluded
+from foldline.core.edits.undo import undo_edit
 from foldline.core.log import (
     Asked,
     Edit,
@@ -26,12 +26,12 @@ from foldline.core.log import (
     UserSaid,
 )
 from foldline.core.parts import Call, Media, Stub, Text, Thought
-from foldline.core.recall import handle
+from foldline.core.recall import format_handle
 from foldline.core.request import render
 from foldline.core.spine import Change, Range, Spine
 from foldline.core.view import View, load
-from foldline.dialects import anthropic, openai_chat
-from foldline.dialects.base import OPENAI, Dialect
+from foldline.dialects.base import Dialect, list_dialects
+from foldline.dialects.openai_chat.dialect import DIALECT as CHAT
 from foldline.errors import BadHandle, NotAnEdit, UndoFirst
 from foldline.session.planning import say_to_go_on
 
@@ -91,9 +91,17 @@ class Sent:
 class Conversation:
     """A log that grows, its view, and every request that was sent from it."""
 
-    def __init__(self, model: str = "test/model", *, dialect: Dialect = OPENAI) -> None:
+    def __init__(
+        self,
+        model: str = "test/model",
+        *,
+        dialect: Dialect = CHAT,
+        dialects: Sequence[Dialect] = (),
+    ) -> None:
         self.dialect = dialect
         """What its requests are recorded in."""
+        self.dialects = tuple(dialects) or tuple(list_dialects())
+        """What its requests are compared in."""
         self.events: list[Event] = []
         self.view = view_of(())
         self.sent: list[Sent] = []
@@ -111,34 +119,36 @@ class Conversation:
             self.events.append(event)
             if isinstance(event, Edit):
                 self.changes += 1
-                if not self.view.holds(event.spine):
+                if not self.view.has_events_for(event.spine):
                     self.view = load(event.spine, dict(self.log), head=len(self.events) - 1)
                     continue
             self.view.append(len(self.events) - 1, event)
 
     def ask(self) -> Sent:
         """Close what is open, and record what is sent."""
-        self.add(*rules.closing(self.view))
+        self.add(*rules.make_closing_events(self.view))
         self.add(*say_to_go_on(self.view, {}, dialect=self.dialect))
-        rules.check(self.view)
+        rules.check_view(self.view)
         request = render(self.view)
         body = self.dialect.encode(request, {})
         digest = hashlib.sha256(body).hexdigest()
         at = self.view.head
         self.add(Asked(at, self.dialect.name, digest, self.dialect.encoder))
-        blocks = (tuple(openai_chat.blocks(request)), tuple(anthropic.blocks(request)))
+        blocks = tuple(tuple(one.blocks(request)) for one in self.dialects)
         sent = Sent(at + 1, at, digest, blocks, self.changes)
         self.sent.append(sent)
         return sent
 
     def fold(self, cut: rules.Cut, *, merging: fold.Merging = "all", cap: int = 2_000) -> bool:
         """Fold up to a cut point; False where there is nothing to fold."""
-        span = next(fold.up_to(self.view, cut, lo=fold.beginning(self.view, merging)), None)
+        span = next(fold.up_to(self.view, cut, lo=fold.choose_fold_start(self.view, merging)), None)
         if span is None:
             return False
-        wanted = fold.lacking(self.view, span, {})
-        material = fold.gather(self.view, span, {one.lo: self.events[one.lo] for one in wanted})
-        self.add(fold.fold(self.view, span, fold.write(span.range, material, cap=cap)))
+        wanted = fold.list_events_to_fetch(self.view, span, {})
+        material = fold.gather_material(
+            self.view, span, {one.lo: self.events[one.lo] for one in wanted}
+        )
+        self.add(fold.fold_span(self.view, span, fold.build_handoff(span.range, material, cap=cap)))
         return True
 
     def mask(self, seqs: Sequence[int], *, exclude: bool = False) -> bool:
@@ -151,9 +161,9 @@ class Conversation:
             except (BadHandle, UndoFirst):
                 return False
             return True
-        stubs = tuple(Stub(seq, f"[result masked]\n[whole: {handle(seq)}]") for seq in seqs)
+        stubs = tuple(Stub(seq, f"[result masked]\n[whole: {format_handle(seq)}]") for seq in seqs)
         change = Change(span=Range(min(seqs), max(seqs)), masks_on=(len(self.events),))
-        after = spines.swap(self.view.spine, change)
+        after = spines.apply_spine_change(self.view.spine, change)
         assert after is not None, "a mask takes nothing out"
         self.add(Masked(stubs, change, after))
         return True
@@ -164,7 +174,7 @@ class Conversation:
         if not isinstance(event, Edit):
             return False
         try:
-            self.add(undo(self.view, seq, event))
+            self.add(undo_edit(self.view, seq, event))
         except (UndoFirst, NotAnEdit):
             return False
         return True

@@ -14,7 +14,7 @@ from typing import TypeAlias, cast
 
 import msgspec
 
-from foldline.core.tokens import count
+from foldline.core.tokens import count_tokens
 from foldline.dialects import base
 from foldline.dialects.provider_errors import Fault
 from foldline.errors import ModelFailed
@@ -41,7 +41,7 @@ class ScriptedModel:
         delay: float = 0.0,
     ) -> None:
         self._name = name
-        self._dialect = base.speaking(name)
+        self._dialect = base.choose_model_dialect(name)
         self._answers: Iterator[Line] = iter(()) if callable(script) else iter(script)
         self._script = script if callable(script) else None
         self.window = window
@@ -60,7 +60,7 @@ class ScriptedModel:
     async def say(self, request: Json, *, heard: Heard | None = None) -> Json:
         """The next answer of the script."""
         self.requests.append(deepcopy(request))
-        tokens = count(msgspec.json.encode(request).decode())
+        tokens = count_tokens(msgspec.json.encode(request).decode())
         if self.window is not None and tokens > self.window:
             words = overflow(tokens, self.window)
             raise self._failed(Fault("tokens", words, limit=self.window, count=tokens))

@@ -5,11 +5,13 @@ list of steps is a conversation and shrinks to a short one. `steps` draws them f
 random numbers; `strategies.py` draws them with Hypothesis.
 """
 
+from collections.abc import Sequence
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
 from foldline.core import rules
-from foldline.core.edits.clip import clip
+from foldline.core.edits.clip import clip_event
 from foldline.core.log import (
     Checkpointed,
     Edit,
@@ -22,8 +24,10 @@ from foldline.core.log import (
     UsageReported,
 )
 from foldline.core.parts import Media, Text, Tool
-from foldline.dialects.base import OPENAI, Dialect
+from foldline.dialects.base import Dialect
+from foldline.dialects.openai_chat.dialect import DIALECT as CHAT
 from foldline.testing.logs import Conversation, calls, model, result, user
+from foldline.testing.own_items import give_own_items
 
 IDS = (
     "a",
@@ -90,9 +94,11 @@ def steps(random: Random, length: int) -> list[Step]:
     ]
 
 
-def play(script: list[Step], *, dialect: Dialect = OPENAI) -> Conversation:
-    """The conversation that a list of steps tells."""
-    conversation = Conversation(dialect=dialect)
+def play(
+    script: list[Step], *, dialect: Dialect = CHAT, dialects: Sequence[Dialect] = ()
+) -> Conversation:
+    """The conversation that a list of steps tells, compared in some dialects or in all."""
+    conversation = Conversation(dialect=dialect, dialects=dialects)
     for step in script:
         take(conversation, step)
     return conversation
@@ -105,35 +111,36 @@ def take(talk: Conversation, step: Step) -> None:  # noqa: PLR0915 - one case a 
     place = len(talk.events)
     # An answer may be to the newest request, to an older one, or from a log that records none.
     saw = None if b == 0 or not talk.sent else talk.sent[-1 - (b % min(2, len(talk.sent)))].at
+    own = partial(give_own_items, talk.dialect, place=place, a=a, b=b)
     match name:
         case "user":
             text = "" if a == 0 else f"user word {place} " + "pasted bulk\n" * (a * b)
             author = ("", "", "Ann", "[cron]")[b % 4]
             speaker = SPEAKERS[a % len(SPEAKERS)]
-            talk.add(user(text, *_media(step), speaker=speaker, author=author))
+            talk.add(own(user(text, *_media(step), speaker=speaker, author=author)))
         case "model":
             words = "" if a == 0 else f"answer word {place}"
-            talk.add(model(words, *_media(step), saw=saw, thought=f"thought {place}" * (a % 2)))
+            thought = f"thought {place}" * (a % 2)
+            talk.add(own(model(words, *_media(step), saw=saw, thought=thought)))
         case "calls":
             ids = [IDS[(a + index) % len(IDS)] for index in range(1 + b % 3)]
             if a == b == LARGEST:
                 ids = [f"{index}" for index in range(MANY)]
             known = [tool.name for tool in view.newest.tools]
-            talk.add(
-                calls(
-                    *(ids if a else ids[:1] * 2),
-                    text="calling" * (b % 2),
-                    saw=saw,
-                    thought="hm" * (a % 3 % 2),
-                    names=known if known and b % 2 else TOOLS[(a + b) % len(TOOLS) :],
-                )
+            made = calls(
+                *(ids if a else ids[:1] * 2),
+                text="calling" * (b % 2),
+                saw=saw,
+                thought="hm" * (a % 3 % 2),
+                names=known if known and b % 2 else TOOLS[(a + b) % len(TOOLS) :],
             )
+            talk.add(own(made))
         case "result":
             ids = list(view.open.values()) if a % 4 else list(IDS)
             if ids:
                 words = f"result word {place} " * (a * 5)
-                event = result(ids[b % len(ids)], words, *_media(step), ok=bool(b % 3))
-                talk.add(clip(event, cap=60, how=("head", "ends", "both", "lines")[a % 4]))
+                event = own(result(ids[b % len(ids)], words, *_media(step), ok=bool(b % 3)))
+                talk.add(clip_event(event, cap=60, how=("head", "ends", "both", "lines")[a % 4]))
         case "interrupt" if view.open:
             talk.add(Interrupted(list(view.open.values())[a % len(view.open)]))
         case "ask":

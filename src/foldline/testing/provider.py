@@ -1,8 +1,8 @@
 """A provider on a real port, scripted: for tests of clients, wraps and gateways.
 
-Speaks OpenAI chat and Anthropic messages, streamed or not, counts what it is sent and refuses what
-is above its window, in the words of llama.cpp. Knows no model: a script says what is answered, or
-which trouble there is instead.
+Speaks every dialect of the registry, streamed or not, counts what it is sent and refuses what is
+above its window: in the words of llama.cpp, and of OpenAI where it is asked for a response.
+Knows no model: a script says what is answered, or which trouble there is instead.
 
     with Provider(window=2_048) as provider:
         client = OpenAI(base_url=provider.url + "/v1", api_key="none")
@@ -20,14 +20,19 @@ from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Any, Self, TypeAlias, cast
 
-from foldline.core.tokens import count
+from foldline.core.tokens import count_tokens
+from foldline.dialects.base import ANTHROPIC, CHAT, find_path_dialect
 
 Json: TypeAlias = dict[str, Any]
+RESPONSES = "openai-responses"
+_TOO_LONG = (
+    "Your input exceeds the context window of this model. Please adjust your input and try again."
+)
 _LOOK = 0.02  # seconds between two looks at whether a client has hung up
 
 
 class Trouble(Enum):
-    """What may become of an answer: R-31."""
+    """How an answer may go wrong, or right."""
 
     TIMEOUT = "timeout"
     """Never answered."""
@@ -67,7 +72,7 @@ class Provider:
     """A server of one scripted model, on a port of its own: `provider.url`.
 
     The script is a function of the request's body, or answers in order: words, an OpenAI message,
-    or `Trouble`. More than `window` tokens are refused, in the words of llama.cpp.
+    or `Trouble`. More than `window` tokens are refused, in the words of llama.cpp or OpenAI.
     """
 
     def __init__(
@@ -125,9 +130,12 @@ class Provider:
         """Why a body is refused, if it is."""
         if self.refusal is not None:
             return self.refusal
-        tokens = count(body.decode())
+        tokens = count_tokens(body.decode())
         if tokens <= self.window:
             return None
+        if "input" in json.loads(body):
+            told = {"message": _TOO_LONG, "type": "invalid_request_error", "param": "input"}
+            return 400, {"error": {**told, "code": "context_length_exceeded"}}
         words = overflow(tokens, self.window)
         error = {"code": 400, "message": words, "type": "exceed_context_size_error"}
         return 400, {"error": {**error, "n_prompt_tokens": tokens, "n_ctx": self.window}}
@@ -180,7 +188,10 @@ def told(trouble: Trouble, given: Json) -> Json:
 
 
 def _newest(given: Json) -> str:
-    content = given["messages"][-1].get("content") or ""
+    listed = given["input"] if "input" in given else given["messages"]
+    if isinstance(listed, str):
+        return listed
+    content = listed[-1].get("content") or listed[-1].get("output") or ""
     if isinstance(content, str):
         return content
     blocks = cast("list[Json]", content)
@@ -228,8 +239,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, message: Json, *, body: bytes, cut: bool = False) -> None:
         given = cast("Json", json.loads(body))
-        dialect = "anthropic" if self.path.endswith("/messages") else "openai"
-        whole, events = written(dialect, given, message, count(body.decode()))
+        whole, events = written(self._dialect, given, message, count_tokens(body.decode()))
         if not given.get("stream"):
             self._send(json.dumps(whole).encode(), cut=cut)
             return
@@ -245,6 +255,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         if self.provider.stall is not None:
             self._hang()
+
+    @property
+    def _dialect(self) -> str:
+        found = find_path_dialect(self.path.partition("?")[0])
+        return found.name if found else CHAT
 
     def _hang(self) -> None:
         """Say nothing until the client hangs up."""
@@ -277,8 +292,13 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def written(dialect: str, given: Json, message: Json, tokens: int) -> tuple[Json, Iterator[str]]:
-    """An answer in a dialect, whole and as the events of a stream."""
-    return (_anthropic if dialect == "anthropic" else _openai)(given, message, tokens)
+    """An answer in a dialect, whole and as the events of a stream.
+
+    The message is OpenAI's, as in a script. In Responses it may also have `reasoning`, the text of
+    a sealed item before it, and an `id`.
+    """
+    write = {ANTHROPIC: _anthropic, RESPONSES: _responses}.get(dialect, _openai)
+    return write(given, message, tokens)
 
 
 def _openai(given: Json, message: Json, tokens: int) -> tuple[Json, Iterator[str]]:
@@ -341,3 +361,79 @@ def _anthropic(given: Json, message: Json, tokens: int) -> tuple[Json, Iterator[
         yield event("message_stop")
 
     return whole, events()
+
+
+def _responses(given: Json, message: Json, tokens: int) -> tuple[Json, Iterator[str]]:
+    items = _write_items(message)
+    usage: Json = {"input_tokens": tokens, "output_tokens": 1, "total_tokens": tokens + 1}
+    usage |= {"input_tokens_details": {"cached_tokens": 0}}
+    usage |= {"output_tokens_details": {"reasoning_tokens": 0}}
+    whole: Json = {"id": message.get("id", "resp_1"), "object": "response", "created_at": 0}
+    whole |= {"model": given["model"], "status": "completed", "error": None}
+    whole |= {"incomplete_details": None, "instructions": given.get("instructions")}
+    whole |= {"metadata": {}, "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+    whole |= {"temperature": 1.0, "top_p": 1.0, "output": items, "usage": usage}
+
+    def events() -> Iterator[str]:
+        begun: Json = {**whole, "status": "in_progress", "output": [], "usage": None}
+        sent: list[Json] = [
+            {"type": "response.created", "response": begun},
+            {"type": "response.in_progress", "response": begun},
+        ]
+        for at, item in enumerate(items):
+            sent += _write_item_events(item, at)
+        sent.append({"type": "response.completed", "response": whole})
+        for number, event in enumerate(sent):
+            data = json.dumps({**event, "sequence_number": number})
+            yield f"event: {event['type']}\ndata: {data}\n\n"
+
+    return whole, events()
+
+
+def _write_items(message: Json) -> list[Json]:
+    """An OpenAI message as the items of a response."""
+    items: list[Json] = []
+    if message.get("reasoning"):
+        sealed: Json = {"summary": [], "encrypted_content": message["reasoning"]}
+        items.append({"type": "reasoning", "id": "rs_1", **sealed})
+    parts: list[Json] = []
+    if message.get("refusal"):
+        parts.append({"type": "refusal", "refusal": message["refusal"]})
+    if message.get("content") or not (parts or message.get("tool_calls")):
+        text = str(message.get("content") or "")
+        parts.insert(0, {"type": "output_text", "text": text, "annotations": []})
+    if parts:
+        own = {"id": "msg_1", "status": "completed", "role": "assistant", "content": parts}
+        items.append({"type": "message", **own})
+    for call in cast("list[Json]", message.get("tool_calls", [])):
+        own = {"id": f"fc_{call['id']}", "call_id": call["id"], "status": "completed"}
+        items.append({"type": "function_call", **own, **call["function"]})
+    return items
+
+
+def _write_item_events(item: Json, at: int) -> Iterator[Json]:
+    """The events by which one item of a response is streamed."""
+    place: Json = {"item_id": item["id"], "output_index": at}
+    begun = {**item, "status": "in_progress"}
+    match item["type"]:
+        case "message":
+            begun["content"] = []
+        case "function_call":
+            begun["arguments"] = ""
+        case _:
+            begun = item
+    yield {"type": "response.output_item.added", "output_index": at, "item": begun}
+    for number, part in enumerate(cast("list[Json]", item.get("content", []))):
+        where: Json = {**place, "content_index": number}
+        kind, field = ("refusal",) * 2 if "refusal" in part else ("output_text", "text")
+        yield {"type": "response.content_part.added", **where, "part": {**part, field: ""}}
+        words = str(part[field])
+        for start in range(0, len(words), 5):
+            yield {"type": f"response.{kind}.delta", **where, "delta": words[start : start + 5]}
+        yield {"type": f"response.{kind}.done", **where, field: words}
+        yield {"type": "response.content_part.done", **where, "part": part}
+    if "arguments" in item:
+        name = "response.function_call_arguments"
+        yield {"type": f"{name}.delta", **place, "delta": item["arguments"]}
+        yield {"type": f"{name}.done", **place, "arguments": item["arguments"]}
+    yield {"type": "response.output_item.done", "output_index": at, "item": item}

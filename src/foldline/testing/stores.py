@@ -47,7 +47,7 @@ class Conformance(Lasting):
         assert (await store.head(MINE, at=0)).seq == 0
 
     async def test_an_append_is_all_or_nothing(self, store: Store) -> None:
-        """R-63: a conflict is an integer, and nothing is written."""
+        """A conflict is an integer, and nothing is written."""
         await store.append(MINE, rows("a"), after=-1)
         with pytest.raises(Conflict) as conflict:
             await store.append(MINE, rows("b", "c"), after=-1)
@@ -55,7 +55,7 @@ class Conformance(Lasting):
         assert len(await whole(store, MINE)) == 1
 
     async def test_an_append_of_one_row_is_compared_too(self, store: Store) -> None:
-        """R-63: most appends are one row, and a store may have a path of its own for them."""
+        """Most appends are one row, and a store may have a path of its own for them."""
         await store.append(MINE, rows("a"), after=-1)
         await store.append(MINE, rows("b"), after=0)
         for late in (-1, 0, 2):
@@ -66,7 +66,7 @@ class Conformance(Lasting):
         assert await whole(store, MINE) == [body_of(words) for words in "abc"]
 
     async def test_once(self, store: Store) -> None:
-        """R-81: what was delivered twice is there once, wherever the log has gone since."""
+        """What was delivered twice is there once, wherever the log has gone since."""
         first = await store.append(MINE, rows("hello"), once="update 7")
         await store.append(MINE, rows("more"))
         assert await store.append(MINE, rows("hello"), once="update 7") == first
@@ -76,7 +76,7 @@ class Conformance(Lasting):
         assert len(await whole(store, THEIRS)) == 1
 
     async def test_many_writers_of_one_log(self, store: Store) -> None:
-        """R-62: whoever loses tries again; all are there, once."""
+        """Whoever loses tries again; all are there, once."""
 
         async def write(who: int) -> None:
             for at in range(20):
@@ -93,7 +93,7 @@ class Conformance(Lasting):
         assert sorted(found) == sorted(body_of(f"{w} {a}") for w in range(4) for a in range(20))
 
     async def test_bytes_come_back(self, store: Store) -> None:
-        """R-35: also NUL, what is no UTF-8, and megabytes."""
+        """Also NUL, what is no UTF-8, and megabytes."""
         bodies = [b"\x00\xff\xfe", b"", b'{"b":1,"a":1,"a":2}', Random(1).randbytes(2_000_000)]
         await store.append(MINE, Draft([Row("user_said", body) for body in bodies]))
         assert await whole(store, MINE) == bodies
@@ -101,7 +101,7 @@ class Conformance(Lasting):
     async def test_times(self, store: Store) -> None:
         """What happened long ago keeps its date; what does not say when is dated now."""
         said = [UserSaid((Text(words),)) for words in "ab"]
-        await store.append(MINE, event_log.draft(said, [5.5, 0.0]))
+        await store.append(MINE, event_log.build_draft(said, [5.5, 0.0]))
         old, new = await store.read(MINE, [(0, 1)])
         assert old.time == 5.5
         assert new.time > 1e9
@@ -125,11 +125,12 @@ class Conformance(Lasting):
     async def test_a_tail_is_the_live_part(self, store: Store) -> None:
         """Law 6: whatever is loaded, at any place, is what the view there holds."""
         talk = play(steps(Random(3), 300))
-        await event_log.append(store, MINE, talk.events, after=-1)
-        tail = await event_log.tail(store, MINE)
+        await event_log.append_events(store, MINE, talk.events, after=-1)
+        tail = await event_log.read_tail(store, MINE)
         assert {seq for seq, _ in tail.events} == set(talk.view.held)
         assert [
-            event for _, event in await event_log.read(store, MINE, Range(0, len(talk.events)))
+            event
+            for _, event in await event_log.read_events(store, MINE, Range(0, len(talk.events)))
         ] == (talk.events)
 
     async def test_large_pieces_are_kept_once(self, store: Store) -> None:
@@ -142,9 +143,9 @@ class Conformance(Lasting):
             ModelSaid((Text("a cat"),)),
             Instructed((Text("be brief"),)),
         ]
-        await event_log.append(store, MINE, said)
-        assert [event for _, event in await event_log.read(store, MINE, Range(0, 9))] == said
-        drafted = event_log.draft(said)
+        await event_log.append_events(store, MINE, said)
+        assert [event for _, event in await event_log.read_events(store, MINE, Range(0, 9))] == said
+        drafted = event_log.build_draft(said)
         assert len(drafted.blobs) == 2
         assert sum(len(row.body) for row in drafted.rows) < 2_000
         for other in (THEIRS, Name("acme", "two")):
@@ -154,7 +155,7 @@ class Conformance(Lasting):
     # Tenants.
 
     async def test_no_other_tenants_strings(self, store: Store) -> None:
-        """R-69: a canary in every operation that gives something back."""
+        """A canary in every operation that gives something back."""
         await store.append(MINE, rows("canary of acme"), once="k")
         await store.put(MINE, "space", "key", b"canary")
         assert len(await self.search_all(store, "acme", "canary")) == 1
@@ -197,7 +198,7 @@ class Conformance(Lasting):
         await store.append(Name("acme", "leased"), rows("mine"), fence=lease.fence)
 
     async def test_what_was_erased_is_not_claimed(self, store: Store) -> None:
-        """R-73: an erased session does not come back under another owner."""
+        """An erased session does not come back under another owner."""
         await store.claim(MINE, "alice")
         await store.append(MINE, rows("a"))
         await store.erase(MINE)
@@ -262,7 +263,7 @@ class Conformance(Lasting):
     # Leases.
 
     async def test_a_lease_is_one_holders(self, store: Store) -> None:
-        """R-63: one at a time, and who comes late writes nothing."""
+        """One at a time, and who comes late writes nothing."""
         one = await store.lease(MINE, "a", seconds=60)
         assert one is not None
         assert await store.lease(MINE, "b", seconds=60) is None
@@ -284,7 +285,7 @@ class Conformance(Lasting):
         assert await store.lease(MINE, "d", seconds=60) is None
 
     async def test_inbound_needs_no_lease(self, store: Store) -> None:
-        """R-28: a message that comes during a turn is taken, and the turn goes on behind it."""
+        """A message that comes during a turn is taken, and the turn goes on behind it."""
         lease = await store.lease(MINE, "a", seconds=60)
         assert lease is not None
         await store.append(MINE, rows("inbound"), once="m1")

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from foldline.testing import programs as proxied
+from foldline.dialects.base import list_dialects
 from foldline.testing.logs import Conversation
 from foldline.testing.play import LARGEST, NAMES, Step, play
 
@@ -19,16 +19,6 @@ def scripts(*, longest: int = 60) -> st.SearchStrategy[list[Step]]:
 
 
 def conversations(*, longest: int = 60) -> st.SearchStrategy[Conversation]:
-    """Whole conversations, played."""
-    return scripts(longest=longest).map(play)
-
-
-def programs(*, longest: int = 20) -> st.SearchStrategy[proxied.Program]:
-    """Programs of clients behind a proxy, which shrink to few steps."""
-    names = [name for name, weight in proxied.ACTIONS.items() for _ in range(weight)]
-    seeds = st.integers(0, (1 << 30) - 1)
-    step = st.builds(proxied.Step, st.integers(0, 3), st.sampled_from(names), seeds)
-    steps = st.integers(4, longest).flatmap(
-        lambda least: st.lists(step, min_size=least, max_size=longest)
-    )
-    return st.builds(proxied.Program, seeds, steps.map(tuple))
+    """Whole conversations, played, in any dialect."""
+    dialects = st.sampled_from(list_dialects())
+    return st.builds(play, scripts(longest=longest), dialect=dialects, dialects=st.just(()))

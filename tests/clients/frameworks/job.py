@@ -38,9 +38,9 @@ def list_options() -> dict[str, Any]:
     return {"store": os.environ["AGENT_STORE"], "window": int(os.environ["AGENT_WINDOW"])}
 
 
-def wrap_client(client: Any) -> Any:
+def wrap_client(client: Any, **more: Any) -> Any:
     """An SDK's client through Foldline, or as it is; what it is told to send is recorded."""
-    wrapped = client if IS_PLAIN else foldline.wrap(client, **list_options())
+    wrapped = client if IS_PLAIN else foldline.wrap(client, **list_options(), **more)
     record_requests(wrapped._client)
     return wrapped
 

@@ -1,10 +1,11 @@
-"""openai-agents with its chat model: `openai_agents_agent.py [stream]`."""
+"""openai-agents with its chat model, or its default: `openai_agents_agent.py [responses] [stream]`."""
 
 import sys
 
 from agents import (
     Agent,
     OpenAIChatCompletionsModel,
+    OpenAIResponsesModel,
     Runner,
     SQLiteSession,
     function_tool,
@@ -15,7 +16,8 @@ from openai import AsyncOpenAI
 
 set_tracing_disabled(disabled=True)
 client = wrap_client(AsyncOpenAI(**CLIENT))
-model = OpenAIChatCompletionsModel(model=GPT, openai_client=client)
+make = OpenAIResponsesModel if "responses" in sys.argv else OpenAIChatCompletionsModel
+model = make(model=GPT, openai_client=client)
 bash = function_tool(run_bash, name_override="bash")
 agent = Agent(name="coder", instructions=SYSTEM, model=model, tools=[bash])
 session = SQLiteSession("ledger")

@@ -1,4 +1,4 @@
-"""pydantic-ai over chat or Anthropic: `pydantic_agent.py chat|anthropic [stream]`."""
+"""pydantic-ai over chat, Responses or Anthropic: `pydantic_agent.py chat|responses|anthropic [stream]`."""
 
 import sys
 from typing import Any
@@ -15,11 +15,12 @@ if "anthropic" in sys.argv:
     model = AnthropicModel(CLAUDE, provider=AnthropicProvider(anthropic_client=claude))
 else:
     from openai import AsyncOpenAI
-    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
     client = wrap_client(AsyncOpenAI(**CLIENT))
-    model = OpenAIChatModel(GPT, provider=OpenAIProvider(openai_client=client))
+    make = OpenAIResponsesModel if "responses" in sys.argv else OpenAIChatModel
+    model = make(GPT, provider=OpenAIProvider(openai_client=client))
 
 agent = Agent(model, instructions=SYSTEM, tools=[Tool(run_bash, name="bash")])
 history: list[Any] = []

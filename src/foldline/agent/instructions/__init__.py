@@ -1,26 +1,18 @@
 """Instructions from files: AGENTS.md, nearest first, and the memory file.
 
-    budget    How much of each file is told: R-59
-    finding   Where instructions may lie
-    imports   A file of instructions with what it imports: one unit, agreed to as a whole
-    memory    The memory file: what the user wants known in every session (A-06)
-    reading   Reading one file of instructions, and nothing but that file
-    standing  The instructions that stand: found, agreed to, fitted, and told piece by piece
-    trust     Whose instructions are followed: agreed to by path and hash, R-61
+    folder_trust       Which files the user trusts; the memory file
+    instruction_files  Where instruction files are, what they import, how they are read
+    standing           The current instructions: found, trusted and fitted to their budget
 
-    instructions = Instructions(cwd, trust=Trust(store), base="You are a careful engineer.")
-    await instructions.look()
-    agent = Agent(session, model, instructions=instructions.texts, hooks=[instructions.notice])
+    files = Instructions(cwd, trust=Trust(store), base="You are a careful engineer.")
+    await files.load_files()
+    hooks = [files.track_touched_paths]
+    agent = Agent(session, model, instructions=files.render_texts, hooks=hooks)
 
 Rules and order are in docs/how-to/instructions.md.
 """
 
-from foldline.agent.instructions.standing import (
-    Answer,
-    InstructionFile,
-    Instructions,
-    State,
-)
-from foldline.agent.instructions.trust import Trust, Trusted
+from foldline.agent.instructions.folder_trust import Trust, Trusted
+from foldline.agent.instructions.standing import Answer, InstructionFile, Instructions, State
 
 __all__ = ["Answer", "InstructionFile", "Instructions", "State", "Trust", "Trusted"]

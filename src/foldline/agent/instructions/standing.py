@@ -1,12 +1,15 @@
-"""The instructions that stand: found, agreed to, fitted, and told piece by piece.
+"""The current instructions: found, trusted, and fitted to a budget of tokens and bytes.
 
-`texts()` is always what the order and the budget say of the files as they are now. A piece opens
-with its name, and the session tells at its tail only those that differ from what was told before,
-until the next fold lays them all in front again (R-60); so nothing here remembers what the model
-was told. Knows the order. Refuses to know sessions, and to ask anybody.
+    find the files → keep those the user trusts → fit them, nearest first → one text per file
+
+`render_texts()` always follows the files as they are now. Each text opens with its file's name, and
+the session sends only texts that differ from those sent before, until the next fold puts them all
+in front again; so nothing here remembers what the model was sent. Asks nobody: a surface calls
+`list_untrusted_files` and `apply_answer`.
 """
 
 import os
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,61 +17,186 @@ from time import time_ns
 from typing import Literal, NamedTuple, TypeAlias
 
 from foldline.agent.events import Calling, Moment
-from foldline.agent.instructions import budget, finding
-from foldline.agent.instructions import memory as remembered
-from foldline.agent.instructions.budget import FilePiece, Fit, RoomLeft
-from foldline.agent.instructions.imports import Boundary, ImportedFile, Scope, Unit, unit
-from foldline.agent.instructions.reading import FileRead, read_own, words
-from foldline.agent.instructions.trust import Trust
+from foldline.agent.instructions.folder_trust import NAME as MEMORY_NAME
+from foldline.agent.instructions.folder_trust import TOKENS as MEMORY_TOKENS
+from foldline.agent.instructions.folder_trust import Trust, append_memory_line
+from foldline.agent.instructions.instruction_files import (
+    NAMES,
+    Boundary,
+    FileRead,
+    ImportedFile,
+    Scope,
+    Unit,
+    config_folder,
+    count_steps,
+    decode_file_text,
+    find_innermost_root,
+    is_excluded_folder,
+    list_folders_between,
+    read_file_state,
+    read_file_states,
+    read_own,
+    read_units,
+    roots_of,
+)
+from foldline.core import truncate
 from foldline.core.item import NAMED
+from foldline.core.tokens import count_tokens
 from foldline.errors import BadInput
+
+TOKENS = 8_000
+BYTES = 32 * 1024
+NOTICE = "[instructions truncated to fit limit]"
+_JOINERS = {"\u200d", "\ufe0e", "\ufe0f"}
+_SKIN = range(0x1F3FB, 0x1F400)  # modifiers that change the emoji before them
+
+
+class FilePiece(NamedTuple):
+    """A file's text before it is fitted."""
+
+    head: str
+    """The line above the text, which names the file."""
+    text: str
+    size: int
+    """Bytes of the whole file; more than the text's if it was not read to its end."""
+    near: tuple[int, ...] = ()
+    """Sort key: the smaller, the nearer to the working folder."""
+    newest: bool = False
+    """Whether truncation keeps the end instead of the beginning."""
+    whole: bool = True
+    """Whether the file was read to its end."""
+
+
+class Fit(NamedTuple):
+    """A fitted piece; `text` is None if there is no room even for the notice."""
+
+    text: str | None
+    tokens: int
+    whole: bool
+
+
+class RoomLeft(NamedTuple):
+    """The tokens and bytes that are still free; both limits hold at once."""
+
+    tokens: int
+    size: int
+
+    def can_hold(self, text: str) -> bool:
+        """Whether a text fits."""
+        return len(text.encode()) <= self.size and count_tokens(text) <= self.tokens
+
+    def reduce_by(self, text: str) -> "RoomLeft":
+        """Return the room that remains after a text."""
+        return RoomLeft(self.tokens - count_tokens(text), self.size - len(text.encode()))
+
+
+def fit_pieces(pieces: Sequence[FilePiece], room: RoomLeft) -> list[Fit]:
+    """Fit pieces into a room, the nearest first; returns the fits in the order given."""
+    fits: dict[int, Fit] = {}
+    for at in sorted(range(len(pieces)), key=lambda at: pieces[at].near):
+        fit = fits[at] = fit_piece(pieces[at], room)
+        if fit.text is not None:
+            room = room.reduce_by(fit.text)
+    return [fits[at] for at in range(len(pieces))]
+
+
+def fit_piece(piece: FilePiece, room: RoomLeft) -> Fit:
+    """Keep as much of a piece as the room holds, with a notice if it is truncated."""
+    whole = f"{piece.head}\n{piece.text}"
+    if piece.whole and room.can_hold(whole):
+        return Fit(whole, count_tokens(whole), whole=True)
+    left = room.reduce_by(_render_truncated(piece, ""))
+    if left.tokens < 0 or left.size < 0:
+        return Fit(None, 0, whole=False)
+    kept = piece.text
+    while True:
+        kept = _truncate_text(kept, left, newest=piece.newest)
+        text = _render_truncated(piece, kept)
+        if room.can_hold(text):
+            return Fit(text, count_tokens(text), whole=False)
+        if not kept:
+            return Fit(None, 0, whole=False)
+        # A part may have more tokens than it had in the whole, and the notice's figures grow.
+        left = RoomLeft(
+            min(left.tokens, count_tokens(kept)) - 1, min(left.size, len(kept.encode())) - 1
+        )
+
+
+def _render_truncated(piece: FilePiece, kept: str) -> str:
+    notice = f"{NOTICE}\n{len(kept.encode()):,} of {piece.size:,} bytes"
+    parts = (piece.head, notice, kept) if piece.newest else (piece.head, kept, notice)
+    return "\n".join(part for part in parts if part)
+
+
+def _truncate_text(text: str, room: RoomLeft, *, newest: bool) -> str:
+    if room.tokens <= 0 or room.size <= 0:
+        return ""
+    if newest:
+        end = text.encode()[-room.size :].decode(errors="ignore")
+        return truncate.truncate_to_tail(end, room.tokens).strip("\n")
+    start = text.encode()[: room.size].decode(errors="ignore")
+    return _strip_broken_letter(text, truncate.truncate_to_head(start, room.tokens)).rstrip("\n")
+
+
+def _strip_broken_letter(text: str, kept: str) -> str:
+    """Drop a last letter whose accents or joined parts were cut off."""
+    end = len(kept)
+    while 0 < end < len(text) and (_is_joiner(text[end]) or text[end - 1] == "\u200d"):
+        end -= 1
+    return text[:end]
+
+
+def _is_joiner(letter: str) -> bool:
+    return bool(unicodedata.combining(letter)) or letter in _JOINERS or ord(letter) in _SKIN
+
 
 State: TypeAlias = Literal["whole", "truncated", "untrusted", "changed", "left out"]
 Answer: TypeAlias = Literal["yes", "no", "always"]
 _SETTLED = 2_000_000_000  # ns: a file that changed just now may change again under the same times
-_LINES, _COLUMNS = 5, 200  # of a file that is asked about
+_LINES, _COLUMNS = 5, 200  # of a file the user is asked about
 _TO_ASK = ("untrusted", "changed")
 _FAR = 1_000_000  # steps: the global file is the farthest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstructionFile:
-    """One file, and what became of it."""
+    """One file, and whether the model reads it."""
 
     path: Path
     name: str
-    """As the model is told."""
+    """As the model reads it."""
     scope: Scope
     state: State
     tokens: int = 0
-    """Of what is told, the line above it included."""
+    """Of the text the model reads, with the line above it."""
     size: int = 0
     """Bytes of the file."""
     why: str = ""
-    """Why it is not told, or not as it stands."""
+    """Why the model does not read the file, or not as it is on disk."""
     lines: tuple[str, ...] = ()
-    """Its first lines, for whoever is asked about it."""
+    """The first lines, for the user who is asked about it."""
 
 
 class _Found(NamedTuple):
-    """A unit in its place."""
+    """A unit, and how near it is."""
 
     unit: Unit
     near: tuple[int, ...]
-    """The smaller, the nearer to where work is done."""
+    """Sort key: the smaller, the nearer to the working folder."""
     own: bool = False
-    """Whether it is the user's: nobody is asked."""
+    """Whether it is in the user's config folder, which is always trusted."""
 
 
 class _Line(NamedTuple):
-    """A file in the list, and what is to be told of it."""
+    """A file of the list: with a piece that waits to be fitted, or with its final text."""
 
     entry: InstructionFile
     piece: FilePiece | None = None
+    text: str = ""
 
 
 class Instructions:
-    """AGENTS.md and its like, from the config folder down to where work is done."""
+    """AGENTS.md and similar files, from the config folder down to the working folder."""
 
     def __init__(  # noqa: PLR0913 - one keyword for each setting
         self,
@@ -77,9 +205,9 @@ class Instructions:
         config: Path | None = None,
         roots: Sequence[Path] = (),
         trust: Trust | None = None,
-        most: int = budget.TOKENS,
-        limit: int = budget.BYTES,
-        names: Sequence[str] = finding.NAMES,
+        most: int = TOKENS,
+        limit: int = BYTES,
+        names: Sequence[str] = NAMES,
         memory: Path | None = None,
         base: str = "",
     ) -> None:
@@ -89,253 +217,246 @@ class Instructions:
             raise BadInput(f"instructions of {most} tokens and {limit} bytes: write 0 or more")
         self.cwd = Path(os.path.realpath(cwd))
         self.home = Path(os.path.realpath(Path.home()))
-        self.config = (config or finding.config_folder()).absolute()
-        self.memory = memory.absolute() if memory else self.config / remembered.NAME
-        self.roots = finding.roots_of(self.cwd, roots, home=self.home)
+        self.config = (config or config_folder()).absolute()
+        self.memory = memory.absolute() if memory else self.config / MEMORY_NAME
+        self.roots = roots_of(self.cwd, roots, home=self.home)
         self.names, self.most, self.limit, self.base = tuple(names), most, limit, base
         self.answers = trust or Trust()
         self._touched: set[Path] = set()
         self._nested: set[Path] = set()
-        self._agreed: dict[Path, Unit] = {}  # as it was told last
+        self._agreed: dict[Path, Unit] = {}  # the version the model read last
         self._refused: set[tuple[Path, str]] = set()
         self._asked: list[Unit] = []
-        self._shown: list[Unit] | None = None  # by untrusted(), and not answered yet
+        self._shown: list[Unit] | None = None  # to the user, and not answered yet
         self._texts: list[str] = []
         self._entries: list[InstructionFile] = []
         self._seen: list[tuple[int, ...]] | None = None
-        self._paths: list[Path] = []  # of imports, which no folder's names cover
+        self._paths: list[Path] = []  # of imports: they may have any name
 
-    async def look(self) -> None:
-        """Read everything again: files, and what was answered about them."""
+    async def load_files(self) -> None:
+        """Read the files and the user's answers about them again."""
         await self.answers.load()
-        self._lay()
+        self._rebuild_texts()
 
-    def texts(self) -> list[str]:
-        """The system's words, piece by piece; reads again only what may have changed."""
-        self._settle()
-        if self._seen is None or self._seen != self._signature():
-            self._lay()
+    def render_texts(self) -> list[str]:
+        """Return the system texts; reads the files again only if one may have changed."""
+        self._collect_nested_folders()
+        if self._seen is None or self._seen != self._read_file_states():
+            self._rebuild_texts()
         return [*self._texts]
 
-    def notice(self, moment: Moment) -> None:
-        """A hook: the folders that tools touch have instructions of their own."""
+    def track_touched_paths(self, moment: Moment) -> None:
+        """Hook: note the folders that tools touch, for their own instructions."""
         if isinstance(moment, Calling):
             try:
                 touched = [*moment.tool.touches(moment.arguments)]
             except (KeyError, OSError, TypeError, ValueError):
-                return  # running it says what is wrong
-            self.touch(touched)
+                return  # running the tool reports what is wrong
+            self.add_touched_paths(touched)
 
-    def touch(self, paths: Iterable[Path]) -> None:
-        """Work is done there: what its folders say counts, from the next look on."""
+    def add_touched_paths(self, paths: Iterable[Path]) -> None:
+        """Follow the instructions of these paths' folders from the next `render_texts` on."""
         self._touched.update(self.cwd / path for path in paths)
 
-    def resume(self, told: Iterable[str]) -> None:
-        """Go on with an earlier session's nested files: `told` are the words that held in it."""
+    def restore_nested_folders(self, told: Iterable[str]) -> None:
+        """Restore the nested folders of an earlier session from its system texts."""
         for text in told:
             first = text.partition("\n")[0]
             if first.startswith(NAMED):
                 name = first[len(NAMED) : -1]
                 near = self.home / name[2:] if name.startswith("~/") else self.roots[-1] / name
-                self.touch([near.parent])
+                self.add_touched_paths([near.parent])
 
-    def listed(self) -> list[InstructionFile]:
-        """Every file that was found, in the order in which they are told."""
+    def list_files(self) -> list[InstructionFile]:
+        """List every file that was found, in the order the model reads them."""
         return [*self._entries]
 
-    def untrusted(self) -> list[InstructionFile]:
-        """What somebody has to be asked about, imports included."""
-        self._shown = self._waiting()
+    def list_untrusted_files(self) -> list[InstructionFile]:
+        """List the files the user must be asked about, imports included."""
+        self._shown = self._list_unanswered_units()
         waiting = {source.path for one in self._shown for source in one.sources}
         return [e for e in self._entries if e.path in waiting and e.state in _TO_ASK]
 
-    async def trust(self, answer: Answer, *, paths: Sequence[Path] | None = None) -> None:
-        """Take in what was answered about what `untrusted` showed, or some of it; then look again.
+    async def apply_answer(self, answer: Answer, *, paths: Sequence[Path] | None = None) -> None:
+        """Record the answer to `list_untrusted_files`, or to some of it; then load the files again.
 
-        "yes" agrees to the words as they are; "always" to whatever the project's folder holds, also
-        when it changes (a home folder, and what an import brings from there, is agreed to as it
-        is: too much lies in it); "no" holds until the words change, or this process ends.
+        "yes" trusts the text as it is; "always" trusts whatever the project's folder holds, also
+        when it changes (a home folder, and imports from it, are trusted only as they are: too much
+        lies there); "no" holds until the text changes, or this process ends.
         """
-        # What was shown, and not what may have been written while somebody thought about it.
-        shown = self._waiting() if self._shown is None else self._shown
+        # What was shown, not what was written while the user thought about it.
+        shown = self._list_unanswered_units() if self._shown is None else self._shown
         for one in shown:
             if paths is not None and one.path not in paths:
                 continue
             if answer == "no":
                 self._refused.add((one.path, one.sha))
             elif answer == "always" and one.boundary in self.roots and one.boundary != self.home:
-                await self.answers.always(one.boundary)
+                await self.answers.allow_folder(one.boundary)
             else:
-                await self.answers.trust(one.path, one.sha)
+                await self.answers.allow_file(one.path, one.sha)
         self._shown = None
-        await self.look()
+        await self.load_files()
 
-    def remember(self, line: str) -> str:
-        """Add a line to the memory file; it is told from the next look on."""
-        said = remembered.remember(self.memory, line)
+    def remember_line(self, line: str) -> str:
+        """Add a line to the memory file; `render_texts` has it from the next call on."""
+        remembered = append_memory_line(self.memory, line)
         self._seen = None
-        return said
+        return remembered
 
-    # How they are found, in the order in which they are told.
-
-    def _lay(self) -> None:
-        self._settle()
-        seen, self._asked = self._signature(), []
-        told: set[Path] = set()
-        lines = [line for found in self._global() for line in self._lines(found, told)]
-        room, own = RoomLeft(self.most, self.limit), self._remembered()
-        if own is not None:
-            lines.append(own)
-            if own.piece:
-                room = room.without(own.piece.text)
-        lines += [line for found in self._projects() for line in self._lines(found, told)]
-        fits = iter(
-            budget.fitted([one.piece for one in lines if one.piece and one is not own], room)
-        )
-        self._entries, self._texts = [], [self.base] if self.base else []
-        for line in lines:
-            if line is own and line.piece:
-                self._texts.append(line.piece.text)
-            fit = next(fits) if line.piece and line is not own else None
-            self._entries.append(_fitted(line.entry, fit) if fit else line.entry)
-            if fit and fit.text:
-                self._texts.append(fit.text)
-        imports = [one.path for one in self._entries if one.scope == "import"]
-        # Taken before anything was read: what changed meanwhile is seen at the next look.
-        self._seen = seen if imports == self._paths and _settled(seen) else None
+    def _rebuild_texts(self) -> None:
+        self._collect_nested_folders()
+        # Taken before any file is read: what changes meanwhile is noticed by the next call.
+        states = self._read_file_states()
+        lines = self._fit_lines(self._collect_lines())
+        self._entries = [line.entry for line in lines]
+        self._texts = [text for text in (self.base, *(line.text for line in lines)) if text]
+        imports = [entry.path for entry in self._entries if entry.scope == "import"]
+        self._seen = states if imports == self._paths and _is_settled(states) else None
         self._paths = imports
 
-    def _global(self) -> Iterator[_Found]:
+    def _collect_lines(self) -> list[_Line]:
+        """List the files in the order the model reads them: global, memory, project."""
+        self._asked = []
+        listed: set[Path] = set()
         boundary = Boundary(self.config, own=True, home=self.home)
-        for one in self._first_of(boundary, self.config, "global"):
-            yield _Found(one, (_FAR,), own=True)
+        lines = [
+            line
+            for unit in self._iterate_units(boundary, self.config, "global")
+            for line in self._iterate_lines(_Found(unit, (_FAR,), own=True), listed)
+        ]
+        if memory := self._read_memory_line():
+            lines.append(memory)
+        for found in self._iterate_project_units():
+            lines += self._iterate_lines(found, listed)
+        return lines
 
-    def _projects(self) -> Iterator[_Found]:
+    def _fit_lines(self, lines: Sequence[_Line]) -> list[_Line]:
+        """Give every piece its final text; lines that have one already keep it, and its room."""
+        room = RoomLeft(self.most, self.limit)
+        for line in lines:
+            room = room.reduce_by(line.text)
+        fits = iter(fit_pieces([line.piece for line in lines if line.piece], room))
+        return [_apply_fit(line.entry, next(fits)) if line.piece else line for line in lines]
+
+    def _iterate_project_units(self) -> Iterator[_Found]:
+        """Yield the units of each root: down to the working folder, then nested folders."""
         for root in self.roots:
             boundary = Boundary(root, home=self.home)
-            path = finding.down(root, self.cwd) if root == self.roots[-1] else [root]
-            nested = (one for one in self._nested if finding.innermost(one, self.roots) == root)
-            for folder in (*path, *sorted(nested, key=lambda one: one.parts)):
+            path = list_folders_between(root, self.cwd) if root == self.roots[-1] else [root]
+            nested = (one for one in self._nested if find_innermost_root(one, self.roots) == root)
+            for folder in (*path, *sorted(nested)):
                 scope = "root" if folder in path else "nested"
-                near = (finding.steps(folder, self.cwd), scope == "nested")
-                for one in self._first_of(boundary, folder, scope):
-                    yield _Found(one, near)
+                near = (count_steps(folder, self.cwd), scope == "nested")
+                for unit in self._iterate_units(boundary, folder, scope):
+                    yield _Found(unit, near)
 
-    def _first_of(self, boundary: Boundary, folder: Path, scope: Scope) -> Iterator[Unit]:
-        """What counts in a folder; before it what would, were it no symlink or the like."""
+    def _iterate_units(self, boundary: Boundary, folder: Path, scope: Scope) -> Iterator[Unit]:
+        """Yield a folder's first readable file, and those before it that cannot be read."""
         inner = folder.relative_to(boundary.folder).parts
         for name in self.names:
-            found = unit(boundary, (*inner, name), scope=scope, most=self.limit + 1)
-            yield from found
-            if found and not found[0].sources[0].why:
+            units = read_units(boundary, (*inner, name), scope=scope, most=self.limit + 1)
+            yield from units
+            if units and not units[0].sources[0].why:
                 return
 
-    def _lines(self, found: _Found, told: set[Path]) -> Iterator[_Line]:
-        """The files of a unit; those that are told already are there already."""
-        asked = found.unit
-        agreed = self._agreed_to(found)
-        old = {one.path: one for one in agreed.sources} if agreed else {}
-        new = {one.path: one for one in asked.sources}
-        for path, source in (
-            new | {path: one for path, one in old.items() if path not in new}
-        ).items():
-            if path in told:
+    def _iterate_lines(self, found: _Found, listed: set[Path]) -> Iterator[_Line]:
+        """Yield a unit's files that are not listed yet; adds those the model reads to `listed`."""
+        unit, trusted = found.unit, self._choose_trusted_version(found)
+        new = {source.path: source for source in unit.sources}
+        old = {source.path: source for source in trusted.sources} if trusted else {}
+        for path in dict.fromkeys((*new, *old)):
+            if path in listed:
                 continue
             kept = old.get(path)
-            entry = self._entry(source, kept, asked, agreed)
+            entry = self._build_entry(new.get(path) or old[path], kept, unit, trusted)
             if kept is None or kept.why:
                 yield _Line(entry)
                 continue
-            told.add(path)
-            yield _Line(entry, self._piece(kept, (*found.near, len(told))))
+            listed.add(path)
+            yield _Line(entry, self._build_piece(kept, (*found.near, len(listed))))
 
-    def _agreed_to(self, found: _Found) -> Unit | None:
-        """A unit as it may be told: as it is, as it was when it was agreed to, or not at all."""
-        one, answers = found.unit, self.answers
-        if found.own or answers.trusted(one.path, one.sha):
-            self._agreed[one.path] = one
-            return one
-        if all(source.why for source in one.sources):
+    def _choose_trusted_version(self, found: _Found) -> Unit | None:
+        """Choose the unit as it is now, as it was when it was trusted, or None."""
+        unit, answers = found.unit, self.answers
+        if found.own or answers.is_trusted(unit.path, unit.sha):
+            self._agreed[unit.path] = unit
+            return unit
+        if all(source.why for source in unit.sources):
             return None  # nothing to ask about
-        self._asked.append(one)
-        before = self._agreed.get(one.path)
-        return before if before and answers.trusted(one.path, before.sha) else None
+        self._asked.append(unit)
+        before = self._agreed.get(unit.path)
+        return before if before and answers.is_trusted(unit.path, before.sha) else None
 
-    def _entry(
-        self, source: ImportedFile, kept: ImportedFile | None, asked: Unit, agreed: Unit | None
+    def _build_entry(
+        self, source: ImportedFile, kept: ImportedFile | None, unit: Unit, trusted: Unit | None
     ) -> InstructionFile:
         entry = InstructionFile(
             path=source.path,
-            name=self._name(source.path),
+            name=self._format_path(source.path),
             scope=source.scope,
             state="left out" if source.why else "whole",
             size=source.size,
             why=source.why,
-            lines=_first_lines(source.body),
+            lines=_list_first_lines(source.body),
         )
-        if source.why or asked is agreed:
-            return replace(entry, why=source.why or _strange_bytes(source.body))
-        said_no = "; you said no" if (asked.path, asked.sha) in self._refused else ""
+        if source.why or unit is trusted:
+            return replace(entry, why=source.why or _describe_replaced_bytes(source.body))
+        said_no = "; you said no" if (unit.path, unit.sha) in self._refused else ""
         if kept is not None:
             why = "it changed; the words that were agreed to hold until you agree to these"
             return replace(entry, state="changed", why=why + said_no)
-        if self.answers.known(asked.path):
-            return replace(
-                entry, state="changed", why=f"it changed since it was agreed to{said_no}"
-            )
+        if self.answers.is_known_path(unit.path):
+            why = f"it changed since it was agreed to{said_no}"
+            return replace(entry, state="changed", why=why)
         return replace(entry, state="untrusted", why=f"nobody agreed to it yet{said_no}")
 
-    def _piece(self, source: ImportedFile, near: tuple[int, ...]) -> FilePiece:
-        text = words(source.body[: self.limit]).text.strip("\n")
-        if note := _strange_bytes(source.body):
+    def _build_piece(self, source: ImportedFile, near: tuple[int, ...]) -> FilePiece:
+        text = decode_file_text(source.body[: self.limit]).text.strip("\n")
+        if note := _describe_replaced_bytes(source.body):
             text = f"[{note}]\n{text}"
+        head = f"{NAMED}{self._format_path(source.path)}]"
         whole = source.size <= min(len(source.body), self.limit)
-        return FilePiece(f"{NAMED}{self._name(source.path)}]", text, source.size, near, whole=whole)
+        return FilePiece(head, text, source.size, near, whole=whole)
 
-    def _remembered(self) -> _Line | None:
-        # Read to its end, as that is told; whoever has more than this in it is told the beginning.
-        found = read_own(self.memory, most=1 << 20)
-        if found is None or (isinstance(found, FileRead) and not found.body.strip()):
+    def _read_memory_line(self) -> _Line | None:
+        """Read the memory file; it is fitted to its own budget and keeps its newest lines."""
+        file = read_own(self.memory, most=1 << 20)  # of a larger file the beginning is used
+        if file is None or (isinstance(file, FileRead) and not file.body.strip()):
             return None
-        name = self._name(self.memory)
-        if not isinstance(found, FileRead):
-            return _Line(
-                InstructionFile(
-                    path=self.memory, name=name, scope="memory", state="left out", why=found.why
-                )
-            )
-        entry = InstructionFile(
-            path=self.memory, name=name, scope="memory", state="whole", size=found.size
-        )
-        text = words(found.body).text.strip("\n")
-        piece = FilePiece(f"{NAMED}{name}]", text, found.size, newest=True)
-        fit = budget.fitting(piece, RoomLeft(min(self.most, remembered.TOKENS), self.limit))
-        entry = _fitted(entry, fit)
-        return _Line(entry, piece._replace(text=fit.text)) if fit.text else _Line(entry)
+        name = self._format_path(self.memory)
+        entry = InstructionFile(path=self.memory, name=name, scope="memory", state="whole")
+        if not isinstance(file, FileRead):
+            return _Line(replace(entry, state="left out", why=file.why))
+        text = decode_file_text(file.body).text.strip("\n")
+        piece = FilePiece(f"{NAMED}{name}]", text, file.size, newest=True)
+        fit = fit_piece(piece, RoomLeft(min(self.most, MEMORY_TOKENS), self.limit))
+        return _apply_fit(replace(entry, size=file.size), fit)
 
-    def _settle(self) -> None:
-        """Of the folders that were touched, those count that have instructions."""
-        way = {*finding.down(self.roots[-1], self.cwd)}
+    def _collect_nested_folders(self) -> None:
+        """Add the touched folders that have instructions, and their parents that do."""
+        on_path = {*list_folders_between(self.roots[-1], self.cwd)}
         for path in self._touched:
             real = Path(os.path.realpath(path))
             folder = real if real.is_dir() else real.parent
-            root = finding.innermost(folder, self.roots)
-            if root is None or finding.strange(root, folder):
+            root = find_innermost_root(folder, self.roots)
+            if root is None or is_excluded_folder(root, folder):
                 continue
-            for one in finding.down(root, folder)[1:]:
-                if one not in way and any(finding.signature([one], self.names)):
-                    self._nested.add(one)
+            for inner in list_folders_between(root, folder)[1:]:
+                if inner not in on_path and any(read_file_states([inner], self.names)):
+                    self._nested.add(inner)
         self._touched.clear()
 
-    def _signature(self) -> list[tuple[int, ...]]:
-        folders = [self.config, *self.roots, *finding.down(self.roots[-1], self.cwd)]
-        found = finding.signature([*folders, *sorted(self._nested)], self.names)
-        return [*found, *map(finding.state, (self.memory, *self._paths))]
+    def _read_file_states(self) -> list[tuple[int, ...]]:
+        on_path = list_folders_between(self.roots[-1], self.cwd)
+        folders = [self.config, *self.roots, *on_path, *sorted(self._nested)]
+        states = read_file_states(folders, self.names)
+        return [*states, *map(read_file_state, (self.memory, *self._paths))]
 
-    def _waiting(self) -> list[Unit]:
+    def _list_unanswered_units(self) -> list[Unit]:
         return [one for one in self._asked if (one.path, one.sha) not in self._refused]
 
-    def _name(self, path: Path) -> str:
+    def _format_path(self, path: Path) -> str:
         if path.is_relative_to(self.roots[-1]):
             name = path.relative_to(self.roots[-1]).as_posix()
         elif path.is_relative_to(self.home):
@@ -345,25 +466,27 @@ class Instructions:
         return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
-def _fitted(entry: InstructionFile, fit: Fit) -> InstructionFile:
+def _apply_fit(entry: InstructionFile, fit: Fit) -> _Line:
     entry = replace(entry, tokens=fit.tokens)
-    if fit.whole:
-        return entry
     if fit.text is None:
-        return replace(entry, state="left out", why="nearer files take all the room there is")
-    why = entry.why or "it does not fit"
-    return replace(entry, state="truncated" if entry.state == "whole" else entry.state, why=why)
+        why = "nearer files take all the room there is"
+        return _Line(replace(entry, state="left out", why=why))
+    if not fit.whole:
+        state = "truncated" if entry.state == "whole" else entry.state
+        entry = replace(entry, state=state, why=entry.why or "it does not fit")
+    return _Line(entry, text=fit.text)
 
 
-def _first_lines(body: bytes) -> tuple[str, ...]:
-    lines = [line[:_COLUMNS] for line in words(body[: 1 << 12]).text.splitlines() if line.strip()]
-    return tuple(lines[:_LINES])
+def _list_first_lines(body: bytes) -> tuple[str, ...]:
+    lines = decode_file_text(body[: 1 << 12]).text.splitlines()
+    return tuple([line[:_COLUMNS] for line in lines if line.strip()][:_LINES])
 
 
-def _strange_bytes(body: bytes) -> str:
-    return "not all of it is UTF-8: what is not was replaced" if words(body).replaced else ""
+def _describe_replaced_bytes(body: bytes) -> str:
+    replaced = decode_file_text(body).replaced
+    return "not all of it is UTF-8: what is not was replaced" if replaced else ""
 
 
-def _settled(seen: Iterable[tuple[int, ...]]) -> bool:
-    """Whether times tell: not of a file that was changed a moment ago."""
-    return all(time_ns() - one[3] > _SETTLED for one in seen if one)
+def _is_settled(states: Iterable[tuple[int, ...]]) -> bool:
+    """Whether file times can be relied on: not those of a file changed a moment ago."""
+    return all(time_ns() - state[3] > _SETTLED for state in states if state)

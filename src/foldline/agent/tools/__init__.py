@@ -1,28 +1,22 @@
-"""The agent's own tools: what every agent of ours can do without a server.
+"""The agent's own tools, which need no server.
 
-    arguments  What a tool is called with: its JSON Schema, and a model's arguments, checked
-    diffs      Diffs: what becomes of a text, as people read it
-    files      Looking at files: `read` and `list`
-    markers    Markers
-    past       The past of the session: `recall` and `search_history`
-    places     Places
-    rules      Rules: what an answer may be remembered for, and what such a rule lets through
-    searching  Searching files
-    shell      The shell: `shell` runs a command and gives back what it printed
-    walking    Walking a tree: its files in order, without what nobody looks for
-    writing    Changing files: `write` and `edit`
+    edit_files        The tools `write` and `edit`
+    permission_rules  How rules are written, and what they allow or forbid
+    read_files        The tools `read` and `list`, and what all file tools share
+    recall_tools      The tools `recall` and `search_history`
+    search_files      The tool `search`
+    shell             The tool `shell`
 
-Knows which there are. What changes something says so before by an intent; what only looks says so
-where it would look outside of the working folder. Refuses to know who is asked.
+A tool that changes something, or looks outside the working folder, says so first by an intent.
 """
 
 from collections.abc import Collection
 from pathlib import Path
 
 from foldline.agent.tool import Tool
-from foldline.agent.tools import files, past, searching, writing
+from foldline.agent.tools import edit_files, read_files, recall_tools, search_files
 from foldline.agent.tools import shell as shells
-from foldline.agent.tools.places import Root
+from foldline.agent.tools.read_files import Root
 from foldline.session.session import AsyncSession
 
 
@@ -35,20 +29,22 @@ def own(  # noqa: PLR0913 - one keyword for each thing to decide
     seconds: float = shells.MOST,
     keep: Collection[str] = (),
 ) -> list[Tool]:
-    """The tools of an agent that works in a folder.
+    """Build the tools of an agent that works in a folder.
 
-    Without `write` and `shell` it can only look. A command may take `seconds` at most, and is given
-    the secrets of our environment that `keep` names.
+    Without `write` and `shell` it can only look. A command may take `seconds` at most, and gets
+    those secrets of our environment that `keep` names.
     """
     here = Root(root)
-    changing = [writing.write(here), writing.edit(here)] if write else []
-    running = [shells.shell(here, most=seconds, keep=keep)] if shell else []
+    changing = (
+        [edit_files.build_write_tool(here), edit_files.build_edit_tool(here)] if write else []
+    )
+    running = [shells.build_shell_tool(here, most=seconds, keep=keep)] if shell else []
     return [
-        files.reading(here),
+        read_files.build_read_tool(here),
         *changing,
-        files.listing(here),
-        searching.searching(here),
+        read_files.build_list_tool(here),
+        search_files.build_search_tool(here),
         *running,
-        past.recall(session),
-        past.search_history(session),
+        recall_tools.build_recall_tool(session),
+        recall_tools.search_history(session),
     ]

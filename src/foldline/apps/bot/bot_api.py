@@ -1,17 +1,25 @@
-"""The line to Telegram: every call of the Bot API that is made for a chat.
+"""Calls of the Bot API for a chat, and the names of the sessions that chats have.
 
-Knows the API's limits: calls for one chat follow each other at a pace, what is refused for being
-too many is made again when the API says, what fails on the way is tried again. Words that the API
-does not take as HTML are sent plain. Refuses to know what is said.
+Calls for one chat are paced. A call that is one too many is repeated when the API says, and one
+that fails on the way is tried again. A text that the API does not take as HTML is sent plain.
+
+    a private chat                       tg-<chat>
+    a group, all who are in it           tg-<chat>
+    a topic of a forum                   tg-<chat>-<topic>
+    by="user", in groups and topics      tg-<chat>-u<user>, tg-<chat>-<topic>-u<user>
+
+A session's name is all that is needed to answer: after a restart nothing else is looked up.
 """
 
 import asyncio
 import os
+import re
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from telegram import Bot, InlineKeyboardButton, InlineKeyboardMarkup, ReplyParameters
 from telegram.constants import ParseMode
@@ -19,18 +27,65 @@ from telegram.error import BadRequest, Forbidden, NetworkError, RetryAfter, Tele
 from telegram.request import HTTPXRequest
 
 from foldline.apps.bot.html import HtmlText
-from foldline.apps.bot.session_names import ChatPlace, signed
 
+By: TypeAlias = Literal["chat", "user"]
+PREFIX = "tg-"
 T = TypeVar("T")
 API = "https://api.telegram.org"
+_NAME = re.compile(r"tg-(-?\d{1,19})(?:-(\d{1,19}))?(?:-u(\d{1,19}))?")
 _SAME = "message is not modified"
 _UNREADABLE = "can't parse entities"
 _LONGEST = 30.0  # seconds between two tries
 _CONNECTIONS = 64
 
 
+class ChatPlace(NamedTuple):
+    """A chat, or the part of it that has its own session."""
+
+    chat: int
+    topic: int | None = None
+    user: int | None = None
+    """The session's only person, in a chat of several."""
+
+    @property
+    def name(self) -> str:
+        """The session's name."""
+        topic = "" if self.topic is None else f"-{self.topic}"
+        return f"{PREFIX}{self.chat}{topic}{'' if self.user is None else f'-u{self.user}'}"
+
+    @property
+    def private(self) -> bool:
+        """Whether it is one person's chat with the bot: groups have ids below zero."""
+        return self.chat > 0
+
+
+def make_chat_place(chat: int, *, topic: int | None, user: int, by: By) -> ChatPlace:
+    """Return the place of a message; `by="user"` gives each person in a group their own."""
+    return ChatPlace(chat, topic, user if by == "user" and chat < 0 else None)
+
+
+def parse_session_name(name: str) -> ChatPlace | None:
+    """Return the place that a session's name means; None if it is not the bot's."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    chat, topic, user = found.groups()
+    return ChatPlace(int(chat), topic and int(topic), user and int(user))  # type: ignore[arg-type]
+
+
+def encode_button_data(says: str, place: ChatPlace) -> str:
+    """Encode what a button says, and whose session it is about if each person has one."""
+    return says if place.user is None else f"{says}@{place.user}"
+
+
+def decode_button_data(data: str) -> tuple[str, int | None]:
+    """Decode what a button said, and whose session it is about."""
+    says, _, user = data.partition("@")
+    return says, int(user) if user.isdecimal() else None
+
+
 class Button(NamedTuple):
-    """What is written on it, and what comes back when it is pressed."""
+    """A button's label, and what it sends when it is pressed."""
 
     label: str
     says: str
@@ -40,56 +95,56 @@ Buttons: TypeAlias = Sequence[Sequence[Button]]
 
 
 class Unreachable(Exception):  # noqa: N818 - named for what a chat is
-    """Nobody is there: the bot was blocked or removed, or the chat is gone."""
+    """The bot was blocked or removed, or the chat is gone."""
 
 
 class ApiRefused(Exception):  # noqa: N818 - named for what happened
-    """The API does not take this, and will not next time."""
+    """The API refuses a call, and will refuse it next time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPace:
-    """How fast calls follow each other, and how long failing ones are tried."""
+    """How fast calls follow each other, and how long they may take."""
 
     chat: float = 1.0
     """Seconds between two calls for one chat."""
     stream: float = 1.0
-    """Seconds between two looks at what is being said: an answer that is faster is written once."""
+    """Seconds between two edits of a draft: an answer that is faster is written once."""
     again: float = 0.5
-    """Seconds before a call that failed on the way is made again; doubled each time."""
+    """Seconds before a call that failed on the way is repeated; doubled each time."""
     reading: float = 20.0
-    """Seconds that the API may take for an answer."""
+    """Seconds that the API may take to answer."""
     polling: int = 50
-    """Seconds that the API may hold a question for updates."""
+    """Seconds that the API may hold a poll for updates."""
 
 
 def bot_of(token: str, *, base_url: str | None = None, pace: CallPace) -> Bot:
-    """A bot at Telegram, or at a server of one's own that speaks as it does."""
-    # Else the library warns about a change of its own each time that we are asked to slow down.
+    """Make a bot at Telegram, or at another server of the Bot API."""
+    # Without this the library logs a deprecation warning at every RetryAfter.
     os.environ.setdefault("PTB_TIMEDELTA", "true")
     base = (base_url or API).rstrip("/")
 
-    def asking(seconds: float, size: int) -> HTTPXRequest:
+    def make_request(seconds: float, size: int) -> HTTPXRequest:
         return HTTPXRequest(size, read_timeout=seconds, pool_timeout=seconds)
 
     return Bot(
         token,
         base_url=f"{base}/bot",
         base_file_url=f"{base}/file/bot",
-        request=asking(pace.reading, _CONNECTIONS),
-        get_updates_request=asking(pace.reading, 2),
+        request=make_request(pace.reading, _CONNECTIONS),
+        get_updates_request=make_request(pace.reading, 2),
     )
 
 
 class BotCalls:
-    """The API, for all chats of a bot."""
+    """Makes calls of the API for all chats of a bot."""
 
     def __init__(self, bot: Bot, *, pace: CallPace) -> None:
         self.bot, self.pace = bot, pace
         self._turns: dict[int, asyncio.Lock] = {}
         self._next: dict[int, float] = {}
 
-    async def send(
+    async def send_message(
         self,
         place: ChatPlace,
         words: HtmlText,
@@ -98,23 +153,23 @@ class BotCalls:
         quiet: bool = False,
         reply: int | None = None,
     ) -> int:
-        """A new message; its number. Where nobody knows whether it arrived, it is sent again."""
+        """Send a message and return its id; if it may not have arrived, it is sent again."""
 
-        async def made(text: str, mode: str | None) -> int:
+        async def send_text(text: str, mode: str | None) -> int:
             sent = await self.bot.send_message(
                 place.chat,
                 text,
                 parse_mode=mode,
                 message_thread_id=place.topic,
-                reply_markup=_markup(buttons, place),
+                reply_markup=_build_keyboard(buttons, place),
                 disable_notification=quiet,
-                reply_parameters=_reply(reply),
+                reply_parameters=_make_reply(reply),
             )
             return sent.message_id
 
-        return await self._words(place.chat, words, made)
+        return await self._send_with_fallback(place.chat, words, send_text)
 
-    async def edit(
+    async def edit_message(
         self,
         place: ChatPlace,
         message: int,
@@ -123,84 +178,79 @@ class BotCalls:
         buttons: Buttons = (),
         tries: int | None = None,
     ) -> None:
-        """Other words in a message; the same ones are no fault."""
+        """Edit a message's text; the same text is no error."""
 
-        async def made(text: str, mode: str | None) -> None:
+        async def edit_text(text: str, mode: str | None) -> None:
             await self.bot.edit_message_text(
                 text,
                 place.chat,
                 message,
                 parse_mode=mode,
-                reply_markup=_markup(buttons, place),
+                reply_markup=_build_keyboard(buttons, place),
             )
 
         try:
-            await self._words(place.chat, words, made, tries=tries)
+            await self._send_with_fallback(place.chat, words, edit_text, tries=tries)
         except ApiRefused as fault:
             if _SAME not in str(fault).lower():
                 raise
 
-    async def remove(self, place: ChatPlace, message: int) -> None:
-        """Take a message away, if that can be done."""
-        await self.lightly(place.chat, lambda: self.bot.delete_message(place.chat, message))
+    async def delete_message(self, place: ChatPlace, message: int) -> None:
+        """Delete a message, if possible."""
+        chat = place.chat
+        with suppress(ApiRefused, Unreachable, TelegramError):
+            await self._call_with_retries(
+                chat, lambda: self.bot.delete_message(chat, message), tries=3
+            )
 
-    async def photo(
+    async def send_photo(
         self, place: ChatPlace, picture: bytes, *, words: HtmlText, buttons: Buttons = ()
     ) -> None:
-        """A picture with words under it."""
+        """Send a picture with a caption."""
 
-        async def made(text: str, mode: str | None) -> None:
+        async def send_caption(text: str, mode: str | None) -> None:
             await self.bot.send_photo(
                 place.chat,
                 picture,
                 caption=text,
                 parse_mode=mode,
                 message_thread_id=place.topic,
-                reply_markup=_markup(buttons, place),
+                reply_markup=_build_keyboard(buttons, place),
             )
 
-        await self._words(place.chat, words, made)
+        await self._send_with_fallback(place.chat, words, send_caption)
 
-    async def typing(self, place: ChatPlace) -> None:
-        """Show that something is under way, if that can be done at once."""
-        try:
+    async def send_typing(self, place: ChatPlace) -> None:
+        """Show that the bot is typing, if that works at once."""
+        with suppress(TelegramError):
             await self.bot.send_chat_action(place.chat, "typing", message_thread_id=place.topic)
-        except TelegramError:
-            return  # nobody misses it
 
-    async def lightly(self, chat: int, call: Callable[[], Awaitable[object]]) -> None:
-        """Do something that may as well fail."""
-        try:
-            await self._paced(chat, call, tries=3)
-        except (ApiRefused, Unreachable, TelegramError):
-            return
-
-    async def pressed(self, query: str, told: str = "", *, loud: bool = False) -> None:
-        """Say that a button was heard; too late is no fault."""
-        try:
+    async def answer_button(self, query: str, told: str = "", *, loud: bool = False) -> None:
+        """Confirm a pressed button; it is no error if that comes too late."""
+        with suppress(TelegramError):
             await self.bot.answer_callback_query(query, told or None, show_alert=loud)
-        except TelegramError:
-            return
 
-    async def _words(
+    async def _send_with_fallback(
         self,
         chat: int,
         words: HtmlText,
-        made: Callable[[str, str | None], Awaitable[T]],
+        send: Callable[[str, str | None], Awaitable[T]],
         *,
         tries: int | None = None,
     ) -> T:
         try:
-            return await self._paced(chat, lambda: made(words.html, ParseMode.HTML), tries=tries)
+            return await self._call_with_retries(
+                chat, lambda: send(words.html, ParseMode.HTML), tries=tries
+            )
         except ApiRefused as fault:
             if _UNREADABLE not in str(fault).lower():
                 raise
-        return await self._paced(chat, lambda: made(words.plain, None), tries=tries)
+        return await self._call_with_retries(chat, lambda: send(words.plain, None), tries=tries)
 
-    async def _paced(
+    async def _call_with_retries(
         self, chat: int, call: Callable[[], Awaitable[T]], *, tries: int | None = None
     ) -> T:
-        """One call for a chat after the other; tried again for as long as it may help."""
+        """Make one call for a chat at a time, and repeat it as long as that may help."""
         async with self._turns.setdefault(chat, asyncio.Lock()):
             wait, tried = self.pace.again, 0
             while True:
@@ -209,7 +259,7 @@ class BotCalls:
                 try:
                     return await call()
                 except RetryAfter as fault:
-                    pause = seconds(fault)
+                    pause = retry_seconds_of(fault)
                 except Forbidden as fault:
                     raise Unreachable(fault.message) from fault
                 except BadRequest as fault:
@@ -225,24 +275,24 @@ class BotCalls:
                 await asyncio.sleep(pause)
 
 
-def seconds(fault: RetryAfter) -> float:
-    """How long the API wants to be left alone."""
+def retry_seconds_of(fault: RetryAfter) -> float:
+    """Return the seconds that the API asks to wait."""
     after = fault.retry_after
     return after.total_seconds() if isinstance(after, timedelta) else float(after)
 
 
-def _markup(buttons: Buttons, place: ChatPlace) -> InlineKeyboardMarkup | None:
+def _build_keyboard(buttons: Buttons, place: ChatPlace) -> InlineKeyboardMarkup | None:
     if not buttons:
         return None
-    return InlineKeyboardMarkup(
-        [
-            [InlineKeyboardButton(one.label, callback_data=signed(one.says, place)) for one in row]
-            for row in buttons
-        ]
-    )
+
+    def build_button(button: Button) -> InlineKeyboardButton:
+        data = encode_button_data(button.says, place)
+        return InlineKeyboardButton(button.label, callback_data=data)
+
+    return InlineKeyboardMarkup([[build_button(button) for button in row] for row in buttons])
 
 
-def _reply(message: int | None) -> ReplyParameters | None:
+def _make_reply(message: int | None) -> ReplyParameters | None:
     if message is None:
         return None
     return ReplyParameters(message, allow_sending_without_reply=True)

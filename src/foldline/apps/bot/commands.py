@@ -1,26 +1,25 @@
-"""What begins with a slash, and what buttons say: one table.
+"""The table of commands and buttons, and what each does.
 
-Knows what each command does with a chat's session. Refuses to decide what is folded, and who may
-talk. Every command but /stop waits for its turn in the chat; none reaches the model.
+Every command but /stop waits for its turn in the chat; none reaches the model.
 """
 
 import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from foldline.apps.bot import cards
-from foldline.apps.bot.html import framed, plainly
+from foldline.apps.bot import approval_cards
+from foldline.apps.bot.html import format_usage, render_framed_text, render_plain_text
 from foldline.apps.bot.inbox import Update
-from foldline.core.parts import sound
-from foldline.draw import picture, svg, terminal, words
-from foldline.draw.text import clean, fit
+from foldline.core.parts import replace_surrogates
+from foldline.draw import build_picture, draw_picture_svg, draw_picture_terminal, wording
+from foldline.draw.wording import clean_line, truncate_to_width
 from foldline.errors import FoldlineError
-from foldline.session.costs import Bill
-from foldline.session.history import pace
-from foldline.session.model_facts import known
+from foldline.session.history import measure_pace
+from foldline.session.model_facts import build_facts
+from foldline.session.session_bill import Bill
 
 if TYPE_CHECKING:
-    from foldline.apps.bot.chat import Chat
+    from foldline.apps.bot.telegram_chat import Chat
 
 _TURNS, _SHOWN = 10, 48
 _COLUMNS = 44  # of a telephone
@@ -35,11 +34,11 @@ class CommandGiven(NamedTuple):
     given: str = ""
     admin: bool = False
     reply: int | None = None
-    """The message that it is a reply to."""
+    """The message that the command replies to."""
 
 
 class BotCommand(NamedTuple):
-    """One of the table."""
+    """A command of the table."""
 
     name: str
     help: str
@@ -52,8 +51,8 @@ class _Misused(Exception):  # noqa: N818 - named for what was done
     """What to write instead."""
 
 
-def read(text: str, bot: str) -> CommandGiven | None:
-    """The command that a text is, if it is one for this bot."""
+def parse_bot_command(text: str, bot: str) -> CommandGiven | None:
+    """Parse a command for this bot; None for any other text."""
     found = _COMMAND.fullmatch(text)
     if found is None or (found[2] and found[2].lower() != bot.lower()):
         return None
@@ -61,94 +60,100 @@ def read(text: str, bot: str) -> CommandGiven | None:
 
 
 async def work_off(chat: "Chat", update: Update) -> None:
-    """Do what was asked for; what is wrong with it is told."""
+    """Carry out a command, or say what is wrong with it."""
     asked = CommandGiven(**update)
-    command = next((one for one in TABLE if one.name == asked.name), None)
+    command = next((each for each in TABLE if each.name == asked.name), None)
     if command is None:
-        await chat.say(plainly(f"There is no /{asked.name[:40]}; /help lists commands."))
+        text = f"There is no /{asked.name[:40]}; /help lists commands."
+        await chat.send_notice(render_plain_text(text))
         return
     try:
         await command.work(chat, asked)
     except _Misused as fault:
-        await chat.say(plainly(str(fault)))
+        await chat.send_notice(render_plain_text(str(fault)))
     except FoldlineError as fault:
-        await chat.say(plainly(f"⚠ {fault}"))
+        await chat.send_notice(render_plain_text(f"⚠ {fault}"))
 
 
-def _total(chat: "Chat") -> int:
+def _count_tokens(chat: "Chat") -> int:
     live = chat.session.live
-    return picture(live.view, live.facts).total
+    return build_picture(live.view, live.facts).total
 
 
-async def _compact(chat: "Chat", asked: CommandGiven) -> None:
+async def _fold_session(chat: "Chat", asked: CommandGiven) -> None:
     word, _, rest = asked.given.partition(" ")
     if word.lower().lstrip("-") == _PREVIEW:
-        await _preview(chat, asked._replace(given=rest.strip()))
+        await _send_fold_preview(chat, asked._replace(given=rest.strip()))
         return
-    before = _total(chat)
+    before = _count_tokens(chat)
     lost = await chat.session.fold(focus=asked.given)
     if lost is None:
-        await chat.say(*cards.nothing())
+        await chat.send_notice(*approval_cards.render_nothing_to_fold())
         return
-    window = chat.session.report.window
-    await chat.say(*cards.compacted(before, _total(chat), window, lost))
+    now, window = _count_tokens(chat), chat.session.report.window
+    await chat.send_notice(*approval_cards.render_fold_result(before, now, window, lost))
 
 
-async def _preview(chat: "Chat", asked: CommandGiven) -> None:
-    focus = sound(asked.given)
+async def _send_fold_preview(chat: "Chat", asked: CommandGiven) -> None:
+    focus = replace_surrogates(asked.given)
     lost = await chat.session.fold(focus=focus, preview=True)
-    await chat.say(*(cards.nothing() if lost is None else cards.previewed(lost, focus)))
+    if lost is None:
+        await chat.send_notice(*approval_cards.render_nothing_to_fold())
+    else:
+        await chat.send_notice(*approval_cards.render_fold_preview(lost, focus))
 
 
-async def _undo(chat: "Chat", asked: CommandGiven) -> None:
+async def _undo_edit(chat: "Chat", asked: CommandGiven) -> None:
     if asked.given and not asked.given.isdecimal():
         raise _Misused("Write /undo, or /undo and the number of an edit.")
-    before = _total(chat)
+    before = _count_tokens(chat)
     edits = chat.session.edits
-    which = int(asked.given) if asked.given else (edits[-1] if edits else None)
-    await chat.session.undo(which)
-    told = f"Edit {which} taken back: {before:,} tokens became {_total(chat):,}."
-    await chat.say(plainly(told), [[cards.REDO]])
+    edit = int(asked.given) if asked.given else (edits[-1] if edits else None)
+    await chat.session.undo(edit)
+    text = f"Edit {edit} taken back: {before:,} tokens became {_count_tokens(chat):,}."
+    await chat.send_notice(render_plain_text(text), [[approval_cards.REDO]])
 
 
-async def _redo(chat: "Chat", _: CommandGiven) -> None:
+async def _redo_edit(chat: "Chat", _: CommandGiven) -> None:
     place = await chat.session.history.taken_back()
     if place is None:
         raise _Misused("There is nothing to make again: no edit was taken back last.")
-    before = _total(chat)
+    before = _count_tokens(chat)
     await chat.session.undo(place)
-    told = f"Made again: {before:,} tokens became {_total(chat):,}."
-    await chat.say(plainly(told), [[cards.UNDO]])
+    text = f"Made again: {before:,} tokens became {_count_tokens(chat):,}."
+    await chat.send_notice(render_plain_text(text), [[approval_cards.UNDO]])
 
 
-async def _context(chat: "Chat", _: CommandGiven) -> None:
+async def _send_context(chat: "Chat", _: CommandGiven) -> None:
     live = chat.session.live
-    drawn = picture(live.view, live.facts)
-    told = f"Context: {cards.usage(drawn.total, drawn.window)}"
-    buttons = [[cards.COMPACT, cards.PREVIEW]]
+    picture = build_picture(live.view, live.facts)
+    text = f"Context: {format_usage(picture.total, picture.window)}"
+    buttons = [[approval_cards.COMPACT, approval_cards.PREVIEW]]
     try:
         import resvg_py  # noqa: PLC0415 - an extra of its own
     except ModuleNotFoundError:
-        body = terminal(drawn, _COLUMNS, colour=False).rstrip("\n")
-        await chat.say(framed(told, body), buttons)
+        body = draw_picture_terminal(picture, _COLUMNS, colour=False).rstrip("\n")
+        await chat.send_notice(render_framed_text(text, body), buttons)
         return
-    pixels = bytes(resvg_py.svg_to_bytes(svg_string=svg(drawn), zoom=2))
-    await chat.line.photo(chat.place, pixels, words=plainly(told), buttons=buttons)
+    pixels = bytes(resvg_py.svg_to_bytes(svg_string=draw_picture_svg(picture), zoom=2))
+    await chat.line.send_photo(chat.place, pixels, words=render_plain_text(text), buttons=buttons)
 
 
-async def _tokens(chat: "Chat", _: CommandGiven) -> None:
+async def _send_token_usage(chat: "Chat", _: CommandGiven) -> None:
     live = chat.session.live
-    drawn = picture(live.view, live.facts)
+    picture = build_picture(live.view, live.facts)
     turns = await chat.session.history.turns()
-    on = pace(turns, chat.session.report)
-    block = words.block(drawn, latest=on.latest, growth=on.growth, turns_left=on.turns_left)
-    await chat.say(plainly("\n".join(block)))
+    pace = measure_pace(turns, chat.session.report)
+    block = wording.render_usage_block(
+        picture, latest=pace.latest, growth=pace.growth, turns_left=pace.turns_left
+    )
+    await chat.send_notice(render_plain_text("\n".join(block)))
 
 
-async def _pin(chat: "Chat", asked: CommandGiven, *, on: bool = True) -> None:
+async def _pin_message(chat: "Chat", asked: CommandGiven, *, on: bool = True) -> None:
     place: int | None = None
     if asked.reply is not None:
-        place = chat.track.place(asked.reply)
+        place = chat.track.find_place(asked.reply)
         if place is None:
             raise _Misused("That message is not known any more; /pin and its place: /pin 12")
     elif asked.given:
@@ -158,53 +163,55 @@ async def _pin(chat: "Chat", asked: CommandGiven, *, on: bool = True) -> None:
         place = int(number)
     if place is not None:
         await chat.session.pin(place, on=on)
-    pins = ", ".join(f"log:{one}" for one in sorted(chat.session.live.view.pins))
+    pins = ", ".join(f"log:{pin}" for pin in sorted(chat.session.live.view.pins))
     none = "Nothing is pinned; reply to a message with /pin."
-    await chat.say(plainly(f"Pinned: {pins}" if pins else none))
+    await chat.send_notice(render_plain_text(f"Pinned: {pins}" if pins else none))
 
 
-async def _unpin(chat: "Chat", asked: CommandGiven) -> None:
+async def _unpin_message(chat: "Chat", asked: CommandGiven) -> None:
     if asked.reply is None and not asked.given:
         raise _Misused("Reply to a message with /unpin, or write its place: /unpin 12")
-    await _pin(chat, asked, on=False)
+    await _pin_message(chat, asked, on=False)
 
 
-async def _history(chat: "Chat", _: CommandGiven) -> None:
+async def _send_history(chat: "Chat", _: CommandGiven) -> None:
     turns = await chat.session.history.turns()
     rows = [
-        f"{one.number:>4} {one.total or '-':>7} {'fold ' if one.folded else ''}"
-        f"{fit(clean(one.words), _SHOWN)}"
-        for one in turns[-_TURNS:]
+        f"{turn.number:>4} {turn.total or '-':>7} {'fold ' if turn.folded else ''}"
+        f"{truncate_to_width(clean_line(turn.words), _SHOWN)}"
+        for turn in turns[-_TURNS:]
     ]
     head = f"{len(turns)} turns; turn, tokens, first words of the last {len(rows)}:"
-    await chat.say(framed(head, "\n".join(rows)) if rows else plainly("No turn yet."))
+    await chat.send_notice(
+        render_framed_text(head, "\n".join(rows)) if rows else render_plain_text("No turn yet.")
+    )
 
 
-async def _cost(chat: "Chat", _: CommandGiven) -> None:
+async def _send_cost(chat: "Chat", _: CommandGiven) -> None:
     bill = Bill(chat.session)
     await bill.catch_up()
     cached = f", {bill.read:,} of them from the cache" if bill.read else ""
-    told = f"{bill.calls:,} calls: {bill.input:,} tokens in{cached}, {bill.output:,} out."
+    text = f"{bill.calls:,} calls: {bill.input:,} tokens in{cached}, {bill.output:,} out."
     if bill.known is None:
-        told += "\nIn dollars not known: the model has no price in the catalogue."
+        text += "\nIn dollars not known: the model has no price in the catalogue."
     else:
-        told += f"\n${bill.dollars:,.4f} so far"
-        told += f", without {bill.unpriced} calls of unknown price." if bill.unpriced else "."
-    await chat.say(plainly(told))
+        text += f"\n${bill.dollars:,.4f} so far"
+        text += f", without {bill.unpriced} calls of unknown price." if bill.unpriced else "."
+    await chat.send_notice(render_plain_text(text))
 
 
-async def _model(chat: "Chat", asked: CommandGiven) -> None:
+async def _switch_model(chat: "Chat", asked: CommandGiven) -> None:
     session = chat.session
-    now = session.report
     if not asked.given:
-        model = clean(session.live.view.model)
-        await chat.say(plainly(f"{model}, window {now.window:,}; /model NAME takes another."))
+        model, window = clean_line(session.live.view.model), session.report.window
+        text = f"{model}, window {window:,}; /model NAME takes another."
+        await chat.send_notice(render_plain_text(text))
         return
     if not asked.admin:
         raise _Misused("Only admins change the model.")
     name, _, size = asked.given.partition(" ")
     window = int(size) if size.strip().isdecimal() else None
-    limits = known(name, window=window, reserve=None, policy=session.live.facts.policy).limits
+    limits = build_facts(name, window=window, reserve=None, policy=session.live.facts.policy).limits
     new = chat.seat.models(name)
     try:
         await session.switch(name, window=window)
@@ -214,25 +221,26 @@ async def _model(chat: "Chat", asked: CommandGiven) -> None:
     old, chat.agent.model = chat.agent.model, new
     await old.close()
     source = "assumed" if limits.source == "default" else limits.source
-    told = f"{clean(name)} answers from here on; its window is {limits.window:,} ({source})."
-    await chat.say(plainly(told))
+    text = f"{clean_line(name)} answers from here on; its window is {limits.window:,} ({source})."
+    await chat.send_notice(render_plain_text(text))
 
 
-async def _retry(chat: "Chat", _: CommandGiven) -> None:
-    if not chat.retry():
+async def _retry_answer(chat: "Chat", _: CommandGiven) -> None:
+    if not chat.retry_answer():
         raise _Misused("Nothing stands unanswered.")
 
 
-async def _start(chat: "Chat", _: CommandGiven) -> None:
-    model, name = clean(chat.session.live.view.model), chat.place.name
-    told = (
+async def _send_welcome(chat: "Chat", _: CommandGiven) -> None:
+    model, name = clean_line(chat.session.live.view.model), chat.place.name
+    text = (
         f"{model} answers here. This chat is the session {name}; it is kept. /help lists commands."
     )
-    await chat.say(plainly(told))
+    await chat.send_notice(render_plain_text(text))
 
 
-async def _help(chat: "Chat", _: CommandGiven) -> None:
-    await chat.say(plainly("\n".join(f"{one.usage}: {one.help}" for one in shown())))
+async def _send_help(chat: "Chat", _: CommandGiven) -> None:
+    lines = [f"{command.usage}: {command.help}" for command in list_bot_commands()]
+    await chat.send_notice(render_plain_text("\n".join(lines)))
 
 
 class _Listed(NamedTuple):
@@ -241,40 +249,42 @@ class _Listed(NamedTuple):
     help: str
 
 
-def shown() -> list[_Listed]:
-    """The commands that people are told of."""
-    found = [
-        _Listed(f"/{one.name} {one.arguments}".rstrip(), one.name, one.help)
-        for one in TABLE
-        if not one.hidden
+def list_bot_commands() -> list[_Listed]:
+    """List the commands that are shown to people."""
+    listed = [
+        _Listed(f"/{command.name} {command.arguments}".rstrip(), command.name, command.help)
+        for command in TABLE
+        if not command.hidden
     ]
-    return [*found, _Listed("/stop", "stop", "stop the answer that comes just now")]
+    return [*listed, _Listed("/stop", "stop", "stop the answer that comes just now")]
 
 
-def ordered(asked: CommandGiven) -> dict[str, Any]:
-    """A command as the inbox keeps it."""
+def encode_command(asked: CommandGiven) -> dict[str, Any]:
+    """Encode a command for the inbox."""
     return asked._asdict()
 
 
-def pressed(says: str, card: str) -> CommandGiven:
-    """What a button asks for; a preview's focus stands on its card."""
-    _, _, focus = card.partition(cards.FOCUS)
+def parse_button(says: str, card: str) -> CommandGiven:
+    """Turn a pressed button into a command; a preview's focus is read from its card."""
+    _, _, focus = card.partition(approval_cards.FOCUS)
     return CommandGiven(says, focus.strip() if says == "compact" else "")
 
 
 TABLE: tuple[BotCommand, ...] = (
-    BotCommand("compact", "fold what is old now; FOCUS is kept above all", _compact, "[FOCUS]"),
-    BotCommand("preview", "what a fold would do", _preview, "[FOCUS]"),
-    BotCommand("undo", "take back the last fold, or an edit", _undo, "[EDIT]"),
-    BotCommand("redo", "make again what was taken back", _redo),
-    BotCommand("context", "what the model sees now, drawn", _context),
-    BotCommand("tokens", "how full the window is", _tokens),
-    BotCommand("pin", "as a reply: keep that message word for word", _pin),
-    BotCommand("unpin", "as a reply: no longer", _unpin),
-    BotCommand("history", "the last turns", _history),
-    BotCommand("cost", "what was spent", _cost),
-    BotCommand("model", "which model answers; admins take another", _model, "[NAME]"),
-    BotCommand("retry", "ask again for an answer that did not come", _retry),
-    BotCommand("help", "this", _help),
-    BotCommand("start", "what this is", _start, hidden=True),
+    BotCommand(
+        "compact", "fold what is old now; FOCUS is kept above all", _fold_session, "[FOCUS]"
+    ),
+    BotCommand("preview", "what a fold would do", _send_fold_preview, "[FOCUS]"),
+    BotCommand("undo", "take back the last fold, or an edit", _undo_edit, "[EDIT]"),
+    BotCommand("redo", "make again what was taken back", _redo_edit),
+    BotCommand("context", "what the model sees now, drawn", _send_context),
+    BotCommand("tokens", "how full the window is", _send_token_usage),
+    BotCommand("pin", "as a reply: keep that message word for word", _pin_message),
+    BotCommand("unpin", "as a reply: no longer", _unpin_message),
+    BotCommand("history", "the last turns", _send_history),
+    BotCommand("cost", "what was spent", _send_cost),
+    BotCommand("model", "which model answers; admins take another", _switch_model, "[NAME]"),
+    BotCommand("retry", "ask again for an answer that did not come", _retry_answer),
+    BotCommand("help", "this", _send_help),
+    BotCommand("start", "what this is", _send_welcome, hidden=True),
 )

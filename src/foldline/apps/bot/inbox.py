@@ -1,8 +1,7 @@
-"""Commands and buttons that came in: kept in the store until they are worked off, each once.
+"""Commands and buttons that wait in the store until they are carried out, each once.
 
-Knows updates by their number. Refuses to know what they say. A command is taken off the list before
-it is begun: whoever is killed in the middle of one does not do it again, for an undo that was made
-twice would be two.
+A command is taken off the list before it begins: a process that is killed in the middle of one does
+not repeat it, because an undo made twice would undo two edits.
 """
 
 import asyncio
@@ -26,42 +25,39 @@ class _InboxEntry(msgspec.Struct):
 
 
 class Inbox:
-    """One session's."""
+    """The waiting commands of one session."""
 
     def __init__(self, store: Store, name: Name) -> None:
         self._store, self._name = store, name
 
     async def put(self, number: int, update: Update) -> bool:
-        """Keep an update; False where it came before."""
+        """Store an update; False if it came before."""
 
-        def put(kept: _InboxEntry) -> bool:
+        def add_update(kept: _InboxEntry) -> bool:
             if number in kept.seen:
                 return False
             kept.seen = [*kept.seen, number][-_SEEN:]
             kept.waiting.append(update)
             return True
 
-        return await self._change(put)
+        return await self._update_entry(add_update)
 
     async def take(self) -> Update | None:
-        """The oldest update, which is ours from now on."""
+        """Remove and return the oldest update."""
         taken: list[Update] = []
 
-        def take(kept: _InboxEntry) -> bool:
+        def remove_oldest(kept: _InboxEntry) -> bool:
             taken[:] = kept.waiting[:1]
             kept.waiting = kept.waiting[1:]
             return bool(taken)
 
-        return taken[0] if await self._change(take) else None
+        return taken[0] if await self._update_entry(remove_oldest) else None
 
-    async def _change(self, change: "Any") -> bool:
+    async def _update_entry(self, change: "Any") -> bool:
         for tried in range(_TRIES):
             entry = await self._store.get(self._name, SPACE, _KEY)
-            kept = (
-                _InboxEntry()
-                if entry is None
-                else msgspec.json.decode(entry.value, type=_InboxEntry)
-            )
+            value = b"{}" if entry is None else entry.value
+            kept = msgspec.json.decode(value, type=_InboxEntry)
             if not change(kept):
                 return False
             body, version = msgspec.json.encode(kept), entry.version if entry else 0

@@ -1,13 +1,12 @@
-r"""An answer as it comes: each block of its markdown is written once, when it is finished.
+r"""Render an answer as it comes: each markdown block is written once, when it is finished.
 
     said = Saying(columns)
-    said.feed("# Title\n\nSome wo")     →  the lines of the title, which stay
-    said.rest()                          →  the lines of what may still change
-    said.end()                           →  the lines of that, for good
+    said.feed("# Title\n\nSome wo")     →  the lines of the title, for good
+    said.render_rest(20)                 →  the lines of what may still change
+    said.finish_answer()                 →  those lines, for good
 
-Knows markdown's blocks and how they look in so many columns. Refuses to know the terminal: it gives
-text with colours in it, or without. What it is fed is cleaned first, and nothing of it is markup to
-`rich`; links are shown as they are, never as links of the terminal.
+The input is cleaned first, and nothing in it is markup to `rich`; links are shown as text, never as
+links of the terminal.
 """
 
 import io
@@ -24,7 +23,7 @@ from rich.theme import Theme
 from foldline.apps.chat.safe import Safe
 
 _WIDEST = 100  # columns: longer lines are hard to read
-_LONG, _GROWN = 4_000, 1.1  # letters of a block that is looked at again only when it has grown
+_LONG, _GROWN = 4_000, 1.1  # a block of more letters is parsed again only when it has grown so
 _THEME = Theme(
     {
         "markdown.h1": "bold underline",
@@ -46,13 +45,13 @@ _THEME = Theme(
 
 
 class _Heading(Heading):
-    """A heading where the text begins, not in the middle."""
+    """A heading that is not centred."""
 
     LEVEL_ALIGN: ClassVar[dict[str, Any]] = {}
 
 
 class _Code(CodeBlock):
-    """Code in the terminal's own colours, set in, without a box around it."""
+    """Code in the terminal's own colours, indented, without a box."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = Syntax(
@@ -66,7 +65,7 @@ class _Code(CodeBlock):
 
 
 class _AnswerMarkdown(Markdown):
-    """Markdown in which tags are words: what a model says in them is not left out."""
+    """Markdown in which HTML tags are text, so that nothing a model says is left out."""
 
     elements: ClassVar[dict[str, Any]] = {
         **Markdown.elements,
@@ -77,10 +76,10 @@ class _AnswerMarkdown(Markdown):
 
     def __init__(self, source: str) -> None:
         super().__init__("", hyperlinks=False)
-        self.parsed = _parser().parse(source)
+        self.parsed = _make_parser().parse(source)
 
 
-def _parser() -> MarkdownIt:
+def _make_parser() -> MarkdownIt:
     return MarkdownIt("commonmark", {"html": False}).enable("strikethrough").enable("table")
 
 
@@ -92,49 +91,49 @@ class Saying:
         self._clean = Safe()
         self._open = ""
         self._begun = False
-        self._next = 0  # letters from which it is looked again for what is finished
+        self._next = 0  # letters from which the open block is parsed again
         self._drawn: tuple[str, str] = ("", "")
 
     def feed(self, piece: str) -> str:
-        """Take a piece; what it has finished, as lines that stay."""
+        """Add a piece; return the lines of the blocks that it finished."""
         self._open += self._clean.feed(piece).expandtabs(4)
         if "\n" not in piece or len(self._open) < self._next:
             return ""
-        done, self._open = _split(self._open)
+        done, self._open = _split_finished(self._open)
         self._next = int(len(self._open) * _GROWN) if len(self._open) > _LONG else 0
-        return self._written(done)
+        return self._render_finished(done)
 
-    def rest(self, most: int) -> str:
-        """What may still change, at most its last so many lines."""
+    def render_rest(self, most: int) -> str:
+        """Render what may still change: at most its last `most` lines."""
         source, text = self._drawn
-        tail = _tail(self._open, most, self._columns)
+        tail = _select_tail(self._open, most, self._columns)
         if source != tail:
-            text = self._render(tail)
+            text = self._render_source(tail)
             self._drawn = (tail, text)
         lines = text.rstrip("\n").split("\n")
         shown = lines[-most:] if most > 0 else []
         return "\n".join(["", *shown] if self._begun and text else shown)
 
-    def end(self) -> str:
-        """All that is left, for good."""
+    def finish_answer(self) -> str:
+        """Render all that is left, for good."""
         done, self._open = self._open, ""
-        return self._written(done)
+        return self._render_finished(done)
 
-    def _written(self, source: str) -> str:
-        text = self._render(source)
+    def _render_finished(self, source: str) -> str:
+        text = self._render_source(source)
         if not text:
             return ""
         before, self._begun = "\n" if self._begun else "", True
         return f"{before}{text}"
 
-    def _render(self, source: str) -> str:
+    def _render_source(self, source: str) -> str:
         if not source.strip():
             return ""
-        return rendered(source, self._columns, colour=self._colour)
+        return render_markdown(source, self._columns, colour=self._colour)
 
 
-def rendered(source: str, columns: int, *, colour: bool = True) -> str:
-    """Clean markdown as lines of a terminal, an empty one between two blocks."""
+def render_markdown(source: str, columns: int, *, colour: bool = True) -> str:
+    """Render clean markdown for a terminal, with an empty line between blocks."""
     console = Console(
         file=io.StringIO(),
         width=max(min(columns, _WIDEST), 10),
@@ -147,19 +146,19 @@ def rendered(source: str, columns: int, *, colour: bool = True) -> str:
         legacy_windows=False,
         theme=_THEME,
     )
-    shown = (_lines(console, block) for block in _blocks(source))
+    shown = (_render_block(console, block) for block in _split_blocks(source))
     return "\n".join(one for one in shown if one.strip())
 
 
-def _lines(console: Console, block: str) -> str:
+def _render_block(console: Console, block: str) -> str:
     with console.capture() as written:
         console.print(_AnswerMarkdown(block))
     lines = (line.rstrip() for line in written.get().split("\n"))
     return "\n".join(lines).strip("\n") + "\n"
 
 
-def _tail(source: str, lines: int, columns: int) -> str:
-    """The end of a block, all that so many lines can show: it is drawn again with every word."""
+def _select_tail(source: str, lines: int, columns: int) -> str:
+    """Return the end of a block that so many lines can show: it is rendered at every word."""
     room = lines * columns
     if len(source) <= room and source.count("\n") <= lines:
         return source
@@ -169,15 +168,14 @@ def _tail(source: str, lines: int, columns: int) -> str:
     return f"{fence}\n{last}" if fence else last
 
 
-def _split(source: str) -> tuple[str, str]:
-    """What can no longer change, and the block that may go on."""
-    *done, last = _blocks(source)
+def _split_finished(source: str) -> tuple[str, str]:
+    """Split into what can no longer change, and the block that may go on."""
+    *done, last = _split_blocks(source)
     return "".join(done), last
 
 
-def _blocks(source: str) -> list[str]:
-    """The source, block by block."""
-    tokens = _parser().parse(source)
+def _split_blocks(source: str) -> list[str]:
+    tokens = _make_parser().parse(source)
     starts = [token.map[0] for token in tokens if token.level == 0 and token.map]
     lines = source.split("\n")
     cuts = [0, *starts[1:], len(lines)]

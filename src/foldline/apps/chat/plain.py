@@ -1,7 +1,6 @@
-"""The line where the terminal can do nothing, or there is none: words in, words out.
+"""The input line without a capable terminal: lines in, lines out.
 
-Knows lines and nothing of keys, colours and places. Ctrl-C stops what is under way, and leaves
-where nothing is.
+Ctrl-C cancels the work under way, and leaves if there is none.
 """
 
 import asyncio
@@ -11,8 +10,8 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from foldline.apps.chat.safe import safe
-from foldline.apps.cli.output import columns as wide
+from foldline.apps.chat.safe import clean_text
+from foldline.apps.cli.output import measure_terminal
 
 _MARK = "> "
 _ROWS = 24
@@ -34,10 +33,10 @@ class Plain:
         self._attached = False
 
     async def said(self) -> str | None:
-        """The next line; one that ends in a backslash goes on in the next."""
+        """Return the next line; a backslash at its end joins the following one."""
         found: list[str] = []
         while True:
-            line = await self._line(_MARK if not found else ". ")
+            line = await self._read_line(_MARK if not found else ". ")
             if line is None:
                 return "\n".join(found) or None
             if line.endswith("\\"):
@@ -49,20 +48,20 @@ class Plain:
             found.clear()
 
     async def ask(self, question: str) -> str | None:
-        """The next line, in answer to a question."""
-        return await self._line(question)
+        """Return the next line, as the answer to a question."""
+        return await self._read_line(question)
 
     def above(self, text: str) -> None:
-        """Write."""
+        """Write text to stdout."""
         if text:
             sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
             sys.stdout.flush()
 
     def live(self, text: "str | Callable[[], str]") -> None:
-        """What is not finished is not shown."""
+        """Do nothing: unfinished text is not shown."""
 
     def refresh(self) -> None:
-        """Nothing is drawn."""
+        """Do nothing: nothing is redrawn."""
 
     def leave(self) -> None:
         """End as if the input had."""
@@ -72,26 +71,26 @@ class Plain:
 
     @property
     def columns(self) -> int:
-        """How wide it is."""
-        return wide()
+        """The terminal's width."""
+        return measure_terminal()
 
     @property
     def rows(self) -> int:
-        """How high it is."""
+        """The height that is assumed."""
         return _ROWS
 
     def close(self) -> None:
-        """Let go of the input."""
+        """Stop reading."""
         if self._attached:
             loop = asyncio.get_running_loop()
             loop.remove_reader(sys.stdin.fileno())
             loop.remove_signal_handler(signal.SIGINT)
             self._attached = False
 
-    async def _line(self, mark: str) -> str | None:
-        self._attach()
+    async def _read_line(self, mark: str) -> str | None:
+        self._connect_input()
         if self._prompt:
-            sys.stdout.write(safe(mark))
+            sys.stdout.write(clean_text(mark))
             sys.stdout.flush()
         while not self._lines:
             if self._ended:
@@ -100,14 +99,14 @@ class Plain:
             await self._more.wait()
         return self._lines.popleft()
 
-    def _attach(self) -> None:
+    def _connect_input(self) -> None:
         if not self._attached:
             loop = asyncio.get_running_loop()
-            loop.add_reader(sys.stdin.fileno(), self._read)
-            loop.add_signal_handler(signal.SIGINT, self._interrupted)
+            loop.add_reader(sys.stdin.fileno(), self._read_input)
+            loop.add_signal_handler(signal.SIGINT, self._handle_interrupt)
             self._attached = True
 
-    def _read(self) -> None:
+    def _read_input(self) -> None:
         got = os.read(sys.stdin.fileno(), _READ)
         if not got:
             asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
@@ -118,7 +117,7 @@ class Plain:
         self._lines += (line.decode(errors="replace").rstrip("\r") for line in lines)
         self._more.set()
 
-    def _interrupted(self) -> None:
+    def _handle_interrupt(self) -> None:
         if self.stop is not None:
             self.stop()
         else:

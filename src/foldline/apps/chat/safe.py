@@ -1,19 +1,18 @@
-r"""Text of many lines that strangers wrote, made safe for a terminal, also piece by piece.
+r"""Make text of many lines that others wrote safe for a terminal, also piece by piece.
 
     flow = Safe()
     flow.feed("\x1b]0;ti"), flow.feed("tle\x07shown")      →  "", "shown"
 
-Knows whole escape sequences, also one that is split over two pieces. Refuses to know what is said:
-what comes out has no control character but the end of a line and the tab. One line is for
-`draw.text.clean`.
+Whole escape sequences go, also those split over two pieces; newline and tab are the only control
+characters that stay. For a single line use `draw.wording.clean_line`.
 """
 
 import unicodedata
 from typing import Literal, TypeAlias
 
 _State: TypeAlias = Literal["text", "escape", "short", "control", "string"]
-_MOST = 4_096  # letters of one sequence: what is longer is none
-_MARKS = 2  # above one letter: more are there to cover the lines around
+_MOST = 4_096  # letters of a sequence: anything longer is none
+_MARKS = 2  # combining marks on a letter: more would cover the lines around it
 _UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn")
 _ESCAPE, _CONTROL = "\x1b", "\x9b"
 _STRINGS = frozenset("]PX^_")
@@ -21,32 +20,32 @@ _STRINGS_C1 = frozenset("\x90\x98\x9d\x9e\x9f")
 
 
 class Safe:
-    """A flow of text, cleaned as it comes."""
+    """Cleans a stream of text."""
 
     def __init__(self) -> None:
         self._state: _State = "text"
         self._length = 0
-        self._marks = _MARKS  # a mark with no letter before it would stand on what we write
+        self._marks = _MARKS  # a mark without a letter before it would stand on our own text
 
     def feed(self, piece: str) -> str:
-        """What of a piece may be shown; the rest of a sequence is waited for."""
+        """Return the safe part of a piece; an unfinished sequence is held back."""
         if self._state == "text" and piece.isascii() and piece.isprintable():
             self._marks = 0 if piece else self._marks
             return piece
-        return "".join(map(self._letter, piece))
+        return "".join(map(self._process_letter, piece))
 
-    def _letter(self, letter: str) -> str:
+    def _process_letter(self, letter: str) -> str:
         state = self._state
         if state != "text":
             self._length += 1
-            if letter == "\n" or self._length > _MOST:  # no sequence swallows the next line
+            if letter == "\n" or self._length > _MOST:  # a sequence must not swallow the next line
                 self._state = "text"
-                return self._shown(letter)
+                return self._filter_letter(letter)
             if letter == _ESCAPE:
-                return self._begin("escape")
+                return self._begin_sequence("escape")
         match state:
             case "text":
-                return self._text(letter)
+                return self._process_text(letter)
             case "escape":
                 if letter == "[":
                     self._state = "control"
@@ -57,7 +56,7 @@ class Safe:
                 elif "0" <= letter <= "~":
                     self._state = "text"
                 else:
-                    return self._none(letter)
+                    return self._cancel_sequence(letter)
             case "short":
                 if not " " <= letter <= "/":
                     self._state = "text"
@@ -65,36 +64,36 @@ class Safe:
                 if "@" <= letter <= "~":
                     self._state = "text"
                 elif not " " <= letter <= "?":
-                    return self._none(letter)
+                    return self._cancel_sequence(letter)
             case "string":
                 if letter in "\x07\x9c":
                     self._state = "text"
         return ""
 
-    def _text(self, letter: str) -> str:
+    def _process_text(self, letter: str) -> str:
         if letter == _ESCAPE:
-            return self._begin("escape")
+            return self._begin_sequence("escape")
         if letter == _CONTROL:
-            return self._begin("control")
+            return self._begin_sequence("control")
         if letter in _STRINGS_C1:
-            return self._begin("string")
-        return self._shown(letter)
+            return self._begin_sequence("string")
+        return self._filter_letter(letter)
 
-    def _begin(self, state: _State) -> str:
+    def _begin_sequence(self, state: _State) -> str:
         self._state, self._length = state, 0
         return ""
 
-    def _none(self, letter: str) -> str:
-        """It was no sequence after all: what follows is text."""
+    def _cancel_sequence(self, letter: str) -> str:
+        """Go on with text: it was no sequence after all."""
         self._state = "text"
-        return self._text(letter)
+        return self._process_text(letter)
 
-    def _shown(self, letter: str) -> str:
+    def _filter_letter(self, letter: str) -> str:
         if letter in "\n\t":
             self._marks = _MARKS
             return letter
         if letter in "\u2028\u2029":
-            return self._shown("\n")
+            return self._filter_letter("\n")
         category = unicodedata.category(letter)
         if category in ("Mn", "Me"):
             self._marks += 1
@@ -105,15 +104,15 @@ class Safe:
         return letter
 
 
-def safe(text: str) -> str:
-    """A whole text, in which nothing steers the terminal."""
+def clean_text(text: str) -> str:
+    """Return a whole text without anything that steers the terminal."""
     return Safe().feed(text)
 
 
-def seen(text: str) -> str:
-    r"""A whole text in which what nobody would see is written out: `\x1b`, `\u202e`.
+def escape_hidden_characters(text: str) -> str:
+    r"""Write invisible characters out, as `\x1b` or `\u202e`.
 
-    For whoever has to agree to it: what `safe` leaves out a shell would run all the same.
+    For text that a person approves: a shell would run what `clean_text` leaves out.
     """
     if text.isascii() and text.isprintable():
         return text

@@ -1,69 +1,130 @@
-"""What a talk works with: the agent, and what else was found for this person and this project.
+"""Start the chat: an input line first, then the rest of foldline behind it.
 
-Knows the names of these things. Refuses to make them: `cli/seating.py` does, from what was written
-on the command line and in settings.
+    foldline chat …  →  a line to write on, in a third of a second
+                     →  behind it: options parsed, session opened, client made
+
+What is entered meanwhile is queued. Wrong options are left to the usual command line, which
+explains them. Imports little, so that the line is there at once.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from foldline.agent.approval import Approvals
-from foldline.agent.instructions import Instructions
-from foldline.agent.loop import Agent
-from foldline.models.port import Model
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatSeat:
-    """Where a person sits down to talk."""
-
-    agent: Agent
-    models: Callable[[str], Model]
-    """The client of another model, for `/model`."""
-    instructions: Instructions | None = None
-    approvals: Approvals | None = None
-    notes: Sequence[str] = ()
-    """What is to be said before the first line: what a server did not tell, what was left out."""
+if TYPE_CHECKING:
+    from foldline.apps.chat.input_line import InputLine
 
 
-class ChatFace(Protocol):
-    """Where a person writes and reads: `InputLine` in a terminal, `Plain` where there is less."""
+T = TypeVar("T")
+COMMAND = "chat"
+_STOPPED = 130
+_NOT_HERE = ("-h", "--help", "--message")
+waiting: ContextVar["InputLine | None"] = ContextVar("waiting", default=None)
+"""The input line that is open already, if any."""
 
-    bar: Callable[[int], list[tuple[str, str]]]
-    words: "Callable[[str], Iterable[tuple[str, str]]] | None"
-    stop: Callable[[], object] | None
 
-    async def said(self) -> str | None:
-        """What the person enters next, or None where they leave."""
-        ...
+def is_interactive_chat(arguments: Sequence[str]) -> bool:
+    """Whether these arguments start a chat in a capable terminal."""
+    asked = any(one.startswith(("--message=", "-m")) or one in _NOT_HERE for one in arguments)
+    return [*arguments[:1]] == [COMMAND] and not asked and has_capable_terminal()
 
-    async def ask(self, question: str) -> str | None:
-        """The answer to a question, or None."""
-        ...
 
-    def above(self, text: str) -> None:
-        """Write what is finished."""
-        ...
+def has_capable_terminal() -> bool:
+    """Whether input and output are a terminal that the input line can use."""
+    seen = sys.stdin.isatty() and sys.stdout.isatty()
+    return seen and os.environ.get("TERM", "dumb") != "dumb"
 
-    def live(self, text: "str | Callable[[], str]") -> None:
-        """Show what is not finished yet."""
-        ...
 
-    def refresh(self) -> None:
-        """Draw again what has changed by itself."""
-        ...
+def choose_history_path() -> Path:
+    """Return the path of the input history, in the user's data folder."""
+    folder = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(folder) / "foldline" / "chat_history"
 
-    def leave(self) -> None:
-        """End as if the person had left."""
-        ...
 
-    @property
-    def columns(self) -> int:
-        """How wide it is."""
-        ...
+def run_chat_command(arguments: Sequence[str]) -> int | None:
+    """Chat; return the exit code, or None to go on with the usual command line."""
 
-    @property
-    def rows(self) -> int:
-        """How high it is."""
-        ...
+    async def start_talk(line: "InputLine") -> int | None:
+        waiting.set(line)
+        await asyncio.sleep(0.01)  # lets the line be drawn first
+        wish = await asyncio.to_thread(_parse_arguments, arguments)
+        return None if wish is None else await wish.run_chat(line)
+
+    try:
+        return run_with_line(start_talk)
+    except ImportError:
+        return None
+    except KeyboardInterrupt:
+        return _STOPPED
+    except Exception as fault:  # noqa: BLE001 - printed in one line, as by every command
+        from foldline.apps.cli.app import print_error  # noqa: PLC0415 - imported by now
+
+        return print_error(fault)
+
+
+def run_with_line(talk: "Callable[[InputLine], Coroutine[Any, Any, T]]") -> "T | int":
+    """Run a talk with an input line."""
+    with _typed_ahead():
+        from foldline.apps.chat.input_line import InputLine  # noqa: PLC0415 - the slowest import
+
+        return asyncio.run(_run_line(InputLine(history=choose_history_path()), talk))
+
+
+async def _run_line(
+    line: "InputLine", talk: "Callable[[InputLine], Coroutine[Any, Any, T]]"
+) -> "T | int":
+    line.bar = lambda _: [("ansibrightblack", "  opening …")]
+    loop = asyncio.get_running_loop()
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(ending, line.leave)
+    shown = asyncio.create_task(line.run())
+    while not line.app.is_running and not shown.done():  # noqa: ASYNC110 - there is no event for it
+        await asyncio.sleep(0)
+    work = asyncio.create_task(talk(line))
+    line.stop = work.cancel  # until the talk sets its own
+    done, _ = await asyncio.wait([work, shown], return_when=asyncio.FIRST_COMPLETED)
+    if work in done:
+        line.close()
+    else:
+        work.cancel()  # the terminal is gone
+    with suppress(asyncio.CancelledError, EOFError):
+        await shown
+    with suppress(asyncio.CancelledError):
+        return await work
+    return 0
+
+
+@contextmanager
+def _typed_ahead() -> Generator[None]:
+    """Keep what is typed before the line is there: for the line, unchanged and without echo."""
+    import termios  # noqa: PLC0415 - not on every system
+
+    stdin = sys.stdin.fileno()
+    before, now = termios.tcgetattr(stdin), termios.tcgetattr(stdin)
+    now[0] &= ~termios.ICRNL
+    now[3] &= ~(termios.ECHO | termios.ICANON)
+    termios.tcsetattr(stdin, termios.TCSANOW, now)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(stdin, termios.TCSADRAIN, before)
+
+
+def _parse_arguments(arguments: Sequence[str]) -> Any:
+    """Return the wish of the command line; None if it is wrong."""
+    try:
+        from foldline.apps.cli.app import build_app  # noqa: PLC0415 - slow; the line is there
+
+        wish = build_app(arguments)([*arguments], prog_name="foldline", standalone_mode=False)
+    except Exception:  # noqa: BLE001 - the usual command line meets it again, and explains it
+        return None
+    for name in ("apps.chat.chat_loop", "session.open"):  # in this thread, so the line stays live
+        import_module(f"foldline.{name}")
+    return wish

@@ -1,39 +1,30 @@
-"""The `foldline` command: a person's way to look at sessions and to steer them.
+"""The `foldline` command. Every command is a few calls of the session API.
 
-    app              The command line: its commands by name, its help, and how every run of it ends
-    bot              `bot`: the agent in Telegram, for as long as it is let run
-    build_agent      From a command line to an agent at work: settings, a session, a model, tools
-    catalogue        `foldline models`: windows and prices, and what a model's name is taken for
-    chat             `chat`: talk with a model in a terminal, for as long as you like
-    checks           A thing that was looked at, and how it is told
-    config           `foldline config`
-    context          What each command works with
-    doctor           `foldline doctor`
-    doctor_postgres  `foldline doctor postgresql://…`
-    doctor_schema    What is well with a schema of PostgreSQL
-    exit_codes       How the command ends: its exit codes, and what each error means to a script
-    export           `export` and `erase`: a session out of the store, and a session gone from it
-    files            Session files on a disk
-    find_sessions    The sessions that a person names for the lab
+    app              the table of commands, the help, the run of a command line
+    bot              `bot`: the agent in Telegram
+    build_agent      from options and settings to an agent with its session, model and tools
+    catalogue        `models`: windows and prices
+    chat             `chat`: talk with a model in a terminal
+    config           `config show`, `config path`, `config check`
+    context          the options that all commands share, the store, sessions by name
+    doctor           `doctor`: checks of the installation and of a store file
+    doctor_postgres  `doctor postgresql://…`: checks of a server and our schema
+    exit_codes       exit codes, and the code of each error
+    export           `export` and `erase`
+    find_sessions    the sessions that `lab` works on: files, folders, names
     fold             `fold`, `undo` and `pin`
-    history          `history` and `search`
-    import_          `foldline import`: other agents' session files, and our own, into the store
-    lab              `foldline lab compare`
-    lab_cost         `foldline lab cost`
-    mcp              `foldline mcp`
-    output           What a terminal is given
-    over_time        `history --over-time`: a session from its first call to its last, drawn
-    parallel         Work for many hands: in this process, on the machine's cores, or on a cluster
-    plan             `plan`: what a policy would do about a session now, why, and what it would lose
-    reachable        Whether a server of one's own is there at all, and what to say where it is not
-    schedule         `foldline schedule`
-    serve            `foldline serve`: the gateway's process; `foldline keys add`: a key for it
+    import_          `import`: session files into the store
+    lab              `lab compare` and `lab cost`
+    mcp              `mcp`: a session's past for an agent host
+    output           tables, wrapped lines, colours, sizes and times
+    run_worker       `worker`: a process that makes queued folds
+    schedule         `schedule`: entries that speak into sessions at their times
+    serve            `serve`: the gateway's process; `keys add`
     show             `sessions`, `show` and `context`
-    store_location   Where sessions are
-    worker           `foldline worker`
+    show_history     `history` and `search`
+    show_plan        `plan`: what a policy would do now
 
-Knows how sessions are shown and asked for in a terminal. Refuses to decide: every command is a few
-calls of the session API. Without the extra `[cli]` it says which one to install.
+Without the extra `[cli]` the command says what to install.
 """
 
 import sys
@@ -43,7 +34,7 @@ _USAGE = 2
 
 
 def main() -> None:
-    """The entry point of the `foldline` command."""
+    """Run the `foldline` command."""
     if sys.argv[1:] == ["--version"]:
         from foldline import __version__  # noqa: PLC0415 - all that this needs
 
@@ -57,10 +48,13 @@ def main() -> None:
             file=sys.stderr,
         )
         sys.exit(_USAGE)
-    from foldline.apps.chat import door  # noqa: PLC0415
+    from foldline.apps.chat import startup  # noqa: PLC0415
 
-    if door.opens(sys.argv[1:]) and (code := door.run(sys.argv[1:])) is not None:
+    if (
+        startup.is_interactive_chat(sys.argv[1:])
+        and (code := startup.run_chat_command(sys.argv[1:])) is not None
+    ):
         sys.exit(code)
-    from foldline.apps.cli.app import run  # noqa: PLC0415
+    from foldline.apps.cli.app import run_command  # noqa: PLC0415
 
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(run_command(sys.argv[1:]))

@@ -1,7 +1,7 @@
-"""The command line: its commands by name, its help, and how every run of it ends.
+"""The command line: its table of commands, its help, and the exit code of every run.
 
-Knows which function is which command, and that whoever scripts against it reads exit codes. Refuses
-to know what a command does. No error of ours is shown as a traceback.
+Only the modules of the commands that are named on the line are imported. No error is shown as a
+traceback, unless FOLDLINE_DEBUG is set.
 """
 
 import os
@@ -11,52 +11,64 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from foldline import __version__
-from foldline.apps.cli.context import JsonOption, StoreOption, TenantOption, desk
-from foldline.apps.cli.exit_codes import DONE, MEANINGS, STOPPED, USAGE, meaning
-from foldline.apps.cli.output import remark
+from foldline.apps.cli.context import JsonOption, StoreOption, TenantOption, make_desk
+from foldline.apps.cli.exit_codes import DONE, MEANINGS, STOPPED, USAGE, explain_error
+from foldline.apps.cli.output import print_remark
 
 _HELP = """Keep LLM conversations inside the window, and see what the model saw.
 
 Begin with `foldline import ~/.claude/projects`, then `foldline sessions` and
 `foldline context NAME`. The beginning of a name is enough."""
 _CODES = "Exit codes: " + "; ".join(f"{code} {text}" for code, text in MEANINGS.items()) + "."
-_STEPS = {
-    "chat": "chat:chat",
-    "import": "import_:take",
-    "sessions": "show:sessions",
-    "context": "show:context",
-    "show": "show:show",
-    "history": "history:history",
-    "search": "history:search",
-    "plan": "plan:plan",
-    "fold": "fold:fold",
-    "undo": "fold:undo",
-    "pin": "fold:pin",
-    "export": "export:export",
-    "erase": "export:erase",
-    "models": "catalogue:models",
-    "doctor": "doctor:doctor",
-    "worker": "worker:worker",
-    "mcp": "mcp:mcp",
-    "config show": "config:show",
-    "config path": "config:path",
-    "config check": "config:check",
-    "serve": "serve:serve",
-    "bot": "bot:bot",
-    "keys add": "serve:add_key",
-    "schedule add": "schedule:add",
-    "schedule list": "schedule:listed",
-    "schedule next": "schedule:upcoming",
-    "schedule pause": "schedule:pause",
-    "schedule resume": "schedule:resume",
-    "schedule remove": "schedule:remove",
-    "schedule fire": "schedule:fire",
-    "schedule run": "schedule:run",
-    "lab compare": "lab:compare",
-    "lab cost": "lab_cost:cost",
+_PANELS = {
+    "Everyday commands": {
+        "chat": "chat:chat",
+        "import": "import_:take",
+        "sessions": "show:sessions",
+        "context": "show:context",
+        "show": "show:show",
+        "history": "show_history:history",
+        "search": "show_history:search",
+        "plan": "show_plan:plan",
+        "fold": "fold:fold",
+        "undo": "fold:undo",
+    },
+    "Keep and erase": {
+        "pin": "fold:pin",
+        "export": "export:export",
+        "erase": "export:erase",
+    },
+    "Set up and check": {
+        "models": "catalogue:models",
+        "doctor": "doctor:doctor",
+        "config show": "config:show",
+        "config path": "config:path",
+        "config check": "config:check",
+    },
+    "Servers and workers": {
+        "worker": "run_worker:worker",
+        "mcp": "mcp:mcp",
+        "serve": "serve:serve",
+        "bot": "bot:bot",
+        "keys add": "serve:add_key",
+        "schedule add": "schedule:add",
+        "schedule list": "schedule:listed",
+        "schedule next": "schedule:upcoming",
+        "schedule pause": "schedule:pause",
+        "schedule resume": "schedule:resume",
+        "schedule remove": "schedule:remove",
+        "schedule fire": "schedule:fire",
+        "schedule run": "schedule:run",
+    },
+    "Measure": {
+        "lab compare": "lab:compare",
+        "lab cost": "lab:cost",
+    },
 }
+"""The headings of the help; below each, commands and their `module:function`."""
 _GROUPS = {
     "config": "The settings: which are in force, who says so, and what is wrong with them.",
     "keys": "Keys of the gateway's own.",
@@ -65,30 +77,56 @@ _GROUPS = {
 }
 
 
-def app(arguments: Sequence[str]) -> typer.Typer:
-    """The line with the commands that are named in it, else all: the rest need not be imported."""
-    said = {*arguments}
-    firsts = {name.partition(" ")[0] for name in _STEPS}
-    wanted = said & firsts if not said & {"-h", "--help"} else set[str]()
-    made = _line(_HELP)
-    made.callback()(_shared)
-    groups = {name: _line(told) for name, told in _GROUPS.items()}
-    for name, step in _STEPS.items():
-        first, _, second = name.partition(" ")
-        if first in wanted or not wanted:
+class _PanelGroup(TyperGroup):
+    """Lists commands below the headings of their panels; typer itself does so only in boxes."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        panels: dict[str, list[tuple[str, Any]]] = {}
+        for name in self.list_commands(ctx):
+            command: Any = self.get_command(ctx, name)
+            panels.setdefault(command.rich_help_panel or "Commands", []).append((name, command))
+        wide = max(map(len, self.commands), default=0)
+        for title, commands in panels.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    (name.ljust(wide), command.get_short_help_str(formatter.width - 6 - wide))
+                    for name, command in commands
+                )
+
+
+def build_app(arguments: Sequence[str]) -> typer.Typer:
+    """Build the app with the commands that are named in `arguments`; with all, if none is."""
+    steps = [
+        (panel, *name.partition(" ")[::2], step)
+        for panel, commands in _PANELS.items()
+        for name, step in commands.items()
+    ]
+    wanted = {*arguments} & {first for _, first, _, _ in steps}
+    if not wanted or {*arguments} & {"-h", "--help"}:
+        wanted = {first for _, first, _, _ in steps}
+    app = _make_typer(_HELP)
+    app.callback()(_apply_shared_options)
+    groups = {name: _make_typer(text) for name, text in _GROUPS.items()}
+    for panel, first, second, step in steps:
+        if first in wanted:
             module, _, function = step.partition(":")
             work = getattr(import_module(f"foldline.apps.cli.{module}"), function)
-            (groups[first] if second else made).command(second or first)(work)
+            if second:
+                groups[first].command(second)(work)
+                groups[first].info.rich_help_panel = panel
+            else:
+                app.command(first, rich_help_panel=panel)(work)
     for name, group in groups.items():
         if group.registered_commands:
-            group.callback()(_grouped)
-            made.add_typer(group, name=name)
-    return made
+            group.callback()(_keep_group)
+            app.add_typer(group, name=name)
+    return app
 
 
-def _line(told: str) -> typer.Typer:
+def _make_typer(text: str) -> typer.Typer:
     return typer.Typer(
-        help=told,
+        cls=_PanelGroup,
+        help=text,
         epilog=_CODES,
         no_args_is_help=True,
         add_completion=False,
@@ -98,17 +136,17 @@ def _line(told: str) -> typer.Typer:
     )
 
 
-def _grouped() -> None:
-    """A group stays one, also with a single command."""
+def _keep_group() -> None:
+    """Do nothing: without a callback typer turns a group of one command into that command."""
 
 
-def _version(asked: bool) -> None:  # noqa: FBT001 - the shape of an option's callback
+def _print_version(asked: bool) -> None:  # noqa: FBT001 - the shape of an option's callback
     if asked:
         sys.stdout.write(f"foldline {__version__}\n")
         raise typer.Exit
 
 
-def _shared(
+def _apply_shared_options(
     ctx: typer.Context,
     *,
     store_: StoreOption = None,
@@ -116,54 +154,56 @@ def _shared(
     json_: JsonOption = False,
     _: Annotated[
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Say which this is."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Say which this is."
+        ),
     ] = False,
 ) -> None:
-    """What was said before the command holds for it."""
-    ctx.obj = desk(store=store_, tenant=tenant_, json=json_)
+    """Keep the options that stand before the command, for the command."""
+    ctx.obj = make_desk(store=store_, tenant=tenant_, json=json_)
 
 
-def run(arguments: Sequence[str]) -> int:
-    """One run of the command; its exit code."""
+def run_command(arguments: Sequence[str]) -> int:
+    """Run one command line; return its exit code."""
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a terminal that lacks a letter shows a mark
+        if hasattr(stream, "reconfigure"):  # a character that the terminal lacks is shown as ?
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
-        code = app(arguments)(list(arguments), prog_name="foldline", standalone_mode=False)
+        code = build_app(arguments)(list(arguments), prog_name="foldline", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
-        return _unread()
+        return _discard_output()
     except (KeyboardInterrupt, typer.Abort):
-        remark("interrupted")
+        print_remark("interrupted")
         return STOPPED
     except typer.TyperException as fault:
-        return _misused(fault)
+        return _print_usage_error(fault)
     except Exception as fault:  # noqa: BLE001 - no error is shown as a traceback
-        return failed(fault)
+        return print_error(fault)
     return code if isinstance(code, int) else DONE
 
 
-def failed(fault: Exception) -> int:
-    """Tell of an error in one line; its exit code."""
+def print_error(fault: Exception) -> int:
+    """Print an error in one line; return its exit code."""
     if os.environ.get("FOLDLINE_DEBUG"):
         raise fault
-    number, line = meaning(fault)
-    remark(line)
+    number, line = explain_error(fault)
+    print_remark(line)
     return number
 
 
-def _misused(fault: typer.TyperException) -> int:
-    said = fault.format_message().strip()
-    if "\n" in said:  # a command without its arguments is answered by its help
-        sys.stdout.write(f"{said}\n")
+def _print_usage_error(fault: typer.TyperException) -> int:
+    text = fault.format_message().strip()
+    if "\n" in text:  # the help, for a command without its arguments
+        sys.stdout.write(f"{text}\n")
         return USAGE
     ctx: Any = getattr(fault, "ctx", None)
     path = ctx.command_path if ctx is not None else "foldline"
-    remark(said if said.endswith("?") else f"{said.rstrip('.')}; `{path} --help` tells more")
+    print_remark(text if text.endswith("?") else f"{text.rstrip('.')}; `{path} --help` tells more")
     return USAGE
 
 
-def _unread() -> int:
-    """Who reads us has stopped: so do we, and Python writes no complaint at its end."""
+def _discard_output() -> int:
+    """Stop quietly when the reader of a pipe has: Python would complain at its exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return DONE

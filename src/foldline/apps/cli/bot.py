@@ -1,7 +1,7 @@
-"""`bot`: the agent in Telegram, for as long as it is let run.
+"""`foldline bot`: run the agent in Telegram until a signal ends it.
 
-Knows how settings become rules, and where the token is: in TELEGRAM_BOT_TOKEN, never on the command
-line and in no file. Refuses to know Telegram: that is `foldline.apps.bot`.
+The token is in TELEGRAM_BOT_TOKEN, never on the command line or in a file. Everything about
+Telegram itself is in `foldline.apps.bot`.
 """
 
 import asyncio
@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foldline.apps.chat.startup import ChatSeat
-from foldline.apps.cli.build_agent import Wish, address_of, seated
-from foldline.apps.cli.config import ProfileOption, SetOption, flags
-from foldline.apps.cli.context import StoreOption, TenantOption, desk
+from foldline.apps.chat.chat_parts import ChatSeat
+from foldline.apps.cli.build_agent import Wish, address_of, open_agent
+from foldline.apps.cli.config import ProfileOption, SetOption, parse_flags
+from foldline.apps.cli.context import StoreOption, TenantOption, make_desk
 from foldline.apps.cli.exit_codes import DONE
-from foldline.apps.cli.output import remark
-from foldline.draw.text import clean
+from foldline.apps.cli.output import print_remark
+from foldline.draw.wording import clean_line
 from foldline.errors import BadInput
-from foldline.settings.values import Settings
-from foldline.stores.open import store_at
+from foldline.settings.kinds import Settings
+from foldline.stores.open_store import store_at
 
 if TYPE_CHECKING:
-    from foldline.apps.bot.rules import Rules
-    from foldline.apps.bot.server import Telegram
+    from foldline.apps.bot.approval_cards import Rules
+    from foldline.apps.bot.bot_server import Telegram
 
 _TOKEN = "TELEGRAM_BOT_TOKEN"  # noqa: S105 - the variable's name
 _SECRET = "TELEGRAM_WEBHOOK_SECRET"  # noqa: S105 - the variable's name
@@ -66,76 +66,75 @@ def bot(  # noqa: PLR0913 - one for each option
         raise BadInput(f"the environment has no {_TOKEN}; set it to what BotFather gave you")
     said = {"model": model, "model.base_url": base_url}
     wish = Wish(
-        desk=desk(store=store_, tenant=tenant_, under=ctx.obj),
-        flags={**{key: one for key, one in said.items() if one is not None}, **flags(set_)},
+        desk=make_desk(store=store_, tenant=tenant_, under=ctx.obj),
+        flags={**{key: one for key, one in said.items() if one is not None}, **parse_flags(set_)},
         profile=profile,
         tools=tools,
     )
-    return asyncio.run(_served(wish, token))
+    return asyncio.run(_run_bot(wish, token))
 
 
-async def _served(wish: Wish, token: str) -> int:
-    """Answer until somebody ends it."""
+async def _run_bot(wish: Wish, token: str) -> int:
     from foldline.apps.bot.bot_api import BotCalls, CallPace, bot_of  # noqa: PLC0415 - it takes half a second
-    from foldline.apps.bot.server import Telegram  # noqa: PLC0415
+    from foldline.apps.bot.bot_server import Telegram  # noqa: PLC0415
 
-    wish = await wish.settled()
-    settings = wish.settings()
+    wish = await wish.resolve_trust()
+    settings = wish.load_settings()
     if settings.model.name is None:
         raise BadInput('which model? write --model NAME, or `model = "NAME"` into foldline.toml')
 
     store = store_at(address_of(wish.desk))
 
     @asynccontextmanager
-    async def seats(name: str) -> AsyncGenerator[ChatSeat]:
-        # One store for all chats: on PostgreSQL each would have connections of its own.
-        async with seated(wish, name, alone=False, store=store) as seat:
+    async def open_seat(name: str) -> AsyncGenerator[ChatSeat]:
+        # One store for all chats: on PostgreSQL each store has connections of its own.
+        async with open_agent(wish, name, alone=False, store=store) as seat:
             for note in seat.notes:
-                remark(f"{name}: {note}")
+                print_remark(f"{name}: {note}")
             yield seat
 
-    rules, pace = _rules(settings), CallPace()
+    rules, pace = _build_rules(settings), CallPace()
     if not rules.allowed and not rules.admins:
-        remark("nobody may talk yet: write the number of your account into telegram.allowed")
+        print_remark("nobody may talk yet: write the number of your account into telegram.allowed")
     line = BotCalls(bot_of(token, base_url=settings.telegram.base_url, pace=pace), pace=pace)
     telegram = Telegram(
         line,
-        seats=seats,
+        seats=open_seat,
         store=store,
         tenant=wish.desk.tenant,
         rules=rules,
-        tell=lambda text: remark(clean(text.replace(token, "TOKEN"))),
+        tell=lambda text: print_remark(clean_line(text.replace(token, "TOKEN"))),
     )
     try:
-        name = await telegram.begin()
-        remark(f"@{name} answers; sessions are in {clean(wish.desk.where)}")
-        await _until_ended(_working(telegram, settings))
+        name = await telegram.start_bot()
+        print_remark(f"@{name} answers; sessions are in {clean_line(wish.desk.where)}")
+        await _until_ended(_receive_updates(telegram, settings))
     finally:
         await telegram.close()
         await store.close()
     return DONE
 
 
-async def _working(telegram: "Telegram", settings: Settings) -> None:
-    """Take updates in, by polling or by a webhook."""
+async def _receive_updates(telegram: "Telegram", settings: Settings) -> None:
+    """Receive updates by polling, or by a webhook if one is set."""
     hook = settings.telegram.webhook
     if hook is None:
-        await telegram.poll()
+        await telegram.poll_updates()
         return
-    from foldline.apps.bot.webhook import hooked  # noqa: PLC0415 - few have one
+    from foldline.apps.bot.bot_server import serve_webhook  # noqa: PLC0415 - few have one
 
     host, _, port = settings.telegram.listen.rpartition(":")
     if not host or not port.isdecimal():
         raise BadInput(f"telegram.listen = {settings.telegram.listen!r}; write 127.0.0.1:8443")
     secret = os.environ.get(_SECRET) or token_urlsafe(32)
-    async with hooked(telegram, url=hook, secret=secret, host=host, port=int(port)):
-        remark(f"updates come to {host}:{port} for {hook}")
+    async with serve_webhook(telegram, url=hook, secret=secret, host=host, port=int(port)):
+        print_remark(f"updates come to {host}:{port} for {hook}")
         await asyncio.Event().wait()
 
 
 async def _until_ended(work: Coroutine[Any, Any, None]) -> None:
-    """Work until a signal comes; what is under way goes on next time."""
-    from foldline.apps.bot.server import ended  # noqa: PLC0415 - as above
+    """Work until a signal comes; unfinished turns go on at the next start."""
+    from foldline.apps.bot.bot_server import cancel_tasks  # noqa: PLC0415 - as above
 
     task, over = asyncio.create_task(work), asyncio.Event()
     task.add_done_callback(lambda _: over.set())
@@ -144,7 +143,7 @@ async def _until_ended(work: Coroutine[Any, Any, None]) -> None:
         loop.add_signal_handler(one, over.set)
     try:
         await over.wait()
-        await ended([task])
+        await cancel_tasks([task])
         if not task.cancelled():
             task.result()
     finally:
@@ -152,19 +151,19 @@ async def _until_ended(work: Coroutine[Any, Any, None]) -> None:
             loop.remove_signal_handler(one)
 
 
-def _rules(settings: Settings) -> "Rules":
-    from foldline.apps.bot.rules import Rules  # noqa: PLC0415 - as above
+def _build_rules(settings: Settings) -> "Rules":
+    from foldline.apps.bot.approval_cards import Rules  # noqa: PLC0415 - as above
 
     said = settings.telegram
     return Rules(
-        allowed=frozenset(_numbers("telegram.allowed", said.allowed)),
-        admins=_numbers("telegram.admins", said.admins),
+        allowed=frozenset(_parse_account_ids("telegram.allowed", said.allowed)),
+        admins=_parse_account_ids("telegram.admins", said.admins),
         by=said.sessions,
         notices=said.notices,
     )
 
 
-def _numbers(name: str, given: tuple[str, ...]) -> tuple[int, ...]:
+def _parse_account_ids(name: str, given: tuple[str, ...]) -> tuple[int, ...]:
     wrong = [one for one in given if not one.removeprefix("-").isdecimal()]
     if wrong:
         raise BadInput(

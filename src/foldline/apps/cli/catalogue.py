@@ -1,26 +1,34 @@
-"""`foldline models`: windows and prices, and what a model's name is taken for.
+"""`foldline models`: windows and prices, and the catalogue entry that a name resolves to.
 
-Knows how the catalogue, the user's own file and a server's word are shown beside each other.
-Refuses to decide between them: `session.model_facts` does.
+Shows the catalogue, the user's own file and a server's answer; `session.model_facts` decides
+between them.
 """
 
 from typing import Annotated, Any
 
 import typer
 
-from foldline.apps.cli.context import Desk, command
+from foldline.apps.cli.context import Desk, make_command
+from foldline.apps.cli.doctor import explain_unreachable
 from foldline.apps.cli.exit_codes import DONE, NOTHING
-from foldline.apps.cli.output import Column, table, wrapped
-from foldline.apps.cli.reachable import unreached
-from foldline.core.parts import sound
+from foldline.apps.cli.output import Column, render_table, wrap_text
+from foldline.core.parts import replace_surrogates
 from foldline.core.prices import UNKNOWN
-from foldline.models.catalog import Model, edition, find, names, why
-from foldline.models.overrides import believed, place, said_of
+from foldline.models.catalog import (
+    ModelEntry,
+    explain_match,
+    find,
+    list_model_names,
+    read_edition,
+    resolve_model,
+    resolve_overrides_path,
+    said_of,
+)
 from foldline.models.servers import Reported
 from foldline.models.servers import ask as ask_server
 
 
-@command
+@make_command
 async def models(
     desk: Desk,
     pattern: Annotated[
@@ -31,35 +39,37 @@ async def models(
     ] = None,
 ) -> int:
     """List windows and prices; say what a name is taken for."""
-    pattern = sound(pattern or "").strip()
+    pattern = replace_surrogates(pattern or "").strip()
     wanted = pattern.lower()
-    found = [believed(name) for name in names() if wanted in name.lower()]
-    taken = believed(pattern) if pattern else None
+    found = [resolve_model(name) for name in list_model_names() if wanted in name.lower()]
+    taken = resolve_model(pattern) if pattern else None
     said = await ask_server(ask, pattern) if ask else None
-    fault = await unreached(ask, option="--ask") if ask and said is None else ""
-    known = edition()
+    fault = await explain_unreachable(ask, option="--ask") if ask and said is None else ""
+    known = read_edition()
     body = {
         "source": known.source,
         "date": known.date,
-        "models": [_body(one) for one in found],
-        "resolved": None if taken is None else {**_body(taken), "why": why(taken.name)},
+        "models": [_encode_model(one) for one in found],
+        "resolved": None
+        if taken is None
+        else {**_encode_model(taken), "why": explain_match(taken.name)},
     }
     if ask:
-        body["server"] = {"url": ask, **_said(said), "fault": fault or None}
-    desk.answer(
+        body["server"] = {"url": ask, **_encode_server_report(said), "fault": fault or None}
+    desk.print_answer(
         body,
         lambda: [
-            *_table(found),
-            *_resolved(taken),
-            *(_heard(ask, said, fault) if ask else []),
-            *_footer(len(found)),
+            *_render_models(found),
+            *_render_resolved_model(taken),
+            *(_render_server_report(ask, said, fault) if ask else []),
+            *_render_footer(len(found)),
         ],
     )
     exists = said or found or (taken is not None and taken.source != "default")
     return DONE if exists else NOTHING
 
 
-def _body(one: Model) -> dict[str, Any]:
+def _encode_model(one: ModelEntry) -> dict[str, Any]:
     priced = one.prices != UNKNOWN
     prices = one.prices
     return {
@@ -78,7 +88,7 @@ def _body(one: Model) -> dict[str, Any]:
     }
 
 
-def _table(found: list[Model]) -> list[str]:
+def _render_models(found: list[ModelEntry]) -> list[str]:
     if not found:
         return []
     heads = (
@@ -93,9 +103,9 @@ def _table(found: list[Model]) -> list[str]:
     rows = [
         (
             one.name,
-            _count(one.window),
-            _count(one.max_input),
-            _count(one.max_output),
+            _format_tokens(one.window),
+            _format_tokens(one.max_input),
+            _format_tokens(one.max_output),
             *(
                 f"{price:g}" if one.prices != UNKNOWN else "-"
                 for price in (one.prices.input, round(one.prices.read, 4), one.prices.output)
@@ -103,28 +113,28 @@ def _table(found: list[Model]) -> list[str]:
         )
         for one in found
     ]
-    return table(heads, rows)
+    return render_table(heads, rows)
 
 
-def _count(tokens: int | None) -> str:
+def _format_tokens(tokens: int | None) -> str:
     return "-" if tokens is None else f"{tokens:,}"
 
 
-def _resolved(taken: Model | None) -> list[str]:
+def _render_resolved_model(taken: ModelEntry | None) -> list[str]:
     if taken is None:
         return []
     window = f"window {taken.window:,}" if taken.window else "window not known: 128,000 is assumed"
-    lines = wrapped(f"{taken.name!r} {why(taken.name)}: {window}")
+    lines = wrap_text(f"{taken.name!r} {explain_match(taken.name)}: {window}")
     if own := said_of(taken.name):
         before = find(taken.name).window
-        lines += wrapped(
-            f"your own file says its {', '.join(own)} ({place()}); "
-            f"the catalogue's window is {_count(before)}"
+        lines += wrap_text(
+            f"your own file says its {', '.join(own)} ({resolve_overrides_path()}); "
+            f"the catalogue's window is {_format_tokens(before)}"
         )
     return lines
 
 
-def _said(said: Reported | None) -> dict[str, Any]:
+def _encode_server_report(said: Reported | None) -> dict[str, Any]:
     prices = said.prices if said else None
     return {
         "window": said.window if said else None,
@@ -135,21 +145,21 @@ def _said(said: Reported | None) -> dict[str, Any]:
     }
 
 
-def _heard(url: str, said: Reported | None, fault: str) -> list[str]:
+def _render_server_report(url: str, said: Reported | None, fault: str) -> list[str]:
     if said is None:
-        return wrapped(
+        return wrap_text(
             fault or f"{url} says nothing of it: is the address that of an API, as in …/v1?"
         )
-    parts = [f"window {_count(said.window)}"]
+    parts = [f"window {_format_tokens(said.window)}"]
     parts += [f"max out {said.max_output:,}"] if said.max_output else []
     if said.prices:
         parts.append(f"input {said.prices.input:g}, output {said.prices.output:g}")
-    return wrapped(f"{url} says: {', '.join(parts)} ({said.source}); its word goes first")
+    return wrap_text(f"{url} says: {', '.join(parts)} ({said.source}); its word goes first")
 
 
-def _footer(count: int) -> list[str]:
-    known = edition()
-    return wrapped(
+def _render_footer(count: int) -> list[str]:
+    known = read_edition()
+    return wrap_text(
         f"{count:,} of {known.models:,} models; dollars for a million tokens; "
         f"{known.source}, {known.date}"
     )

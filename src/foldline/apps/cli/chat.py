@@ -1,8 +1,6 @@
-"""`chat`: talk with a model in a terminal, for as long as you like.
+"""`foldline chat`: its options, and the choice between a terminal, a plain one and one message.
 
-Knows the options, and which of the three ways to talk there is: a terminal, a plain one, or one
-message. Refuses to know how options become an agent (`build_agent`), and how it looks
-(`apps.chat`).
+`build_agent` makes the agent, `apps.chat` is the terminal.
 """
 
 import asyncio
@@ -12,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from foldline.apps.chat import door
-from foldline.apps.cli.build_agent import Wish, seated
-from foldline.apps.cli.config import ProfileOption, SetOption, flags
-from foldline.apps.cli.context import StoreOption, TenantOption, desk
+from foldline.apps.chat import startup
+from foldline.apps.cli.build_agent import Wish, open_agent
+from foldline.apps.cli.config import ProfileOption, SetOption, parse_flags
+from foldline.apps.cli.context import StoreOption, TenantOption, make_desk
 from foldline.apps.cli.exit_codes import DONE
-from foldline.apps.cli.output import remark
-from foldline.core.parts import sound
+from foldline.apps.cli.output import print_remark
+from foldline.core.parts import replace_surrogates
 from foldline.core.policy import named as preset
 from foldline.errors import BadInput
 
@@ -29,60 +27,63 @@ Start = Literal["auto", "ask", "manual"]
 Approve = Literal["ask", "edits", "all", "none"]
 
 
-async def _once(wish: Wish, message: str) -> int:
-    """One message, its answer on the standard output, and out."""
-    from foldline.agent.events import Speaking  # noqa: PLC0415 - as above
-    from foldline.apps.chat import bar  # noqa: PLC0415
+async def _send_one_message(wish: Wish, message: str) -> int:
+    """Send one message and write its answer to stdout."""
+    from foldline.agent.events import Speaking  # noqa: PLC0415 - `chat --help` needs none of it
+    from foldline.apps.chat import status_bar  # noqa: PLC0415
     from foldline.apps.chat.safe import Safe  # noqa: PLC0415
 
-    wish = await wish.settled()
-    flow, name = Safe(), await wish.which()
+    wish = await wish.resolve_trust()
+    flow, name = Safe(), await wish.choose_session_name()
 
-    def hear(moment: "Moment") -> None:
+    def print_words(moment: "Moment") -> None:
         if isinstance(moment, Speaking):
             sys.stdout.write(flow.feed(moment.words))
             sys.stdout.flush()
 
-    async with seated(wish, name, sure=True) as seat:
+    async with open_agent(wish, name, sure=True) as seat:
         for note in seat.notes:
-            remark(note)
-        seat.agent.hooks.append(hear)
-        ended = await seat.agent.turn(sound(message))
+            print_remark(note)
+        seat.agent.hooks.append(print_words)
+        ended = await seat.agent.turn(replace_surrogates(message))
         sys.stdout.write("\n")
         if ended.how != "answered":
-            remark(ended.words)
+            print_remark(ended.words)
         if sys.stderr.isatty():
             used = seat.agent.session.report
-            remark(f"{name}: {bar.after(used.total, used.window)[0]}")
+            print_remark(f"{name}: {status_bar.render_usage_line(used.total, used.window)[0]}")
     return DONE
 
 
-async def _plain(wish: Wish) -> int:
+async def _run_plain_chat(wish: Wish) -> int:
     from foldline.apps.chat.plain import Plain  # noqa: PLC0415 - for terminals that can do little
 
     face = Plain()
     try:
-        return await wish.talk(face)
+        return await wish.run_chat(face)
     finally:
         face.close()
 
 
-def _begun(wish: Wish, message: str | None) -> Wish | int:
-    """Talk, in the way that there is."""
-    if door.waiting.get() is not None:
-        return wish  # the line is there already, and talks itself
+def _start_chat(wish: Wish, message: str | None) -> Wish | int:
+    if startup.waiting.get() is not None:
+        return wish  # `startup` has the input line open already and runs the chat itself
     if message is None and not sys.stdin.isatty():
         message = str(sys.stdin.read())
     if message is not None:
         if not message.strip():
             raise BadInput("nothing was said: write -m TEXT, or give a text on the standard input")
-        return asyncio.run(_once(wish, message))
+        return asyncio.run(_send_one_message(wish, message))
     if find_spec("prompt_toolkit") is None:
         raise BadInput(
             "a terminal to talk in needs the extra `chat`: pip install 'foldline[chat]'; "
             "without it one message goes by -m TEXT"
         )
-    return door.sit(wish.talk) if door.able() else asyncio.run(_plain(wish))
+    return (
+        startup.run_with_line(wish.run_chat)
+        if startup.has_capable_terminal()
+        else asyncio.run(_run_plain_chat(wish))
+    )
 
 
 def chat(  # noqa: PLR0913 - one for each option
@@ -151,13 +152,13 @@ def chat(  # noqa: PLR0913 - one for each option
         "approval.mode": approve,
     }
     wish = Wish(
-        desk=desk(store=store_, tenant=tenant_, under=ctx.obj),
+        desk=make_desk(store=store_, tenant=tenant_, under=ctx.obj),
         name=name,
         go_on=go_on,
-        flags={**{key: one for key, one in said.items() if one is not None}, **flags(set_)},
+        flags={**{key: one for key, one in said.items() if one is not None}, **parse_flags(set_)},
         profile=profile,
         tools=tools,
     )
     if policy is not None:
-        preset(policy)  # a wrong name is told at once
-    return _begun(wish, message)
+        preset(policy)  # raises for an unknown name, before anything is opened
+    return _start_chat(wish, message)

@@ -1,7 +1,4 @@
-"""`foldline config`: which settings are in force and who says so, where files lie, what is wrong.
-
-Knows how settings are shown to a person. Refuses to decide any: `settings.layers` does.
-"""
+"""`foldline config`: show the settings in force and their origins, list files, check them."""
 
 import os
 import re
@@ -11,24 +8,28 @@ from typing import Annotated, Any, NamedTuple, cast
 
 import typer
 
-from foldline.apps.cli.context import Desk, command
+from foldline.apps.cli.context import Desk, make_command
 from foldline.apps.cli.exit_codes import DONE, NOTHING, NothingFound
-from foldline.apps.cli.output import Column, paint, table, wrapped
-from foldline.core.parts import sound
+from foldline.apps.cli.output import Column, apply_style, render_table, wrap_text
+from foldline.core.names import format_count
+from foldline.core.parts import replace_surrogates
 from foldline.core.policy import named
-from foldline.core.saying import many
 from foldline.errors import BadInput
-from foldline.settings import Settings, files
-from foldline.settings.layers import LINE, load, places, problems
-from foldline.settings.names import find, near
-from foldline.settings.parse import parted, slots
-from foldline.settings.schema import KNOWN, SLOT, Known, variable
+from foldline.settings import Settings, layers
+from foldline.settings.layers import LINE, find_settings_files, list_problems, load_settings
+from foldline.settings.parse import (
+    find_setting,
+    guess_setting_name,
+    list_slot_values,
+    split_profile,
+)
+from foldline.settings.schema import KNOWN, SLOT, Known, variable_of
 
 _HIDDEN = "…"
 _DEFAULT = "default"
 _UNSET = "-"
 _LONG = 10_000
-_WHO = re.compile(r"(\w+://)\S*@")  # a password may hold anything
+_WHO = re.compile(r"(\w+://)\S*@")  # up to the last @: a password may hold anything
 _ASKED = re.compile(r"(\w+://[^\s?]*)\?\S+")
 ProfileOption = Annotated[
     str | None, typer.Option("--profile", metavar="NAME", help="The profile to use.")
@@ -53,22 +54,24 @@ class SettingRow(NamedTuple):
 
     @property
     def env(self) -> str | None:
-        """The variable that sets it; what a profile says has none."""
-        return None if parted(self.name)[0] else variable(self.name)
+        """The environment variable that sets it; None for a profile's setting."""
+        return None if split_profile(self.name)[0] else variable_of(self.name)
 
 
-def flags(given: Sequence[str] | None) -> dict[str, str]:
-    """What `--set NAME=VALUE` says."""
+def parse_flags(given: Sequence[str] | None) -> dict[str, str]:
+    """Parse the values of `--set NAME=VALUE`."""
     said: dict[str, str] = {}
     for one in given or ():
         name, equal, value = one.partition("=")
         if not equal or not name.strip():
-            raise BadInput(f"--set {sound(one)}: write NAME=VALUE, like --set policy=thrifty")
+            raise BadInput(
+                f"--set {replace_surrogates(one)}: write NAME=VALUE, like --set policy=thrifty"
+            )
         said[name.strip()] = value
     return said
 
 
-@command
+@make_command
 async def show(  # noqa: PLR0913 - the options are the interface
     desk: Desk,
     names: Annotated[
@@ -84,50 +87,53 @@ async def show(  # noqa: PLR0913 - the options are the interface
 ) -> int:
     """Show the settings in force, and where each value came from."""
     here = Path.cwd()
-    settings = load(here, flags=flags(set_), profile=profile, config=config)
-    rows = _wanted(rows_of(settings), names or [])
+    settings = load_settings(here, flags=parse_flags(set_), profile=profile, config=config)
+    rows = _select_rows(rows_of(settings), names or [])
     held = [
-        SettingRow(one.name, masked(one.name, one.value), one.origin)
+        SettingRow(one.name, redact_value(one.name, one.value), one.origin)
         for one in settings.untrusted
-        if not names or _named(one.name, names)
+        if not names or _is_selected(one.name, names)
     ]
-    body = {"settings": [_body(one) for one in rows], "untrusted": [_body(one) for one in held]}
-    shown = [row for row in rows if every or names or said(row.value) != _UNSET]
-    labels = _labels(here, config)
-    desk.answer(
+    body = {
+        "settings": [_encode_row(one) for one in rows],
+        "untrusted": [_encode_row(one) for one in held],
+    }
+    shown = [row for row in rows if every or names or format_value(row.value) != _UNSET]
+    labels = _collect_file_labels(here, config)
+    desk.print_answer(
         body,
         lambda: [
-            *_table(shown, labels),
-            *_untrusted(held, labels),
-            *_footer([*shown, *held], len(rows) - len(shown), labels),
+            *_render_rows(shown, labels),
+            *_render_untrusted_rows(held, labels),
+            *_render_footer([*shown, *held], len(rows) - len(shown), labels),
         ],
     )
     return DONE if rows or held else NOTHING
 
 
-def _body(row: SettingRow) -> dict[str, Any]:
+def _encode_row(row: SettingRow) -> dict[str, Any]:
     return {"name": row.name, "value": row.value, "origin": row.origin, "env": row.env}
 
 
 def rows_of(settings: Settings) -> list[SettingRow]:
-    """Every setting: those that somebody set, and the others as they are where nobody does."""
+    """List every setting with its value, or its default if nobody set it."""
     rows: list[SettingRow] = []
     for one in KNOWN:
         before, slot, behind = one.name.partition(SLOT)
-        free = slots(settings.said, before) if slot else [""]
+        free = list_slot_values(settings.said, before) if slot else [""]
         for name in (f"{before}{part}{behind}" for part in free):
             if name in settings.said:
                 value, origin = settings.said[name], settings.origins[name]
             elif slot:
                 continue
             else:
-                value, origin = _unsaid(one, settings)
-            rows.append(SettingRow(name, masked(name, value), origin))
+                value, origin = _resolve_default(one, settings)
+            rows.append(SettingRow(name, redact_value(name, value), origin))
     return rows
 
 
-def _unsaid(one: Known, settings: Settings) -> tuple[Any, str]:
-    """What a setting is that nobody set: the policy's word, or the default."""
+def _resolve_default(one: Known, settings: Settings) -> tuple[Any, str]:
+    """Return the value of an unset setting, by the policy or by default, and its origin."""
     if one.of is None:
         return one.default, _DEFAULT
     if one.name == "start" and settings.said.get("compaction.enabled") is False:
@@ -135,9 +141,9 @@ def _unsaid(one: Known, settings: Settings) -> tuple[Any, str]:
     return one.of(named(settings.policy.name)), f"policy {settings.policy.name}"
 
 
-def masked(name: str, value: Any) -> Any:
-    """A value as a person may see it: without secrets."""
-    setting = find(parted(name)[1])
+def redact_value(name: str, value: Any) -> Any:
+    """Return a value without its secrets."""
+    setting = find_setting(split_profile(name)[1])
     if setting is not None and setting.secret and value is not None:
         return dict.fromkeys(cast("Mapping[str, str]", value), _HIDDEN)
     if isinstance(value, tuple):
@@ -146,32 +152,34 @@ def masked(name: str, value: Any) -> Any:
 
 
 def _without_secrets(text: str) -> str:
-    """Addresses in a text without who goes there, and without what is asked of them."""
+    """Hide logins and query strings of the addresses in a text."""
     return _ASKED.sub(rf"\1?{_HIDDEN}", _WHO.sub(rf"\1{_HIDDEN}@", text))
 
 
-def _wanted(rows: list[SettingRow], names: Sequence[str]) -> list[SettingRow]:
-    """Those that were asked for, by name or by a table's."""
+def _select_rows(rows: list[SettingRow], names: Sequence[str]) -> list[SettingRow]:
+    """Select rows by the names of settings or of their tables."""
     for name in names:
-        if not any(_named(row.name, [name]) for row in rows) and find(name) is None:
-            meant = near(name, {row.name.rpartition(".")[0] for row in rows} - {""})
+        if not any(_is_selected(row.name, [name]) for row in rows) and find_setting(name) is None:
+            meant = guess_setting_name(name, {row.name.rpartition(".")[0] for row in rows} - {""})
             hint = f"did you mean {meant}?" if meant else "`foldline config show` lists all"
-            raise NothingFound(f"there is no setting {sound(name)!r}; {hint}")
-    return [row for row in rows if not names or _named(row.name, names)]
+            raise NothingFound(f"there is no setting {replace_surrogates(name)!r}; {hint}")
+    return [row for row in rows if not names or _is_selected(row.name, names)]
 
 
-def _named(name: str, wanted: Sequence[str]) -> bool:
+def _is_selected(name: str, wanted: Sequence[str]) -> bool:
     return any(name == one or name.startswith(f"{one.rstrip('.')}.") for one in wanted)
 
 
-def _table(rows: Sequence[SettingRow], labels: Mapping[str, str]) -> list[str]:
+def _render_rows(rows: Sequence[SettingRow], labels: Mapping[str, str]) -> list[str]:
     if not rows:
         return []
     heads = (Column("setting", most=44), Column("value"), Column("from", most=17))
-    cells = [(row.name, said(row.value), _label(row.origin, labels)) for row in rows]
-    first, *lines = table(heads, cells)
+    cells = [
+        (row.name, format_value(row.value), _format_origin(row.origin, labels)) for row in rows
+    ]
+    first, *lines = render_table(heads, cells)
     own = [
-        paint(line, "dim" if _is_default(row) else None)
+        apply_style(line, "dim" if _is_default(row) else None)
         for line, row in zip(lines, rows, strict=True)
     ]
     return [first, *own]
@@ -181,8 +189,8 @@ def _is_default(row: SettingRow) -> bool:
     return row.origin == _DEFAULT or row.origin.startswith("policy ")
 
 
-def said(value: Any) -> str:
-    """A value as a file would have it, in one line."""
+def format_value(value: Any) -> str:
+    """Format a value in one line, as a settings file would."""
     match value:
         case None | "" | []:
             return _UNSET
@@ -200,17 +208,17 @@ def said(value: Any) -> str:
             return str(value)
 
 
-def _labels(here: Path, config: Path | None) -> dict[str, str]:
-    """The files that may be named, in a word each."""
-    user, project = places(here, env=os.environ, faults=[])
+def _collect_file_labels(here: Path, config: Path | None) -> dict[str, str]:
+    """Map each settings file to the word that stands for it in the table."""
+    user, project = find_settings_files(here, env=os.environ, faults=[])
     found = {user: "user", project: "project"}
     if config is not None:
         found[config] = "config"
     return {str(path): word for path, word in found.items() if path is not None}
 
 
-def _label(origin: str, labels: Mapping[str, str]) -> str:
-    """An origin in few columns: the files are named below."""
+def _format_origin(origin: str, labels: Mapping[str, str]) -> str:
+    """Shorten an origin; the footer names the files."""
     for words, short in (("policy ", "policy"), ("env ", "environment"), (LINE, "flag")):
         if origin.startswith(words):
             return short
@@ -222,32 +230,31 @@ def _label(origin: str, labels: Mapping[str, str]) -> str:
     return f"profile, {place}" if who else place
 
 
-def _untrusted(held: Sequence[SettingRow], labels: Mapping[str, str]) -> list[str]:
+def _render_untrusted_rows(held: Sequence[SettingRow], labels: Mapping[str, str]) -> list[str]:
     if not held:
         return []
-    told = wrapped("The project's file is not trusted; so these settings of it are not in force:")
-    return ["", *(paint(line, "yellow") for line in told), *_table(held, labels)]
+    told = wrap_text("The project's file is not trusted; so these settings of it are not in force:")
+    return ["", *(apply_style(line, "yellow") for line in told), *_render_rows(held, labels)]
 
 
-def _footer(rows: Sequence[SettingRow], more: int, labels: Mapping[str, str]) -> list[str]:
+def _render_footer(rows: Sequence[SettingRow], more: int, labels: Mapping[str, str]) -> list[str]:
     used = {word: path for path, word in labels.items() if any(path in row.origin for row in rows)}
-    files_ = [f"{word:8} {sound(path)}" for word, path in used.items()]
-    rest = [f"{more} more are not set: --all lists them"] if more else []
-    return ["", *map(_dim, [*files_, *rest])] if files_ or rest else []
+    lines = [f"{word:8} {replace_surrogates(path)}" for word, path in used.items()]
+    lines += [f"{more} more are not set: --all lists them"] if more else []
+    return ["", *(apply_style(line, "dim") for line in lines)] if lines else []
 
 
-def _dim(text: str) -> str:
-    return paint(text, "dim")
-
-
-@command
+@make_command
 async def path(desk: Desk) -> int:
     """Say which files are looked at, and which are there."""
     here, faults = Path.cwd(), list[str]()
-    user, project = places(here, env=os.environ, faults=faults)
+    user, project = find_settings_files(here, env=os.environ, faults=faults)
     looked = [
-        ("user", files.user_folder(os.environ) / files.NAMES[0], user),
-        *(("project", folder / files.NAMES[0], project) for folder in files.folders(here)),
+        ("user", layers.user_folder(os.environ) / layers.NAMES[0], user),
+        *(
+            ("project", folder / layers.NAMES[0], project)
+            for folder in layers.iterate_settings_folders(here)
+        ),
     ]
     rows = [
         (whose, there if there and there.parent == usual.parent else usual, there)
@@ -258,20 +265,16 @@ async def path(desk: Desk) -> int:
             {"whose": whose, "path": str(one), "read": one == there} for whose, one, there in rows
         ]
     }
-    # Whole, however long: a path that is cut cannot be copied.
-    lines = [
-        f"{whose:8} {'read' if one == there else _absent(one):9} {sound(str(one))}"
-        for whose, one, there in rows
-    ]
-    desk.answer(body, lambda: [*lines, *(line for one in faults for line in wrapped(one))])
+    lines: list[str] = []
+    for whose, one, there in rows:
+        state = "read" if one == there else "not read" if one.exists() else "not there"
+        # The path is never cut: a cut one cannot be copied.
+        lines.append(f"{whose:8} {state:9} {replace_surrogates(str(one))}")
+    desk.print_answer(body, lambda: [*lines, *(line for one in faults for line in wrap_text(one))])
     return NOTHING if faults else DONE
 
 
-def _absent(path: Path) -> str:
-    return "not read" if path.exists() else "not there"
-
-
-@command
+@make_command
 async def check(
     desk: Desk,
     file: Annotated[
@@ -280,12 +283,12 @@ async def check(
     ] = None,
 ) -> int:
     """Say that settings are right, or everything that is wrong with them."""
-    found = problems(Path.cwd(), alone=file)
+    found = list_problems(Path.cwd(), alone=file)
     what = str(file) if file else "the settings in force here"
-    lines = [line for fault in found for line in wrapped(fault)]
-    count = paint(many(len(found), "fault"), "dim")
-    desk.answer(
+    lines = [line for fault in found for line in wrap_text(fault)]
+    count = apply_style(format_count(len(found), "fault"), "dim")
+    desk.print_answer(
         {"ok": not found, "faults": found},
-        lambda: [*lines, count] if found else [f"{sound(what)}: ok"],
+        lambda: [*lines, count] if found else [f"{replace_surrogates(what)}: ok"],
     )
     return NOTHING if found else DONE

@@ -1,9 +1,4 @@
-"""How the command ends: its exit codes, and what each error means to a script.
-
-Knows every error that may reach the command line. Refuses to know commands.
-"""
-
-from collections.abc import Callable
+"""The exit codes of the command, and the code and message of every error."""
 
 from foldline.errors import (
     Busy,
@@ -29,11 +24,11 @@ MEANINGS = {
 
 
 class NothingFound(FoldlineError):  # noqa: N818 - named for what happened
-    """What was asked for is not there."""
+    """The session, setting or entry that was asked for does not exist."""
 
 
 class Unusable(FoldlineError):  # noqa: N818
-    """The store is not there, or is none of ours."""
+    """The store does not exist, or is not one of ours."""
 
 
 _CODES: tuple[tuple[tuple[type[Exception], ...], int], ...] = (
@@ -45,20 +40,19 @@ _CODES: tuple[tuple[tuple[type[Exception], ...], int], ...] = (
 )
 
 
-def meaning(fault: Exception) -> tuple[int, str]:
-    """The exit code of an error, and its one line."""
+def explain_error(fault: Exception) -> tuple[int, str]:
+    """Return the exit code of an error, and its message in one line."""
     for kinds, code in _CODES:
         if isinstance(fault, kinds):
-            return code, _line(fault)
+            return code, _describe_error(fault)
     return BUG, (
-        f"unexpected {type(fault).__name__}: {_line(fault)}; this is a fault of foldline: "
-        "FOLDLINE_DEBUG=1 shows where, please report it"
+        f"unexpected {type(fault).__name__}: {_describe_error(fault)}; this is a fault of "
+        "foldline: FOLDLINE_DEBUG=1 shows where, please report it"
     )
 
 
-def _line(fault: Exception) -> str:
-    told: Callable[[Exception], str] = str
+def _describe_error(fault: Exception) -> str:
     if isinstance(fault, OSError) and fault.strerror:
         place = f"{fault.filename!s}: " if fault.filename else ""
         return f"{place}{fault.strerror}"
-    return " ".join(told(fault).split())
+    return " ".join(str(fault).split())

@@ -1,7 +1,6 @@
-"""`export` and `erase`: a session out of the store, and a session gone from it.
+"""`foldline export` and `foldline erase`: write a session out, erase sessions for good.
 
-Knows formats for others to read, and that erasing is asked about first. Refuses to know which bytes
-an erasure touches: the store gives the receipt.
+Erasing asks first; the store's receipt says what went.
 """
 
 import sys
@@ -11,23 +10,27 @@ from typing import Annotated
 import typer
 from msgspec.structs import asdict
 
-from foldline.apps.cli.context import Desk, command
+from foldline.apps.cli.context import Desk, make_command, open_named_session, resolve_session_name
 from foldline.apps.cli.exit_codes import DONE, NOTHING, STOPPED, NothingFound
-from foldline.apps.cli.output import moment, remark, size, visible, wrapped
+from foldline.apps.cli.output import (
+    escape_controls,
+    format_size,
+    format_time,
+    print_remark,
+    wrap_text,
+)
 from foldline.apps.cli.show import NameArgument
-from foldline.apps.cli.store_location import named
-from foldline.core.parts import sound
-from foldline.core.saying import many
+from foldline.core.names import format_count
+from foldline.core.parts import replace_surrogates
 from foldline.errors import BadInput
-from foldline.session.export import Format, exported
-from foldline.session.session_list import listed
-from foldline.session.stored_session import left
+from foldline.session.export_log import Format, export_session
+from foldline.session.stored_session import iterate_sessions
 from foldline.stores.base import Name, Receipt, Retention, Store
 
 _DAY, _MB = 86_400, 1_024 * 1_024
 
 
-@command
+@make_command
 async def export(
     desk: Desk,
     name: NameArgument,
@@ -49,13 +52,13 @@ async def export(
     """
     if sight and form in ("jsonl", "markdown"):
         raise BadInput(f"--sight goes with --format openai or anthropic, not {form}")
-    async with desk.store() as store:
-        seen = await left(store, await named(store, desk.tenant, name))
+    async with desk.open_store() as store:
+        seen = await open_named_session(store, desk.tenant, name)
         head = await store.head(seen.live.name)
         events = await seen.history.events()
     if head.trimmed:
-        remark(f"what lies below log:{head.floor} was erased on {moment(head.trimmed)}")
-    body = exported(seen, events, form, sight=sight)
+        print_remark(f"what lies below log:{head.floor} was erased on {format_time(head.trimmed)}")
+    body = export_session(seen, events, form, sight=sight)
     if file is not None:
         file.write_bytes(body)
     told = {
@@ -66,16 +69,19 @@ async def export(
         "file": None if file is None else str(file),
     }
     if desk.json:
-        desk.answer(told if file else {**told, "text": body.decode()}, list)
+        desk.print_answer(told if file else {**told, "text": body.decode()}, list)
     elif file is None:
         sys.stdout.flush()
-        sys.stdout.buffer.write(visible(body.decode()).encode())
+        sys.stdout.buffer.write(escape_controls(body.decode()).encode())
     else:
-        line = f"wrote {file}: {many(len(events), 'event')} as {form}, {size(len(body))}"
-        desk.answer(told, lambda: wrapped(line))
+        line = (
+            f"wrote {file}: {format_count(len(events), 'event')} as {form}, "
+            f"{format_size(len(body))}"
+        )
+        desk.print_answer(told, lambda: wrap_text(line))
 
 
-@command
+@make_command
 async def erase(  # noqa: PLR0913 - one option for each limit of a rule
     desk: Desk,
     name: Annotated[
@@ -98,7 +104,7 @@ async def erase(  # noqa: PLR0913 - one option for each limit of a rule
     dry: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
 ) -> int:
     """Erase sessions for good: one, all, or by a rule."""
-    name = name if name is None else sound(name)
+    name = name if name is None else replace_surrogates(name)
     ruled = not (older is None and keep is None and most is None)
     if (name is not None) + every + ruled != 1:
         raise BadInput(
@@ -110,15 +116,15 @@ async def erase(  # noqa: PLR0913 - one option for each limit of a rule
         sessions=0 if every else keep,
         size=None if most is None else int(most * _MB),
     )
-    async with desk.store() as store:
-        going = await _going(store, desk, name, rule)
+    async with desk.open_store() as store:
+        going = await _plan_erasure(store, desk, name, rule)
         if not going.sessions:
-            if not dry:  # what an erasure left that was cut short goes now
+            if not dry:  # finish an erasure that was cut short
                 await store.retain(desk.tenant, Retention())
-            _receipt(desk, going)
+            _print_receipt(desk, going)
             return NOTHING
-        if not dry and not yes and not _agreed(going):
-            remark("nothing was erased")
+        if not dry and not yes and not _ask_to_erase(going):
+            print_remark("nothing was erased")
             return STOPPED
         if not dry:
             going = (
@@ -126,39 +132,39 @@ async def erase(  # noqa: PLR0913 - one option for each limit of a rule
                 if name is None
                 else await store.erase(Name(desk.tenant, name))
             )
-        kept = [one.session async for one in listed(store, desk.tenant) if one.held]
-    _receipt(desk, going)
+        kept = [one.session async for one in iterate_sessions(store, desk.tenant) if one.held]
+    _print_receipt(desk, going)
     if kept and not desk.json:
-        remark(f"kept, because they are held: {', '.join(kept[:5])}")
+        print_remark(f"kept, because they are held: {', '.join(kept[:5])}")
     return DONE
 
 
-async def _going(store: Store, desk: Desk, name: str | None, rule: Retention) -> Receipt:
-    """What would be erased, in the form of a receipt."""
+async def _plan_erasure(store: Store, desk: Desk, name: str | None, rule: Retention) -> Receipt:
+    """Return a receipt of what would be erased."""
     if name is None:
         return await store.retain(desk.tenant, rule, dry=True)
-    async for one in listed(store, desk.tenant):
+    async for one in iterate_sessions(store, desk.tenant):
         if one.session == name:
             return Receipt((name,), one.head + 1, one.size, dry=True)
-    found = await named(store, desk.tenant, name)
+    found = await resolve_session_name(store, desk.tenant, name)
     raise NothingFound(
         f"there is no session {name!r}; {found.session!r} begins so: to erase, write its whole name"
     )
 
 
-def _agreed(going: Receipt) -> bool:
+def _ask_to_erase(going: Receipt) -> bool:
     if not sys.stdin.isatty():
         raise BadInput("erasing asks first, and nobody is there to answer: add --yes")
     names = ", ".join(going.sessions[:5]) + (", …" if len(going.sessions) > 5 else "")  # noqa: PLR2004
-    asked = f"Erase {many(len(going.sessions), 'session')} for good ({names})?"
+    asked = f"Erase {format_count(len(going.sessions), 'session')} for good ({names})?"
     return typer.confirm(asked, err=True)
 
 
-def _receipt(desk: Desk, going: Receipt) -> None:
+def _print_receipt(desk: Desk, going: Receipt) -> None:
     if not going.sessions:
-        desk.answer(asdict(going), lambda: ["nothing to erase"])
+        desk.print_answer(asdict(going), lambda: ["nothing to erase"])
         return
-    done = "would erase" if going.dry else f"erased at {moment(going.time)}"
-    total = f"{many(len(going.sessions), 'session')}, {many(going.events, 'event')}"
-    line = f"{done}: {total}, {size(going.size)}: {', '.join(going.sessions)}"
-    desk.answer(asdict(going), lambda: wrapped(line))
+    done = "would erase" if going.dry else f"erased at {format_time(going.time)}"
+    total = f"{format_count(len(going.sessions), 'session')}, {format_count(going.events, 'event')}"
+    line = f"{done}: {total}, {format_size(going.size)}: {', '.join(going.sessions)}"
+    desk.print_answer(asdict(going), lambda: wrap_text(line))

@@ -1,7 +1,4 @@
-"""The sessions that a person names for the lab: files, folders, or names of the own store.
-
-Knows where each is found, and what it is priced by. Refuses to compare.
-"""
+"""Find the sessions that `foldline lab` is given: files, folders, or names in the store."""
 
 import math
 import sys
@@ -9,34 +6,37 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from foldline.apps.cli import store_location
+from foldline.apps.cli import context
 from foldline.apps.cli.context import Desk
 from foldline.apps.cli.exit_codes import NothingFound, Unusable
-from foldline.apps.cli.files import FilesPassed, text_of, under
-from foldline.apps.cli.import_ import name_of
-from foldline.apps.cli.output import remark, wrapped
-from foldline.apps.cli.parallel import progress
+from foldline.apps.cli.import_ import (
+    FilesPassed,
+    collect_session_files,
+    name_of,
+    show_progress,
+    text_of,
+)
+from foldline.apps.cli.output import print_remark, wrap_text
 from foldline.core.budget import UNKNOWN_WINDOW
-from foldline.core.parts import sound
+from foldline.core.names import format_count
+from foldline.core.parts import replace_surrogates
 from foldline.core.prices import UNKNOWN, Prices
-from foldline.core.saying import many
 from foldline.errors import BadInput, FoldlineError
 from foldline.importers import read
 from foldline.lab.comparison import Case
-from foldline.lab.recorded import Recorded, imported
-from foldline.lab.stored import stored
+from foldline.lab.recorded import Recorded, convert_imported, load_stored_session
 from foldline.models.catalog import find
-from foldline.session.session_list import listed
+from foldline.session.stored_session import iterate_sessions
 from foldline.stores.base import Name
 
 _FOUR = 4
 _EXAMPLE = "--prices 3,0.3,3.75,15 (dollars per million: input, cached read, cache write, output)"
-_SHOWN = 5  # of what was passed over, told one by one
+_SHOWN = 5  # files that were passed over and are named, where there are many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What sessions are replayed under, where a person said so; None is as their model says."""
+    """The prices and window to replay under; None is those of each session's model."""
 
     prices: Prices | None = None
     priced_as: str = ""
@@ -44,19 +44,19 @@ class Terms:
 
     @property
     def fixed(self) -> tuple[str, ...]:
-        """What was said."""
+        """The names of what was given."""
         said = {"prices": self.prices is not None, "window": self.window is not None}
         return tuple(name for name, given in said.items() if given)
 
 
-def terms(prices: str | None, window: int | None) -> Terms:
-    """What a person said of prices and window."""
+def parse_terms(prices: str | None, window: int | None) -> Terms:
+    """Parse `--prices` and `--window`; raises `BadInput` for what cannot be used."""
     if window is not None and window < 1:
         raise BadInput(f"a window of {window} tokens holds nothing; write --window 128000")
     if prices is None:
         return Terms(window=window)
-    given = sound(prices).strip()
-    four = tuple(_number(one) for one in given.split(","))
+    given = replace_surrogates(prices).strip()
+    four = tuple(_parse_number(one) for one in given.split(","))
     if len(four) == _FOUR and None not in four:
         fresh, cached, write, output = (one or 0.0 for one in four)
         if min(fresh, cached, write) <= 0 or output < 0:
@@ -74,7 +74,7 @@ def terms(prices: str | None, window: int | None) -> Terms:
     return Terms(prices=found.prices, priced_as=given, window=window)
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     try:
         number = float(text)
     except ValueError:
@@ -82,10 +82,10 @@ def _number(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-async def gather(
+async def collect_cases(
     desk: Desk, given: Sequence[str], terms: Terms
 ) -> tuple[list[Case], list[FilesPassed]]:
-    """Every session that was named, under a name of its own, and what was passed over."""
+    """Collect the named sessions, each under a unique name, and what was passed over."""
     paths = [Path(one) for one in given if _is_there(one)]
     names = [one for one in given if not _is_there(one)]
     found: list[tuple[str, Recorded]] = []
@@ -98,15 +98,15 @@ async def gather(
     taken: set[str] = set()
     for source, session in found:
         if not session.calls:
-            place_ = source or f"session {session.name}"
-            passed.append(FilesPassed(place_, "no answer of a model in it: nothing to replay"))
+            place = source or f"session {session.name}"
+            passed.append(FilesPassed(place, "no answer of a model in it: nothing to replay"))
             continue
         name, number = session.name, 1
         while name in taken:
             number += 1
             name = f"{session.name}-{number}"
         taken.add(name)
-        cases.append(_case(replace(session, name=name), source, terms))
+        cases.append(_build_case(replace(session, name=name), source, terms))
     return cases, passed
 
 
@@ -120,18 +120,21 @@ def _is_there(given: str) -> bool:
 def _from_files(
     paths: Sequence[Path], passed: list[FilesPassed], *, on: bool
 ) -> list[tuple[str, Recorded]]:
-    inside = under(paths)
+    inside = collect_session_files(paths)
     passed += inside.passed
     found: list[tuple[str, Recorded]] = []
-    with progress("reading", len(inside.files), "files", on=on) as bar:
+    with show_progress("reading", len(inside.files), "files", on=on) as bar:
         for one in inside.files:
-            file = sound(str(one.path))
+            file = replace_surrogates(str(one.path))
             try:
                 sessions = read(text_of(one.path), file)
             except FoldlineError as fault:
                 passed.append(FilesPassed(file, str(fault)))
                 sessions = []
-            found += [(file, replace(imported(one), name=sound(name_of(one)))) for one in sessions]
+            found += [
+                (file, replace(convert_imported(one), name=replace_surrogates(name_of(one))))
+                for one in sessions
+            ]
             bar()
     return found
 
@@ -139,17 +142,22 @@ def _from_files(
 async def _from_store(
     desk: Desk, names: Sequence[str], passed: list[FilesPassed]
 ) -> list[tuple[str, Recorded]]:
-    """Sessions of the own store: those named, else all."""
+    """Load sessions of the store: those named, else all."""
     found: list[tuple[str, Recorded]] = []
     try:
-        async with desk.store() as store:
+        async with desk.open_store() as store:
             if names:
-                every = [await store_location.named(store, desk.tenant, one) for one in names]
+                every = [
+                    await context.resolve_session_name(store, desk.tenant, one) for one in names
+                ]
             else:
-                every = [Name(desk.tenant, one.session) async for one in listed(store, desk.tenant)]
+                every = [
+                    Name(desk.tenant, one.session)
+                    async for one in iterate_sessions(store, desk.tenant)
+                ]
             for name in dict.fromkeys(every):
                 try:
-                    found.append(("", await stored(store, name)))
+                    found.append(("", await load_stored_session(store, name)))
                 except FoldlineError as fault:
                     if names:
                         raise
@@ -160,14 +168,14 @@ async def _from_store(
         if not names:
             raise
         raise NothingFound(
-            f"{sound(names[0])!r} is no file or folder here, and there is no store at "
+            f"{replace_surrogates(names[0])!r} is no file or folder here, and there is no store at "
             f"{desk.where} to look for a session of that name; "
-            f"{store_location.making(desk.address)}"
+            f"{context.explain_missing_store(desk.address)}"
         ) from fault
     return found
 
 
-def _case(session: Recorded, source: str, terms: Terms) -> Case:
+def _build_case(session: Recorded, source: str, terms: Terms) -> Case:
     known = find(session.model)
     own = terms.prices is None
     priced = own and known.prices != UNKNOWN
@@ -181,10 +189,12 @@ def _case(session: Recorded, source: str, terms: Terms) -> Case:
     )
 
 
-def remarks(passed: Sequence[FilesPassed]) -> None:
-    """What was passed over, beside the answer."""
+def print_passed_files(passed: Sequence[FilesPassed]) -> None:
+    """Write to stderr what was passed over, and why."""
     for one in passed if len(passed) <= 2 * _SHOWN else passed[:_SHOWN]:
-        for line in wrapped(f"{one.path}: {one.reason}", title="foldline: "):
+        for line in wrap_text(f"{one.path}: {one.reason}", title="foldline: "):
             sys.stderr.write(f"{line}\n")
     if len(passed) > 2 * _SHOWN:
-        remark(f"and {many(len(passed) - _SHOWN, 'other')} passed over; --json names each")
+        print_remark(
+            f"and {format_count(len(passed) - _SHOWN, 'other')} passed over; --json names each"
+        )

@@ -1,35 +1,31 @@
-"""`fold`, `undo` and `pin`: doing something about a session, and saying what it did.
-
-Knows how an edit is told: what it saves and what it loses. Refuses to decide one.
-"""
+"""`foldline fold`, `undo` and `pin`: edit a session, and say what it saves and loses."""
 
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from foldline.apps.cli.context import Desk, command
+from foldline.apps.cli.context import Desk, make_command, open_named_session
 from foldline.apps.cli.exit_codes import DONE, NOTHING
-from foldline.apps.cli.output import wrapped
+from foldline.apps.cli.output import wrap_text
 from foldline.apps.cli.show import NameArgument
-from foldline.apps.cli.store_location import named
-from foldline.core.budget import measure
+from foldline.core.budget import measure_budget
 from foldline.core.edits.fold import Loss
-from foldline.core.parts import sound
-from foldline.core.request import Report, report
+from foldline.core.parts import replace_surrogates
+from foldline.core.request import Report, build_report
 from foldline.session.session import AsyncSession
-from foldline.session.stored_session import held, left
+from foldline.session.stored_session import hold_stored_session
 
 
 def lost_lines(lost: Loss) -> list[str]:
-    """What a fold takes out of sight, for people."""
-    lines = [line for one in str(lost).split("\n") for line in wrapped(one, title=" " * 7)]
+    """Describe what a fold takes out of the model's sight."""
+    lines = [line for one in str(lost).split("\n") for line in wrap_text(one, title=" " * 7)]
     if lost.pays_after is not None:
-        lines += wrapped(f"pays for itself after {lost.pays_after:.1f} calls", title=" " * 7)
+        lines += wrap_text(f"pays for itself after {lost.pays_after:.1f} calls", title=" " * 7)
     return lines
 
 
-@command
+@make_command
 async def fold(
     desk: Desk,
     name: NameArgument,
@@ -43,23 +39,23 @@ async def fold(
     ] = None,
 ) -> int:
     """Fold now what may be folded; `undo` takes it back."""
-    async with desk.store() as store:
-        seen = await left(store, await named(store, desk.tenant, name))
+    async with desk.open_store() as store:
+        seen = await open_named_session(store, desk.tenant, name)
         narrator = None
         if summarizer and not preview:
             from foldline.session.host import find_host  # noqa: PLC0415 - few ask for it
-            from foldline.session.summaries import preparing  # noqa: PLC0415
+            from foldline.session.summaries import make_narrator  # noqa: PLC0415
 
-            narrator = await preparing(summarizer, host=lambda: find_host(seen.live))
+            narrator = await make_narrator(summarizer, host=lambda: find_host(seen.live))
             seen.live.narrator = narrator
-        before = _now(seen)
+        before = _build_report(seen)
         if preview:
             lost = await seen.fold(preview=True)
         else:
-            async with held(seen):
-                lost = await seen.fold(focus=sound(focus))
-        then = _now(seen)
-        told = narrator.last if narrator else None
+            async with hold_stored_session(seen):
+                lost = await seen.fold(focus=replace_surrogates(focus))
+        then = _build_report(seen)
+        told = narrator.last if narrator else None  # how asking for the narrative went
         if narrator:
             await narrator.close()
         edit = seen.edits[-1] if lost is not None and not preview else None
@@ -73,38 +69,42 @@ async def fold(
         "loss": None if lost is None else asdict(lost),
         "narrative": None if told is None else {"outcome": told.outcome, "reason": told.reason},
     }
-    lines = [] if told is None or told.outcome == "told" else untold(told.outcome, told.reason)
-    desk.answer(
+    lines = (
+        []
+        if told is None or told.outcome == "told"
+        else explain_missing_narrative(told.outcome, told.reason)
+    )
+    desk.print_answer(
         body,
-        lambda: [*lines, *_folded(seen, lost, before=before, then=then, edit=edit)],
+        lambda: [*lines, *_render_fold(seen, lost, before=before, then=then, edit=edit)],
     )
     return DONE if lost is not None else NOTHING
 
 
-def untold(outcome: str, reason: str) -> list[str]:
-    """Why a fold has no narrative."""
+def explain_missing_narrative(outcome: str, reason: str) -> list[str]:
+    """Say why a fold has no narrative."""
     how = "asking for it failed" if outcome == "failed" else f"it was {outcome}"
-    return wrapped(f"without a narrative, {how}: {reason}")
+    return wrap_text(f"without a narrative, {how}: {reason}")
 
 
-def _now(seen: AsyncSession) -> Report:
-    return report(seen.live.view, measure(seen.live.view, seen.live.facts.limits))
+def _build_report(seen: AsyncSession) -> Report:
+    return build_report(seen.live.view, measure_budget(seen.live.view, seen.live.facts.limits))
 
 
-def _folded(
+def _render_fold(
     seen: AsyncSession, lost: Loss | None, *, before: Report, then: Report, edit: int | None
 ) -> list[str]:
     name = seen.live.name.session
     if lost is None:
-        return wrapped(f"nothing to fold in {name}: what is there is in use, or too little")
+        return wrap_text(f"nothing to fold in {name}: what is there is in use, or too little")
     lines = lost_lines(lost)
     if edit is None:
-        return [*wrapped(f"a fold of {name} would do this; nothing was written:"), *lines]
+        return [*wrap_text(f"a fold of {name} would do this; nothing was written:"), *lines]
     total = f"{before.total:,} tokens became {then.total:,} in {name}, edit {edit}:"
-    return [*wrapped(total), *lines, *wrapped(f"`foldline undo {name}` takes it back")]
+    return [*wrap_text(total), *lines, *wrap_text(f"`foldline undo {name}` takes it back")]
 
 
-@command
+@make_command
 async def undo(
     desk: Desk,
     name: NameArgument,
@@ -116,13 +116,13 @@ async def undo(
 
     The number that it prints, undone, makes the edit again.
     """
-    async with desk.store() as store:
-        seen = await left(store, await named(store, desk.tenant, name))
+    async with desk.open_store() as store:
+        seen = await open_named_session(store, desk.tenant, name)
         undone = edit if edit is not None else (seen.edits[-1] if seen.edits else None)
-        before = _now(seen)
-        async with held(seen):
+        before = _build_report(seen)
+        async with hold_stored_session(seen):
             redo = await seen.undo(edit)
-        then = _now(seen)
+        then = _build_report(seen)
     session_name = seen.live.name.session
     body = {
         "session": session_name,
@@ -136,10 +136,10 @@ async def undo(
         f"edit {undone} taken back: {before.total:,} tokens became {then.total:,}; "
         f"`foldline undo {session_name} {redo}` makes it again"
     )
-    desk.answer(body, lambda: wrapped(told))
+    desk.print_answer(body, lambda: wrap_text(told))
 
 
-@command
+@make_command
 async def pin(
     desk: Desk,
     name: NameArgument,
@@ -148,13 +148,13 @@ async def pin(
     off: Annotated[bool, typer.Option("--off", help="No longer.")] = False,
 ) -> None:
     """Keep a message verbatim through every fold."""
-    async with desk.store() as store:
-        seen = await left(store, await named(store, desk.tenant, name))
-        async with held(seen):
+    async with desk.open_store() as store:
+        seen = await open_named_session(store, desk.tenant, name)
+        async with hold_stored_session(seen):
             await seen.pin(handle, on=not off)
     pins = sorted(seen.live.view.pins)
     told = ", ".join(f"log:{one}" for one in pins) or "none"
-    desk.answer(
+    desk.print_answer(
         {"session": seen.live.name.session, "handle": handle, "on": not off, "pins": pins},
-        lambda: wrapped(f"{handle} is {'no longer pinned' if off else 'pinned'}; pins: {told}"),
+        lambda: wrap_text(f"{handle} is {'no longer pinned' if off else 'pinned'}; pins: {told}"),
     )

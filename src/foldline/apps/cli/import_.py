@@ -1,66 +1,293 @@
-"""`foldline import`: other agents' session files, and our own, into the store.
+"""`foldline import`: session files of other agents, and our own, into the store.
 
-Knows names that people can type, and that a file which is read again adds only what is new. Refuses
-to read records: that is `foldline.importers`.
+A file's session is found again by its name. If the session begins with the file's first events, the
+rest is appended; if not, the file is another session and gets another name.
 
-A file's session is found again by its name. Where its first events are those of the file, the rest
-is appended; where they are others, it is another session and has another name.
+Also here: session files on disk (`collect_session_files`, `text_of`), and work in parallel with a
+progress bar (`run_jobs`, `open_executor`, `show_progress`), which the lab uses, too.
 """
 
+import asyncio
+import gzip
 import hashlib
+import os
 import re
+import signal
 import sys
-from collections.abc import Sequence
-from contextlib import nullcontext
+import zlib
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
+from multiprocessing import active_children, get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from foldline.apps.cli.context import Desk, command
+from foldline.apps.cli.context import Desk, make_command
 from foldline.apps.cli.exit_codes import DONE, NOTHING
-from foldline.apps.cli.files import FilesPassed, text_of, under
-from foldline.apps.cli.output import Column, remark, short, size, table, wrapped
+from foldline.apps.cli.output import (
+    Column,
+    format_size,
+    print_remark,
+    render_table,
+    truncate_line,
+    wrap_text,
+)
 from foldline.core import log
 from foldline.core.log import Event, UserSaid
-from foldline.core.parts import retold, sound
-from foldline.core.saying import many
+from foldline.core.names import format_count
+from foldline.core.parts import render_parts, replace_surrogates
 from foldline.core.spine import Range
 from foldline.core.tokens import count_parts
-from foldline.draw.text import clean
+from foldline.draw.wording import clean_line
 from foldline.errors import BadInput, Erased, FoldlineError
 from foldline.importers import Imported, read
 from foldline.stores import event_log
 from foldline.stores.base import Name, Store
 
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
+ENDINGS = (".jsonl", ".json", ".traj", ".jsonl.gz", ".json.gz", ".traj.gz")
+MOST = 512 * 1024 * 1024
+"""The bytes of text that a file may unpack to: more is no conversation."""
+_BEGINNING = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file that may hold sessions."""
+
+    path: Path
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class FilesPassed:
+    """A file or session that was passed over, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(slots=True)
+class Under:
+    """What lies under the files and folders that a person named."""
+
+    files: list[Candidate]
+    passed: list[FilesPassed]
+    others: int = 0
+    """Files in folders whose endings are not those of session files."""
+
+
+def collect_session_files(places: Sequence[Path]) -> Under:
+    """Collect every file that may hold sessions; one that is named may have any ending."""
+    found = Under([], [])
+    seen: set[tuple[int, int]] = set()
+    for place in places:
+        inside = list(_iterate_files(place, found)) if place.is_dir() else [place]
+        if place.is_dir() and not inside:
+            reason = f"no file in it ends in {', '.join(ENDINGS[:3])} or .gz"
+            found.passed.append(FilesPassed(replace_surrogates(str(place)), reason))
+        for path in inside:
+            try:
+                known = path.stat()
+            except OSError as fault:
+                found.passed.append(
+                    FilesPassed(replace_surrogates(str(path)), fault.strerror or "cannot be read")
+                )
+                continue
+            if (known.st_dev, known.st_ino) not in seen:
+                seen.add((known.st_dev, known.st_ino))
+                found.files.append(Candidate(path, known.st_size))
+    return found
+
+
+def _iterate_files(folder: Path, found: Under) -> Generator[Path]:
+    def record_refusal(fault: OSError) -> None:
+        found.passed.append(
+            FilesPassed(replace_surrogates(str(fault.filename)), fault.strerror or "cannot be read")
+        )
+
+    for root, folders, names in os.walk(folder, onerror=record_refusal):
+        folders.sort()
+        for name in sorted(names):
+            if name.lower().endswith(ENDINGS):
+                yield Path(root) / name
+            else:
+                found.others += 1
+
+
+def text_of(path: Path) -> str:
+    """Read a file, unpack it and decode it; raises `BadInput` if it is no text."""
+    if not path.is_file():
+        raise BadInput("neither a file nor a folder")
+    try:
+        body = _unpack_file(path)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as fault:
+        raise BadInput(f"not whole as gzip: {fault}") from fault
+    except OSError as fault:
+        raise BadInput(fault.strerror or "cannot be read") from fault
+    if len(body) > MOST:
+        raise BadInput(f"more than {MOST // 1024**2:,} MB of text: no conversation")
+    if not body.strip():
+        raise BadInput("empty")
+    if b"\0" in body[:_BEGINNING]:
+        raise BadInput("not text")
+    return body.decode("utf-8-sig", "replace")
+
+
+def _unpack_file(path: Path) -> bytes:
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        if not packed:
+            return file.read(MOST + 1)
+        with gzip.open(file) as unpacked:
+            return unpacked.read(MOST + 1)
+
+
+Job = TypeVar("Job")
+Done = TypeVar("Done")
+_PATIENCE = "10s"  # until a cluster must have answered
+
+
+async def run_jobs(
+    work: Callable[[Job], Done],
+    jobs: Sequence[Job],
+    executor: Executor | None,
+    *,
+    bar: Callable[[], None],
+) -> list[Done]:
+    """Run all jobs; results are in the order of the jobs.
+
+    An interrupt waits at most for the job that runs in this process.
+    """
+    if executor is None:
+        found: list[Done] = []
+        for job in jobs:
+            found.append(work(job))
+            bar()
+            await asyncio.sleep(0)  # lets an interrupt through
+        return found
+    futures = [asyncio.wrap_future(executor.submit(work, job)) for job in jobs]
+    for future in futures:
+        future.add_done_callback(lambda _: bar())
+    try:
+        return await asyncio.gather(*futures)
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+@contextmanager
+def open_executor(
+    *, jobs: int | None, cluster: str | None, most: int, worth: bool
+) -> Generator[Executor | None]:
+    """Open a cluster if one is named, else processes if they are worth starting, else None."""
+    if cluster is not None:
+        with _open_cluster(cluster) as remote:
+            yield remote
+        return
+    if jobs is not None and jobs < 1:
+        raise BadInput(f"--jobs {jobs}: at least one process must do the work; write --jobs 1")
+    hands = min(jobs or os.cpu_count() or 1, most)
+    if hands == 1 or (jobs is None and not worth):
+        yield None
+        return
+    pool = ProcessPoolExecutor(
+        hands, mp_context=get_context("spawn"), initializer=_block_interrupts
+    )
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in active_children():  # do not wait for half-done work
+            child.terminate()
+        raise
+    pool.shutdown()
+
+
+@contextmanager
+def _open_cluster(address: str) -> Generator[Executor]:
+    if find_spec("distributed") is None:
+        raise BadInput(
+            "--cluster needs 'distributed', which is not installed; pip install 'foldline[cluster]'"
+        )
+    distributed: Any = __import__("distributed")
+    try:
+        client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
+    except (OSError, TimeoutError, ValueError) as fault:
+        raise BadInput(
+            f"no Dask scheduler answers at {address!r} "
+            f"({' '.join(str(fault).split())[:80] or type(fault).__name__}); "
+            "`dask scheduler` starts one and prints its address, as tcp://HOST:8786"
+        ) from fault
+    with client, client.get_executor() as remote:
+        yield remote
+
+
+def _block_interrupts() -> None:
+    """Ignore Ctrl-C: the process that a person started ends the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def show_progress(
+    title: str, total: int, unit: str, *, on: bool, timed: bool = True
+) -> Generator[Callable[[], None]]:
+    """Show a progress bar on stderr, if it is a terminal; call the yielded function per thing done.
+
+    With `timed` it also estimates the time remaining.
+    """
+    if not on or total < 2 or not sys.stderr.isatty():  # noqa: PLR2004
+        yield lambda: None
+        return
+    from rich.console import Console  # noqa: PLC0415 - only a bar needs it
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn(title),
+        BarColumn(32 if timed else 40),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        *([TimeRemainingColumn()] if timed else []),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task("", total=total)
+        yield lambda: shown.advance(task)
+
 
 _BATCH = 500  # events that are appended, or compared, at a time
 _LONGEST = 40  # letters of a name
-_WORDS = 18  # letters of its first words, where a file has only a number
+_WORDS = 18  # letters of the first words, in the name of a file that is called by a number
 _NUMBERED = re.compile(r"[0-9a-f]{12,}|[0-9a-f]{8}-[0-9a-f]{4}-.*|.*[0-9a-f]{12}", re.IGNORECASE)
 _NO_NAME = re.compile(r"[^\w.@-]+")
 _TAGS = re.compile(r"<[^<>]{1,200}>")
-_SHOWN = 5  # of each list, told one by one
+_SHOWN = 5  # rows of a list that are shown, where there are many
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """One session, and what its file added to it."""
+    """A session, and what its file added to it."""
 
     session: str
     model: str
     added: int
-    """Events that are new."""
+    """New events."""
     events: int
     tokens: int
     file: str
     notes: list[str] = field(default_factory=list[str])
 
 
-@command
+@make_command
 async def take(
     desk: Desk,
     places: Annotated[
@@ -83,62 +310,67 @@ async def take(
     What was taken before is not taken twice; a file that has grown adds what is new. A file that is
     no session is named, and does not stop the others.
     """
-    found = under(places)
+    found = collect_session_files(places)
     taken: list[Taken] = []
     passed = found.passed
     erased = False
     if not found.files:
         _must_be_found(places, passed)
-    async with desk.store(make=True) as store:
-        with _progress(len(found.files), on=not desk.json) as bar:
+    async with desk.open_store(make=True) as store:
+        count = len(found.files)
+        with show_progress("reading", count, "files", on=not desk.json, timed=False) as bar:
             for one in found.files:
-                file = sound(str(one.path))  # a disk's names need not be text
+                file = replace_surrogates(str(one.path))  # names on a disk need not be text
                 try:
                     sessions = read(text_of(one.path), file)
                 except FoldlineError as fault:
                     passed.append(FilesPassed(file, str(fault)))
                     sessions = list[Imported]()
                 for at, session in enumerate(sessions):
-                    name = sound(named or name_of(session))
+                    name = replace_surrogates(named or name_of(session))
                     try:
-                        taken.append(await _take(store, Name(desk.tenant, name), session, file))
+                        taken.append(
+                            await _append_session(store, Name(desk.tenant, name), session, file)
+                        )
                     except Erased as fault:
                         erased = True
                         passed.append(FilesPassed(file, f"{fault}; --as gives it a new name"))
-                    sessions[at] = Imported("", "", [], [])  # its memory is free
+                    sessions[at] = Imported("", "", [], [])  # frees its memory
                 bar()
     if not taken and not erased:
         _must_be_found(places, passed)
-    desk.answer(
+    desk.print_answer(
         {
             "store": desk.where,
             "sessions": [asdict(one) for one in taken],
             "passed": [asdict(one) for one in passed],
             "others": found.others,
         },
-        lambda: _told(desk, taken, passed, notes=notes),
+        lambda: _render_import(desk, taken, passed, notes=notes),
     )
     if not desk.json:
-        _remarks(passed, found.others)
+        _print_passed_files(passed, found.others)
     return DONE if taken else NOTHING
 
 
 def _must_be_found(places: Sequence[Path], passed: Sequence[FilesPassed]) -> None:
-    """Refuse files that were named and of which none can be read; a folder may hold nothing."""
+    """Raise if files were named and none can be read; a folder may be empty."""
     if passed and not all(place.is_dir() for place in places):
         first, more = passed[0], len(passed) - 1
-        rest = f"; nor can {many(more, 'other')} be read" if more else ""
+        rest = f"; nor can {format_count(more, 'other')} be read" if more else ""
         raise BadInput(f"{first.path}: {first.reason}{rest}")
 
 
 def name_of(session: Imported) -> str:
-    """A name that a person can read and type: the file's own, or the first words and a number."""
+    """Make a name to read and type: the file's own, or the first words and a number."""
     own = session.name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1].removesuffix(".traj")
     own = _NO_NAME.sub("-", own).strip("-.")
     if own and not _NUMBERED.fullmatch(own) and len(own) <= _LONGEST:
         return own
-    first = next((one for one in session.events if log.by_user(one) and _said(one)), None)
-    said = clean(_TAGS.sub(" ", _said(first))).lower()
+    first = next(
+        (one for one in session.events if log.by_user(one) and _extract_user_text(one)), None
+    )
+    said = clean_line(_TAGS.sub(" ", _extract_user_text(first))).lower()
     words: list[str] = []
     for word in re.findall(r"\w+", said):
         if words and sum(map(len, words)) + len(words) + len(word) > _WORDS:
@@ -148,88 +380,73 @@ def name_of(session: Imported) -> str:
     return "-".join([*(words or ["session"]), number])
 
 
-def _said(event: Event | None) -> str:
-    return retold(event.parts).strip() if isinstance(event, UserSaid) else ""
+def _extract_user_text(event: Event | None) -> str:
+    return render_parts(event.parts).strip() if isinstance(event, UserSaid) else ""
 
 
-async def _take(store: Store, name: Name, session: Imported, file: str) -> Taken:
-    """Append what is new of a session, under its name or the next that is free."""
+async def _append_session(store: Store, name: Name, session: Imported, file: str) -> Taken:
+    """Append the new events of a session, under its name or the next free one."""
     events, first, number = session.events, name.session, 1
-    while not await _same(store, name, events, end=(end := (await store.head(name)).seq)):
+    while not await _has_same_beginning(
+        store, name, events, end=(end := (await store.head(name)).seq)
+    ):
         number += 1
         name = name._replace(session=f"{first}-{number}")
-    digest = hashlib.sha256(b"\n".join(map(log.encode, events))).hexdigest()
+    digest = hashlib.sha256(b"\n".join(map(log.encode_event, events))).hexdigest()
     new = events[end + 1 :]
     for at in range(end + 1, len(events), _BATCH):
         piece = slice(at, at + _BATCH)
-        dated = event_log.draft(events[piece], session.times[piece])
+        dated = event_log.build_draft(events[piece], session.times[piece])
         await store.append(name, dated, after=at - 1, once=f"import {digest} {at}")
     tokens = sum(count_parts(one.parts) for one in new if isinstance(one, event_log.Said))
     return Taken(name.session, session.model, len(new), len(events), tokens, file, session.notes)
 
 
-async def _same(store: Store, name: Name, events: Sequence[Event], *, end: int) -> bool:
-    """Whether a session begins as some events do, as far as both go."""
+async def _has_same_beginning(
+    store: Store, name: Name, events: Sequence[Event], *, end: int
+) -> bool:
+    """Whether a session and some events begin the same, as far as both go."""
     for lo in range(0, min(end + 1, len(events)), _BATCH):
         hi = min(lo + _BATCH - 1, end, len(events) - 1)
-        kept = await event_log.read(store, name, Range(lo, hi))
+        kept = await event_log.read_events(store, name, Range(lo, hi))
         if [one.event for one in kept] != list(events[lo : hi + 1]):
             return False
     return True
 
 
-def _progress(files: int, *, on: bool) -> "AbstractContextManager[Any]":
-    """A bar that moves by a file, where somebody looks and there is something to wait for."""
-    if not on or files < 2 or not sys.stderr.isatty():  # noqa: PLR2004
-        return nullcontext(lambda: None)
-    from rich.console import Console  # noqa: PLC0415 - only who waits needs it
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415
-
-    columns = (TextColumn("reading"), BarColumn(40), MofNCompleteColumn(), TextColumn("files"))
-    return _Bar(Progress(*columns, console=Console(stderr=True), transient=True), files)
-
-
-class _Bar:
-    """Rich's bar as a call for each file."""
-
-    def __init__(self, progress: Any, files: int) -> None:
-        self._progress, self._files = progress, files
-
-    def __enter__(self) -> Any:
-        self._progress.start()
-        task = self._progress.add_task("", total=self._files)
-        return lambda: self._progress.advance(task)
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-
-def _told(desk: Desk, taken: list[Taken], passed: list[FilesPassed], *, notes: bool) -> list[str]:
+def _render_import(
+    desk: Desk, taken: list[Taken], passed: list[FilesPassed], *, notes: bool
+) -> list[str]:
     new = [one for one in taken if one.added == one.events]
     grown = [one for one in taken if 0 < one.added < one.events]
     changed = [*new, *grown]
-    lines = _table(changed if len(changed) <= 2 * _SHOWN else changed[:_SHOWN])
+    lines = _render_sessions(changed if len(changed) <= 2 * _SHOWN else changed[:_SHOWN])
     if len(changed) > 2 * _SHOWN:
-        lines.append(f"and {many(len(changed) - _SHOWN, 'other')}")
+        lines.append(f"and {format_count(len(changed) - _SHOWN, 'other')}")
     if notes:
         told = [(one.session, note) for one in taken for note in one.notes]
-        lines += [short("note: ", f"{session}: {note}") for session, note in told]
+        lines += [truncate_line("note: ", f"{session}: {note}") for session, note in told]
     there = len(taken) - len(changed)
     events, tokens = sum(one.added for one in taken), sum(one.tokens for one in taken)
-    total = f"{many(len(new), 'new session')}, {many(events, 'event')}, {tokens:,} tokens"
+    total = (
+        f"{format_count(len(new), 'new session')}, {format_count(events, 'event')}, "
+        f"{tokens:,} tokens"
+    )
     if grown:
-        total += f"; {many(len(grown), 'session')} grown"
+        total += f"; {format_count(len(grown), 'session')} grown"
     if there:
         total += f"; {there:,} already there, nothing added"
     if passed:
-        total += f"; {many(len(passed), 'file')} passed over"
+        total += f"; {format_count(len(passed), 'file')} passed over"
     if not notes and (noted := sum(bool(one.notes) for one in changed)):
         total += f"; of {noted:,} the file held more than events can: --notes"
-    lines += wrapped(total)
-    return [*lines, *(wrapped(f"in {desk.where} ({_size(desk.address)})") if taken else [])]
+    lines += wrap_text(total)
+    if taken:
+        lines += wrap_text(f"in {desk.where} ({_format_store_size(desk.address)})")
+    return lines
 
 
-def _table(changed: list[Taken]) -> list[str]:
+def _render_sessions(changed: list[Taken]) -> list[str]:
     if not changed:
         return []
     heads = (
@@ -239,19 +456,19 @@ def _table(changed: list[Taken]) -> list[str]:
         Column("model", most=28),
     )
     rows = [(one.session, f"{one.added:,}", f"{one.tokens:,}", one.model) for one in changed]
-    return table(heads, rows)
+    return render_table(heads, rows)
 
 
-def _size(address: str) -> str:
+def _format_store_size(address: str) -> str:
     path = Path(address).expanduser()
-    return size(path.stat().st_size) if path.is_file() else "in memory"
+    return format_size(path.stat().st_size) if path.is_file() else "in memory"
 
 
-def _remarks(passed: list[FilesPassed], others: int) -> None:
+def _print_passed_files(passed: list[FilesPassed], others: int) -> None:
     for one in passed if len(passed) <= 2 * _SHOWN else passed[:_SHOWN]:
-        for line in wrapped(f"{one.path}: {one.reason}", title="foldline: "):
+        for line in wrap_text(f"{one.path}: {one.reason}", title="foldline: "):
             sys.stderr.write(f"{line}\n")
     if len(passed) > 2 * _SHOWN:
-        remark(f"and {len(passed) - _SHOWN:,} others; --json names each")
+        print_remark(f"and {len(passed) - _SHOWN:,} others; --json names each")
     if others:
-        remark(f"{many(others, 'file')} with other endings not looked at")
+        print_remark(f"{format_count(others, 'file')} with other endings not looked at")

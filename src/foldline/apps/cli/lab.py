@@ -1,43 +1,236 @@
-"""`foldline lab compare`: what policies would have cost, and folded away, on your own sessions.
+"""`foldline lab compare` and `foldline lab cost`: options, and reports in the terminal.
 
-Knows how a comparison is asked for and told in a terminal. Refuses to compute it: `foldline.lab`
-does, on whatever hands there are.
+`compare` replays sessions under other policies; `cost` bills them and explains every call that
+found no cache. `foldline.lab` computes both.
 """
 
+import time
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from foldline.apps.cli.context import Desk, command
-from foldline.apps.cli.exit_codes import DONE, NothingFound
-from foldline.apps.cli.files import FilesPassed
-from foldline.apps.cli.find_sessions import gather, remarks, terms
-from foldline.apps.cli.output import Column, paint, short, table, wrapped
-from foldline.apps.cli.parallel import executor, progress, spread
-from foldline.core.parts import sound
+from foldline.apps.cli.context import Desk, make_command
+from foldline.apps.cli.exit_codes import DONE, NOTHING, NothingFound
+from foldline.apps.cli.find_sessions import collect_cases, parse_terms, print_passed_files
+from foldline.apps.cli.import_ import FilesPassed, open_executor, run_jobs, show_progress
+from foldline.apps.cli.output import Column, apply_style, render_table, truncate_line, wrap_text
+from foldline.core.names import format_count
+from foldline.core.parts import replace_surrogates
 from foldline.core.policy import named
+from foldline.core.prices import Prices
 from foldline.errors import BadInput
-from foldline.lab.comparison import EVERYTHING, RECORDED, Comparison, compared, tasks, work
+from foldline.lab.bill.cache import CacheRules, replace_cache_lifetime, rules_for
+from foldline.lab.bill.causes import format_duration
+from foldline.lab.bill.costs import FOLDED, CostReport, build_cost_report
+from foldline.lab.comparison import (
+    EVERYTHING,
+    RECORDED,
+    Comparison,
+    build_comparison,
+    make_tasks,
+    run_task,
+)
 from foldline.lab.report.sentences import (
     MEANINGS,
     REASONS,
-    caveats,
-    change,
-    dollars,
-    headline,
-    percent,
-    small,
-    tokens,
+    describe_small_sessions,
+    format_change,
+    format_dollar_amount,
+    format_percent,
+    format_token_count,
+    list_caveats,
+    render_headline,
 )
+from foldline.models.catalog import find
+
+_CENT = 0.01
+
+
+@make_command
+async def cost(
+    desk: Desk,
+    sessions: Annotated[
+        list[str],
+        typer.Argument(metavar="SESSION", help="Session files, folders of them, or names."),
+    ],
+    *,
+    prices: Annotated[
+        str | None,
+        typer.Option(
+            metavar="IN,READ,WRITE,OUT|MODEL",
+            help="Dollars per million tokens, or a model's; else each call's own model's.",
+        ),
+    ] = None,
+    ttl: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="How long the cache lived, if you know.", min=1),
+    ] = None,
+) -> int:
+    """Say what sessions cost, and name every call that found no cache.
+
+    Of each such call: its cause, as far as the record shows one, and what it cost more than a call
+    that finds one. A cause with a ? is a guess from what was counted. Below stands what to do, and
+    which bytes of the system prompt or the tools changed, where the record holds them.
+    """
+    said = parse_terms(prices, None)
+    ruled = _make_rules_lookup(said.prices, ttl)
+    cases, passed = await collect_cases(desk, sessions, said)
+    reports = [
+        build_cost_report(one.session, ruled(one.session.model), by_model=ruled) for one in cases
+    ]
+    body = {
+        "total": sum(one.total for one in reports),
+        "lost": sum(one.lost for one in reports),
+        "sessions": [_encode_report(one) for one in reports],
+        "passed": [msgspec.to_builtins(one) for one in passed],
+    }
+    desk.print_answer(body, lambda: [*_render_reports(reports)])
+    print_passed_files(passed)
+    return DONE if reports else NOTHING
+
+
+def _make_rules_lookup(prices: Prices | None, ttl: float | None) -> Callable[[str], CacheRules]:
+    def choose_rules(model: str) -> CacheRules:
+        found = rules_for(model, prices or find(model).prices)
+        return replace_cache_lifetime(found, ttl) if ttl else found
+
+    return choose_rules
+
+
+def _encode_report(report: CostReport) -> dict[str, Any]:
+    body: dict[str, Any] = msgspec.to_builtins(report)
+    for change, one in zip(body["volatile"], report.volatile, strict=True):
+        change["shown"] = one.shown
+    return {**body, "lost": report.lost}
+
+
+def _render_reports(reports: Sequence[CostReport]) -> Generator[str]:
+    for at, report in enumerate(reports):
+        if at:
+            yield ""
+        yield from _render_report(report)
+    if len(reports) > 1:
+        total, lost = (sum(getattr(one, part) for one in reports) for part in ("total", "lost"))
+        yield ""
+        said = (
+            f"{format_count(len(reports), 'session')}: ${total:.2f}, of it ${lost:.2f} "
+            f"for cold calls"
+        )
+        yield apply_style(said, "strong")
+
+
+def _render_report(report: CostReport) -> Generator[str]:
+    said = f": ${report.total:.2f} for {format_count(report.calls, 'call')} of {report.model}"
+    yield apply_style(truncate_line("", f"{report.name}{said}"), "strong")
+    yield from _render_cost_parts(report)
+    if report.cold:
+        share = f"{report.lost / report.total:.0%}" if report.total else "0%"
+        calls = format_count(len(report.cold), "cold call")
+        yield ""
+        yield from wrap_text(
+            f"{calls} paid again for what the call before had sent: ${report.lost:.2f} more than "
+            f"from the cache, {share} of the bill"
+        )
+        yield from _render_cold_calls(report)
+        yield ""
+        yield from _render_causes(report)
+    elif report.read:
+        yield "no cold calls: every call found what the call before had left"
+    yield from _render_volatile_parts(report)
+    for note in _iterate_notes(report):
+        yield from wrap_text(note, title="note: ")
+
+
+def _render_cost_parts(report: CostReport) -> Generator[str]:
+    told = (
+        ("new input", report.new),
+        ("read from the cache", report.read),
+        ("sent before, paid again", report.again),
+        ("answers", report.output),
+        ("calls beside", report.aside),
+    )
+    for name, dollars in told:
+        if dollars:
+            yield f"  {name:24} ${dollars:8.2f} {dollars / report.total:5.0%}"
+
+
+def _render_cold_calls(report: CostReport) -> list[str]:
+    heads = (
+        Column("call", right=True, most=6),
+        Column("sent", most=11),
+        Column("after", right=True, most=8),
+        Column("tokens", right=True, most=9),
+        Column("$", right=True, most=7),
+        Column("cause", most=12),
+        Column("what shows it"),
+    )
+    rows = [
+        (
+            f"{one.call}",
+            time.strftime("%m-%d %H:%M", time.localtime(one.time)) if one.time else "-",
+            format_duration(one.gap) if one.gap else "-",
+            f"{one.tokens:,}",
+            f"{one.dollars:.2f}" if one.dollars >= _CENT else f"{one.dollars:.4f}",
+            f"{one.cause}{'' if one.sure else '?'}",
+            one.told,
+        )
+        for one in report.cold
+    ]
+    return render_table(heads, rows)
+
+
+def _render_causes(report: CostReport) -> Generator[str]:
+    """Render the sums by cause, each with its remedy."""
+    for one in report.causes:
+        mark = "" if one.sure else "?"
+        yield apply_style(
+            f"{one.cause}{mark}: ${one.dollars:.2f}, {format_count(one.calls, 'call')}", "strong"
+        )
+        yield from wrap_text(one.advice, title="  ")
+    fold = report.folded
+    if fold is not None:
+        yield from wrap_text(
+            f"A fold to {FOLDED:,} tokens before "
+            f"{format_count(fold.calls, 'large cold call')} would have "
+            f"cost ${fold.dollars:.2f} there instead of ${fold.paid:.2f}, and made every call "
+            "behind it smaller."
+        )
+
+
+def _render_volatile_parts(report: CostReport) -> Generator[str]:
+    for one in report.volatile:
+        yield ""
+        calls = f"changed in {format_count(one.times, 'call')}"
+        yield from wrap_text(
+            f"{one.kind} in the {one.where}, {calls}, first behind "
+            f"{format_count(one.offset, 'character')}:"
+        )
+        if one.old:
+            yield truncate_line("  was  ", f"…{one.before}|{one.old}…")
+        if one.new:
+            yield truncate_line("  then ", one.shown)
+
+
+def _iterate_notes(report: CostReport) -> Generator[str]:
+    if report.unbilled:
+        calls = format_count(report.unbilled, "call")
+        yield f"{calls} broken off before anything was counted: not in the bill, nor as cold"
+    if report.assumed:
+        yield "some prices are guesses: the catalogue does not have them; --prices sets them"
+    if any(not one.sure for one in report.cold):
+        yield "? is a guess from the counts; the record itself names no cause"
+    yield from report.notes
+
 
 _POLICIES = ("steady", "thrifty")
-_MOST = 6  # sessions, and folds, told one by one
-_WORTH = 2_000  # replayed events from which on other processes are worth starting
+_MOST = 6  # rows of sessions, and of folds
+_WORTH = 2_000  # replayed events from which more processes are worth starting
 
 
-@command
+@make_command
 async def compare(  # noqa: PLR0913 - the options of one command
     desk: Desk,
     sessions: Annotated[
@@ -78,7 +271,7 @@ async def compare(  # noqa: PLR0913 - the options of one command
     ] = None,
     cluster: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Compute on a Dask cluster; extra [lab]."),
+        typer.Option(metavar="ADDRESS", help="Compute on a Dask cluster; extra [cluster]."),
     ] = None,
 ) -> int:
     """Say what your sessions cost, and would have cost under other policies.
@@ -86,79 +279,81 @@ async def compare(  # noqa: PLR0913 - the options of one command
     Sessions are replayed call by call from their files (as `import` takes them) or from the store.
     No model is asked; what was still in the model's sight is measured, quality is not.
     """
-    wanted = list(dict.fromkeys(sound(one) for one in policies or _POLICIES))
+    wanted = list(dict.fromkeys(replace_surrogates(one) for one in policies or _POLICIES))
     for one in wanted:
         named(one)
-    said = terms(prices, window)
-    cases, passed = await gather(desk, sessions or [], said)
+    said = parse_terms(prices, window)
+    cases, passed = await collect_cases(desk, sessions or [], said)
     if not cases:
-        remarks(passed)
+        print_passed_files(passed)
         raise NothingFound("no session to replay; `foldline import --help` says what is read")
-    todo = tasks(cases, wanted, narratives=narratives)
+    todo = make_tasks(cases, wanted, narratives=narratives)
     worth = sum(len(one.case.session.events) for one in todo) >= _WORTH
     with (
-        executor(jobs=jobs, cluster=cluster, most=len(todo), worth=worth) as hands,
-        progress("replaying", len(todo), "replays", on=not desk.json) as bar,
+        open_executor(jobs=jobs, cluster=cluster, most=len(todo), worth=worth) as hands,
+        show_progress("replaying", len(todo), "replays", on=not desk.json) as bar,
     ):
-        results = await spread(work, todo, hands, bar=bar)
-    told = compared(cases, results, narratives=narratives, fixed=said.fixed)
+        results = await run_jobs(run_task, todo, hands, bar=bar)
+    told = build_comparison(cases, results, narratives=narratives, fixed=said.fixed)
     if html is not None:
-        _write(html, told)
-    page = "" if html is None else sound(str(html))
-    desk.answer(_body(told, passed, page), lambda: _lines(told, page))
+        _write_page(html, told)
+    page = "" if html is None else replace_surrogates(str(html))
+    desk.print_answer(
+        _encode_comparison(told, passed, page), lambda: _render_comparison(told, page)
+    )
     if not desk.json:
-        remarks(passed)
+        print_passed_files(passed)
     return DONE
 
 
-def _write(path: Path, told: Comparison) -> None:
-    from foldline.lab.report.page import page  # noqa: PLC0415 - only who wants a page
+def _write_page(path: Path, told: Comparison) -> None:
+    from foldline.lab.report.page import render_comparison_page  # noqa: PLC0415 - only who wants a page
 
     try:
-        path.write_text(page(told), encoding="utf-8")
+        path.write_text(render_comparison_page(told), encoding="utf-8")
     except OSError as fault:
         raise BadInput(
             f"--html {path}: {fault.strerror}; name a file that can be written"
         ) from fault
 
 
-def _body(told: Comparison, passed: list[FilesPassed], page: str) -> dict[str, Any]:
-    def total(one: Any) -> dict[str, Any]:
+def _encode_comparison(told: Comparison, passed: list[FilesPassed], page: str) -> dict[str, Any]:
+    def encode_total(one: Any) -> dict[str, Any]:
         kept = {"kept_names": one.kept_names, "kept_lines": one.kept_lines}
         return {**msgspec.to_builtins(one), **kept}
 
     return {
-        "headline": headline(told),
+        "headline": render_headline(told),
         "baseline": told.baseline,
         "chosen": told.chosen,
         "recorded_dollars": told.recorded_dollars,
         "small": told.small,
-        "policies": [total(one) for one in told.totals],
+        "policies": [encode_total(one) for one in told.totals],
         "sessions": msgspec.to_builtins(told.sessions),
-        "caveats": caveats(told),
+        "caveats": list_caveats(told),
         "passed": msgspec.to_builtins(passed),
         "html": page or None,
     }
 
 
-def _lines(told: Comparison, page: str) -> list[str]:
-    lines = [*wrapped(headline(told)), *wrapped(small(told))]
-    lines = [paint(line, "strong") if line else line for line in lines if line]
-    lines += ["", *_policies(told), ""]
-    lines += _sessions(told)
-    lines += _folds(told)
-    for one in caveats(told):
-        lines += wrapped(one)
+def _render_comparison(told: Comparison, page: str) -> list[str]:
+    lines = [*wrap_text(render_headline(told)), *wrap_text(describe_small_sessions(told))]
+    lines = [apply_style(line, "strong") if line else line for line in lines if line]
+    lines += ["", *_render_policies(told), ""]
+    lines += _render_sessions(told)
+    lines += _render_folds(told)
+    for one in list_caveats(told):
+        lines += wrap_text(one)
     if page:
         lines += ["", f"The page: {page}"]
     else:
-        lines += ["", *wrapped("--html FILE writes all of it as one page, with plots.")]
+        lines += ["", *wrap_text("--html FILE writes all of it as one page, with plots.")]
     return lines
 
 
-def _policies(told: Comparison) -> list[str]:
+def _render_policies(told: Comparison) -> list[str]:
     heads = (
-        Column("policy", most=11),  # whole, however narrow: a row without its name says nothing
+        Column("policy", most=11),  # never narrower: a row without its name says nothing
         Column("cost", right=True, most=9),
         Column("change", right=True, most=8),
         Column("folds", right=True, most=6),
@@ -169,11 +364,11 @@ def _policies(told: Comparison) -> list[str]:
     rows = [
         (
             one.policy,
-            dollars(one.dollars),
-            "baseline" if one.policy == told.baseline else change(one.percent),
+            format_dollar_amount(one.dollars),
+            "baseline" if one.policy == told.baseline else format_change(one.percent),
             f"{one.folds:,}",
-            percent(one.kept_names),
-            percent(one.kept_lines),
+            format_percent(one.kept_names),
+            format_percent(one.kept_lines),
             f"{one.peak:,}",
         )
         for one in told.totals
@@ -185,19 +380,22 @@ def _policies(told: Comparison) -> list[str]:
         "share that was in the request then"
     )
     return [
-        *table(heads, rows),
-        *(paint(line, "dim") for line in wrapped(f"{legend}; {kept}.")),
+        *render_table(heads, rows),
+        *(apply_style(line, "dim") for line in wrap_text(f"{legend}; {kept}.")),
     ]
 
 
-def _sessions(told: Comparison) -> list[str]:
-    """The most notable: where the chosen policy changes most."""
+def _render_sessions(told: Comparison) -> list[str]:
+    """Render the sessions on which the chosen policy changes the cost most."""
     chosen, base = told.chosen, told.baseline
     if len(told.sessions) == 1 or chosen == base:
         return []
     notable = sorted(
-        (one for one in told.sessions if one.under(chosen).edits),
-        key=lambda one: (-abs(one.under(base).dollars - one.under(chosen).dollars), one.session),
+        (one for one in told.sessions if one.result_of(chosen).edits),
+        key=lambda one: (
+            -abs(one.result_of(base).dollars - one.result_of(chosen).dollars),
+            one.session,
+        ),
     )
     if not notable:
         return []
@@ -212,29 +410,31 @@ def _sessions(told: Comparison) -> list[str]:
     )
     rows: list[tuple[str, ...]] = []
     for one in notable[:_MOST]:
-        was, now = one.under(base), one.under(chosen)
+        was, now = one.result_of(base), one.result_of(chosen)
         less = 100 * (now.dollars / was.dollars - 1) if was.dollars else 0.0
         rows.append(
             (
                 one.session,
                 f"{one.calls:,}",
-                dollars(was.dollars),
-                dollars(now.dollars),
-                change(less),
+                format_dollar_amount(was.dollars),
+                format_dollar_amount(now.dollars),
+                format_change(less),
                 f"{len(now.edits):,}",
-                percent(now.retention.names.percent),
+                format_percent(now.retention.names.percent),
             )
         )
     rest = len(told.sessions) - len(rows)
-    more = [short(f"and {rest:,} more: --json and --html have every one")] if rest > 0 else []
-    return [*table(heads, rows), *more, ""]
+    more = (
+        [truncate_line(f"and {rest:,} more: --json and --html have every one")] if rest > 0 else []
+    )
+    return [*render_table(heads, rows), *more, ""]
 
 
-def _folds(told: Comparison) -> list[str]:
-    """Of the one session, what would have been folded, fold by fold."""
+def _render_folds(told: Comparison) -> list[str]:
+    """Render the folds of a single session."""
     if len(told.sessions) != 1 or told.chosen == EVERYTHING:
         return []
-    edits = told.sessions[0].under(told.chosen).edits
+    edits = told.sessions[0].result_of(told.chosen).edits
     if not edits:
         return []
     heads = (
@@ -248,12 +448,12 @@ def _folds(told: Comparison) -> list[str]:
         (
             f"{one.call + 1:,}",
             f"{one.messages:,}",
-            tokens(one.before),
-            tokens(one.after),
+            format_token_count(one.before),
+            format_token_count(one.after),
             REASONS.get(one.why, one.why),
         )
         for one in edits[:_MOST]
     ]
     rest = len(edits) - len(rows)
     more = [f"and {rest:,} more: --json and --html have every one"] if rest else []
-    return [*table(heads, rows), *more, ""]
+    return [*render_table(heads, rows), *more, ""]

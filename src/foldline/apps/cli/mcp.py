@@ -1,7 +1,6 @@
-"""`foldline mcp`: a session's past for any agent host, over the Model Context Protocol.
+"""`foldline mcp`: give a session's past to an agent host, over the Model Context Protocol.
 
-Knows which sessions are given. Refuses to change them, and to write anything but the protocol to
-where the host reads.
+Sessions are only read, and stdout carries nothing but the protocol.
 """
 
 import signal
@@ -12,32 +11,36 @@ from typing import Annotated
 import typer
 
 from foldline import __version__
-from foldline.apps.cli.context import Desk, command
-from foldline.apps.cli.store_location import named
+from foldline.apps.cli.context import Desk, make_command, open_named_session, resolve_session_name
 from foldline.errors import BadInput
 from foldline.session import history
-from foldline.session.history import Found
+from foldline.session.history import FoundMessage
 from foldline.session.session import AsyncSession
-from foldline.session.stored_session import left
 from foldline.stores.base import Store
 
 
 @dataclass(frozen=True, slots=True)
 class _Shelf:
-    """The sessions of a tenant, each opened anew for a look: somebody may be talking in it."""
+    """The sessions of a tenant, opened anew at each call: somebody may be talking in one."""
 
     store: Store
     tenant: str
 
     async def session(self, name: str) -> AsyncSession:
-        return await left(self.store, await named(self.store, self.tenant, name))
+        return await open_named_session(self.store, self.tenant, name)
 
-    async def search(self, words: str, *, session: str | None, limit: int) -> list[Found]:
-        only = (await named(self.store, self.tenant, session)).session if session else None
-        return await history.search(self.store, self.tenant, words, session=only, limit=limit)
+    async def search(self, words: str, *, session: str | None, limit: int) -> list[FoundMessage]:
+        only = (
+            (await resolve_session_name(self.store, self.tenant, session)).session
+            if session
+            else None
+        )
+        return await history.search_tenant_messages(
+            self.store, self.tenant, words, session=only, limit=limit
+        )
 
 
-@command
+@make_command
 async def mcp(
     desk: Desk,
     name: Annotated[
@@ -60,11 +63,17 @@ async def mcp(
         raise BadInput(
             "an MCP server needs 'mcp', which is not installed; pip install 'foldline[mcp]'"
         )
-    from foldline.agent.mcp.server import past, serve  # noqa: PLC0415 - after the extra
+    from foldline.agent.mcp.mcp_server import build_history_tools, serve_tools  # noqa: PLC0415 - after the extra
 
-    async with desk.store() as store:
+    async with desk.open_store() as store:
         shelf = _Shelf(store, desk.tenant)
-        only = (await named(store, desk.tenant, name)).session if name is not None else None
-        # The SDK reads in a thread that nothing wakes; we change nothing, so Ctrl-C just ends us.
+        only = (
+            (await resolve_session_name(store, desk.tenant, name)).session
+            if name is not None
+            else None
+        )
+        # The SDK reads in a thread that nothing wakes. Nothing is written, so Ctrl-C may kill us.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        await serve(past(shelf, only=only), name="foldline", version=__version__)
+        await serve_tools(
+            build_history_tools(shelf, only=only), name="foldline", version=__version__
+        )

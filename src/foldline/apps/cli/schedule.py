@@ -1,7 +1,6 @@
-"""`foldline schedule`: entries that speak into sessions at their times, and the worker that fires.
+"""`foldline schedule`: entries that speak into sessions at their times, and their worker.
 
-Knows how an entry is written and shown, and that a signal ends the worker. Refuses to know times
-and claims: those are `agent.schedule`. Needs the extra `schedule`.
+Times and claims are in `agent.schedule`. Needs the extra `schedule`.
 """
 
 import asyncio
@@ -20,27 +19,38 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import msgspec
 import typer
 
-from foldline.agent.schedule.entry import ScheduleEntry, made, paused, resumed
-from foldline.agent.schedule.kept import Schedules
-from foldline.agent.schedule.times import times_of
-from foldline.apps.cli.build_agent import Wish, seated
-from foldline.apps.cli.config import ProfileOption, SetOption, flags
-from foldline.apps.cli.context import Desk, command
+from foldline.agent.schedule.schedule_entry import (
+    ScheduleEntry,
+    build_schedule_entry,
+    pause_entry,
+    resume_entry,
+    times_of,
+)
+from foldline.agent.schedule.schedule_store import Schedules
+from foldline.apps.cli.build_agent import Wish, open_agent
+from foldline.apps.cli.config import ProfileOption, SetOption, parse_flags
+from foldline.apps.cli.context import Desk, make_command, resolve_session_name
 from foldline.apps.cli.exit_codes import CONFLICT, DONE, NOTHING, NothingFound
-from foldline.apps.cli.output import Column, clean, remark, say, short, table
-from foldline.apps.cli.store_location import named
-from foldline.core.parts import sound
-from foldline.core.saying import many
+from foldline.apps.cli.output import (
+    Column,
+    clean_line,
+    print_lines,
+    print_remark,
+    render_table,
+    truncate_line,
+)
+from foldline.core.names import format_count
+from foldline.core.parts import replace_surrogates
 from foldline.errors import BadInput
 
 if TYPE_CHECKING:
     from foldline.agent.loop import Agent
-    from foldline.agent.schedule.worker import ScheduleNotice, Scheduler
+    from foldline.agent.schedule.scheduler import ScheduleNotice, Scheduler
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _LENGTH = re.compile(r"(\d+)([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-_SHOWN = 200  # characters of an answer that a worker tells
+_SHOWN = 200  # characters of an answer in the worker's output
 Approve: TypeAlias = Literal["ask", "edits", "all", "none"]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The entry.")]
 UrlOption = Annotated[
@@ -55,7 +65,7 @@ ApproveOption = Annotated[
 ]
 
 
-@command
+@make_command
 async def add(  # noqa: PLR0913 - one option for each thing that an entry has
     desk: Desk,
     name: Annotated[str, typer.Argument(metavar="NAME", help="What you call it.")],
@@ -87,65 +97,68 @@ async def add(  # noqa: PLR0913 - one option for each thing that an entry has
 
     It speaks as `cron`, never as you. `foldline schedule run` fires it.
     """
-    entry = made(
-        sound(name),
-        sound(session),
+    entry = build_schedule_entry(
+        replace_surrogates(name),
+        replace_surrogates(session),
         cron=cron,
-        words=sound(words),
+        words=replace_surrogates(words),
         now=datetime.now(UTC),
         zone=zone,
         rule=missed,
-        lateness=_seconds(late),
+        lateness=_parse_lateness(late),
     )
-    wish = await _wish(desk, make=new, flags={"model": model} if model else {})
-    async with wish.desk.store(make=new) as store:
+    wish = await _build_wish(desk, make=new, flags={"model": model} if model else {})
+    async with wish.desk.open_store(make=new) as store:
         try:
-            found = await named(store, wish.desk.tenant, session)
+            found = await resolve_session_name(store, wish.desk.tenant, session)
             entry = msgspec.structs.replace(entry, session=found.session)
         except NothingFound as fault:
             if not new:
                 raise NothingFound(f"{fault}; --new begins it") from fault
-            async with seated(wish, entry.session):
-                pass  # now it is there
-        await Schedules(store, wish.desk.tenant).add(entry)
-    desk.answer(
-        _told(entry),
+            async with open_agent(wish, entry.session):
+                pass  # opening creates it
+        await Schedules(store, wish.desk.tenant).add_entry(entry)
+    desk.print_answer(
+        _encode_entry(entry),
         lambda: [
-            short(f"{clean(entry.name)}: first {_time(entry, entry.next)}, in ", entry.session)
+            truncate_line(
+                f"{clean_line(entry.name)}: first {_format_entry_time(entry, entry.next)}, in ",
+                entry.session,
+            )
         ],
     )
 
 
-@command
+@make_command
 async def listed(desk: Desk) -> int:
     """Show the entries: when they come next, what they fired, what was missed."""
-    async with _schedules(desk) as schedules:
-        entries = await schedules.entries()
-    desk.answer({"entries": [*map(_told, entries)]}, lambda: _lines(entries))
+    async with _open_schedules(desk) as schedules:
+        entries = await schedules.list_entries()
+    desk.print_answer({"entries": [*map(_encode_entry, entries)]}, lambda: _render_entries(entries))
     return DONE if entries else NOTHING
 
 
-@command
+@make_command
 async def remove(desk: Desk, name: NameArgument) -> None:
     """Take an entry away; what it has said stays in its session."""
-    async with _schedules(desk) as schedules:
-        gone = await schedules.remove(sound(name))
-    desk.answer(_told(gone), lambda: [short("removed ", gone.name)])
+    async with _open_schedules(desk) as schedules:
+        gone = await schedules.remove_entry(replace_surrogates(name))
+    desk.print_answer(_encode_entry(gone), lambda: [truncate_line("removed ", gone.name)])
 
 
-@command
+@make_command
 async def pause(desk: Desk, name: NameArgument) -> None:
     """Let an entry rest; what comes meanwhile is no missed run."""
-    await _changed(desk, name, paused)
+    await _change_entry(desk, name, pause_entry)
 
 
-@command
+@make_command
 async def resume(desk: Desk, name: NameArgument) -> None:
     """Let an entry speak again, also one that was stopped."""
-    await _changed(desk, name, resumed)
+    await _change_entry(desk, name, resume_entry)
 
 
-@command
+@make_command
 async def upcoming(
     desk: Desk,
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="An entry; else all.")] = None,
@@ -153,22 +166,28 @@ async def upcoming(
     count: Annotated[int, typer.Option("-n", metavar="N", help="How many.", min=1, max=1_000)] = 5,
 ) -> int:
     """Show what comes next, and in what order."""
-    async with _schedules(desk) as schedules:
-        entries = [await schedules.named(sound(name))] if name else await schedules.entries()
+    async with _open_schedules(desk) as schedules:
+        entries = (
+            [await schedules.read_entry(replace_surrogates(name))]
+            if name
+            else await schedules.list_entries()
+        )
     now = datetime.now(UTC)
-    coming = ([(at, one) for at in islice(times_of(one.cron, one.zone).after(now), count)]
+    coming = ([(at, one) for at in islice(times_of(one.cron, one.zone).iterate_after(now), count)]
               for one in entries if one.enabled)  # fmt: skip
     soon = [*islice(merge(*coming, key=lambda pair: pair[0]), count)]
     rows = [{"at": at, "entry": one.name, "session": one.session} for at, one in soon]
     heads = [Column("WHEN"), Column("ENTRY", 24), Column("SESSION")]
-    desk.answer(
+    desk.print_answer(
         {"next": rows},
-        lambda: table(heads, [[_time(one, at), one.name, one.session] for at, one in soon]),
+        lambda: render_table(
+            heads, [[_format_entry_time(one, at), one.name, one.session] for at, one in soon]
+        ),
     )
     return DONE if soon else NOTHING
 
 
-@command
+@make_command
 async def run(  # noqa: PLR0913 - one option for each thing that may be otherwise
     desk: Desk,
     *,
@@ -189,10 +208,15 @@ async def run(  # noqa: PLR0913 - one option for each thing that may be otherwis
     Several may run on one store: each time is fired by one of them, once. The agent works in this
     folder, under the settings that `foldline chat` would have here.
     """
-    wish = await _wish(desk, flags=_flags(base_url, approve, set_), profile=profile, tools=tools)
-    async with wish.desk.store() as store:
-        one = _scheduler(
-            Schedules(store, wish.desk.tenant), wish, told=partial(_tell, desk), most=concurrency
+    wish = await _build_wish(
+        desk, flags=_collect_flags(base_url, approve, set_), profile=profile, tools=tools
+    )
+    async with wish.desk.open_store() as store:
+        one = _build_scheduler(
+            Schedules(store, wish.desk.tenant),
+            wish,
+            told=partial(_print_notice, desk),
+            most=concurrency,
         )
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
@@ -200,7 +224,7 @@ async def run(  # noqa: PLR0913 - one option for each thing that may be otherwis
         await one.run(once=once)
 
 
-@command
+@make_command
 async def fire(  # noqa: PLR0913 - as above
     desk: Desk,
     name: NameArgument,
@@ -212,74 +236,80 @@ async def fire(  # noqa: PLR0913 - as above
     set_: SetOption = None,
 ) -> int:
     """Let an entry speak now, by hand; its times stay as they are."""
-    wish = await _wish(desk, flags=_flags(base_url, approve, set_), profile=profile, tools=tools)
-    async with wish.desk.store() as store:
-        one = _scheduler(Schedules(store, wish.desk.tenant), wish, told=lambda _: None, most=1)
-        done = await one.fire(sound(name))
+    wish = await _build_wish(
+        desk, flags=_collect_flags(base_url, approve, set_), profile=profile, tools=tools
+    )
+    async with wish.desk.open_store() as store:
+        one = _build_scheduler(
+            Schedules(store, wish.desk.tenant), wish, told=lambda _: None, most=1
+        )
+        done = await one.fire(replace_surrogates(name))
     body = {"entry": name, "what": done.what, "words": done.words}
     if done.what == "answered":
-        desk.answer(body, lambda: [*map(clean, done.words.splitlines())])
+        desk.print_answer(body, lambda: [*map(clean_line, done.words.splitlines())])
         return DONE
-    desk.answer(body, list[str])
-    remark(f"it stands in the log and is not answered yet: {done.words}")
+    desk.print_answer(body, list[str])
+    print_remark(f"it stands in the log and is not answered yet: {done.words}")
     return CONFLICT if done.what == "busy" else NOTHING
 
 
-# What they share.
-
-
-def _flags(base_url: str | None, approve: str | None, set_: list[str] | None) -> dict[str, Any]:
+def _collect_flags(
+    base_url: str | None, approve: str | None, set_: list[str] | None
+) -> dict[str, Any]:
     said = {"model.base_url": base_url, "approval.mode": approve}
-    return {**{key: one for key, one in said.items() if one is not None}, **flags(set_)}
+    return {**{key: one for key, one in said.items() if one is not None}, **parse_flags(set_)}
 
 
-async def _wish(desk: Desk, *, make: bool = False, **given: Any) -> Wish:
-    """What was written, at the store that settings name where the command line names none."""
+async def _build_wish(desk: Desk, *, make: bool = False, **given: Any) -> Wish:
+    """Make a wish with the settings applied; raises if the store is missing, unless `make`."""
     wish = Wish(desk=desk, **given)
-    wish = wish.placed(wish.settings())
-    async with wish.desk.store(make=make):
-        pass  # a store that is not there is told of, not made
-    return await wish.settled()
+    wish = wish.apply_settings(wish.load_settings())
+    async with wish.desk.open_store(make=make):
+        pass  # raises for a missing store, which `resolve_trust` would create
+    return await wish.resolve_trust()
 
 
 @asynccontextmanager
-async def _schedules(desk: Desk) -> AsyncGenerator[Schedules]:
-    wish = await _wish(desk)
-    async with wish.desk.store() as store:
+async def _open_schedules(desk: Desk) -> AsyncGenerator[Schedules]:
+    wish = await _build_wish(desk)
+    async with wish.desk.open_store() as store:
         yield Schedules(store, wish.desk.tenant)
 
 
-async def _changed(
+async def _change_entry(
     desk: Desk, name: str, how: Callable[[ScheduleEntry, datetime], ScheduleEntry]
 ) -> None:
     now = datetime.now(UTC)
-    async with _schedules(desk) as schedules:
-        entry = await schedules.change(sound(name), lambda one: how(one, now))
-    desk.answer(_told(entry), lambda: [short(f"{clean(entry.name)}: ", _state(entry))])
+    async with _open_schedules(desk) as schedules:
+        entry = await schedules.change_entry(replace_surrogates(name), lambda one: how(one, now))
+    desk.print_answer(
+        _encode_entry(entry),
+        lambda: [truncate_line(f"{clean_line(entry.name)}: ", _describe_state(entry))],
+    )
 
 
-def _scheduler(
+def _build_scheduler(
     schedules: Schedules, wish: Wish, *, told: "Callable[[ScheduleNotice], None]", most: int
 ) -> "Scheduler":
-    from foldline.agent.schedule.worker import Scheduler  # noqa: PLC0415 - few fire
+    from foldline.agent.schedule.scheduler import Scheduler  # noqa: PLC0415 - few fire
 
-    return Scheduler(schedules, partial(_seat, wish), told=told, concurrency=most)
+    return Scheduler(schedules, partial(_open_session_agent, wish), told=told, concurrency=most)
 
 
-def _seat(wish: Wish, session: str) -> "AbstractAsyncContextManager[Agent]":
-    """The session's agent, as `foldline chat -m` has it."""
+def _open_session_agent(wish: Wish, session: str) -> "AbstractAsyncContextManager[Agent]":
+    """Open the session's agent, as `foldline chat -m` does."""
 
     @asynccontextmanager
-    async def sitting() -> "AsyncGenerator[Agent]":
-        async with seated(replace(wish, name=session, go_on=True), session) as seat:
+    async def open_seat() -> "AsyncGenerator[Agent]":
+        async with open_agent(replace(wish, name=session, go_on=True), session) as seat:
             for note in seat.notes:
-                remark(f"{session}: {note}")
+                print_remark(f"{session}: {note}")
             yield seat.agent
 
-    return sitting()
+    return open_seat()
 
 
-def _seconds(written: str | None) -> float | None:
+def _parse_lateness(written: str | None) -> float | None:
     if written is None:
         return None
     found = _LENGTH.fullmatch(written.strip())
@@ -288,29 +318,33 @@ def _seconds(written: str | None) -> float | None:
     return float(int(found[1]) * _UNITS[found[2]])
 
 
-def _tell(desk: Desk, one: "ScheduleNotice") -> None:
-    """One line for each thing that happens; what is of the worker itself is a remark."""
+def _print_notice(desk: Desk, one: "ScheduleNotice") -> None:
+    """Print a line per event; a message of the worker itself goes to stderr."""
     if one.entry is None:
-        remark(one.words)
+        print_remark(one.words)
     elif one.what == "answered" and not one.words:
-        return  # by the turn before
+        return  # the turn before answered it
     elif desk.json:
         body = {"what": one.what, "entry": one.entry.name, "session": one.entry.session}
-        say(msgspec.json.encode({**body, "at": datetime.now(UTC), "words": one.words}).decode())
+        print_lines(
+            msgspec.json.encode({**body, "at": datetime.now(UTC), "words": one.words}).decode()
+        )
     else:
         words = f": {one.words[:_SHOWN]}" if one.words else ""
         now = datetime.now().astimezone()
-        say(short(f"{now:%Y-%m-%d %H:%M:%S} {one.what} ", f"{one.entry.name}{words}"))
+        print_lines(
+            truncate_line(f"{now:%Y-%m-%d %H:%M:%S} {one.what} ", f"{one.entry.name}{words}")
+        )
     sys.stdout.flush()
 
 
-def _told(entry: ScheduleEntry) -> dict[str, Any]:
+def _encode_entry(entry: ScheduleEntry) -> dict[str, Any]:
     body = {field: getattr(entry, field) for field in ScheduleEntry.__struct_fields__}
     del body["removed"]
-    return {**body, "state": _state(entry)}
+    return {**body, "state": _describe_state(entry)}
 
 
-def _state(entry: ScheduleEntry) -> str:
+def _describe_state(entry: ScheduleEntry) -> str:
     if entry.removed:
         return "removed"
     if not entry.enabled:
@@ -322,12 +356,12 @@ def _state(entry: ScheduleEntry) -> str:
     return "waits for an answer" if entry.owed is not None else "on"
 
 
-def _time(entry: ScheduleEntry, at: datetime) -> str:
+def _format_entry_time(entry: ScheduleEntry, at: datetime) -> str:
     form = "%Y-%m-%d %H:%M:%S %Z" if at.second else "%Y-%m-%d %H:%M %Z"
     return at.astimezone(times_of(entry.cron, entry.zone).zone).strftime(form)
 
 
-def _lines(entries: list[ScheduleEntry]) -> list[str]:
+def _render_entries(entries: list[ScheduleEntry]) -> list[str]:
     if not entries:
         return ["there is no entry; `foldline schedule add --help` tells how to make one"]
     heads = [
@@ -344,20 +378,21 @@ def _lines(entries: list[ScheduleEntry]) -> list[str]:
             one.name,
             one.session,
             one.cron,
-            _time(one, one.next) if one.enabled else "-",
+            _format_entry_time(one, one.next) if one.enabled else "-",
             f"{one.fired}",
             f"{one.missed}",
-            _state(one).partition(":")[0],
+            _describe_state(one).partition(":")[0],
         ]
         for one in entries
     ]
-    lines = table(heads, rows)
+    lines = render_table(heads, rows)
     for one in entries:
         if one.fault:
-            lines += ["", short(f"{clean(one.name)}: ", one.fault)]
+            lines += ["", truncate_line(f"{clean_line(one.name)}: ", one.fault)]
         lines += [
-            short(f"{clean(one.name)}: missed ", f"{many(gap.count, 'run')}, "
-                  f"{_time(one, gap.first)} to {_time(one, gap.last)}: {gap.why}")
+            truncate_line(f"{clean_line(one.name)}: missed ", f"{format_count(gap.count, 'run')}, "
+                  f"{_format_entry_time(one, gap.first)} to "
+                  f"{_format_entry_time(one, gap.last)}: {gap.why}")
             for gap in one.gaps[-3:]
         ]  # fmt: skip
     return lines

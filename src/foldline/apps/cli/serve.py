@@ -1,32 +1,28 @@
 """`foldline serve`: the gateway's process; `foldline keys add`: a key for it.
 
-Knows what an operator may say and what is told at the start. Refuses to know requests: those are
-the gateway's. Needs the extra `gateway`.
+Requests are handled in `foldline.apps.gateway`. Needs the extra `gateway`.
 """
 
 import asyncio
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from foldline.apps.cli.context import Desk, StoreOption, TenantOption, command, desk
-from foldline.apps.cli.output import clean, remark, say
-from foldline.core.plan import Facts
+from foldline.apps.cli.context import Desk, StoreOption, TenantOption, make_command, make_desk
+from foldline.apps.cli.output import clean_line, print_lines, print_remark
 from foldline.core.policy import named
 from foldline.errors import BadInput
-from foldline.proxy.conversations import Conversations, FactsOf
-from foldline.session.model_facts import known
-from foldline.stores.open import store_at
+from foldline.proxy.conversations import Conversations
+from foldline.session.model_facts import remember_facts
+from foldline.stores.open_store import store_at
 
 if TYPE_CHECKING:  # of an extra
     from foldline.apps.gateway.settings import GatewaySettings
 
 _MOST = 4_096  # conversations that a process holds
-_FRESH, _MODELS = 10.0, 1_000  # seconds that facts of a model hold, and of how many
 _EXTRA = ("uvicorn", "httptools", "aiohttp")
 KeysOption = Annotated[
     str | None,
@@ -61,6 +57,13 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
             help="Edit nothing that fits below this; AGENT=TOKENS for one kind of client.",
         ),
     ] = None,
+    own_history: Annotated[
+        bool,
+        typer.Option(
+            "--own-history",
+            help="Send whole histories where clients only name an earlier answer.",
+        ),
+    ] = False,
     plain: Annotated[
         bool, typer.Option("--plain", help="Keep no sessions: relay all as it comes.")
     ] = False,
@@ -103,43 +106,48 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
 
     Change a client's base URL and nothing else. SIGTERM or Ctrl-C ends it when answers are over.
     """
-    _check()
+    _check_extra()
     from foldline.apps.gateway import local_access, server, settings  # noqa: PLC0415 - an extra
-    from foldline.apps.gateway.app import Gateway  # noqa: PLC0415
+    from foldline.apps.gateway.api_keys import Keys  # noqa: PLC0415
+    from foldline.apps.gateway.asgi import Gateway  # noqa: PLC0415
     from foldline.apps.gateway.audit import Audit  # noqa: PLC0415
-    from foldline.apps.gateway.keys import Keys  # noqa: PLC0415
     from foldline.apps.gateway.network import read_network  # noqa: PLC0415
-    from foldline.session.use_settings import caps  # noqa: PLC0415
-    from foldline.settings.layers import load  # noqa: PLC0415
+    from foldline.session.use_settings import build_caps  # noqa: PLC0415
+    from foldline.settings.layers import load_settings  # noqa: PLC0415
 
-    mine = desk(store=store_, tenant=tenant_, under=ctx.obj)
+    mine = make_desk(store=store_, tenant=tenant_, under=ctx.obj)
     named(policy)
     ours = Keys(keys) if keys else None
     settings.must_be_closed(host, keys=ours, is_open=is_open)
-    # Whoever reads sessions has shown a key of theirs, or started this at this machine.
+    # Sessions are readable only with a key of ours, or with the token that is printed here.
     is_local = ours is None and settings.is_loopback(host) and not is_open and not plain
     token = local_access.make_token() if is_local else None
-    said = load(Path.cwd())
+    said = load_settings(Path.cwd())
     set_ = settings.GatewaySettings(
-        upstreams=settings.upstreams(upstream),
+        upstreams=settings.parse_upstreams(upstream),
         keys=ours,
         token=token,
         network=read_network(ca=ca),
         limits=settings.GatewayLimits(
             body=most_body, each=each, retries=retries, drain_seconds=drain
         ),
-        on_disconnect=_mode(on_disconnect) or said.on_disconnect,
+        on_disconnect=_parse_disconnect_mode(on_disconnect) or said.on_disconnect,
         fold_from=settings.fold_from(fold_from or ()),
-        caps=caps(said),
+        caps=build_caps(said),
         tenant=mine.tenant,
     )
-    listening = server.listen(host, port, shared=shared)
+    listening = server.open_socket(host, port, shared=shared)
     store = conversations = None
     if not plain:
-        asyncio.run(_made(mine))
+        asyncio.run(_prepare_store(mine))
         store = store_at(mine.address)
         conversations = Conversations(
-            store, _facts_of(window, policy), shared=True, most=_MOST, prefix="talk"
+            store,
+            remember_facts(window=window, reserve=None, policy=policy),
+            shared=True,
+            most=_MOST,
+            prefix="talk",
+            own_history=own_history,
         )
     gateway = Gateway(
         set_,
@@ -153,7 +161,7 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
     asks = (
         f"{len(ours)} of the gateway's own" if ours is not None else "providers' keys pass through"
     )
-    say(
+    print_lines(
         f"foldline gateway at {where}",
         "",
         f"  OPENAI_BASE_URL={where}/v1",
@@ -161,18 +169,18 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
         "",
         *(f"upstream  {to.host}{to.path}  {name}".rstrip() for name, to in set_.upstreams.items()),
         *_show_proxies(set_),
-        f"sessions  {clean(kept)}",
+        f"sessions  {clean_line(kept)}",
         f"keys      {asks}",
         *([] if token is None else [f"token     {token.reveal()}  for {where}/sessions"]),
         f"pages     {where}/healthz  /readyz  /metrics",
     )  # fmt: skip
     sys.stdout.flush()
-    server.run(server.Served(gateway, linger=linger), listening)
-    remark("ended")
+    server.run_server(server.Served(gateway, linger=linger), listening)
+    print_remark("ended")
 
 
 def _show_proxies(settings: "GatewaySettings") -> list[str]:
-    """One line for each proxy that an upstream is asked through, without its login."""
+    """Return a line per upstream that is reached through a proxy, without the login."""
     from yarl import URL  # noqa: PLC0415 - an extra
 
     urls = [URL(to.host) for to in settings.upstreams.values()]
@@ -180,24 +188,7 @@ def _show_proxies(settings: "GatewaySettings") -> list[str]:
     return [f"proxy     {proxy.address}  for {url.host}" for url, proxy in found if proxy]
 
 
-def _facts_of(window: int | None, policy: str) -> FactsOf:
-    """The facts of models, looked up anew now and then: a file may say otherwise meanwhile."""
-    found: dict[str, tuple[float, Facts]] = {}
-
-    def facts_of(model: str) -> Facts:
-        now = monotonic()
-        since, facts = found.get(model, (-_FRESH, None))
-        if facts is None or now - since > _FRESH:
-            facts = known(model, window=window, reserve=None, policy=policy)
-            if len(found) > _MODELS:
-                found.clear()
-            found[model] = (now, facts)
-        return facts
-
-    return facts_of
-
-
-def _check() -> None:
+def _check_extra() -> None:
     if missing := [name for name in _EXTRA if find_spec(name) is None]:
         raise BadInput(
             f"the gateway needs {missing[0]!r}, which is not installed; "
@@ -205,19 +196,19 @@ def _check() -> None:
         )
 
 
-def _mode(given: str | None) -> Literal["pause", "continue"] | None:
+def _parse_disconnect_mode(given: str | None) -> Literal["pause", "continue"] | None:
     if given not in ("pause", "continue", None):
         raise BadInput(f"--on-disconnect {given!r}: write pause or continue")
     return given
 
 
-async def _made(mine: Desk) -> None:
-    """See that the store can be used; a new file only its owner reads."""
-    async with mine.store(make=True) as store:
+async def _prepare_store(mine: Desk) -> None:
+    """Check that the store can be used; create a missing file, readable by its owner only."""
+    async with mine.open_store(make=True) as store:
         await store.sessions(mine.tenant, limit=1)
 
 
-@command
+@make_command
 async def add_key(
     desk: Desk,
     name: Annotated[str, typer.Argument(help="What you call it: one word.")],
@@ -232,8 +223,8 @@ async def add_key(
     Sessions belong to the name of the key that they are made with, and no other key reaches them
     but one made with --admin.
     """
-    from foldline.apps.gateway.keys import add  # noqa: PLC0415 - few commands need it
+    from foldline.apps.gateway.api_keys import create_key  # noqa: PLC0415 - few commands need it
 
-    key = add(keys, name, tenant=desk.tenant, admin=admin)
+    key = create_key(keys, name, tenant=desk.tenant, admin=admin)
     told = {"name": name, "tenant": desk.tenant, "admin": admin, "key": key}
-    desk.answer(told, lambda: [key])
+    desk.print_answer(told, lambda: [key])

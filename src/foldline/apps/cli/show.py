@@ -1,7 +1,4 @@
-"""`sessions`, `show` and `context`: what there is, and what a model sees of it now.
-
-Knows what a person wants to see first. Refuses to change anything.
-"""
+"""`foldline sessions`, `show` and `context`: list sessions, and show what the model sees."""
 
 import re
 from pathlib import Path
@@ -11,31 +8,42 @@ import msgspec
 import typer
 from msgspec.structs import asdict
 
-from foldline.apps.cli.context import Desk, command
+from foldline.apps.cli.context import (
+    Desk,
+    Look,
+    apply_look,
+    format_store_option,
+    make_command,
+    open_named_session,
+)
 from foldline.apps.cli.exit_codes import DONE, NOTHING
 from foldline.apps.cli.output import (
     Column,
-    age,
-    coloured,
-    columns,
-    short,
-    size,
-    table,
-    visible,
-    wrapped,
+    escape_controls,
+    format_age,
+    format_size,
+    has_colours,
+    measure_terminal,
+    render_table,
+    truncate_line,
+    wrap_text,
 )
-from foldline.apps.cli.store_location import Look, named, sight, there
 from foldline.core import log, recall
-from foldline.core.parts import calls_of, retold
-from foldline.core.saying import many
+from foldline.core.names import format_count
+from foldline.core.parts import calls_of, render_parts
 from foldline.core.view import shape
-from foldline.draw import Picture, picture, pictured, svg, terminal
+from foldline.draw import (
+    Picture,
+    build_picture,
+    draw_picture_svg,
+    draw_picture_terminal,
+    encode_picture,
+)
 from foldline.errors import BadInput
 from foldline.session.session import AsyncSession
-from foldline.session.session_list import Summary, summaries
-from foldline.session.stored_session import left
+from foldline.session.stored_session import Summary, iterate_summaries
 
-_UNKNOWN = "unknown"  # what an import calls a model that its file does not name
+_UNKNOWN = "unknown"  # the model of an imported file that names none
 _SPAN = re.compile(r"(?:log:)?(\d{1,15})?(-)?(?:log:)?(\d{1,15})?")
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="The session; the beginning of its name is enough.")
@@ -57,28 +65,28 @@ PngOption = Annotated[
 ]
 
 
-@command
+@make_command
 async def sessions(desk: Desk) -> int:
     """List the sessions, the last changed first."""
-    async with desk.store() as store:
-        found = [one async for one in summaries(store, desk.tenant)]
+    async with desk.open_store() as store:
+        found = [one async for one in iterate_summaries(store, desk.tenant)]
     found.sort(key=lambda one: one.listed.changed, reverse=True)
-    body = {"store": desk.where, "sessions": [_body(one) for one in found]}
-    desk.answer(body, lambda: _listed(desk, found))
+    body = {"store": desk.where, "sessions": [_encode_summary(one) for one in found]}
+    desk.print_answer(body, lambda: _render_sessions(desk, found))
     return DONE if found else NOTHING
 
 
-def _body(one: Summary) -> dict[str, Any]:
+def _encode_summary(one: Summary) -> dict[str, Any]:
     kept: dict[str, Any] = asdict(one.listed)
     events = kept.pop("head") + 1
     told = {"model": one.model, "turns": one.turns, "words": one.words, "fault": one.fault}
     return {**kept, "events": events, **told}
 
 
-def _listed(desk: Desk, found: list[Summary]) -> list[str]:
+def _render_sessions(desk: Desk, found: list[Summary]) -> list[str]:
     if not found:
-        told = f"`foldline import FILE{there(desk.address)}` takes some in"
-        return wrapped(f"no sessions in {desk.where}; {told}")
+        told = f"`foldline import FILE{format_store_option(desk.address)}` takes some in"
+        return wrap_text(f"no sessions in {desk.where}; {told}")
     heads = (
         Column("session", most=24, whole=True),
         Column("model", most=15),
@@ -94,18 +102,18 @@ def _listed(desk: Desk, found: list[Summary]) -> list[str]:
             "-" if one.model == _UNKNOWN else one.model.rpartition("/")[2],
             str(one.turns),
             str(one.listed.head + 1),
-            size(one.listed.size),
-            age(one.listed.changed),
+            format_size(one.listed.size),
+            format_age(one.listed.changed),
             one.fault or one.words,
         )
         for one in found
     ]
     whole = sum(one.listed.size for one in found)
-    total = f"{many(len(found), 'session')}, {size(whole)}, in {desk.where}"
-    return [*table(heads, rows), *wrapped(total)]
+    total = f"{format_count(len(found), 'session')}, {format_size(whole)}, in {desk.where}"
+    return [*render_table(heads, rows), *wrap_text(total)]
 
 
-@command
+@make_command
 async def show(  # noqa: PLR0913 - one for each way to look
     desk: Desk,
     name: NameArgument,
@@ -126,29 +134,31 @@ async def show(  # noqa: PLR0913 - one for each way to look
     """Show what the model sees now, or a handle's original."""
     if handle is None and (head is not None or tail is not None or grep is not None):
         raise BadInput("--head, --tail and --grep go with a handle: show NAME log:12 --tail 20")
-    async with desk.store() as store:
-        seen = await left(store, await named(store, desk.tenant, name))
+    async with desk.open_store() as store:
+        seen = await open_named_session(store, desk.tenant, name)
         if handle is not None:
             ways = {"head": head, "tail": tail, "grep": grep}
-            await _original(desk, seen, handle, ways)
+            await _print_original(desk, seen, handle, ways)
         elif span is not None:
-            await _events(desk, seen, span)
+            await _print_events(desk, seen, span)
         else:
-            _shape(desk, seen)
+            _print_view(desk, seen)
 
 
-async def _original(desk: Desk, seen: AsyncSession, handle: str, ways: dict[str, Any]) -> None:
+async def _print_original(
+    desk: Desk, seen: AsyncSession, handle: str, ways: dict[str, Any]
+) -> None:
     asked = handle
     if any(way is not None for way in ways.values()):
-        asked = recall.call(recall.look(handle, **ways))
+        asked = recall.render_call(recall.build_query(handle, **ways))
     text = await seen.recall(asked)
-    desk.answer(
+    desk.print_answer(
         {"session": seen.live.name.session, "handle": asked, "text": text},
-        lambda: [visible(text).removesuffix("\n")],
+        lambda: [escape_controls(text).removesuffix("\n")],
     )
 
 
-async def _events(desk: Desk, seen: AsyncSession, span: str) -> None:
+async def _print_events(desk: Desk, seen: AsyncSession, span: str) -> None:
     found = _SPAN.fullmatch(span.strip())
     if found is None or not (found[1] or found[3]):
         raise BadInput(f"{span!r} is no stretch of the log; write --log 12-40, --log 12- or 12")
@@ -158,31 +168,34 @@ async def _events(desk: Desk, seen: AsyncSession, span: str) -> None:
     if lo > hi or lo > end:
         raise BadInput(f"--log {span}: this log goes from 0 to {end}")
     events = await seen.history.events(lo, min(hi, end))
-    desk.answer(
+    desk.print_answer(
         {
             "session": seen.live.name.session,
             "events": [
-                {"seq": seq, "event": msgspec.json.decode(log.encode(event))}
+                {"seq": seq, "event": msgspec.json.decode(log.encode_event(event))}
                 for seq, event in events
             ],
         },
-        lambda: [short(f"{seq:>6} {log.kind(event):14} ", told(event)) for seq, event in events],
+        lambda: [
+            truncate_line(f"{seq:>6} {log.event_kind_of(event):14} ", describe_event(event))
+            for seq, event in events
+        ],
     )
 
 
-def told(event: log.Event) -> str:
-    """An event in a line: its words, or what it says in its JSON."""
+def describe_event(event: log.Event) -> str:
+    """Describe an event in a line: its words, or the fields of its JSON."""
     if isinstance(event, log.UserSaid | log.ModelSaid | log.ToolReturned):
         calls = " ".join(f"{call.name}({call.arguments})" for call in calls_of(event.parts))
-        return f"{retold(event.parts)[:2_000]} {calls[:2_000]}".strip()
+        return f"{render_parts(event.parts)[:2_000]} {calls[:2_000]}".strip()
     if isinstance(event, log.Instructed):
-        return f"{many(len(event.tools), 'tool')}; {retold(event.parts)[:2_000]}"
-    body = msgspec.json.decode(log.encode(event), type=dict[str, Any])
+        return f"{format_count(len(event.tools), 'tool')}; {render_parts(event.parts)[:2_000]}"
+    body = msgspec.json.decode(log.encode_event(event), type=dict[str, Any])
     plain = {key: value for key, value in body.items() if isinstance(value, str | int | float)}
     return ", ".join(f"{key} {value}" for key, value in plain.items() if key != "kind")
 
 
-def _shape(desk: Desk, seen: AsyncSession) -> None:
+def _print_view(desk: Desk, seen: AsyncSession) -> None:
     view = seen.live.view
     items = [
         {
@@ -191,22 +204,22 @@ def _shape(desk: Desk, seen: AsyncSession) -> None:
             "state": item.state,
             "tokens": item.tokens,
             "call_id": item.call_id,
-            "words": " ".join(retold(item.parts).split())[:200],
+            "words": " ".join(render_parts(item.parts).split())[:200],
             "calls": [call.name for call in calls_of(item.parts)],
         }
         for item in (*view.items, *view.waiting)
     ]
     body = {"session": seen.live.name.session, "model": view.model, "items": items}
-    desk.answer(
+    desk.print_answer(
         body,
         lambda: [
-            *(short("", line) for line in shape(view).split("\n") if line),
-            *wrapped(f"{many(len(items), 'item')} in the model's sight: {seen.report}"),
+            *(truncate_line("", line) for line in shape(view).split("\n") if line),
+            *wrap_text(f"{format_count(len(items), 'item')} in the model's sight: {seen.report}"),
         ],
     )
 
 
-@command
+@make_command
 async def context(  # noqa: PLR0913 - one for each way to look
     desk: Desk,
     name: NameArgument,
@@ -222,38 +235,41 @@ async def context(  # noqa: PLR0913 - one for each way to look
 ) -> None:
     """Draw where the window goes: parts, tiers, cache, cost."""
     look = Look(policy=policy, window=window, model=model)
-    async with desk.store() as store:
-        seen = await left(store, await named(store, desk.tenant, name))
-    drawn = picture(*sight(seen, look))
-    written = write_picture(svg(drawn), vector=vector, pixels=pixels)
-    body = {"session": seen.live.name.session, **pictured(drawn), "written": written}
-    across = width or columns()
-    desk.answer(
+    async with desk.open_store() as store:
+        seen = await open_named_session(store, desk.tenant, name)
+    drawn = build_picture(*apply_look(seen, look))
+    written = write_picture(draw_picture_svg(drawn), vector=vector, pixels=pixels)
+    body = {"session": seen.live.name.session, **encode_picture(drawn), "written": written}
+    across = width or measure_terminal()
+    desk.print_answer(
         body,
         lambda: (
             [f"wrote {one}" for one in written]
-            or [*terminal(drawn, across, colour=coloured()).splitlines(), *_advice(drawn, seen)]
+            or [
+                *draw_picture_terminal(drawn, across, colour=has_colours()).splitlines(),
+                *_render_advice(drawn, seen),
+            ]
         ),
     )
 
 
-def _advice(drawn: Picture, seen: AsyncSession) -> list[str]:
-    """What to do about a session that is too large as it stands."""
+def _render_advice(drawn: Picture, seen: AsyncSession) -> list[str]:
+    """Say what to do about a session that is too large to be sent."""
     name = seen.live.name.session
     steps = (f"`foldline plan {name}` says what would be folded", f"`foldline fold {name}` does it")
-    return [line for step in steps for line in wrapped(step, title=" " * 8)] if drawn.over else []
+    return [line for step in steps for line in wrap_text(step, title=" " * 8)] if drawn.over else []
 
 
 def write_picture(drawing: str, *, vector: Path | None, pixels: Path | None) -> list[str]:
-    """Write a drawing where it is wanted; the files' names."""
+    """Write a drawing as SVG and PNG where wanted; return the files' names."""
     if vector is not None:
         vector.write_text(drawing, encoding="utf-8")
     if pixels is not None:
-        pixels.write_bytes(_png(drawing))
+        pixels.write_bytes(_encode_png(drawing))
     return [str(one) for one in (vector, pixels) if one is not None]
 
 
-def _png(drawing: str) -> bytes:
+def _encode_png(drawing: str) -> bytes:
     try:
         import resvg_py  # noqa: PLC0415 - an extra of its own
     except ModuleNotFoundError:

@@ -1,23 +1,21 @@
 """The gateway: change `base_url`, and any agent in any language stays inside its window.
 
     api             Sessions over HTTP
-    app             Which path is whose: raw ASGI, from a request's head to whoever serves it
-    audit           What every request came to: one line of JSON each, and the same in figures
-    calls           Requests on their way: each can be stopped from outside, and all are counted
-    error_response  What the gateway itself answers: in the shape that the client's SDK knows
-    health          Whether the gateway lives, is ready, and what it counts
-    keys            Who comes in: the gateway's own keys, and providers' keys that pass through
-    limits          What a request may be: its path, its size, what it unfolds to
+    api_keys        Keys that clients present, and what each may do
+    asgi            The ASGI application: routes, health and metrics
+    audit           The audit log, and Prometheus metrics
+    calls           Requests under way: counted, and stopped from outside
+    error_response  Errors of the gateway itself
+    limits          Checks of a request's path and size
     local_access    Who reaches the sessions of a gateway without keys
-    models          The models that sessions over HTTP are answered by
-    network         How upstreams are reached
-    plan_request    The conversation that a request is of
-    relay           One request to its upstream, and its answer back
-    server          The gateway's process: a port, signals, the drain at its end
-    settings        What an operator decides: upstreams, limits, who may come in
-    unplanned       Requests that carry a conversation and are not planned: why, and that it is said
-    upstream        An upstream over HTTP: asked, and its answer read as it comes
+    models          The models that answer sessions over HTTP
+    network         How upstreams are reached: proxies and certificates
+    plan_request    Plans a request as part of its conversation
+    relay           Relays one request to its upstream, and the answer back
+    server          The process: uvicorn, its port, and signals
+    settings        The operator's settings: upstreams, limits, keys
+    upstream        Asks an upstream over HTTP
 
-Knows HTTP. Refuses to decide: conversations are `proxy`'s, plans are the core's. An upstream is
-one that the operator named; a key is passed on or taken from the operator, never kept.
+Conversations are `proxy`'s, plans are the core's. Only upstreams that the operator named are asked;
+a key is passed on or taken from the operator, never kept.
 """

@@ -1,6 +1,6 @@
-"""What every request came to: one line of JSON each, and the same in figures.
+"""The audit log, one line of JSON per request, and the same as Prometheus metrics.
 
-Knows who asked, where, and how it ended. Refuses to know what was said, and every key.
+A line says who asked, which route, and how it ended; never what was said, and never a key.
 """
 
 import logging
@@ -26,7 +26,7 @@ _ROUTES = frozenset(
 
 @dataclass(slots=True)
 class Note:
-    """One request."""
+    """What is noted of one request."""
 
     route: str
     tenant: str = ""
@@ -39,28 +39,28 @@ class Note:
     sent: int = 0
     """Bytes of the answer."""
     ended: str = "done"
-    """How: done, cut, gone, late, drain, refused."""
+    """How it ended: done, cut, gone, late, drain, refused, fault."""
     seconds: float = 0.0
     upstream: float = 0.0
     """Seconds until the upstream began to answer."""
     added: float = 0.0
-    """Seconds that the request was here before it was sent on."""
+    """Seconds that planning took before the request was sent on."""
 
-    def line(self) -> str:
-        """As the audit log has it."""
-        told = self.told or PlanHeaders()
+    def encode_line(self) -> str:
+        """Encode the note as a line of the audit log."""
+        plan = self.told or PlanHeaders()
         body: dict[str, Any] = {
             "time": round(time(), 3),
             "tenant": self.tenant,
             "key": self.key,
-            "session": told.session,
+            "session": plan.session,
             "route": self.route,
             "status": self.status,
             "ended": self.ended,
-            "tokens": told.tokens,
-            "edits": told.edits,
-            "patches": told.patches,
-            "unplanned": told.unplanned,
+            "tokens": plan.tokens,
+            "edits": plan.edits,
+            "patches": plan.patches,
+            "unplanned": plan.unplanned,
             "received": self.received,
             "sent": self.sent,
             "ms": round(self.seconds * 1_000, 1),
@@ -70,7 +70,7 @@ class Note:
 
 
 class Audit:
-    """Lines in a file; one that was moved away is begun anew."""
+    """The audit log's file; it is opened anew after a rotation moved it away."""
 
     def __init__(self, path: str | Path) -> None:
         try:
@@ -79,12 +79,12 @@ class Audit:
             raise BadInput(f"--audit {path}: {fault.strerror}") from fault
 
     def write(self, note: Note) -> None:
-        """One more."""
-        line = logging.LogRecord("audit", logging.INFO, "", 0, note.line(), None, None)
+        """Write one line."""
+        line = logging.LogRecord("audit", logging.INFO, "", 0, note.encode_line(), None, None)
         self._file.handle(line)
 
     def close(self) -> None:
-        """No more."""
+        """Close the file."""
         self._file.close()
 
 
@@ -128,10 +128,10 @@ class Figures:
         self._in, self._out = passed.labels("in"), passed.labels("out")
         self._known: dict[tuple[str, int], Any] = {}
 
-    def count(self, note: Note) -> None:
-        """One more."""
+    def record_note(self, note: Note) -> None:
+        """Count one request."""
         kind = (note.route if note.route in _ROUTES else "other", note.status)
-        if (counter := self._known.get(kind)) is None:  # finding one costs more than counting
+        if (counter := self._known.get(kind)) is None:  # `labels` costs more than `inc`
             counter = self._known[kind] = self._requests.labels(*kind)
         counter.inc()
         self._in.inc(note.received)
@@ -145,6 +145,6 @@ class Figures:
             if note.told.unplanned:
                 self._unplanned.labels(note.told.unplanned).inc()
 
-    def text(self) -> bytes:
-        """As Prometheus reads it."""
+    def render_metrics(self) -> bytes:
+        """Render the metrics in Prometheus' text format."""
         return self._text(self.registry)

@@ -1,7 +1,6 @@
-"""Requests on their way: each can be stopped from outside, and all are counted.
+"""Requests under way: they are counted per client, and each can be stopped from outside.
 
-Knows when a call has waited too long, and who has how many. Refuses to know what is called. One
-clock looks at all of them, so that a piece of an answer costs no timer.
+One timer checks the deadlines of all calls, so that a chunk of an answer costs no timer.
 """
 
 import asyncio
@@ -9,21 +8,21 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final, Literal, TypeAlias, TypeVar
 
+from foldline.apps.gateway.api_keys import Client
 from foldline.apps.gateway.error_response import Refusal
-from foldline.apps.gateway.keys import Client
 
 T = TypeVar("T")
 Why: TypeAlias = Literal["gone", "late", "drain"]
 """Who stopped a call: its client, the clock, the end of the gateway."""
 
 WATCHED: Final = "foldline.watched"
-"""Where a scope has `Watch`, if its server tells at once that a client is gone."""
+"""The key of a scope's `Watch`, if its server reports at once that a client is gone."""
 Watch: TypeAlias = Callable[[Callable[[], None]], Callable[[], None]]
-"""Be told; what is given back ends that."""
+"""Subscribes to a disconnect; call the returned function to unsubscribe."""
 
 
 class GatewayCall:
-    """One request, and whether it may go on."""
+    """One request under way, and whether it may go on."""
 
     __slots__ = ("_can_stop", "deadline", "ended", "stays", "task", "why")
 
@@ -34,36 +33,36 @@ class GatewayCall:
         self.deadline = deadline
         self.why: Why | None = None
         self.stays = False
-        """Whether it goes on when its client is gone."""
+        """Whether the call goes on when its client is gone."""
         self.ended = False
         self._can_stop = True
 
     def stop(self, why: Why) -> None:
-        """Stop it where it waits, or when it next waits."""
+        """Stop the call where it waits, or when it next checks."""
         if self.why is None and not self.ended and not (why == "gone" and self.stays):
             self.why = why
             if self._can_stop:
                 self.task.cancel()
 
-    def gone(self) -> None:
-        """Its client hung up."""
+    def handle_disconnect(self) -> None:
+        """Stop the call: its client hung up."""
         self.stop("gone")
 
-    async def unbroken(self, work: Awaitable[T]) -> T:
-        """Something that is not left in the middle: a stop waits for the next `check`."""
+    async def run_shielded(self, work: Awaitable[T]) -> T:
+        """Run `work` to its end: a stop waits for the next `check_not_stopped`."""
         self._can_stop = False
         try:
             return await work
         finally:
             self._can_stop = True
 
-    def check(self) -> None:
-        """Whether it was stopped meanwhile."""
+    def check_not_stopped(self) -> None:
+        """Raise `CancelledError` if the call was stopped meanwhile."""
         if self.why is not None:
             raise asyncio.CancelledError
 
-    def stopped(self) -> Why | None:
-        """Behind a `CancelledError`: who stopped it; None where it was not us."""
+    def take_stop_reason(self) -> Why | None:
+        """Say after a `CancelledError` who stopped the call; None if it was not stopped here."""
         self._can_stop = False
         if self.why is not None and self.task.cancelling():
             self.task.uncancel()
@@ -71,7 +70,7 @@ class GatewayCall:
 
 
 class Calls:
-    """All of them."""
+    """All calls of the process, at most `each` per client."""
 
     def __init__(self, *, each: int, every: float = 1.0) -> None:
         self._calls: set[GatewayCall] = set()
@@ -85,20 +84,21 @@ class Calls:
         return len(self._calls)
 
     def start(self) -> None:
-        """Look at the clock from now on."""
+        """Stop calls that are late, now and every `every` seconds."""
         loop = asyncio.get_running_loop()
         now = loop.time()
-        for call in [one for one in self._calls if one.deadline < now]:
-            call.stop("late")
+        for call in [*self._calls]:
+            if call.deadline < now:
+                call.stop("late")
         self._timer = loop.call_later(self._every, self.start)
 
     def close(self) -> None:
-        """No more."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
 
-    def enter(self, call: GatewayCall, client: Client) -> None:
-        """A call begins."""
+    def add_call(self, call: GatewayCall, client: Client) -> None:
+        """Count a call, or refuse it where the client has too many."""
         scope = client.scope or client.tenant
         if self._of[scope] >= self._each:
             raise Refusal(
@@ -111,8 +111,8 @@ class Calls:
         self._calls.add(call)
         self._empty.clear()
 
-    def leave(self, call: GatewayCall, client: Client) -> None:
-        """And ends."""
+    def remove_call(self, call: GatewayCall, client: Client) -> None:
+        """Count a call no longer."""
         scope = client.scope or client.tenant
         self._calls.discard(call)
         self._of[scope] -= 1
@@ -121,13 +121,13 @@ class Calls:
         if not self._calls:
             self._empty.set()
 
-    def stop(self) -> None:
-        """Stop all of them: the gateway ends."""
+    def stop_all(self) -> None:
+        """Stop all calls: the gateway ends."""
         for call in [*self._calls]:
             call.stop("drain")
 
-    async def over(self, seconds: float) -> bool:
-        """Wait until none is left."""
+    async def wait_for_end(self, seconds: float) -> bool:
+        """Wait until no call is left; False if some are after `seconds`."""
         try:
             await asyncio.wait_for(self._empty.wait(), seconds)
         except TimeoutError:

@@ -1,7 +1,4 @@
-"""What a request may be: its path, its size, what it unfolds to.
-
-Knows the tricks that strangers play with those. Refuses to know what a request says.
-"""
+"""Check what strangers send: a request's path, its size, and the size it decompresses to."""
 
 import zlib
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -18,15 +15,15 @@ _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 
 
 def checked_path(method: str, raw: bytes) -> str:
-    """A path as it goes behind an upstream's address, byte for byte, if it stays there."""
+    """Return a path unchanged, or refuse one that leads out of the upstream's address."""
     if method not in _METHODS:
         raise Refusal(405, "bad_method", f"{method[:20]} is not relayed")
-    whole = unquote_to_bytes(raw)
+    decoded = unquote_to_bytes(raw)
     if (
         not raw.startswith(b"/")
-        or b"\\" in whole
+        or b"\\" in decoded
         or any(byte <= 32 or byte == 127 for byte in raw)  # noqa: PLR2004 - controls, the space
-        or any(step in (b".", b"..") for step in whole.split(b"/"))
+        or any(step in (b".", b"..") for step in decoded.split(b"/"))
     ):
         raise Refusal(400, "bad_path", "a path that leads out of the upstream's address")
     try:
@@ -40,35 +37,37 @@ class Gone(Exception):  # noqa: N818 - named for what happened
 
 
 class Room:
-    """The bytes of requests that are here at a time."""
+    """The bytes that all requests under way may hold in memory."""
 
     def __init__(self, most: int) -> None:
         self.most, self.taken = most, 0
 
 
 class Share:
-    """What one request takes of it."""
+    """One request's share of the room."""
 
     __slots__ = ("_room", "_size")
 
     def __init__(self, room: Room) -> None:
         self._room, self._size = room, 0
 
-    def take(self, size: int) -> None:
-        """Take some more, or refuse the request."""
+    def reserve_bytes(self, size: int) -> None:
+        """Take some more bytes, or refuse the request."""
         if self._room.taken + size > self._room.most:
             raise Refusal(503, "full", "too many large requests are here; come back", retry=1)
         self._room.taken += size
         self._size += size
 
-    def give(self) -> None:
-        """Give all of it back."""
+    def release_bytes(self) -> None:
+        """Give all bytes back."""
         self._room.taken -= self._size
         self._size = 0
 
 
-async def whole(receive: Receive, stated: bytes | None, *, most: int, share: Share) -> bytes:
-    """A request's body."""
+async def read_request_body(
+    receive: Receive, stated: bytes | None, *, most: int, share: Share
+) -> bytes:
+    """Read a request's body of at most `most` bytes; raises `Gone` if the client hangs up."""
     if stated is not None and stated.isdigit() and int(stated) > most:
         raise _too_large(most)
     chunks: list[bytes] = []
@@ -78,7 +77,7 @@ async def whole(receive: Receive, stated: bytes | None, *, most: int, share: Sha
         if message["type"] == "http.disconnect":
             raise Gone
         if chunk := message.get("body", b""):
-            share.take(len(chunk))
+            share.reserve_bytes(len(chunk))
             size += len(chunk)
             chunks.append(chunk)
             if size > most:
@@ -87,13 +86,13 @@ async def whole(receive: Receive, stated: bytes | None, *, most: int, share: Sha
             return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def unfolded(body: bytes, encoding: bytes, *, most: int) -> bytes | None:
-    """What a compressed body holds; None where only the upstream may know."""
+def decode_body(body: bytes, encoding: bytes, *, most: int) -> bytes | None:
+    """Decompress a body; None if only the upstream may know how to read it."""
     copy = Copy(encoding, most=most)
-    found = copy.feed(body)
+    decoded = copy.feed(body)
     if copy.large:
         raise _too_large(most)
-    return found if copy.readable and copy.ended else None
+    return decoded if copy.readable and copy.ended else None
 
 
 def _too_large(most: int) -> Refusal:
@@ -101,7 +100,7 @@ def _too_large(most: int) -> Refusal:
 
 
 class Copy:
-    """A copy of encoded bytes, read along as they pass; a bomb or nonsense ends the reading."""
+    """Decodes a copy of bytes as they pass, until it meets a bomb or nonsense."""
 
     def __init__(self, encoding: bytes, *, most: int) -> None:
         encoding = encoding.strip().lower()
@@ -113,22 +112,21 @@ class Copy:
 
     @property
     def ended(self) -> bool:
-        """Whether all of it was there, and nothing behind it: others may read that, too."""
+        """Whether the data is complete with nothing behind it, which others might read too."""
         return self._inflate is None or (self._inflate.eof and not self._inflate.unused_data)
 
     def feed(self, chunk: bytes) -> bytes:
-        """The next piece, decoded; nothing once it cannot be read."""
+        """Decode the next chunk; b"" once the data cannot be read."""
         if not self.readable:
             return b""
         try:
-            made = (
-                chunk if self._inflate is None else self._inflate.decompress(chunk, self._left + 1)
-            )
+            if self._inflate is not None:
+                chunk = self._inflate.decompress(chunk, self._left + 1)
         except zlib.error:
             self.readable = False
             return b""
-        self._left -= len(made)
+        self._left -= len(chunk)
         if self._left < 0:
             self.readable, self.large = False, True
             return b""
-        return made
+        return chunk

@@ -1,10 +1,8 @@
-"""Who reaches the sessions of a gateway without keys: programs of this machine, and no web page.
+"""Guard the sessions of a gateway without keys: programs of this machine reach them, no web page.
 
 A page in a browser of this machine can send requests to a loopback port: across sites, or as its
-own site where its name is made to mean 127.0.0.1 (DNS rebinding). So a request has to come under a
-name of this machine, from no other site, and with a token that only who started the gateway knows.
-
-Knows what a browser says of where a request comes from. Refuses to know sessions.
+own site if its name is made to mean 127.0.0.1 (DNS rebinding). So a request has to name this
+machine as its host, come from no other site, and show the token of whoever started the gateway.
 """
 
 import hmac
@@ -14,8 +12,8 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
+from foldline.apps.gateway.api_keys import OWN_HEADER, PREFIX, Secret, token_of
 from foldline.apps.gateway.error_response import Refusal
-from foldline.apps.gateway.keys import OWN_HEADER, PREFIX, Secret, token_of
 from foldline.apps.gateway.limits import Message
 from foldline.errors import BadInput
 
@@ -27,11 +25,11 @@ _HTTP = 80
 
 
 def make_token(environment: Mapping[str, str] = os.environ) -> Secret:
-    """The token of one start: as the environment fixes it, else a random one."""
+    """Make the token of one start: the environment's, else a random one."""
     given = environment.get(VARIABLE)
     if given is None:
         return Secret(f"{PREFIX}local-{secrets.token_urlsafe(32)}")
-    # What begins so is never relayed: a token that a client sends elsewhere reaches no provider.
+    # With our prefix it is never relayed: a token sent to the wrong route reaches no provider.
     is_ours = given.startswith(PREFIX) and len(given) >= len(PREFIX) + _SHORTEST
     if not is_ours or not given.isascii() or not given.isprintable() or " " in given:
         raise BadInput(
@@ -44,9 +42,9 @@ def make_token(environment: Mapping[str, str] = os.environ) -> Secret:
 def check_request(scope: Message, token: Secret) -> None:
     """Refuse a request that may be a web page's, or that does not show the token."""
     server = scope.get("server") or ("", 0)
-    names = _NAMES | {_bracket(server[0])}
-    _check_host(_values(scope, b"host"), names)
-    _check_origin(_values(scope, b"origin"), names, port=server[1])
+    names = _NAMES | {_format_host(server[0])}
+    _check_host(_list_header_values(scope, b"host"), names)
+    _check_origin(_list_header_values(scope, b"origin"), names, port=server[1])
     _check_token(scope, token)
 
 
@@ -61,13 +59,13 @@ def _check_host(hosts: list[str], names: frozenset[str]) -> None:
 
 
 def _check_origin(origins: list[str], names: frozenset[str], *, port: int | None) -> None:
-    """Programs send no `Origin`; a browser does for whatever is not a plain look at our own."""
+    """Refuse other sites: programs send no `Origin`, browsers do on cross-site requests."""
     for origin in origins:
         try:
             parts = urlsplit(origin)
             same = (
                 parts.scheme == "http"
-                and _bracket(parts.hostname or "") in names
+                and _format_host(parts.hostname or "") in names
                 and (parts.port or _HTTP) == port
                 and parts.username is None
                 and not (parts.path or parts.query or parts.fragment)
@@ -94,14 +92,13 @@ def _check_token(scope: Message, token: Secret) -> None:
         )
 
 
-def _values(scope: Message, header: bytes) -> list[str]:
-    return [
-        one.decode("latin-1").strip().lower() for name, one in scope["headers"] if name == header
-    ]
+def _list_header_values(scope: Message, header: bytes) -> list[str]:
+    values = [value for name, value in scope["headers"] if name == header]
+    return [value.decode("latin-1").strip().lower() for value in values]
 
 
 def _split_port(host: str) -> tuple[str, str, str]:
-    """The host, the colon if there is one, and the port; an IPv6 address has brackets around it."""
+    """Split into host, colon and port; an IPv6 address keeps its brackets."""
     if host.startswith("[") and "]" in host:
         address, _, rest = host.partition("]")
         colon, port = rest[:1], rest[1:]
@@ -109,5 +106,5 @@ def _split_port(host: str) -> tuple[str, str, str]:
     return host.partition(":")
 
 
-def _bracket(host: str) -> str:
+def _format_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host

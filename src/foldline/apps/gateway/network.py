@@ -1,8 +1,8 @@
 """How upstreams are reached: through which proxy, and whose certificates are trusted.
 
-Knows the variables that other programs read too (HTTP_PROXY, HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE,
-SSL_CERT_DIR). aiohttp's own `trust_env` is not used: it also reads ~/.netrc, and would send the
-operator's login from there with the request of a client that has none.
+Reads HTTP_PROXY, HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR. aiohttp's own `trust_env`
+is not used: it also reads ~/.netrc, and would send the operator's login from there with the
+request of a client that has none.
 """
 
 import os
@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from yarl import URL
 
-from foldline.apps.gateway.keys import Secret
+from foldline.apps.gateway.api_keys import Secret
 from foldline.errors import BadInput
 
 _SCHEMES = ("http", "https")
@@ -24,7 +24,7 @@ _SCHEMES = ("http", "https")
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A proxy's address, and apart from it what it asks for: an address is shown, a login never."""
+    """A proxy's address, and its login apart: an address may be shown, a login never."""
 
     address: str
     login: Secret | None = None
@@ -33,22 +33,24 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """The way out; without anything given, straight and with the system's certificates."""
+    """How to connect; by default directly, and with the system's certificates."""
 
     proxies: Mapping[str, Proxy] = field(default_factory=dict[str, Proxy])
     """By the scheme of the upstream's address."""
     no_proxy: str = ""
-    """Hosts that are asked straight, as NO_PROXY lists them."""
+    """Hosts that are reached without a proxy, as NO_PROXY lists them."""
     tls: ssl.SSLContext | None = None
 
     def find_proxy(self, url: URL) -> Proxy | None:
-        """The proxy that stands between here and an address."""
-        listed = self.no_proxy.replace(",", " ").lower().split()
-        return None if any(_is_named(url, one) for one in listed) else self.proxies.get(url.scheme)
+        """Return the proxy for a URL, if it needs one."""
+        entries = self.no_proxy.replace(",", " ").lower().split()
+        if any(_is_named(url, entry) for entry in entries):
+            return None
+        return self.proxies.get(url.scheme)
 
 
 def _is_named(url: URL, listed: str) -> bool:
-    """Whether an entry of NO_PROXY means an address: by its host, a domain, a port, a network."""
+    """Whether an entry of NO_PROXY covers a URL: by host, domain, port or network."""
     host = (url.host or "").lower()
     if listed == "*" or listed.strip("[]") == host:
         return True
@@ -66,7 +68,7 @@ def _is_named(url: URL, listed: str) -> bool:
 def read_network(
     environment: Mapping[str, str] = os.environ, *, ca: str | Path | None = None
 ) -> Network:
-    """The network as the environment describes it; `ca` is trusted beside what that trusts."""
+    """Read the network settings from the environment; `ca` is trusted in addition."""
     found = {scheme: _read_proxy(environment, scheme) for scheme in _SCHEMES}
     return Network(
         proxies={scheme: proxy for scheme, proxy in found.items() if proxy is not None},
@@ -76,10 +78,10 @@ def read_network(
 
 
 def make_tls(environment: Mapping[str, str], *, ca: str | Path | None = None) -> ssl.SSLContext:
-    """What certificates are checked with; a file that holds none is refused."""
+    """Build the TLS context; a file without certificates is refused."""
     file, folder = environment.get("SSL_CERT_FILE"), environment.get("SSL_CERT_DIR")
     try:
-        # Given files, no others are loaded: the variables replace the system's certificates.
+        # With files given, no others are loaded: the variables replace the system's certificates.
         context = ssl.create_default_context(cafile=file or None, capath=folder or None)
     except OSError as fault:
         raise _bad_file(f"SSL_CERT_FILE={file}", fault) from fault
@@ -107,7 +109,7 @@ def _read_proxy(environment: Mapping[str, str], scheme: str) -> Proxy | None:
     except ValueError:
         parts, host, port = None, None, None
     if parts is None or not host or parts.scheme not in _SCHEMES:
-        # The value is not shown: it may have a password in it.
+        # The value is not shown: it may hold a password.
         raise BadInput(f"{name} is no address of an HTTP proxy; write http://HOST:PORT")
     host = f"[{host}]" if ":" in host else host
     login = None
@@ -118,6 +120,6 @@ def _read_proxy(environment: Mapping[str, str], scheme: str) -> Proxy | None:
 
 
 def _read_variable(environment: Mapping[str, str], name: str) -> tuple[str, str]:
-    """A variable under its lower-case name, or else its upper-case one, as curl reads them."""
+    """Read a variable by its lower-case name, else by its upper-case one, as curl does."""
     name = name if name in environment else name.upper()
     return name, environment.get(name, "").strip()

@@ -1,11 +1,14 @@
-"""One request to its upstream, and its answer back.
+"""Relay one request to its upstream, and the answer back.
 
-    whole body → planned → asked → heard and passed on, piece by piece → ended
+    serve_request       receives the body, and watches for the client to hang up
+    _run_exchange       plans the request; records what was heard, however the exchange ends
+    _pass_answer        asks the upstream, sends the answer's head, passes its chunks on
+    _ask_until_opened   asks again where a refusal can be healed by another request
+    _ask_upstream       sends the client's body, or the planned one
 
-Knows what happens when either side hangs up, stalls or breaks off. Refuses to know who may ask and
-where (`app`), and what a request says (`plan_request`). What is not planned goes out as it came in;
-an answer always does. Nothing is read from the upstream before the client has taken what came
-before.
+A request that is not planned goes out as it came in; an answer always does. Nothing is read from
+the upstream before the client has taken what came before. `asgi` decides who may ask, and
+`plan_request` reads what a request says.
 """
 
 import asyncio
@@ -14,59 +17,79 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
 from yarl import URL
 
-from foldline.apps.gateway import keys
+from foldline.apps.gateway import api_keys
+from foldline.apps.gateway.api_keys import Client
 from foldline.apps.gateway.audit import Note
 from foldline.apps.gateway.calls import Calls, GatewayCall, Watch
 from foldline.apps.gateway.error_response import Refusal
-from foldline.apps.gateway.keys import Client
-from foldline.apps.gateway.limits import Gone, Message, Receive, Room, Share, unfolded, whole
-from foldline.apps.gateway.plan_request import PlanHeaders, PlannedExchange, planned, told
-from foldline.apps.gateway.settings import ANTHROPIC, GatewaySettings, Upstream
-from foldline.apps.gateway.unplanned import Warnings, find_reason
-from foldline.apps.gateway.upstream import Links, UpstreamAnswer, outward
-from foldline.dialects.base import Dialect
+from foldline.apps.gateway.limits import (
+    Gone,
+    Message,
+    Receive,
+    Room,
+    Share,
+    decode_body,
+    read_request_body,
+)
+from foldline.apps.gateway.plan_request import (
+    PlanHeaders,
+    PlannedExchange,
+    Warnings,
+    build_scope,
+    find_reason,
+    make_plan_headers,
+    plan_exchange,
+)
+from foldline.apps.gateway.settings import GatewaySettings, Upstream
+from foldline.apps.gateway.upstream import Links, UpstreamAnswer, build_upstream_headers
+from foldline.dialects import base
+from foldline.dialects.base import Dialect, Vendor
 from foldline.errors import FoldlineError
+from foldline.proxy.compacted_history import CompactedHistory, answer_compaction
 from foldline.proxy.conversations import Conversations
-from foldline.proxy.exchange import Exchange
+from foldline.proxy.identity import LONGEST, is_name
 
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
-_LONGEST = 200
 _log = logging.getLogger("foldline.gateway")
+_UNKNOWN_ROUTE = (404, 405, 501)  # what servers say to a path that they do not have
 _GONE = 499  # as nginx writes it: the client hung up
 
 
 @dataclass(frozen=True, slots=True)
 class RelayRequest:
-    """A request that may be relayed."""
+    """A client's request that may be relayed."""
 
     method: str
     path: str
     query: str
     headers: list[tuple[bytes, bytes]]
     client: Client
-    speaks: str
-    """Whose errors its client reads."""
+    vendor: Vendor
+    """Whose client it is: how it reads errors and shows keys."""
     dialect: Dialect | None
-    """What its body is written in, where that is planned."""
+    """The dialect of its body, if it is one that is planned."""
     upstream: Upstream
+    compacts: bool = False
+    """Whether its path is one to which histories are posted to be compacted."""
     watch: Watch | None = None
-    """How to be told that the client is gone, where the server tells."""
+    """Subscribes to the client's disconnect, if the server reports it."""
 
-    def header(self, name: bytes) -> bytes | None:
-        """The first of a name."""
+    def find_header(self, name: bytes) -> bytes | None:
+        """Return the first header of this name."""
         return next((value for key, value in self.headers if key == name), None)
 
     @property
     def url(self) -> URL:
-        """Where it goes: below the operator's address."""
+        """The upstream's URL for this request, below the operator's address."""
         query = f"?{self.query}" if self.query else ""
-        return URL(f"{self.upstream.at(self.path, self.speaks)}{query}", encoded=True)
+        return URL(f"{self.upstream.build_url(self.path, self.vendor)}{query}", encoded=True)
 
 
 class Reply:
-    """What the client is sent."""
+    """The response to the client."""
 
     __slots__ = ("_note", "_send", "begun", "ended")
 
@@ -74,37 +97,37 @@ class Reply:
         self._send, self._note = send, note
         self.begun = self.ended = False
 
-    async def begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        """Its head."""
+    async def send_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        """Send status and headers."""
         self.begun, self._note.status = True, status
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def pass_on(self, chunk: bytes, *, last: bool = False) -> None:
-        """A piece of its body."""
+        """Send a chunk of the body."""
         self.ended = last
         self._note.sent += len(chunk)
         await self._send({"type": "http.response.body", "body": chunk, "more_body": not last})
 
-    async def refuse(self, refusal: Refusal, speaks: str) -> None:
-        """An error of ours; where an answer has begun, it is broken off instead."""
+    async def send_refusal(self, refusal: Refusal, vendor: Vendor) -> None:
+        """Send an error of ours; an answer that has begun is broken off instead."""
         if not self.begun:
-            body = refusal.body(speaks)
-            await self.begin(refusal.status, refusal.headers(len(body)))
+            body = refusal.encode_body(vendor)
+            await self.send_head(refusal.status, refusal.encode_headers(len(body)))
             await self.pass_on(body, last=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One request on its way."""
+    """One request on its way, with its reply and its line in the audit log."""
 
-    asked: RelayRequest
+    request: RelayRequest
     call: GatewayCall
     reply: Reply
     note: Note
 
 
 class Relay:
-    """All requests of one process."""
+    """Relays all requests of one process."""
 
     def __init__(
         self,
@@ -119,206 +142,304 @@ class Relay:
         self._room = Room(settings.limits.held)
         self._warnings = Warnings()
 
-    async def serve(
-        self, asked: RelayRequest, reply: Reply, *, note: Note, receive: Receive
+    async def serve_request(
+        self, request: RelayRequest, reply: Reply, *, note: Note, receive: Receive
     ) -> None:
-        """One of them, from its first byte to its last; `Refusal` where it goes no further."""
+        """Serve one request from its first byte to its last; raises `Refusal`."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         call, share = GatewayCall(begun + self._limits.body_seconds), Share(self._room)
-        self._calls.enter(call, asked.client)
+        self._calls.add_call(call, request.client)
         unwatch: Callable[[], object] | None = None
         try:
-            stated = asked.header(b"content-length")
-            body = await whole(receive, stated, most=self._limits.body, share=share)
+            stated = request.find_header(b"content-length")
+            body = await read_request_body(receive, stated, most=self._limits.body, share=share)
             note.received = len(body)
             call.deadline = loop.time() + self._limits.first_seconds
-            if asked.watch is not None:
-                unwatch = asked.watch(call.gone)
-            else:
-                unwatch = loop.create_task(_watch(receive, call)).cancel
-            await self._relayed(Way(asked, call, reply, note), body)
+            unwatch = _watch_disconnect(request, receive, call)
+            await self._run_exchange(Way(request, call, reply, note), body)
         except Gone:
             note.ended, note.status = "gone", _GONE
         except asyncio.CancelledError:
-            if (why := call.stopped()) is None:
+            if (why := call.take_stop_reason()) is None:
                 raise
             note.ended = why
             if why == "gone":
                 note.status = note.status or _GONE
             else:
-                await reply.refuse(_stopped(why, heard=unwatch is not None), asked.speaks)
+                refusal = _make_stop_refusal(why, received=unwatch is not None)
+                await reply.send_refusal(refusal, request.vendor)
         finally:
             call.ended = True
             if unwatch is not None:
                 unwatch()
-            share.give()
-            self._calls.leave(call, asked.client)
+            share.release_bytes()
+            self._calls.remove_call(call, request.client)
             note.seconds = loop.time() - begun
 
-    async def _relayed(self, way: Way, body: bytes) -> None:
-        """Plan it where there is something to plan, and see to it that what was heard is kept."""
-        clock = asyncio.get_running_loop().time
-        started = clock()
-        hearing = await way.call.unbroken(self._planned(way.asked, body))
-        way.note.added = clock() - started
-        if not isinstance(hearing, PlannedExchange):
-            way.note.told = hearing
-            if hearing is not None:
-                self._warnings.warn(way.asked.client, way.asked.path, hearing.unplanned)
-            way.call.check()
-            await self._passed(way, body, None)
+    async def _run_exchange(self, way: Way, body: bytes) -> None:
+        """Plan the request, pass its answer on, and record what was heard however that ends."""
+        planned = await self._plan_and_note(way, body)
+        if isinstance(planned, CompactedHistory):
+            await _send_local_answer(way, planned.body, planned.content_type)
             return
-        way.note.told = told(hearing.exchange)
-        mode = way.asked.header(b"x-foldline-on-disconnect")
+        if planned is None:
+            way.call.check_not_stopped()
+            await self._pass_answer(way, body, None)
+            return
+        mode = way.request.find_header(b"x-foldline-on-disconnect")
         way.call.stays = (mode or self._settings.on_disconnect.encode()) == b"continue"
         try:
-            way.call.check()
-            await self._passed(way, body, hearing)
+            way.call.check_not_stopped()
+            await self._pass_answer(way, body, planned)
         except asyncio.CancelledError:
-            if way.call.stopped() is None:
-                hearing.exchange.leave()
+            if way.call.take_stop_reason() is None:
+                planned.exchange.mark_unanswered()
             else:
-                await _kept(hearing)
+                await _record_answer(planned)
             raise
         except BaseException:
-            await _kept(hearing)
+            await _record_answer(planned)
             raise
 
-    async def _planned(
-        self, asked: RelayRequest, body: bytes
-    ) -> PlannedExchange | PlanHeaders | None:
+    async def _plan_and_note(
+        self, way: Way, body: bytes
+    ) -> PlannedExchange | CompactedHistory | None:
+        """Plan the request, and note how long that took and what came of it."""
+        clock = asyncio.get_running_loop().time
+        started = clock()
+        planned = await way.call.run_shielded(self._plan_exchange(way.request, body))
+        way.note.added = clock() - started
+        if isinstance(planned, PlannedExchange):
+            way.note.told = make_plan_headers(planned.exchange)
+            return planned
+        if isinstance(planned, CompactedHistory):
+            patches = {"compaction": 1}
+            way.note.told = PlanHeaders(planned.session, edits=planned.edits, patches=patches)
+            return planned
+        way.note.told = planned
+        if planned is not None:
+            self._warnings.warn_once(way.request.client, way.request.path, planned.unplanned)
+        return None
+
+    async def _plan_exchange(
+        self, request: RelayRequest, body: bytes
+    ) -> PlannedExchange | CompactedHistory | PlanHeaders | None:
+        """Plan or answer the request, or say why not; None if it carries no conversation."""
         if self._conversations is None:
             return None
-        if asked.method == "POST" and (
-            reason := find_reason(asked.path, asked.headers, asked.dialect)
+        if request.method == "POST" and (
+            reason := find_reason(request.path, request.headers, request.dialect)
         ):
             return PlanHeaders(unplanned=reason)
-        if asked.dialect is None:
+        if request.dialect is None:
             return None
-        encoding = asked.header(b"content-encoding")
-        plain = unfolded(body, encoding, most=self._limits.body) if encoding else body
-        if plain is None:
-            return PlanHeaders(unplanned="unreadable")
-        named = asked.header(b"x-foldline-session")
-        session = named.decode("utf-8", "replace") if named else ""
-        if len(session) > _LONGEST or not session.isprintable():
-            words = f"a session's name has at most {_LONGEST} signs that can be read"
-            raise Refusal(400, "bad_session", words)
+        if encoding := request.find_header(b"content-encoding"):
+            decoded = decode_body(body, encoding, most=self._limits.body)
+            if decoded is None:
+                return PlanHeaders(unplanned="unreadable")
+            body = decoded
+        session = _read_session_name(request)
         try:
-            exchange = await planned(
+            answered = await answer_compaction(
                 self._conversations,
-                asked.dialect,
-                plain,
-                client=asked.client,
+                request.dialect,
+                body,
+                posted=request.compacts,
+                scope=build_scope(request.client, session, request.headers),
+            )
+            if answered is not None:
+                return answered
+            if request.compacts:
+                return PlanHeaders(unplanned="compaction")
+            return await plan_exchange(
+                self._conversations,
+                request.dialect,
+                body,
+                client=request.client,
                 session=session,
-                headers=asked.headers,
-                fold_from=self._settings.fold_from_for(asked.header(b"user-agent") or b""),
+                headers=request.headers,
+                fold_from=self._settings.fold_from_for(request.find_header(b"user-agent") or b""),
             )
         except FoldlineError as fault:
             _log.warning("a request was not planned: %s", fault)
             words = f"the conversation cannot be kept now ({type(fault).__name__}); ask again"
             raise Refusal(503, "store_away", words, retry=1) from fault
-        return PlannedExchange(exchange) if isinstance(exchange, Exchange) else exchange
 
-    async def _passed(self, way: Way, body: bytes, hearing: PlannedExchange | None) -> None:
-        """Ask, and pass on what is answered."""
-        call, reply = way.call, way.reply
-        answer = await self._answer(way, body, hearing)
+    async def _pass_answer(self, way: Way, body: bytes, planned: PlannedExchange | None) -> None:
+        """Ask the upstream, and pass its answer on to the client."""
+        answer = await self._ask_until_opened(way, body, planned)
         try:
-            while hearing is not None:
-                hearing.begin(answer.status, answer.encoding)
-                while not hearing.opened and (chunk := await answer.next()):
-                    hearing.hear(chunk)
-                    self._moved(call)
-                if answer.cut or not await call.unbroken(hearing.again()):
-                    break
-                call.check()
-                answer.close()
-                answer = await self._answer(way, body, hearing)
-            call.check()
-            headers = answer.headers()
-            if hearing is not None:
-                way.note.told = told(hearing.exchange)
-            if way.note.told is not None:
-                headers += way.note.told.headers()
-            await reply.begin(answer.status, headers)
-            if hearing is not None:
-                await _kept_if_whole(hearing, call, last=answer.over)
-                for chunk in hearing.held:
-                    await reply.pass_on(chunk)
-            while chunk := await answer.next():
-                last = answer.over
-                if hearing is not None:
-                    hearing.hear(chunk)
-                    await _kept_if_whole(hearing, call, last=last)
-                call.ended = last
-                self._moved(call)
-                await reply.pass_on(chunk, last=last)
-                self._moved(call)
-            if hearing is not None:
-                await call.unbroken(_kept(hearing))
+            way.call.check_not_stopped()
+            if planned is None and await self._send_count(way, body, answer.status):
+                return
+            await self._send_head(way, answer, planned)
+            await self._pass_chunks(way, answer, planned)
             if answer.cut:
                 way.note.ended = "cut"  # and so is ours: it is never ended as if it were whole
-            elif not reply.ended:
-                call.ended = True
-                await reply.pass_on(b"", last=True)
+            elif not way.reply.ended:
+                way.call.ended = True
+                await way.reply.pass_on(b"", last=True)
         finally:
             answer.close()
 
-    def _moved(self, call: GatewayCall) -> None:
-        """Something came, or was taken: it may be still for so long again."""
-        call.deadline = asyncio.get_running_loop().time() + self._limits.idle_seconds
+    async def _send_count(self, way: Way, body: bytes, status: int) -> bool:
+        """Answer a request for a count by our own, where the upstream has none; return whether."""
+        request, conversations = way.request, self._conversations
+        dialect = base.find_count_dialect(request.path) if request.method == "POST" else None
+        if dialect is None or dialect.write_count is None or conversations is None:
+            return False
+        if status not in _UNKNOWN_ROUTE or request.find_header(b"content-encoding"):
+            return False
+        scope = build_scope(request.client, _read_session_name(request), request.headers)
+        try:
+            tokens = await conversations.count_request(dialect, body, scope=scope)
+        except FoldlineError:
+            return False
+        counted = msgspec.json.encode(dialect.write_count(tokens))
+        way.note.told = PlanHeaders(tokens=tokens, patches={"count": 1})
+        await _send_local_answer(way, counted, "application/json")
+        return True
 
-    async def _answer(
-        self, way: Way, body: bytes, hearing: PlannedExchange | None
+    async def _ask_until_opened(
+        self, way: Way, body: bytes, planned: PlannedExchange | None
     ) -> UpstreamAnswer:
-        """Ask the upstream: what the client sent, or what was planned instead."""
-        asked, clock = way.asked, asyncio.get_running_loop().time
-        pairs, content = asked.headers, body
+        """Ask the upstream, and once more if a smaller request heals its refusal."""
+        while True:
+            answer = await self._ask_upstream(way, body, planned)
+            try:
+                if planned is None or not await self._heal_refusal(way.call, answer, planned):
+                    return answer
+                way.call.check_not_stopped()
+            except BaseException:
+                answer.close()
+                raise
+            answer.close()
+
+    async def _heal_refusal(
+        self, call: GatewayCall, answer: UpstreamAnswer, planned: PlannedExchange
+    ) -> bool:
+        """Hold an answer back until it opens; True if another request is to be sent instead."""
+        planned.start_response(answer.status, answer.encoding)
+        while not planned.opened and (chunk := await answer.read_chunk()):
+            planned.receive_chunk(chunk)
+            self._extend_deadline(call)
+        return not answer.cut and await call.run_shielded(planned.heal_refusal())
+
+    async def _ask_upstream(
+        self, way: Way, body: bytes, planned: PlannedExchange | None
+    ) -> UpstreamAnswer:
+        """Send the client's body to the upstream, or the planned one instead."""
+        request, clock = way.request, asyncio.get_running_loop().time
+        decoded = False
+        if planned is not None and not planned.relayed:
+            body, decoded = planned.exchange.body, True
+        pairs = request.headers
         if self._settings.keys is not None:
-            is_anthropic = asked.speaks == ANTHROPIC
-            pairs = keys.swapped(pairs, asked.upstream.key, anthropic=is_anthropic)
-        planned = hearing is not None and not hearing.relayed
-        if hearing is not None and planned:
-            content = hearing.exchange.body
-        headers = outward(pairs, len(content), readable=hearing is not None, decoded=planned)
-        patient = asked.header(b"x-stainless-retry-count") is None  # SDKs that ask again themselves
+            key = request.upstream.key
+            pairs = api_keys.replace_credentials(pairs, key, header=request.vendor.key_header)
+        headers = build_upstream_headers(
+            pairs, len(body), readable=planned is not None, decoded=decoded
+        )
+        # SDKs that send this header ask again themselves.
+        patient = request.find_header(b"x-stainless-retry-count") is None
         begun = clock()
         way.call.deadline = begun + self._limits.first_seconds
-        answer = await self._links.ask(
-            asked.method, asked.url, headers=headers, body=content, patient=patient
+        answer = await self._links.send_request(
+            request.method, request.url, headers=headers, body=body, patient=patient
         )
         way.note.upstream += clock() - begun
-        self._moved(way.call)
+        self._extend_deadline(way.call)
         return answer
 
+    async def _send_head(
+        self, way: Way, answer: UpstreamAnswer, planned: PlannedExchange | None
+    ) -> None:
+        headers = answer.filter_headers()
+        if planned is not None:  # healing may have changed the plan
+            way.note.told = make_plan_headers(planned.exchange)
+        if way.note.told is not None:
+            headers += way.note.told.encode_headers()
+        await way.reply.send_head(answer.status, headers)
 
-async def _watch(receive: Receive, call: GatewayCall) -> None:
-    """Wait for the client to hang up."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    call.gone()
+    async def _pass_chunks(
+        self, way: Way, answer: UpstreamAnswer, planned: PlannedExchange | None
+    ) -> None:
+        """Pass the body on as it comes, and record it before its end reaches the client."""
+        call, reply = way.call, way.reply
+        if planned is not None:
+            await _record_if_complete(planned, call, last=answer.over)
+            for chunk in planned.held:
+                await reply.pass_on(chunk)
+        while chunk := await answer.read_chunk():
+            last = answer.over
+            if planned is not None:
+                planned.receive_chunk(chunk)
+                await _record_if_complete(planned, call, last=last)
+            call.ended = last
+            self._extend_deadline(call)
+            await reply.pass_on(chunk, last=last)
+            self._extend_deadline(call)
+        if planned is not None:
+            await call.run_shielded(_record_answer(planned))
+
+    def _extend_deadline(self, call: GatewayCall) -> None:
+        """Something came, or was taken: either side may be idle for so long again."""
+        call.deadline = asyncio.get_running_loop().time() + self._limits.idle_seconds
 
 
-async def _kept_if_whole(hearing: PlannedExchange, call: GatewayCall, *, last: bool) -> None:
-    """Take an answer in before its end is passed on: from there on a client may ask the next."""
-    if last or hearing.complete:
-        await call.unbroken(_kept(hearing))
-        call.check()
+async def _send_local_answer(way: Way, body: bytes, content_type: str) -> None:
+    """Send an answer of ours."""
+    length = str(len(body)).encode()
+    headers = [(b"content-type", content_type.encode()), (b"content-length", length)]
+    told = way.note.told.encode_headers() if way.note.told else []
+    await way.reply.send_head(200, [*headers, *told])
+    way.call.ended = True
+    await way.reply.pass_on(body, last=True)
 
 
-async def _kept(hearing: PlannedExchange) -> None:
-    """Take in what was heard; the client has its answer whatever becomes of that."""
+def _watch_disconnect(
+    request: RelayRequest, receive: Receive, call: GatewayCall
+) -> Callable[[], object]:
+    """Stop the call when its client hangs up; call the returned function to stop watching."""
+    if request.watch is not None:
+        return request.watch(call.handle_disconnect)
+
+    async def wait_for_disconnect() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        call.handle_disconnect()
+
+    return asyncio.get_running_loop().create_task(wait_for_disconnect()).cancel
+
+
+def _read_session_name(request: RelayRequest) -> str:
+    named = request.find_header(b"x-foldline-session")
+    session = named.decode("utf-8", "replace") if named else ""
+    if session and not is_name(session):
+        words = f"a session's name has at most {LONGEST} signs that can be read"
+        raise Refusal(400, "bad_session", words)
+    return session
+
+
+async def _record_if_complete(planned: PlannedExchange, call: GatewayCall, *, last: bool) -> None:
+    """Record an answer before its end is passed on: from there on a client may ask the next."""
+    if last or planned.complete:
+        await call.run_shielded(_record_answer(planned))
+        call.check_not_stopped()
+
+
+async def _record_answer(planned: PlannedExchange) -> None:
+    """Record what was heard; if that fails, the client has its answer all the same."""
     try:
-        await hearing.end()
+        await planned.end_response()
     except FoldlineError as fault:
         _log.warning("an answer was not kept: %s", fault)
 
 
-def _stopped(why: str, *, heard: bool) -> Refusal:
+def _make_stop_refusal(why: str, *, received: bool) -> Refusal:
     if why == "drain":
         return Refusal(503, "ending", "this gateway ends; ask again", retry=1, close=True)
-    if heard:
+    if received:
         return Refusal(504, "upstream_timeout", "the upstream did not answer in time")
     return Refusal(408, "slow", "the request did not come in time", close=True)

@@ -1,7 +1,7 @@
-"""The gateway's process: a port, signals, the drain at its end.
+"""The gateway's process: uvicorn, its port, and signals.
 
-Knows uvicorn. Refuses to know requests. A signal makes the gateway unready, lets answers end for
-`drain_seconds`, stops and records the rest, and ends the process with 0.
+A signal makes the gateway unready, lets answers end for `drain_seconds`, stops and records the
+rest, and ends the process with 0.
 """
 
 import asyncio
@@ -21,25 +21,24 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from foldline.apps.gateway.app import Gateway
+from foldline.apps.gateway.asgi import Gateway
 from foldline.apps.gateway.calls import WATCHED
 from foldline.errors import BadInput
 from foldline.models.redact import Redacting
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_AFTER = 10.0  # seconds behind the drain: for what was stopped to be written
+_AFTER = 10.0  # seconds after the drain, to record what was stopped
 _BACKLOG = 2_048
 _SWITCH = 0.000_2  # seconds
 _COLLECT = (20_000, 20, 20)
-_DUMPABLE = 4  # prctl's own number
-_BROKEN_OFF = "ASGI callable returned without completing response."  # what we mean by it is told
-
+_DUMPABLE = 4  # PR_SET_DUMPABLE
+_BROKEN_OFF = "ASGI callable returned without completing response."
 _UPGRADE = re.compile(rb"\r\n(upgrade)[ \t]*:", re.IGNORECASE)
-_OFFERED = b"x-foldline-upgrade"  # ours, so that it is not passed on
+_OFFERED = b"x-foldline-upgrade"  # headers with our prefix are not passed on
 
 
 class Served(uvicorn.Server):
-    """One server; `stop` is what a signal does."""
+    """A server of one gateway; a signal calls `stop`."""
 
     def __init__(self, gateway: Gateway, *, linger: float = 0.0) -> None:
         limits = gateway.settings.limits
@@ -47,7 +46,7 @@ class Served(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 gateway,  # type: ignore[arg-type]
-                http=bounded(limits.headers, limits.head_seconds),
+                http=build_bounded_protocol(limits.headers, limits.head_seconds),
                 ws="none",
                 lifespan="on",
                 log_config=None,
@@ -61,23 +60,26 @@ class Served(uvicorn.Server):
         )
 
     def stop(self) -> None:
-        """Be unready, then take no more, then end; a second time: at once."""
+        """Become unready, then refuse requests, then end; a second call stops all at once."""
         if self._gateway.health.draining:
-            self._gateway.calls.stop()
+            self._gateway.calls.stop_all()
         self._gateway.drain()
-        asyncio.get_running_loop().call_later(self._linger, self._exit)
+        asyncio.get_running_loop().call_later(self._linger, self._request_exit)
 
-    def _exit(self) -> None:
+    def _request_exit(self) -> None:
         self.should_exit = True
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Uvicorn's own way ends with the signal's code: an end that was asked for is none."""
+        """Handle signals instead of uvicorn, which would end with the signal's code.
+
+        A requested shutdown is not an error.
+        """
         loop = asyncio.get_running_loop()
         try:
             for number in _SIGNALS:
                 loop.add_signal_handler(number, self.stop)
-        except (RuntimeError, ValueError):  # a thread of somebody's: no signals there
+        except (RuntimeError, ValueError):  # not in the main thread: no signals here
             yield
             return
         try:
@@ -87,21 +89,21 @@ class Served(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
 
-def run(server: Served, listening: socket.socket) -> None:
+def run_server(server: Served, listening: socket.socket) -> None:
     """Serve until a signal."""
-    quiet()
-    # A thread that has waited for the disk waits this long for a busy loop, statement by statement:
-    # at Python's own 5 ms an append to SQLite takes tens of them.
+    set_up_logging()
+    # After each statement SQLite's thread waits this long for a busy loop to yield: at Python's
+    # default of 5 ms an append takes tens of milliseconds.
     sys.setswitchinterval(_SWITCH)
     gc.collect()
-    gc.freeze()  # what is here now stays; what a request leaves is hardly ever in a cycle
+    gc.freeze()  # what is loaded now stays; what a request leaves is hardly ever in a cycle
     gc.set_threshold(*_COLLECT)
     keep_to_itself()
     server.run(sockets=[listening])
 
 
-def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """A port; `shared` lets several processes stand at it."""
+def open_socket(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """Listen at a port; `shared` lets several processes listen at it."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -120,36 +122,36 @@ def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
 
 
 def keep_to_itself() -> None:
-    """Leave no core behind, and let no other process of this user look in: both hold keys."""
+    """Write no core dump, and let no process of this user read our memory: it holds keys."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform == "linux":  # a core that goes into a pipe heeds no limit
+    if sys.platform == "linux":  # a core dump into a pipe ignores the limit
         ctypes.CDLL(None).prctl(_DUMPABLE, 0, 0, 0, 0)
 
 
-def quiet() -> None:
-    """Warnings on standard error, without secrets; an answer that we break off is none."""
+def set_up_logging() -> None:
+    """Log warnings to standard error, without secrets and without answers that we break off."""
     root = logging.getLogger()
     if not root.handlers:
         logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    for one in root.handlers:
-        if not any(isinstance(kept, Redacting) for kept in one.filters):
-            one.addFilter(Redacting())
+    for handler in root.handlers:
+        if not any(isinstance(each, Redacting) for each in handler.filters):
+            handler.addFilter(Redacting())
     uvicorns = logging.getLogger("uvicorn.error")
-    uvicorns.setLevel(logging.ERROR)  # it warns of every request that is none: strangers' to fill
-    uvicorns.addFilter(_meant)
+    uvicorns.setLevel(logging.ERROR)  # it warns of every bad request: strangers could fill the log
+    uvicorns.addFilter(_is_unexpected)
 
 
-def _meant(record: logging.LogRecord) -> bool:
+def _is_unexpected(record: logging.LogRecord) -> bool:
     return record.getMessage() != _BROKEN_OFF
 
 
-def _head(data: bytes) -> bytes:
+def _extract_head(data: bytes) -> bytes:
     end = data.find(b"\r\n\r\n")
     return data if end < 0 else data[: end + 2]
 
 
-def bounded(most: int, seconds: float) -> type[HttpToolsProtocol]:
-    """Uvicorn's protocol, with an end to how large a request's head is and how long it takes."""
+def build_bounded_protocol(most: int, seconds: float) -> type[HttpToolsProtocol]:
+    """Build uvicorn's protocol with limits of bytes and seconds for a request's head."""
 
     class Bounded(HttpToolsProtocol):
         _size = 0
@@ -157,30 +159,30 @@ def bounded(most: int, seconds: float) -> type[HttpToolsProtocol]:
         _patience: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
-            self._told: list[Callable[[], None]] = []
+            self._listeners: list[Callable[[], None]] = []
             self._cycles: list[RequestResponseCycle] = []
             super().connection_made(transport)
-            self._wait()
+            self._start_timer()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._heard()
+            self._stop_timer()
             super().connection_lost(exc)
-            for one in self._cycles:  # uvicorn tells the newest only; of a pipeline it is the last
-                one.disconnected = True
-                one.message_event.set()
-            for told in [*self._told]:
-                told()
+            for cycle in self._cycles:  # uvicorn tells only the newest of pipelined requests
+                cycle.disconnected = True
+                cycle.message_event.set()
+            for listener in [*self._listeners]:
+                listener()
 
         def data_received(self, data: bytes) -> None:
-            # The parser leaves out the body of a request that offers another protocol, as Java's
-            # client does with each: an offer that nobody takes is none.
+            # The parser skips the body of a request that offers an upgrade, as Java's client does
+            # with each. Nobody takes the offer, so its header is renamed.
             if self._in_head:
-                top = _head(data)
-                self._size += len(top)
+                head = _extract_head(data)
+                self._size += len(head)
                 if self._size > most:
                     self.send_400_response("Request head too large.")
                     return
-                if found := _UPGRADE.search(top):
+                if found := _UPGRADE.search(head):
                     data = data[: found.start(1)] + _OFFERED + data[found.end(1) :]
             super().data_received(data)
 
@@ -190,31 +192,31 @@ def bounded(most: int, seconds: float) -> type[HttpToolsProtocol]:
 
         def on_message_begin(self) -> None:
             if self._patience is None:
-                self._wait()
+                self._start_timer()
             super().on_message_begin()
-            self.scope[WATCHED] = self._watch  # type: ignore[typeddict-unknown-key]
+            self.scope[WATCHED] = self._subscribe_disconnect  # type: ignore[typeddict-unknown-key]
 
         def on_headers_complete(self) -> None:
             self._in_head, self._size = False, 0
-            self._heard()
+            self._stop_timer()
             super().on_headers_complete()
-            open_ = [one for one in self._cycles if not one.response_complete]
-            self._cycles = [*open_, self.cycle]
+            under_way = [cycle for cycle in self._cycles if not cycle.response_complete]
+            self._cycles = [*under_way, self.cycle]
 
-        def _watch(self, told: Callable[[], None]) -> Callable[[], None]:
-            self._told.append(told)
-            self.flow.resume_reading()  # who does not read does not see that the client is gone
-            return partial(self._told.remove, told)
+        def _subscribe_disconnect(self, listener: Callable[[], None]) -> Callable[[], None]:
+            self._listeners.append(listener)
+            self.flow.resume_reading()  # a paused transport does not see that the client is gone
+            return partial(self._listeners.remove, listener)
 
-        def _wait(self) -> None:
-            self._patience = self.loop.call_later(seconds, self._late)
+        def _start_timer(self) -> None:
+            self._patience = self.loop.call_later(seconds, self._handle_timeout)
 
-        def _heard(self) -> None:
+        def _stop_timer(self) -> None:
             if self._patience is not None:
                 self._patience.cancel()
                 self._patience = None
 
-        def _late(self) -> None:
+        def _handle_timeout(self) -> None:
             self._patience = None
             self.transport.close()
 

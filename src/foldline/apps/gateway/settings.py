@@ -1,7 +1,4 @@
-"""What an operator decides: upstreams, limits, who may come in.
-
-Knows how each is written down and which of it cannot be. Refuses to take any of it from a client.
-"""
+"""The operator's settings of a gateway: upstreams, limits, keys. No client can change them."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -9,127 +6,130 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from foldline.apps.gateway.keys import Keys, Secret
+from foldline.apps.gateway.api_keys import Keys, Secret
 from foldline.apps.gateway.network import Network
+from foldline.dialects.base import Vendor, list_vendors
 from foldline.errors import BadInput
 from foldline.session.spending import Caps
 
 OnDisconnect: TypeAlias = Literal["pause", "continue"]
-"""What becomes of an answer whose client is gone: it is broken off, or read to its end (A-08)."""
-OPENAI, ANTHROPIC, ANY = "openai", "anthropic", ""
-_VERSION = "/v1"
+"""What happens to an answer whose client is gone: it is broken off, or read to its end."""
+ANY = ""
+"""Names the upstream of vendors that have none of their own."""
+_VERSION = "/v1"  # some operators write it behind every address
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayLimits:
-    """How much, how many, and how long at most."""
+    """The most that requests may take, in bytes, number and seconds."""
 
     body: int = 32_000_000
-    """Bytes of a request, and of what a compressed one unfolds to."""
+    """Bytes of a request's body, also after it is decompressed."""
     held: int = 1_000_000_000
-    """Bytes of all requests that are here at a time."""
+    """Bytes of all requests under way."""
     headers: int = 65_536
     """Bytes of a request's line and headers."""
     each: int = 1_000
     """Requests of one key at a time."""
     retries: int = 2
-    """Times that an upstream is asked again before it has answered."""
+    """How often an upstream that has not answered is asked again."""
     head_seconds: float = 20.0
     """For a client to send its headers."""
     body_seconds: float = 60.0
-    """And its body."""
+    """For a client to send its body."""
     connect_seconds: float = 10.0
     first_seconds: float = 600.0
-    """For an upstream to begin its answer; one that is not streamed is long in the making."""
+    """For an upstream to begin its answer; one that is not streamed takes long to begin."""
     idle_seconds: float = 300.0
-    """Without a byte of an answer that has begun, or without a client that takes one."""
+    """During an answer, without a byte from the upstream or without the client taking one."""
     drain_seconds: float = 30.0
-    """For answers under way to end when the gateway does."""
+    """For answers under way to end when the gateway stops."""
 
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """A provider's address, as its SDK is given it."""
+    """A provider's address, as its SDK would be given it."""
 
     host: str
-    """With the scheme before it."""
+    """With the scheme in front."""
     path: str = ""
     key: Secret | None = None
-    """The operator's own key, for clients that show one of the gateway's."""
+    """The operator's own key, for clients that present one of the gateway's."""
 
-    def base(self, speaks: str) -> str:
-        """An SDK's `base_url`: OpenAI's has the version in it, Anthropic's has it in each path."""
-        if speaks == OPENAI:
-            return f"{self.host}{self.path or _VERSION}"
+    def build_base_url(self, vendor: Vendor) -> str:
+        """Build an SDK's `base_url`: OpenAI's holds the version, Anthropic's does not."""
+        if vendor.version:
+            return f"{self.host}{self.path or vendor.version}"
         return f"{self.host}{self.path.removesuffix(_VERSION)}"
 
-    def at(self, path: str, speaks: str) -> str:
-        """Where a client's path is: OpenAI's clients say `/v1` for whatever the base ends in."""
-        if speaks == OPENAI and path.startswith(f"{_VERSION}/"):
-            return f"{self.base(OPENAI)}{path.removeprefix(_VERSION)}"
-        return f"{self.base(ANTHROPIC)}{path}"
+    def build_url(self, path: str, vendor: Vendor) -> str:
+        """Build the URL of a client's path; an OpenAI client's `/v1` stands for the base path."""
+        if vendor.version and path.startswith(f"{vendor.version}/"):
+            return f"{self.build_base_url(vendor)}{path.removeprefix(vendor.version)}"
+        return f"{self.host}{self.path.removesuffix(_VERSION)}{path}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
-    """All of it."""
+    """All settings of a gateway."""
 
     upstreams: Mapping[str, Upstream]
-    """By dialect; `ANY` is for what has none of its own."""
+    """By vendor; `ANY` serves those that have none of their own."""
     keys: Keys | None = None
-    """The gateway's own keys; none: whoever reaches it may use it with a provider's key."""
+    """The gateway's own keys; without them anyone who reaches it may use a provider's key."""
     token: Secret | None = None
-    """What the session API asks for where there are no keys: `local_access.make_token`."""
+    """The session API's token if there are no keys: see `local_access.make_token`."""
     limits: GatewayLimits = field(default_factory=GatewayLimits)
     network: Network = field(default_factory=Network)
-    """The way to upstreams: `network.read_network` reads it from the environment."""
+    """How upstreams are reached: `network.read_network` reads it from the environment."""
     on_disconnect: OnDisconnect = "pause"
     tenant: str = "local"
-    """Whose sessions they are where no key of ours says so."""
+    """Who owns sessions if no key says so."""
     fold_from: Mapping[str, int] = field(default_factory=dict[str, int])
-    """From how many tokens on requests are edited that could be sent as they are: by how a client's
-    user agent begins; "" is for all others."""
+    """From how many tokens on requests are edited although they fit: by the beginning of a client's
+    user agent; "" is for all others."""
     caps: Caps | None = None
-    """The most that sessions of the session API may spend. What is relayed is the client's."""
+    """The most that sessions of the session API may spend; relayed requests are not counted."""
 
     def fold_from_for(self, agent: bytes) -> int:
-        """From how many tokens on requests of a client are edited."""
+        """Return from how many tokens on a client's requests are edited."""
         name = agent.decode("latin-1").lower()
         found = (begins for begins in self.fold_from if begins and name.startswith(begins))
         return self.fold_from.get(max(found, key=len, default=""), 0)
 
-    def upstream(self, dialect: str) -> Upstream | None:
-        """Where a dialect is spoken."""
-        return self.upstreams.get(dialect) or self.upstreams.get(ANY)
+    def find_upstream(self, vendor: Vendor) -> Upstream | None:
+        """Return the upstream that speaks as a vendor does."""
+        return self.upstreams.get(vendor.name) or self.upstreams.get(ANY)
 
 
-def upstreams(
+def parse_upstreams(
     given: Sequence[str], environment: Mapping[str, str] = os.environ
 ) -> dict[str, Upstream]:
-    """Addresses as an operator writes them: `URL`, `openai=URL`, `anthropic=URL`.
+    """Parse addresses as an operator writes them: `URL`, `openai=URL`, `anthropic=URL`.
 
-    A key is read from `FOLDLINE_UPSTREAM_KEY`, or `FOLDLINE_UPSTREAM_KEY_OPENAI` for one of them.
+    Keys are read from `FOLDLINE_UPSTREAM_KEY`, or `FOLDLINE_UPSTREAM_KEY_OPENAI` for one vendor.
     """
     found: dict[str, Upstream] = {}
     for one in given:
         name, is_named, url = one.partition("=")
         if not is_named or "/" in name:
             name, url = ANY, one
-        if name not in (ANY, OPENAI, ANTHROPIC):
-            raise BadInput(f"--upstream {one!r}: write openai=URL, anthropic=URL, or a URL alone")
+        if name != ANY and name not in list_vendors():
+            ways = ", ".join(f"{vendor}=URL" for vendor in list_vendors())
+            raise BadInput(f"--upstream {one!r}: write {ways}, or a URL alone")
         if name in found:
             raise BadInput(f"--upstream {one!r}: there is one for {name or 'all'} already")
         variable = "FOLDLINE_UPSTREAM_KEY" + (f"_{name.upper()}" if name else "")
         key = environment.get(variable) or environment.get("FOLDLINE_UPSTREAM_KEY")
-        found[name] = Upstream(*_address(url), Secret(key) if key else None)
+        found[name] = Upstream(*_parse_address(url), Secret(key) if key else None)
     if not found:
         raise BadInput("no upstream: write --upstream https://api.openai.com")
     return found
 
 
 def fold_from(given: Sequence[str]) -> dict[str, int]:
-    """Numbers of tokens as an operator writes them: `60000`, `claude-cli=120000`."""
+    """Parse numbers of tokens as an operator writes them: `60000`, `claude-cli=120000`."""
     found: dict[str, int] = {}
     for one in given:
         agent, _, tokens = one.rpartition("=")
@@ -139,8 +139,8 @@ def fold_from(given: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def _address(url: str) -> tuple[str, str]:
-    """The host with its scheme, and the path."""
+def _parse_address(url: str) -> tuple[str, str]:
+    """Split a URL into the host with its scheme, and the path."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -161,12 +161,12 @@ def _address(url: str) -> tuple[str, str]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine comes by there."""
+    """Whether only this machine can connect to `host`."""
     return host in _LOOPBACK
 
 
 def must_be_closed(host: str, *, keys: Keys | None, is_open: bool) -> None:
-    """Refuse to stand where strangers come by without asking who they are."""
+    """Refuse to listen beyond loopback without keys, unless that is asked for."""
     if is_loopback(host) or keys is not None or is_open:
         return
     raise BadInput(

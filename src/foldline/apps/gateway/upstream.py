@@ -1,7 +1,8 @@
-"""An upstream over HTTP: asked, and its answer read as it comes.
+"""Ask an upstream over HTTP, and read its answer as it comes.
 
-Knows headers that belong to one connection only, keeps connections, and asks again where nothing
-can have been worked on. Refuses to follow: a redirect is the client's, and so are cookies.
+Connections are kept. Headers that belong to one connection are not passed on. A request is sent
+again only where the upstream cannot have begun to work on it. Redirects and cookies are left to
+the client.
 """
 
 import asyncio
@@ -32,24 +33,24 @@ _OURS: Final = (b"x-foldline-", b"x-forwarded-")
 _AUTO: Final = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 _BODILESS: Final = (204, 304)
 _BUSY: Final = (429, 502, 503, 529)
-"""Refusals of those that have not begun; behind a 504 the work may be done."""
+"""Statuses of an upstream that has not begun; behind a 504 the work may be done."""
 _PATIENCE, _PAUSE = 5.0, 0.5  # seconds: the longest wait before asking again, and the usual one
 _STALE = 1.0  # seconds: a kept connection that the server had closed fails at once
-_SLICE = 262_144  # bytes written at a time: what the upstream does not take waits here, not there
+_SLICE = 262_144  # bytes per write: what the upstream does not take waits here, not in a buffer
 _LINE = 65_536  # bytes of an answer's header
 
 
 class Body(Payload):
-    """A request's bytes; large ones go out in slices, as fast as they are taken."""
+    """A request's body; a large one goes out in slices, as fast as it is taken."""
 
-    _default_content_type = "application/octet-stream"  # skipped: the client's own stands
+    _default_content_type = "application/octet-stream"  # never sent: the client's own is
 
     def __init__(self, body: bytes) -> None:
         super().__init__(body)
         self._size = len(body)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        """Write all of it."""
+        """Write the whole body."""
         body: bytes = self._value
         if len(body) <= _SLICE:
             await writer.write(body)
@@ -59,7 +60,7 @@ class Body(Payload):
             await writer.write(view[at : at + _SLICE])
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """As text."""
+        """Return the body as text."""
         return self._value.decode(encoding, errors)
 
 
@@ -71,12 +72,12 @@ class Links:
         self._session: aiohttp.ClientSession | None = None
 
     async def open(self) -> None:
-        """Begin; inside the loop that will ask."""
+        """Open the client session, inside the event loop that will use it."""
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0, keepalive_timeout=15.0, ssl=self._network.tls or True
             ),
-            cookie_jar=aiohttp.DummyCookieJar(),  # one client's cookies are no other's
+            cookie_jar=aiohttp.DummyCookieJar(),  # clients must not get each other's cookies
             timeout=aiohttp.ClientTimeout(
                 total=None, sock_connect=self._limits.connect_seconds, sock_read=None
             ),
@@ -87,18 +88,18 @@ class Links:
         )
 
     async def close(self) -> None:
-        """Let go of them."""
+        """Close all connections."""
         if self._session is not None:
             await self._session.close()
 
-    async def ask(
+    async def send_request(
         self, method: str, url: URL, *, headers: CIMultiDict[str], body: bytes, patient: bool
     ) -> "UpstreamAnswer":
-        """The answer, when its headers are there; `patient` waits for an upstream that is busy."""
+        """Return the answer once its headers are there; `patient` asks a busy upstream again."""
         assert self._session is not None  # noqa: S101 - `open` comes first
         loop = asyncio.get_running_loop()
         left, stale = self._limits.retries, 1
-        by = _route(url, headers, self._network.find_proxy(url))
+        proxy_options = _build_proxy_options(url, headers, self._network.find_proxy(url))
         while True:
             begun = loop.time()
             try:
@@ -108,25 +109,25 @@ class Links:
                     headers=headers,
                     data=Body(body) if body else None,
                     allow_redirects=False,
-                    **by,
+                    **proxy_options,
                 )
             except aiohttp.ClientConnectorCertificateError as fault:
-                raise _away(fault) from fault
+                raise _make_upstream_refusal(fault) from fault
             except aiohttp.ClientConnectorError as fault:
                 if left <= 0:
-                    raise _away(fault) from fault
+                    raise _make_upstream_refusal(fault) from fault
                 left -= 1
                 await asyncio.sleep(_PAUSE / 5)
             except aiohttp.ServerTimeoutError as fault:
                 raise Refusal(504, "upstream_timeout", "the upstream took no connection") from fault
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as fault:
                 if stale <= 0 or loop.time() - begun > _STALE:
-                    raise _away(fault) from fault
+                    raise _make_upstream_refusal(fault) from fault
                 stale -= 1
             except (aiohttp.ClientError, ValueError) as fault:
-                raise _away(fault) from fault
+                raise _make_upstream_refusal(fault) from fault
             else:
-                wait = _wait(response) if patient and left > 0 else None
+                wait = _find_retry_delay(response) if patient and left > 0 else None
                 if wait is None:
                     return UpstreamAnswer(response)
                 left -= 1
@@ -139,21 +140,21 @@ class _Route(TypedDict, total=False):
     proxy_headers: dict[str, str]
 
 
-def _route(url: URL, headers: CIMultiDict[str], proxy: Proxy | None) -> _Route:
-    """How aiohttp is told of a proxy; what the proxy asks for never goes on to an upstream."""
+def _build_proxy_options(url: URL, headers: CIMultiDict[str], proxy: Proxy | None) -> _Route:
+    """Build aiohttp's proxy options; the proxy's login never reaches an upstream."""
     if proxy is None:
         return {}
     address = URL(proxy.address)
     if proxy.login is None:
         return {"proxy": address}
     login = {"Proxy-Authorization": proxy.login.reveal()}
-    if url.scheme == "https":  # of the tunnel's own request
+    if url.scheme == "https":  # goes with the tunnel's own CONNECT request
         return {"proxy": address, "proxy_headers": login}
     headers.update(login)
     return {"proxy": address}
 
 
-def _away(fault: Exception) -> Refusal:
+def _make_upstream_refusal(fault: Exception) -> Refusal:
     match fault:
         case aiohttp.ClientConnectorCertificateError():
             words = "the upstream's certificate is not trusted; its operator may give --ca FILE"
@@ -172,8 +173,8 @@ def _away(fault: Exception) -> Refusal:
             return Refusal(502, "upstream_garbled", "what the upstream answered is no HTTP")
 
 
-def _wait(response: aiohttp.ClientResponse) -> float | None:
-    """Seconds before a busy upstream is asked again; None where its answer stands."""
+def _find_retry_delay(response: aiohttp.ClientResponse) -> float | None:
+    """Return the seconds to wait for a busy upstream, or None to take its answer."""
     if response.status not in _BUSY:
         return None
     stated = response.headers.get("retry-after")
@@ -187,7 +188,7 @@ def _wait(response: aiohttp.ClientResponse) -> float | None:
 
 
 class UpstreamAnswer:
-    """An upstream's answer on its way."""
+    """An upstream's answer, read as it comes."""
 
     __slots__ = ("_content", "_response", "cut", "status")
 
@@ -196,11 +197,11 @@ class UpstreamAnswer:
         self._content = response.content
         self.status = response.status
         self.cut = False
-        """Whether it broke off."""
+        """Whether the answer broke off."""
 
     @property
     def encoding(self) -> bytes:
-        """How its body is encoded."""
+        """The body's content encoding."""
         return self._response.headers.get("content-encoding", "").encode()
 
     @property
@@ -208,18 +209,18 @@ class UpstreamAnswer:
         """Whether what was read is all there is."""
         return self._content.at_eof()
 
-    def headers(self) -> list[tuple[bytes, bytes]]:
-        """Its headers, without those of our connection to it."""
+    def filter_headers(self) -> list[tuple[bytes, bytes]]:
+        """Return the headers without those of our connection to the upstream."""
         raw = self._response.raw_headers
-        dropped = _HOP | _listed(raw)
+        dropped = _HOP | _collect_hop_headers(raw)
         if self.status in _BODILESS:
             dropped |= {b"content-length"}
         return [(name, value) for name, value in raw if name.lower() not in dropped]
 
-    async def next(self) -> bytes:
-        """The bytes that have come, as soon as there are some; none at its end or where it is cut.
+    async def read_chunk(self) -> bytes:
+        """Wait for bytes and return them; b"" at the end, or where the answer is cut.
 
-        aiohttp forgets what came before a fault: it is taken from behind its back.
+        aiohttp drops what came before a fault, so that is read from its buffer directly.
         """
         content: Any = self._content
         try:
@@ -231,63 +232,61 @@ class UpstreamAnswer:
         return content._read_nowait(-1) if content._buffer else b""  # noqa: SLF001
 
     def close(self) -> None:
-        """Break it off, or give its connection back where it is over."""
+        """Return the connection to the pool if the answer is over, else close it."""
         if self._content.at_eof() and not self.cut:
             self._response.release()
         else:
             self._response.close()
 
 
-def outward(pairs: Pairs, length: int, *, readable: bool, decoded: bool) -> CIMultiDict[str]:
-    """A client's headers as the upstream gets them, in their order.
+def build_upstream_headers(
+    pairs: Pairs, length: int, *, readable: bool, decoded: bool
+) -> CIMultiDict[str]:
+    """Build the upstream's headers from the client's, in their order.
 
-    `readable`: an answer is asked for in an encoding that we can read along.
+    `readable`: accept only answers in an encoding that we can decode.
     `decoded`: the body is no longer encoded.
     """
-    made: CIMultiDict[str] = CIMultiDict()
+    headers: CIMultiDict[str] = CIMultiDict()
     listed: frozenset[bytes] | None = None
     for name, value in pairs:
         if name in _INWARD:
             if name == b"connection" and value.lower() not in (b"keep-alive", b"close"):
-                listed = _listed(pairs)
+                listed = _collect_hop_headers(pairs)
             continue
         if name.startswith(_OURS):
             continue
-        text = _text(value)
+        text = _decode_header(value)
         if name == b"content-length":
             text = str(length)
         elif name == b"content-encoding" and decoded:
             continue
         elif name == b"accept-encoding" and readable:
-            text = _read_along(text)
-        made.add(name.decode("ascii", "replace"), text)
+            text = _keep_readable(text)
+        headers.add(name.decode("ascii", "replace"), text)
     for name in listed or ():
-        made.popall(name.decode("ascii", "replace"), None)
-    return made
+        headers.popall(name.decode("ascii", "replace"), None)
+    return headers
 
 
-def _read_along(accepted: str) -> str:
+def _keep_readable(accepted: str) -> str:
     kept = [
-        one.strip()
-        for one in accepted.split(",")
-        if one.partition(";")[0].strip().lower() in ("gzip", "deflate", "identity")
+        encoding.strip()
+        for encoding in accepted.split(",")
+        if encoding.partition(";")[0].strip().lower() in ("gzip", "deflate", "identity")
     ]
     return ", ".join(kept) or "identity"
 
 
-def _text(value: bytes) -> str:
+def _decode_header(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:  # aiohttp writes UTF-8 and nothing else
         return value.decode("latin-1")
 
 
-def _listed(pairs: Pairs) -> frozenset[bytes]:
-    """The headers that a message says are for its connection only."""
-    return frozenset(
-        one.strip().lower()
-        for name, value in pairs
-        if name.lower() == b"connection"
-        for one in value.split(b",")
-        if one.strip().lower() not in (b"content-length", b"authorization", b"content-encoding")
-    )
+def _collect_hop_headers(pairs: Pairs) -> frozenset[bytes]:
+    """Return the names that a message's `Connection` header keeps to its connection."""
+    listed = b",".join(value for name, value in pairs if name.lower() == b"connection")
+    names = {name.strip().lower() for name in listed.split(b",")}
+    return frozenset(names - {b"content-length", b"authorization", b"content-encoding"})

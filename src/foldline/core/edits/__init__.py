@@ -1,1 +1,1 @@
-"""The edits, cheapest first: clip, mask, fold; and undo, which takes them back."""
+"""The edits, cheapest first: clip, mask, fold; and undo, which reverts them."""

@@ -1,11 +1,18 @@
 """Facts kept without a model: files, commands, tests, errors, tasks, links, names.
 
-collect(items, events)  →  facts      read from calls and results, in order
-merge(older, newer)     →  facts      what two folds know, as one
-pages(facts, cap)       →  lines      what a handoff shows of them
+collect         Collect facts from calls and results; imported only when something is folded
+entries         What one call does, and what its result tells
+fact_pages      Merge facts, and choose those that a handoff shows
+shell_commands  Shell text: its commands and the files they touch
 """
 
-from foldline.core.ledger.merge import Facts, merge, settled
-from foldline.core.ledger.pages import CEILING, Pages, pages
+from foldline.core.ledger.fact_pages import (
+    CEILING,
+    Facts,
+    Pages,
+    build_pages,
+    drop_settled_facts,
+    merge_facts,
+)
 
-__all__ = ["CEILING", "Facts", "Pages", "merge", "pages", "settled"]
+__all__ = ["CEILING", "Facts", "Pages", "build_pages", "drop_settled_facts", "merge_facts"]

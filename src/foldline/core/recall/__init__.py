@@ -1,35 +1,34 @@
-"""Recall: what a handle stands for, and the ways to look at it.
+"""Recall: look up the originals behind a handle.
 
-    grep   Grep: the lines of events that match a pattern, numbered, with lines around them
-    pages  A page: as many lines of a text as fit, and the call that goes on
-    query  A question to recall: a handle, and one way to look at what it names
-    words  The words of events: what recall looks at
+    pages  Render a page of a text, or grep it, with the call that continues
+    query  Parse and render queries: a handle, and one way to look at what it names
 
-Pure over events: knows no store. An answer that is not all of the original opens with one line in
-brackets that says what it is; behind that line stand the original's own characters, so that the
-pages of one text, put together, are that text.
+Works on events and reads no store. An answer that is not the whole original begins with a note in
+brackets that says what it is. The original's own characters follow, so the pages of a text, put
+together, are that text.
 """
 
 from collections.abc import Iterable
 
 from foldline.core.log import Logged
-from foldline.core.recall.grep import matching
-from foldline.core.recall.pages import page
+from foldline.core.recall.pages import render_grep_matches, render_page
 from foldline.core.recall.query import (
     Grep,
     HeadLines,
     LineRange,
     Query,
     TailLines,
-    Way,
     Whole,
-    call,
-    handle,
-    look,
-    parse,
-    place,
+    build_query,
+    format_handle,
+    list_missing_ranges,
+    list_recalled_events,
+    make_missing_error,
+    parse_place,
+    parse_query,
+    render_call,
+    render_recalled_text,
 )
-from foldline.core.recall.words import entries, gone, missing, text, whole
 from foldline.core.spine import Range
 
 __all__ = [
@@ -38,39 +37,40 @@ __all__ = [
     "LineRange",
     "Query",
     "TailLines",
-    "Way",
     "Whole",
-    "call",
-    "gone",
-    "handle",
-    "look",
-    "missing",
-    "parse",
-    "place",
-    "show",
-    "whole",
+    "build_query",
+    "format_handle",
+    "list_missing_ranges",
+    "make_missing_error",
+    "parse_place",
+    "parse_query",
+    "render_call",
+    "render_recall",
 ]
 
 
-def show(events: Iterable[Logged], asked: Query | None = None, *, most: int | None = None) -> str:
-    """Originals: one alone as it was, several each under a line with its handle.
+def render_recall(
+    events: Iterable[Logged], asked: Query | None = None, *, most: int | None = None
+) -> str:
+    """Render originals: a single one as it was, several each under a line with its handle.
 
-    Without a query, all of the events, whole. At most `most` tokens where that is given, 100 or
-    more: pictures are then named instead of spelled out, and what is left out has the call that
-    goes on. Places of the query that are not among the events are named as not there.
+    Without a query, renders all events whole. With `most` (at least 100), takes at most so many
+    tokens: media are named instead of spelled out, and the call that continues is given. Places of
+    the query that are not among the events are named as missing.
     """
-    found = list(events)
+    logged = list(events)
+    absent: tuple[Range, ...] = ()
     if asked is None:
-        if not found:
+        if not logged:
             return ""
-        asked = Query(Range(found[0].seq, found[-1].seq))
-        absent: tuple[Range, ...] = ()
+        asked = Query(Range(logged[0].seq, logged[-1].seq))
     else:
-        found = [one for one in found if asked.lo <= one.seq <= asked.hi]
-        absent = missing(asked.span, found)
-        if not found:
-            raise gone(asked.span)
+        logged = [one for one in logged if asked.lo <= one.seq <= asked.hi]
+        absent = list_missing_ranges(asked.span, logged)
+        if not logged:
+            raise make_missing_error(asked.span)
     if isinstance(asked.way, Grep):
-        return matching(entries(found, bulk=False), asked, asked.way, most=most)
-    words = text(entries(found, bulk=most is None), absent)
-    return page(words, asked, asked.way, most=most)
+        recalled = list_recalled_events(logged, bulk=False)
+        return render_grep_matches(recalled, asked, asked.way, most=most)
+    words = render_recalled_text(list_recalled_events(logged, bulk=most is None), absent)
+    return render_page(words, asked, asked.way, most=most)

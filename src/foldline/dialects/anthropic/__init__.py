@@ -1,26 +1,37 @@
-"""Anthropic messages, also as llama.cpp and others speak them.
+"""The Anthropic messages dialect, also as llama.cpp and others speak it.
 
-A message goes back as it came: where the neutral form would not give it back, its blocks' own JSON
+A message goes back as it came: where the neutral form would lose something, the JSON of its blocks
 is kept beside the event and sent again unless the event is shown shortened.
 """
 
-from foldline.dialects.anthropic.ending import is_silent, must_be_told
-from foldline.dialects.anthropic.read import answer, message, said, tool
+from foldline.dialects.anthropic.read import (
+    make_user_event,
+    parse_answer,
+    parse_message,
+    parse_tool,
+)
 from foldline.dialects.anthropic.stream import Assembly
-from foldline.dialects.anthropic.validate import faults
-from foldline.dialects.anthropic.write import DIALECT, ENCODER, blocks, encode
+from foldline.dialects.anthropic.validate import list_faults
+from foldline.dialects.anthropic.write import (
+    DIALECT,
+    ENCODER,
+    encode_blocks,
+    encode_request,
+    is_silent,
+    must_be_told,
+)
 
 __all__ = [
     "DIALECT",
     "ENCODER",
     "Assembly",
-    "answer",
-    "blocks",
-    "encode",
-    "faults",
+    "encode_blocks",
+    "encode_request",
     "is_silent",
-    "message",
+    "list_faults",
+    "make_user_event",
     "must_be_told",
-    "said",
-    "tool",
+    "parse_answer",
+    "parse_message",
+    "parse_tool",
 ]

@@ -1,17 +1,15 @@
-"""What a provider of this dialect refuses, by its documented rules.
+"""Lists what the provider would refuse in a request, by its documented rules.
 
-Knows roles, pairs, ids, blocks, tools and marks. Refuses to know where a request came from: it
-reads only what is sent. Every finding begins with the name of the rule.
+Checks roles, pairs, ids, blocks, tools and marks. Every fault begins with the name of its rule.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
-from foldline.dialects.anthropic import forms
-from foldline.dialects.anthropic.cache_marks import MOST
-from foldline.dialects.anthropic.forms import blocks_of
-from foldline.dialects.json_reader import Json
+from foldline.dialects.anthropic.content_blocks import blocks_of, kind_of_block
+from foldline.dialects.anthropic.write import MOST
+from foldline.dialects.json_slices import Json, dict_of, list_of
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -27,16 +25,16 @@ _MIMES = {
 }
 
 
-def faults(
+def list_faults(
     messages: Sequence[Mapping[str, Any]],
     *,
     tools: Sequence[Mapping[str, Any]] = (),
     system: str | Sequence[Mapping[str, Any]] = (),
     prefill: bool = False,
 ) -> list[str]:
-    """Everything that is wrong with a request; nothing, if it may be sent.
+    """List everything that is wrong with a request; nothing if it may be sent.
 
-    With `prefill` the model goes on with an answer that the request ends with.
+    With `prefill` the request may end with an answer, which the model continues.
     """
     found: list[str] = []
     if not 1 <= len(messages) <= _MOST_MESSAGES:
@@ -55,9 +53,13 @@ def faults(
         content = blocks_of(message.get("content"))
         if not content:
             found.append(f"empty: {at} says nothing")
-        found += _user(at, content, awaited) if role == "user" else _open(at, awaited)
-        awaited = _calls(at, content, seen, found) if role == "assistant" else []
-        found += _said(at, message.get("content"))
+        found += (
+            _list_user_faults(at, content, awaited)
+            if role == "user"
+            else _list_unanswered_faults(at, awaited)
+        )
+        awaited = _collect_call_ids(at, content, seen, found) if role == "assistant" else []
+        found += _list_block_faults(at, message.get("content"))
         last = role
     if awaited:
         found.append(f"pairs: the calls {awaited} have no result")
@@ -66,15 +68,15 @@ def faults(
     every = [block for message in messages for block in blocks_of(message.get("content"))]
     told = [] if isinstance(system, str) else [dict(block) for block in system]
     marked = [*map(dict[str, Any], tools), *told, *every]
-    return found + _tools(tools) + _system(told) + _marks(marked)
+    return found + _list_tool_faults(tools) + _list_system_faults(told) + _list_mark_faults(marked)
 
 
-def _user(at: str, content: Sequence[Json], awaited: list[str]) -> list[str]:
+def _list_user_faults(at: str, content: Sequence[Json], awaited: list[str]) -> list[str]:
     found: list[str] = []
     words = False
     open_calls = list(awaited)
     for place, block in enumerate(content):
-        kind = forms.kind(block)
+        kind = kind_of_block(block)
         if kind == "tool_result":
             call_id = block.get("tool_use_id")
             if call_id in open_calls and not words:
@@ -86,35 +88,36 @@ def _user(at: str, content: Sequence[Json], awaited: list[str]) -> list[str]:
                 found.append(f"twice: {at}.content.{place} is a second result of {call_id!r}")
             else:
                 found.append(f"orphan: {at}.content.{place} answers {call_id!r}, never called")
-            found += _result(f"{at}.content.{place}", block)
+            found += _list_result_faults(f"{at}.content.{place}", block)
         else:
             words = True
             if kind not in _BY_USER:
                 found.append(f"block: {at}.content.{place} is a {kind!r} of the user")
-    return found + _open(at, open_calls)
+    return found + _list_unanswered_faults(at, open_calls)
 
 
-def _result(at: str, block: Json) -> list[str]:
-    """What is wrong inside a result."""
+def _list_result_faults(at: str, block: Json) -> list[str]:
     content = block.get("content")
     if content is not None and not isinstance(content, str | list):
         return [f"block: {at} has a content that is neither text nor blocks"]
     inner = blocks_of(content) if isinstance(content, list) else []
-    kinds = {forms.kind(one) for one in inner}
+    kinds = {kind_of_block(one) for one in inner}
     found = [f"block: {at} holds a {one!r}" for one in sorted(kinds - _IN_RESULT)]
     if not isinstance(block.get("is_error", False), bool):
         found.append(f"block: {at} has an is_error that is neither true nor false")
-    return found + _texts(at, inner) + _sources(at, inner)
+    return found + _list_text_faults(at, inner) + _list_source_faults(at, inner)
 
 
-def _open(at: str, awaited: Sequence[str]) -> list[str]:
+def _list_unanswered_faults(at: str, awaited: Sequence[str]) -> list[str]:
     return [f"pairs: {at} has no result of {one!r}" for one in awaited]
 
 
-def _calls(at: str, content: Sequence[Json], seen: set[str], found: list[str]) -> list[str]:
+def _collect_call_ids(
+    at: str, content: Sequence[Json], seen: set[str], found: list[str]
+) -> list[str]:
     ids: list[str] = []
     for place, block in enumerate(content):
-        kind, here = forms.kind(block), f"{at}.content.{place}"
+        kind, here = kind_of_block(block), f"{at}.content.{place}"
         if kind == "tool_result":
             found.append(f"block: {here} is a result of the assistant")
         elif kind in _MIMES:
@@ -141,43 +144,42 @@ def _calls(at: str, content: Sequence[Json], seen: set[str], found: list[str]) -
     return ids
 
 
-def _said(at: str, content: Any) -> list[str]:
-    """What is wrong with blocks, whoever says them."""
-    listed = cast("list[Any]", content) if isinstance(content, list) else []
-    found = [f"block: {at} has a block that is no object"] * (len(listed) != len(blocks_of(listed)))
-    return found + _texts(at, blocks_of(content)) + _sources(at, blocks_of(content))
+def _list_block_faults(at: str, content: Any) -> list[str]:
+    """List the faults of blocks that any role may have."""
+    blocks = blocks_of(content)
+    odd = isinstance(content, list) and len(list_of(content)) != len(blocks)
+    found = [f"block: {at} has a block that is no object"] * odd
+    return found + _list_text_faults(at, blocks) + _list_source_faults(at, blocks)
 
 
-def _texts(at: str, content: Sequence[Json]) -> list[str]:
+def _list_text_faults(at: str, content: Sequence[Json]) -> list[str]:
     found: list[str] = []
     for place, block in enumerate(content):
         text = block.get("text")
-        if forms.kind(block) == "text" and not isinstance(text, str):
+        if kind_of_block(block) == "text" and not isinstance(text, str):
             found.append(f"block: {at}.content.{place} has a text that is none")
-        elif forms.kind(block) == "text" and not str(text).strip():
+        elif kind_of_block(block) == "text" and not str(text).strip():
             found.append(f"blank: {at}.content.{place} has no words")
     return found
 
 
-def _sources(at: str, content: Sequence[Json]) -> list[str]:
-    """What is wrong with pictures and documents: only some kinds are taken."""
+def _list_source_faults(at: str, content: Sequence[Json]) -> list[str]:
+    """List the faults of images and documents; only some media types are accepted."""
     found: list[str] = []
     for block in content:
-        given = block.get("source")
-        source = cast("Json", given) if isinstance(given, dict) else {}
-        takes = _MIMES.get(forms.kind(block))
-        if takes is None:
+        kind, source = kind_of_block(block), dict_of(block.get("source"))
+        if kind not in _MIMES:
             continue
         if source.get("type") not in ("base64", "url", "file", "text", "content"):
-            found.append(f"media: {at} has a {forms.kind(block)} from nowhere")
-        elif source["type"] == "base64" and str(source.get("media_type")) not in takes:
-            found.append(f"media: {at} has a {forms.kind(block)} {source.get('media_type')!r}")
+            found.append(f"media: {at} has a {kind} from nowhere")
+        elif source["type"] == "base64" and str(source.get("media_type")) not in _MIMES[kind]:
+            found.append(f"media: {at} has a {kind} {source.get('media_type')!r}")
         elif source["type"] in ("base64", "text") and not source.get("data"):
-            found.append(f"media: {at} has a {forms.kind(block)} without bytes")
+            found.append(f"media: {at} has a {kind} without bytes")
     return found
 
 
-def _tools(tools: Sequence[Mapping[str, Any]]) -> list[str]:
+def _list_tool_faults(tools: Sequence[Mapping[str, Any]]) -> list[str]:
     found: list[str] = []
     names: set[str] = set()
     for place, tool in enumerate(tools):
@@ -186,38 +188,35 @@ def _tools(tools: Sequence[Mapping[str, Any]]) -> list[str]:
             found.append(f"name: tools.{place} has the name {name!r}")
         elif name in names:
             found.append(f"unique: tools.{place} has the name {name!r} again")
-        if tool.get("type", "custom") == "custom" and (
-            not isinstance(schema, dict) or cast("Json", schema).get("type") != "object"
-        ):
+        if tool.get("type", "custom") == "custom" and dict_of(schema).get("type") != "object":
             found.append(f"tools: tools.{place} has an input_schema that is not of an object")
         names.add(str(name))
     return found
 
 
-def _system(blocks: Sequence[Json]) -> list[str]:
-    wrong = [block for block in blocks if forms.kind(block) != "text"]
+def _list_system_faults(blocks: Sequence[Json]) -> list[str]:
+    wrong = [block for block in blocks if kind_of_block(block) != "text"]
     found = [f"system: {len(wrong)} blocks of system are no text"] * bool(wrong)
-    return found + _texts("system", blocks)
+    return found + _list_text_faults("system", blocks)
 
 
-def _marks(every: Sequence[Json]) -> list[str]:
+def _list_mark_faults(every: Sequence[Json]) -> list[str]:
     marked = [block for block in every if block.get("cache_control") is not None]
     found = [f"marks: {len(marked)} cache marks, {MOST} are allowed"] if len(marked) > MOST else []
     for block in marked:
-        if forms.kind(block) in _THOUGHTS:
+        if kind_of_block(block) in _THOUGHTS:
             found.append("marks: a cache mark on a thought")
-        elif forms.kind(block) == "text" and not block.get("text"):
+        elif kind_of_block(block) == "text" and not block.get("text"):
             found.append("marks: a cache mark on an empty text")
-    lives = [*_lives(marked)]
+    lives = [*_iterate_mark_lifetimes(marked)]
     if not {*lives} <= {"5m", "1h"}:
         found.append(f"marks: a cache mark of another kind among {lives}")
-    elif lives != sorted(lives):  # "1h" before "5m", as the letters stand
+    elif lives != sorted(lives):  # "1h" sorts before "5m"
         found.append("marks: a mark that lives 1h behind one that lives 5m")
     return found
 
 
-def _lives(marked: Sequence[Json]) -> Iterator[str]:
+def _iterate_mark_lifetimes(marked: Sequence[Json]) -> Iterator[str]:
     for block in marked:
-        mark = block["cache_control"]
-        kept = cast("Json", mark) if isinstance(mark, dict) else {}
-        yield str(kept.get("ttl", "5m")) if kept.get("type") == "ephemeral" else "unknown"
+        mark = dict_of(block["cache_control"])
+        yield str(mark.get("ttl", "5m")) if mark.get("type") == "ephemeral" else "unknown"

@@ -1,8 +1,8 @@
-"""Messages, tools and completions as events.
+"""Parses messages, tools and completions into events.
 
-Knows what servers and clients of this dialect write. Refuses to know sessions. Where the neutral
-form would not be written as it came, the message's own JSON is kept beside it, if a provider would
-take it: a session sends what is valid, only a relayed request (`request`) goes back whatever it is.
+Where the neutral form would not be written as it came, the message's own JSON is kept beside it, if
+a provider would accept it: a session sends only valid messages. A relayed request is not checked;
+`client_messages` reads it.
 """
 
 from collections.abc import Mapping
@@ -12,8 +12,19 @@ import msgspec
 
 from foldline.core.item import Item
 from foldline.core.log import Event, Instructed, ModelSaid, Stop, ToolReturned, UserSaid
-from foldline.core.parts import Call, Gap, Media, Native, Part, Text, Thought, Tool, calls_of, sound
-from foldline.dialects.json_reader import Json, plain, shaped, shaped_bytes
+from foldline.core.parts import (
+    Call,
+    Gap,
+    Media,
+    Native,
+    Part,
+    Text,
+    Thought,
+    Tool,
+    calls_of,
+    replace_surrogates,
+)
+from foldline.dialects.json_slices import Json, convert_to_json, convert_to_shape, shaped_bytes
 from foldline.dialects.openai_chat.shapes import (
     ChatMessage,
     Completion,
@@ -22,8 +33,8 @@ from foldline.dialects.openai_chat.shapes import (
     ToolCall,
     ToolShape,
 )
-from foldline.dialects.openai_chat.usage import usage
-from foldline.dialects.openai_chat.validate import faults
+from foldline.dialects.openai_chat.usage import parse_usage
+from foldline.dialects.openai_chat.validate import list_faults
 from foldline.dialects.openai_chat.write import DIALECT, LEGACY, write_message, write_tool
 from foldline.errors import WireError
 
@@ -33,66 +44,69 @@ _STOPS: dict[str, Stop] = {
     "model_length": "length",
     "model_context_window_exceeded": "length",
     "content_filter": "refused",
-    "cut": "cut",  # our own, of a stream that ended too early
+    "cut": "cut",  # our own, for a stream that ended too early
     "error": "cut",
     "insufficient_system_resource": "cut",
 }
 _REASONING = ("reasoning", "reasoning_content")
 
 
-def said(text: str) -> UserSaid:
-    """A user's plain words."""
-    return UserSaid((Text(sound(text)),))
+def make_user_event(text: str) -> UserSaid:
+    """Make a user's event from plain text."""
+    return UserSaid((Text(replace_surrogates(text)),))
 
 
-def message(given: Mapping[str, Any], *, saw: int | None = None) -> Event:
-    """One message dict as an event."""
-    body = plain(given)
-    event = event_of(shaped(body, ChatMessage, "an OpenAI message"), saw=saw)
+def parse_message(given: Mapping[str, Any], *, saw: int | None = None) -> Event:
+    """Parse a message dict into an event."""
+    body = convert_to_json(given)
+    event = event_of(convert_to_shape(body, ChatMessage, "an OpenAI message"), saw=saw)
     if isinstance(event, Instructed):
         return event
     if isinstance(event, ModelSaid):
-        body = _returnable(body)
-    if _telling(body) == _telling(written(event)) or not _sendable(body, event):
+        body = _strip_server_fields(body)
+    same = _strip_empty_fields(body) == _strip_empty_fields(encode_neutral_event(event))
+    if same or not _can_send(body, event):
         return event
     native = Native(DIALECT, msgspec.json.encode(body).decode())
     return msgspec.structs.replace(event, native=native)
 
 
-def completion(given: Mapping[str, Any], *, saw: int | None, asked: int | None) -> list[Event]:
-    """A completion as the events it tells of: the answer, then what it cost."""
-    body = plain(given)
-    came = shaped(body, Completion, "an OpenAI completion")
+def parse_completion(
+    given: Mapping[str, Any], *, saw: int | None, asked: int | None
+) -> list[Event]:
+    """Parse a completion into the answer, then its usage."""
+    body = convert_to_json(given)
+    came = convert_to_shape(body, Completion, "an OpenAI completion")
     if not came.choices:
         raise WireError("a completion without choices; nothing was answered", path="$.choices")
     choice = came.choices[0]
     try:
-        event = message({"role": "", **choice.message} | {"role": "assistant"}, saw=saw)
+        event = parse_message({"role": "", **choice.message} | {"role": "assistant"}, saw=saw)
     except WireError as fault:
         where = f"$.choices[0].message{fault.path[1:]}"
         raise WireError(str(fault), path=where) from fault
     stop = _STOPS.get(choice.finish_reason or "", "done")
     stop = "refused" if choice.message.get("refusal") and stop != "cut" else stop
-    reported = usage(body, asked=asked)
+    reported = parse_usage(body, asked=asked)
     answer = msgspec.structs.replace(cast("ModelSaid", event), stop=stop)
     return [answer, reported] if reported else [answer]
 
 
-def tool(given: Mapping[str, Any]) -> Tool:
-    """One tool dict."""
-    body = plain(given)
+def parse_tool(given: Mapping[str, Any]) -> Tool:
+    """Parse a tool dict."""
+    body = convert_to_json(given)
     raw = msgspec.json.encode(body)
     neutral = tool_of(raw)
-    if _telling(body) == _telling(plain(write_tool(neutral))):
+    if _strip_empty_fields(body) == _strip_empty_fields(convert_to_json(write_tool(neutral))):
         return neutral
-    known = "function" in body or "custom" in body  # another kind may be of tomorrow
-    if known and faults([{"role": "user", "content": "hi"}], tools=[body]):
+    known = "function" in body or "custom" in body  # any other kind may be new
+    if known and list_faults([{"role": "user", "content": "hi"}], tools=[body]):
         return neutral
     return msgspec.structs.replace(neutral, native=Native(DIALECT, raw.decode()))
 
 
 def tool_of(raw: bytes | msgspec.Raw, *, path: str = "$") -> Tool:
-    """A tool's neutral form; one that the server itself has is known by its type alone."""
+    """Decode a tool's neutral form; a server's own tool is known by its type alone."""
     came = shaped_bytes(raw, ToolShape, "an OpenAI tool", path=path)
     schema = came.function or came.custom
     if schema is None:
@@ -104,10 +118,10 @@ def tool_of(raw: bytes | msgspec.Raw, *, path: str = "$") -> Tool:
 
 
 def event_of(came: ChatMessage, *, saw: int | None = None, path: str = "$") -> Said | Instructed:
-    """The event that a message is, without its own JSON."""
-    parts = _parts(came, path)
+    """Turn a message into an event, without its own JSON."""
+    parts = _parse_parts(came, path)
     if came.role in ("assistant", "model"):
-        return ModelSaid(tuple(part for part in parts if not _blank(part)), saw=saw)
+        return ModelSaid(tuple(part for part in parts if not _is_blank(part)), saw=saw)
     # Only a model calls and thinks, whatever fields a message has.
     parts = tuple(part for part in parts if not isinstance(part, Call | Thought))
     match came.role:
@@ -127,9 +141,9 @@ def event_of(came: ChatMessage, *, saw: int | None = None, path: str = "$") -> S
             )
 
 
-def written(event: Said) -> Json:
-    """What the neutral form alone would be written as."""
-    # Without its size, which costs more than all else and is not looked at.
+def encode_neutral_event(event: Said) -> Json:
+    """Write an event from its neutral form alone."""
+    # Items get the size 0: counting tokens costs more than all else, and nobody reads it here.
     match event:
         case UserSaid():
             return write_message(Item(0, "user", event.parts, 0))
@@ -139,11 +153,11 @@ def written(event: Said) -> Json:
             return write_message(Item(0, "result", event.parts, 0, call_id=event.call_id))
 
 
-def _sendable(body: Json, event: Said) -> bool:
-    """Whether a message would be taken as it came, between what it answers and its answers."""
+def _can_send(body: Json, event: Said) -> bool:
+    """Whether a provider would accept a message as it came, among its calls and results."""
     calls = calls_of(event.parts)
     if len(calls) > 1 and any(call.id.startswith(LEGACY) for call in calls):
-        return False  # one without an id has no place among the others' results
+        return False  # a call without an id cannot be paired among other results
     before: list[Json] = []
     if body["role"] == "tool" and isinstance(event, ToolReturned):
         function = {"name": "f", "arguments": "{}"}
@@ -155,18 +169,18 @@ def _sendable(body: Json, event: Said) -> bool:
         for call in calls
         if not call.id.startswith(LEGACY)
     ]
-    return not faults([*before, body, *after])
+    return not list_faults([*before, body, *after])
 
 
-def _telling(body: Json) -> Json:
-    """A message or tool without what says nothing: nulls, empty lists, empty words."""
+def _strip_empty_fields(body: Json) -> Json:
+    """Drop nulls, empty lists and empty texts from a message or tool."""
     return {key: value for key, value in body.items() if value not in (None, [], "")}
 
 
-def _returnable(body: Json) -> Json:
-    """An answer without what servers put in and do not take back.
+def _strip_server_fields(body: Json) -> Json:
+    """Drop from an answer the fields that servers send but do not accept back.
 
-    Its reasoning is one of these, but beside calls: there DeepSeek and OpenRouter insist on it.
+    Reasoning is one of them, except beside calls: there DeepSeek and OpenRouter insist on it.
     """
     wanted = bool(body.get("tool_calls") or body.get("reasoning_details"))
     kept = {
@@ -180,32 +194,32 @@ def _returnable(body: Json) -> Json:
     return kept
 
 
-def _parts(came: ChatMessage, path: str) -> tuple[Part, ...]:
+def _parse_parts(came: ChatMessage, path: str) -> tuple[Part, ...]:
     parts: list[Part] = []
     if thought := came.reasoning_content or came.reasoning:
         parts.append(Thought(thought))
     if isinstance(came.content, str):
         parts.append(Text(came.content))
     else:
-        parts += [_content(content) for content in came.content or ()]
+        parts += [_parse_content_part(content) for content in came.content or ()]
     if came.refusal:
         parts.append(Text(came.refusal))
-    # What has no neutral form yet is at least named; the message's own JSON goes back.
+    # Audio has no neutral form: it is named, and the message's own JSON goes back.
     parts += [Gap("[audio]")] if came.audio else []
     if came.function_call:
         name = came.function_call.name
-        parts.append(Call(f"{LEGACY}{name}", name, _arguments(came.function_call)))
+        parts.append(Call(f"{LEGACY}{name}", name, _encode_arguments(came.function_call)))
     calls = enumerate(came.tool_calls or ())
-    return (*parts, *(_call(call, f"{path}.tool_calls[{place}]") for place, call in calls))
+    return (*parts, *(_parse_call(call, f"{path}.tool_calls[{place}]") for place, call in calls))
 
 
-def _blank(part: Part) -> bool:
+def _is_blank(part: Part) -> bool:
     return isinstance(part, Text) and not part.text.strip()
 
 
-def _content(content: ContentPart) -> Part:
+def _parse_content_part(content: ContentPart) -> Part:
     if content.image_url is not None:
-        return _image(content.image_url.url)
+        return _parse_image_url(content.image_url.url)
     if content.file is not None and content.file.file_data:
         mime, _, body = content.file.file_data.removeprefix("data:").partition(";base64,")
         return Media("file", mime=mime, base64=body, name=content.file.filename)
@@ -221,26 +235,26 @@ def _content(content: ContentPart) -> Part:
     return Gap(f"[{content.type}]") if words is None else Text(words)
 
 
-def _call(call: ToolCall, path: str) -> Call:
+def _parse_call(call: ToolCall, path: str) -> Call:
     if call.function is not None:
-        return Call(call.id or "", call.function.name, _arguments(call.function))
+        return Call(call.id or "", call.function.name, _encode_arguments(call.function))
     if call.custom is not None:
         return Call(call.id or "", call.custom.name, call.custom.input)
     if call.id and call.type:
-        return Call(call.id, call.type)  # of a kind that is not known yet: its own JSON goes back
+        return Call(call.id, call.type)  # an unknown kind: its own JSON goes back
     raise WireError(
         f"a tool call {call.id!r} that is neither a function nor custom at {path}", path=path
     )
 
 
-def _arguments(function: Function) -> str:
-    """What the model wrote; Mistral and Ollama give an object in its place."""
+def _encode_arguments(function: Function) -> str:
+    """Return the arguments as text; Mistral and Ollama send an object."""
     if isinstance(function.arguments, str):
         return function.arguments
     return msgspec.json.encode(function.arguments or {}).decode()
 
 
-def _image(url: str) -> Media:
+def _parse_image_url(url: str) -> Media:
     head, comma, body = url.partition(";base64,")
     if comma and head.startswith("data:"):
         return Media("image", mime=head.removeprefix("data:"), base64=body)

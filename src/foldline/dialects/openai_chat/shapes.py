@@ -1,8 +1,8 @@
-"""What servers and clients of this dialect write, as far as we read it; the rest passes by."""
+"""The fields that we read of this dialect's JSON; all others are ignored."""
 
 import msgspec
 
-from foldline.dialects.json_reader import Json
+from foldline.dialects.json_slices import Json
 
 
 class Url(msgspec.Struct):

@@ -1,10 +1,7 @@
-"""A streamed completion, put together.
+"""Assembles streamed completions.
 
-Knows the deltas of this dialect and what compatible servers make of them. Refuses to know bytes
-and sockets: `dialects.sse` cuts the events out, `completion` reads what comes out here.
-
-A stream is complete when its marker came, or a finish reason where a server sends no marker. One
-that ended before, or with an error, is cut: its words stay, calls that were not written out go.
+A stream is complete when its marker came, or a finish reason if the server sends no marker. One
+that ended before, or with an error, is cut: its words stay, unfinished calls are dropped.
 """
 
 from dataclasses import dataclass, field
@@ -12,7 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
-from foldline.dialects.json_reader import Json, parse, shaped
+from foldline.dialects.json_slices import Json, convert_to_shape, parse_object
 from foldline.dialects.openai_chat.shapes import (
     CallDelta,
     Chunk,
@@ -26,14 +23,14 @@ DONE = "[DONE]"
 _WORDS = ("refusal", "reasoning", "reasoning_content")
 _READ = {*_WORDS, "role", "content", "tool_calls", "function_call"}
 _GROWS = ("text", "summary", "data", "transcript", "thinking")
-"""The texts in lists and objects of a delta that come in pieces."""
+"""Keys of texts, inside a delta's lists and objects, that arrive in pieces."""
 _DEEPEST = 16
 _PER_CHUNK = {"choices", "object", "obfuscation", "error"}
 
 
 @dataclass(slots=True)
 class _PartialCall:
-    """A call as far as it has come."""
+    """The part of a call that has arrived."""
 
     id: str = ""
     name: str = ""
@@ -51,7 +48,7 @@ class Assembly:
 
     def __init__(self) -> None:
         self.fault: Json | None = None
-        """What the server said went wrong, in the middle of its answer."""
+        """The error that the server sent in the middle of its answer."""
         self._marked = False
         self._reason: str | None = None
         self._top: Json = {}
@@ -66,61 +63,66 @@ class Assembly:
         self._answered = False
 
     @property
+    def has_begun(self) -> bool:
+        """Whether something was said: every event of this dialect says something."""
+        return True
+
+    @property
     def done(self) -> bool:
         """Whether the answer is complete."""
         return self.fault is None and (self._marked or self._reason is not None)
 
-    def take(self, data: str, *, whole: bool = True) -> None:
-        """Take in one event's data; what stood last in a stream that broke off may not be whole."""
+    def add_event(self, data: str, *, whole: bool = True) -> None:
+        """Add an event's data; the last of a broken stream may not be `whole`, and is ignored."""
         if self._marked or not data.strip():
             return
         if data.strip() == DONE:
             self._marked = True
             return
         try:
-            chunk = parse(data)
+            chunk = parse_object(data)
         except WireError:
             if whole:
                 raise
             return
-        if (fault := _fault(chunk)) is not None:
+        if (fault := _find_fault(chunk)) is not None:
             self.fault = fault
             return
-        came = shaped(chunk, Chunk, "a chunk of an OpenAI completion")
+        came = convert_to_shape(chunk, Chunk, "a chunk of an OpenAI completion")
         for name, value in chunk.items():
             if name not in _PER_CHUNK and value is not None:
                 self._top[name] = value
         for place, choice in enumerate(came.choices or ()):
-            if not choice.index:  # of several answers the first one is kept
-                self._choice(choice, f"$.choices[{place}]")
+            if not choice.index:  # of several answers, keep the first
+                self._apply_choice(choice, f"$.choices[{place}]")
 
-    def body(self) -> Json:
-        """The completion as it would have come whole; the reason "cut" where it is not complete."""
+    def build_body(self) -> Json:
+        """Return the completion as if not streamed; incomplete, its finish reason is "cut"."""
         if self.done and not self._answered:
             return {**self._top, "object": "chat.completion", "choices": []}
-        calls = [call for call in self._calls if self.done or self._finished(call)]
-        message: Json = {"role": "assistant", "content": self._said()}
+        calls = [call for call in self._calls if self.done or self._is_finished(call)]
+        message: Json = {"role": "assistant", "content": self._join_content()}
         message |= {name: "".join(words) for name, words in self._words.items()}
-        message |= {name: _merged(values, name) for name, values in self._more.items()}
-        if self._legacy and (self.done or self._finished(self._legacy)):
+        message |= {name: _merge_values(values, name) for name, values in self._more.items()}
+        if self._legacy and (self.done or self._is_finished(self._legacy)):
             function = {"name": self._legacy.name, "arguments": self._legacy.text}
             message["function_call"] = function
         if calls:
-            message["tool_calls"] = [_written(call) for call in calls]
+            message["tool_calls"] = [_encode_call(call) for call in calls]
         reason = (self._reason or "stop") if self.done else "cut"
         reason = "tool_calls" if reason == "stop" and calls else reason
         choice = {"index": 0, "message": message, "finish_reason": reason}
         return {**self._top, "object": "chat.completion", "choices": [choice]}
 
-    def _choice(self, choice: StreamChoice, path: str) -> None:
-        # A server that does not stream one answer may give it whole, where a delta is due.
+    def _apply_choice(self, choice: StreamChoice, path: str) -> None:
+        # A server that does not stream may send the whole message in place of a delta.
         more = choice.delta if choice.delta is not None else choice.message
         self._reason = choice.finish_reason or self._reason
         self._answered = self._answered or more is not None or self._reason is not None
         if more is None:
             return
         where = f"{path}.{'delta' if choice.delta is not None else 'message'}"
-        delta = shaped(more, Delta, "a delta of an OpenAI completion", path=where)
+        delta = convert_to_shape(more, Delta, "a delta of an OpenAI completion", path=where)
         if delta.content:
             self._content += [delta.content] if isinstance(delta.content, str) else delta.content
         elif delta.content == "" and not self._content:
@@ -130,26 +132,26 @@ class Assembly:
                 self._words.setdefault(name, []).append(words)
         if delta.function_call:
             self._legacy = self._legacy or _PartialCall()
-            self._function(self._legacy, delta.function_call)
+            self._apply_function_delta(self._legacy, delta.function_call)
         for call in delta.tool_calls or ():
-            self._call(call)
+            self._apply_call_delta(call)
         for name, value in more.items():
             if name not in _READ and value is not None:
                 self._more.setdefault(name, []).append(value)
 
-    def _call(self, came: CallDelta) -> None:
-        call = self._which(came)
+    def _apply_call_delta(self, came: CallDelta) -> None:
+        call = self._resolve_call(came)
         call.id = call.id or came.id or ""
         if came.function:
-            self._function(call, came.function)
+            self._apply_function_delta(call, came.function)
         if came.custom:
             call.custom = True
             call.name = call.name or came.custom.name or ""
             call.wrote.append(came.custom.input or "")
             self._newest = call
 
-    def _which(self, came: CallDelta) -> _PartialCall:
-        """The call that a delta belongs to: by its index, its id, or because it can be no other."""
+    def _resolve_call(self, came: CallDelta) -> _PartialCall:
+        """Find a delta's call by index or id, else the last one; add it if it is new."""
         of = came.function or came.custom
         named = bool(of and of.name)
         call: _PartialCall | None = None
@@ -171,7 +173,7 @@ class Assembly:
             self._ids.setdefault(came.id, call)
         return call
 
-    def _function(self, call: _PartialCall, came: FunctionDelta) -> None:
+    def _apply_function_delta(self, call: _PartialCall, came: FunctionDelta) -> None:
         call.name = call.name or came.name or ""
         if isinstance(came.arguments, dict):
             call.wrote.append(msgspec.json.encode(came.arguments).decode())
@@ -179,8 +181,8 @@ class Assembly:
             call.wrote.append(came.arguments)
         self._newest = call
 
-    def _finished(self, call: _PartialCall) -> bool:
-        """Whether a call of a stream that broke off is all there."""
+    def _is_finished(self, call: _PartialCall) -> bool:
+        """Whether a call of a broken stream is complete."""
         last = call is self._newest
         if call.custom or not call.text:
             return bool(call.name) and not last
@@ -190,10 +192,10 @@ class Assembly:
             return False
         return bool(call.name) and isinstance(wrote, dict)
 
-    def _said(self) -> str | list[Json] | None:
+    def _join_content(self) -> str | list[Json] | None:
         if all(isinstance(piece, str) for piece in self._content):
             return "".join(cast("list[str]", self._content)) if self._content else None
-        return _joined(
+        return _join_pieces(
             [
                 {"type": "text", "text": piece} if isinstance(piece, str) else piece
                 for piece in self._content
@@ -201,15 +203,15 @@ class Assembly:
         )
 
 
-def _written(call: _PartialCall) -> Json:
+def _encode_call(call: _PartialCall) -> Json:
     if call.custom:
         return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": call.text}}
     function = {"name": call.name, "arguments": call.text}
     return {"id": call.id, "type": "function", "function": function}
 
 
-def _fault(chunk: Json) -> Json | None:
-    """The error in a chunk, in the forms that servers have for it."""
+def _find_fault(chunk: Json) -> Json | None:
+    """Return the error in a chunk, in any of the forms that servers use."""
     fault = chunk.get("error")
     if isinstance(fault, dict):
         return cast("Json", fault)
@@ -218,8 +220,8 @@ def _fault(chunk: Json) -> Json | None:
     return chunk if chunk.get("object") == "error" else None
 
 
-def _merged(values: list[Any], name: str, depth: int = 0) -> Any:
-    """A field that we do not read, out of what each delta said of it; once, so it is linear."""
+def _merge_values(values: list[Any], name: str, depth: int = 0) -> Any:
+    """Merge the deltas of a field that we do not read; runs once at the end, so it is linear."""
     values = [value for value in values if value is not None] or [None]
     if len(values) == 1 or depth > _DEEPEST:
         return values[-1]
@@ -230,21 +232,21 @@ def _merged(values: list[Any], name: str, depth: int = 0) -> Any:
         for value in cast("list[Json]", values):
             for key, one in value.items():
                 fields.setdefault(key, []).append(one)
-        return {key: _merged(ones, key, depth + 1) for key, ones in fields.items()}
+        return {key: _merge_values(ones, key, depth + 1) for key, ones in fields.items()}
     if all(isinstance(value, list) for value in values):
-        return _joined([piece for value in values for piece in value], depth + 1)
+        return _join_pieces([piece for value in values for piece in value], depth + 1)
     return values[-1]
 
 
-def _joined(pieces: list[Any], depth: int = 0) -> list[Any]:
-    """A list in which neighbours that go on with one another are one."""
+def _join_pieces(pieces: list[Any], depth: int = 0) -> list[Any]:
+    """Merge neighbours in a list that continue each other."""
     runs: list[list[Any]] = []
     for piece in pieces:
         if runs and _goes_on(runs[-1][-1], piece):
             runs[-1].append(piece)
         else:
             runs.append([piece])
-    return [_merged(run, "", depth) for run in runs]
+    return [_merge_values(run, "", depth) for run in runs]
 
 
 def _goes_on(last: Any, piece: Any) -> bool:

@@ -1,13 +1,9 @@
-"""Requests as bytes.
+"""Encodes requests as bytes.
 
-Knows how this dialect writes items: groups of at most 128 calls, media of results behind them, and
-an older kind of call that has no id. Refuses to know where the items came from, and what a picture
-or a tool's name is written as (`dialects.media`, `dialects.tools`).
-
-A group of more calls than one message may hold is written as several, each with its own results:
-every call stays a call with its result, only that they were made at once is not said any more. The
-older kind of call is written as such where it is alone; beside others it has no place among their
-results, and is written as they are.
+An answer with more than 128 calls is written as several messages, each with its own results: every
+call keeps its result, only that they were made at once is lost. A legacy call (`function_call`,
+without an id) is written as such if it is alone; beside others it cannot be paired, and is written
+like them. Media of results follow the results in a user message.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,19 +13,18 @@ from typing import Any
 import msgspec
 
 from foldline.core.item import Item
-from foldline.core.parts import Call, Media, Native, Part, Thought, Tool, calls_of, text_of
+from foldline.core.parts import Call, Media, Part, Thought, Tool, calls_of, text_of
 from foldline.core.request import Request
-from foldline.dialects import media as kinds
-from foldline.dialects.json_reader import object_of
-from foldline.dialects.openai_chat.shapes import Json
+from foldline.dialects import tools as kinds
+from foldline.dialects.json_slices import Json, object_of
 from foldline.dialects.openai_chat.validate import LONGEST_ID, LONGEST_NAME, MOST_CALLS
-from foldline.dialects.tools import Names, marked, named, once
+from foldline.dialects.tools import Names, append_digest, build_tool_names, drop_repeated_tools
 
 DIALECT = "openai-chat"
 ENCODER = 2
-"""Raised when the same request would be written in other bytes."""
+"""Incremented when the same request would be written in other bytes."""
 LEGACY = "function:"
-"""What the id of a call begins with that came as `function_call`, which has none."""
+"""Prefix of the id that we give to a call that came as `function_call`, which has none."""
 _ANY = Names({}, LONGEST_NAME)
 _SOUNDS = {"audio/mpeg": "mp3", "audio/wav": "wav"}
 _ADDRESSES = ("https://", "http://", "data:")
@@ -41,52 +36,57 @@ class _Role(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """How the calls of one answer are written, and so the results behind it."""
+    """How the calls of one answer, and their results, are written."""
 
     ids: Mapping[str, str] = field(default_factory=dict[str, str])
     """The id shown → the id written."""
     legacy: bool = True
-    """Whether a call without an id is written as one."""
+    """Whether a legacy call is written as one."""
     names: Names = _ANY
 
 
-def encode(request: Request, parameters: Mapping[str, Any]) -> bytes:
-    """The request's bytes, from which the SDK's keyword arguments are decoded.
+def encode_request(request: Request, parameters: Mapping[str, Any]) -> bytes:
+    """Encode a request; the SDK's keyword arguments are decoded from these bytes.
 
     Messages come last, so that a request that only grew begins with the bytes of the one before.
     """
     body: Json = {"model": request.model, **parameters}
-    tools, names = _tools(request)
+    tools, names = _select_tools(request)
     if tools:
-        body["tools"] = [_raw(tool.native) or write_tool(tool, names) for tool in tools]
-    body["messages"] = [msgspec.Raw(block) for block in blocks(request)]
+        body["tools"] = [
+            msgspec.Raw(own) if (own := _find_native_body(tool)) else write_tool(tool, names)
+            for tool in tools
+        ]
+    body["messages"] = [msgspec.Raw(block) for block in encode_blocks(request)]
     return msgspec.json.encode(body)
 
 
-def blocks(request: Request) -> list[bytes]:
-    """The messages of a request, each in its own bytes."""
+def encode_blocks(request: Request) -> list[bytes]:
+    """Encode the messages of a request, each in its own bytes."""
     written = [native.body.encode() for native in request.native if native.dialect == DIALECT]
-    told = _worded(request.system)
+    told = _render_parts(request.system)
     if not written and told.strip():
-        written.append(_write({"role": "system", "content": told}))
-    _, names = _tools(request)
-    for head, results in _groups(request.items):
-        written += _group(head, results, names=names)
-        # A tool message holds text only: pictures follow all results, as one user message.
-        shown = [part for item in results if not _own(item) for part in item.parts]
+        written.append(msgspec.json.encode({"role": "system", "content": told}))
+    _, names = _select_tools(request)
+    for head, results in _iterate_groups(request.items):
+        written += _encode_group(head, results, names=names)
+        # A tool message holds only text: media follow all results, in one user message.
+        shown = [part for item in results if not _find_native_body(item) for part in item.parts]
         if media := tuple(part for part in shown if isinstance(part, Media)):
-            written.append(_write({"role": "user", "content": _contents(media)}))
+            message = {"role": "user", "content": _encode_content(media)}
+            written.append(msgspec.json.encode(message))
     return written
 
 
-def _tools(request: Request) -> tuple[list[Tool], Names]:
-    """The tools that are written, and how they are named; how repeats and names are: `tools`."""
-    tools = once(request.tools, dialect=DIALECT)
-    return tools, named(tools, dialect=DIALECT, longest=LONGEST_NAME, called=LONGEST_NAME)
+def _select_tools(request: Request) -> tuple[list[Tool], Names]:
+    tools = drop_repeated_tools(request.tools, dialect=DIALECT)
+    return tools, build_tool_names(
+        tools, dialect=DIALECT, longest=LONGEST_NAME, called=LONGEST_NAME
+    )
 
 
-def _groups(items: Sequence[Item]) -> Iterator[tuple[Item, list[Item]]]:
-    """Every item, with the results behind it."""
+def _iterate_groups(items: Sequence[Item]) -> Iterator[tuple[Item, list[Item]]]:
+    """Yield every item with the results after it."""
     start = 0
     for end in range(1, len(items) + 1):
         if end == len(items) or items[end].role != "result":
@@ -94,26 +94,27 @@ def _groups(items: Sequence[Item]) -> Iterator[tuple[Item, list[Item]]]:
             start = end
 
 
-def _group(head: Item, results: list[Item], *, names: Names) -> Iterator[bytes]:
-    """An item and the results behind it, as messages."""
-    if own := _own(head):
+def _encode_group(head: Item, results: list[Item], *, names: Names) -> Iterator[bytes]:
+    """Encode an item and the results after it as messages."""
+    if own := _find_native_body(head):
         group = Group(names=names, ids={call.id: call.id for call in calls_of(head.parts)})
         yield own
-        yield from (_own(item) or _write(write_message(item, group)) for item in results)
+        for item in results:
+            yield _find_native_body(item) or msgspec.json.encode(write_message(item, group))
         return
     group = group_of(calls_of(head.parts), names)
-    pieces = _pieces(head)
+    pieces = _split_item(head)
     for piece in pieces:
-        yield _write(write_message(piece, group))
+        yield msgspec.json.encode(write_message(piece, group))
         ids = {call.id for call in calls_of(piece.parts)}
         for item in results:
             if len(pieces) == 1 or item.call_id in ids:
-                own = _own(item) if _stands(item, group) else None
-                yield own or _write(write_message(item, group))
+                own = _find_native_body(item) if _has_written_id(item, group) else None
+                yield own or msgspec.json.encode(write_message(item, group))
 
 
-def _pieces(item: Item) -> list[Item]:
-    """An answer in pieces of as many calls as a message may hold: almost always one."""
+def _split_item(item: Item) -> list[Item]:
+    """Split an answer into pieces of at most `MOST_CALLS` calls; almost always one."""
     calls = calls_of(item.parts)
     if len(calls) <= MOST_CALLS:
         return [item]
@@ -123,7 +124,7 @@ def _pieces(item: Item) -> list[Item]:
 
 
 def group_of(calls: Sequence[Call], names: Names = _ANY) -> Group:
-    """How calls of one answer are written: no two under one id."""
+    """Assign the calls of one answer distinct ids."""
     ids = {call.id: call.id for call in calls if len(call.id) <= LONGEST_ID}
     for call in calls:
         if call.id not in ids:
@@ -131,52 +132,51 @@ def group_of(calls: Sequence[Call], names: Names = _ANY) -> Group:
     return Group(ids, legacy=len(calls) == 1, names=names)
 
 
-def _own(item: Item) -> bytes | None:
-    """What an item came in."""
-    native = item.native
+def _find_native_body(thing: Item | Tool) -> bytes | None:
+    native = thing.native
     return native.body.encode() if native and native.dialect == DIALECT else None
 
 
-def _stands(item: Item, group: Group) -> bool:
-    """Whether what a result came in has the id, and the kind, that its call is written with."""
+def _has_written_id(item: Item, group: Group) -> bool:
+    """Whether a result's native form has the id and kind that its call is written with."""
     if not item.call_id.startswith(LEGACY):
         return group.ids.get(item.call_id) == item.call_id
-    role = msgspec.json.decode(_own(item) or b"{}", type=_Role).role
+    role = msgspec.json.decode(_find_native_body(item) or b"{}", type=_Role).role
     return group.legacy == (role == "function")
 
 
 def write_message(item: Item, group: Group | None = None) -> Json:
-    """One item as a message, without regard to a native form."""
+    """Write an item as a message from its neutral form."""
     match item.role:
         case "system":
             return {"role": "system", "content": text_of(item.parts)}
         case "handoff" if item.in_system:
             return {"role": "system", "content": text_of(item.parts)}
         case "user" | "handoff":
-            return {"role": "user", "content": _contents(item.parts)}
+            return {"role": "user", "content": _encode_content(item.parts)}
         case "result":
-            return _result(item, group or Group())
+            return _encode_result(item, group or Group())
         case "model":
-            return _answer(item, group or group_of(calls_of(item.parts)))
+            return _encode_answer(item, group or group_of(calls_of(item.parts)))
 
 
-def _result(item: Item, group: Group) -> Json:
+def _encode_result(item: Item, group: Group) -> Json:
     words = text_of(item.parts)
     if not item.ok and item.state == "whole" and not words.lower().startswith("error"):
         words = f"Error: {words}"
     if group.legacy and item.call_id.startswith(LEGACY):
-        name = group.names.of(item.call_id.removeprefix(LEGACY))
+        name = group.names.resolve_name(item.call_id.removeprefix(LEGACY))
         return {"role": "function", "name": name, "content": words}
     call_id = group.ids.get(item.call_id) or own_id(item.call_id)
     return {"role": "tool", "tool_call_id": call_id, "content": words}
 
 
-def _answer(item: Item, group: Group) -> Json:
-    said = _worded(part for part in item.parts if not isinstance(part, Thought))
+def _encode_answer(item: Item, group: Group) -> Json:
+    said = _render_parts(part for part in item.parts if not isinstance(part, Thought))
     body: Json = {"role": "assistant", "content": said or None}
     calls: list[Json] = []
     for call in calls_of(item.parts):
-        name = group.names.of(call.name)
+        name = group.names.resolve_name(call.name)
         if group.legacy and call.id.startswith(LEGACY):
             return {**body, "function_call": {"name": name, "arguments": call.arguments}}
         function = {"name": name, "arguments": call.arguments or "{}"}
@@ -184,58 +184,52 @@ def _answer(item: Item, group: Group) -> Json:
     return {**body, "tool_calls": calls} if calls else body
 
 
-def _worded(parts: Iterable[Part]) -> str:
-    """Parts where there may be only words: media are named, calls left out."""
-    return "\n".join(kinds.words(part) for part in parts if not isinstance(part, Call))
+def _render_parts(parts: Iterable[Part]) -> str:
+    """Render parts as text: media are named, calls left out."""
+    return "\n".join(kinds.render_part(part) for part in parts if not isinstance(part, Call))
 
 
-def _contents(parts: tuple[Part, ...]) -> str | list[Json]:
+def _encode_content(parts: tuple[Part, ...]) -> str | list[Json]:
     if not any(isinstance(part, Media) for part in parts):
         return text_of(parts)
     return [
-        {"type": "text", "text": text_of((part,))} if not isinstance(part, Media) else _media(part)
+        {"type": "text", "text": text_of((part,))}
+        if not isinstance(part, Media)
+        else _encode_media(part)
         for part in parts
         if not isinstance(part, Call)
     ]
 
 
-def _media(part: Media) -> Json:
-    """Pictures, sounds of two kinds and files that have bytes; any other is named."""
+def _encode_media(part: Media) -> Json:
+    """Write images, audio of two kinds and files with bytes; name any other."""
     if part.form == "image":
         url = part.url or f"data:{part.mime};base64,{part.base64}"
         if url.startswith(_ADDRESSES) and not url.endswith(";base64,"):
             return {"type": "image_url", "image_url": {"url": url}}
-    elif not part.url and part.base64:  # only pictures are taken by their address
+    elif not part.url and part.base64:  # only images may be URLs
         if part.form == "file":
             held = f"data:{part.mime};base64,{part.base64}"
             return {"type": "file", "file": {"filename": part.name, "file_data": held}}
-        if form := _SOUNDS.get(kinds.kind(part)):
+        if form := _SOUNDS.get(kinds.mime_of(part)):
             return {"type": "input_audio", "input_audio": {"data": part.base64, "format": form}}
-        return {"type": "text", "text": kinds.untaken(part)}
-    return {"type": "text", "text": kinds.named(part)}
+        return {"type": "text", "text": kinds.describe_refused_media(part)}
+    return {"type": "text", "text": kinds.describe_media(part)}
 
 
 def own_id(call_id: str, *, taken: Iterable[str] = ()) -> str:
-    """A call's id as this dialect takes it: one that is too long is shortened, always the same."""
+    """Return a valid call id: one that is too long is shortened, always in the same way."""
     if len(call_id) <= LONGEST_ID:
         return call_id
-    return marked(call_id[:23], call_id, digits=16, taken=taken)
+    return append_digest(call_id[:23], call_id, digits=16, taken=taken)
 
 
 def write_tool(tool: Tool, names: Names = _ANY) -> Json:
-    """One tool, without regard to a native form; parameters that are no object say nothing."""
-    function: Json = {"name": names.of(tool.name)}
+    """Write a tool from its neutral form; parameters that are not an object are dropped."""
+    function: Json = {"name": names.resolve_name(tool.name)}
     if tool.description:
         function["description"] = tool.description
     function["parameters"] = msgspec.Raw(tool.schema.encode())
     if object_of(tool.schema) is None:
         function["parameters"] = {"type": "object", "properties": {}}
     return {"type": "function", "function": function}
-
-
-def _raw(native: Native | None) -> msgspec.Raw | None:
-    return msgspec.Raw(native.body.encode()) if native and native.dialect == DIALECT else None
-
-
-def _write(body: Json) -> bytes:
-    return msgspec.json.encode(body)

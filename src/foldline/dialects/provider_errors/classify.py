@@ -1,20 +1,254 @@
-"""What a fault means: the tables, asked in order.
+"""Classifies provider errors by tables of their wordings, codes and statuses.
 
-Knows the order: what only sounds like an overflow first, then numbers, wordings, the status, and at
-the end our own estimate. Refuses to know what is done about it, and the clock: a date to retry at
-is no number of seconds here. Never raises, whatever it is given.
+The order: what only sounds like an overflow, then numbers, wordings, the status, and last our own
+estimate of the request's size. Never raises. A retry date is ignored: there is no clock here.
+
+The patterns match lower-case text. Every gap and number in them is bounded, so a search is linear
+in the text. They are compiled when the first error is read.
+
+    <limit> <count>   what was allowed, what was sent    <over>     how much too much was sent
+    <below>           an exclusive limit                 <n> <..>   another number, a short gap
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from functools import cache
+from typing import Any, Literal, cast
 
-from foldline.dialects.provider_errors import patterns
-from foldline.dialects.provider_errors.patterns import Kind, pattern
-from foldline.dialects.provider_errors.unwrap import LONGEST, ErrorText, hear, words
+from foldline.dialects.provider_errors.unwrap import (
+    LONGEST,
+    ErrorText,
+    truncate_message,
+    unwrap_error,
+)
 
-SUSPICIOUS = 0.85  # of the window, R-12: above it an unexplained refusal is taken for an overflow
+Kind = Literal[
+    "tokens", "bytes", "media", "output", "rate", "auth", "overloaded", "unreachable", "other"
+]
+
+# The order matters: a sum of input and output is an overflow, the output alone is not.
+NUMBERS: tuple[tuple[Kind, str], ...] = (
+    ("rate", r"limit <limit>,(?: used <n>,)? requested <count>"),
+    ("tokens", r"exceed context limit: <count> \+ <n> > <limit>"),
+    ("tokens", r"prompt is too long: <count> tokens > <limit> maximum"),
+    ("tokens", r"prompt is too long: <count>, model maximum context length: <limit>"),
+    ("output", r"max_tokens: <count> > <limit>, which is the maximum"),
+    ("tokens", r"context length is <limit> tokens and your request has <count> input tokens"),
+    # This row has no <count>: the provider counts characters, not tokens.
+    (
+        "tokens",
+        (
+            r"maximum context length is <limit> tokens\. however, you requested <n> output"
+            r" tokens and your prompt contains <n> characters"
+        ),
+    ),
+    (
+        "tokens",
+        (
+            r"maximum context length is <limit> tokens\. however, you requested <n> output"
+            r" tokens and your prompt contains (?:at least )?<count> input tokens"
+        ),
+    ),
+    (
+        "tokens",
+        (
+            r"maximum context length is <limit> tokens[.,] however,? (?:you requested"
+            r"|your messages resulted in|your request has)(?: about)? <count> (?:input )?tokens"
+        ),
+    ),
+    ("tokens", r"configured limit of <limit> tokens\. your messages resulted in <count> tokens"),
+    ("tokens", r"maximum input length is <limit> tokens"),
+    ("output", r"supports at most <limit> completion tokens, whereas you provided <count>"),
+    (
+        "bytes",
+        (
+            r"(?:content|text|output|arguments|input(?:\[\d{1,9}\])?|prompt|instructions)': string"
+            r" too long\. expected a string with maximum length <limit>, but got a string with"
+            r" length <count>"
+        ),
+    ),
+    ("tokens", r"prompt token count of <count> exceeds the limit of <limit>"),
+    (
+        "tokens",
+        (
+            r"input token count(?: \(<count>\))? exceeds the maximum number of tokens allowed"
+            r" \(?<limit>\)?"
+        ),
+    ),
+    ("tokens", r"input token count is <count> but (?:the )?model (?:only )?supports up to <limit>"),
+    (
+        "output",
+        (
+            r"maxoutputtokens value of <count> but the supported range is from \d{1,9}"
+            r" \(inclusive\) to <below> \(exclusive\)"
+        ),
+    ),
+    ("bytes", r"payload size exceeds the limit: <limit> bytes"),
+    ("output", r"maximum tokens you requested exceeds the model limit of <limit>"),
+    ("tokens", r"prompt contains <count> tokens<..>too large for model with <limit> maximum"),
+    ("tokens", r"size limit exceeded by <over> tokens<..>limit for this model is <limit>"),
+    ("tokens", r"tokens in the prompt cannot exceed <limit> - received <count>"),
+    ("output", r"max.?tokens must be less than or equal to <limit><..>received <count>"),
+    ("tokens", r"maximum prompt length is <limit> but the request contains <count>"),
+    ("bytes", r"message larger than max \(<count> vs\. <limit>\)"),
+    ("tokens", r"must be <= <limit>\. given: <count> `inputs`"),
+    ("tokens", r"less than <limit> tokens\. given: <count>"),
+    ("tokens", r"tokens \+ `max_new_tokens` must be <= <limit>"),
+    ("output", r"`max_new_tokens` must be <= <limit>"),
+    ("tokens", r"input \(<count> tokens\) is longer than the model's context length \(<limit>"),
+    ("tokens", r"maximum context length of <limit> tokens\. you requested a total of <count>"),
+    ("tokens", r"current length is <count> while limit is <limit>"),
+    ("tokens", r"request \(<count> tokens\) exceeds the available context size \(<limit> tokens"),
+    ("tokens", r"input \(<count> tokens\) is too large to process<..>batch size: <limit>"),
+    ("tokens", r"prompt \(length <count>\)<..>maximum model length of <limit>"),
+    ("tokens", r"prompt length <count> exceeds the max_model_len <limit>"),
+    (
+        "tokens",
+        (
+            r"input length \(?<count>(?: tokens)?\)? exceeds (?:the )?(?:model's )?maximum"
+            r" (?:allowed (?:input )?length|context length)(?: of)? \(?<limit>"
+        ),
+    ),
+    ("tokens", r"n_keep: <count> >= n_ctx: <limit>"),
+    ("tokens", r"keep the first <count> tokens<..>context length of only <limit>"),
+    ("tokens", r"exceeded model token limit: <limit> \(requested: <count>\)"),
+    ("tokens", r"range of input length should be \[1, <limit>\]"),
+    ("bytes", r"string value length \(<count>\) exceeds the maximum allowed \(<limit>"),
+    # Any number may exceed its maximum, so the name of the output limit must come before it.
+    ("output", r"max_(?:\w{1,20}_)?tokens<..>expected a value <= <limit>, but got <count>"),
+    ("tokens", r"prompt too long: <count> tokens exceeds max context window of <limit>"),
+    ("tokens", r"prompt has <count> tokens, but the configured context size is <limit>"),
+    ("media", r"mb maximum: <count> bytes > <limit> bytes"),
+    ("media", r"max allowed size(?: for many-image requests)?: <limit> pixels"),
+    ("media", r"maximum of <limit> pdf pages"),
+)
+
+# Not overflows, though the words mention tokens, context or lengths.
+UNPAID = (
+    r"insufficient[ _](?:quota|balance|credits?|funds)|requires more credits|can only afford"
+    r"|credit balance is too low|prompt tokens limit exceeded|^billing_error$"
+)
+HURRIED = (
+    r"(?<!/)rate.?limit|throttl|too many requests|too many tokens, please wait"
+    r"|(?:tokens|requests) per (?:min|hour|day)|api calls / min"
+)
+WRONG_FIELD = r"(?:string|array) too long\. expected|(?:string|array)_above_max_length"
+CANCELLED = r"context cancell?ed"
+LATE = r"deadline.?exceeded|\btimed out\b|gateway time-?out|^(?:api)?time.?out"
+
+# Wordings without numbers, in this order; each provider code is on its own line of the text.
+WORDS: tuple[tuple[Kind, str], ...] = (
+    ("output", r"max_(?:\w{1,20}_)?tokens['`]? is too large|maximum output length"),
+    (
+        "media",
+        (
+            r"^\w{0,20}image_\w{1,40}$|image dimensions|image exceeds"
+            r"|(?:unsupported|invalid) image\b|(?:image|audio|video|file) input is not supported"
+            r"|could not process (?:image|pdf)|does(?: not|n't) support image"
+            r"|too many images|at most \d{1,4} image"
+        ),
+    ),
+    (
+        "tokens",
+        (
+            r"^context(?:_length|_window|windowexceedederror)|^exceed_context_size"
+            r"|^too_many_tokens$|^model_max_prompt_tokens"
+            r"|context length exceeded|maximum context length"
+            r"|exceeds? (?:the |model |model's |your )?(?:available |maximum )?"
+            r"context (?:window|size|length)"
+            r"|context window exceeds|longer than the (?:model's )?context length"
+            r"|exceeded max context length|(?:prompt|input) is too long|prompt too long"
+            r"|reduce the length of (?:the|your) (?:message|prompt|input)|too many tokens"
+            r"|number of input tokens exceeds|token limit exceeded|input tokens exceed"
+        ),
+    ),
+    (
+        "bytes",
+        (
+            r"^request_too_large$|exceeds the maximum size|message larger than max"
+            r"|(?:entity|payload|content|body) (?:is )?too large|payload size exceeds"
+        ),
+    ),
+    (
+        "auth",
+        (
+            r"api key not valid|(?:incorrect|invalid) (?:x-)?api.?key|^invalid_api_key$"
+            r"|invalid subscription key|\bunauthorized\b"
+        ),
+    ),
+    (
+        "overloaded",
+        (
+            r"overloaded|^slow.?down\b|server had an error|service unavailable|bad gateway"
+            r"|internal server error"
+        ),
+    ),
+)
+
+# Refusals of a request's form: folding does not help, however full the window is.
+FORM = (
+    r"tool.?(?:use|result|call|output|choice)|function.?(?:call|response)|thinking|reasoning"
+    r"|signature|cache_control|encrypted|content.?filter|prefill|non-empty|must not be empty"
+    r"|whitespace|\broles?\b|not (?:supported|permitted|found)|extra inputs|unrecognized"
+    r"|duplicate item|(?:must|should) match|required (?:oneof )?(?:field|parameter|property)"
+    r"|must include|missing|(?:begins|starts) with '"
+    r"|does not exist|\btemperature\b|\btop_p\b"
+)
+
+_STATUS: dict[int, str] = {
+    400: "invalid_request_error invalid_argument badrequesterror badrequest validationexception "
+    "invalid_parameter_error failed_precondition invalidrequesterror "
+    "contextwindowexceedederror",
+    401: "authentication_error unauthenticated authenticationerror unrecognizedclientexception "
+    "expiredtokenexception invalid_api_key",
+    402: "billing_error",
+    403: "permission_error permission_denied permissiondeniederror accessdeniedexception",
+    404: "not_found_error not_found notfounderror resourcenotfoundexception deploymentnotfound",
+    408: "modeltimeoutexception timeout apitimeouterror timeouterror",
+    409: "conflict_error conflicterror",
+    413: "request_too_large",
+    422: "unprocessableentityerror",
+    429: "rate_limit_error rate_limit_exceeded ratelimiterror resource_exhausted "
+    "throttlingexception too_many_requests toomanyrequestsexception throttling "
+    "servicequotaexceededexception",
+    500: "api_error internal internal_error server_error internalservererror "
+    "internalserverexception apiconnectionerror connectionerror",
+    503: "unavailable serviceunavailableerror serviceunavailableexception modelnotreadyexception",
+    504: "timeout_error deadline_exceeded",
+    529: "overloaded_error",
+}
+
+_NAMED = {
+    "limit": r"(?P<limit>[0-9][0-9,]{0,20})",
+    "count": r"(?P<count>[0-9][0-9,]{0,20})",
+    "below": r"(?P<below>[0-9][0-9,]{0,20})",
+    "over": r"(?P<over>[0-9][0-9,]{0,20})",
+    "n": r"[0-9][0-9,]{0,20}",
+    "..": r".{0,200}?",
+}
+
+
+def status_of(code: str) -> int | None:
+    """Return the HTTP status that belongs to a provider's code or an SDK's error name."""
+    return _build_status_table().get(code)
+
+
+@cache
+def _build_status_table() -> dict[str, int]:
+    return {name: status for status, names in _STATUS.items() for name in names.split()}
+
+
+@cache
+def build_pattern(text: str) -> re.Pattern[str]:
+    """Compile a pattern of the tables."""
+    return re.compile(
+        re.sub(r"<(limit|count|below|over|n|\.\.)>", lambda name: _NAMED[name[1]], text),
+        re.ASCII | re.DOTALL | re.MULTILINE,
+    )
+
+
+SUSPICIOUS = 0.85  # share of the window above which an unexplained refusal counts as an overflow
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _UNIT = r"(?:ms|milliseconds?|seconds?|minutes?|hours?|days?|[smhd](?![a-z]))"
 _SPAN = rf"(?:[0-9]{{1,9}}(?:\.[0-9]{{1,12}})?\s?{_UNIT}\s?){{1,4}}"
@@ -23,10 +257,10 @@ _WAIT = rf"(?:try again in|retry (?:after|in)) ({_SPAN})"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A provider's error. Numbers are tokens, bytes or pixels, as the kind says.
+    """A provider's error. Numbers are tokens, bytes or pixels, depending on the kind.
 
-    `tokens` with a count below the limit: the input fits, a smaller output heals it. `rate` with a
-    count above the limit: no waiting heals it, only a smaller request.
+    `tokens` with a count below the limit: the input fits, a smaller output is enough. `rate` with a
+    count above the limit: waiting does not help, only a smaller request does.
     """
 
     kind: Kind
@@ -34,72 +268,70 @@ class Fault:
     message: str
     """In the provider's words."""
     limit: int | None = None
-    """The most that is taken, where it was said."""
+    """The maximum, if stated."""
     count: int | None = None
-    """What was sent, where it was said."""
+    """What was sent, if stated."""
     retry_after: float | None = None
-    """Seconds to wait, where it was said."""
+    """Seconds to wait, if stated."""
     suspected: bool = False
-    """Whether the kind is our guess: a refusal without a reason, of a request that nearly fills."""
+    """Whether the kind is our guess: an unexplained refusal of a request near the window's size."""
 
 
-def classify(
+def classify_error(
     body: str | bytes | Mapping[str, Any] | None,
     *,
     status: int | None = None,
     filled: float | None = None,
     retry_after: str | None = None,
 ) -> Fault:
-    """The meaning of an error's body; `filled` is the request's estimated share of the window.
+    """Classify an error's body; `filled` is the request's estimated share of the window.
 
-    A refusal that nobody explains, above 85 % of the window, is `tokens` and `suspected`.
+    An unexplained refusal above 85 % of the window is `tokens` and `suspected`.
     """
-    return _judged(hear(body), status=status, filled=filled, retry_after=retry_after)
+    return _classify_error_text(
+        unwrap_error(body), status=status, filled=filled, retry_after=retry_after
+    )
 
 
 def of_exception(fault: BaseException, *, filled: float | None = None) -> Fault:
-    """The meaning of what an SDK raised, by its attributes: no SDK is imported."""
+    """Classify an SDK's exception by its attributes; imports no SDK."""
     said = ErrorText()
     for known in type(fault).__mro__:
-        said.code(known.__name__)
-    response = _of(fault, "response")
-    status = next(
-        (
-            code
-            for code in (
-                _of(fault, "status_code"),
-                _of(fault, "code"),
-                _of(response, "status_code"),
-            )
-            if isinstance(code, int)
-        ),
-        None,
+        said.add_code(known.__name__)
+    response = _read_attribute(fault, "response")
+    codes = (
+        _read_attribute(fault, "status_code"),
+        _read_attribute(fault, "code"),
+        _read_attribute(response, "status_code"),
     )
-    body: Any = _of(fault, "body")
+    status = next((code for code in codes if isinstance(code, int)), None)
+    body: Any = _read_attribute(fault, "body")
     if body is None:
-        inner = _of(fault, "details")
+        inner = _read_attribute(fault, "details")
         body = cast("Any", response if isinstance(response, Mapping) else inner)
-    hear(_printed(fault) if body is None else body, said)
-    return _judged(said, status=status, filled=filled, retry_after=_header(response))
+    unwrap_error(_render_exception(fault) if body is None else body, said)
+    return _classify_error_text(
+        said, status=status, filled=filled, retry_after=_find_retry_after(response)
+    )
 
 
-def _of(thing: Any, name: str) -> Any:
+def _read_attribute(thing: Any, name: str) -> Any:
     try:
         return getattr(thing, name, None)
-    except Exception:  # noqa: BLE001 - a property of a foreign class may raise what it likes
+    except Exception:  # noqa: BLE001 - a foreign property may raise anything
         return None
 
 
-def _printed(fault: BaseException) -> str:
+def _render_exception(fault: BaseException) -> str:
     try:
         return str(fault)
-    except Exception:  # noqa: BLE001 - so may its text
+    except Exception:  # noqa: BLE001 - so may its `__str__`
         return ""
 
 
-def _header(response: Any) -> str | None:
-    """How long to wait, as the response's headers say it."""
-    headers = _of(response, "headers")
+def _find_retry_after(response: Any) -> str | None:
+    """Return the wait that the response's headers ask for."""
+    headers = _read_attribute(response, "headers")
     if not isinstance(headers, Mapping):
         return None
     headers = cast("Mapping[Any, Any]", headers)
@@ -109,64 +341,64 @@ def _header(response: Any) -> str | None:
     return plain if isinstance(plain, str) else None
 
 
-def _judged(
+def _classify_error_text(
     said: ErrorText, *, status: int | None, filled: float | None, retry_after: str | None
 ) -> Fault:
     text = "\n".join((*said.codes[:99], *said.texts, *said.around))[: 2 * LONGEST].lower()
     if status is None or status < 400:  # noqa: PLR2004 - an error inside a stream that began well
-        told = [patterns.status_of(code) for code in said.codes]
+        told = [status_of(code) for code in said.codes]
         status = said.status or next((one for one in told if one), None)
     empty = not said.texts
-    fault = _meant(said, text, status=status)
+    fault = _match_tables(said, text, status=status)
     if fault.kind == "tokens":  # fields beat words
         fault = replace(fault, limit=said.limit or fault.limit, count=said.count or fault.count)
     full = filled is not None and filled > SUSPICIOUS
     unexplained = status == 400 or (status is None and empty)  # noqa: PLR2004
-    if fault.kind == "other" and full and unexplained and not _explained(text):
+    if fault.kind == "other" and full and unexplained and not _is_explained(text):
         fault = replace(fault, kind="tokens", suspected=True)
-    waits = (_seconds(retry_after), _seconds(said.delay), _wait(text))
+    waits = (_parse_seconds(retry_after), _parse_seconds(said.delay), _find_wait(text))
     return replace(
         fault,
-        message="" if empty else words(said.texts[0]),
+        message="" if empty else truncate_message(said.texts[0]),
         retry_after=next((wait for wait in waits if wait is not None), None),
     )
 
 
-def _meant(said: ErrorText, text: str, *, status: int | None) -> Fault:
-    """The order of the tables; the first that answers."""
-    if status == 402 or pattern(patterns.UNPAID).search(text):  # noqa: PLR2004
+def _match_tables(said: ErrorText, text: str, *, status: int | None) -> Fault:
+    """Ask the tables in order; the first match wins."""
+    if status == 402 or build_pattern(UNPAID).search(text):  # noqa: PLR2004
         return Fault("other", "")
-    numbers = _numbers(text)
-    if _hurried(said, text, status=status):
+    numbers = _match_numbers(text)
+    if _is_rate_limited(said, text, status=status):
         return numbers if numbers and numbers.kind == "rate" else Fault("rate", "")
-    if pattern(patterns.LATE).search(text):
+    if build_pattern(LATE).search(text):
         return Fault("overloaded", "")
-    if pattern(patterns.CANCELLED).search(text):
+    if build_pattern(CANCELLED).search(text):
         return Fault(_by_status(status), "")
     if said.limit and said.count:
         return Fault("tokens", "")
     if numbers:
         return numbers
-    if pattern(patterns.WRONG_FIELD).search(text):
+    if build_pattern(WRONG_FIELD).search(text):
         return Fault("other", "")
-    for kind, wording in patterns.WORDS:
-        if pattern(wording).search(text):
+    for kind, wording in WORDS:
+        if build_pattern(wording).search(text):
             return Fault(kind, "")
-    if status == 413 and not said.texts:  # noqa: PLR2004 - who counts bytes says so, who counts tokens does not
+    if status == 413 and not said.texts:  # noqa: PLR2004 - providers that count bytes say so
         return Fault("tokens", "")
     return Fault(_by_status(status), "")
 
 
-def _hurried(said: ErrorText, text: str, *, status: int | None) -> bool:
+def _is_rate_limited(said: ErrorText, text: str, *, status: int | None) -> bool:
     if "message larger than max" in text:
-        return False  # the same code at gRPC, and about bytes
-    named = any(patterns.status_of(code) == 429 for code in said.codes)  # noqa: PLR2004
-    return status == 429 or named or bool(pattern(patterns.HURRIED).search(text))  # noqa: PLR2004
+        return False  # gRPC uses the same code for too many bytes
+    named = any(status_of(code) == 429 for code in said.codes)  # noqa: PLR2004
+    return status == 429 or named or bool(build_pattern(HURRIED).search(text))  # noqa: PLR2004
 
 
-def _numbers(text: str) -> Fault | None:
-    for kind, wording in patterns.NUMBERS:
-        found = pattern(wording).search(text)
+def _match_numbers(text: str) -> Fault | None:
+    for kind, wording in NUMBERS:
+        found = build_pattern(wording).search(text)
         if found:
             said = {name: int(n.replace(",", "")) for name, n in found.groupdict().items() if n}
             limit, count = said.get("limit"), said.get("count")
@@ -174,14 +406,14 @@ def _numbers(text: str) -> Fault | None:
                 limit = said["below"] - 1
             if "over" in said and limit is not None:
                 count = limit + said["over"]
-            # A window of nothing is nobody's: it must not be learned.
+            # A limit of 0 is nonsense and must not be learned as a window.
             return Fault(kind, "", limit=limit or None, count=count)
     return None
 
 
-def _explained(text: str) -> bool:
-    known = (patterns.WRONG_FIELD, patterns.FORM, patterns.UNPAID, patterns.CANCELLED)
-    return any(pattern(one).search(text) for one in known)
+def _is_explained(text: str) -> bool:
+    known = (WRONG_FIELD, FORM, UNPAID, CANCELLED)
+    return any(build_pattern(one).search(text) for one in known)
 
 
 def _by_status(status: int | None) -> Kind:
@@ -194,19 +426,19 @@ def _by_status(status: int | None) -> Kind:
     return "overloaded" if status == 408 or (status or 0) >= 500 else "other"  # noqa: PLR2004
 
 
-def _wait(text: str) -> float | None:
-    found = pattern(_WAIT).search(text)
-    return _seconds(found[1]) if found else None
+def _find_wait(text: str) -> float | None:
+    found = build_pattern(_WAIT).search(text)
+    return _parse_seconds(found[1]) if found else None
 
 
-def _seconds(span: str | None) -> float | None:
-    """`20`, `644ms`, `11.054s`, `1m30s` or `22 seconds` as seconds."""
+def _parse_seconds(span: str | None) -> float | None:
+    """Parse `20`, `644ms`, `11.054s`, `1m30s` or `22 seconds` into seconds."""
     if not span:
         return None
     span = span.strip().lower()[:60]
     if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,12})?", span):
         return float(span)
-    if not pattern(_SPAN).fullmatch(span):
+    if not build_pattern(_SPAN).fullmatch(span):
         return None
     parts = re.findall(r"([0-9.]+)\s?(ms|milli|[smhd])", span)
     return sum(float(n) * _SECONDS["ms" if unit == "milli" else unit] for n, unit in parts)

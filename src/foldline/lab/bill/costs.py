@@ -1,24 +1,188 @@
-"""What a session cost, and what of it was paid for calls that found no cache.
+"""A session's bill: its parts, its cold calls by cause, and what else it could have cost.
 
-Knows the parts of a bill, the cold calls by cause, and what else could have been done. Refuses to
-know how it is shown.
+A cold call pays again for tokens that the call before had sent. If the record has the provider's
+counts, they are the bill; if not, the cache is simulated.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from foldline.core.log import Checkpointed, Opened
-from foldline.core.tokens import count
-from foldline.lab.bill.advice import advice
-from foldline.lab.bill.cache import PROMPT, Aside, CacheRules, Cause, bill
-from foldline.lab.bill.causes import Around, around
-from foldline.lab.bill.paid import Paid, paid, sent_with_fronts
-from foldline.lab.bill.providers import lasting, living
-from foldline.lab.bill.volatile import Volatile, volatile
-from foldline.lab.recorded import Recorded
+from foldline.core.tokens import count_parts, count_tokens, count_tools
+from foldline.lab.bill.cache import (
+    PROMPT,
+    Aside,
+    CacheBlock,
+    CacheCall,
+    CacheRules,
+    Cause,
+    compute_bills,
+    find_longer_rules,
+    replace_cache_lifetime,
+)
+from foldline.lab.bill.causes import (
+    Around,
+    ColdCause,
+    Volatile,
+    choose_advice,
+    collect_call_contexts,
+    collect_volatile_places,
+    find_cold_cause,
+    find_recorded_change,
+)
+from foldline.lab.policy_run import as_recorded
+from foldline.lab.recorded import Recorded, RecordedCall
+
+_SOME, _SHARE = 1_000, 0.1  # tokens, and share of the known ones: with less a call is not cold
+
+
+class Paid(NamedTuple):
+    """One billed call: tokens and dollars by how they were paid."""
+
+    number: int
+    call: RecordedCall
+    gap: float
+    read: float
+    unread: float
+    again: float
+    written: float
+    """Of the unread tokens, those written to the cache."""
+    read_dollars: float
+    unread_dollars: float
+    output_dollars: float
+    rules: CacheRules
+    found: ColdCause
+
+    @property
+    def again_dollars(self) -> float:
+        """Dollars for tokens that had been sent before and were not in the cache."""
+        return self.unread_dollars * self.again / self.unread if self.unread else 0.0
+
+    @property
+    def lost(self) -> float:
+        """How many dollars more they cost than from the cache."""
+        prices = self.rules.prices.at(self.read + self.unread)
+        return max(self.again_dollars - self.again * prices.read / 1e6, 0.0)
+
+
+def list_paid_calls(
+    recorded: Recorded, seen: dict[int, Around], ruled: Callable[[int], CacheRules]
+) -> list[Paid]:
+    """List every billed call; `ruled` returns the rules for the call at a place."""
+    iterate_calls = _iterate_counted_calls if recorded.counts else _iterate_simulated_calls
+    return [*iterate_calls(recorded, seen, ruled)]
+
+
+def _iterate_counted_calls(
+    recorded: Recorded, seen: dict[int, Around], ruled: Callable[[int], CacheRules]
+) -> Iterator[Paid]:
+    """Yield every call as its provider counted it."""
+    writes = any(call.write for call in recorded.calls)
+    kept = writes or any(call.read for call in recorded.calls)
+    front = next((_estimate_front(recorded, call) for call in recorded.calls if call.input), 0.0)
+    before: RecordedCall | None = None
+    for number, call in enumerate(recorded.calls, start=1):
+        total = call.input
+        if not total:
+            continue
+        rules, now = ruled(call.at), seen[call.at]
+        gap = call.began - before.began if before and before.began and call.began else 0.0
+        known = _estimate_known_tokens(recorded, call, before, now)
+        read = float(min(call.read, total))
+        unread = total - read
+        again = min(max(known - read, 0.0), unread)
+        written = float(min(call.write, unread)) if writes else unread
+        prices = rules.prices.at(total)
+        each = prices.write if writes else prices.input
+        found = ColdCause("first") if before is None else ColdCause("")
+        if kept and again >= _SOME and again >= _SHARE * known:
+            found = find_cold_cause(now, call, before, gap=gap, front=front, rules=rules)
+        yield Paid(
+            number=number,
+            call=call,
+            gap=gap,
+            read=read,
+            unread=unread,
+            again=again,
+            written=written,
+            read_dollars=read * prices.read / 1e6,
+            unread_dollars=(written * each + (unread - written) * prices.input) / 1e6,
+            output_dollars=call.output * prices.output / 1e6,
+            rules=rules,
+            found=found,
+        )
+        before = call
+
+
+def _estimate_front(recorded: Recorded, call: RecordedCall) -> float:
+    """Estimate a call's system prompt and tools: all but its messages; best at the first call."""
+    return (call.input or 0) - recorded.scale.ratio * call.estimate
+
+
+def _estimate_known_tokens(
+    recorded: Recorded, call: RecordedCall, before: RecordedCall | None, now: Around
+) -> float:
+    """Estimate the tokens of a call that the call before had sent too."""
+    if before is None:
+        return 0.0
+    most = float(min(before.input or 0, call.input or 0))
+    if not now.edited:
+        return most
+    old = {at for at, _ in before.messages}
+    kept = sum(tokens for at, tokens in call.messages if at in old)
+    scale = recorded.scale
+    front = max(scale.fixed, 0.0)
+    return min(front + kept * scale.ratio, max(most - now.wrote * scale.ratio, 0.0))
+
+
+def _iterate_simulated_calls(
+    recorded: Recorded, seen: dict[int, Around], ruled: Callable[[int], CacheRules]
+) -> Iterator[Paid]:
+    """Yield every call as a provider would have billed it."""
+    if not recorded.calls:
+        return
+    rules = ruled(recorded.calls[-1].at)
+    before: RecordedCall | None = None
+    billed = compute_bills(sent_with_fronts(recorded, seen), rules)
+    for number, (call, one) in enumerate(zip(recorded.calls, billed, strict=True), start=1):
+        gap = call.began - before.began if before and before.began and call.began else 0.0
+        prices = rules.prices.at(one.input)
+        found = find_recorded_change(seen[call.at])
+        cold = one.again >= _SOME and one.again >= _SHARE * (one.again + one.read)
+        yield Paid(
+            number=number,
+            call=call,
+            gap=gap,
+            read=one.read,
+            unread=one.written,
+            again=one.again,
+            written=one.written,
+            read_dollars=one.read * prices.read / 1e6,
+            unread_dollars=one.written * prices.write / 1e6,
+            output_dollars=one.output * prices.output / 1e6,
+            rules=rules,
+            found=found if found.cause and cold else ColdCause(one.cause if cold else ""),
+        )
+        before = call
+
+
+def sent_with_fronts(recorded: Recorded, seen: dict[int, Around]) -> list[CacheCall]:
+    """Return the calls as they were made, each with its system prompt and tools."""
+    made: list[CacheCall] = []
+    for call, sent in zip(recorded.calls, as_recorded(recorded), strict=True):
+        told = seen[call.at].state.told
+        tokens = count_parts(told.parts) + count_tools(told.tools)
+        front = CacheBlock(("front", told), float(tokens), len(told.parts) + len(told.tools))
+        found = find_recorded_change(seen[call.at]).cause if made else ""
+        known = found if found in ("model", "thinking", "restart") else ""
+        blocks = [front, *sent.blocks[sent.front :]]
+        made.append(replace(sent, time=call.began, blocks=blocks, front=1, changed=known))
+    return made
+
 
 FOLDED = 20_000
-"""The tokens that a fold is assumed to leave, where the report says what one would have cost."""
+"""The tokens that a fold is assumed to leave, in the estimate of what folding would have cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +190,18 @@ class Cold:
     """A call that paid again for what the call before it had sent."""
 
     call: int
-    """Its number in the session, the first is 1."""
+    """Its number in the session, from 1."""
     at: int
     time: float
     gap: float
     """Seconds since the call before was sent."""
     tokens: int
-    """What was paid for again."""
+    """The tokens paid for again."""
     dollars: float
-    """What that cost more than reading it from the cache."""
+    """How many dollars more they cost than from the cache."""
     cause: Cause
     sure: bool
-    """Whether the record says so; else it is a guess from what was counted."""
+    """Whether the record says so; else it is a guess from the counts."""
     told: str
 
 
@@ -55,12 +219,12 @@ class Summed:
 
 @dataclass(frozen=True, slots=True)
 class Instead:
-    """What something else would have cost: dollars then, and what was paid."""
+    """What an alternative would have cost, and what was paid."""
 
     dollars: float
     paid: float
     calls: int = 0
-    """The calls that it would have changed."""
+    """How many calls it would have changed."""
     seconds: float = 0.0
 
 
@@ -72,7 +236,7 @@ class CostReport:
     model: str
     calls: int
     unbilled: int
-    """Calls that were broken off before anything was counted."""
+    """Calls that were cancelled before anything was counted."""
     counted: bool
     """Whether these are the provider's counts; else they are simulated."""
     assumed: bool
@@ -88,37 +252,39 @@ class CostReport:
     aside: float
     """Dollars for calls beside the conversation."""
     seconds: float
-    """How long the cache is taken to live."""
+    """The cache lifetime that is assumed."""
     cold: tuple[Cold, ...]
     causes: tuple[Summed, ...]
-    """Dearest first."""
+    """The most expensive first."""
     volatile: tuple[Volatile, ...]
     longer: Instead | None
-    """The whole session with the longer life that the provider offers."""
+    """The whole session with the longer lifetime that the provider offers."""
     folded: Instead | None
     """The cold calls, had each begun with a fold to `FOLDED` tokens."""
     notes: tuple[str, ...] = ()
 
     @property
     def lost(self) -> float:
-        """What all cold calls cost more."""
+        """How many dollars more all cold calls cost."""
         return sum(one.dollars for one in self.cold)
 
 
-def costs(
+def build_cost_report(
     recorded: Recorded, rules: CacheRules, *, by_model: Callable[[str], CacheRules] | None = None
 ) -> CostReport:
-    """A session's bill; `by_model` has the rules of each model where several answered."""
-    seen = around(recorded) if recorded.events else {}
+    """Compute a session's bill; `by_model` returns the rules of each model, if several."""
+    seen = collect_call_contexts(recorded) if recorded.events else {}
 
-    def ruled(at: int) -> CacheRules:
+    def choose_rules(at: int) -> CacheRules:
         state = seen[at].state
         found = by_model(state.model) if by_model else rules
-        return living(found, state.life) if state.life else found
+        return replace_cache_lifetime(found, state.life) if state.life else found
 
-    rows = paid(recorded, seen, ruled)
-    cold = tuple(_cold(row) for row in rows if row.found.cause not in ("", "first"))
-    summed = _longer(rows) if recorded.counts else _simulated_longer(recorded, seen, rules)
+    rows = list_paid_calls(recorded, seen, choose_rules)
+    cold = tuple(_make_cold_call(row) for row in rows if row.found.cause not in ("", "first"))
+    longer = (
+        _estimate_longer_life(rows) if recorded.counts else _simulated_longer(recorded, seen, rules)
+    )
     parts = {
         "new": sum(row.unread_dollars - row.again_dollars for row in rows),
         "read": sum(row.read_dollars for row in rows),
@@ -137,15 +303,15 @@ def costs(
         **parts,
         seconds=rules.seconds,
         cold=cold,
-        causes=_summed(cold, summed, rules),
-        volatile=volatile(recorded.events),
-        longer=summed,
-        folded=_folded(rows),
-        notes=tuple(_notes(recorded, seen, rows)),
+        causes=_sum_by_cause(cold, longer, rules),
+        volatile=collect_volatile_places(recorded.events),
+        longer=longer,
+        folded=_estimate_folded(rows),
+        notes=tuple(_iterate_notes(recorded, seen, rows)),
     )
 
 
-def _cold(row: Paid) -> Cold:
+def _make_cold_call(row: Paid) -> Cold:
     return Cold(
         call=row.number,
         at=row.call.at,
@@ -159,14 +325,14 @@ def _cold(row: Paid) -> Cold:
     )
 
 
-def _longer(rows: Sequence[Paid]) -> Instead | None:
-    """The same calls with the longer life: what had expired is read, every write costs more."""
-    if not rows or (longer := lasting(rows[-1].rules)) is None:
+def _estimate_longer_life(rows: Sequence[Paid]) -> Instead | None:
+    """Estimate the longer lifetime: what had expired is read, every write costs more."""
+    if not rows or (longer := find_longer_rules(rows[-1].rules)) is None:
         return None
     dollars, calls = 0.0, 0
     for row in rows:
         prices = row.rules.prices.at(row.read + row.unread)
-        dearer = (lasting(row.rules) or row.rules).prices.at(row.read + row.unread)
+        dearer = (find_longer_rules(row.rules) or row.rules).prices.at(row.read + row.unread)
         late = row.found.cause == "expired" and row.gap <= longer.seconds
         moved = min(row.again, row.written) if late else 0.0
         calls += late
@@ -182,18 +348,18 @@ def _longer(rows: Sequence[Paid]) -> Instead | None:
 def _simulated_longer(
     recorded: Recorded, seen: dict[int, Around], rules: CacheRules
 ) -> Instead | None:
-    longer = lasting(rules)
+    longer = find_longer_rules(rules)
     if longer is None or not recorded.calls:
         return None
     sent = sent_with_fronts(recorded, seen)
-    usual, long = bill(sent, rules), bill(sent, longer)
+    usual, long = compute_bills(sent, rules), compute_bills(sent, longer)
     late = sum(a.cause == "expired" != b.cause for a, b in zip(usual, long, strict=True))
     dollars, paid = (sum(one.dollars for one in each) for each in (long, usual))
     return Instead(dollars, paid, late, longer.seconds)
 
 
-def _folded(rows: Sequence[Paid]) -> Instead | None:
-    """What the cold calls paid for old tokens, and what they had paid for those of a fold."""
+def _estimate_folded(rows: Sequence[Paid]) -> Instead | None:
+    """Estimate what the cold calls would have paid, had each begun with a fold."""
     large = [
         row for row in rows if row.found.cause not in ("", "first", "edit") and row.again > FOLDED
     ]
@@ -202,7 +368,9 @@ def _folded(rows: Sequence[Paid]) -> Instead | None:
     return Instead(dollars, paid, len(large)) if large else None
 
 
-def _summed(cold: Sequence[Cold], longer: Instead | None, rules: CacheRules) -> tuple[Summed, ...]:
+def _sum_by_cause(
+    cold: Sequence[Cold], longer: Instead | None, rules: CacheRules
+) -> tuple[Summed, ...]:
     kinds: dict[tuple[Cause, bool], list[Cold]] = {}
     for one in cold:
         kinds.setdefault((one.cause, one.sure), []).append(one)
@@ -213,7 +381,7 @@ def _summed(cold: Sequence[Cold], longer: Instead | None, rules: CacheRules) -> 
             calls=len(ones),
             tokens=sum(one.tokens for one in ones),
             dollars=sum(one.dollars for one in ones),
-            advice=advice(
+            advice=choose_advice(
                 kind,
                 sure=sure,
                 seconds=rules.seconds,
@@ -225,8 +393,10 @@ def _summed(cold: Sequence[Cold], longer: Instead | None, rules: CacheRules) -> 
     return tuple(sorted(found, key=lambda one: -one.dollars))
 
 
-def _notes(recorded: Recorded, seen: dict[int, Around], rows: Sequence[Paid]) -> Iterator[str]:
-    """What else the record says, and what it cannot tell."""
+def _iterate_notes(
+    recorded: Recorded, seen: dict[int, Around], rows: Sequence[Paid]
+) -> Iterator[str]:
+    """Yield what else the record shows, and what it cannot show."""
     first = recorded.events[0] if recorded.events else None
     own = isinstance(first, Opened) and not first.origin.startswith("import:")
     summaries = [
@@ -239,15 +409,15 @@ def _notes(recorded: Recorded, seen: dict[int, Around], rows: Sequence[Paid]) ->
     for at, summary in summaries:
         last = next((row for row in reversed(rows) if row.call.at < at), None)
         if last is not None:
-            asked = Aside(last.read + last.unread, PROMPT, float(count(summary)))
-            asides += asked.dollars(last.rules.prices)
+            asked = Aside(last.read + last.unread, PROMPT, float(count_tokens(summary)))
+            asides += asked.compute_dollars(last.rules.prices)
     if asides:
         many = f"{len(summaries)} compactions" if len(summaries) > 1 else "a compaction"
         yield (
             f"the calls that wrote the summaries of {many} are not in the record; "
             f"about ${asides:.2f} more if they read the cache"
         )
-    yield from _turns(seen, rows)
+    yield from _iterate_turn_notes(seen, rows)
     if recorded.counts and not any(row.call.read or row.call.write for row in rows):
         yield (
             "no call of this record read or wrote a cache: either it was off, and all that was "
@@ -264,8 +434,8 @@ def _notes(recorded: Recorded, seen: dict[int, Around], rows: Sequence[Paid]) ->
         yield "the record has no times: no expiry can be seen"
 
 
-def _turns(seen: dict[int, Around], rows: Sequence[Paid]) -> Iterator[str]:
-    """How guesses are borne out: by where in a turn nothing was found."""
+def _iterate_turn_notes(seen: dict[int, Around], rows: Sequence[Paid]) -> Iterator[str]:
+    """Show how well guesses hold: by where in a turn the cold calls are."""
     guessed = {row.call.at for row in rows if row.found.cause and not row.found.sure}
     if not guessed:
         return

@@ -1,1 +1,6 @@
-"""A comparison for people: its sentences, and one page with plots that needs nothing else."""
+"""A comparison for people.
+
+page       One HTML page that needs nothing else
+plots      Its plots, as SVG
+sentences  Its sentences, also for the terminal
+"""

@@ -1,18 +1,14 @@
-"""A comparison in words, for a stranger: the same in a terminal and on a page.
-
-Knows what was measured, what was assumed, and what was not looked at. Refuses to know columns and
-colours.
-"""
+"""A comparison in sentences, for the terminal and the page: results, assumptions, caveats."""
 
 from collections.abc import Sequence
 
+from foldline.core.names import format_count
 from foldline.core.prices import Prices
-from foldline.core.saying import many
 from foldline.lab.comparison import EVERYTHING, RECORDED, Compared, Comparison
 
-_LEAST = 0.005  # dollars: below it, cents say nothing
-_EQUAL = 0.5  # percent: less is no difference
-_SHOWN = 3  # of a list, named one by one
+_LEAST = 0.005  # dollars: smaller amounts are not rounded to cents
+_EQUAL = 0.5  # percent: a smaller difference is none
+_SHOWN = 3  # entries of a list that are named
 _QUALITY = (
     "Quality is not measured: no model was asked, every answer is the recorded one. What was "
     "out of sight is exact text; whether it would have been missed is not known."
@@ -30,58 +26,65 @@ REASONS = {
 }
 
 
-def headline(told: Comparison) -> str:
-    """What it cost, what it would have cost, and what would have been folded away."""
-    return " ".join(one for one in (cost(told), lost(told)) if one)
+def render_headline(told: Comparison) -> str:
+    """Say what it cost, what it would have cost, and what would have been folded."""
+    return " ".join(one for one in (describe_cost(told), describe_folded(told)) if one)
 
 
-def cost(told: Comparison) -> str:
-    """What it cost, and what it would have cost."""
-    base, mine = told.total(told.baseline), told.total(told.chosen)
+def describe_cost(told: Comparison) -> str:
+    """Say what it cost, and what it would have cost."""
+    base, mine = told.total_of(told.baseline), told.total_of(told.chosen)
     one = len(told.sessions) == 1
     yours = "Your session" if one else f"Your {len(told.sessions):,} sessions"
     if told.baseline == RECORDED:
-        first = f"{yours} cost {dollars(base.dollars)} ({_recorded(told)})."
+        first = (
+            f"{yours} cost {format_dollar_amount(base.dollars)} ({_describe_recorded_cost(told)})."
+        )
     else:
         every = f"{yours}, with everything sent in every call, would cost"
         guessed = not any(case.priced_as for case in told.sessions) and "prices" not in told.fixed
         how = "simulated, at assumed prices" if guessed else "simulated"
-        first = f"{every} {dollars(base.dollars)} ({how})."
+        first = f"{every} {format_dollar_amount(base.dollars)} ({how})."
     if mine.policy == EVERYTHING:
         return first
     they = "it" if one else "they"
-    now = f"{dollars(mine.dollars)} ({change(mine.percent)})"
-    unfit = f", without {many(mine.blocked, 'call')} that no fold makes fit" if mine.blocked else ""
+    now = f"{format_dollar_amount(mine.dollars)} ({format_change(mine.percent)})"
+    unfit = (
+        f", without {format_count(mine.blocked, 'call')} that no fold makes fit"
+        if mine.blocked
+        else ""
+    )
     return f"{first} Under {mine.policy} {they} would have cost {now}{unfit}."
 
 
-def lost(told: Comparison) -> str:
-    """What the policy that is spoken of would have folded away."""
-    mine = told.total(told.chosen)
+def describe_folded(told: Comparison) -> str:
+    """Say what the chosen policy would have folded."""
+    mine = told.total_of(told.chosen)
     if mine.policy == EVERYTHING:
         return ""
     if not mine.folds:
         only = ", only shortened results" if abs(mine.percent) >= _EQUAL else ""
         return f"It would have folded nothing away{only}."
     return (
-        f"This is what it would have folded away: in {many(mine.folds, 'fold')}, "
-        f"{tokens(mine.tokens_folded)} tokens gave way to {tokens(mine.tokens_left)}. "
-        f"Of the names that the agent wrote again later, {percent(100 - mine.kept_names)} were "
-        f"then out of its sight, of long lines {percent(100 - mine.kept_lines)}; "
+        f"This is what it would have folded away: in {format_count(mine.folds, 'fold')}, "
+        f"{format_token_count(mine.tokens_folded)} tokens gave way to "
+        f"{format_token_count(mine.tokens_left)}. "
+        f"Of the names that the agent wrote again later, {format_percent(100 - mine.kept_names)} "
+        f"were then out of its sight, of long lines {format_percent(100 - mine.kept_lines)}; "
         "all of it stays in the log, one recall away."
     )
 
 
-def _recorded(told: Comparison) -> str:
+def _describe_recorded_cost(told: Comparison) -> str:
     known = told.recorded_dollars or 0.0
     some = len(told.sessions) - told.counted
     have = "that has counts" if told.counted == 1 else "of them that have counts"
     where = f" for the {told.counted:,} {have}" if some else ""
-    return f"simulated; {dollars(known)} by the recorded counts{where}"
+    return f"simulated; {format_dollar_amount(known)} by the recorded counts{where}"
 
 
-def small(told: Comparison) -> str:
-    """Sessions that nothing is to be done about."""
+def describe_small_sessions(told: Comparison) -> str:
+    """Say how many sessions are too small to fold."""
     if not told.small or told.chosen == EVERYTHING:
         return ""
     if told.small == len(told.sessions):
@@ -91,31 +94,33 @@ def small(told: Comparison) -> str:
     return f"{told.small:,} of them {who} in every sum."
 
 
-def caveats(told: Comparison) -> list[str]:
-    """What a reader must know before believing any of it."""
+def list_caveats(told: Comparison) -> list[str]:
+    """List what a reader must know before believing the numbers."""
     found = [_QUALITY]
     sessions = told.sessions
     estimated = [one for one in sessions if not one.counts]
     if estimated:
         found.append(
-            f"{_of(estimated, sessions)} without the provider's counts: tokens are estimated, "
-            "and what a file does not tell (system, tools, thoughts) is not in them."
+            f"{_describe_share(estimated, sessions)} without the provider's counts: tokens are "
+            "estimated, and what a file does not tell (system, tools, thoughts) is not in them."
         )
     undated = [one for one in sessions if not one.dated]
     if undated:
         found.append(
-            f"{_of(undated, sessions)} without times: the cache is taken to be warm at every call."
+            f"{_describe_share(undated, sessions)} without times: the cache is taken to be warm "
+            "at every call."
         )
-    found += [*_prices(told), *_windows(told)]
-    everything = told.total(EVERYTHING)
+    found += [*_list_price_caveats(told), *_list_window_caveats(told)]
+    everything = told.total_of(EVERYTHING)
     if everything.over:
         found.append(
-            f"{EVERYTHING}: {many(everything.over, 'call')} larger than the window; a provider "
-            "would have refused them, and their cost is what they would cost if it had not."
+            f"{EVERYTHING}: {format_count(everything.over, 'call')} larger than the window; a "
+            "provider would have refused them, and their cost is what they would cost if it had "
+            "not."
         )
     blocked = [one for one in told.totals if one.blocked]
     found += [
-        f"{one.policy}: {many(one.blocked, 'call')} could not be made to fit the window; "
+        f"{one.policy}: {format_count(one.blocked, 'call')} could not be made to fit the window; "
         "they are not in its cost."
         for one in blocked
     ]
@@ -129,84 +134,87 @@ def caveats(told: Comparison) -> list[str]:
     return found
 
 
-def _prices(told: Comparison) -> list[str]:
+def _list_price_caveats(told: Comparison) -> list[str]:
     sessions = told.sessions
     if "prices" in told.fixed:
-        return [f"Prices as given: {priced(sessions[0].prices)}.", *_steps(sessions)]
+        return [
+            f"Prices as given: {format_prices(sessions[0].prices)}.",
+            *_list_step_caveats(sessions),
+        ]
     unknown = [one for one in sessions if not one.priced_as]
     known = {one.priced_as: one.prices for one in sessions if one.priced_as}
-    listed = [f"{name} {priced(prices)}" for name, prices in sorted(known.items())]
+    listed = [f"{name} {format_prices(prices)}" for name, prices in sorted(known.items())]
     found: list[str] = []
     if listed:
         more = f", and {len(listed) - _SHOWN:,} more" if len(listed) > _SHOWN else ""
         found.append(f"Prices of the catalogue: {'; '.join(listed[:_SHOWN])}{more}.")
     if unknown:
         found.append(
-            f"{_of(unknown, sessions)} of a model that the catalogue has no price of: "
-            f"{priced(unknown[0].prices)} is assumed; --prices sets them."
+            f"{_describe_share(unknown, sessions)} of a model that the catalogue has no price of: "
+            f"{format_prices(unknown[0].prices)} is assumed; --prices sets them."
         )
     guessed = sorted({one.priced_as for one in sessions if one.priced_as and one.prices.assumed})
     if guessed:
         found.append(f"Cached reads are assumed at a tenth of input for {', '.join(guessed)}.")
-    return [*found, *_steps(sessions)]
+    return [*found, *_list_step_caveats(sessions)]
 
 
-def _steps(sessions: Sequence[Compared]) -> list[str]:
-    stepped = sorted({one.priced_as for one in sessions if _stepped(one)})
+def _list_step_caveats(sessions: Sequence[Compared]) -> list[str]:
+    stepped = sorted({one.priced_as for one in sessions if _has_long_requests(one)})
     if not stepped:
         return []
     said = f"Long requests are billed at the higher input prices of {', '.join(stepped)}; what"
     return [f"{said} answers cost more there is not in the catalogue."]
 
 
-def _stepped(session: Compared) -> bool:
-    """Whether any request of any policy was so large that all of it costs more."""
+def _has_long_requests(session: Compared) -> bool:
+    """Whether any request was large enough for the higher prices."""
     step, above = session.prices.step, session.prices.above
     if step is None or above <= 1:
         return False
     return any(size > step for result in session.results for size in result.sizes)
 
 
-def _windows(told: Comparison) -> list[str]:
+def _list_window_caveats(told: Comparison) -> list[str]:
     if "window" in told.fixed:
         return [f"Window as given: {told.sessions[0].window:,} tokens."]
     unknown = [one for one in told.sessions if one.window_assumed]
     if not unknown:
         return []
-    who = _of(unknown, told.sessions)
+    who = _describe_share(unknown, told.sessions)
     size = f"{unknown[0].window:,} tokens are assumed; --window sets it."
     return [f"{who} of a model whose window is not known: {size}"]
 
 
-def _of(some: Sequence[Compared], every: Sequence[Compared]) -> str:
+def _describe_share(some: Sequence[Compared], every: Sequence[Compared]) -> str:
     if len(some) == len(every):
         return "The session is" if len(every) == 1 else f"All {len(every):,} sessions are"
     return f"{len(some):,} of {len(every):,} sessions {'is' if len(some) == 1 else 'are'}"
 
 
-def priced(prices: Prices) -> str:
-    """Prices for people."""
+def format_prices(prices: Prices) -> str:
+    """Format the four prices."""
     four = (prices.input, prices.read, prices.write, prices.output)
     said = (f"${round(one, 4):g}" for one in four)
     return "{} in, {} read, {} written, {} out per million".format(*said)
 
 
-def dollars(amount: float) -> str:
-    """Money, with as many digits as it deserves."""
+def format_dollar_amount(amount: float) -> str:
+    """Format dollars; small amounts get more digits."""
     if amount >= 1_000:  # noqa: PLR2004
         return f"${amount:,.0f}"
     return f"${amount:,.2f}" if amount >= 1 or amount < _LEAST / 100 else f"${amount:.3f}"
 
 
-def change(share: float) -> str:
-    """More or less, in percent."""
+def format_change(share: float) -> str:
+    """Format a difference in percent, with its sign."""
     if abs(share) < _EQUAL:
         return "±0 %"
     return f"{'+' if share > 0 else '−'}{abs(share):,.0f} %"  # noqa: RUF001 - a minus, not a dash
 
 
-def percent(share: float) -> str:
-    """A share; nothing is rounded to all or to nothing."""
+def format_percent(share: float) -> str:
+    """Format a share; never rounds to 0 or 100 %."""
     if 0 < share < 0.1:  # noqa: PLR2004
         return "< 0.1 %"
     if 99.9 < share < 100:  # noqa: PLR2004
@@ -214,8 +222,8 @@ def percent(share: float) -> str:
     return f"{share:.1f} %"
 
 
-def tokens(count: float) -> str:
-    """Tokens, short."""
+def format_token_count(count: float) -> str:
+    """Format a token count: 12k, 1.2M."""
     if count >= 999_500:  # noqa: PLR2004
         return f"{count / 1e6:.1f}M"
     return f"{count / 1e3:,.0f}k" if count >= 9_950 else f"{count:,.0f}"  # noqa: PLR2004

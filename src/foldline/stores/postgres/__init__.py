@@ -1,20 +1,14 @@
 """PostgreSQL through psycopg 3: many processes, many tenants, many sessions.
 
-    append          Appends
-    connections     Connections to PostgreSQL, and one statement on one of them
-    health          What a server says of itself and of our schema, as values: `Health`
-    health_queries  The questions that `Health` answers, asked of a server
-    leases          Leases with fences, and the side table; one statement each
-    query_plans     How the server does what a turn asks of it
-    retention       What is kept, whose it is and for how long
-    rows            Logs in tables: heads, rows, pieces, forks; one statement each
-    schema          The numbered migrations in `sql/`, and how a database comes to have them
-    search          Search: words in a table of their own, brought up to date when it is asked
-    url             A PostgreSQL address: what libpq is told, and what is ours in it
-    wire_format     The statements of every append in PostgreSQL's own bytes
+    append        Appends, sent in batches
+    connections   The connection pool, and running one statement on it
+    health        The state of a server and of our schema, as values: `Health`
+    retention     Lists, owners, holds, trimming, retention and erasure
+    schema        The numbered migrations in `sql/`, and applying them
+    session_rows  Reads, forks, leases, side values and search
+    url           Parses a PostgreSQL address with our parameters
 
-Knows which function of the server each operation is. Refuses to know what they do: that is in
-`sql/`, one function and one round trip for each operation, the tenant set in the same one.
+Each operation is one SQL function in `sql/` and one round trip, which also sets the tenant.
 """
 
 from collections.abc import Callable
@@ -22,11 +16,10 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from foldline.stores.base import Draft, Name
-from foldline.stores.postgres import leases, retention, rows
-from foldline.stores.postgres import search as finding
+from foldline.stores.postgres import retention, session_rows
 from foldline.stores.postgres.append import Appends
 from foldline.stores.postgres.connections import Connections
-from foldline.stores.postgres.url import place
+from foldline.stores.postgres.url import parse_postgres_url
 
 if TYPE_CHECKING:
     from types import CoroutineType
@@ -35,41 +28,39 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _operation(
+def _wrap_operation(
     work: "Callable[Concatenate[Connections, P], CoroutineType[Any, Any, R]]",
 ) -> "Callable[Concatenate[PostgresStore, P], CoroutineType[Any, Any, R]]":
-    """An operation on the store's connections."""
-
     @wraps(work)
-    async def doing(store: "PostgresStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
-        store.db.check()
+    async def run_operation(store: "PostgresStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
+        store.db.check_open()
         return await work(store.db, *args, **kwargs)
 
-    return doing
+    return run_operation
 
 
 class PostgresStore:
     """Logs in one schema of a database; the first operation connects and migrates."""
 
     def __init__(self, address: str) -> None:
-        self.db = Connections(place(address))
+        self.db = Connections(parse_postgres_url(address))
         self._appends = Appends(self.db)
 
-    head = _operation(rows.head)
-    read = _operation(rows.read)
-    blobs = _operation(rows.blobs)
-    fork = _operation(rows.fork)
-    lease = _operation(leases.lease)
-    release = _operation(leases.release)
-    get = _operation(leases.get)
-    put = _operation(leases.put)
-    claim = _operation(retention.claim)
-    sessions = _operation(retention.sessions)
-    search = _operation(finding.search)
-    hold = _operation(retention.hold)
-    trim = _operation(retention.trim)
-    retain = _operation(retention.retain)
-    erase = _operation(retention.erase)
+    head = _wrap_operation(session_rows.read_head)
+    read = _wrap_operation(session_rows.read_rows)
+    blobs = _wrap_operation(session_rows.read_blobs)
+    fork = _wrap_operation(session_rows.fork_session)
+    lease = _wrap_operation(session_rows.take_lease)
+    release = _wrap_operation(session_rows.release_lease)
+    get = _wrap_operation(session_rows.find_entry)
+    put = _wrap_operation(session_rows.put_entry)
+    claim = _wrap_operation(retention.claim_session)
+    sessions = _wrap_operation(retention.list_sessions)
+    search = _wrap_operation(session_rows.search_index)
+    hold = _wrap_operation(retention.set_hold)
+    trim = _wrap_operation(retention.trim_log)
+    retain = _wrap_operation(retention.apply_retention)
+    erase = _wrap_operation(retention.erase_session)
 
     async def append(
         self,
@@ -80,10 +71,10 @@ class PostgresStore:
         fence: int | None = None,
         once: str | None = None,
     ) -> int:
-        """Add rows at the end of a log; the place of the last one."""
+        """Append rows to a log and return the place of the last one."""
         return await self._appends.append(name, draft, after=after, fence=fence, once=once)
 
     async def close(self) -> None:
-        """End all connections; a second time does nothing."""
+        """Close all connections; a second call does nothing."""
         await self._appends.close()
         await self.db.close()

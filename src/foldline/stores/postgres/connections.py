@@ -1,8 +1,7 @@
-"""Connections to PostgreSQL, and one statement on one of them.
+"""The connection pool, running one statement on it, and the meaning of its errors.
 
-Knows the pool, what a fault of it means, and which statements may be repeated. Refuses to know what
-they are for. Every statement is a call of one of our functions, and its first value is the tenant,
-set for this transaction in the same round trip: none can be asked without.
+Every statement calls one of our SQL functions, and its first value is the tenant, set for this
+transaction in the same round trip: no statement can run without one.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ from foldline.stores.postgres.url import PostgresSchema
 
 Connection: TypeAlias = "psycopg.AsyncConnection[tuple[Any, ...]]"
 PATIENCE = 30.0
-"""Seconds that an operation waits for a server that is away."""
+"""Seconds that an operation waits for a server that does not answer."""
 _PAUSES = (0.02, 0.1, 0.5, 1.0)
 _LOGIN = """
     select rolsuper or rolbypassrls, pg_backend_pid() from pg_roles where rolname = current_user
@@ -35,22 +34,22 @@ _CLOSED = "the session is closed; open it again"
 _UNKNOWN = "whether it was done is not known: look at the log's end, then repeat the call"
 
 
-def call(function: str, *types: str) -> str:
-    """The statement that calls one of our functions, behind the tenant."""
+def build_call_statement(function: str, *types: str) -> str:
+    """Build the statement that sets the tenant and calls one of our functions."""
     values = ", ".join(
         ("set_config('foldline.tenant', %b::text, true)", *(f"%b::{t}" for t in types))
     )
-    return f"select * from {{schema}}.{function}({values})"  # noqa: S608 - names of ours alone
+    return f"select * from {{schema}}.{function}({values})"  # noqa: S608 - no user's text in it
 
 
-async def pause(tries: int) -> None:
-    """Wait before something is tried again: longer each time."""
+async def wait_before_retry(tries: int) -> None:
+    """Wait before another try, longer each time."""
     await asyncio.sleep(_PAUSES[min(tries, len(_PAUSES)) - 1])
 
 
 @lru_cache(maxsize=4_096)
-def sid(name: Name) -> UUID:
-    """What a session's rows are found by; a tenant's own entries are those of session ""."""
+def sid_of(name: Name) -> UUID:
+    """Return the id of a session's rows; session "" holds a tenant's own side values."""
     try:
         parts = [part.encode() for part in name]
     except UnicodeEncodeError as fault:
@@ -71,36 +70,39 @@ class Connections:
         self._closed = False
         self._texts: dict[str, bytes] = {}
 
-    def text(self, statement: str) -> bytes:
-        """A statement in our schema."""
-        found = self._texts.get(statement)
-        if found is None:
-            found = self.place.put_in(statement)
-            self._texts[statement] = found
-        return found
+    def encode_statement(self, statement: str) -> bytes:
+        """Encode a statement with our schema's name in it; cached."""
+        text = self._texts.get(statement)
+        if text is None:
+            text = self._texts[statement] = self.place.put_in(statement)
+        return text
 
-    async def ask(self, statement: str, *values: Any, again: bool = False) -> list[tuple[Any, ...]]:
-        """The rows of one statement; `again` says that doing it twice is doing it once."""
+    async def run_statement(
+        self, statement: str, *values: Any, again: bool = False
+    ) -> list[tuple[Any, ...]]:
+        """Return the rows of one statement; `again` says that it may safely run twice."""
         started = time.monotonic()
         tries = 0
         while True:
             try:
-                async with self.one() as connection:
-                    cursor = await connection.execute(self.text(statement), values, binary=True)
+                async with self.take_connection() as connection:
+                    cursor = await connection.execute(
+                        self.encode_statement(statement), values, binary=True
+                    )
                     return await cursor.fetchall()
             except psycopg.Error as fault:
                 lost = again and is_lost(fault)
                 if not (lost or is_undone(fault)) or time.monotonic() - started > PATIENCE:
-                    raise self.meaning(fault) from fault
+                    raise self.translate_error(fault) from fault
             tries += 1
-            await pause(tries)
+            await wait_before_retry(tries)
 
     @asynccontextmanager
-    async def one(self) -> AsyncGenerator[Connection]:
-        """A connection that still stood a moment ago."""
-        pool = self._pool or await self._opened()
+    async def take_connection(self) -> AsyncGenerator[Connection]:
+        """Take a connection that was still open a moment ago."""
+        pool = self._pool or await self._open_pool()
         connection = await pool.getconn(PATIENCE)
-        for _ in range(self.place.pool):  # one after another, where a restart ended them all
+        for _ in range(self.place.pool):  # a server's restart may have ended them all
             if is_standing(connection):
                 break
             await connection.close()
@@ -112,26 +114,26 @@ class Connections:
             await pool.putconn(connection)
 
     async def close(self) -> None:
-        """End all connections; a second time does nothing."""
+        """Close all connections; a second call does nothing."""
         self._closed = True
         pool, self._pool = self._pool, None
         if pool is not None:
             await pool.close()
 
-    def check(self) -> None:
-        """Raise where nothing can be asked here any more."""
+    def check_open(self) -> None:
+        """Raise `BadInput` if the store is closed or was opened before a fork."""
         if os.getpid() != self._process:
             raise BadInput("this store was opened before a fork; open it again in this process")
         if self._closed:
             raise BadInput(_CLOSED)
 
-    async def _opened(self) -> "AsyncConnectionPool[Connection]":
-        self.check()
+    async def _open_pool(self) -> "AsyncConnectionPool[Connection]":
+        self.check_open()
         async with self._opening:
             if self._pool is not None:
                 return self._pool
             try:
-                first, bypasses = await self._first()
+                first, bypasses = await self._open_first_connection()
             except psycopg.OperationalError as fault:
                 raise StoreFailed(
                     f"no connection to {self.place.shown}: {fault}; "
@@ -140,7 +142,7 @@ class Connections:
             except psycopg.ProgrammingError as fault:
                 raise BadInput(f"{self.place.shown} cannot be opened: {fault}") from fault
             except psycopg.Error as fault:
-                raise self.meaning(fault) from fault
+                raise self.translate_error(fault) from fault
 
             async def configure(connection: Connection) -> None:
                 if bypasses:
@@ -156,27 +158,27 @@ class Connections:
                 open=False,
                 name=f"foldline {self.place.schema}",
             )
-            await pool.open(wait=True)  # it has its first one; who does not wait gets a second
+            await pool.open(wait=True)  # without waiting the pool would open a second connection
             self._pool = pool
             return pool
 
-    async def _first(self) -> tuple[Connection, bool]:
-        """A connection to a migrated database, and whether it goes round row-level security."""
+    async def _open_first_connection(self) -> tuple[Connection, bool]:
+        """Connect and migrate; also return whether the login bypasses row-level security."""
         connection = await psycopg.AsyncConnection.connect(
             self.place.address, autocommit=True, prepare_threshold=None, connect_timeout=10
         )
         try:
-            return connection, await self._readied(connection)
+            return connection, await self._prepare_connection(connection)
         except BaseException:
             await connection.close()
             raise
 
-    async def _readied(self, connection: Connection) -> bool:
-        await schema.prepare(connection, self.place)
-        found = await connection.execute(_LOGIN)
-        bypasses, backend = await found.fetchone() or (False, 0)
-        # A pooler tells a number of its own for the process that serves us, and one of before
-        # 1.21 forgets prepared statements between transactions.
+    async def _prepare_connection(self, connection: Connection) -> bool:
+        await schema.migrate_schema(connection, self.place)
+        cursor = await connection.execute(_LOGIN)
+        bypasses, backend = await cursor.fetchone() or (False, 0)
+        # A pooler reports a process number of its own, and PgBouncer before 1.21 forgets prepared
+        # statements between transactions.
         if backend == connection.info.backend_pid:
             connection.prepare_threshold = 0
         elif bypasses:
@@ -187,8 +189,8 @@ class Connections:
             )
         return bool(bypasses)
 
-    def meaning(self, fault: psycopg.Error, *, alone: bool = True) -> FoldlineError:
-        """A driver's error as one of ours; of several calls nobody knows which it ended."""
+    def translate_error(self, fault: psycopg.Error, *, alone: bool = True) -> FoldlineError:
+        """Translate a driver's error; unless `alone`, nobody knows which call it ended."""
         where = self.place.shown
         match fault:
             case PoolClosed():
@@ -209,14 +211,14 @@ class Connections:
 
 
 def _beginning_with(first: Connection) -> type[Connection]:
-    """What a pool makes its connections by: the first one is there already."""
-    there = [first]
+    """Return a connection class for a pool whose first connection is already open."""
+    opened = [first]
 
     class Begun(psycopg.AsyncConnection[tuple[Any, ...]]):
         @classmethod
         async def connect(cls, conninfo: str = "", **kwargs: Any) -> Connection:
-            if there:
-                return there.pop()
+            if opened:
+                return opened.pop()
             return await psycopg.AsyncConnection.connect(conninfo, **kwargs)
 
     return Begun
@@ -228,21 +230,21 @@ def is_lost(fault: psycopg.Error) -> bool:
     if isinstance(fault, PoolTimeout | PoolClosed):
         return False
     if fault.diag.severity_nonlocalized in ("FATAL", "PANIC"):
-        return True  # the server's last word: a journal that finds no room may hold the commit
+        return True  # the server died: when its journal is full, the commit may be in it or not
     return isinstance(fault, psycopg.OperationalError | psycopg.InterfaceError) and (
         not state or state.startswith(("08", "57P"))
     )
 
 
 def is_undone(fault: psycopg.Error) -> bool:
-    """Whether the server took the transaction back and asks to repeat it."""
+    """Whether the server rolled the transaction back and asks to repeat it."""
     return (fault.sqlstate or "").startswith("40")
 
 
 def is_standing(connection: Connection) -> bool:
-    """Whether an idle connection has not been ended by the other side, as far as we were told."""
+    """Whether the server has not closed an idle connection, as far as we know."""
     if connection.closed:
         return False
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
-    return not poll.poll(0)  # nobody speaks to us unasked but to say good-bye
+    return not poll.poll(0)  # a server writes to an idle connection only to end it

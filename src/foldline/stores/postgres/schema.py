@@ -1,8 +1,8 @@
-"""The numbered migrations in `sql/`, and how a database comes to have them.
+"""The numbered migrations in `sql/`, and applying them.
 
-Knows their numbers, checksums and the oldest schema whose releases can live with each. Refuses to
-know what is in them. All that are missing are applied in one transaction under an advisory lock: a
-database has a migration or has it not, whatever kills the process.
+All missing migrations are applied in one transaction under an advisory lock: a database has a
+migration or not, whatever kills the process. Each file states the oldest schema whose releases can
+live with it (`lives-with`).
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _LOCK = "select pg_advisory_xact_lock(hashtextextended('foldline migrations of '
 _TABLE = """
     do $$
     begin
-        -- `if not exists` asks for the right to make one also where there is one.
+        -- `if not exists` needs the right to create a schema even where there is one.
         if to_regnamespace('{schema}') is null then
             create schema {schema};
         end if;
@@ -50,27 +50,27 @@ class Migration:
 
     @property
     def sha256(self) -> str:
-        """Of the file as it was released."""
+        """The checksum of the file."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
-def released() -> list[Migration]:
-    """What this release knows, in order."""
-    found: list[Migration] = []
+def load_migrations() -> list[Migration]:
+    """Load the migrations of this release, in order."""
+    migrations: list[Migration] = []
     for file in resources.files("foldline.stores.postgres").joinpath("sql").iterdir():
         if named := _FILE.fullmatch(file.name):
             text = file.read_text(encoding="utf-8")
             lives_with = _LIVES_WITH.match(text)
             if lives_with is None:
                 raise FormatError(f"{file.name} does not begin with '-- lives-with: NUMBER'")
-            found.append(Migration(int(named[1]), file.name, text, int(lives_with[1])))
-    return sorted(found, key=lambda one: one.number)
+            migrations.append(Migration(int(named[1]), file.name, text, int(lives_with[1])))
+    return sorted(migrations, key=lambda one: one.number)
 
 
-def lacking(
+def list_missing_migrations(
     known: Sequence[Migration], applied: Sequence[tuple[int, str, str, int]], shown: str
 ) -> list[Migration]:
-    """The migrations that a database still needs; raises where it has what we cannot live with."""
+    """List the migrations that a database needs; raises if it has one we cannot live with."""
     ours = {one.number: one for one in known}
     for number, name, sha256, lives_with in applied:
         mine = ours.get(number)
@@ -88,16 +88,18 @@ def lacking(
     return [one for one in known if one.number not in done]
 
 
-async def prepare(connection: "psycopg.AsyncConnection[Any]", place: PostgresSchema) -> None:
-    """Bring a database up to date; the connection commits by itself."""
-    known = released()
-    if not lacking(known, await _applied(connection, place), place.shown):
+async def migrate_schema(connection: "psycopg.AsyncConnection[Any]", place: PostgresSchema) -> None:
+    """Apply the missing migrations; the connection is in autocommit mode."""
+    known = load_migrations()
+    applied = await _list_applied_migrations(connection, place)
+    if not list_missing_migrations(known, applied, place.shown):
         return
     try:
         async with connection.transaction():
             await connection.execute(_LOCK, (place.schema,))
-            applied = await _applied(connection, place)  # another may have done it meanwhile
-            missing = lacking(known, applied, place.shown)
+            # Read again under the lock: another process may have applied them meanwhile.
+            applied = await _list_applied_migrations(connection, place)
+            missing = list_missing_migrations(known, applied, place.shown)
             if missing and not applied:
                 await connection.execute(place.put_in(_TABLE))
             for one in missing:
@@ -116,16 +118,16 @@ async def prepare(connection: "psycopg.AsyncConnection[Any]", place: PostgresSch
         ) from fault
 
 
-async def _applied(
+async def _list_applied_migrations(
     connection: "psycopg.AsyncConnection[Any]", place: PostgresSchema
 ) -> list[tuple[int, str, str, int]]:
-    there = await connection.execute(
+    cursor = await connection.execute(
         "select to_regclass(%s) is not null", (f"{place.schema}.migrations",)
     )
-    row = await there.fetchone()
+    row = await cursor.fetchone()
     if row is None or not row[0]:
         return []
-    found = await connection.execute(
+    cursor = await connection.execute(
         place.put_in("select number, name, sha256, lives_with from {schema}.migrations")
     )
-    return await found.fetchall()
+    return await cursor.fetchall()

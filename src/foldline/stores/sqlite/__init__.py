@@ -1,14 +1,10 @@
 """SQLite through apsw: `:memory:` for tests and scripts, one file for a person.
 
-    connection   One connection to a SQLite file, and what every operation on it shares
-    disk_thread  The thread that waits for the disk, so that no event loop does
-    leases       Who works on a session, and the side table: small values with a version and an end
-    retention    What is kept, whose it is and for how long
-    rows         Logs in tables: append, read, fork
-    schema       The tables of a SQLite file, and how older files become newer ones
-    search       Search: an index of what was said, brought up to date when it is asked
-
-Knows the connection's version and pragmas. Refuses to know what the operations do.
+connection    One connection to a SQLite file
+disk_thread   The thread that waits for the disk
+retention     Lists, owners, holds, trimming, retention and erasure
+schema        The tables of a SQLite file, and its migrations
+session_rows  Appends, reads, forks, leases, side values and search
 """
 
 import os
@@ -21,10 +17,9 @@ import apsw
 
 from foldline.errors import BadInput, StoreFailed
 from foldline.stores import event_log
-from foldline.stores.sqlite import leases, retention, rows, schema
-from foldline.stores.sqlite import search as finding
+from foldline.stores.base import SERVER, warn_unclosed, without_secrets
+from foldline.stores.sqlite import retention, schema, session_rows
 from foldline.stores.sqlite.connection import Db, LockPatience
-from foldline.stores.url import SERVER, warn_unclosed, without_secrets
 
 if TYPE_CHECKING:
     from types import CoroutineType
@@ -33,23 +28,23 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_OLDEST = (3, 51, 3)  # before it a WAL that is reset while it is read may corrupt the file
+_OLDEST = (3, 51, 3)  # in older releases a WAL that is reset while it is read can corrupt the file
 _PATIENCE = 30.0  # seconds that a writer waits for another
 
 
-def _operation(
+def _wrap_operation(
     work: Callable[Concatenate[Db, P], R], *, joins: bool = False
 ) -> "Callable[Concatenate[SqliteStore, P], CoroutineType[Any, Any, R]]":
-    """The async form of an operation: in the store's thread, so that no event loop stands.
+    """Run an operation in the store's thread, so that it blocks no event loop.
 
-    One that `joins` is flushed with those that wait beside it.
+    Operations with `joins` share one flush with others that wait.
     """
 
     @wraps(work)
-    async def doing(store: "SqliteStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await store.run(lambda: work(store.db, *args, **kwargs), joins=joins)
+    async def run_operation(store: "SqliteStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await store.run_job(lambda: work(store.db, *args, **kwargs), joins=joins)
 
-    return doing
+    return run_operation
 
 
 class SqliteStore:
@@ -71,11 +66,13 @@ class SqliteStore:
                 "write; install a newer apsw"
             )
         try:
-            self.db = Db(apsw.Connection(path), event_log.words, LockPatience(_PATIENCE))
+            self.db = Db(
+                apsw.Connection(path), event_log.extract_search_text, LockPatience(_PATIENCE)
+            )
             if not schema.is_current(self.db.sql):
-                with self.db.transaction():
-                    schema.prepare(self.db.sql, path)
-            _journal(self.db)
+                with self.db.open_transaction():
+                    schema.migrate_schema(self.db.sql, path)
+            _set_journal_mode(self.db)
             for pragma in ("synchronous = full", "secure_delete = on"):
                 self.db.sql(f"pragma {pragma}")
         except (apsw.Error, StoreFailed) as fault:
@@ -85,40 +82,40 @@ class SqliteStore:
         self._process = os.getpid()
         self._in_memory = path == ":memory:"
 
-    append = _operation(rows.append, joins=True)
-    head = _operation(rows.head)
-    read = _operation(rows.read)
-    blobs = _operation(rows.blobs)
-    fork = _operation(rows.fork)
-    lease = _operation(leases.lease)
-    release = _operation(leases.release)
-    get = _operation(leases.get)
-    put = _operation(leases.put, joins=True)
-    claim = _operation(retention.claim, joins=True)
-    sessions = _operation(retention.sessions)
-    search = _operation(finding.search)
-    hold = _operation(retention.hold)
-    trim = _operation(retention.trim)
-    retain = _operation(retention.retain)
-    erase = _operation(retention.erase)
+    append = _wrap_operation(session_rows.append_rows, joins=True)
+    head = _wrap_operation(session_rows.read_head)
+    read = _wrap_operation(session_rows.read_rows)
+    blobs = _wrap_operation(session_rows.read_blobs)
+    fork = _wrap_operation(session_rows.fork_session)
+    lease = _wrap_operation(session_rows.take_lease)
+    release = _wrap_operation(session_rows.release_lease)
+    get = _wrap_operation(session_rows.find_entry)
+    put = _wrap_operation(session_rows.put_entry, joins=True)
+    claim = _wrap_operation(retention.claim_session, joins=True)
+    sessions = _wrap_operation(retention.list_sessions)
+    search = _wrap_operation(session_rows.search_index)
+    hold = _wrap_operation(retention.set_hold)
+    trim = _wrap_operation(retention.trim_log)
+    retain = _wrap_operation(retention.apply_retention)
+    erase = _wrap_operation(retention.erase_session)
 
     async def close(self) -> None:
-        """Close the database; a second time does nothing."""
+        """Close the database; a second call does nothing."""
         if self._closed:
             return
-        await self.run(self.db.connection.close)
+        await self.run_job(self.db.connection.close)
         self._closed = True
         if self._waiting is not None:
             self._waiting.stop()
             self._waiting = None
 
     def __del__(self) -> None:
-        # Whoever drops it loses nothing: the thread ends, and the connection with it.
+        # Dropping a store loses nothing: the thread ends, and the connection with it.
         if getattr(self, "_waiting", None) is not None:
             warn_unclosed(self._path)
 
-    async def run(self, work: Callable[[], R], *, joins: bool = False) -> R:
-        """Do some work where the disk is waited for."""
+    async def run_job(self, work: Callable[[], R], *, joins: bool = False) -> R:
+        """Run work in the thread that waits for the disk; `:memory:` runs it right here."""
         if os.getpid() != self._process:
             raise BadInput("this store was opened before a fork; open it again in this process")
         if self._closed:
@@ -128,16 +125,16 @@ class SqliteStore:
         if self._waiting is None:
             from foldline.stores.sqlite.disk_thread import DiskThread  # noqa: PLC0415 - asyncio: half of the time of an import
 
-            self._waiting = DiskThread(self.db.together)
+            self._waiting = DiskThread(self.db.join_transactions)
             self.db.patience.is_left = self._waiting.doing.is_left
-        return await self._waiting.run(work, joins=joins)
+        return await self._waiting.run_job(work, joins=joins)
 
 
-def _journal(db: Db) -> None:
-    """Have a journal beside the file; one that is new may be opened by several at this moment.
+def _set_journal_mode(db: Db) -> None:
+    """Switch to WAL, with retries: several processes may open a new file at the same moment.
 
-    Whoever makes the journal needs the file for itself, and SQLite refuses that at once where
-    another one is reading, instead of waiting as for anything else.
+    The switch needs the file exclusively, and while another process reads, SQLite refuses it at
+    once instead of waiting as it does for other locks.
     """
     end = monotonic() + _PATIENCE
     while True:

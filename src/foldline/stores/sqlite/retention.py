@@ -1,7 +1,7 @@
-"""What is kept, whose it is and for how long: lists, owners, holds, retention, erasure.
+"""Lists, owners, holds, trimming, retention and erasure in a SQLite file.
 
-Knows that erased means gone from the file, its index and its journal too. Refuses to know views:
-who trims a log says which rows its view still needs.
+Erased means gone from the file, its index and its journal. Whoever trims a log says which rows its
+view still needs.
 """
 
 import time
@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from foldline.errors import BadInput
 from foldline.stores.base import Listed, Name, Receipt, Retention
-from foldline.stores.sqlite import search
-from foldline.stores.sqlite.connection import Db, tombstone
+from foldline.stores.sqlite import session_rows
+from foldline.stores.sqlite.connection import Db, make_tombstone
 
 _LISTED = """
     select session, head, size, opened, changed, origin_name, held, owner from sessions
@@ -25,20 +25,20 @@ _STAYS = "select 1 from sessions where sid = ? and (held or changed > ?)"
 _ORPHANS = "delete from blobs where hash = ? and not exists (select 1 from pieces where hash = ?)"
 
 
-def claim(db: Db, name: Name, owner: str) -> str:
-    """Give a session an owner if it has neither one nor events; the owner that it has then."""
-    with db.transaction():
-        found = db.session(name) or db.create(name, time.time())
+def claim_session(db: Db, name: Name, owner: str) -> str:
+    """Set the owner of a session without owner and events; return the owner it has then."""
+    with db.open_transaction():
+        found = db.find_session(name) or db.create_session(name, time.time())
         if found.owner or found.head >= 0:
             return found.owner
         db.sql("update sessions set owner = ? where sid = ?", (owner, found.sid))
     return owner
 
 
-def sessions(
+def list_sessions(
     db: Db, tenant: str, *, after: str = "", limit: int = 100, owner: str | None = None
 ) -> list[Listed]:
-    """A tenant's sessions by name, behind `after`; with `owner` only that owner's."""
+    """List a tenant's sessions by name, those after `after`; with `owner` only that owner's."""
     if owner is None:
         rows = db.sql(_LISTED, (tenant, after, limit))
     else:
@@ -46,47 +46,47 @@ def sessions(
     return [Listed(*row[:6], held=bool(row[6]), owner=row[7]) for row in rows]
 
 
-def hold(db: Db, name: Name, *, on: bool) -> None:
-    """Keep a session from retention, or no longer: R-74."""
-    with db.transaction():
-        found = db.session(name)
+def set_hold(db: Db, name: Name, *, on: bool) -> None:
+    """Exempt a session from retention, or end the exemption."""
+    with db.open_transaction():
+        found = db.find_session(name)
         if found is None:
             raise BadInput(f"there is no session {name.session!r} to hold")
         db.sql("update sessions set held = ? where sid = ?", (on, found.sid))
 
 
-def trim(db: Db, name: Name, floor: int, *, keep: Sequence[int]) -> int:
-    """Erase what lies below a floor but the rows of `keep`; how many rows went."""
-    with db.transaction():
-        found = db.session(name)
+def trim_log(db: Db, name: Name, floor: int, *, keep: Sequence[int]) -> int:
+    """Erase the rows below a floor except those of `keep`; return how many."""
+    with db.open_transaction():
+        found = db.find_session(name)
         if found is None or floor <= found.floor or floor > found.head:
             return 0
         kept = set(keep)
         rows = db.sql("select seq from events where sid = ? and seq < ?", (found.sid, floor))
         gone = [seq for (seq,) in rows if seq not in kept]
         for seq in gone:
-            _drop(db, found.sid, seq)
-        search.forget(db, found.sid)
+            _delete_row(db, found.sid, seq)
+        session_rows.clear_index(db, found.sid)
         db.sql(
             "update sessions set floor = ?, trimmed = ?, size = "
             "(select total(length(body)) from events where events.sid = sessions.sid) "
             "where sid = ?",
             (floor, time.time(), found.sid),
         )
-    _forget(db)
+    _truncate_journal(db)
     return len(gone)
 
 
-def _drop(db: Db, sid: int, seq: int) -> None:
+def _delete_row(db: Db, sid: int, seq: int) -> None:
     hashes = db.sql("select hash from pieces where sid = ? and seq = ?", (sid, seq))
     db.sql("delete from pieces where sid = ? and seq = ?", (sid, seq))
-    for (one,) in hashes:
-        db.sql(_ORPHANS, (one, one))
+    for (digest,) in hashes:
+        db.sql(_ORPHANS, (digest, digest))
     db.sql("delete from events where sid = ? and seq = ?", (sid, seq))
 
 
-def retain(db: Db, tenant: str, rule: Retention, *, dry: bool = False) -> Receipt:
-    """Erase the sessions that a rule leaves no room for, each in its own transaction: R-67."""
+def apply_retention(db: Db, tenant: str, rule: Retention, *, dry: bool = False) -> Receipt:
+    """Erase the sessions that exceed a rule, each in its own transaction."""
     rows = db.sql(
         "select session, size, changed from sessions where tenant = ? and not held "
         "order by changed",
@@ -107,7 +107,7 @@ def retain(db: Db, tenant: str, rule: Retention, *, dry: bool = False) -> Receip
         going.append((session, changed))
         left, size = left - 1, size - taken
     parts = [
-        erase(db, Name(tenant, one), dry=dry, unless=None if dry else changed)
+        erase_session(db, Name(tenant, one), dry=dry, unless=None if dry else changed)
         for one, changed in going
     ]
     return Receipt(
@@ -119,13 +119,13 @@ def retain(db: Db, tenant: str, rule: Retention, *, dry: bool = False) -> Receip
     )
 
 
-def erase(db: Db, name: Name, *, dry: bool = False, unless: float | None = None) -> Receipt:
-    """Erase a session for good: R-73; not one that is held or was changed since `unless`."""
+def erase_session(db: Db, name: Name, *, dry: bool = False, unless: float | None = None) -> Receipt:
+    """Erase a session for good; with `unless`, not if it is held or changed since then."""
     now = time.time()
-    with db.transaction():
-        found = db.session(name)
+    with db.open_transaction():
+        found = db.find_session(name)
         if unless is not None and (found is None or db.sql(_STAYS, (found.sid, unless))):
-            return Receipt(time=now, dry=dry)  # since it was listed somebody came back to it
+            return Receipt(time=now, dry=dry)  # somebody came back to it after it was listed
         rows = [] if found is None else db.sql(_SIZES, (found.sid,))
         aside = db.sql("select 1 from side where tenant = ? and session = ? limit 1", name)
         if found is None and not (aside and name.session):  # "" is the tenant, not a session
@@ -133,17 +133,17 @@ def erase(db: Db, name: Name, *, dry: bool = False, unless: float | None = None)
         if not dry:
             if found is not None:
                 for seq, _ in rows:
-                    _drop(db, found.sid, seq)
-                search.forget(db, found.sid)
+                    _delete_row(db, found.sid, seq)
+                session_rows.clear_index(db, found.sid)
                 db.sql("delete from seen where sid = ?", (found.sid,))
                 db.sql("delete from sessions where sid = ?", (found.sid,))
             db.sql("delete from side where tenant = ? and session = ?", name)
-            db.sql("insert or replace into erased values (?, ?)", (tombstone(name), now))
+            db.sql("insert or replace into erased values (?, ?)", (make_tombstone(name), now))
     if not dry:
-        _forget(db)
+        _truncate_journal(db)
     return Receipt((name.session,), len(rows), sum(size for _, size in rows), now, dry=dry)
 
 
-def _forget(db: Db) -> None:
-    """Leave nothing of what was erased in the journal beside the file."""
+def _truncate_journal(db: Db) -> None:
+    """Empty the journal beside the file, which may hold erased rows."""
     db.sql("pragma wal_checkpoint(truncate)")

@@ -1,7 +1,6 @@
-"""The tables of a SQLite file, and how older files become newer ones.
+"""The tables of a SQLite file, and the migrations from every earlier version.
 
-Knows every version of the schema there was. Refuses to know what is in a row. A migration is one
-transaction: a file is of one version or of the next, whatever kills the process.
+A migration is one transaction: a file has one version or the next, whatever kills the process.
 """
 
 from collections.abc import Callable
@@ -95,26 +94,26 @@ _FROM_2 = """
 
 
 def is_current(sql: Sql) -> bool:
-    """Whether a file has the tables of this release: then nobody needs to write."""
+    """Whether a file has the tables of this release and needs no migration."""
     ours = sql("pragma application_id")[0][0] == APPLICATION
     return ours and sql("pragma user_version")[0][0] == VERSION
 
 
-def prepare(sql: Sql, path: str) -> None:
-    """Make the tables in an empty file, or bring an older one up to date; inside a transaction."""
+def migrate_schema(sql: Sql, path: str) -> None:
+    """Create the tables in an empty file, or migrate an older one; call it in a transaction."""
     ours = sql("pragma application_id")[0][0] == APPLICATION
-    found: int = sql("pragma user_version")[0][0]
+    version: int = sql("pragma user_version")[0][0]
     if not ours and sql("select count(*) from sqlite_master")[0][0]:
         raise BadInput(f"{path!r} is a database of another program; name another file")
-    if ours and found > VERSION:
+    if ours and version > VERSION:
         raise FormatError(
-            f"{path} has schema {found}, this release reads {VERSION}: upgrade foldline"
+            f"{path} has schema {version}, this release reads {VERSION}: upgrade foldline"
         )
-    if ours and found == VERSION:
+    if ours and version == VERSION:
         return
     if not ours:
         sql(_TABLES)
-    elif found == 1:
+    elif version == 1:
         sql(_FROM_1)
         sql(_TABLES)
         sql(_ROWS_FROM_1)

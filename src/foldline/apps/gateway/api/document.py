@@ -1,17 +1,14 @@
-"""The OpenAPI document, made from the table of routes and the structs: it cannot drift from them.
+"""The OpenAPI 3.1 document, made from the table of routes and the structs, so it cannot drift."""
 
-Knows OpenAPI 3.1. Refuses to know anything that the table does not say.
-"""
-
+import re
 from functools import cache
 from typing import Any, TypeAlias
 
 import msgspec
 
-from foldline.apps.gateway.api.calls import EVENTS, JSON
-from foldline.apps.gateway.api.errors import STATUSES
+from foldline.apps.gateway.api.api_call import EVENTS, JSON, STATUSES
 from foldline.apps.gateway.api.routes import ROUTES, Route
-from foldline.apps.gateway.api.schemas import LONGEST_NAME, Refusal, Shape
+from foldline.apps.gateway.api.schemas import LONGEST_NAME, RefusalSchema, Shape
 
 Json: TypeAlias = dict[str, Any]
 _REF = "#/components/schemas/{name}"
@@ -22,8 +19,8 @@ _NAMES: Json = {
 _TOLD = {
     "name": "The session.",
     "at": "Where the request was recorded.",
-    "Idempotency-Key": "What is sent twice under one key is there once, and answered once.",
-    "Last-Event-ID": "Go on behind this event.",
+    "Idempotency-Key": "A message sent twice under one key is added once, and answered once.",
+    "Last-Event-ID": "Continue after this event.",
 }
 _EVENT: Json = {
     "type": "object",
@@ -50,52 +47,55 @@ _WAYS_IN: Json = {
 }
 _KEPT_OUT: Json = {
     "401": {"description": "No key, or no token, that this gateway knows."},
-    "403": {"description": "Without keys: a name or a site that is not this machine's."},
+    "403": {"description": "Without keys: a host or an origin that is not this machine's."},
 }
-"""What the gateway answers before it looks at a request; in the form of the client's dialect."""
+"""What the gateway answers before the app sees a request; in the form of the client's dialect."""
 
 
 @cache
-def document() -> bytes:
-    """The document, as JSON."""
+def build_openapi_document() -> bytes:
+    """Build the document as JSON."""
     types = {kind for route in ROUTES for kind in (route.body, route.gives) if kind is not None}
-    ordered = sorted((*types, Refusal), key=lambda one: one.__name__)
+    ordered = sorted((*types, RefusalSchema), key=lambda kind: kind.__name__)
     _, schemas = msgspec.json.schema_components(ordered, ref_template=_REF)
     paths: Json = {}
     for route in ROUTES:
-        paths.setdefault(f"/sessions{route.path}", {})[route.method.lower()] = _operation(route)
-    whole: Json = {
+        operations = paths.setdefault(f"/sessions{route.path}", {})
+        operations[route.method.lower()] = _build_operation(route)
+    document: Json = {
         "openapi": "3.1.0",
         "info": {"title": "Foldline sessions", "version": "1", "description": _ABOUT},
         "paths": paths,
         "security": [{name: []} for name in _WAYS_IN],
         "components": {"schemas": schemas, "securitySchemes": _WAYS_IN},
     }
-    return msgspec.json.format(msgspec.json.encode(whole), indent=1)
+    # In the document a schema has its plain name: `Turn`, where the code says `TurnSchema`.
+    text = re.sub(rb'(?<=\w)Schema(?=")', b"", msgspec.json.encode(document))
+    return msgspec.json.format(text, indent=1)
 
 
-def _operation(route: Route) -> Json:
+def _build_operation(route: Route) -> Json:
     verb = route.does.__name__
-    found: Json = {
+    operation: Json = {
         "operationId": f"{verb}_past" if route.path.endswith("/{at}") else verb,
         "summary": route.summary,
         "parameters": [*_in_path(route), *_in_query(route.query), *_in_headers(route)],
         "responses": {
-            **{str(status): _given(route) for status in (route.status, *route.also)},
-            **{str(status): _refused(status) for status in STATUSES},
+            **{str(status): _make_response(route) for status in (route.status, *route.also)},
+            **{str(status): _make_error_response(status) for status in STATUSES},
             **_KEPT_OUT,
         },
     }
     if route.body is not None:
         shape = {"$ref": _REF.format(name=route.body.__name__)}
-        needed = any(one.required for one in msgspec.structs.fields(route.body))
-        found["requestBody"] = {"required": needed, "content": {JSON: {"schema": shape}}}
-    return found
+        needed = any(field.required for field in msgspec.structs.fields(route.body))
+        operation["requestBody"] = {"required": needed, "content": {JSON: {"schema": shape}}}
+    return operation
 
 
 def _in_path(route: Route) -> list[Json]:
     names = [part.strip("{}") for part in route.parts if part.startswith("{")]
-    return [_parameter(one, "path", _NAMES[one], needed=True) for one in names]
+    return [_make_parameter(name, "path", _NAMES[name], needed=True) for name in names]
 
 
 def _in_query(shape: type[Shape]) -> list[Json]:
@@ -103,49 +103,45 @@ def _in_query(shape: type[Shape]) -> list[Json]:
     whole = components[shape.__name__]
     needed = whole.get("required", ())
     return [
-        _parameter(name, "query", _plain(schema), needed=name in needed)
+        _make_parameter(name, "query", _strip_null(schema), needed=name in needed)
         for name, schema in whole["properties"].items()
     ]
 
 
-def _plain(schema: Json) -> Json:
-    """What may stand in an address: nothing there is null."""
-    some = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+def _strip_null(schema: Json) -> Json:
+    """Drop the null alternative: nothing in a query string is null."""
+    others = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
     kept = {key: one for key, one in schema.items() if key != "anyOf" and one is not None}
-    return {**kept, **some[0]} if some else kept
+    return {**kept, **others[0]} if others else kept
 
 
 def _in_headers(route: Route) -> list[Json]:
     schema = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"}
     digits = {"type": "string", "pattern": "^[0-9]{1,15}$"}
     return [
-        _parameter(one, "header", digits if one == "Last-Event-ID" else schema, needed=False)
-        for one in route.headers
+        _make_parameter(name, "header", digits if name == "Last-Event-ID" else schema, needed=False)
+        for name in route.headers
     ]
 
 
-def _parameter(name: str, where: str, schema: Json, *, needed: bool) -> Json:
-    told = {"description": _TOLD[name]} if name in _TOLD else {}
-    return {"name": name, "in": where, "required": needed, **told, "schema": schema}
+def _make_parameter(name: str, where: str, schema: Json, *, needed: bool) -> Json:
+    about = {"description": _TOLD[name]} if name in _TOLD else {}
+    return {"name": name, "in": where, "required": needed, **about, "schema": schema}
 
 
-def _given(route: Route) -> Json:
+def _make_response(route: Route) -> Json:
     ours = {} if route.gives is None else {"$ref": _REF.format(name=route.gives.__name__)}
     schemas = {JSON: ours, EVENTS: _EVENT}
     content: Json = {
         media: {"schema": schemas.get(media, {"type": "string"})} for media in route.media
     }
-    told = "What was asked for." if route.gives is None else _doc(route.gives)
-    return {"description": told, "content": content}
+    about = "What was asked for."
+    if route.gives is not None:
+        about = (route.gives.__doc__ or "").partition("\n")[0]
+    return {"description": about, "content": content}
 
 
-def _doc(shape: type[Any]) -> str:
-    return (shape.__doc__ or "").partition("\n")[0]
-
-
-def _refused(status: int) -> Json:
-    told = "A fault of the gateway itself." if status == 500 else "Refused, and why."  # noqa: PLR2004
-    return {
-        "description": told,
-        "content": {JSON: {"schema": {"$ref": _REF.format(name="Refusal")}}},
-    }
+def _make_error_response(status: int) -> Json:
+    about = "A fault of the gateway itself." if status == 500 else "Refused, and why."  # noqa: PLR2004
+    schema = {"$ref": _REF.format(name="Refusal")}
+    return {"description": about, "content": {JSON: {"schema": schema}}}

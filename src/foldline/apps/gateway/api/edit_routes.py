@@ -1,153 +1,156 @@
-"""Verbs that change a session: made, folded, undone, pinned, switched, forked, erased.
-
-Knows that whoever changes a session has it for itself meanwhile. Refuses to decide: the session
-does.
-"""
+"""Routes that change a session; each locks the session for the time of its change."""
 
 import os
 from typing import Any
 
-from foldline.apps.gateway.api.calls import ApiAnswer, ApiCall, Reply, sound_name
-from foldline.apps.gateway.api.errors import NameTaken, NotFound
-from foldline.apps.gateway.api.read_routes import instructed, told
+from foldline.apps.gateway.api.api_call import (
+    ApiAnswer,
+    ApiCall,
+    NameTaken,
+    NotFound,
+    Reply,
+    sound_name,
+)
+from foldline.apps.gateway.api.read_routes import build_instructions, build_session_answer
 from foldline.apps.gateway.api.schemas import (
-    Excluded,
-    Excluding,
-    Folded,
-    Folding,
-    Forking,
-    Instructing,
+    ExcludedSchema,
+    ExcludingSchema,
+    FoldedSchema,
+    FoldingSchema,
+    ForkingSchema,
+    InstructingSchema,
     Json,
-    NewSession,
-    Pinning,
-    Pins,
-    Receipt,
-    Switching,
-    Undoing,
-    Undone,
-    Wanted,
+    NewSessionSchema,
+    PinningSchema,
+    PinsSchema,
+    ReceiptSchema,
+    SwitchingSchema,
+    UndoingSchema,
+    UndoneSchema,
+    WantedSchema,
 )
 from foldline.dialects import base
 from foldline.errors import BadInput, Conflict, Erased, FoldlineError, NotAnEdit, OtherHost
-from foldline.models.addresses import dialect_of
-from foldline.session import answer_limit, planning
-from foldline.session.carry import nothing_to_carry
+from foldline.models.clients import dialect_of
+from foldline.session import model_facts, planning
 from foldline.session.host import recorded_host
 from foldline.session.log_handle import Live, Settings
-from foldline.session.model_facts import known
-from foldline.session.open import begun
+from foldline.session.model_facts import build_facts
+from foldline.session.open import start_session
 from foldline.session.session import AsyncSession
+from foldline.session.turn import nothing_to_carry
 from foldline.stores.base import Name
 
 _OURS = ("model", "messages", "system", "tools")
-"""Fields of a request that the session writes itself."""
+"""Fields of a request that only the session writes."""
 
 
 async def create(call: ApiCall) -> Reply:
     """Make a session."""
-    body: NewSession = call.body
+    body: NewSessionSchema = call.body
     name = Name(call.tenant, sound_name(body.name or f"s-{os.urandom(8).hex()}"))
     carry = None if body.carry is None else sound_name(body.carry)
-    tools = [*map(base.tool, body.tools or ())]  # what cannot be read leaves no session behind
-    facts = known(body.model, window=body.window, reserve=body.reserve, policy=body.policy)
+    for tool in body.tools or ():
+        base.parse_any_tool(tool)  # before the session is made: a bad tool leaves none behind
+    facts = build_facts(body.model, window=body.window, reserve=body.reserve, policy=body.policy)
     if carry is not None:
         await _check_carried(call, carry)
-    await _claim(call, name)
+    await _claim_name(call, name)
     live = await Live.open(call.pool.place.store, name, facts=facts)
     if live.view.head >= 0:
         raise NameTaken(name.session)
-    settings: Settings = {
-        "policy": body.policy,
-        "window": body.window,
-        "reserve": body.reserve,
-    }
+    settings: Settings = {"policy": body.policy, "window": body.window, "reserve": body.reserve}
     if body.on_disconnect != "pause":
         settings["on_disconnect"] = body.on_disconnect
-    session = await begun(live, body.model, settings=settings, carry=carry)
-    if body.system or tools:
-        await _instruct(call, session, body.system, body.tools or [])
-    async with call.seen(name.session) as kept:
-        return told(kept)
+    session = await start_session(live, body.model, settings=settings, carry=carry)
+    if body.system or body.tools:
+        await _change_instructions(call, session, body.system, body.tools or [])
+    async with call.open_session(name.session) as kept:
+        return build_session_answer(kept)
 
 
-async def _claim(call: ApiCall, name: Name) -> None:
-    """Make a session the client's own; a name that is another's, or was, is taken."""
+async def _claim_name(call: ApiCall, name: Name) -> None:
+    """Make the client the session's owner; a name that is or was another's is taken."""
     if not call.owner:
         return
     try:
         owner = await call.pool.place.store.claim(name, call.owner)
     except Erased as fault:
-        raise _hidden(call, fault, name.session) from fault
+        raise _hide_erased(call, fault, name.session) from fault
     if owner != call.owner:
         raise NameTaken(name.session)
 
 
-def _hidden(call: ApiCall, fault: Erased, session: str) -> FoldlineError:
-    """An erased name as the client may hear of it: nobody knows any more whose it was."""
+def _hide_erased(call: ApiCall, fault: Erased, session: str) -> FoldlineError:
+    """Hide from all but admins that a name was erased: nobody knows any more whose it was."""
     return fault if call.admin else NameTaken(session)
 
 
 async def _check_carried(call: ApiCall, session: str) -> None:
-    """Refuse to carry on from another owner's session, as from one that is not there."""
+    """Refuse to carry from another owner's session as if there were none."""
     try:
-        async with call.seen(session):
+        async with call.open_session(session):
             pass
     except NotFound:
         raise nothing_to_carry(Name(call.tenant, session)) from None
 
 
-async def _instruct(
+async def _change_instructions(
     call: ApiCall, session: AsyncSession, system: str | list[str] | None, tools: list[Json] | None
 ) -> None:
-    """Change what holds; tools that the gateway runs itself are offered beside the client's."""
+    """Change system prompt and tools; the gateway's own tools are offered beside the client's."""
     if tools is not None:
         own = call.pool.place.tools_of(session)
-        names = {one.name for one in own}
-        theirs = [one for one in tools if base.tool(one).name not in names]
-        tools = [*(one.offered for one in own), *theirs]
+        names = {tool.name for tool in own}
+        theirs = [tool for tool in tools if base.parse_any_tool(tool).name not in names]
+        tools = [*(tool.offered for tool in own), *theirs]
     await session.instruct(system=system, tools=tools)
 
 
 async def erase(call: ApiCall) -> Reply:
     """Erase a session for good."""
     name = call.name
-    async with call.seen() as kept, call.pool.changing(kept, wait=call.query.wait):
+    async with call.open_session() as kept, call.pool.lock_session(kept, wait=call.query.wait):
         receipt = await call.pool.place.store.erase(name)
-        call.pool.forget(name)
+        call.pool.drop_session(name)
     if not receipt.sessions:
         raise NotFound(f"there is no session {name.session!r}")
-    return Receipt(
+    return ReceiptSchema(
         sessions=[*receipt.sessions], events=receipt.events, bytes=receipt.size, time=receipt.time
     )
 
 
 async def request(call: ApiCall) -> Reply:
-    """What to send now, as the provider's JSON; recorded as sent."""
-    body: Wanted = call.body
-    if taken := [one for one in _OURS if one in body.parameters]:
+    """Build the next request as the provider's JSON, and record it as sent."""
+    body: WantedSchema = call.body
+    if taken := [field for field in _OURS if field in body.parameters]:
         raise BadInput(f"{taken[0]!r} is written by the session; leave it out of the parameters")
-    async with call.seen() as kept, call.pool.changing(kept, wait=call.query.wait):
+    async with call.open_session() as kept, call.pool.lock_session(kept, wait=call.query.wait):
         live = kept.session.live
-        dialect = base.speaking(live.view.model)
+        dialect = base.find_view_dialect(live.view)
         async with live.lock:
-            facts, given = answer_limit.answerable(live.facts, dialect, body.parameters)
-            sent = await planning.ask(live, given, dialect=dialect, facts=facts)
+            facts, parameters = model_facts.fit_answer_limit(live.facts, dialect, body.parameters)
+            planned = await planning.plan_and_record_request(
+                live, parameters, dialect=dialect, facts=facts
+            )
             headers = (("x-foldline-asked", str(live.view.asked)),)
-    return ApiAnswer(sent, headers=headers)
+    return ApiAnswer(planned, headers=headers)
 
 
 async def fold(call: ApiCall) -> Reply:
-    """Fold now what may be folded, or say what would be."""
-    body: Folding = call.body
-    async with call.seen() as kept:
+    """Fold now what may be folded, or preview it."""
+    body: FoldingSchema = call.body
+    async with call.open_session() as kept:
         if body.preview:
             now = kept.session.report.total
             lost = await kept.session.fold(focus=body.focus, preview=True)
-            return Folded(folded=False, preview=True, edit=None, before=now, after=now, loss=lost)
-        async with call.pool.changing(kept, wait=call.query.wait) as session:
+            return FoldedSchema(
+                folded=False, preview=True, edit=None, before=now, after=now, loss=lost
+            )
+        async with call.pool.lock_session(kept, wait=call.query.wait) as session:
             before = session.report.total
             lost = await session.fold(focus=body.focus)
-            return Folded(
+            return FoldedSchema(
                 folded=lost is not None,
                 preview=False,
                 edit=session.edits[-1] if lost is not None else None,
@@ -158,25 +161,25 @@ async def fold(call: ApiCall) -> Reply:
 
 
 async def undo(call: ApiCall) -> Reply:
-    """Take back an edit."""
-    body: Undoing = call.body
-    async with call.seen() as kept, call.pool.changing(kept, wait=call.query.wait):
-        return await _undone(kept.session, body.edit)
+    """Undo an edit."""
+    body: UndoingSchema = call.body
+    async with call.open_session() as kept, call.pool.lock_session(kept, wait=call.query.wait):
+        return await _undo_edit(kept.session, body.edit)
 
 
 async def redo(call: ApiCall) -> Reply:
-    """Make the edit again that was undone last, if nothing was edited since."""
-    async with call.seen() as kept, call.pool.changing(kept, wait=call.query.wait):
+    """Redo the edit that was undone last, if nothing was edited since."""
+    async with call.open_session() as kept, call.pool.lock_session(kept, wait=call.query.wait):
         newest = await kept.session.history.taken_back()
         if newest is None:
             raise NotAnEdit("there is nothing to redo: the newest edit is no undoing")
-        return await _undone(kept.session, newest)
+        return await _undo_edit(kept.session, newest)
 
 
-async def _undone(session: AsyncSession, edit: int | None) -> Undone:
+async def _undo_edit(session: AsyncSession, edit: int | None) -> UndoneSchema:
     before, standing = session.report.total, session.edits
     redo = await session.undo(edit)
-    return Undone(
+    return UndoneSchema(
         undone=standing[-1] if edit is None else edit,
         redo=redo,
         edits=session.edits,
@@ -187,45 +190,45 @@ async def _undone(session: AsyncSession, edit: int | None) -> Undone:
 
 async def pin(call: ApiCall) -> Reply:
     """Keep a message verbatim through every fold."""
-    return await _pinned(call, on=True)
+    return await _set_pin(call, on=True)
 
 
 async def unpin(call: ApiCall) -> Reply:
-    """Keep it no longer."""
-    return await _pinned(call, on=False)
+    """Unpin a message."""
+    return await _set_pin(call, on=False)
 
 
-async def _pinned(call: ApiCall, *, on: bool) -> Reply:
-    body: Pinning = call.body
-    async with call.seen() as kept:
-        async with call.pool.changing(kept, wait=call.query.wait) as session:
+async def _set_pin(call: ApiCall, *, on: bool) -> Reply:
+    body: PinningSchema = call.body
+    async with call.open_session() as kept:
+        async with call.pool.lock_session(kept, wait=call.query.wait) as session:
             await session.pin(body.place, on=on)
-        return Pins(pins=sorted(kept.session.live.view.pins))
+        return PinsSchema(pins=sorted(kept.session.live.view.pins))
 
 
 async def exclude(call: ApiCall) -> Reply:
-    """Take messages out of the model's sight."""
-    body: Excluding = call.body
-    async with call.seen() as kept, call.pool.changing(kept, wait=call.query.wait):
+    """Exclude messages from what the model sees."""
+    body: ExcludingSchema = call.body
+    async with call.open_session() as kept, call.pool.lock_session(kept, wait=call.query.wait):
         before = kept.session.report.total
         edit = await kept.session.history.exclude(*body.places)
-        return Excluded(edit=edit, before=before, after=kept.session.report.total)
+        return ExcludedSchema(edit=edit, before=before, after=kept.session.report.total)
 
 
 async def instruct(call: ApiCall) -> Reply:
-    """Change the system's words or the tools from here on."""
-    body: Instructing = call.body
-    async with call.seen() as kept:
-        async with call.pool.changing(kept, wait=call.query.wait) as session:
-            await _instruct(call, session, body.system, body.tools)
-        return instructed(kept.session)
+    """Change the system prompt or the tools from here on."""
+    body: InstructingSchema = call.body
+    async with call.open_session() as kept:
+        async with call.pool.lock_session(kept, wait=call.query.wait) as session:
+            await _change_instructions(call, session, body.system, body.tools)
+        return build_instructions(kept.session)
 
 
 async def switch(call: ApiCall) -> Reply:
-    """Go on with another model; one that cannot hold what must stay changes nothing."""
-    body: Switching = call.body
-    async with call.seen() as kept:
-        async with call.pool.changing(kept, wait=call.query.wait) as session:
+    """Switch to another model; one whose window is too small for what must stay is refused."""
+    body: SwitchingSchema = call.body
+    async with call.open_session() as kept:
+        async with call.pool.lock_session(kept, wait=call.query.wait) as session:
             host = recorded_host(session.live.view.settings)
             if host is not None and host.dialect != dialect_of(body.model):
                 raise OtherHost(
@@ -237,20 +240,20 @@ async def switch(call: ApiCall) -> Reply:
             live = session.live
             settings: Any = {**live.view.settings, "window": body.window}
             async with live.lock:
-                await live.begin(body.model, settings=settings)
-        return told(kept)
+                await live.record_opening(body.model, settings=settings)
+        return build_session_answer(kept)
 
 
 async def fork(call: ApiCall) -> Reply:
-    """A session of its own that begins as this one is, or was at a place."""
-    body: Forking = call.body
+    """Make a new session that begins as this one is, or was at a place."""
+    body: ForkingSchema = call.body
     to = sound_name(body.to or f"s-{os.urandom(8).hex()}")
-    async with call.seen() as kept:
+    async with call.open_session() as kept:
         try:
             await kept.session.fork(to, at=body.at)
         except Conflict as fault:
             raise NameTaken(to) from fault
         except Erased as fault:
-            raise _hidden(call, fault, to) from fault
-    async with call.seen(to) as made:
-        return told(made)
+            raise _hide_erased(call, fault, to) from fault
+    async with call.open_session(to) as made:
+        return build_session_answer(made)

@@ -1,89 +1,86 @@
-"""Verbs that only look: lists, sizes, pictures, the past, what is kept out of sight.
-
-Knows what each answer is made of. Refuses to change anything.
-"""
+"""Routes that only read."""
 
 from dataclasses import asdict
 from typing import Any
 
 import msgspec
 
-from foldline.apps.gateway.api.calls import ApiAnswer, ApiCall, Reply
+from foldline.apps.gateway.api.api_call import ApiAnswer, ApiCall, Reply
 from foldline.apps.gateway.api.pool import OpenSession
 from foldline.apps.gateway.api.schemas import (
-    Context,
-    Cost,
-    Exporting,
-    Found,
-    Handle,
-    History,
-    Hit,
-    Instructions,
-    Listed,
-    Page,
-    Recalled,
-    Session,
-    Sessions,
-    Tokens,
-    Tool,
-    Turn,
-    Words,
+    ContextSchema,
+    CostSchema,
+    ExportingSchema,
+    FoundSchema,
+    HandleSchema,
+    HistorySchema,
+    HitSchema,
+    InstructionsSchema,
+    ListedSchema,
+    PageSchema,
+    RecalledSchema,
+    SessionSchema,
+    SessionsSchema,
+    TokensSchema,
+    ToolSchema,
+    TurnSchema,
+    WordsSchema,
 )
 from foldline.core import log
 from foldline.core.log import Asked, ModelSwitched, Opened, UsageReported
-from foldline.core.parts import retold, sound
+from foldline.core.parts import render_parts, replace_surrogates
 from foldline.core.prices import Prices
-from foldline.draw import Picture, picture, pictured, svg
-from foldline.draw.text import snippet
-from foldline.draw.words import usage
+from foldline.draw import Picture, build_picture, draw_picture_svg, encode_picture
+from foldline.draw.wording import extract_snippet, format_picture_usage
 from foldline.errors import BadInput
 from foldline.session import planning
-from foldline.session.export import exported
-from foldline.session.history import pace
+from foldline.session.export_log import export_session
+from foldline.session.history import measure_pace
 from foldline.session.model_facts import of_session
 from foldline.session.session import AsyncSession
-from foldline.session.spending import NOTHING, price
+from foldline.session.spending import NOTHING, compute_cost
 from foldline.stores import event_log
 
 SVG = "image/svg+xml"
 _MEDIA = {"jsonl": "application/jsonl", "markdown": "text/markdown; charset=utf-8"}
-_LONGEST = 2**40  # a place that no log reaches
+_LONGEST = 2**40  # longer than any log
 
 
 async def sessions(call: ApiCall) -> Reply:
-    """A page of the sessions that the client may see, by name."""
-    query: Page = call.query
-    after = sound(query.after).replace("\0", "")
+    """List the sessions that the client may see, by name, page by page."""
+    query: PageSchema = call.query
+    after = replace_surrogates(query.after).replace("\0", "")
     page = await call.pool.place.store.sessions(
         call.tenant, after=after, limit=query.limit, owner=call.sees
     )
-    found = [
-        Listed(
-            name=one.session,
-            events=one.head + 1,
-            bytes=one.size,
-            opened=one.opened,
-            changed=one.changed,
-            origin=one.origin,
-            owner=one.owner,
+    listed = [
+        ListedSchema(
+            name=each.session,
+            events=each.head + 1,
+            bytes=each.size,
+            opened=each.opened,
+            changed=each.changed,
+            origin=each.origin,
+            owner=each.owner,
         )
-        for one in page
-        if one.head >= 0  # claimed or leased, and nothing said yet: there is no such session
+        for each in page
+        if each.head >= 0  # else it is only claimed or leased, and no session yet
     ]
-    return Sessions(sessions=found, after=page[-1].session if len(page) == query.limit else None)
+    last = page[-1].session if len(page) == query.limit else None
+    return SessionsSchema(sessions=listed, after=last)
 
 
 async def session(call: ApiCall) -> Reply:
-    """A session as it is."""
-    async with call.seen() as kept:
-        return told(kept)
+    """Show a session."""
+    async with call.open_session() as kept:
+        return build_session_answer(kept)
 
 
-def told(kept: OpenSession) -> Session:
-    """A session as it is."""
+def build_session_answer(kept: OpenSession) -> SessionSchema:
+    """Describe a session as it is now."""
     view, now = kept.session.live.view, kept.session.report
     goes_on = view.settings.get("on_disconnect") == "continue"
-    return Session(
+    return SessionSchema(
         name=kept.session.live.name.session,
         model=view.model,
         policy=kept.session.live.facts.policy.name,
@@ -98,119 +95,123 @@ def told(kept: OpenSession) -> Session:
     )
 
 
-def _drawn(seen: AsyncSession) -> Picture:
-    return picture(seen.live.view, seen.live.facts)
+def _draw_picture(session: AsyncSession) -> Picture:
+    return build_picture(session.live.view, session.live.facts)
 
 
 async def context(call: ApiCall) -> Reply:
-    """What the model sees now: as JSON, or drawn."""
-    async with call.seen() as kept:
-        drawn = _drawn(kept.session)
+    """Show what the model sees now, as JSON or drawn."""
+    async with call.open_session() as kept:
+        picture = _draw_picture(kept.session)
     if SVG in call.headers.get("accept", ""):
-        return ApiAnswer(svg(drawn).encode(), SVG)
-    body = {"session": call.name.session, **pictured(drawn)}
-    return msgspec.convert(body, Context)
+        return ApiAnswer(draw_picture_svg(picture).encode(), SVG)
+    body = {"session": call.name.session, **encode_picture(picture)}
+    return msgspec.convert(body, ContextSchema)
 
 
 async def tokens(call: ApiCall) -> Reply:
-    """Where the window goes."""
-    async with call.seen() as kept:
-        drawn, now = _drawn(kept.session), kept.session.report
-    return Tokens(
+    """Show how the window is used."""
+    async with call.open_session() as kept:
+        picture, report = _draw_picture(kept.session), kept.session.report
+    return TokensSchema(
         session=call.name.session,
-        line=f"[tokens: {usage(drawn)}]",
-        total=drawn.total,
-        window=drawn.window,
-        percent=drawn.percent,
-        level=drawn.level,
-        pressure=drawn.pressure,
-        counted=drawn.counted,
-        window_source=drawn.source,
-        reserve=drawn.reserve,
-        margin=drawn.margin,
-        room=drawn.room,
-        parts=now.parts,
+        line=f"[tokens: {format_picture_usage(picture)}]",
+        total=picture.total,
+        window=picture.window,
+        percent=picture.percent,
+        level=picture.level,
+        pressure=picture.pressure,
+        counted=picture.counted,
+        window_source=picture.source,
+        reserve=picture.reserve,
+        margin=picture.margin,
+        room=picture.room,
+        parts=report.parts,
     )
 
 
 async def recall(call: ApiCall) -> Reply:
-    """The original of anything in the log."""
-    query: Handle = call.query
-    async with call.seen() as kept:
+    """Return the original of anything in the log."""
+    query: HandleSchema = call.query
+    async with call.open_session() as kept:
         text = await kept.session.recall(query.handle, most=query.most)
-    return Recalled(handle=query.handle, text=text)
+    return RecalledSchema(handle=query.handle, text=text)
 
 
 async def search(call: ApiCall) -> Reply:
-    """Messages that hold all of some words."""
-    query: Words = call.query
-    asked = sound(query.words).replace("\0", " ")
-    async with call.seen() as kept:
+    """Search for messages that hold all of some words."""
+    query: WordsSchema = call.query
+    words = replace_surrogates(query.words).replace("\0", " ")
+    async with call.open_session() as kept:
         found = await kept.session.history.search(
-            asked, everywhere=query.everywhere, limit=query.limit, owner=call.sees
+            words, everywhere=query.everywhere, limit=query.limit, owner=call.sees
         )
     hits = [
-        Hit(session=one.session, handle=f"log:{one.seq}", snippet=snippet(one.words, asked)[0])
-        for one in found
+        HitSchema(
+            session=hit.session,
+            handle=f"log:{hit.seq}",
+            snippet=extract_snippet(hit.words, words)[0],
+        )
+        for hit in found
     ]
-    return Found(words=asked, found=hits)
+    return FoundSchema(words=words, found=hits)
 
 
 async def history(call: ApiCall) -> Reply:
-    """Every turn, and how fast the window fills."""
-    async with call.seen() as kept:
+    """List every turn, and say how fast the window fills."""
+    async with call.open_session() as kept:
         turns = await kept.session.history.turns()
-        now = kept.session.report
-    on = pace(turns, now)
-    return History(
-        turns=[Turn(**asdict(one)) for one in turns],
-        used=now.total,
-        window=now.window,
-        growth=on.growth,
-        turns_left=on.turns_left,
-        next_output=on.next_output,
+        report = kept.session.report
+    pace = measure_pace(turns, report)
+    return HistorySchema(
+        turns=[TurnSchema(**asdict(turn)) for turn in turns],
+        used=report.total,
+        window=report.window,
+        growth=pace.growth,
+        turns_left=pace.turns_left,
+        next_output=pace.next_output,
     )
 
 
 async def request(call: ApiCall) -> Reply:
-    """A past request, byte for byte."""
+    """Rebuild a past request, byte for byte."""
     place = call.path[1]
     if not place.isascii() or not place.isdecimal() or int(place[:16]) > _LONGEST:
         raise BadInput(f"{place[:80]!r} is no place in a log; write a number")
-    async with call.seen() as kept:
-        return ApiAnswer(await planning.sent(kept.session.live, int(place)))
+    async with call.open_session() as kept:
+        return ApiAnswer(await planning.rebuild_request(kept.session.live, int(place)))
 
 
 async def instructions(call: ApiCall) -> Reply:
-    """The system's words and the tools that hold now."""
-    async with call.seen() as kept:
-        return instructed(kept.session)
+    """Show the current system prompt and tools."""
+    async with call.open_session() as kept:
+        return build_instructions(kept.session)
 
 
-def instructed(seen: AsyncSession) -> Instructions:
-    """The system's words and the tools that hold now."""
+def build_instructions(seen: AsyncSession) -> InstructionsSchema:
+    """Describe the current system prompt and tools."""
     now = seen.live.view.newest
     tools = [
-        Tool(
-            name=one.name,
-            description=one.description,
-            parameters=msgspec.json.decode(one.schema),
+        ToolSchema(
+            name=tool.name,
+            description=tool.description,
+            parameters=msgspec.json.decode(tool.schema),
         )
-        for one in now.tools
+        for tool in now.tools
     ]
-    return Instructions(system=[retold((part,)) for part in now.parts], tools=tools)
+    return InstructionsSchema(system=[render_parts((part,)) for part in now.parts], tools=tools)
 
 
 async def cost(call: ApiCall) -> Reply:
-    """What the calls of a session took, by what their provider counted, at today's prices."""
-    async with call.seen() as kept:
+    """Sum up what a session's calls cost, as the provider counted, at today's prices."""
+    async with call.open_session() as kept:
         live = kept.session.live
         prices: Prices = live.facts.prices
         calls = asked = 0
         amount, assumed = NOTHING, False
         counted = {"input": 0, "cache_read": 0, "cache_write": 0, "output": 0}
-        async for row in event_log.walk(live.store, live.name, live.view.head):
-            match log.decode(row.body):
+        async for row in event_log.iterate_rows(live.store, live.name, live.view.head):
+            match log.decode_event(row.body):
                 case Opened(model) | ModelSwitched(model):
                     prices = of_session(model, {}).prices
                 case Asked():
@@ -218,20 +219,20 @@ async def cost(call: ApiCall) -> Reply:
                 case UsageReported() as used:
                     calls += 1
                     assumed |= prices.assumed
-                    amount += price(prices, used)
+                    amount += compute_cost(prices, used)
                     for part in counted:
                         counted[part] += getattr(used, part) or 0
                 case _:
                     pass
-        drawn = _drawn(kept.session)
-    sums: dict[str, Any] = {**counted, "dollars": amount.dollars, "next_call": drawn.cost}
-    return Cost(calls=calls, uncounted=max(asked - calls, 0), assumed=assumed, **sums)
+        next_call = _draw_picture(kept.session).cost
+    sums: dict[str, Any] = {**counted, "dollars": amount.dollars, "next_call": next_call}
+    return CostSchema(calls=calls, uncounted=max(asked - calls, 0), assumed=assumed, **sums)
 
 
 async def export(call: ApiCall) -> Reply:
-    """A session written out: as a log, a chat or a text."""
-    query: Exporting = call.query
-    async with call.seen() as kept:
+    """Export a session as a log, a chat or a text."""
+    query: ExportingSchema = call.query
+    async with call.open_session() as kept:
         events = await kept.session.history.events()
-        body = exported(kept.session, events, query.format, sight=query.sight)
+        body = export_session(kept.session, events, query.format, sight=query.sight)
     return ApiAnswer(body, _MEDIA.get(query.format, "application/json"))

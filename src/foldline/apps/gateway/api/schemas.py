@@ -1,7 +1,7 @@
-"""Bodies and answers of the session API, as structs: what is read, what is written, what is told.
+"""Bodies, queries and answers of the session API, as structs.
 
-Knows the form of everything. Refuses to know where it comes from. The OpenAPI document is made from
-these; a field that is not here is refused, with the name that was probably meant.
+The OpenAPI document is made from these. A field that is not here is refused, with the name that was
+probably meant.
 """
 
 from typing import Annotated, Any, Literal, TypeAlias
@@ -13,12 +13,12 @@ from foldline.core.edits.fold.loss import Loss
 from foldline.core.log import Speaker
 from foldline.core.policy import PRESETS
 from foldline.core.request import Pressure
-from foldline.draw.picture import Cost as NextCall
 from foldline.draw.picture import Fold, Prefix, Run, Short
-from foldline.session.export import Format
+from foldline.draw.picture import InputCost as NextCall
+from foldline.session.export_log import Format
 
 LONGEST_NAME = 200
-_FAR = 2**53 - 1  # what every JSON reader has exactly
+_FAR = 2**53 - 1  # the largest integer that every JSON reader holds exactly
 At: TypeAlias = Annotated[int, Meta(ge=0, le=_FAR)]
 SessionName: TypeAlias = Annotated[
     str,
@@ -30,11 +30,11 @@ SessionName: TypeAlias = Annotated[
 ]
 ModelName: TypeAlias = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
 Window: TypeAlias = Annotated[
-    int, Meta(ge=1, le=10**9, description="Tokens that the model takes in all.")
+    int, Meta(ge=1, le=10**9, description="The model's context window, in tokens.")
 ]
 Key: TypeAlias = Annotated[
     str,
-    Meta(min_length=1, max_length=200, description="What is sent twice under it is there once."),
+    Meta(min_length=1, max_length=200, description="A message sent twice under it is added once."),
 ]
 Author: TypeAlias = Annotated[str, Meta(max_length=200)]
 Json: TypeAlias = dict[str, Any]
@@ -48,19 +48,19 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """What a client sends."""
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client is given."""
+class AnswerSchema(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client gets."""
 
 
-class Nothing(Shape, frozen=True, kw_only=True):
+class NothingSchema(Shape, frozen=True, kw_only=True):
     """No field at all."""
 
 
-# What is sent.
+# Bodies.
 
 
-class NewSession(Shape, frozen=True, kw_only=True):
-    """A session to be made."""
+class NewSessionSchema(Shape, frozen=True, kw_only=True):
+    """A session to make."""
 
     model: ModelName
     name: SessionName | None = None
@@ -73,10 +73,10 @@ class NewSession(Shape, frozen=True, kw_only=True):
     carry: SessionName | None = None
     """An earlier session, whose record opens this one."""
     on_disconnect: OnDisconnect = "pause"
-    """What becomes of a turn whose client has gone."""
+    """What happens to a turn whose client is gone."""
 
 
-class Said(Shape, frozen=True, kw_only=True):
+class SaidSchema(Shape, frozen=True, kw_only=True):
     """A message: `text`, or `message` as a provider's JSON; `speaker` and `author` say whose."""
 
     text: str | None = None
@@ -86,8 +86,8 @@ class Said(Shape, frozen=True, kw_only=True):
     once: Key | None = None
 
 
-class Message(Said, frozen=True, kw_only=True):
-    """A message that is to be answered; with neither text nor message, what stands is."""
+class MessageSchema(SaidSchema, frozen=True, kw_only=True):
+    """A message to answer; without text and message, what is still unanswered is answered."""
 
     stream: bool = False
     wait: bool = False
@@ -95,75 +95,75 @@ class Message(Said, frozen=True, kw_only=True):
     on_disconnect: OnDisconnect | None = None
 
 
-class Happened(Said, frozen=True, kw_only=True):
+class HappenedSchema(SaidSchema, frozen=True, kw_only=True):
     """What happened, without asking for an answer: results, notices, a provider's answer."""
 
     messages: list[Json] | None = None
 
 
-class Wanted(Shape, frozen=True, kw_only=True):
-    """What is sent beside the conversation."""
+class WantedSchema(Shape, frozen=True, kw_only=True):
+    """Parameters of the request beside the conversation."""
 
     parameters: Json = {}
 
 
-class Folding(Shape, frozen=True, kw_only=True):
-    """A fold to be made now."""
+class FoldingSchema(Shape, frozen=True, kw_only=True):
+    """A fold to make now."""
 
     focus: Annotated[str, Meta(max_length=2000)] = ""
     preview: bool = False
 
 
-class Undoing(Shape, frozen=True, kw_only=True):
-    """An edit to be taken back: the newest, if none is named."""
+class UndoingSchema(Shape, frozen=True, kw_only=True):
+    """An edit to undo: the newest, if none is named."""
 
     edit: At | None = None
 
 
-class Pinning(Shape, frozen=True, kw_only=True):
+class PinningSchema(Shape, frozen=True, kw_only=True):
     """A message, by its place or its handle."""
 
     place: At | Annotated[str, Meta(max_length=100)]
 
 
-class Excluding(Shape, frozen=True, kw_only=True):
+class ExcludingSchema(Shape, frozen=True, kw_only=True):
     """Messages, by their places."""
 
     places: Annotated[list[At], Meta(min_length=1, max_length=1000)]
 
 
-class Instructing(Shape, frozen=True, kw_only=True):
-    """System's words and tools from here on; what is not given stays."""
+class InstructingSchema(Shape, frozen=True, kw_only=True):
+    """System prompt and tools from here on; what is not given stays."""
 
     system: str | list[str] | None = None
     tools: list[Json] | None = None
 
 
-class Switching(Shape, frozen=True, kw_only=True):
+class SwitchingSchema(Shape, frozen=True, kw_only=True):
     """Another model from here on."""
 
     model: ModelName
     window: Window | None = None
 
 
-class Forking(Shape, frozen=True, kw_only=True):
+class ForkingSchema(Shape, frozen=True, kw_only=True):
     """A session that begins as this one is, or was at a place."""
 
     to: SessionName | None = None
     at: At | None = None
 
 
-# What is asked for in the address.
+# Queries.
 
 
-class Page(Shape, frozen=True, kw_only=True):
+class PageSchema(Shape, frozen=True, kw_only=True):
     """A page of sessions."""
 
     after: Annotated[str, Meta(max_length=LONGEST_NAME)] = ""
     limit: Limit = 100
 
 
-class Stretch(Shape, frozen=True, kw_only=True):
+class StretchSchema(Shape, frozen=True, kw_only=True):
     """A stretch of the log, and how long to wait for more of it."""
 
     after: Annotated[int, Meta(ge=-1, le=_FAR)] | None = None
@@ -171,14 +171,14 @@ class Stretch(Shape, frozen=True, kw_only=True):
     follow: Seconds = 0.0
 
 
-class Handle(Shape, frozen=True, kw_only=True):
+class HandleSchema(Shape, frozen=True, kw_only=True):
     """What to recall, whole or in pages of so many tokens."""
 
     handle: Annotated[str, Meta(min_length=1, max_length=500)]
     most: Annotated[int, Meta(ge=1, le=10**9)] | None = None
 
 
-class Words(Shape, frozen=True, kw_only=True):
+class WordsSchema(Shape, frozen=True, kw_only=True):
     """What to search for."""
 
     words: Annotated[str, Meta(min_length=1, max_length=500)]
@@ -186,23 +186,23 @@ class Words(Shape, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=100)] = 20
 
 
-class Exporting(Shape, frozen=True, kw_only=True):
-    """In which form."""
+class ExportingSchema(Shape, frozen=True, kw_only=True):
+    """The form of an export."""
 
     format: Format = "jsonl"
     sight: bool = False
 
 
-class Waiting(Shape, frozen=True, kw_only=True):
+class WaitingSchema(Shape, frozen=True, kw_only=True):
     """Whether to wait for a turn that is under way."""
 
     wait: bool = False
 
 
-# What is answered.
+# Answers.
 
 
-class Listed(Answer, frozen=True, kw_only=True):
+class ListedSchema(AnswerSchema, frozen=True, kw_only=True):
     """One session in a list."""
 
     name: str
@@ -212,17 +212,17 @@ class Listed(Answer, frozen=True, kw_only=True):
     changed: float
     origin: str
     owner: str
-    """The name of the key that it was made with; "" where it was made without one."""
+    """The name of the key that it was made with; "" if there was none."""
 
 
-class Sessions(Answer, frozen=True, kw_only=True):
-    """A page of sessions, and what the next is asked for with."""
+class SessionsSchema(AnswerSchema, frozen=True, kw_only=True):
+    """A page of sessions, and the `after` that asks for the next."""
 
-    sessions: list[Listed]
+    sessions: list[ListedSchema]
     after: str | None
 
 
-class Session(Answer, frozen=True, kw_only=True):
+class SessionSchema(AnswerSchema, frozen=True, kw_only=True):
     """A session as it is."""
 
     name: str
@@ -241,7 +241,7 @@ class Session(Answer, frozen=True, kw_only=True):
     """Whether a turn is under way here."""
 
 
-class Receipt(Answer, frozen=True, kw_only=True):
+class ReceiptSchema(AnswerSchema, frozen=True, kw_only=True):
     """What was erased."""
 
     sessions: list[str]
@@ -250,15 +250,15 @@ class Receipt(Answer, frozen=True, kw_only=True):
     time: float
 
 
-class Call(Answer, frozen=True, kw_only=True):
-    """A call that the client is to run."""
+class CallSchema(AnswerSchema, frozen=True, kw_only=True):
+    """A tool call for the client to run."""
 
     id: str
     name: str
     arguments: str
 
 
-class Usage(Answer, frozen=True, kw_only=True):
+class UsageSchema(AnswerSchema, frozen=True, kw_only=True):
     """What the provider counted for the last call; what it did not state is null."""
 
     input: int | None
@@ -268,7 +268,7 @@ class Usage(Answer, frozen=True, kw_only=True):
     reasoning: int | None
 
 
-class Answered(Answer, frozen=True, kw_only=True):
+class AnsweredSchema(AnswerSchema, frozen=True, kw_only=True):
     """How a turn ended."""
 
     ended: Literal["answered", "calls", "rounds", "vetoed", "queued"]
@@ -277,40 +277,40 @@ class Answered(Answer, frozen=True, kw_only=True):
     """The place of the message."""
     answer: int | None = None
     """The place of the answer."""
-    calls: list[Call] = []
-    """What the client is to run; their results go to `events` or `messages`."""
-    usage: Usage | None = None
+    calls: list[CallSchema] = []
+    """Tool calls for the client to run; their results go to `events` or `messages`."""
+    usage: UsageSchema | None = None
     tokens: int
     window: int
     edits: list[int] = []
     """The edits that were made in this turn."""
 
 
-class Entry(Answer, frozen=True, kw_only=True):
+class EntrySchema(AnswerSchema, frozen=True, kw_only=True):
     """An event at its place in the log."""
 
     seq: int
     event: Json
 
 
-class Events(Answer, frozen=True, kw_only=True):
+class EventsSchema(AnswerSchema, frozen=True, kw_only=True):
     """A stretch of the log; `after` asks for the next."""
 
-    events: list[Entry]
+    events: list[EntrySchema]
     after: int
     end: int
     """The place of the newest event."""
 
 
-class Added(Answer, frozen=True, kw_only=True):
+class AddedSchema(AnswerSchema, frozen=True, kw_only=True):
     """Where what was added ends, and the ids of calls that still wait for a result."""
 
     at: int
     calls: list[str]
 
 
-class Context(Answer, frozen=True, kw_only=True):
-    """What the model sees now, and where its window goes."""
+class ContextSchema(AnswerSchema, frozen=True, kw_only=True):
+    """What the model sees now, and how its window is used."""
 
     session: str
     model: str
@@ -338,8 +338,8 @@ class Context(Answer, frozen=True, kw_only=True):
     parts: dict[str, int]
 
 
-class Tokens(Answer, frozen=True, kw_only=True):
-    """Where the window goes, in tokens."""
+class TokensSchema(AnswerSchema, frozen=True, kw_only=True):
+    """How the window is used, in tokens."""
 
     session: str
     line: str
@@ -357,7 +357,7 @@ class Tokens(Answer, frozen=True, kw_only=True):
     parts: dict[str, int]
 
 
-class Folded(Answer, frozen=True, kw_only=True):
+class FoldedSchema(AnswerSchema, frozen=True, kw_only=True):
     """What a fold took out of sight, or would."""
 
     folded: bool
@@ -368,8 +368,8 @@ class Folded(Answer, frozen=True, kw_only=True):
     loss: Loss | None
 
 
-class Undone(Answer, frozen=True, kw_only=True):
-    """What was taken back, and what to undo if it is wanted again."""
+class UndoneSchema(AnswerSchema, frozen=True, kw_only=True):
+    """What was undone, and the edit to undo to redo it."""
 
     undone: int
     redo: int
@@ -378,28 +378,28 @@ class Undone(Answer, frozen=True, kw_only=True):
     after: int
 
 
-class Pins(Answer, frozen=True, kw_only=True):
+class PinsSchema(AnswerSchema, frozen=True, kw_only=True):
     """The places that are pinned."""
 
     pins: list[int]
 
 
-class Excluded(Answer, frozen=True, kw_only=True):
-    """The edit to undo if what was excluded is wanted again."""
+class ExcludedSchema(AnswerSchema, frozen=True, kw_only=True):
+    """The edit that excluded the messages: undo it to bring them back."""
 
     edit: int
     before: int
     after: int
 
 
-class Recalled(Answer, frozen=True, kw_only=True):
+class RecalledSchema(AnswerSchema, frozen=True, kw_only=True):
     """The original of something."""
 
     handle: str
     text: str
 
 
-class Hit(Answer, frozen=True, kw_only=True):
+class HitSchema(AnswerSchema, frozen=True, kw_only=True):
     """A message that was found."""
 
     session: str
@@ -407,14 +407,14 @@ class Hit(Answer, frozen=True, kw_only=True):
     snippet: str
 
 
-class Found(Answer, frozen=True, kw_only=True):
+class FoundSchema(AnswerSchema, frozen=True, kw_only=True):
     """Messages that hold all of some words, the newest first."""
 
     words: str
-    found: list[Hit]
+    found: list[HitSchema]
 
 
-class Turn(Answer, frozen=True, kw_only=True):
+class TurnSchema(AnswerSchema, frozen=True, kw_only=True):
     """A message of a person and all that answers it."""
 
     number: int
@@ -431,10 +431,10 @@ class Turn(Answer, frozen=True, kw_only=True):
     answered: int
 
 
-class History(Answer, frozen=True, kw_only=True):
+class HistorySchema(AnswerSchema, frozen=True, kw_only=True):
     """Every turn, and how fast the window fills."""
 
-    turns: list[Turn]
+    turns: list[TurnSchema]
     used: int
     window: int
     growth: int
@@ -442,27 +442,27 @@ class History(Answer, frozen=True, kw_only=True):
     next_output: int | None
 
 
-class Tool(Answer, frozen=True, kw_only=True):
-    """A tool as the model is told of it."""
+class ToolSchema(AnswerSchema, frozen=True, kw_only=True):
+    """A tool as the model sees it."""
 
     name: str
     description: str
     parameters: Any
 
 
-class Instructions(Answer, frozen=True, kw_only=True):
-    """What holds now."""
+class InstructionsSchema(AnswerSchema, frozen=True, kw_only=True):
+    """The current system prompt and tools."""
 
     system: list[str]
-    tools: list[Tool]
+    tools: list[ToolSchema]
 
 
-class Cost(Answer, frozen=True, kw_only=True):
-    """What the calls of a session took, as their provider counted, at today's prices."""
+class CostSchema(AnswerSchema, frozen=True, kw_only=True):
+    """What a session's calls cost, as the provider counted, at today's prices."""
 
     calls: int
     uncounted: int
-    """Requests of which nothing was reported: they are not in the sums."""
+    """Requests without reported usage: they are not in the sums."""
     input: int
     cache_read: int
     cache_write: int
@@ -473,7 +473,7 @@ class Cost(Answer, frozen=True, kw_only=True):
     next_call: NextCall | None
 
 
-class Fault(Answer, frozen=True, kw_only=True):
+class FaultSchema(AnswerSchema, frozen=True, kw_only=True):
     """What went wrong, and what to do about it."""
 
     kind: str
@@ -481,7 +481,7 @@ class Fault(Answer, frozen=True, kw_only=True):
     way_out: str = ""
 
 
-class Refusal(Answer, frozen=True, kw_only=True):
+class RefusalSchema(AnswerSchema, frozen=True, kw_only=True):
     """Every error has this form."""
 
-    error: Fault
+    error: FaultSchema

@@ -1,12 +1,11 @@
-"""A message, and the agent's work on it: the HTTP call site of the one loop (A-47).
+"""Routes that run the agent's loop (`foldline.agent.loop`), and that add and follow events.
 
-    POST …/messages   into the log, then a turn: answered, or told moment by moment as it happens
-    POST …/events     into the log, and nobody is asked
-    GET  …/events     the log itself, from a place on: what a stream that broke is resumed by
+    POST …/messages   adds a message and runs a turn; answers at its end, or streams its events
+    POST …/events     adds to the log without running a turn
+    GET  …/events     reads the log from a place on, to resume a stream that broke
 
-Knows that a message goes into the log first, whoever is at work there: under its key it is there
-once, and is answered once. Where a turn is under way it is queued, and whoever makes that turn goes
-on with it (R-28, R-29). Refuses to know the loop: that is `foldline.agent.loop`.
+A message goes into the log first, whoever is at work there: under its key it is added once and
+answered once. If a turn is under way it is queued, and whoever runs that turn goes on with it.
 """
 
 import asyncio
@@ -18,27 +17,33 @@ from typing import Any, TypeAlias
 import msgspec
 
 from foldline.agent import events as moments
-from foldline.agent.host import keep_host
-from foldline.agent.loop import Agent, Ended
-from foldline.agent.unfinished import BROKEN, answers, told_to_go_on
-from foldline.apps.gateway.api.calls import ApiAnswer, ApiCall, Reply, Stream, event
-from foldline.apps.gateway.api.errors import Stopped, told
+from foldline.agent.factory import keep_host
+from foldline.agent.loop import BROKEN, Agent, Ended, iterate_answers, told_to_go_on
+from foldline.apps.gateway.api.api_call import (
+    ApiAnswer,
+    ApiCall,
+    Reply,
+    Stopped,
+    Stream,
+    build_error_answer,
+    encode_sse_event,
+)
 from foldline.apps.gateway.api.pool import OpenSession, Pool
 from foldline.apps.gateway.api.schemas import (
-    Added,
-    Answered,
-    Entry,
-    Events,
-    Happened,
-    Message,
-    Said,
-    Stretch,
-    Usage,
+    AddedSchema,
+    AnsweredSchema,
+    EntrySchema,
+    EventsSchema,
+    HappenedSchema,
+    MessageSchema,
+    SaidSchema,
+    StretchSchema,
+    UsageSchema,
 )
-from foldline.apps.gateway.api.schemas import Call as Asked
+from foldline.apps.gateway.api.schemas import CallSchema as Asked
 from foldline.core import log
 from foldline.core.log import ModelSaid, UsageReported, UserSaid
-from foldline.core.parts import calls_of, retold, text_of
+from foldline.core.parts import calls_of, render_parts, text_of
 from foldline.core.spine import Range
 from foldline.core.view import View
 from foldline.errors import BadInput, Busy, FoldlineError
@@ -48,31 +53,34 @@ from foldline.session.session import AsyncSession
 
 Tell: TypeAlias = Callable[[bytes], None]
 _LOOK = 0.25  # seconds between two looks at a log that another process may write
-_SHOWN = 2_000  # characters of a result that a moment tells
+_SHOWN = 2_000  # characters of a tool's result in an event
 _LONGEST_KEY = 200
 
 
 async def message(call: ApiCall) -> Reply:
-    """Take in a message, and let the agent answer it."""
-    body: Message = call.body
-    async with call.seen() as kept:
+    """Add a message, and let the agent answer it."""
+    body: MessageSchema = call.body
+    async with call.open_session() as kept:
         view = kept.session.live.view
         model = call.pool.place.model_of(view.model, call.tenant)  # before anything is written
         must_be_asked_at(call.name.session, view.settings, host_of(model))
-        at = await _added(kept.session, body, _key(call, body))
-        told: asyncio.Queue[bytes | None] = asyncio.Queue()
+        at = await _add_messages(kept.session, body, _make_message_key(call, body))
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue()
         streams = body.stream or call.streams
-        turn = _ApiTurn(call.pool, kept, model, at=at, tell=told.put_nowait if streams else None)
-        work = call.pool.spawn(turn.answered(wait=body.wait), call.name, kept)
-        work.add_done_callback(lambda _: told.put_nowait(None))
+        turn = _ApiTurn(call.pool, kept, model, at=at, tell=queue.put_nowait if streams else None)
+        work = call.pool.start_task(turn.answer_client(wait=body.wait), call.name, kept)
+        work.add_done_callback(lambda _: queue.put_nowait(None))
         goes_on = (body.on_disconnect or view.settings.get("on_disconnect")) == "continue"
     if streams:
-        return Stream(_told(work, told), None if goes_on else lambda: _stopped(work))
-    return await _whole(call, work, goes_on=goes_on)
+        over = None if goes_on else lambda: _stop_turn(work)
+        return Stream(_iterate_turn_events(work, queue), over)
+    return await _wait_for_answer(call, work, goes_on=goes_on)
 
 
-async def _whole(call: ApiCall, work: "asyncio.Task[Answered]", *, goes_on: bool) -> Reply:
-    """The answer when it is there; a client that has gone meanwhile gets none."""
+async def _wait_for_answer(
+    call: ApiCall, work: "asyncio.Task[AnsweredSchema]", *, goes_on: bool
+) -> Reply:
+    """Wait for the turn's answer; if the client leaves, the turn stops unless it `goes_on`."""
     try:
         answer = await call.unless_gone(work)
     except asyncio.CancelledError:
@@ -81,37 +89,30 @@ async def _whole(call: ApiCall, work: "asyncio.Task[Answered]", *, goes_on: bool
         raise Stopped from None
     finally:
         if not goes_on:
-            await _stopped(work)
+            await _stop_turn(work)
     if answer.ended == "queued":
         return ApiAnswer(msgspec.json.encode(answer), status=202)
     return answer
 
 
-async def _told(
-    work: "asyncio.Task[Answered]", moments: "asyncio.Queue[bytes | None]"
+async def _iterate_turn_events(
+    work: "asyncio.Task[AnsweredSchema]", queue: "asyncio.Queue[bytes | None]"
 ) -> AsyncGenerator[bytes]:
-    """What happens in a turn, and how it ended."""
-    while (one := await moments.get()) is not None:
-        yield one
-    yield _end(work)
+    """Yield a turn's events, and an error if it failed."""
+    while (event := await queue.get()) is not None:
+        yield event
+    fault = Stopped() if work.cancelled() else work.exception()
+    yield b"" if fault is None else encode_sse_event("error", build_error_answer(fault).body)
 
 
-def _end(work: "asyncio.Task[Answered]") -> bytes:
-    """What is told of a turn that did not end as it should."""
-    if work.cancelled():
-        return event("error", told(Stopped()).body)
-    fault = work.exception()
-    return b"" if fault is None else event("error", told(fault).body)
-
-
-async def _stopped(work: "asyncio.Task[Answered]") -> None:
-    """Stop a turn that nobody waits for: what happened in it is in the log."""
+async def _stop_turn(work: "asyncio.Task[AnsweredSchema]") -> None:
+    """Stop a turn: what happened in it is in the log."""
     work.cancel()
     await asyncio.gather(work, return_exceptions=True)
 
 
 class _ApiTurn:
-    """One message of a client, and the work on it."""
+    """One message of a client, and the turn that answers it."""
 
     def __init__(
         self, pool: Pool, kept: OpenSession, model: Model, *, at: int, tell: Tell | None
@@ -119,32 +120,32 @@ class _ApiTurn:
         self.pool, self.kept, self.session = pool, kept, kept.session
         self.model, self.at, self.tell = model, at, tell
 
-    async def answered(self, *, wait: bool) -> Answered:
-        """Let the agent answer, unless that was done before or somebody is at work."""
-        self._say("accepted", {"at": self.at}, self.at)
-        found = await self._found(wait=wait)
-        self._say("ended", found, self.session.live.view.head)
-        return found
+    async def answer_client(self, *, wait: bool) -> AnsweredSchema:
+        """Let the agent answer, unless the answer is there or another turn is under way."""
+        self._send_event("accepted", {"at": self.at}, self.at)
+        answer = await self._resolve_answer(wait=wait)
+        self._send_event("ended", answer, self.session.live.view.head)
+        return answer
 
-    async def _found(self, *, wait: bool) -> Answered:
-        if found := await self._before():
-            return found
+    async def _resolve_answer(self, *, wait: bool) -> AnsweredSchema:
+        if answer := await self._find_answer():
+            return answer
         try:
-            async with self.pool.changing(self.kept, wait=wait):
-                found = await self._before() or await self._turn()
+            async with self.pool.lock_session(self.kept, wait=wait):
+                answer = await self._find_answer() or await self._run_turn()
         except Busy:
-            return self._now("queued", "a turn is under way; it goes on with this message")
-        # Only after the session is free again: whoever was refused it had their message in the log
-        # before, so that it is seen here.
-        if _waits(self.session.live.view):
-            self.pool.spawn(self._rest(), self.session.live.name, self.kept)
-        return found
+            return self._build_answer("queued", "a turn is under way; it goes on with this message")
+        # Only after the session is unlocked: whoever was refused the lock had added their message
+        # before, so it is seen here.
+        if _has_waiting_message(self.session.live.view):
+            self.pool.start_task(self._run_queued_turns(), self.session.live.name, self.kept)
+        return answer
 
-    async def _turn(self) -> Answered:
+    async def _run_turn(self) -> AnsweredSchema:
         view = self.session.live.view
         begun = view.head
-        if view.open and not _waits(view):
-            return self._now("calls", "other calls wait for their results")
+        if view.open and not _has_waiting_message(view):
+            return self._build_answer("calls", "other calls wait for their results")
         last = next(reversed((*view.items, *view.waiting)), None)
         if last is None or last.role == "model":
             said = None if last is None else view.held.get(last.seq)
@@ -154,114 +155,114 @@ class _ApiTurn:
         host = host_of(self.model)
         if host is not None and recorded_host(view.settings) is None:
             await agree_to_host(self.pool.place.store, self.session.live.name, host)
-        ended = await self._agent().go_on()
-        return self._after(ended, begun)
+        ended = await self._prepare_agent().go_on()
+        return self._build_ended_answer(ended, begun)
 
-    async def _rest(self) -> None:
-        """Go on with messages that came in during a turn."""
+    async def _run_queued_turns(self) -> None:
+        """Answer messages that came in during a turn."""
         self.tell = None
         try:
-            while _waits(self.session.live.view):
-                async with self.pool.changing(self.kept):
-                    if _waits(self.session.live.view):
-                        await self._agent().go_on()
+            while _has_waiting_message(self.session.live.view):
+                async with self.pool.lock_session(self.kept):
+                    if _has_waiting_message(self.session.live.view):
+                        await self._prepare_agent().go_on()
         except FoldlineError:
-            return  # they stand in the log: the next message goes on with them
+            return  # they are in the log: the next turn answers them
 
-    def _agent(self) -> Agent:
-        """The session's agent, which listens to its folds for as long as the session is open."""
+    def _prepare_agent(self) -> Agent:
+        """Return the session's agent, set up for this turn."""
         place, kept = self.pool.place, self.kept
         if kept.agent is None:
             kept.agent = Agent(
                 self.session,
                 self.model,
-                hooks=[kept.moment],
+                hooks=[kept.notify_listener],
                 lent=True,
                 rounds=place.rounds,
                 patience=place.patience,
             )
             kept.agent.hooks.append(keep_host(kept.agent))
-        kept.agent.model, kept.listener = self.model, self._moment
-        kept.agent.tools = {one.name: one for one in place.tools_of(self.session)}
+        kept.agent.model, kept.listener = self.model, self._handle_moment
+        kept.agent.tools = {tool.name: tool for tool in place.tools_of(self.session)}
         return kept.agent
 
-    async def _before(self) -> Answered | None:
-        """The answer that this message has already, from this or another process."""
-        async for seq, found in answers(self.session, self.at):
-            calls = calls_of(found.parts)
+    async def _find_answer(self) -> AnsweredSchema | None:
+        """Find the answer that this or another process has given already."""
+        async for seq, said in iterate_answers(self.session, self.at):
+            calls = calls_of(said.parts)
             if not calls:
-                return self._now("answered", text_of(found.parts), answer=seq)
-            if all(one.id in self.session.live.view.open for one in calls):
-                return self._now("calls", text_of(found.parts), answer=seq)
+                return self._build_answer("answered", text_of(said.parts), answer=seq)
+            if all(call.id in self.session.live.view.open for call in calls):
+                return self._build_answer("calls", text_of(said.parts), answer=seq)
         return None
 
-    def _after(self, ended: Ended, begun: int) -> Answered:
-        new = [(seq, one) for seq, one in self.session.live.view.held.items() if seq > begun]
-        said = [seq for seq, one in new if isinstance(one, ModelSaid)]
-        used = [one for _, one in new if isinstance(one, UsageReported)]
-        answer = self._now(ended.how, ended.words, answer=max(said, default=None))
+    def _build_ended_answer(self, ended: Ended, begun: int) -> AnsweredSchema:
+        new = [(seq, event) for seq, event in self.session.live.view.held.items() if seq > begun]
+        said = [seq for seq, event in new if isinstance(event, ModelSaid)]
+        used = [event for _, event in new if isinstance(event, UsageReported)]
+        answer = self._build_answer(ended.how, ended.words, answer=max(said, default=None))
         edits = [seq for seq in self.session.edits if seq > begun]
-        usage = msgspec.convert(used[-1], Usage, from_attributes=True) if used else None
+        usage = msgspec.convert(used[-1], UsageSchema, from_attributes=True) if used else None
         return msgspec.structs.replace(answer, usage=usage, edits=edits)
 
-    def _now(self, how: Any, words: str, *, answer: int | None = None) -> Answered:
+    def _build_answer(self, how: Any, words: str, *, answer: int | None = None) -> AnsweredSchema:
         report = self.session.report
-        return Answered(
+        return AnsweredSchema(
             ended=how,
             words=words,
             at=self.at,
             answer=answer,
-            calls=_open(self.session) if how == "calls" else [],
+            calls=_list_open_calls(self.session) if how == "calls" else [],
             tokens=report.total,
             window=report.window,
         )
 
-    def _say(self, kind: str, what: Any, at: int | None = None) -> None:
+    def _send_event(self, kind: str, what: Any, at: int | None = None) -> None:
         if self.tell is not None:
-            self.tell(event(kind, what, at))
+            self.tell(encode_sse_event(kind, what, at))
 
-    def _moment(self, moment: moments.Moment) -> None:
-        """Tell a moment to who listens; those that are in the log have its place."""
+    def _handle_moment(self, moment: moments.Moment) -> None:
+        """Send a moment of the turn as an event; its id is the place in the log, if it has one."""
         head = self.session.live.view.head
         match moment:
             case moments.Speaking(words):
-                self._say("speaking", {"words": words})
+                self._send_event("speaking", {"words": words})
             case moments.Answered(_, calls, seconds):
-                named = [{"id": one.id, "name": one.name} for one in calls]
-                self._say("answered", {"calls": named, "seconds": seconds}, head)
+                named = [{"id": call.id, "name": call.name} for call in calls]
+                self._send_event("answered", {"calls": named, "seconds": seconds}, head)
             case moments.Calling(call):
-                told = {"id": call.id, "name": call.name, "arguments": call.arguments}
-                self._say("calling", told)
+                data = {"id": call.id, "name": call.name, "arguments": call.arguments}
+                self._send_event("calling", data)
             case moments.Called(call, result, seconds):
-                told = {"id": call.id, "ok": result.ok, "seconds": seconds}
-                self._say("called", {**told, "words": retold(result.parts)[:_SHOWN]}, head)
-            case moments.Passed(one) if one.kind == "fold":
-                told = {"outcome": one.outcome, "trigger": one.trigger}
-                self._say("folded", {**told, "before": one.before, "after": one.after}, head)
+                words = render_parts(result.parts)[:_SHOWN]
+                data = {"id": call.id, "ok": result.ok, "seconds": seconds, "words": words}
+                self._send_event("called", data, head)
+            case moments.Passed(fold) if fold.kind == "fold":
+                data = {"outcome": fold.outcome, "trigger": fold.trigger}
+                data |= {"before": fold.before, "after": fold.after}
+                self._send_event("folded", data, head)
             case _:
                 pass
 
 
-def _waits(view: View) -> bool:
-    """Whether a message stands that no model was shown yet."""
-    said = (seq for seq, one in view.held.items() if _speaks(one))
-    return any(seq > view.shown for seq in said)
+def _has_waiting_message(view: View) -> bool:
+    """Whether there is a message that no model was shown yet."""
+    return any(
+        seq > view.shown and isinstance(event, UserSaid) and event.speaker != "notice"
+        for seq, event in view.held.items()
+    )
 
 
-def _speaks(one: log.Event) -> bool:
-    return isinstance(one, UserSaid) and one.speaker != "notice"
-
-
-def _open(session: AsyncSession) -> list[Asked]:
-    """The calls that wait for a result, under the ids that the model is shown."""
+def _list_open_calls(session: AsyncSession) -> list[Asked]:
+    """List the calls that wait for a result, under the ids that the model is shown."""
     view = session.live.view
     said = (call for item in view.items if item.role == "model" for call in calls_of(item.parts))
     waiting = [call for call in said if call.id in view.open]
-    return [Asked(id=one.id, name=one.name, arguments=one.arguments) for one in waiting]
+    return [Asked(id=call.id, name=call.name, arguments=call.arguments) for call in waiting]
 
 
-def _key(call: ApiCall, body: Said) -> str:
-    """The key of a message: as the client says, or one that nobody else has."""
+def _make_message_key(call: ApiCall, body: SaidSchema) -> str:
+    """Return the client's key of a message, or a random one."""
     header = call.headers.get("idempotency-key")
     if header is not None and (not 0 < len(header) <= _LONGEST_KEY or "\0" in header):
         raise BadInput(f"an Idempotency-Key has 1 to {_LONGEST_KEY} characters")
@@ -273,76 +274,80 @@ def _key(call: ApiCall, body: Said) -> str:
     return f"api:{key}" if key else f"new:{os.urandom(12).hex()}"
 
 
-async def _added(session: AsyncSession, body: Said, key: str) -> int:
-    """Take in what a client says, beside whoever is at work; the place where it ends."""
-    given = [one for one in (body.text, body.message, getattr(body, "messages", None)) if one]
-    if len(given) > 1:
+async def _add_messages(session: AsyncSession, body: SaidSchema, key: str) -> int:
+    """Add what a client says, even during a turn; return the place where it ends."""
+    forms = (body.text, body.message, getattr(body, "messages", None))
+    said = [form for form in forms if form]
+    if len(said) > 1:
         raise BadInput("say it once: as `text`, as `message` or as `messages`")
-    if not given:
+    if not said:
         return session.live.view.head
-    return await session.add(given[0], speaker=body.speaker, author=body.author, once=key)
+    return await session.add(said[0], speaker=body.speaker, author=body.author, once=key)
 
 
 async def add(call: ApiCall) -> Reply:
-    """Take in what happened, and ask nobody."""
-    body: Happened = call.body
-    async with call.seen() as kept:
+    """Add what happened, without running a turn."""
+    body: HappenedSchema = call.body
+    async with call.open_session() as kept:
         if not (body.text or body.message or body.messages):
             raise BadInput("nothing to add; send `text`, `message` or `messages`")
-        at = await _added(kept.session, body, _key(call, body))
-        return Added(at=at, calls=[one.id for one in _open(kept.session)])
+        at = await _add_messages(kept.session, body, _make_message_key(call, body))
+        return AddedSchema(at=at, calls=[one.id for one in _list_open_calls(kept.session)])
 
 
 async def events(call: ApiCall) -> Reply:
-    """A stretch of the log; as server-sent events for as long as the client wants to follow."""
-    query: Stretch = call.query
+    """Read the log from a place on; as server-sent events, follow it."""
+    query: StretchSchema = call.query
     header = call.headers.get("last-event-id", "")
     after = query.after
     if after is None:
         if header and not header.isdecimal():
             raise BadInput(f"a Last-Event-ID of {header[:80]!r}; send the place of an event")
         after = int(header[:15] or -1) if header else -1
-    async with call.seen():
-        pass  # else an error would come behind a 200
+    async with call.open_session():
+        pass  # an error must come before the stream's 200
     if call.streams:
-        return Stream(_follow(call, after, query))
-    reading = asyncio.ensure_future(_some(call, after, query))
+        return Stream(_follow_log(call, after, query))
+    reading = asyncio.ensure_future(_wait_for_events(call, after, query))
     try:
         return await call.unless_gone(reading)
     finally:
         reading.cancel()
 
 
-async def _some(call: ApiCall, after: int, query: Stretch) -> Events:
-    """Events behind a place, as soon as there are any; none if there are none in time."""
+async def _wait_for_events(call: ApiCall, after: int, query: StretchSchema) -> EventsSchema:
+    """Return events after a place as soon as there are any; none if none come in time."""
     until = monotonic() + query.follow
     while True:
-        found = await _stretch(call, after, query.limit)
+        found = await _read_events(call, after, query.limit)
         if found.events or monotonic() >= until:
             return found
         await asyncio.sleep(_LOOK)
 
 
-async def _stretch(call: ApiCall, after: int, limit: int) -> Events:
-    async with call.seen() as kept:
+async def _read_events(call: ApiCall, after: int, limit: int) -> EventsSchema:
+    async with call.open_session() as kept:
         live = kept.session.live
         head = live.view.head
-        read = await live.events(Range(after + 1, min(after + limit, head))) if after < head else []
-        found = [Entry(seq=s, event=msgspec.json.decode(log.encode(one))) for s, one in read]
-        return Events(events=found, after=found[-1].seq if found else after, end=head)
+        entries: list[EntrySchema] = []
+        if after < head:
+            for seq, event in await live.read_events(Range(after + 1, min(after + limit, head))):
+                body = msgspec.json.decode(log.encode_event(event))
+                entries.append(EntrySchema(seq=seq, event=body))
+        return EventsSchema(events=entries, after=entries[-1].seq if entries else after, end=head)
 
 
-async def _follow(call: ApiCall, after: int, query: Stretch) -> AsyncGenerator[bytes]:
-    """The log's events, each under its place, until it ends and nobody wants to wait longer."""
+async def _follow_log(call: ApiCall, after: int, query: StretchSchema) -> AsyncGenerator[bytes]:
+    """Yield the log's events with their places as ids, and wait `follow` seconds for more."""
     until = monotonic() + query.follow
     while True:
         try:
-            found = await _stretch(call, after, query.limit)
+            found = await _read_events(call, after, query.limit)
         except FoldlineError as fault:  # erased meanwhile
-            yield event("error", told(fault).body)
+            yield encode_sse_event("error", build_error_answer(fault).body)
             return
-        for one in found.events:
-            yield event(one.event["kind"], one.event, one.seq)
+        for entry in found.events:
+            yield encode_sse_event(entry.event["kind"], entry.event, entry.seq)
         after = found.after
         if after >= found.end:
             if monotonic() >= until:

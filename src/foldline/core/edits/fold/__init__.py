@@ -1,34 +1,49 @@
-"""Folding: the oldest span of a view becomes one handoff item, without a model or with one.
+"""Folding: the oldest span of a view becomes one handoff, with or without a model's narrative.
 
-`verify`, which judges what a model told, is imported by whoever asks one: few sessions do.
+span     Choose the span, tell when a fold pays, build the event
+handoff  Build the handoff's text
+ask      Gather the material; build the prompts for a narrative
+verify   Verify a narrative; imported only where one is asked for, as few sessions do
+injection_words  Find words that command or pretend
+loss     Measure what a fold takes out of sight
 """
 
-from foldline.core.edits.fold.ask import Ask, Prepared, Prompt, behind, prompts, sources
-from foldline.core.edits.fold.fold_pricing import Cache, Moment, cached, worthwhile
+from foldline.core.edits.fold.ask import (
+    Ask,
+    Prepared,
+    Prompt,
+    build_prompts,
+    build_suffix_prompt,
+    gather_material,
+    list_events_to_fetch,
+    select_source_events,
+)
 from foldline.core.edits.fold.handoff import (
     NARRATIVE,
-    Handoff,
     Material,
-    acknowledged,
-    omitted,
-    write,
+    add_acknowledgement,
+    build_handoff,
+    build_omission_notice,
 )
-from foldline.core.edits.fold.loss import Loss, loss
-from foldline.core.edits.fold.source import gather, lacking
+from foldline.core.edits.fold.loss import Loss, measure_loss
 from foldline.core.edits.fold.span import (
     MOST_FOLDS,
+    Cache,
     Merging,
+    Moment,
     Span,
     Why,
-    beginning,
-    fold,
-    hidden,
-    keeping,
-    messages,
-    proposals,
+    choose_cut_within,
+    choose_fold_start,
+    collect_hidden_events,
+    count_span_messages,
+    estimate_cache_state,
+    find_cut_before_tail,
+    find_paying_fold,
+    fold_span,
+    iterate_fold_spans,
     taken_back,
     up_to,
-    within,
 )
 
 __all__ = [
@@ -36,7 +51,6 @@ __all__ = [
     "NARRATIVE",
     "Ask",
     "Cache",
-    "Handoff",
     "Loss",
     "Material",
     "Merging",
@@ -45,24 +59,24 @@ __all__ = [
     "Prompt",
     "Span",
     "Why",
-    "acknowledged",
-    "beginning",
-    "behind",
-    "cached",
-    "fold",
-    "gather",
-    "hidden",
-    "keeping",
-    "lacking",
-    "loss",
-    "messages",
-    "omitted",
-    "prompts",
-    "proposals",
-    "sources",
+    "add_acknowledgement",
+    "build_handoff",
+    "build_omission_notice",
+    "build_prompts",
+    "build_suffix_prompt",
+    "choose_cut_within",
+    "choose_fold_start",
+    "collect_hidden_events",
+    "count_span_messages",
+    "estimate_cache_state",
+    "find_cut_before_tail",
+    "find_paying_fold",
+    "fold_span",
+    "gather_material",
+    "iterate_fold_spans",
+    "list_events_to_fetch",
+    "measure_loss",
+    "select_source_events",
     "taken_back",
     "up_to",
-    "within",
-    "worthwhile",
-    "write",
 ]

@@ -1,10 +1,7 @@
-"""Words of will: wanting, allowing, commanding, pretending; and whose words a text is made of.
+"""Find words that command or pretend, in eleven languages: `verify` judges narratives by them.
 
-Knows such words in eleven languages, and how a text is found again in another dress. Refuses to
-know events, and what is done about a text.
+A module of its own, because its patterns take 30 ms to compile and only narratives need them.
 """
-
-# ruff: noqa: E501, RUF001, SIM905 - words of many scripts, in tables that are to be read
 
 import re
 import unicodedata
@@ -12,7 +9,9 @@ from collections.abc import Iterator
 
 from foldline.core.names import code_like
 
-# What no line of a record needs: ends of lines that a reader may see, and orders of writing.
+# ruff: noqa: E501, RUF001, SIM905 - words of many scripts, in readable tables
+
+# Characters that no line of a record needs: other line ends, and marks of writing direction.
 UNSEEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
 )
@@ -23,7 +22,7 @@ _WORD = re.compile(rf"[^\W\d_{_HAN}]{{3,}}")
 _HANS = re.compile(rf"[{_HAN}]+")
 _TOKEN = re.compile(rf"[{_HAN}]|[^\W_{_HAN}](?:[^\W{_HAN}]|[./@:'-](?=\w))*")
 _PASSAGE = re.compile(r"\n|(?<=[.!?;])\s|(?<=[。！？；])")
-# Words by which a line would speak for the user.
+# A line with these words speaks for the user.
 _VERBS = (
     r"want|ask|request|approv|confirm|agre|authori|allow|permit|prefer|told|tell|instruct|decid"
     r"|requir|demand|insist|wish|grant|sa(?:id|ys?)\b|order|expect|need|like"
@@ -45,7 +44,7 @@ USER = re.compile(
     r"|ユーザー?.{0,30}(?:希望|要求|依頼|承認|許可|指示|求め|望)|承認|許可|사용자.{0,12}(?:원|요청|승인|허가|지시)|승인|허가",
     re.IGNORECASE,
 )
-# Words by which a line would lay down the law.
+# A line with these words lays down a rule.
 LAW = re.compile(
     r"\b(?:must|shall|should|always|never|from now on|(?:do|does) not|don['’]?t|ignor\w+|disregard"
     r"|forget|obey|overrid\w+|instructions?|goals?|mission|mandatory|required? to|(?:has|have) to"
@@ -61,7 +60,7 @@ LAW = re.compile(
     r"|必ず|なければ|べき|無視|今後|常に|決して|してください|命令|반드시|항상|절대|무시|해야",
     re.IGNORECASE,
 )
-# In a tool's output: words to whoever reads it.
+# In a tool's output: commands to whoever reads it.
 _ORDER = re.compile(
     r"\b(?:you|assistant|agent|ai|model|llm)\b,?[ :](?:\w+ ){0,2}(?:must|shall|should|will|are|have|need)"
     r"|\b(?:ignore|disregard|forget|obey|exfiltrate|upload|leak|reveal|wire|e-?mail|forward|decode"
@@ -71,7 +70,7 @@ _ORDER = re.compile(
     r"|\b(?:envía|borra|elimina|sube|manda|отправь|удали|загрузи|перешли)\w*|أرسل|احذف|ارفع",
     re.IGNORECASE,
 )
-# And what poses as another speaker, a list of tasks, or a record of ours; what follows it does too.
+# What poses as another speaker, a list of tasks, or a record of ours; so does what follows it.
 _POSE = re.compile(
     r"^\W*(?:system|user|human|assistant|developer|tool|admin|important|attention|urgent|note to \w+"
     r"|(?:new )?(?:instructions?|goals?|rules?|task))\W{0,3}[:>\]]"
@@ -80,7 +79,7 @@ _POSE = re.compile(
     r"|\s\[\d+(?:, ?\d+)*\]$",
     re.IGNORECASE,
 )
-_POSED = 2  # passages behind one that poses
+_POSED = 2  # passages after one that poses, which count as posing too
 _COMPLAINT = re.compile(r"\w(?:Error|Exception)\b|^E {2,}|\bassert|\bwarning:", re.IGNORECASE)
 NOT = re.compile(
     r"\b(?:not|never|no|without|don['’]?t|cannot|can['’]t|nicht|nie|niemals|kein\w*|ohne|sin|nunca|jamais"
@@ -103,33 +102,32 @@ _PLAIN_HAN = re.compile(
     "用户|使用者|希望|想要|要求|需要|认为|表示|目标|偏好|请|想|要|说|将|把|在|和|与|的|了|是|并|也|对|让|仍|尚未|决定|待定|问题"
     "|ユーザー?|目標|したい|する|して|した|こと|よう|です|ます|いる|から|まで|は|が|を|の|に|で|と|も|へ|ー"
 )
-_FAR = 1_000  # characters of a long passage before what commands in it
+_FAR = 1_000  # characters of a long passage that are kept before its command
 _ENDING = 3  # letters by which two forms of a word may differ
-_RUN = 6  # what a run of words weighs: a word 2, a character of Han or kana 1
+_RUN = 6  # weight of a run of words: a word counts 2, a character of Han or kana 1
 
 
 class WordIndex:
-    """The words of a text, to be found again in other forms."""
+    """The words of a text, which can be found in other forms: fix, fixed."""
 
     def __init__(self, text: str) -> None:
-        self._text = flat(text).lower()
+        self._text = normalise_text(text).lower()
         self._words = {*_WORD.findall(self._text)}
         self._near: dict[str, list[str]] = {}
         for word in self._words - _PLAIN:
             self._near.setdefault(word[:3], []).append(word)
 
-    def strange(self, text: str) -> tuple[list[str], int]:
-        """The words of another text that are not here in any form; and of how many."""
-        low = flat(text).lower()
+    def list_unknown_words(self, text: str) -> tuple[list[str], int]:
+        """List the words of another text that occur here in no form, and count all its words."""
+        low = normalise_text(text).lower()
         words = [word for word in _WORD.findall(low) if word not in _PLAIN]
-        strange = [word for word in words if not self._has(word)]
+        strange = [word for word in words if not self._has_word(word)]
         pieces = [p for run in _HANS.findall(low) for p in _PLAIN_HAN.split(run) if len(p) > 1]
         return strange + [p for p in pieces if p not in self._text], len(words) + len(pieces)
 
-    def _has(self, word: str) -> bool:
+    def _has_word(self, word: str) -> bool:
         if word in self._words:
             return True
-        # Another ending of the same word: fix, fixed; Prüfung, Prüfungen.
         stem = word[: max(4, len(word) - 3)]
         near = self._near.get(word[:3], ())
         return any(
@@ -139,22 +137,22 @@ class WordIndex:
         )
 
 
-def nearest(text: str, said: str) -> str:
-    """Of what the user said, the passage that has most of a line's words."""
-    words = {*_TOKEN.findall(flat(text).lower())}
-    passages = [flat(one) for one in _PASSAGE.split(said) if one.strip()]
+def choose_nearest_passage(text: str, said: str) -> str:
+    """Choose the passage of what the user said that shares most words with a line."""
+    words = {*_TOKEN.findall(normalise_text(text).lower())}
+    passages = [normalise_text(one) for one in _PASSAGE.split(said) if one.strip()]
     return max(passages, key=lambda p: len(words & {*_TOKEN.findall(p.lower())}), default="")
 
 
-def orders(text: str) -> Iterator[str]:
-    """The passages of a tool's output that command or pretend."""
+def iterate_injected_orders(text: str) -> Iterator[str]:
+    """Yield the passages of a tool's output that command or pretend."""
     posed = 0
-    seen: dict[str, tuple[str, bool, re.Match[str] | None]] = {}  # what tools print repeats itself
+    seen: dict[str, tuple[str, bool, re.Match[str] | None]] = {}  # tools repeat themselves
     for raw in _PASSAGE.split(text):
         again = raw in seen
         if not again:
-            passage = flat(raw)
-            seen[raw] = passage, bool(_POSE.search(passage)), _commanding(passage)
+            passage = normalise_text(raw)
+            seen[raw] = passage, bool(_POSE.search(passage)), _find_command(passage)
         passage, poses, found = seen[raw]
         posed = _POSED + 1 if poses else posed - bool(passage)
         if posed > 0 or (found and not again):
@@ -162,27 +160,27 @@ def orders(text: str) -> Iterator[str]:
             yield passage[start : start + 3 * _FAR]
 
 
-def _commanding(passage: str) -> re.Match[str] | None:
+def _find_command(passage: str) -> re.Match[str] | None:
     if found := _ORDER.search(passage) or USER.search(passage):
         return found
-    # That a name must be short is no command.
+    # A complaint is no command: "error: the name must be short".
     return None if _COMPLAINT.search(passage) else LAW.search(passage)
 
 
-def joined(text: str) -> str:
-    """The words of a text with one blank between them, whatever stood there."""
-    return " ".join(_TOKEN.findall(flat(text).lower()))
+def join_words(text: str) -> str:
+    """Join the words of a text by single blanks."""
+    return " ".join(_TOKEN.findall(normalise_text(text).lower()))
 
 
-def runs(words: str) -> Iterator[str]:
-    """Of joined words every run that is long enough to be known again, and says something."""
+def iterate_word_runs(words: str) -> Iterator[str]:
+    """Yield every run of joined words that is long enough to be recognised and says something."""
     every = words.split(" ")
     for at in range(len(every)):
         weight = telling = named = 0
         for end in range(at, len(every)):
             word = every[end]
             weight += 1 if _HANS.match(word) else 2
-            telling += _tells(word)
+            telling += _is_telling_word(word)
             named += code_like(word)
             if weight >= _RUN:
                 if telling and telling + named > 1:
@@ -190,25 +188,21 @@ def runs(words: str) -> Iterator[str]:
                 break
 
 
-def tells(words: str) -> bool:
-    """Whether joined words say something, and are not merely a name or a turn of phrase."""
-    return sum(map(_tells, words.split(" "))) > 1
+def has_telling_words(words: str) -> bool:
+    """Whether joined words say something, and are not merely a name or a phrase."""
+    return sum(map(_is_telling_word, words.split(" "))) > 1
 
 
-def _tells(word: str) -> bool:
+def _is_telling_word(word: str) -> bool:
     if _HANS.match(word):
         return True
     return len(word) > 2 and word not in _PLAIN and not code_like(word)  # noqa: PLR2004
 
 
-def flat(text: str) -> str:
-    """A text as one line of its plain letters, so that it is found whatever its dress."""
+def normalise_text(text: str) -> str:
+    """Reduce a text to one line of plain letters, so that nothing hides in unusual characters."""
     if text.isascii() and text.isprintable():
-        return " ".join(text.split())  # nothing hides in it
-    text = unicodedata.normalize("NFKC", text)
-    text = UNSEEN.sub(_blank, _CODES.sub("", text))
+        return " ".join(text.split())
+    text = _CODES.sub("", unicodedata.normalize("NFKC", text))
+    text = UNSEEN.sub(lambda found: " " if found[0].isspace() else "", text)
     return " ".join(_JOINERS.sub("", text).split())
-
-
-def _blank(found: re.Match[str]) -> str:
-    return " " if found[0].isspace() else ""

@@ -1,16 +1,12 @@
-"""What a fold takes out of the model's sight: by kind, each with its handle.
+"""What a fold takes out of the model's sight, by kind and with handles, for a person to judge."""
 
-Knows items before and words after. Refuses to judge: a person reads this before, or instead of,
-undoing it.
-"""
-
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from foldline.core.handles import handle
 from foldline.core.item import Item
 from foldline.core.log import Folded
-from foldline.core.saying import many
+from foldline.core.names import format_count, format_handle
 from foldline.core.view import View
 
 _KINDS = {
@@ -21,12 +17,11 @@ _KINDS = {
     "handoff": "earlier records",
     "late": "late results",
 }
-_LATE = "late"
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """One thing that left the window: where it is, and what it took."""
+    """One item that left the window: its handle, and the tokens it took."""
 
     handle: str
     tokens: int
@@ -37,23 +32,23 @@ class Loss:
     """What a fold takes out of the model's sight."""
 
     left: dict[str, tuple[Left, ...]]
-    """By kind, oldest first: what is no longer shown as it was."""
+    """What is no longer shown as it was, by kind, oldest first."""
     cut: tuple[str, ...]
     """The handles of messages that are quoted only in part."""
     unquoted: tuple[str, ...]
-    """The handles of messages that a merged record quoted and this one does not."""
+    """The handles of messages that a merged handoff quoted and this one does not."""
     quoted: int
-    """How many messages are still there verbatim."""
+    """How many messages stay verbatim."""
     facts: dict[str, int]
-    """How many facts of each kind are kept beside them."""
+    """How many facts of each kind are kept."""
     before: int
-    """What the span took, in tokens."""
+    """The tokens of the span."""
     after: int
-    """What the handoff takes."""
+    """The tokens of the handoff."""
     rewritten: int
-    """How often the oldest of it has now been written anew."""
+    """How often its oldest part has been rewritten by merging."""
     pays_after: float | None
-    """The calls after which it has paid for the cache it broke, where that is known."""
+    """The calls after which it has paid for the cache it broke, if known."""
 
     def __str__(self) -> str:
         lines = [f"{self.before:,} tokens become {self.after:,}"]
@@ -61,10 +56,12 @@ class Loss:
             first, last = left[0].handle, left[-1].handle
             where = first if first == last else f"{first} … {last}"
             tokens = sum(one.tokens for one in left)
-            lines.append(f"{many(len(left), kind.removesuffix('s'))}, {tokens:,} tokens: {where}")
+            lines.append(
+                f"{format_count(len(left), kind.removesuffix('s'))}, {tokens:,} tokens: {where}"
+            )
         if self.quoted:
             stay = "stays" if self.quoted == 1 else "stay"
-            lines.append(f"{many(self.quoted, 'message')} {stay} verbatim")
+            lines.append(f"{format_count(self.quoted, 'message')} {stay} verbatim")
         if self.unquoted:
             lines.append(f"no longer quoted: {', '.join(self.unquoted)}")
         if self.cut:
@@ -75,21 +72,22 @@ class Loss:
         return "\n".join(lines)
 
 
-def loss(view: View, fold: Folded) -> Loss:
-    """What `fold` takes out of `view`, to which it has not been appended yet."""
-    inside = [item for item in view.items if _inside(view, item, fold)]
+def measure_loss(view: View, fold: Folded) -> Loss:
+    """Measure what `fold` takes out of `view`, to which it has not been appended yet."""
+    inside = [item for item in view.items if _is_inside(view, item, fold)]
     gone = [item for item in inside if item.seq not in fold.verbatim]
     merged = (view.fold_at(item.seq) for item in inside if item.role == "handoff")
     quoted = {seq for one in merged for seq in (*one.verbatim, *one.clipped)}
-    facts: dict[str, int] = {}
-    for fact in fold.facts:
-        facts[fact.kind] = facts.get(fact.kind, 0) + 1
     return Loss(
-        left={name: found for role, name in _KINDS.items() if (found := _of(gone, role, view))},
-        cut=tuple(handle(seq) for seq in fold.clipped),
-        unquoted=tuple(handle(s) for s in sorted(quoted - {*fold.verbatim, *fold.clipped})),
+        left={
+            name: found
+            for role, name in _KINDS.items()
+            if (found := _list_left_items(gone, role, view))
+        },
+        cut=tuple(format_handle(seq) for seq in fold.clipped),
+        unquoted=tuple(format_handle(s) for s in sorted(quoted - {*fold.verbatim, *fold.clipped})),
         quoted=len(fold.verbatim),
-        facts=facts,
+        facts=dict(Counter(fact.kind for fact in fold.facts)),
         before=fold.before,
         after=fold.after,
         rewritten=fold.rank,
@@ -97,20 +95,20 @@ def loss(view: View, fold: Folded) -> Loss:
     )
 
 
-def _inside(view: View, item: Item, fold: Folded) -> bool:
+def _is_inside(view: View, item: Item, fold: Folded) -> bool:
     span = fold.change.span
     lo = view.fold_at(item.seq).change.span.lo if item.state == "folded" else item.seq
     return span.lo <= lo <= (span.hi if span.hi is not None else lo)
 
 
-def _of(items: Iterable[Item], role: str, view: View) -> tuple[Left, ...]:
-    found: list[Left] = []
+def _list_left_items(items: Iterable[Item], role: str, view: View) -> tuple[Left, ...]:
+    left: list[Left] = []
     for item in items:
-        if (_LATE if item.state == "late" else item.role) != role:
+        if ("late" if item.state == "late" else item.role) != role:
             continue
-        where = handle(item.seq)
+        handle = format_handle(item.seq)
         if item.state == "folded":
             span = view.fold_at(item.seq).change.span
-            where = handle(span.lo, span.hi)
-        found.append(Left(where, item.tokens))
-    return tuple(found)
+            handle = format_handle(span.lo, span.hi)
+        left.append(Left(handle, item.tokens))
+    return tuple(left)

@@ -1,9 +1,9 @@
-"""Whether a narrative may be believed: read, and proven line by line against the log.
+"""Verify a narrative line by line against the log.
 
-Knows what an answer must look like and what each line must rest on. Refuses to mend: it says what
-is wrong, the teller is asked once more, and then the handoff goes without.
+Nothing is corrected here: the faults are named, the model is asked once more, and then the handoff
+goes without a narrative.
 
-A line is proven where the events it cites were told of, and every path, number, name and quotation
+A line is proven if the events it cites are in the span, and every path, number, name and quotation
 in it occurs in them. Beyond that it depends on what the line claims:
 
     what the user wants, allows, said   only the user's own words, from the messages it cites
@@ -11,9 +11,9 @@ in it occurs in them. Beyond that it depends on what the line claims:
     decisions, open questions           mostly words of the user or the assistant
     anything                            nothing that a tool's output commands or pretends
 
-Words of will are known in eleven languages, see `injection_words`. A paraphrase that uses none of
-them, as a mere fact, is beyond rules: it stands as a cited line of a record, under no heading of
-the user's.
+Such claims are recognised in eleven languages, by the word tables of `handoff`. No rule catches a
+paraphrase without any of these words: it stands as a cited line of a record, and not under the
+user's heading.
 """
 
 import re
@@ -22,24 +22,32 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TypeAlias
 
-from foldline.core.edits.fold.ask import DECISIONS, FORM, GOALS, OPEN, SECTIONS, Prompt, repaired
+from foldline.core.edits.fold.ask import (
+    DECISIONS,
+    FORM,
+    GOALS,
+    OPEN,
+    SECTIONS,
+    Prompt,
+    build_repair_prompt,
+)
 from foldline.core.edits.fold.injection_words import (
     LAW,
     NOT,
     UNSEEN,
     USER,
     WordIndex,
-    flat,
-    joined,
-    nearest,
-    orders,
-    runs,
-    tells,
+    choose_nearest_passage,
+    has_telling_words,
+    iterate_injected_orders,
+    iterate_word_runs,
+    join_words,
+    normalise_text,
 )
 from foldline.core.log import Event, Logged, ModelSaid, Stop, ToolReturned, UserSaid, by_user
-from foldline.core.names import names
-from foldline.core.parts import Line, calls_of, sound, spoken
-from foldline.core.tokens import count
+from foldline.core.names import count_names
+from foldline.core.parts import Line, calls_of, replace_surrogates, spoken_text_of
+from foldline.core.tokens import count_tokens
 
 _CITED = r"[\[【［]((?:events?|log:|[\d,，、;\s–-]){1,200})[\]】］]"  # noqa: RUF001
 _LINE = re.compile(rf"^[-*•] +(?P<text>\S.*?) *{_CITED}[.。]?$")
@@ -68,7 +76,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """Ask once more, with this."""
+    """Ask once more, with this prompt."""
 
     prompt: Prompt
     faults: tuple[str, ...]
@@ -76,7 +84,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """The handoff goes without a narrative, because of this."""
+    """The handoff goes without a narrative, because of these faults."""
 
     faults: tuple[str, ...]
 
@@ -84,7 +92,7 @@ class Rejected:
 Verdict: TypeAlias = Accepted | Repair | Rejected
 
 
-def judge(
+def verify_answer(
     prompt: Prompt,
     answer: str,
     events: Iterable[Logged],
@@ -92,23 +100,27 @@ def judge(
     stop: Stop = "done",
     again: bool = False,
 ) -> Verdict:
-    """What becomes of an answer; `again` says that this is the second one."""
-    answer = sound(answer)
-    faults = _unusable(prompt, answer, stop)
+    """Judge an answer; `again` says that it is the second one."""
+    answer = replace_surrogates(answer)
+    faults = _list_answer_faults(prompt, answer, stop)
     lines: list[Line] = []
     if not faults:
-        lines, faults = parse(answer)
+        lines, faults = parse_narrative(answer)
     if not faults:
         lo, hi = prompt.range.lo, prompt.range.hi
         told = Told({seq: one for seq, one in events if lo <= seq <= (seq if hi is None else hi)})
-        faults = [fault for line in lines for fault in prove(line, told)]
+        faults = [fault for line in lines for fault in list_line_faults(line, told)]
     if not faults:
         return Accepted(tuple(lines))
-    return Rejected(tuple(faults)) if again else Repair(repaired(prompt, faults), tuple(faults))
+    return (
+        Rejected(tuple(faults))
+        if again
+        else Repair(build_repair_prompt(prompt, faults), tuple(faults))
+    )
 
 
-def parse(answer: str) -> tuple[list[Line], list[str]]:
-    """The lines of an answer, and what in it is no such line."""
+def parse_narrative(answer: str) -> tuple[list[Line], list[str]]:
+    """Parse the lines of an answer; also return the faults of what is no such line."""
     lines: list[Line] = []
     faults: list[str] = []
     section = ""
@@ -128,58 +140,63 @@ def parse(answer: str) -> tuple[list[Line], list[str]]:
             elif _REFUSAL.match(found["text"]):
                 faults.append("the answer is a refusal")
             else:
-                lines.append(Line(section, found["text"], _seqs(cited)))
+                lines.append(Line(section, found["text"], _parse_seqs(cited)))
         elif text and not _NOTHING.fullmatch(text):
             faults.append(f"{text[:60]!r} is not a line that cites its events")
     return lines, faults if lines or faults else ["the answer is empty"]
 
 
 class Told:
-    """The events that were told of, and what lines are held against."""
+    """The events of the narrative's span, against which lines are checked."""
 
     def __init__(self, events: dict[int, Event]) -> None:
         said = (UserSaid, ModelSaid, ToolReturned)
         self.events = {seq: event for seq, event in events.items() if isinstance(event, said)}
-        self.whole = flat("\n".join(map(_said, self.events.values())))
-        self.users = "\n".join(_said(event) for event in self.events.values() if by_user(event))
+        self.whole = normalise_text("\n".join(map(_render_event_words, self.events.values())))
+        self.users = "\n".join(
+            _render_event_words(event) for event in self.events.values() if by_user(event)
+        )
 
     @cached_property
     def own(self) -> WordIndex:
         """What the user and the assistant said."""
         own = (one for one in self.events.values() if by_user(one) or isinstance(one, ModelSaid))
-        return WordIndex("\n".join(map(_said, own)))
+        return WordIndex("\n".join(map(_render_event_words, own)))
 
     @cached_property
     def orders(self) -> tuple[str, frozenset[str]]:
-        """What others than the user demand or pretend: their passages, and the runs in them."""
-        found: list[str] = []
-        users = joined(self.users)
+        """What others than the user demand or pretend: the passages, and the runs in them."""
+        passages: list[str] = []
+        users = join_words(self.users)
         for event in self.events.values():
             if not by_user(event) and not isinstance(event, ModelSaid):
-                wanted = map(joined, orders(_said(event)))
-                found += (one for one in wanted if one not in users)
-        known = {run for text in found for run in runs(text)}
-        return "".join(f" {one} \n" for one in found), frozenset(known - {*runs(users)})
+                orders = map(join_words, iterate_injected_orders(_render_event_words(event)))
+                passages += (passage for passage in orders if passage not in users)
+        runs = {run for passage in passages for run in iterate_word_runs(passage)}
+        runs -= {*iterate_word_runs(users)}
+        return "".join(f" {passage} \n" for passage in passages), frozenset(runs)
 
 
-def prove(line: Line, told: Told) -> list[str]:
-    """What is wrong with a line."""
+def list_line_faults(line: Line, told: Told) -> list[str]:
+    """List what is wrong with a line."""
     short = line.text[:60]
     faults = [f"event {seq} is not in the span" for seq in line.seqs if seq not in told.events]
     if not line.seqs:
         faults.append(f"{short!r} cites nothing")
     if faults:
         return faults
-    text = flat(line.text)
-    exact = (*names(text), *_QUOTE.findall(text))
+    text = normalise_text(line.text)
+    exact = (*count_names(text), *_QUOTE.findall(text))
     faults += [
-        f"{one!r} does not occur in the events" for one in exact if flat(one) not in told.whole
+        f"{one!r} does not occur in the events"
+        for one in exact
+        if normalise_text(one) not in told.whole
     ]
-    lone = (one for one in _NUMBER.findall(text) if not _stands(one, told.whole))
+    lone = (one for one in _NUMBER.findall(text) if not _has_number(one, told.whole))
     faults += [f"the number {one} does not occur in the events" for one in lone]
     if _SCRIPTS.search(text):
         faults.append(f"{short!r} has words of two scripts in it")
-    if _ordered(text, told):
+    if _has_injected_order(text, told):
         faults.append(f"{short!r} repeats what a tool's output demands or pretends")
     unquoted = _QUOTE.sub(" ", text)
     cited = [told.events[seq] for seq in line.seqs]
@@ -188,47 +205,51 @@ def prove(line: Line, told: Told) -> list[str]:
     elif LAW.search(unquoted):
         faults += _not_theirs(text, cited)
     elif line.section in (DECISIONS, OPEN):
-        strange, of = told.own.strange(unquoted)
+        strange, of = told.own.list_unknown_words(unquoted)
         if len(strange) * 2 > of:
             faults.append(f"{short!r} is neither the user's nor the assistant's: {strange[:3]}")
     return faults
 
 
 def _not_the_users(text: str, cited: Sequence[Event]) -> list[str]:
-    """R-30, R-72: only what the user said may be told as wanted, allowed or said by them."""
+    """List why a line may not speak for the user: only their own cited words may."""
     if not all(map(by_user, cited)):
         return [f"{text[:60]!r} speaks for the user and rests on other words than theirs"]
-    said = "\n".join(map(_said, cited))
-    strange, of = _words_of(said).strange(text)
-    strange += [one for one in _QUOTE.findall(text) if flat(one) not in flat(said)]
-    strange += [text] if not of and joined(text) not in joined(said) else []
+    said = "\n".join(map(_render_event_words, cited))
+    strange, of = _words_of(said).list_unknown_words(text)
+    strange += [
+        one for one in _QUOTE.findall(text) if normalise_text(one) not in normalise_text(said)
+    ]
+    strange += [text] if not of and join_words(text) not in join_words(said) else []
     faults = [f"the user did not say {word[:60]!r}" for word in strange[:3]]
-    if not faults and bool(NOT.search(text)) != bool(NOT.search(nearest(text, said))):
+    if not faults and bool(NOT.search(text)) != bool(
+        NOT.search(choose_nearest_passage(text, said))
+    ):
         faults.append(f"{text[:60]!r} turns what the user said into its opposite")
     return faults
 
 
 def _not_theirs(text: str, cited: Sequence[Event]) -> list[str]:
-    """What must be or never be is for the user and the assistant to say, not for a tool."""
+    """List why a line may not state a rule: only the user and the assistant may, not a tool."""
     if not all(by_user(event) or isinstance(event, ModelSaid) for event in cited):
         return [f"{text[:60]!r} lays down a rule and rests on a tool's words"]
-    strange, _ = _words_of("\n".join(map(_said, cited))).strange(text)
+    strange, _ = _words_of("\n".join(map(_render_event_words, cited))).list_unknown_words(text)
     return [f"neither the user nor the assistant said {word!r} there" for word in strange[:3]]
 
 
-def _ordered(text: str, told: Told) -> bool:
-    """R-72: whether a line takes over what a tool's output commands, as a whole or in part."""
+def _has_injected_order(text: str, told: Told) -> bool:
+    """Whether a line repeats what a tool's output commands, as a whole or in part."""
     passages, known = told.orders
-    own = joined(text)
-    if any(run in known for run in runs(own)):
+    own = join_words(text)
+    if any(run in known for run in iterate_word_runs(own)):
         return True
-    short = (own, *(joined(one) for one in _QUOTE.findall(text)))
-    found = (one for one in short if tells(one) and f" {one} " in passages)
-    return any(one not in joined(told.users) for one in found)
+    short = (own, *(join_words(one) for one in _QUOTE.findall(text)))
+    found = (one for one in short if has_telling_words(one) and f" {one} " in passages)
+    return any(one not in join_words(told.users) for one in found)
 
 
-def _unusable(prompt: Prompt, answer: str, stop: Stop) -> list[str]:
-    """R-31: what is no narrative at all."""
+def _list_answer_faults(prompt: Prompt, answer: str, stop: Stop) -> list[str]:
+    """List why an answer is no narrative at all."""
     words = answer.strip()
     if not words:
         return ["the answer is empty"]
@@ -236,7 +257,7 @@ def _unusable(prompt: Prompt, answer: str, stop: Stop) -> list[str]:
         return [f"the answer ended early: {stop}"]
     if _REFUSAL.match(words):
         return ["the answer is a refusal"]
-    if count(words) > prompt.tokens * 3 // 2:
+    if count_tokens(words) > prompt.tokens * 3 // 2:
         return [f"the answer takes more than {prompt.tokens} tokens"]
     own = {line for line in words.split("\n") if len(line) > 40}  # noqa: PLR2004 - whole sentences
     echoed = own & {*prompt.text.split("\n")}
@@ -245,23 +266,21 @@ def _unusable(prompt: Prompt, answer: str, stop: Stop) -> list[str]:
     return []
 
 
-@lru_cache(maxsize=16)  # many lines of an answer cite the same few messages
-def _words_of(text: str) -> WordIndex:
-    return WordIndex(text)
+_words_of = lru_cache(maxsize=16)(WordIndex)  # many lines of an answer cite the same few messages
 
 
-def _said(event: Event) -> str:
+def _render_event_words(event: Event) -> str:
     if not isinstance(event, UserSaid | ModelSaid | ToolReturned):
         return ""
     calls = (f"{call.name} {call.arguments}" for call in calls_of(event.parts))
-    return "\n".join((spoken(event.parts), *calls))
+    return "\n".join((spoken_text_of(event.parts), *calls))
 
 
-def _stands(number: str, whole: str) -> bool:
-    """Whether a number occurs, and not only as a piece of another."""
+def _has_number(number: str, whole: str) -> bool:
+    """Whether a number occurs, and not only inside another."""
     return re.search(rf"(?<![\d]){re.escape(number)}(?![\d])", whole) is not None
 
 
-def _seqs(text: str) -> tuple[int, ...]:
-    """The events cited; of a span its two ends."""
+def _parse_seqs(text: str) -> tuple[int, ...]:
+    """Parse the cited events; of a span, its two ends."""
     return tuple(dict.fromkeys(int(found) for found in _SEQ.findall(text)))

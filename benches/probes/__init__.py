@@ -1,0 +1,1 @@
+"""Probes that only benches use: planted facts, what recall brings back, what many folds lose."""

@@ -1,0 +1,176 @@
+"""Ask a person before something is changed or trusted, and explain errors with their remedies.
+
+    approvals.ask = partial(ask_approval, face)   # called where no remembered answer applies
+
+`agent.approval` and `agent.instructions` remember the answers.
+"""
+
+from collections.abc import Sequence
+
+from foldline.agent.approval import Answer, No, Span, Yes
+from foldline.agent.instructions import Answer as Trusting
+from foldline.agent.instructions import InstructionFile
+from foldline.agent.tool import Intent
+from foldline.apps.chat.chat_parts import ChatFace
+from foldline.apps.chat.safe import clean_text, escape_hidden_characters
+from foldline.apps.cli.exit_codes import explain_error
+from foldline.apps.cli.output import apply_style
+from foldline.core.parts import Call
+from foldline.draw.wording import clean_line, measure_width, truncate_to_width
+from foldline.errors import (
+    BadInput,
+    Busy,
+    Conflict,
+    FoldlineError,
+    ModelFailed,
+    Overflow,
+    Spent,
+    StoreFailed,
+    Vetoed,
+)
+
+_MOST = 40  # rows of a diff or a script shown at once
+_SPANS: dict[str, Span] = {"s": "session", "p": "project"}
+
+
+async def ask_approval(face: ChatFace, call: Call, intent: Intent) -> Answer:
+    """Ask a person about one call; no answer is a no."""
+    detail = _render_detail(intent, face.columns)
+    first, below = detail[:_MOST], detail[_MOST:]
+    if below:
+        first.append(apply_style(f"  │ … and {len(below):,} more lines: v shows them", "yellow"))
+    face.above("\n".join(first))
+    rules = intent.rules
+    what = _wrap_line(
+        f"◇ {clean_line(escape_hidden_characters(intent.what)) or clean_line(call.name)}",
+        face.columns,
+    )
+    lasting = " · s for this session · p for this project" if rules else ""
+    more = " · v the rest" if below else ""
+    ways = apply_style(truncate_to_width(f"  y once{lasting}{more} · n [why]", face.columns), "dim")
+    face.above("\n".join([*(apply_style(row, "yellow") for row in what), ways]))
+    while True:
+        said = await face.ask("Allow it? [y/N] ")
+        if said is None:
+            return No()
+        word, _, rest = said.strip().partition(" ")
+        match word.lower():
+            case "y" | "yes":
+                return Yes()
+            case "" | "n" | "no":
+                return No(clean_text(rest.strip()))
+            case "s" | "p" as span if rules:
+                rule = await _choose_rule(face, intent.rules, rest)
+                if rule is not None:
+                    return Yes(_SPANS[span], rule)
+            case "v" if below:
+                face.above("\n".join(below))
+            case _:
+                face.above(apply_style("  answer y, n and why, s or p", "dim"))
+
+
+async def _choose_rule(face: ChatFace, rules: tuple[str, ...], given: str) -> str | None:
+    """Choose the rule to remember: the only one, or the one whose number is given."""
+    if len(rules) == 1:
+        return rules[0]
+    if not given:
+        face.above(
+            "\n".join(
+                f"  {at} {clean_line(escape_hidden_characters(rule))}"
+                for at, rule in enumerate(rules, 1)
+            )
+        )
+        given = await face.ask("For which? [1] ") or ""
+        given = given.strip() or "1"
+    at = int(given) - 1 if given.strip().isdecimal() else -1
+    return rules[at] if 0 <= at < len(rules) else None
+
+
+async def ask_trust(face: ChatFace, files: Sequence[InstructionFile]) -> Trusting:
+    """Ask whether to follow instructions that somebody wrote into this folder."""
+    lines = [apply_style("This folder has instructions for the model:", "yellow")]
+    for one in files:
+        lines.append(
+            truncate_to_width(
+                f"  {clean_line(str(one.path))}  {one.size:,} bytes, {one.state}", face.columns
+            )
+        )
+        lines += (
+            apply_style(truncate_to_width(f"  │ {clean_line(line)}", face.columns), "dim")
+            for line in one.lines
+        )
+    told = "  y these words · a always in this folder, also when they change · n not now"
+    face.above("\n".join([*lines, apply_style(truncate_to_width(told, face.columns), "dim")]))
+    while True:
+        match ((await face.ask("Follow them? [y/N] ")) or "").strip().lower():
+            case "y" | "yes":
+                return "yes"
+            case "a" | "always":
+                return "always"
+            case "" | "n" | "no":
+                return "no"
+            case _:
+                face.above(apply_style("  answer y, a or n", "dim"))
+
+
+def _render_detail(intent: Intent, columns: int) -> list[str]:
+    """Render all of it with nothing hidden: an unseen part would be agreed to all the same."""
+    lines = (
+        escape_hidden_characters(intent.detail).expandtabs(4).rstrip("\n").split("\n")
+        if intent.detail
+        else []
+    )
+    found: list[str] = []
+    for line in lines:
+        style = "green" if line.startswith("+") else "red" if line.startswith("-") else "dim"
+        found += (apply_style(f"  │ {row}", style) for row in _wrap_line(line, max(columns - 4, 8)))
+    return found
+
+
+def _wrap_line(line: str, columns: int) -> list[str]:
+    rows, room = [""], columns
+    for letter in line:
+        room -= measure_width(letter)
+        if room < 0:
+            rows.append("")
+            room = columns - measure_width(letter)
+        rows[-1] += letter
+    return rows
+
+
+_WAYS = {
+    "rate": "the provider asks to slow down: wait, then /retry",
+    "overloaded": "nobody answers there now: is the server up? then /retry",
+    "unreachable": "then /retry; /model NAME takes another model",
+    "tokens": "/compact makes room, then /retry",
+    "auth": "check the key, then /retry",
+}
+_AGAIN = "/retry asks again, /model NAME takes another model"
+
+
+def explain_fault(fault: Exception) -> str:
+    """Say in one or two lines what went wrong, and what to do about it."""
+    message, remedy = explain_error(fault)[1], _choose_remedy(fault)
+    return f"{message}\n{remedy}" if remedy else message
+
+
+def _choose_remedy(fault: Exception) -> str:
+    match fault:
+        case ModelFailed():
+            return _WAYS.get(fault.fault.kind, _AGAIN)
+        case Overflow():
+            return "/compact or /model NAME with a larger window, then /retry"
+        case Spent():
+            return "nothing was sent; what you said is kept, /retry asks again"
+        case Vetoed():
+            return "/compaction-status tells more"
+        case Busy() | Conflict():
+            return "another terminal has this session: leave one of the two, and --continue"
+        case StoreFailed():
+            return "what was written before stays; `foldline doctor` looks at the store"
+        case BadInput() if "API_KEY" in str(fault) or "extra" in str(fault):
+            return "leave, set it, and `foldline chat --continue`; or /model NAME takes another"
+        case FoldlineError() | OSError():
+            return ""
+        case _:
+            return "the conversation is kept, and goes on"

@@ -1,0 +1,299 @@
+"""A person and an agent, one turn after the other, until the person leaves.
+
+    end = await Talk(seat, face).run()   # PersonLeft(), or Another(name): the session to open next
+
+Each line is a command, which never reaches the model, or a turn. After a turn the usage is shown,
+and a fold is offered where one is due.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+from foldline.agent.loop import Ended
+from foldline.apps.chat import status_bar
+from foldline.apps.chat.approval_prompt import ask_approval, ask_trust, explain_fault
+from foldline.apps.chat.chat_parts import ChatFace, ChatSeat
+from foldline.apps.chat.input_line import MARK
+from foldline.apps.chat.live_output import TurnOutput
+from foldline.apps.chat.safe import clean_text
+from foldline.apps.chat.slash_commands import (
+    TABLE,
+    fold_and_report,
+    iterate_completions,
+    parse_chat_command,
+)
+from foldline.apps.cli.output import Style, apply_style, wrap_text
+from foldline.core.log import Interrupted, UsageReported, by_user
+from foldline.core.parts import render_parts
+from foldline.core.plan import is_fold_waiting
+from foldline.core.spine import Range
+from foldline.core.tokens import count_tokens
+from foldline.draw.picture import Picture, build_picture
+from foldline.draw.wording import clean_line, truncate_to_width
+from foldline.errors import FoldlineError
+from foldline.session.session_bill import Bill
+from foldline.session.stored_session import iterate_sessions
+
+_TICK = 0.2  # seconds between redraws during a turn
+_NAMES = 500  # sessions offered as completions
+_MARGIN = "  "
+_BRIEF = 3  # lines of the last messages shown at the start
+
+
+class PersonLeft(NamedTuple):
+    """The person has left."""
+
+
+class Another(NamedTuple):
+    """The person wants another session; "" is a new one without a name of its own."""
+
+    name: str
+    known: bool = False
+    """Whether it must exist already."""
+
+
+End: TypeAlias = PersonLeft | Another
+
+
+class Talk:
+    """The chat of one session."""
+
+    def __init__(self, seat: ChatSeat, face: ChatFace) -> None:
+        self.seat, self.face = seat, face
+        self.session = seat.agent.session
+        self.bill = Bill(self.session)
+        self.hearing = TurnOutput(face, self.session)
+        self.redo: int | None = None
+        """The undo event that /redo takes back."""
+        self.names: list[str] = []
+        self._end: End | None = None
+        self._picture: Picture | None = None
+
+    async def run(self) -> End:
+        """Chat until the person leaves, or wants another session."""
+        face, agent = self.face, self.seat.agent
+        self.hearing.changed = self.reset_picture
+        agent.hooks.append(self._handle_moment)
+        face.bar = self._draw_bar
+        if self.seat.approvals is not None:
+            self.seat.approvals.ask = partial(ask_approval, face)
+        face.words = lambda text: iterate_completions(TABLE, self, text)
+        beside = [
+            asyncio.create_task(work)
+            for work in (self._run_refresh_loop(), self._load_bill_and_names())
+        ]
+        try:
+            await self._show_greeting()
+            await self._run_stoppable(self._ask_about_instructions())
+            while self._end is None:
+                said = await face.said()
+                if said is None:
+                    return PersonLeft()
+                await self._handle_input(said)
+            return self._end
+        finally:
+            agent.hooks.remove(self._handle_moment)
+            face.words, face.stop = None, None
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+
+    def show_lines(self, *lines: str) -> None:
+        """Show lines above the input line, for good."""
+        self.face.above("".join(f"{line}\n" for line in lines))
+
+    def show_text(self, text: str) -> None:
+        """Show a text above the input line, wrapped."""
+        self.show_lines(*wrap_text(text))
+
+    def show_note(self, text: str, style: Style = "dim") -> None:
+        """Show a remark beside the conversation, wrapped."""
+        self.show_lines(
+            *(apply_style(line, style) for one in text.split("\n") for line in wrap_text(one))
+        )
+
+    def update_picture(self) -> Picture:
+        """Return the picture of what the model sees now."""
+        if self._picture is None:
+            self._picture = build_picture(self.session.live.view, self.session.live.facts)
+        return self._picture
+
+    def reset_picture(self) -> None:
+        """Forget the picture after the window has changed, and redraw."""
+        self._picture = None
+        self.face.refresh()
+
+    def switch_session(self, name: str, *, known: bool = False) -> None:
+        """End this talk, and go on with another session."""
+        self._end = Another(name, known)
+
+    async def ask_yes_no(self, question: str) -> bool:
+        """Ask a question; return whether the person says yes."""
+        said = await self.face.ask(f"{question} ")
+        yes = (said or "").strip().lower() in ("y", "yes")
+        self.show_lines(f"{question} {'y' if yes else 'n'}")
+        return yes
+
+    def show_usage(self, response: int | None = None) -> None:
+        """Show the usage line that follows each answer."""
+        drawn = self.update_picture()
+        line, level = status_bar.render_usage_line(drawn.total, drawn.window, response)
+        self.show_lines(apply_style(line, level))
+
+    async def go_on(self) -> None:
+        """Have the model answer what stands unanswered."""
+        await self._run_turn(self.seat.agent.go_on())
+
+    async def _handle_input(self, said: str) -> None:
+        """Run a command or a turn; whatever goes wrong, the talk goes on."""
+        self.show_lines("", *(apply_style(line, "strong") for line in _render_input(said)), "")
+        words = said[1:] if said.startswith("//") else said
+        command = said.startswith("/") and not said.startswith("//")
+        work = self._run_command(said) if command else self._run_turn(self.seat.agent.turn(words))
+        try:
+            await self._run_stoppable(work)
+        except asyncio.CancelledError:
+            self.hearing.stop_activity()
+            if (us := asyncio.current_task()) is not None and us.cancelling():
+                raise  # it is the talk itself that ends
+            self.show_note(
+                "stopped" if command else "stopped; what was said so far is kept", "yellow"
+            )
+        except Exception as fault:  # noqa: BLE001 - the talk goes on
+            self.hearing.stop_activity()
+            self.show_note(explain_fault(fault), "red")
+        self.reset_picture()
+        with suppress(FoldlineError):
+            await self.bill.catch_up()
+
+    async def _run_stoppable(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run work that Ctrl-C cancels; cancelling us cancels it, too."""
+        task = asyncio.create_task(work)
+        self.face.stop = task.cancel
+        try:
+            await asyncio.wait([task])
+        finally:
+            self.face.stop = None
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+        task.result()
+
+    async def _run_command(self, said: str) -> None:
+        command, rest = parse_chat_command(TABLE, said)
+        await command.work(self, rest)
+
+    async def _run_turn(self, work: Coroutine[Any, Any, Ended]) -> None:
+        start = self.session.live.view.head
+        self.hearing.start_activity()
+        ended = await work
+        self.hearing.stop_activity()
+        if ended.how != "answered":
+            self.show_note(ended.words, "yellow")
+        elif not ended.words.strip():
+            self.show_note("the answer has no words")
+        self.reset_picture()
+        self.show_usage(await self._count_response_tokens(start, ended.words))
+        await self._ask_to_fold()
+        await self._ask_about_instructions()
+
+    async def _ask_about_instructions(self) -> None:
+        """Ask about this folder's instructions that nobody has trusted yet."""
+        known = self.seat.instructions
+        if known is not None and (files := known.list_untrusted_files()):
+            answer = await ask_trust(self.face, files)
+            await known.apply_answer(answer)
+            self.show_note("not followed" if answer == "no" else "followed from the next turn on")
+
+    async def _count_response_tokens(self, start: int, words: str) -> int:
+        """Sum the output tokens that were reported since `start`; estimate if none were."""
+        events = await self.session.live.read_events(Range(start + 1, self.session.live.view.head))
+        outputs = (one.output for _, one in events if isinstance(one, UsageReported))
+        return sum(out for out in outputs if out) or count_tokens(words)
+
+    async def _ask_to_fold(self) -> None:
+        """Offer a fold after every answer for as long as one is due."""
+        live = self.session.live
+        if not is_fold_waiting(live.view, live.facts):
+            return
+        drawn = self.update_picture()
+        share, sizes = 100 * drawn.total / drawn.window, f"{drawn.total:,}/{drawn.window:,}"
+        asked = f"⚠ Context usage at {share:.0f}% ({sizes} tokens). Compact conversation? [y/N]"
+        if await self.ask_yes_no(asked):
+            await fold_and_report(self)
+
+    def _handle_moment(self, moment: Any) -> None:
+        self.hearing.handle_moment(moment)
+
+    def _draw_bar(self, columns: int) -> list[tuple[str, str]]:
+        name = self.session.live.name.session
+        stand = status_bar.Stand(name, self.update_picture(), self.bill.known, self.hearing.more)
+        return status_bar.draw_status_bar(stand, columns)
+
+    async def _run_refresh_loop(self) -> None:
+        """Redraw regularly during a turn: its clock runs."""
+        while True:
+            await asyncio.sleep(_TICK)
+            if self.face.stop is not None:
+                self.face.refresh()
+
+    async def _load_bill_and_names(self) -> None:
+        """Load in the background what takes a while: the bill, and the names of sessions."""
+        with suppress(FoldlineError):
+            await self.bill.catch_up()
+            self.face.refresh()
+            live = self.session.live
+            async for one in iterate_sessions(live.store, live.name.tenant):
+                self.names.append(one.session)
+                if len(self.names) >= _NAMES:
+                    break
+
+    async def _show_greeting(self) -> None:
+        """Show the session, its model, and what was said last."""
+        live, name = self.session.live, clean_line(self.session.live.name.session)
+        for line in self.seat.notes:
+            self.show_note(line)
+        turns = [seq for seq, event in live.view.held.items() if by_user(event)]
+        drawn = self.update_picture()
+        model = clean_line(drawn.model)
+        if not turns and not live.view.items:
+            self.show_note(f"{name} · {model} · /help lists commands, Ctrl-D leaves")
+            return
+        self.show_note(f"{name} goes on · {model} · /help lists commands, Ctrl-D leaves")
+        for role in ("user", "model"):
+            found = [one for one in live.view.items if one.role == role and render_parts(one.parts)]
+            if found and (role == "user" or found[-1].seq > max(turns, default=-1)):
+                self._show_excerpt(role, render_parts(found[-1].parts))
+        if lost := self._describe_interrupted_calls():
+            self.show_note(f"{lost}: interrupted, outcome unknown", "yellow")
+        self.show_usage(
+            await self._count_response_tokens(max(turns, default=live.view.head), "") or None
+        )
+
+    def _show_excerpt(self, role: str, words: str) -> None:
+        lines = [clean_line(line) for line in words.strip().split("\n") if line.strip()]
+        room = self.face.columns - 3
+        shown = [truncate_to_width(line, room) for line in lines[:_BRIEF]]
+        more = [f"… {len(lines) - _BRIEF} more lines"] if len(lines) > _BRIEF else []
+        mark = MARK if role == "user" else _MARGIN
+        said = [f"{_MARGIN if at else mark}{line}" for at, line in enumerate([*shown, *more])]
+        self.show_lines(*(apply_style(line, "dim") for line in said))
+
+    def _describe_interrupted_calls(self) -> str:
+        """Count the calls of the newest turn whose outcome is unknown."""
+        view = self.session.live.view
+        last = max((seq for seq, event in view.held.items() if by_user(event)), default=-1)
+        closed = [e.call_id for seq, e in view.held.items()
+                  if seq > last and isinstance(e, Interrupted)]  # fmt: skip
+        names = [*view.open, *closed]
+        if not names:
+            return ""
+        return f"{len(names)} call{'' if len(names) == 1 else 's'} of a tool"
+
+
+def _render_input(said: str) -> list[str]:
+    lines = clean_text(said).expandtabs(4).split("\n")
+    return [f"{_MARGIN if at else MARK}{line}" for at, line in enumerate(lines)]

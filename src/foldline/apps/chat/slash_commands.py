@@ -1,0 +1,629 @@
+"""The chat's slash commands, and how a line becomes one of them.
+
+`TABLE` has them in the order of /help: to look (`/tokens`, `/context`, …), to edit (`/compact`,
+`/undo`, …), the past (`/recall`, `/search`, …), and what comes next (`/model`, `/new`, …). Each is
+a function of the talk and of the text behind the command's name.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from time import time
+from typing import TYPE_CHECKING, TypeAlias
+
+from foldline.apps.chat.safe import clean_text
+from foldline.apps.chat.status_bar import format_money
+from foldline.apps.cli.fold import explain_missing_narrative, lost_lines
+from foldline.apps.cli.output import (
+    Column,
+    apply_style,
+    format_size,
+    has_colours,
+    measure_terminal,
+    render_table,
+    truncate_line,
+    wrap_text,
+)
+from foldline.apps.cli.show_history import build_outline, render_hits, render_totals, turn_table
+from foldline.core import log
+from foldline.core.log import by_user
+from foldline.core.names import format_count
+from foldline.core.parts import render_parts, replace_surrogates
+from foldline.draw import draw_picture_terminal, wording
+from foldline.draw.picture import choose_level
+from foldline.draw.wording import clean_line, truncate_to_width
+from foldline.errors import FoldlineError
+from foldline.session.export_log import Format, export_session
+from foldline.session.history import measure_pace
+from foldline.session.model_facts import build_facts
+from foldline.session.summaries import Preparing
+from foldline.session.summaries import read_narrator_state as breaker
+
+if TYPE_CHECKING:
+    from foldline.apps.chat.chat_loop import Talk
+
+__all__ = ["TABLE", "ChatCommand", "Misused", "iterate_completions", "parse_chat_command"]
+
+
+async def _show_token_usage(talk: "Talk", _: str) -> None:
+    drawn = talk.update_picture()
+    turns = await talk.session.history.turns()
+    share = 100 * drawn.total / drawn.window
+    line = f"📊 Tokens: {drawn.total}/{drawn.window} ({share:.0f}% used)"
+    on = measure_pace(turns, talk.session.report)
+    block = wording.render_usage_block(
+        drawn, latest=on.latest, growth=on.growth, turns_left=on.turns_left
+    )
+    talk.show_lines(apply_style(line, choose_level(drawn.percent)), *block)
+
+
+async def _show_context(talk: "Talk", _: str) -> None:
+    talk.show_lines(
+        draw_picture_terminal(
+            talk.update_picture(), min(talk.face.columns, 100), colour=has_colours()
+        ).rstrip("\n")
+    )
+
+
+async def _show_cost(talk: "Talk", _: str) -> None:
+    bill = talk.bill
+    await bill.catch_up()
+    cached = f", {bill.read:,} of them read from the cache" if bill.read else ""
+    talk.show_lines(
+        *wrap_text(
+            f"{format_count(bill.calls, 'call')}: {bill.input:,} tokens in{cached}, "
+            f"{bill.output:,} out"
+        ),
+        *wrap_text(_describe_bill(talk)),
+    )
+    drawn = talk.update_picture()
+    if drawn.cost:
+        talk.show_text(f"the next call's input is about {format_money(drawn.cost.dollars)}")
+    spending = talk.session.live.spending
+    if spending is not None:
+        counted = await spending.read_spent()
+        talk.show_text(
+            f"counted against caps: {format_money(counted.session.dollars)} in this session, "
+            f"{format_money(counted.folds.dollars)} of it for folds"
+        )
+
+
+def _describe_bill(talk: "Talk") -> str:
+    bill = talk.bill
+    if bill.known is None:
+        return "in dollars not known: no model of this session has a price in the catalogue"
+    told = f"{format_money(bill.dollars)} so far"
+    if bill.unpriced:
+        told += f", without {format_count(bill.unpriced, 'call')} whose price is not known"
+    return f"{told}{'; prices of cached reads assumed' if bill.assumed else ''}"
+
+
+async def _show_fold_status(talk: "Talk", _: str) -> None:
+    live, drawn = talk.session.live, talk.update_picture()
+    policy = live.facts.policy
+    rows = [
+        (
+            "policy",
+            f"{policy.name}, started {_describe_fold_start(policy.start, folds=policy.folds)}",
+        )
+    ]
+    rows += [("window", f"{drawn.total:,} of {drawn.window:,} tokens, pressure {drawn.pressure}")]
+    tiers = " · ".join(f"{name} {tokens:,}" for name, tokens in drawn.tiers)
+    rows.append(("tiers", tiers))
+    if drawn.folds:
+        for fold in drawn.folds[-5:]:
+            told = f"log:{fold.span.lo}-{fold.span.hi}: {format_count(fold.messages, 'message')}"
+            rows.append(("fold", f"edit {fold.at}, {told}, {fold.before:,} → {fold.after:,}"))
+    else:
+        rows.append(("folds", "none stands: the model sees everything as it came"))
+    rows.append(("prepared", await _describe_narrative(talk)))
+    failing = await breaker(live.store, live.name)
+    if failing.failures:
+        wait = max(failing.until - time(), 0)
+        then = f"asked again in {wait:.0f} s" if wait else "asked again next time"
+        rows.append(
+            ("breaker", f"open: failed {failing.failures} times ({failing.reason}), {then}")
+        )
+    else:
+        rows.append(("breaker", "closed: nothing failed"))
+    rows.append(("last", _describe_last_pass(talk)))
+    talk.show_lines(
+        *(line for title, told in rows for line in wrap_text(told, title=f"{title:9} "))
+    )
+
+
+def _describe_fold_start(how: str, *, folds: bool) -> str:
+    if not folds:
+        return "never: this policy only counts"
+    wording = {
+        "auto": "by itself",
+        "ask": "when you agree",
+        "manual": "by /compact",
+        "off": "only where it must",
+    }
+    return wording.get(how, how)
+
+
+async def _describe_narrative(talk: "Talk") -> str:
+    narrator = talk.session.live.narrator
+    if narrator is None:
+        return "nothing: folds are made without a model (--summarizer names one)"
+    found = await narrator.find_prepared(talk.session.live)
+    return "a narrative for the next fold" if found else "no narrative yet"
+
+
+def _describe_last_pass(talk: "Talk") -> str:
+    one = talk.hearing.last
+    narrator = talk.session.live.narrator
+    if one is not None:
+        why = f" ({one.reason})" if one.reason else ""
+        return f"{one.kind} {one.outcome}, {one.before:,} → {one.after:,} tokens{why}"
+    if isinstance(narrator, Preparing) and narrator.last is not None:
+        return f"narrative {narrator.last.outcome} {narrator.last.reason}".rstrip()
+    return "nothing since this terminal was opened"
+
+
+async def _show_tools(talk: "Talk", _: str) -> None:
+    tools = talk.seat.agent.tools
+    if not tools:
+        talk.show_text("none: this agent only talks")
+    for tool in tools.values():
+        talk.show_lines(truncate_line(f"  {clean_line(tool.name):14} ", tool.description))
+
+
+async def _show_instructions(talk: "Talk", _: str) -> None:
+    known = talk.seat.instructions
+    if known is not None and (files := known.list_files()):
+        heads = (
+            Column("scope", 8),
+            Column("state", 10),
+            Column("tokens", 6, right=True),
+            Column("file"),
+        )
+        rows = [(one.scope, one.state, f"{one.tokens:,}", str(one.path)) for one in files]
+        talk.show_lines(*render_table(heads, rows))
+        talk.show_lines(
+            *(line for one in files if one.why for line in wrap_text(f"{one.name}: {one.why}"))
+        )
+        return
+    drawn = talk.update_picture()
+    size = sum(run.tokens for run in drawn.select_runs("system"))
+    told = f"{size:,} tokens of instructions" if size else "none: no instructions were given"
+    talk.show_text(told)
+
+
+Work: TypeAlias = "Callable[[Talk, str], Awaitable[None]]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatCommand:
+    """A command that the terminal does itself; the model never sees it."""
+
+    name: str
+    arguments: str = ""
+    help: str
+    work: Work
+    choices: "Choices | None" = None
+    also: tuple[str, ...] = ()
+
+    @property
+    def usage(self) -> str:
+        """The command as it is typed."""
+        return f"/{self.name} {self.arguments}".rstrip()
+
+
+_PREVIEW = "--preview"
+_CHOICES = 20
+
+
+async def _run_compact(talk: "Talk", given: str) -> None:
+    words = given.split()
+    focus = " ".join(word for word in words if word != _PREVIEW)
+    if _PREVIEW in words:
+        lost = await talk.session.fold(focus=focus, preview=True)
+        if lost is None:
+            talk.show_lines(*_render_nothing_to_fold())
+            return
+        talk.show_lines(
+            *wrap_text("a fold now would do this; nothing was written:"), *lost_lines(lost)
+        )
+        return
+    drawn = talk.update_picture()
+    share = 100 * drawn.total / drawn.window
+    asked = f"Context: {drawn.total:,}/{drawn.window:,} ({share:.0f}%). Compact conversation? [y/N]"
+    if await talk.ask_yes_no(asked):
+        await fold_and_report(talk, focus=focus)
+    else:
+        talk.show_lines(apply_style("nothing was folded", "dim"))
+
+
+async def fold_and_report(talk: "Talk", *, focus: str = "") -> None:
+    """Fold now, and show what left the model's sight and how full the window is."""
+    before = talk.update_picture().total
+    narrator = talk.session.live.narrator
+    talk.hearing.start_activity(
+        "folding" if narrator is None else "having it told by the summarizer"
+    )
+    talk.hearing.quiet = True
+    try:
+        lost = await talk.session.fold(focus=focus)
+    finally:
+        talk.hearing.quiet = False
+        talk.hearing.stop_activity()
+    if isinstance(narrator, Preparing) and narrator.last and narrator.last.outcome != "told":
+        talk.show_lines(*explain_missing_narrative(narrator.last.outcome, narrator.last.reason))
+    if lost is None:
+        talk.show_lines(*_render_nothing_to_fold())
+        return
+    talk.reset_picture()
+    then = talk.update_picture()
+    told = f"{before:,} tokens became {then.total:,}, edit {talk.session.edits[-1]}:"
+    talk.show_lines(
+        apply_style(told, "strong"), *lost_lines(lost), *wrap_text("/undo takes it back")
+    )
+    talk.show_usage()
+
+
+def _render_nothing_to_fold() -> list[str]:
+    return wrap_text("nothing to fold: what is there is in use, or too little")
+
+
+async def _undo_edit(talk: "Talk", given: str) -> None:
+    edit = parse_number(given, "edit") if given else None
+    before = talk.update_picture().total
+    which = edit if edit is not None else (talk.session.edits[-1] if talk.session.edits else None)
+    talk.redo = await talk.session.undo(edit)
+    talk.reset_picture()
+    told = f"edit {which} taken back: {before:,} tokens became {talk.update_picture().total:,}"
+    talk.show_text(f"{told}; /redo makes it again")
+
+
+async def _redo_edit(talk: "Talk", _: str) -> None:
+    place = talk.redo if talk.redo is not None else await talk.session.history.taken_back()
+    if place is None:
+        raise Misused("there is nothing to make again: no edit was taken back last")
+    before = talk.update_picture().total
+    await talk.session.undo(place)
+    talk.redo = None
+    talk.reset_picture()
+    talk.show_text(f"made again: {before:,} tokens became {talk.update_picture().total:,}")
+
+
+async def _pin_message(talk: "Talk", given: str) -> None:
+    if given:
+        await talk.session.pin(await _parse_place(talk, given))
+        talk.reset_picture()
+    _show_pins(talk)
+
+
+async def _unpin_message(talk: "Talk", given: str) -> None:
+    if not given:
+        raise Misused("say what: /unpin 12, /unpin log:12 or /unpin last")
+    await talk.session.pin(await _parse_place(talk, given), on=False)
+    talk.reset_picture()
+    _show_pins(talk)
+
+
+async def _parse_place(talk: "Talk", given: str) -> int | str:
+    if given.strip().lower() != "last":
+        return given.strip() if "(" in given or "-" in given else parse_number(given, "place")
+    held = talk.session.live.view.held
+    said = [seq for seq, event in held.items() if by_user(event)]
+    if not said:
+        raise Misused("you have said nothing that is in sight; /search finds it, /pin log:N pins")
+    return max(said)
+
+
+def _show_pins(talk: "Talk") -> None:
+    pins = ", ".join(f"log:{one}" for one in sorted(talk.session.live.view.pins))
+    talk.show_text(f"pinned: {pins}" if pins else "nothing is pinned; /pin last pins your words")
+
+
+def _list_edits(talk: "Talk") -> Iterable[tuple[str, str]]:
+    for edit in reversed(talk.session.edits[-_CHOICES:]):
+        event = talk.session.live.view.held.get(edit)
+        yield str(edit), log.event_kind_of(event) if event is not None else "edit"
+
+
+def _list_messages(talk: "Talk") -> Iterable[tuple[str, str]]:
+    yield "last", "your last message"
+    held = sorted(talk.session.live.view.held.items(), reverse=True)
+    some = [(seq, event) for seq, event in held if isinstance(event, log.UserSaid | log.ModelSaid)]
+    for seq, event in some[:_CHOICES]:
+        yield f"log:{seq}", truncate_to_width(clean_line(render_parts(event.parts)[:200]), 50)
+
+
+def _list_pins(talk: "Talk") -> Iterable[tuple[str, str]]:
+    return ((f"log:{one}", "pinned") for one in sorted(talk.session.live.view.pins))
+
+
+class Misused(FoldlineError):  # noqa: N818 - named for what happened
+    """A command that does not exist, or that was written wrong; nothing was done."""
+
+
+def parse_number(text: str, what: str) -> int:
+    """Parse a place in the log or a size: 12, or log:12."""
+    plain = text.strip().removeprefix("log:").replace(",", "").replace("_", "")
+    if not plain.isdecimal() or len(plain) > 15:  # noqa: PLR2004 - no log is so long
+        raise Misused(f"{clean_line(text)!r} is no {what}; write a number")
+    return int(plain)
+
+
+_EVERYWHERE = "--everywhere"
+_LIMIT = 20
+_PAGE = 4_000  # tokens of an original shown at once
+_FORMS: dict[str, Format] = {".md": "markdown", ".json": "openai"}
+_TURNS = 30
+
+
+async def _recall_original(talk: "Talk", given: str) -> None:
+    if not given:
+        raise Misused("say what: /recall log:12; /search finds places")
+    handle = f"log:{given}" if given.isdecimal() else given
+    talk.show_lines(clean_text(await talk.session.recall(handle, most=_PAGE)).rstrip("\n"))
+
+
+async def _search_history(talk: "Talk", given: str) -> None:
+    words = " ".join(word for word in given.split() if word != _EVERYWHERE)
+    if not words:
+        raise Misused("say what: /search WORDS; --everywhere looks in all sessions")
+    found = await talk.session.history.search(
+        replace_surrogates(words), everywhere=_EVERYWHERE in given.split(), limit=_LIMIT
+    )
+    talk.show_lines(*render_hits(found, words, _LIMIT, way="/recall log:N gives the whole one"))
+
+
+async def _show_history(talk: "Talk", _: str) -> None:
+    turns = await talk.session.history.turns()
+    body = build_outline(talk.session, turns)
+    if len(turns) > _TURNS:
+        talk.show_lines(
+            apply_style(f"… {format_count(len(turns) - _TURNS, 'earlier turn')}", "dim")
+        )
+    talk.show_lines(*turn_table(turns[-_TURNS:]), *render_totals(body))
+
+
+async def _export_session(talk: "Talk", given: str) -> None:
+    name = talk.session.live.name.session
+    file = Path(given or f"{name.replace('/', '-')}.md").expanduser()  # noqa: ASYNC240 - a moment
+    if file.exists() and not await talk.ask_yes_no(
+        f"{file} is there already. Write over it? [y/N]"
+    ):
+        talk.show_lines(apply_style("nothing was written", "dim"))
+        return
+    form = _FORMS.get(file.suffix, "jsonl")
+    events = await talk.session.history.events()
+    body = export_session(talk.session, events, form, sight=False)
+    file.write_bytes(body)
+    talk.show_text(
+        f"wrote {file}: {format_count(len(events), 'event')} as {form}, {format_size(len(body))}"
+    )
+
+
+def _list_handles(talk: "Talk") -> Iterable[tuple[str, str]]:
+    for fold in reversed(talk.update_picture().folds):
+        told = f"what a fold covers: {format_count(fold.messages, 'message')}"
+        yield f"log:{fold.span.lo}-{fold.span.hi}", told
+
+
+async def _switch_model(talk: "Talk", given: str) -> None:
+    session, drawn = talk.session, talk.update_picture()
+    if not given:
+        told = f"{drawn.model}, window {drawn.window:,}; /model NAME [WINDOW] takes another"
+        talk.show_text(told)
+        return
+    name, _, size = replace_surrogates(given).partition(" ")
+    window = parse_number(size, "window") if size.strip() else None
+    facts = build_facts(name, window=window, reserve=None, policy=session.live.facts.policy)
+    limits = facts.limits
+    source = "assumed" if limits.source == "default" else limits.source
+    told = (
+        f"{clean_line(name)}: a window of {limits.window:,} ({source}); {drawn.total:,} "
+        f"tokens stand"
+    )
+    if drawn.total > limits.window - limits.reserve:
+        told += ", too many: what is old is folded first"
+    else:
+        told += " and fit"
+    new = talk.seat.models(name)  # raises before the question, if it is another provider's model
+    talk.show_text(told)
+    if not await talk.ask_yes_no("Switch? What the provider had cached is written anew. [y/N]"):
+        await new.close()
+        talk.show_lines(apply_style("nothing was changed", "dim"))
+        return
+    try:
+        await session.switch(name, window=window)
+    except BaseException:
+        await new.close()
+        raise
+    talk.seat.agent.model = new  # the old one may still write narratives: the talk closes it
+    talk.reset_picture()
+    talk.show_text(f"{clean_line(name)} answers from here on")
+    talk.show_usage()
+
+
+async def _remember_text(talk: "Talk", given: str) -> None:
+    if talk.seat.instructions is None:
+        raise Misused("there is no memory file here; write it into AGENTS.md")
+    if not given:
+        raise Misused("say what: /remember The tests need Python 3.12")
+    where = talk.seat.instructions.remember_line(replace_surrogates(given))
+    talk.show_text(f"kept in {where}")
+
+
+async def _retry_answer(talk: "Talk", _: str) -> None:
+    await talk.go_on()
+
+
+async def _start_session(talk: "Talk", given: str) -> None:
+    talk.switch_session(replace_surrogates(given))
+
+
+async def _open_session(talk: "Talk", given: str) -> None:
+    if not given:
+        raise Misused("say which: /open NAME; `foldline sessions` lists them")
+    talk.switch_session(replace_surrogates(given), known=True)
+
+
+async def _show_help(talk: "Talk", _: str) -> None:
+    wide = max(len(one.usage) for one in TABLE)
+    if measure_terminal() < wide + 20:
+        wide = 18
+    for one in TABLE:
+        line = f"  {one.usage:{wide}}  {one.help}"
+        talk.show_lines(truncate_to_width(line, measure_terminal()))
+    talk.show_lines(
+        "",
+        *(
+            apply_style(truncate_to_width(f"  {line}", measure_terminal()), "dim")
+            for line in (
+                "Enter sends · Alt-Enter, Ctrl-J or \\ at the end begins a new line",
+                "Ctrl-C stops an answer, clears the line, and twice leaves · Ctrl-D leaves",
+                "what you enter while an answer comes is sent after it",
+                "//text says something that begins with a slash",
+            )
+        ),
+    )
+
+
+async def _leave_talk(talk: "Talk", _: str) -> None:
+    talk.face.leave()
+
+
+def _list_models(_: "Talk") -> Iterable[tuple[str, str]]:
+    from foldline.models import catalog  # noqa: PLC0415 - only completion needs it
+
+    return ((name, "") for name in catalog.list_model_names())
+
+
+def _list_sessions(talk: "Talk") -> Iterable[tuple[str, str]]:
+    return ((name, "a session") for name in talk.names)
+
+
+TABLE: tuple[ChatCommand, ...] = (
+    ChatCommand(
+        name="tokens",
+        help="how full the window is, and how long it will do",
+        work=_show_token_usage,
+    ),
+    ChatCommand(name="context", help="what the model sees now, drawn", work=_show_context),
+    ChatCommand(name="cost", help="what was spent", work=_show_cost),
+    ChatCommand(
+        name="compaction-status",
+        help="when folding happens, and how it went",
+        work=_show_fold_status,
+    ),
+    ChatCommand(name="tools", help="what the model may have done", work=_show_tools),
+    ChatCommand(name="instructions", help="what the model is told first", work=_show_instructions),
+    ChatCommand(
+        name="compact",
+        arguments="[FOCUS] [--preview]",
+        help="fold what is old now; FOCUS is kept above all",
+        work=_run_compact,
+        choices=lambda _: ((_PREVIEW, "only say what would leave the model's sight"),),
+        also=("fold",),
+    ),
+    ChatCommand(
+        name="undo",
+        arguments="[EDIT]",
+        help="take back the last fold, or an edit",
+        work=_undo_edit,
+        choices=_list_edits,
+    ),
+    ChatCommand(name="redo", help="make again what was taken back", work=_redo_edit),
+    ChatCommand(
+        name="pin",
+        arguments="[last|N|HANDLE]",
+        help="keep a message word for word through every fold",
+        work=_pin_message,
+        choices=_list_messages,
+    ),
+    ChatCommand(
+        name="unpin",
+        arguments="last|N|HANDLE",
+        help="no longer",
+        work=_unpin_message,
+        choices=_list_pins,
+    ),
+    ChatCommand(
+        name="recall",
+        arguments="HANDLE",
+        help="the original of anything, by its handle",
+        work=_recall_original,
+        choices=_list_handles,
+    ),
+    ChatCommand(
+        name="search",
+        arguments="WORDS [--everywhere]",
+        help="find what was said",
+        work=_search_history,
+        choices=lambda _: ((_EVERYWHERE, "in all sessions"),),
+    ),
+    ChatCommand(name="history", help="the turns of this session", work=_show_history),
+    ChatCommand(
+        name="export",
+        arguments="[FILE]",
+        help="write it out: .md to read, .json for OpenAI, else the log",
+        work=_export_session,
+    ),
+    ChatCommand(
+        name="model",
+        arguments="[NAME [WINDOW]]",
+        help="go on with another model",
+        work=_switch_model,
+        choices=_list_models,
+    ),
+    ChatCommand(name="retry", help="ask again for an answer that did not come", work=_retry_answer),
+    ChatCommand(
+        name="remember",
+        arguments="TEXT",
+        help="keep it for all later sessions",
+        work=_remember_text,
+    ),
+    ChatCommand(name="new", arguments="[NAME]", help="begin another session", work=_start_session),
+    ChatCommand(
+        name="open",
+        arguments="NAME",
+        help="go on with another session",
+        work=_open_session,
+        choices=_list_sessions,
+    ),
+    ChatCommand(name="help", help="this", work=_show_help, also=("?",)),
+    ChatCommand(name="quit", help="leave; the session stays", work=_leave_talk, also=("exit", "q")),
+)
+"""Every command, in the order of /help."""
+Choices: TypeAlias = "Callable[[Talk], Iterable[tuple[str, str]]]"
+"""Lists what may stand behind a command, as (word, meaning)."""
+
+
+def parse_chat_command(table: Sequence[ChatCommand], text: str) -> tuple[ChatCommand, str]:
+    """Find the command of a line that begins with a slash; return it and the rest of the line."""
+    name, _, rest = text[1:].partition(" ")
+    wanted = name.strip().lower()
+    for one in table:
+        if wanted in (one.name, *one.also):
+            return one, rest.strip()
+    every = [word for one in table for word in (one.name, *one.also)]
+    begun = [one for one in every if wanted and one.startswith(wanted)]
+    near = begun[:3] or get_close_matches(wanted, every, n=2)
+    hint = f"did you mean {' or '.join(f'/{one}' for one in near)}?" if near else "/help lists all"
+    raise Misused(f"there is no command /{clean_line(name)}; {hint} (//… says it to the model)")
+
+
+def iterate_completions(
+    table: Sequence[ChatCommand], talk: "Talk", text: str
+) -> Iterable[tuple[str, str]]:
+    """Yield completions of a line that begins with a slash, as (word, meaning)."""
+    name, space, rest = text[1:].partition(" ")
+    if not space:
+        for one in table:
+            if one.name.startswith(name.lower()):
+                yield f"/{one.name}", one.help
+        return
+    for one in table:
+        if name in (one.name, *one.also) and one.choices is not None:
+            last = rest.rpartition(" ")[2]
+            for word, told in one.choices(talk):
+                if word.lower().startswith(last.lower()) and word != last:
+                    yield word, told

@@ -1,0 +1,150 @@
+"""`foldline worker`: a process that prepares and installs the folds that sessions have queued.
+
+A signal ends it within ten seconds. The jobs themselves are in `session.fold_worker`.
+"""
+
+import asyncio
+import logging
+import signal
+import sys
+from asyncio import get_running_loop
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from foldline.apps.cli.context import Desk, make_command
+from foldline.apps.cli.exit_codes import DONE
+from foldline.apps.cli.output import clean_line, print_lines, print_remark
+from foldline.errors import BadInput
+from foldline.models.clients import client
+from foldline.models.port import Model
+from foldline.models.summarize import Tellers
+from foldline.session.host import Host, make_teller
+from foldline.stores.base import POSTGRES, Name
+
+if TYPE_CHECKING:
+    from foldline.session.fold_worker import Done
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class SummarizerClients:
+    """The models that write narratives: a client per name and host, made when first needed."""
+
+    def __init__(self, first: str | None, others: Sequence[str], base_url: str | None) -> None:
+        self._first, self._others, self._base_url = first, others, base_url
+        self._clients: dict[tuple[str, str], Model] = {}
+
+    def __call__(self, model: str, host: Host | None = None) -> Tellers:
+        """Return the models to ask for a session, in order, at the session's host."""
+        names = (self._first or model, *self._others)
+        return Tellers(tuple(self._make_client(name, host) for name in names))
+
+    def _make_client(self, name: str, host: Host | None) -> Model:
+        there = self._base_url or (host and host.base_url) or ""
+        if (name, there) not in self._clients:
+            made = client(name, base_url=there) if self._base_url else make_teller(name, host)
+            self._clients[name, there] = made
+        return self._clients[name, there]
+
+    async def close(self) -> None:
+        """Close all clients."""
+        for one in self._clients.values():
+            await one.close()
+
+
+@make_command
+async def worker(  # noqa: PLR0913 - one option for each thing that may be otherwise
+    desk: Desk,
+    *,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", metavar="N", help="Sessions at a time.", min=1)
+    ] = 4,
+    summarizer: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Who tells folds; else each session's own model."),
+    ] = None,
+    fallback: Annotated[
+        list[str] | None,
+        typer.Option("--fallback", metavar="MODEL", help="Who is asked if that fails; repeatable."),
+    ] = None,
+    base_url: Annotated[
+        str | None,
+        typer.Option("--base-url", metavar="URL", help="Where they are; else where sessions are."),
+    ] = None,
+    no_model: Annotated[
+        bool, typer.Option("--no-model", help="Ask nobody: folds without a narrative.")
+    ] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="End when nothing is queued any more.")
+    ] = False,
+) -> int:
+    """Prepare and install the folds that sessions on PostgreSQL have queued.
+
+    Start as many as you like, on any machine. SIGTERM or Ctrl-C ends one within ten seconds; what
+    it has in hand is done then, or given back.
+    """
+    _check_requirements(desk.address)
+    from foldline.session.fold_queue import Queue  # noqa: PLC0415 - an extra
+    from foldline.session.fold_worker import Worker, fold_session  # noqa: PLC0415
+
+    logging.getLogger("procrastinate").setLevel(logging.CRITICAL)  # outcomes are printed here
+    asked = None if no_model else SummarizerClients(summarizer, fallback or (), base_url)
+    try:
+        async with desk.open_store() as store, Queue(desk.address, connections=4) as queue:
+            one = Worker(
+                queue,
+                lambda name, install: fold_session(store, name, tellers=asked, install=install),
+                concurrency=concurrency,
+                told=partial(_print_outcome, desk),
+            )
+            loop = get_running_loop()
+            loop.set_exception_handler(_handle_loop_error)
+            for number in _SIGNALS:
+                loop.add_signal_handler(number, one.stop)
+            await one.run(once=once)
+    finally:
+        if asked is not None:
+            await asyncio.shield(asked.close())
+    return DONE
+
+
+def _check_requirements(address: str) -> None:
+    """Raise if the store needs no worker, or the extra is not installed."""
+    if not address.startswith(POSTGRES):
+        raise BadInput(
+            f"sessions in {address} fold by themselves, in the process that has them open; "
+            "workers are for --store postgresql://…"
+        )
+    if missing := [name for name in ("procrastinate", "psycopg") if find_spec(name) is None]:
+        raise BadInput(
+            f"a worker needs {missing[0]!r}, which is not installed; pip install 'foldline[worker]'"
+        )
+
+
+def _handle_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Print an error that no task awaits, as when the end of a job could not be written."""
+    fault = context.get("exception")
+    cause = getattr(fault, "__cause__", None) or fault
+    print_remark(f"{context.get('message')}: {' '.join(str(cause).split())}")
+
+
+def _print_outcome(desk: Desk, name: Name | None, done: "Done", seconds: float) -> None:
+    """Print a line per session; a message of the worker itself goes to stderr."""
+    if name is None:
+        print_remark(done.reason)
+    elif desk.json:
+        body = {"tenant": name.tenant, "session": name.session, **asdict(done)}
+        print_lines(msgspec.json.encode({**body, "seconds": round(seconds, 3)}).decode())
+    else:
+        by = f", told by {done.by}" if done.by else ""
+        why = f": {done.reason}" if done.reason else ""
+        sizes = f"{done.before:,} → {done.after:,} tokens" if done.before else "-"
+        who = clean_line(f"{name.tenant}/{name.session}")
+        print_lines(f"{who}  {sizes}  {done.outcome}{by}{clean_line(why)}  {seconds:.1f} s")
+    sys.stdout.flush()

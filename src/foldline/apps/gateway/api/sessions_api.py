@@ -1,0 +1,134 @@
+"""The session API as one ASGI app, to be mounted at /sessions.
+
+    api = sessions_api(PoolPlace(store=store, model_of=upstream))
+    await api.close(seconds=30)         # lets turns end, then stops them
+
+Whoever mounts the app checks who asks, and says so in `scope["state"]`:
+
+    tenant    "local" if it is missing
+    owner     whose sessions are made and seen; without one, all of the tenant's are seen
+    admin     whether all of the tenant's are seen although there is an owner
+"""
+
+from typing import Any
+from urllib.parse import unquote
+
+from foldline.apps.gateway.api.api_call import (
+    OPENAPI,
+    ApiAnswer,
+    ApiCall,
+    ClientGoneError,
+    ErrorAnswer,
+    Misfit,
+    NotFound,
+    Receive,
+    Reply,
+    Scope,
+    Send,
+    build_error_answer,
+    of_body,
+    of_query,
+    read_body,
+    send_reply,
+)
+from foldline.apps.gateway.api.document import build_openapi_document
+from foldline.apps.gateway.api.pool import Pool, PoolPlace
+from foldline.apps.gateway.api.routes import ROUTES, Route
+from foldline.apps.gateway.api.schemas import NothingSchema
+from foldline.errors import BadInput
+
+_MOUNT = "/sessions"
+
+
+def sessions_api(place: PoolPlace) -> "SessionsApi":
+    """Make the session API over a store."""
+    return SessionsApi(Pool(place))
+
+
+class SessionsApi:
+    """The session API as an ASGI app."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+
+    async def close(self, *, seconds: float = 0.0) -> None:
+        """Let turns end for `seconds`, then stop them; the store stays open."""
+        await self.pool.close(seconds=seconds)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        call, status = None, 200
+        try:
+            parts = _split_path(scope)
+            if parts == (OPENAPI,) and scope["method"] == "GET":
+                reply: Reply | ErrorAnswer = ApiAnswer(build_openapi_document())
+            else:
+                route, path = _match_route(scope["method"], parts)
+                call, status = await self._build_call(scope, receive, route, path), route.status
+                reply = await route.does(call)
+        except ClientGoneError:
+            return
+        except Exception as fault:  # noqa: BLE001 - every error has one form for the client
+            reply = build_error_answer(fault)
+        await send_reply(send, call, reply, status=status)
+
+    async def _build_call(
+        self, scope: Scope, receive: Receive, route: Route, path: tuple[str, ...]
+    ) -> ApiCall:
+        pairs = scope["headers"]
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in pairs}
+        body = await read_body(receive, most=self.pool.place.body)
+        if body and route.body is None:
+            raise BadInput("a body that nobody reads; leave it out")
+        shape = route.body or NothingSchema
+        state: dict[str, Any] = scope.get("state") or {}
+        owner: str = state.get("owner") or ""
+        return ApiCall(
+            self.pool,
+            state.get("tenant") or "local",
+            owner,
+            state.get("admin", not owner),
+            path,
+            headers,
+            receive,
+            of_body(body, shape, headers.get("content-type", "")),
+            of_query(scope.get("query_string", b""), route.query),
+        )
+
+
+def _split_path(scope: Scope) -> tuple[str, ...]:
+    """Split the path below the mount into its decoded parts."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    root: str = scope.get("root_path", "")
+    path = raw.partition(b"?")[0].decode("ascii", "replace").removeprefix(root)
+    if not root.endswith(_MOUNT):
+        if path != _MOUNT and not path.startswith(f"{_MOUNT}/"):
+            raise _make_not_found()
+        path = path.removeprefix(_MOUNT)
+    try:
+        parts = [unquote(part, errors="strict") for part in path.removeprefix("/").split("/")]
+    except UnicodeDecodeError:
+        raise BadInput("the address is no UTF-8") from None
+    return tuple(parts) if parts != [""] else ()
+
+
+def _match_route(method: str, parts: tuple[str, ...]) -> tuple[Route, tuple[str, ...]]:
+    matches = {
+        route.method: (route, path)
+        for route in ROUTES
+        if (path := route.match_path(parts)) is not None
+    }
+    if method in matches:
+        return matches[method]
+    if not matches:
+        raise _make_not_found()
+    methods = ", ".join(sorted(matches))
+    raise Misfit(
+        405, f"{method[:20]} is not answered here; this address takes {methods}", allow=methods
+    )
+
+
+def _make_not_found() -> NotFound:
+    return NotFound("there is nothing at this address; GET /sessions/openapi.json tells what is")

@@ -1,0 +1,54 @@
+"""The entry of OpenAI chat completions in the registry."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from foldline.core.log import Event
+from foldline.dialects.base import Dialect
+from foldline.dialects.json_slices import Json, dict_of, list_of
+from foldline.dialects.openai import VENDOR
+from foldline.dialects.openai_chat import read, validate, write
+from foldline.dialects.openai_chat.stream import Assembly
+
+
+def _is_message(body: Mapping[str, Any]) -> bool:
+    return "tool_calls" in body or body.get("role") in ("tool", "function", "developer")
+
+
+def _parse_message(body: Mapping[str, Any], saw: int | None) -> list[Event]:
+    return [read.parse_message(body, saw=saw)]
+
+
+def _parse_answer(body: Mapping[str, Any], saw: int | None, asked: int | None) -> list[Event]:
+    return read.parse_completion(body, saw=saw, asked=asked)
+
+
+def _read_delta(body: Json) -> str:
+    choice = dict_of(next(iter(list_of(body.get("choices"))), None))
+    said = dict_of(choice.get("delta")).get("content")
+    return said if isinstance(said, str) and not choice.get("index") else ""
+
+
+DIALECT = Dialect(
+    name=write.DIALECT,
+    vendor=VENDOR,
+    encoder=write.ENCODER,
+    encode=write.encode_request,
+    assembly=Assembly,
+    blocks=write.encode_blocks,
+    is_silent=lambda request: not write.encode_blocks(request),
+    parse_message=_parse_message,
+    parse_answer=_parse_answer,
+    parse_tool=read.parse_tool,
+    is_answer=lambda body: "choices" in body,
+    is_message=_is_message,
+    is_tool=lambda tool: "function" in tool or isinstance(tool.get("custom"), Mapping),
+    list_faults=lambda body: validate.list_faults(
+        list_of(body.get("messages")), tools=list_of(body.get("tools"))
+    ),
+    read_delta=_read_delta,
+    bounds=("max_completion_tokens", "max_tokens"),
+    sdk_method=("chat", "completions"),
+    sdk_arguments={"messages": []},
+    stream_parameters={"stream_options": {"include_usage": True}},
+)

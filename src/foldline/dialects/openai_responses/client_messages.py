@@ -1,0 +1,383 @@
+"""Identifies, reads and patches the items of Responses clients.
+
+A client's message is one input item, or all items of one turn of the model: reasoning, messages and
+calls, as they stand next to each other. Two messages have one digest if they differ only in ids,
+status, key order, a string for a list with one text, blanks at the ends, the spelling of arguments,
+or reasoning.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from foldline.core.item import Item
+from foldline.core.log import Event, Instructed, ModelSaid, ToolReturned, UserSaid
+from foldline.core.parts import Gap, Native, Part, Text, Thought, Tool, text_of
+from foldline.dialects.client_messages import (
+    EMPTY,
+    Described,
+    FoldMark,
+    digest_of,
+    has_visible_parts,
+    item_of,
+    link_events,
+    normalise_arguments,
+    replace_content,
+    shows_media,
+    strip_empty_fields,
+    without_query,
+)
+from foldline.dialects.json_slices import (
+    Json,
+    Slice,
+    Splice,
+    apply_splices,
+    check_readable,
+    dict_of,
+    find_fields,
+    find_values,
+    list_of,
+    shaped_bytes,
+)
+from foldline.dialects.openai_responses.item_parts import (
+    parse_message_content,
+    parse_model_item,
+    parse_output,
+)
+from foldline.dialects.openai_responses.items import (
+    call_id_of,
+    is_hosted_output,
+    item_id_of,
+    kind_of,
+    type_of,
+)
+from foldline.dialects.openai_responses.read import tool_of
+from foldline.dialects.openai_responses.write import (
+    DIALECT,
+    decode_native,
+    hide_sealed,
+    restore_sealed,
+    write_items,
+)
+from foldline.errors import WireError
+
+_ROLES = {
+    "user": "user",
+    "system": "system",
+    "tools": "system",
+    "model": "assistant",
+    "result": "tool",
+    "compaction": "compaction",
+}
+_PRIVATE = "internal_"  # how fields begin that a client puts on items for its provider's eyes only
+_IGNORED = ("id", "status", "encrypted_content", "created_by", "prompt_cache_breakpoint")
+_TEXTS = ("input_text", "output_text", "text")
+
+
+class _ItemHead(msgspec.Struct):
+    """What tells whose item it is."""
+
+    type: Any = None
+    role: Any = None
+    id: Any = None
+    call_id: Any = None
+    execution: Any = None
+
+
+_heads = msgspec.json.Decoder(_ItemHead)
+
+
+def is_model_item(raw: bytes) -> bool:
+    """Whether an item belongs to a turn of the model, with the ones next to it."""
+    try:
+        head = msgspec.to_builtins(_heads.decode(raw))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return _is_models(head)
+
+
+def describe_message(raw: bytes) -> Described:
+    """Return a message's role and digest; raises `WireError` if it stands for none."""
+    check_readable(b"[" + raw + b"]")
+    _check_keys(raw)
+    items = _decode_items(raw)
+    kind = "model" if _is_models(items[0]) else kind_of(items[0])
+    role = _ROLES.get(kind)
+    if role is None:
+        raise WireError(f"an item of the type {type_of(items[0])!r}, which stands for no message")
+    if role == "compaction":
+        sealed = items[0].get("encrypted_content")
+        if isinstance(sealed, str) and FoldMark.parse(sealed) is not None:
+            return Described("fold", sealed, marked=False, thinks=False)
+    digest = digest_of([normal for item in items if (normal := _normalise_item(item)) is not None])
+    return Described(role, digest, marked=False, thinks=False, stays=kind == "tools")
+
+
+def answer_messages(body: Mapping[str, Any]) -> list[bytes]:
+    """Encode an answer as the messages that a client sends back."""
+    found: list[list[Json]] = []
+    for item in map(dict_of, list_of(body.get("output"))):
+        if found and _is_models(item) and _is_models(found[-1][-1]):
+            found[-1].append(item)
+        else:
+            found.append([item])
+    return [b",".join(map(msgspec.json.encode, turn)) for turn in found]
+
+
+def complete_answer(body: Json, prefill: bytes) -> Json:  # noqa: ARG001 - a port
+    """Return the answer as it is: servers of this dialect do not continue a client's text."""
+    return body
+
+
+def read_message(raw: bytes, described: Described) -> list[Event]:
+    """Read a message as events; keep its JSON where ours would mean something else."""
+    items = _decode_items(raw)
+    event: UserSaid | ModelSaid | ToolReturned
+    match described.role:
+        case "system":
+            if described.stays:
+                kept = (Native(DIALECT, f"[{raw.decode()}]"),)
+                told = Instructed((Text(raw.decode()),), native=kept)
+            else:
+                told = Instructed(parse_message_content(items[0]))
+            return [msgspec.structs.replace(told, aside=True, link=described.digest)]
+        case "user":
+            event = UserSaid(parse_message_content(items[0]))
+        case "tool":
+            # Without outcomes: a clip would write them into what the shell printed.
+            parts = parse_output(items[0], outcomes=False)
+            event = ToolReturned(call_id_of(items[0]), parts)
+        case "assistant":
+            event = ModelSaid(_read_turn(items))
+        case role:
+            raise WireError(f"a {role} is not read as a message")
+    if not isinstance(event, ToolReturned) and not has_visible_parts(event.parts):
+        event = msgspec.structs.replace(event, parts=(*event.parts, EMPTY))
+    sealed = any(isinstance(part, Thought) and part.signature for part in event.parts)
+    if sealed or describe_message(write_message([item_of(event)])).digest != described.digest:
+        body = msgspec.json.encode(hide_sealed(items)).decode()
+        event = msgspec.structs.replace(event, native=Native(DIALECT, body))
+    return link_events([event], described.digest)
+
+
+def read_instructions(fields: Mapping[str, bytes], leading: Sequence[bytes]) -> Instructed:
+    """Read the instructions, the items before the first message, and the tools of a request.
+
+    The items are kept as they came if the server keeps them too: a later request may name them.
+    """
+    parts: list[Part] = []
+    told = fields.get("instructions")
+    if told is not None and told != b"null":
+        parts.append(Text(shaped_bytes(told, str, "instructions", path="$.instructions")))
+    for raw in leading:
+        parts += _read_leading(raw)
+    tools: list[Tool] = []
+    given = fields.get("tools")
+    if given is not None and given != b"null":
+        rows = shaped_bytes(given, list[msgspec.Raw], "a list of tools", path="$.tools")
+        tools = [_read_tool(raw, path=f"$.tools[{at}]") for at, raw in enumerate(rows)]
+    native = tuple(Native(DIALECT, f"[{raw.decode()}]") for raw in leading)
+    is_kept = fields.get("store") != b"false"
+    return Instructed(tuple(parts), tuple(tools), native if is_kept else (), replaces=True)
+
+
+def replace_text(raw: bytes, event: Event, item: Item) -> bytes:
+    """Show an item's text in place of the message's."""
+    if isinstance(event, ModelSaid):
+        return _join_items(write_items(item))
+    text = text_of(item.parts)
+    if raw.startswith(b'"'):
+        return msgspec.json.encode(text)
+    content = find_fields(raw).get("output" if isinstance(event, ToolReturned) else "content")
+    if content is None or raw.startswith(b"{", content.start):
+        return raw  # what has no words, as a screenshot, cannot be said in words
+    if type_of(_decode_items(raw)[0]) == "shell_call_output":
+        return apply_splices(raw, [Splice(*content, _write_shell_output(raw, content, text))])
+    media = shows_media(item)
+    return apply_splices(raw, replace_content(raw, content, text, media=media, kind="input_text"))
+
+
+def drop_thinking(raw: bytes) -> bytes:
+    """Return the message as it is: reasoning is not bound to what stands before it."""
+    return raw
+
+
+def write_handoff(items: Sequence[Item], mark: bytes) -> bytes:  # noqa: ARG001 - a port
+    """Write a handoff as items."""
+    return b",".join(_join_items(write_items(item)) for item in items)
+
+
+def write_message(items: Sequence[Item]) -> bytes:
+    """Write an item as a message, in its native form if it has one."""
+    own = decode_native(items[0].native)
+    restored = restore_sealed(own, items[0].parts) if own is not None else None
+    return _join_items(write_items(items[0]) if restored is None else restored)
+
+
+def write_mark(mark: FoldMark) -> bytes:
+    """Write the item that stands for a history."""
+    return msgspec.json.encode({"type": "compaction", "encrypted_content": mark.encode()})
+
+
+def write_instructions(event: Instructed) -> list[bytes]:
+    """Write instructions that stood among the items, as they came if they were kept so."""
+    if event.native:
+        return [native.body[1:-1].encode() for native in event.native if native.dialect == DIALECT]
+    return [_join_items(write_items(Item(0, "system", event.parts, 0)))]
+
+
+def write_text(raw: bytes) -> bytes:
+    """Write a user's text, which stood alone, as an item."""
+    return msgspec.json.encode({"role": "user", "content": msgspec.Raw(raw)})
+
+
+def words_of(raw: bytes) -> str:
+    """Return the texts of a message."""
+    found = (part.text for item in _decode_items(raw) for part in _read_words(item))
+    return "\n".join(found)
+
+
+def is_results(raw: bytes) -> bool:
+    """Whether a message is a call's output."""
+    return kind_of(_decode_items(raw)[0]) == "result"
+
+
+def _is_models(item: Mapping[str, Any]) -> bool:
+    """Whether an item belongs to a model's turn; a reference to reasoning stands for it."""
+    return kind_of(item) == "model" or is_hosted_output(item) or _is_thought_reference(item)
+
+
+def _is_thought_reference(item: Mapping[str, Any]) -> bool:
+    return type_of(item) == "item_reference" and str(item.get("id")).startswith("rs_")
+
+
+def _decode_items(raw: bytes) -> list[Json]:
+    """Decode the items of one message; a plain text is a user's message."""
+    if raw.startswith(b'"'):
+        return [{"role": "user", "content": msgspec.json.decode(raw, type=str)}]
+    items = shaped_bytes(b"[" + raw + b"]", list[Json], "items of a Responses input")
+    if not items:
+        raise WireError("a message without items")
+    return items
+
+
+def _check_keys(raw: bytes) -> None:
+    """Raise if an item or one of its parts repeats a key, because readers then differ."""
+    if raw.startswith(b'"'):
+        return
+    listed = b"[" + raw + b"]"
+    for place in find_values(listed, Slice(0, len(listed))):
+        fields = find_fields(listed, place)
+        for name in ("content", "output"):
+            inner = fields.get(name)
+            if inner is not None and listed.startswith(b"[", inner.start):
+                for part in find_values(listed, inner):
+                    if listed.startswith(b"{", part.start):
+                        find_fields(listed, part)
+
+
+def _read_turn(items: Sequence[Json]) -> tuple[Part, ...]:
+    return tuple(
+        part for item in items if not _is_thought_reference(item) for part in parse_model_item(item)
+    )
+
+
+def _read_tool(raw: msgspec.Raw, *, path: str) -> Tool:
+    """Read a tool; one without a schema of its own is counted by its JSON."""
+    tool = tool_of(raw, path=path)
+    if tool.schema != "{}":
+        return tool
+    return msgspec.structs.replace(tool, schema=bytes(raw).decode())
+
+
+def _read_leading(raw: bytes) -> Sequence[Part]:
+    """Read an item that stands before the conversation; what only a provider reads is named."""
+    parts: list[Part] = []
+    for item in _decode_items(raw):
+        match kind_of(item):
+            case "user" | "system":
+                parts += parse_message_content(item)
+            case "result":
+                parts += parse_output(item)
+            case "tools":
+                parts.append(Text(msgspec.json.encode(item).decode()))
+            case "model":
+                said = _read_turn([item])
+                parts += (part for part in said if isinstance(part, Text | Gap))
+            case _:
+                parts.append(Gap(f"[{type_of(item)}]"))
+    return parts
+
+
+def _read_words(item: Json) -> list[Text]:
+    match kind_of(item):
+        case "user" | "system" | "model" if type_of(item) == "message":
+            found: Sequence[Part] = parse_message_content(item)
+        case "result":
+            found = parse_output(item)
+        case _:
+            found = ()
+    return [part for part in found if isinstance(part, Text)]
+
+
+def _write_shell_output(raw: bytes, content: Slice, text: str) -> bytes:
+    """Write a text as what a shell printed; how its last command ended stays."""
+    chunks = list_of(msgspec.json.decode(raw[slice(*content)]))
+    outcomes = [dict_of(dict_of(chunk).get("outcome")) for chunk in chunks]
+    outcome = next((one for one in reversed(outcomes) if one), {"type": "exit", "exit_code": 0})
+    return msgspec.json.encode([{"stdout": text, "stderr": "", "outcome": outcome}])
+
+
+def _join_items(items: Sequence[Mapping[str, Any]]) -> bytes:
+    return b",".join(map(msgspec.json.encode, items))
+
+
+def _normalise_item(item: Json) -> Json | None:
+    match type_of(item):
+        case "reasoning" | "item_reference":
+            return None
+        case "message":
+            role = "system" if item.get("role") == "developer" else item.get("role")
+            found: Json = {"role": role, "content": _normalise_content(item.get("content"))}
+            return {**found, "phase": item["phase"]} if item.get("phase") else found
+        case "function_call":
+            written = normalise_arguments(item.get("arguments"))
+            found = {"call": call_id_of(item) or item_id_of(item), "arguments": written}
+            rest = {key: item[key] for key in ("name", "namespace") if item.get(key)}
+            return {**rest, **found}
+        case name:
+            found = strip_empty_fields(item, *_IGNORED, "output")
+            found = {key: value for key, value in found.items() if not key.startswith(_PRIVATE)}
+            if name.endswith("_output"):
+                found["output"] = _normalise_output(item.get("output"))
+            return {**found, "type": name}
+
+
+def _normalise_output(output: Any) -> Any:
+    return _normalise_content(output) if isinstance(output, str | list | None) else output
+
+
+def _normalise_content(content: Any) -> list[Any]:
+    if isinstance(content, str):
+        content = [{"type": "input_text", "text": content}]
+    if content is None:
+        return []
+    if not isinstance(content, list):
+        raise WireError("a message's content is neither a text nor a list")
+    found: list[Any] = []
+    for part in cast("list[Any]", content):
+        if not isinstance(part, dict):
+            raise WireError("a part of a message is no object")
+        said = cast("Json", part)
+        if said.get("type") in _TEXTS and isinstance(said.get("text"), str):
+            if text := said["text"].strip():
+                found.append(text)
+            continue
+        rest = strip_empty_fields(said, *_IGNORED, "annotations", "logprobs")
+        if rest.get("detail") == "auto":
+            del rest["detail"]
+        if isinstance(rest.get("image_url"), str):
+            rest["image_url"] = without_query(rest["image_url"])
+        found.append(rest)
+    return found

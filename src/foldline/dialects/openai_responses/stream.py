@@ -1,0 +1,156 @@
+"""Assembles streamed responses.
+
+Items are taken whole, from the event that says they are done. A stream is complete when its last
+event came: completed, incomplete or cancelled. One that ended before, or with an error, is cut: its
+words stay, unfinished calls and reasoning are dropped.
+"""
+
+from typing import cast
+
+from foldline.dialects.json_slices import Json, convert_to_shape, dict_of, list_of, parse_object
+from foldline.dialects.openai_responses.item_shapes import ItemEvent, ResponseEvent, TextEvent
+from foldline.dialects.openai_responses.items import item_id_of
+from foldline.errors import WireError
+
+DONE = "[DONE]"
+_ITEM = "response.output_item."
+_WORDS = {
+    "response.output_text.delta": "output_text",
+    "response.output_text.done": "output_text",
+    "response.refusal.delta": "refusal",
+    "response.refusal.done": "refusal",
+}
+_STATES = {"response.created", "response.queued", "response.in_progress"}
+_ENDS = {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
+_WHAT = "an event of a Responses stream"
+
+
+class Assembly:
+    """The events of one answer, as they arrive."""
+
+    def __init__(self) -> None:
+        self.fault: Json | None = None
+        """The error that the server sent in the middle of its answer."""
+        self._ended = False
+        self._top: Json = {}
+        self._listed: list[Json] = []
+        self._items: dict[int, Json] = {}
+        self._begun: dict[int, Json] = {}
+        self._words: dict[int, dict[tuple[int, str], list[str]]] = {}
+
+    @property
+    def done(self) -> bool:
+        """Whether the answer is complete."""
+        return self.fault is None and self._ended
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether an item has begun, or the answer has ended."""
+        return bool(self._ended or self.fault or self._begun or self._items or self._words)
+
+    def add_event(self, data: str, *, whole: bool = True) -> None:
+        """Add an event's data; the last of a broken stream may not be `whole`, and is ignored."""
+        if self._ended or not data.strip() or data.strip() == DONE:
+            return
+        try:
+            event = parse_object(data)
+        except WireError:
+            if whole:
+                raise
+            return
+        kind = str(event.get("type"))
+        if (fault := _find_fault(event)) is not None:
+            self.fault = fault
+        elif kind in _ENDS or kind in _STATES:
+            self._apply_state(event, is_end=kind in _ENDS)
+        elif kind in (f"{_ITEM}added", f"{_ITEM}done"):
+            self._apply_item(event, is_done=kind == f"{_ITEM}done")
+        elif kind in _WORDS:
+            self._apply_words(event, _WORDS[kind])
+
+    def build_body(self) -> Json:
+        """Return the response as if not streamed; incomplete, its reason is "cut"."""
+        body: Json = {"object": "response", **self._top, "output": self._build_output()}
+        if not self.done:
+            body |= {"status": "incomplete", "incomplete_details": {"reason": "cut"}}
+            body.pop("error", None)
+        return body
+
+    def _build_output(self) -> list[Json]:
+        """Return the items in order; the list of the last event may be empty or shorter."""
+        known = {item_id_of(item) for item in self._items.values()} - {""}
+        found = self._build_messages()
+        for place, item in enumerate(self._listed):
+            # Items have ids almost everywhere; without one, the place must do.
+            if item_id_of(item) not in known and (item_id_of(item) or place not in self._items):
+                found[place] = item
+        found |= self._items
+        return [found[place] for place in sorted(found)]
+
+    def _build_messages(self) -> dict[int, Json]:
+        """Build the messages that were begun and never done."""
+        if self._listed:
+            return {}
+        found: dict[int, Json] = {}
+        for place, words in self._words.items():
+            texts = {key: "".join(pieces) for key, pieces in sorted(words.items())}
+            content = [_make_part(kind, text) for (_, kind), text in texts.items() if text]
+            if content:
+                begun = self._begun.get(place, {})
+                message = begun if begun.get("type") == "message" else {"type": "message"}
+                told = {"role": "assistant", "status": "incomplete", "content": content}
+                found[place] = {**message, **told}
+        return found
+
+    def _apply_state(self, event: Json, *, is_end: bool) -> None:
+        response = convert_to_shape(event, ResponseEvent, _WHAT).response
+        self._top |= {key: value for key, value in response.items() if key != "output"}
+        if not is_end:
+            return
+        self._ended = True
+        self._listed = [dict_of(item) for item in list_of(response.get("output")) if dict_of(item)]
+        if event["type"] == "response.failed":
+            known = dict_of(response.get("error"))
+            self.fault = known or {"message": "the response failed, and no error was given"}
+
+    def _apply_item(self, event: Json, *, is_done: bool) -> None:
+        came = convert_to_shape(event, ItemEvent, _WHAT)
+        if not is_done:
+            if came.output_index is not None:
+                self._begun[came.output_index] = came.item
+            return
+        place = came.output_index
+        taken = self._items.get(place) if place is not None else None
+        # Some servers leave the index out, or count every item as 0.
+        if place is None or (taken and taken.get("id") != came.item.get("id")):
+            place = max(self._items, default=-1) + 1
+        self._items[place] = came.item
+
+    def _apply_words(self, event: Json, kind: str) -> None:
+        came = convert_to_shape(event, TextEvent, _WHAT)
+        words = self._words.setdefault(came.output_index or 0, {})
+        key = (came.content_index or 0, kind)
+        whole = came.text if kind == "output_text" else came.refusal
+        if whole is not None and str(event["type"]).endswith(".done"):
+            words[key] = [whole]
+        elif came.delta:
+            words.setdefault(key, []).append(came.delta)
+
+
+def _make_part(kind: str, text: str) -> Json:
+    if kind == "refusal":
+        return {"type": kind, "refusal": text}
+    return {"type": kind, "text": text, "annotations": []}
+
+
+def _find_fault(event: Json) -> Json | None:
+    """Return the error in an event, in any of the forms that servers use."""
+    kind = event.get("type")
+    fault = event.get("error")
+    if isinstance(fault, dict) and (kind is None or kind == "error"):
+        return cast("Json", fault)
+    if kind == "error" or (kind is None and (fault or event.get("object") == "error")):
+        told = {"message": fault} if isinstance(fault, str) else {}
+        hidden = ("type", "sequence_number", "error")
+        return {key: value for key, value in event.items() if key not in hidden} | told
+    return None

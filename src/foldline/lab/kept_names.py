@@ -1,0 +1,95 @@
+"""Probe: whether a request held the names and lines that the answer then reused.
+
+For every call of a replay, the names that look like code and the long lines of the recorded answer
+that had occurred earlier are searched in the request that the policy would have sent. Exact text,
+no judgement: a model may overlook a name that is there, or recall one that is not.
+"""
+
+from dataclasses import dataclass, field
+
+from foldline.core.log import Event, ModelSaid, ToolReturned, UserSaid, by_user
+from foldline.core.names import count_names
+from foldline.lab.replay import Replayed
+from foldline.lab.words import lines_of, words_of
+
+
+@dataclass(slots=True)
+class KeptShare:
+    """How much of what was reused was still in the request."""
+
+    used: int = 0
+    there: int = 0
+
+    def count_use(self, *, there: bool) -> None:
+        """Count one thing that was reused."""
+        self.used += 1
+        self.there += there
+
+    def __add__(self, other: "KeptShare") -> "KeptShare":
+        return KeptShare(self.used + other.used, self.there + other.there)
+
+    @property
+    def percent(self) -> float:
+        """The share in percent; 100 if nothing was reused."""
+        return 100 * self.there / self.used if self.used else 100.0
+
+
+@dataclass(slots=True)
+class RetentionProbe:
+    """How much a policy kept of what the agent reused."""
+
+    names: KeptShare = field(default_factory=KeptShare)
+    from_results: KeptShare = field(default_factory=KeptShare)
+    """Names that had occurred only in tool results."""
+    lines: KeptShare = field(default_factory=KeptShare)
+    turn_lines: KeptShare = field(default_factory=KeptShare)
+    """Lines that had occurred in the same user turn."""
+
+
+def measure_retention(replayed: Replayed) -> RetentionProbe:
+    """Measure call by call what was still in the request."""
+    found, past = RetentionProbe(), _Past()
+    steps = {id(step.answer): step for step in replayed.steps}
+    for event in replayed.recorded.events:
+        if isinstance(event, ModelSaid) and (step := steps.get(id(event))) is not None:
+            _count_reuse(found, past, event, "\n".join(step.texts))
+        past.add_event(event)
+    return found
+
+
+class _Past:
+    """The names and lines that have occurred so far."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, bool] = {}
+        """Every name, and whether it occurred only in results."""
+        self.lines: dict[str, int] = {}
+        """Every long line, and the turn it last occurred in."""
+        self.turn = 0
+
+    def add_event(self, event: Event) -> None:
+        if not isinstance(event, UserSaid | ModelSaid | ToolReturned):
+            return
+        self.turn += by_user(event)
+        words = words_of(event.parts)
+        is_result = isinstance(event, ToolReturned)
+        for name in count_names(words):
+            self.names[name] = is_result and self.names.get(name, True)
+        for line in lines_of(words):
+            self.lines[line] = self.turn
+
+
+def _count_reuse(found: RetentionProbe, past: _Past, answer: ModelSaid, shown: str) -> None:
+    words = words_of(answer.parts)
+    for name in count_names(words):
+        if name in past.names:
+            there = name in shown
+            found.names.count_use(there=there)
+            if past.names[name]:
+                found.from_results.count_use(there=there)
+    for line in lines_of(words):
+        if line in past.lines:
+            there = line in shown
+            found.lines.count_use(there=there)
+            if past.lines[line] == past.turn:
+                found.turn_lines.count_use(there=there)

@@ -1,0 +1,367 @@
+"""Parses a client's request into fields, messages and their digests.
+
+A message that was seen before is not parsed again: it is known by the hash of its bytes.
+"""
+
+import hashlib
+import re
+from bisect import bisect_left
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cached_property
+from threading import Lock
+from typing import NamedTuple
+
+import msgspec
+
+from foldline.core.log import Instructed
+from foldline.dialects.base import Dialect
+from foldline.dialects.client_messages import (
+    STATEFUL,
+    ClientForm,
+    Described,
+    FoldMark,
+    chain_on,
+    digest_bytes,
+)
+from foldline.dialects.json_slices import Slice, check_readable, find_fields, find_rest, find_values
+from foldline.errors import WireError
+
+_MOST = 50_000  # messages whose description a process remembers
+_LONGEST = 1_000_000  # messages of one history
+_SMALL = 1_000  # bytes: a smaller field is simply read again
+_read: "OrderedDict[bytes, None]" = OrderedDict()
+_SIGN = 400  # leading bytes by which requests that may begin alike are found
+_MOVED = 4  # last messages in which a client may move its cache marks
+_LATELY = 8  # messages: an earlier request of the same history ended at most this far before
+_ALIKE = 16  # requests with the same leading bytes that are kept
+_HELD = 64_000_000  # bytes of all kept requests
+_OPENED = re.compile(rb"\[\s*")
+_seen: "OrderedDict[tuple[str, bytes], Described]" = OrderedDict()
+
+
+class ServerStateError(WireError):
+    """A body that refers to state its server keeps, so it is not a whole history."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__(f"a request that refers to what its server keeps: {field!r}")
+        self.field = field
+
+
+@dataclass(frozen=True)
+class ClientRequest:
+    """A body, and where its parts are."""
+
+    dialect: Dialect
+    body: bytes
+    fields: dict[str, Slice]
+    places: list[Slice]
+    """The slices of all messages."""
+    hashes: list[bytes]
+    """The hashes of all messages' bytes."""
+    described: list[Described]
+    chained: list[int]
+    """The indexes of the messages in the chain: all but system messages."""
+    digests: list[str]
+    """The digests of these messages, normalised."""
+    chain: list[str]
+    """The digest of the first of them, of the first two, and so on. Messages that a fold mark
+    stands for have no digests of their own, and all are at its index."""
+    sealed: int = -1
+    """The index of the last compaction, ours or a provider's; -1 if there is none."""
+    original: bytes = b""
+    """The client's body, if it names history that is in a log, and that is written out here."""
+    log: str = ""
+    """The session of that log."""
+    is_relayed: bool = False
+    """Whether the client's body is sent all the same: its server keeps the history."""
+
+    @property
+    def ends_folded(self) -> bool:
+        """Whether the newest message is one that a mark stands for."""
+        return self.sealed >= 0 and self.chained[-1:] == [self.sealed]
+
+    @property
+    def mark(self) -> FoldMark | None:
+        """What our last compaction item stands for, if the request has one."""
+        if self.sealed < 0 or self.described[self.sealed].role != "fold":
+            return None
+        return FoldMark.parse(self.described[self.sealed].digest)
+
+    @property
+    def form(self) -> ClientForm:
+        """How this dialect's clients write messages."""
+        return self.dialect.form
+
+    def extract_message(self, message: int) -> bytes:
+        """Return the bytes of a message."""
+        return self.body[slice(*self.places[message])]
+
+    def extract_field(self, name: str) -> bytes:
+        """Return the bytes of a field; b"" if it is absent."""
+        place = self.fields.get(name)
+        return self.body[slice(*place)] if place else b""
+
+    @cached_property
+    def model(self) -> str:
+        """The model's name."""
+        try:
+            return msgspec.json.decode(self.extract_field("model") or b'""', type=str)
+        except msgspec.DecodeError as fault:
+            raise WireError(f"a model's name that is none: {fault}") from fault
+
+    def read_instructions(self) -> Instructed:
+        """Read the system prompt and the tools."""
+        # What is written out here is kept nowhere else, whatever `store` says now.
+        names = (*self.dialect.fixed, *(() if self.log else ("store",)))
+        fields = {name: field for name in names if (field := self.extract_field(name))}
+        leading = [self.extract_message(at) for at in self.leading]
+        return self.form.read_instructions(fields, leading)
+
+    @property
+    def streams(self) -> bool:
+        """Whether the answer is to be streamed."""
+        return self.extract_field("stream") == b"true"
+
+    @cached_property
+    def leading(self) -> list[int]:
+        """The indexes of the system messages that a request begins with."""
+        first = self.chained[0] if self.chained else len(self.places)
+        return [*range(first)]
+
+    @cached_property
+    def asides(self) -> list[int]:
+        """The indexes of the system messages after the first other message."""
+        described = self.described
+        first = len(self.leading)
+        return [at for at in range(first, len(described)) if described[at].role == "system"]
+
+    @cached_property
+    def answers(self) -> list[int]:
+        """The positions in the chain of the model's messages."""
+        described = self.described
+        return [n for n, at in enumerate(self.chained) if described[at].role == "assistant"]
+
+    @cached_property
+    def fixed(self) -> tuple[str, str]:
+        """The digests of the system prompt and of the tools."""
+        system, tools = self.dialect.fixed
+        words = [self.extract_field(system), *(self.extract_message(at) for at in self.leading)]
+        return digest_bytes(b"\0".join(words)), digest_bytes(self.extract_field(tools))
+
+    @cached_property
+    def prefill(self) -> bytes:
+        """The answer that the client has begun itself, if the dialect allows it."""
+        last = self.chained[-1] if self.chained else -1
+        if not self.dialect.allows_prefill or self.described[last].role != "assistant":
+            return b""
+        return self.extract_message(last)
+
+    @cached_property
+    def parameters(self) -> dict[str, msgspec.Raw]:
+        """All fields but the messages, the system prompt and the tools."""
+        return {
+            name: msgspec.Raw(self.body[slice(*place)])
+            for name, place in self.fields.items()
+            if name not in (*self.dialect.fixed, self.dialect.messages)
+        }
+
+
+def read_request(dialect: Dialect, body: bytes) -> ClientRequest:
+    """Find the parts of a body; raises `WireError` if it cannot be planned."""
+    fields = find_fields(body)
+    listed = dialect.messages
+    if listed not in fields:
+        raise WireError("a request without messages", path=f"$.{listed}")
+    for name in STATEFUL:
+        if name in fields and body[slice(*fields[name])] not in (b"null", b"false"):
+            raise ServerStateError(name)
+    for name, place in fields.items():
+        if name != listed:
+            _check_field(body[slice(*place)])
+    begun = _find_begun(dialect, body, fields[listed])
+    places, known = begun.places, begun.known
+    hashes, described = known.hashes, known.described
+    chained, digests, chain = known.chained, known.digests, known.chain
+    last, sealed = chain[-1] if chain else "", known.sealed
+    for at in range(len(hashes), len(places)):
+        raw = body[slice(*places[at])]
+        hashed = hashlib.sha256(raw).digest()
+        one = _describe_message(dialect, raw, hashed)
+        hashes.append(hashed)
+        described.append(one)
+        if one.role in ("compaction", "fold"):
+            # The conversation begins here: what was before is the provider's, or in a log of ours.
+            mark = FoldMark.parse(one.digest) if one.role == "fold" else None
+            if mark is None or sealed < 0 or chained[-1:] != [sealed]:
+                chained, digests, chain = [], [], []
+            last, sealed = mark.chain if mark else "", at
+            if mark is not None:
+                _check_count(mark, len(chain))
+                more = mark.messages - len(chain)
+                chained += [at] * more
+                digests += [""] * more
+                chain += [*[""] * (more - 1), last]
+        elif one.role != "system":
+            last = chain_on(last, one.digest)
+            chained.append(at)
+            digests.append(one.digest)
+            chain.append(last)
+    if not chained:
+        raise WireError("a request in which nobody says anything")
+    request = ClientRequest(
+        dialect, body, fields, places, hashes, described, chained, digests, chain, sealed
+    )
+    _recent.remember_request(begun.key, request)
+    return request
+
+
+class _Known(NamedTuple):
+    """What an earlier request tells about a request's first messages."""
+
+    hashes: list[bytes]
+    described: list[Described]
+    chained: list[int]
+    digests: list[str]
+    chain: list[str]
+    sealed: int = -1
+
+
+class _Begun(NamedTuple):
+    """The slices of a request's messages, and what is known of the first ones."""
+
+    key: tuple[str, bytes]
+    places: list[Slice]
+    known: _Known
+
+
+class _Recent:
+    """The newest requests, by their leading bytes.
+
+    A client repeats its history with every call and adds a few messages: what it repeats byte for
+    byte is compared at once, and not parsed again.
+    """
+
+    def __init__(self) -> None:
+        self._requests: OrderedDict[tuple[str, bytes], list[ClientRequest]] = OrderedDict()
+        self._size = 0
+        self._lock = Lock()  # large requests are read in threads
+
+    def find_request(
+        self, key: tuple[str, bytes], body: bytes, start: int
+    ) -> tuple[ClientRequest, int] | None:
+        """Find the request that shares most messages with a body, and how many."""
+        best: tuple[ClientRequest, int] | None = None
+        for request in self._requests.get(key, ()):
+            first, most = request.places[0].start, len(request.places)
+            least = max(most - _MOVED, best[1] if best else 0, request.sealed + 1)
+            for count in range(most, least, -1):
+                messages = memoryview(request.body)[first : request.places[count - 1].end]
+                if body.startswith(messages, start):
+                    best = (request, count)
+                    break
+        return best
+
+    def remember_request(self, key: tuple[str, bytes], request: "ClientRequest") -> None:
+        """Remember a request in place of its shorter predecessors; forget the oldest."""
+        with self._lock:
+            several = self._requests.setdefault(key, [])
+            same = [one for one in several if one.chain[0] == request.chain[0]]
+            for old in [one for one in same if one.chain[-1] in request.chain[-_LATELY:]]:
+                several.remove(old)
+                self._size -= len(old.body)
+            several.append(request)
+            self._size += len(request.body)
+            if len(several) > _ALIKE:
+                self._size -= len(several.pop(0).body)
+            self._requests.move_to_end(key)
+            while self._size > _HELD and self._requests:
+                _, gone = self._requests.popitem(last=False)
+                self._size -= sum(len(one.body) for one in gone)
+
+
+def _find_begun(dialect: Dialect, body: bytes, messages: Slice) -> _Begun:
+    """Find a request's messages, as far as possible from an earlier request."""
+    opened = _OPENED.match(body, messages.start, messages.end)
+    start = opened.end() if opened else messages.start
+    key = (dialect.name, body[start : start + _SIGN])
+    earlier = _recent.find_request(key, body, start) if opened else None
+    if earlier is None:
+        return _Begun(key, _find_messages(dialect, body, messages), _Known([], [], [], [], []))
+    request, count = earlier
+    if dialect.is_model_item is not None and request.described[count - 1].role == "assistant":
+        count -= 1  # the turn may go on
+        if count <= max(request.sealed, 0):
+            return _Begun(key, _find_messages(dialect, body, messages), _Known([], [], [], [], []))
+    shift = start - request.places[0].start
+    places = request.places[:count]
+    if shift:
+        places = [Slice(one.start + shift, one.end + shift) for one in places]
+    said = bisect_left(request.chained, count)
+    known = _Known(
+        request.hashes[:count],
+        request.described[:count],
+        request.chained[:said],
+        request.digests[:said],
+        request.chain[:said],
+        request.sealed,
+    )
+    rest = _join_turns(dialect, body, find_rest(body, messages, places[-1].end))
+    return _Begun(key, [*places, *rest], known)
+
+
+def _find_messages(dialect: Dialect, body: bytes, messages: Slice) -> list[Slice]:
+    """Locate all messages; where the dialect has turns of several items, a text is a message."""
+    if dialect.is_model_item is not None and body.startswith(b'"', messages.start):
+        return [messages]
+    return _join_turns(dialect, body, find_values(body, messages))
+
+
+def _join_turns(dialect: Dialect, body: bytes, places: list[Slice]) -> list[Slice]:
+    """Join neighbouring items of the model, where the dialect's turns have several."""
+    is_model_item = dialect.is_model_item
+    if is_model_item is None:
+        return places
+    joined: list[Slice] = []
+    goes_on = False
+    for place in places:
+        is_model = is_model_item(body[slice(*place)])
+        if is_model and goes_on:
+            joined[-1] = Slice(joined[-1].start, place.end)
+        else:
+            joined.append(place)
+        goes_on = is_model
+    return joined
+
+
+def _check_count(mark: FoldMark, before: int) -> None:
+    """Raise if a mark stands for more messages than any history has, or for none."""
+    if not before < mark.messages <= _LONGEST:
+        raise WireError(f"a fold of {mark.messages:,} messages, behind {before:,}")
+
+
+def _check_field(field: bytes) -> None:
+    """Raise if a field cannot be read; large fields are checked once."""
+    key = hashlib.sha256(field).digest() if len(field) > _SMALL else b""
+    if key in _read:
+        return
+    check_readable(field)
+    if key:
+        _read[key] = None
+        while len(_read) > _MOST:
+            _read.popitem(last=False)
+
+
+def _describe_message(dialect: Dialect, raw: bytes, hashed: bytes) -> Described:
+    key = (dialect.name, hashed)
+    described = _seen.get(key)
+    if described is None:
+        described = _seen[key] = dialect.form.describe_message(raw)
+        while len(_seen) > _MOST:
+            _seen.popitem(last=False)
+    else:
+        _seen.move_to_end(key)
+    return described
+
+
+_recent = _Recent()

@@ -1,0 +1,216 @@
+"""Reads, forks, leases, side values and search in PostgreSQL; one statement each.
+
+Every body is checked against its sha256. The server's clock decides when a lease expires; its
+holder counts by its own. A search first indexes what is new. Words are indexed in lower case and
+without accents, each behind a mark of its tenant: so an index entry lists one tenant's places only
+and is never longer for the others'.
+"""
+
+import hashlib
+import re
+import time
+import unicodedata
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from foldline.errors import BadInput, Conflict, Erased, FormatError
+from foldline.stores import event_log
+from foldline.stores.base import Entry, Found, Head, Lease, Name, Row
+from foldline.stores.postgres.connections import Connections, build_call_statement, sid_of
+
+_HEAD = build_call_statement("head_and_owner", "uuid", "int4")
+_READ = build_call_statement("read", "uuid", "int4[]", "int4[]")
+_PIECES = build_call_statement("pieces", "uuid", "text[]")
+_FORK = build_call_statement("fork", "uuid", "uuid", "text", "text", "int4", "int4[]", "int4[]")
+_MOST = 2**31 - 1  # the largest possible place
+
+
+async def read_head(db: Connections, name: Name, *, at: int | None = None) -> Head:
+    """Return where a log ends; rows after `at` are ignored."""
+    place = None if at is None else min(at, _MOST)
+    ((owner, end, floor, trimmed, *edit),) = await db.run_statement(
+        _HEAD, name.tenant, sid_of(name), place, again=True
+    )
+    if end is None:
+        return Head()
+    return Head(end, None if edit[0] is None else _decode_row(name, edit), floor, trimmed, owner)
+
+
+async def read_rows(db: Connections, name: Name, spans: Sequence[tuple[int, int]]) -> list[Row]:
+    """Return the rows of spans in order; a fork's include its ancestors'."""
+    los, his = _split_spans(spans)
+    columns = await db.run_statement(_READ, name.tenant, sid_of(name), los, his, again=True)
+    rows: dict[int, Row] = {}
+    for row in columns:  # a session's own rows come before its ancestors'
+        if row[0] not in rows:
+            rows[row[0]] = _decode_row(name, row)
+    return [rows[seq] for seq in sorted(rows)]
+
+
+async def read_blobs(db: Connections, name: Name, hashes: Sequence[str]) -> dict[str, bytes]:
+    """Return the pieces that this session or an ancestor refers to: a hash alone opens nothing."""
+    rows = await db.run_statement(_PIECES, name.tenant, sid_of(name), list(hashes), again=True)
+    return dict(rows)
+
+
+async def fork_session(
+    db: Connections, name: Name, to: str, *, at: int, keep: Sequence[tuple[int, int]]
+) -> None:
+    """Create a session that continues after `at`, with the rows of `keep` copied."""
+    new = sid_of(Name(name.tenant, to))
+    los, his = _split_spans(keep)
+    place = min(at, _MOST)
+    ((outcome, head, moment),) = await db.run_statement(
+        _FORK, name.tenant, sid_of(name), new, name.session, to, place, los, his
+    )
+    match outcome:
+        case 1:
+            raise Conflict.make_name_conflict(to, head)
+        case 2:
+            raise BadInput(f"session {name.session!r} has no place {at} to fork at")
+        case 3:
+            raise Erased(to, moment)
+        case _:
+            return
+
+
+def _split_spans(spans: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    return [max(lo, 0) for lo, _ in spans], [min(hi, _MOST) for _, hi in spans]
+
+
+def _decode_row(name: Name, columns: Sequence[Any]) -> Row:
+    seq, kind, edit, moment, sha256, body = columns[:6]
+    if hashlib.sha256(body).digest() != sha256:
+        raise FormatError(
+            f"the event at {seq} of {name.session!r} is not what was written: "
+            "its sha256 is another; restore a backup"
+        )
+    return Row(kind, body, edit, seq, moment)
+
+
+_LEASE = build_call_statement("lease", "uuid", "text", "text", "float8")
+_RELEASE = build_call_statement("release", "uuid", "text", "int8")
+_GET = build_call_statement("get", "uuid", "text", "text")
+_PUT = build_call_statement("put", "uuid", "text", "text", "bytea", "int8", "float8")
+_ERASED = 3
+
+
+async def take_lease(db: Connections, name: Name, holder: str, *, seconds: float) -> Lease | None:
+    """Take or renew the lease of a session; None while another holds it."""
+    before = time.time()  # read before the server's clock: we never think we hold it for longer
+    ((outcome, fence, moment),) = await db.run_statement(
+        _LEASE, name.tenant, sid_of(name), name.session, holder, float(seconds), again=True
+    )
+    if outcome == _ERASED:
+        raise Erased(name.session, moment)
+    return None if outcome else Lease(name, holder, fence, before + seconds)
+
+
+async def release_lease(db: Connections, lease: Lease) -> None:
+    """Release a lease; does nothing if it has expired."""
+    name = lease.name
+    await db.run_statement(
+        _RELEASE, name.tenant, sid_of(name), lease.holder, lease.fence, again=True
+    )
+
+
+async def find_entry(db: Connections, name: Name, space: str, key: str) -> Entry | None:
+    """Return a side value unless it has expired."""
+    rows = await db.run_statement(_GET, name.tenant, sid_of(name), space, key, again=True)
+    return Entry(*rows[0]) if rows else None
+
+
+async def put_entry(  # noqa: PLR0913 - a side table is a table
+    db: Connections,
+    name: Name,
+    space: str,
+    key: str,
+    value: bytes | None,
+    *,
+    version: int | None = None,
+    seconds: float | None = None,
+) -> bool:
+    """Set or remove (None) a side value; with `version` only if it is current (0: no entry)."""
+    lasting = None if seconds is None else float(seconds)
+    ((outcome, moment),) = await db.run_statement(
+        _PUT, name.tenant, sid_of(name), space, key, value, version, lasting
+    )
+    if outcome == _ERASED:
+        raise Erased(name.session, moment)
+    return outcome == 0
+
+
+_UNINDEXED = build_call_statement("unindexed_sessions", "uuid")
+_SPOKEN = build_call_statement("spoken", "uuid", "int4")
+_LEARN = build_call_statement("learn", "uuid", "int4", "int4", "int4[]", "float8[]", "text[]")
+_SEARCH = build_call_statement("search_of", "uuid", "text", "int4", "text")
+_BATCH = 500  # rows that `spoken` returns at a time
+_LETTERS = 60  # of a word that are compared
+_WORDS = 8_000  # different words of one message: a tsvector holds 1 MB
+
+
+async def search_index(  # noqa: PLR0913 - what the port narrows a search by
+    db: Connections,
+    tenant: str,
+    words: str,
+    *,
+    session: str | None = None,
+    limit: int = 20,
+    owner: str | None = None,
+) -> list[Found]:
+    """Index what is new, then search: appends stay as fast as without an index."""
+    tokens = _split_tokens(words)
+    if not tokens:
+        return []
+    sid_of(Name(tenant, ""))  # checks the name
+    within = None if session is None else sid_of(Name(tenant, session))
+    for sid, indexed, head in await db.run_statement(_UNINDEXED, tenant, within, again=True):
+        await _index_session(db, tenant, sid, indexed=indexed, head=head)
+    mark = _hash_tenant(tenant)
+    wanted = [f"'{mark}{token}'" for token in tokens]
+    wanted += [] if within is None else [f"'{within.hex}'"]
+    hits = await db.run_statement(
+        _SEARCH, tenant, within, " & ".join(wanted), limit, owner, again=True
+    )
+    return [Found(*hit) for hit in hits]
+
+
+async def _index_session(
+    db: Connections, tenant: str, sid: UUID, *, indexed: int, head: int
+) -> None:
+    """Index what is new in a session; stop if another process does the same."""
+    mark = _hash_tenant(tenant)
+    while indexed < head:
+        rows = await db.run_statement(_SPOKEN, tenant, sid, indexed, again=True)
+        said = [(seq, moment, _extract_tokens(body)) for seq, moment, body in rows]
+        kept = [(seq, moment, words) for seq, moment, words in said if words]
+        upto = rows[-1][0] if len(rows) == _BATCH else max(head, rows[-1][0] if rows else -1)
+        lexemes = [
+            " ".join((sid.hex, *(f"{mark}{word}" for word in words))) for _, _, words in kept
+        ]
+        places, moments = [row[0] for row in kept], [row[1] for row in kept]
+        ((done,),) = await db.run_statement(
+            _LEARN, tenant, sid, indexed, upto, places, moments, lexemes, again=True
+        )
+        if not done:
+            return
+        indexed = upto
+
+
+def _extract_tokens(body: bytes) -> list[str]:
+    try:
+        return _split_tokens(event_log.extract_search_text(body))
+    except FormatError:  # one unreadable row must not end every search
+        return []
+
+
+def _split_tokens(text: str) -> list[str]:
+    """Split a text into distinct words in lower case, without accents."""
+    plain = unicodedata.normalize("NFKD", text.casefold())
+    bare = "".join(sign for sign in plain if not unicodedata.combining(sign))
+    return list(dict.fromkeys(one[:_LETTERS] for one in re.findall(r"\w+", bare)))[:_WORDS]
+
+
+def _hash_tenant(tenant: str) -> str:
+    return hashlib.sha256(tenant.encode()).hexdigest()[:12]

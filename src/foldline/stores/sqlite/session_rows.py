@@ -1,0 +1,303 @@
+"""Appends, reads, forks, leases, side values and search in a SQLite file.
+
+A fork reads what it did not copy from its ancestors. Leases and side values expire by this
+machine's clock. A search first indexes what is new, so that appends stay fast.
+"""
+
+import re
+import time
+from collections.abc import Generator, Sequence
+
+from foldline.errors import BadInput, Conflict
+from foldline.stores.base import Draft, Entry, Found, Head, Lease, Name, Row
+from foldline.stores.sqlite.connection import Db, SessionRow
+
+_EDIT = """
+    select seq, kind, edit, time, body from events
+    where edit and sid = ? and seq > ? and seq <= ? order by seq desc limit 1
+"""
+_READ = """
+    select seq, kind, edit, time, body from events
+    where sid = ? and seq between ? and ? order by seq
+"""
+_SHARED = """
+    insert or ignore into pieces select hash, ?, seq from pieces
+    where sid = ? and seq in (select seq from events where sid = ?)
+"""
+
+
+def append_rows(  # noqa: PLR0913 - the three conditions of the port
+    db: Db,
+    name: Name,
+    draft: Draft,
+    *,
+    after: int | None = None,
+    fence: int | None = None,
+    once: str | None = None,
+) -> int:
+    """Append rows to a log and return the place of the last one."""
+    now = time.time()
+    with db.open_transaction():
+        found = db.find_session(name) or db.create_session(name, now)
+        if once is not None:
+            before = db.sql("select seq from seen where sid = ? and key = ?", (found.sid, once))
+            if before:
+                return before[0][0]
+        if fence is not None and fence != found.fence:
+            raise Conflict.make_fence_conflict(name.session, fence, found.fence)
+        if after is not None and after != found.head:
+            raise Conflict(name.session, after, found.head)
+        end = found.head + len(draft.rows)
+        _insert_rows(db, found.sid, found.head + 1, draft, now)
+        size = sum(len(row.body) for row in draft.rows)
+        db.sql(
+            "update sessions set head = ?, size = size + ?, changed = ? where sid = ?",
+            (end, size, now, found.sid),
+        )
+        if once is not None:
+            db.sql("insert into seen values (?, ?, ?)", (found.sid, once, end))
+    return end
+
+
+def _insert_rows(db: Db, sid: int, first: int, draft: Draft, now: float) -> None:
+    rows = [
+        (sid, seq, row.kind, row.edit, row.time or now, row.body)
+        for seq, row in enumerate(draft.rows, first)
+    ]
+    db.run_many("insert into events values (?, ?, ?, ?, ?, ?)", rows)
+    for seq, row in enumerate(draft.rows, first):
+        for piece in row.pieces:
+            db.sql("insert or ignore into blobs values (?, ?)", (piece, draft.blobs[piece]))
+            db.sql("insert or ignore into pieces values (?, ?, ?)", (piece, sid, seq))
+
+
+def read_head(db: Db, name: Name, *, at: int | None = None) -> Head:
+    """Return where a log ends; rows after `at` are ignored."""
+    with db.open_transaction("deferred"):  # between two reads the sid may become another session's
+        found = db.find_session(name)
+        if found is None:
+            return Head()
+        end = found.head if at is None else min(at, found.head)
+        edit = _find_newest_edit(db, found, end)
+    return Head(end, edit, found.floor, found.trimmed, found.owner)
+
+
+def _find_newest_edit(db: Db, found: SessionRow, end: int) -> Row | None:
+    """Find the newest edit up to a place; before a fork's own rows it may be an ancestor's."""
+    edits = db.read_rows(_EDIT, (found.sid, -1, end))
+    newest = edits[0] if edits else None
+    above: SessionRow | None = found
+    # A fork copies the edit in force where it begins, not the edits before that.
+    while above is not None and end <= above.origin_at:
+        above = db.find_origin(above)
+        edits = db.read_rows(_EDIT, (above.sid, newest.seq if newest else -1, end)) if above else []
+        newest = edits[0] if edits else newest
+    return newest
+
+
+def read_rows(db: Db, name: Name, spans: Sequence[tuple[int, int]]) -> list[Row]:
+    """Return the rows of spans in order; a fork's include its ancestors'."""
+    with db.open_transaction("deferred"):
+        found = db.find_session(name)
+        rows = {} if found is None else {row.seq: row for row in _iterate_rows(db, found, spans)}
+    return [rows[seq] for seq in sorted(rows)]
+
+
+def _iterate_rows(db: Db, found: SessionRow, spans: Sequence[tuple[int, int]]) -> Generator[Row]:
+    """Yield a session's own rows, then those that only its ancestors have."""
+    lacking: list[tuple[int, int]] = []
+    for lo, hi in spans:
+        own = db.read_rows(_READ, (found.sid, lo, hi))
+        yield from own
+        if found.origin is not None and lo <= found.origin_at:
+            lacking += _list_gaps([row.seq for row in own], lo, min(hi, found.origin_at))
+    parent = db.find_origin(found) if lacking else None
+    if parent is not None:
+        yield from _iterate_rows(db, parent, lacking)
+
+
+def read_blobs(db: Db, name: Name, hashes: Sequence[str]) -> dict[str, bytes]:
+    """Return the pieces that this session or an ancestor refers to: a hash alone opens nothing."""
+    kept: dict[str, bytes] = {}
+    with db.open_transaction("deferred"):
+        found = db.find_session(name)
+        while found is not None and len(kept) < len(set(hashes)):
+            for digest in set(hashes) - set(kept):
+                if db.sql("select 1 from pieces where hash = ? and sid = ?", (digest, found.sid)):
+                    rows = db.sql("select body from blobs where hash = ?", (digest,))
+                    kept |= {digest: rows[0][0]} if rows else {}
+            found = db.find_origin(found)
+    return kept
+
+
+def fork_session(db: Db, name: Name, to: str, *, at: int, keep: Sequence[tuple[int, int]]) -> None:
+    """Create a session that continues after `at`, with the rows of `keep` copied."""
+    now = time.time()
+    with db.open_transaction():
+        found = db.find_session(name)
+        new = Name(name.tenant, to)
+        if found is None or at > found.head:
+            raise BadInput(f"session {name.session!r} has no place {at} to fork at")
+        if taken := db.find_session(new):
+            raise Conflict.make_name_conflict(to, taken.head)
+        made = db.create_session(new, now)
+        size = 0
+        for row in {row.seq: row for row in _iterate_rows(db, found, keep)}.values():
+            own = (made.sid, row.seq, row.kind, row.edit, row.time, row.body)
+            db.sql("insert into events values (?, ?, ?, ?, ?, ?)", own)
+            size += len(row.body)
+        ancestor: SessionRow | None = found
+        while ancestor is not None:  # a fork owns its pieces too: an ancestor may be erased
+            db.sql(_SHARED, (made.sid, ancestor.sid, made.sid))
+            ancestor = db.find_origin(ancestor)
+        db.sql(
+            "update sessions set head = ?, size = ?, origin = ?, origin_at = ?, "
+            "origin_name = ?, floor = ?, owner = ? where sid = ?",
+            (at, size, found.sid, at, name.session, found.floor, found.owner, made.sid),
+        )
+
+
+def _list_gaps(own: Sequence[int], lo: int, hi: int) -> list[tuple[int, int]]:
+    """List the stretches of lo…hi that lie between the sorted places `own`."""
+    gaps: list[tuple[int, int]] = []
+    for place in (*(seq for seq in own if seq <= hi), hi + 1):
+        if lo < place:
+            gaps.append((lo, place - 1))
+        lo = place + 1
+    return gaps
+
+
+def take_lease(db: Db, name: Name, holder: str, *, seconds: float) -> Lease | None:
+    """Take or renew the lease of a session; None while another holds it."""
+    now = time.time()
+    with db.open_transaction():
+        found = db.find_session(name) or db.create_session(name, now)
+        mine = found.holder == holder
+        if found.holder and found.until > now and not mine:
+            return None
+        # A renewed lease keeps its fence: what its holder is writing stays valid.
+        fence = found.fence if mine and found.until > now else found.fence + 1
+        db.sql(
+            "update sessions set fence = ?, holder = ?, until = ? where sid = ?",
+            (fence, holder, now + seconds, found.sid),
+        )
+    return Lease(name, holder, fence, now + seconds)
+
+
+def release_lease(db: Db, lease: Lease) -> None:
+    """Release a lease; does nothing if it has expired."""
+    db.sql(
+        "update sessions set holder = '', until = 0 "
+        "where tenant = ? and session = ? and fence = ? and holder = ?",
+        (*lease.name, lease.fence, lease.holder),
+    )
+
+
+def find_entry(db: Db, name: Name, space: str, key: str) -> Entry | None:
+    """Return a side value unless it has expired."""
+    rows = db.sql(
+        "select value, version from side where tenant = ? and session = ? and space = ? "
+        "and key = ? and (expires is null or expires > ?)",
+        (*name, space, key, time.time()),
+    )
+    return Entry(*rows[0]) if rows else None
+
+
+def put_entry(  # noqa: PLR0913 - a side table is a table
+    db: Db,
+    name: Name,
+    space: str,
+    key: str,
+    value: bytes | None,
+    *,
+    version: int | None = None,
+    seconds: float | None = None,
+) -> bool:
+    """Set or remove (None) a side value; with `version` only if it is current (0: no entry)."""
+    with db.open_transaction():
+        now = find_entry(db, name, space, key)
+        if version is not None and version != (now.version if now else 0):
+            return False
+        place = (*name, space, key)
+        db.sql("delete from side where tenant = ? and session = ? and space = ? and key = ?", place)
+        if value is not None:
+            db.refuse_erased(name)  # a fold prepared late would bring back what it summarizes
+            expires = None if seconds is None else time.time() + seconds
+            next_version = (now.version if now else 0) + 1
+            db.sql(
+                "insert into side values (?, ?, ?, ?, ?, ?, ?)",
+                (*place, value, next_version, expires),
+            )
+    return True
+
+
+_PLACES = 32  # bits of a place in the index's key; the bits above are the session's sid
+_SPOKEN = """
+    select seq, body from events where sid = ? and seq > ?
+    and kind in ('user_said', 'model_said', 'tool_returned') order by seq limit 500
+"""
+
+
+def search_index(  # noqa: PLR0913 - what the port narrows a search by
+    db: Db,
+    tenant: str,
+    words: str,
+    *,
+    session: str | None = None,
+    limit: int = 20,
+    owner: str | None = None,
+) -> list[Found]:
+    """Index what is new, then search: appends stay as fast as without an index."""
+    tokens = re.findall(r"\w+", words)
+    if not tokens:
+        return []
+    _index_tenant(db, tenant)
+    query = " AND ".join(f'"{token}"' for token in tokens)
+    columns = {"session": session, "owner": owner}
+    only = {column: value for column, value in columns.items() if value is not None}
+    where = " ".join(f"and {column} = ?" for column in only)
+    hits = db.sql(
+        f"select session, words.rowid & {2**_PLACES - 1} from words "  # noqa: S608 - no user's text in it
+        f"join sessions on sid = words.rowid >> {_PLACES} "
+        f"where words match ? and tenant = ? {where} order by words.rowid desc limit ?",
+        (query, tenant, *only.values(), limit),
+    )
+    return [Found(name, seq) for name, seq in hits]
+
+
+def _index_tenant(db: Db, tenant: str) -> None:
+    behind = "select sid from sessions where tenant = ? and indexed < head"
+    for (sid,) in db.sql(behind, (tenant,)):
+        while _index_some(db, sid):
+            pass
+
+
+def _index_some(db: Db, sid: int) -> bool:
+    """Index the next rows of a session; False if there are no more."""
+    with db.open_transaction():
+        # Read inside the transaction: another process may have indexed more since the list was
+        # made, or have erased something, and the index with it.
+        found = db.sql("select indexed, head from sessions where sid = ?", (sid,))
+        if not found or found[0][0] >= found[0][1]:
+            return False
+        ((indexed, head),) = found
+        rows = db.sql(_SPOKEN, (sid, indexed))
+        for seq, body in rows:
+            text = db.words(body)
+            if text.strip():
+                place = sid << _PLACES | seq
+                db.sql("insert or replace into words (rowid, text) values (?, ?)", (place, text))
+        done = rows[-1][0] if rows else head
+        db.sql("update sessions set indexed = ? where sid = ?", (done, sid))
+    return True
+
+
+def clear_index(db: Db, sid: int) -> None:
+    """Clear the whole index if a session has words in it; the next search builds it again.
+
+    FTS5 only hides the words of a deleted row: neither `optimize` nor `secure-delete` took them
+    out of the file, and erased words must leave it.
+    """
+    if db.sql("select 1 from sessions where sid = ? and indexed >= 0", (sid,)):
+        db.sql("insert into words (words) values ('delete-all')")
+        db.sql("update sessions set indexed = -1 where indexed >= 0")

@@ -1,0 +1,47 @@
+"""The scripted provider of `upstream.py`, as a process on a free port, for tests of wrap and gateway."""
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+UPSTREAM = Path(__file__).with_name("upstream.py")
+
+
+class Scripted:
+    """A provider that runs: its address, and what reached it."""
+
+    def __init__(self, url: str, log: Path) -> None:
+        self.url, self._log = url, log
+
+    def list_sent(self) -> list[str]:
+        """The bodies of all requests that it served, as they came."""
+        lines = [json.loads(line) for line in self._log.read_text().splitlines()]
+        return [line["raw"] for line in lines if line.get("raw")]
+
+
+@contextmanager
+def start_provider(folder: Path, *, window: int = 0, rounds: int = 4) -> Iterator[Scripted]:
+    """Start a provider with a log in a folder; it ends with the block."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    log = folder / "served.jsonl"
+    log.touch()
+    options = ["--port", port, "--window", window, "--rounds", rounds, "--log", log]
+    process = subprocess.Popen([sys.executable, UPSTREAM, *map(str, options)])
+    try:
+        for _ in range(400):
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                time.sleep(0.05)
+        yield Scripted(f"http://127.0.0.1:{port}", log)
+    finally:
+        process.kill()
+        process.wait()
