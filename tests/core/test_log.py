@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from foldline.core import log
 from foldline.core.log import Event, Opened, Setting, UserSaid
+from foldline.core.parts import Proxied
 from foldline.errors import FormatError
 
 # Text that can be written down at all: halves of surrogate pairs are mended where they come in.
@@ -15,6 +16,11 @@ st.register_type_strategy(int, st.integers(0, 2**53))
 st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
 settings = st.dictionaries(texts, st.from_type(Setting), max_size=3)
 st.register_type_strategy(Opened, st.builds(Opened, texts, settings, texts))
+# Hypothesis takes the default of a dictionary from the signature, where it is no dictionary.
+patches = st.dictionaries(texts, st.integers(0, 9), max_size=3)
+st.register_type_strategy(
+    Proxied, st.builds(Proxied, texts, texts, st.integers(0, 9), texts, texts, texts, patches)
+)
 
 
 @given(st.from_type(Event))
