@@ -32,7 +32,7 @@ from foldline.core.log import Event, Opened
 from foldline.core.parts import Call, Text
 from foldline.core.request import render
 from foldline.dialects.base import DIALECTS, Dialect, get_dialect
-from foldline.dialects.client_messages import ClientForm
+from foldline.dialects.client_messages import ClientForm, item_of
 from foldline.dialects.json_slices import parse_object
 from foldline.dialects.sse import SseReader
 from foldline.errors import WireError
@@ -87,7 +87,7 @@ def _request(dialect: Dialect, body: bytes, _: Random) -> None:
         events += read
         if described.role == "system":
             continue
-        again = form.describe_message(form.write_message([form.item_of(event) for event in read]))
+        again = form.describe_message(form.write_message([item_of(event) for event in read]))
         if again.digest != described.digest:
             raise ValueError(f"message {at} says something else when it is written again")
         if at < PATCHED:
@@ -100,7 +100,7 @@ def _request(dialect: Dialect, body: bytes, _: Random) -> None:
 def _patch(form: ClientForm, raw: bytes, events: list[Event]) -> None:
     """A message in which every text is replaced is still JSON, and is read."""
     for event in events:
-        shown = form.item_of(event)
+        shown = item_of(event)
         stub = (Text("[masked]"), *(one for one in shown.parts if isinstance(one, Call)))
         raw = form.replace_text(raw, event, replace(shown, parts=stub, state="masked"))
     form.describe_message(raw)
