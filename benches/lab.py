@@ -7,7 +7,8 @@ Sessions: made-up coding sessions of about 120,000 tokens and 200 calls whose se
 tau-bench chats of the odd tasks, 33 as one; the 22 SWE-agent runs as one, reported; and the two real `pi`
 sessions with what they really cost, reported. Costs are simulated: reads at 0.10, 0.05, 0.025 of input,
 writes at 1.25, summaries billed. Retention is exact text: of the code-like names and whole lines that the
-agent wrote again, how many were in front of it. No model is asked, and quality is not measured. Intervals
+agent wrote again, how many were in front of it. Read again, not in the cost: one call more before each answer that reused
+what was out of sight. No model is asked; what can be answered is measured by `bench answers`. Intervals
 are bootstrapped over sessions. Exits 1 below a target that was reached, and prints the others beside theirs.
 """
 
@@ -159,11 +160,18 @@ class Set:
         for name, rows in self.found.items():
             shares, first = self.shares(name), rows[0]
             told = [estimate_interval(row) for row in shares]
+            again = [
+                100
+                * sum(one.recall_dollars for one in row)
+                / sum(one.input_dollars for one in base)
+                for row, base in zip(rows, self.found["everything"], strict=True)
+            ]
             print(
                 f"  {name:13} cost {' / '.join(f'{one.mean:5.1f} ({one.low:.1f}-{one.high:.1f})' for one in told)} %"
                 f"  worst {max(map(max, shares)):5.1f}  folds {sum(len(one.edits) for one in first) / many:4.1f}"
                 f"  names {kept(first, 'names'):6.2f} (results {kept(first, 'from_results'):6.2f})"
                 f"  lines {kept(first, 'lines'):5.1f} (in the turn {kept(first, 'turn_lines'):5.1f})"
+                f"  read again + {' / '.join(f'{one:.1f}' for one in again)} %"
             )
 
     def missed(self, *, slack: float) -> list[str]:
@@ -305,6 +313,7 @@ def real(shared: Path, hands: Executor, *, short: bool) -> list[str]:
             print(
                 f"  {way.name:13} ${one.dollars:6.2f}  folds {len(one.edits):3}  names {r.names.percent:5.2f} (results"
                 f" {r.from_results.percent:5.2f})  lines {r.lines.percent:5.1f} (in the turn {r.turn_lines.percent:5.1f})"
+                f"  read again + ${one.recall_dollars:.2f}"
             )
         ours, r = results[1], results[1].retention
         print(

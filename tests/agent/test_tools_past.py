@@ -264,7 +264,25 @@ async def test_search_history_finds_also_what_was_cut(tmp_path):
         more = text_of((await search.run({"words": "well answer"})).parts).split("\n")
         assert (len(more), more[-1]) == (16, "[there are more; give further words]")
         nothing = text_of((await search.run({"words": "zebra"})).parts)
-        assert nothing == "[no message has all of: zebra; try fewer words]"
+        assert nothing == "[no message has any of: zebra; try other words]"
+
+
+async def test_search_history_leaves_out_the_question_and_joins_what_is_the_same(tmp_path):
+    """The question that a person has just asked is no answer to it."""
+    async with opened() as session:
+        tools = {tool.name: tool for tool in own(session, tmp_path)}
+        search = tools["search_history"]
+        await session.add("My dog is named Rex, after my grandfather.")
+        for _ in range(3):
+            await session.add({"role": "assistant", "content": "Dogs like walks!"})
+        await session.add("What was my dog named after?")
+        answer = text_of((await search.run({"words": "what was my dog named after"})).parts)
+        assert answer.split("\n") == [
+            'recall("log:1"): My dog is named Rex, after my grandfather.',
+            'recall("log:4"): Dogs like walks! [and 2 more alike]',
+        ]
+        alone = text_of((await search.run({"words": '"what was my dog"'})).parts)
+        assert alone == 'recall("log:5"): What was my dog named after?'
 
 
 async def test_all_schemas_together_are_small(tmp_path):

@@ -43,6 +43,8 @@ from foldline.stores import event_log
 from foldline.stores.base import Lease, Name, Retention
 from foldline.stores.postgres import PostgresStore
 from foldline.stores.postgres.connections import Connections, sid_of
+from foldline.stores.search_ranking import mark_tenant
+from foldline.stores.search_terms import list_query_terms
 from foldline.testing.stores import rows
 
 TENANTS = [f"canary{n}x" for n in range(10)]
@@ -127,7 +129,7 @@ class Tenant:
                     return await store.sessions(self.tenant, limit=50)
                 case "search":
                     within = name.session if random.random() < 0.3 else None
-                    found = await store.search(self.tenant, f"mark {other}", session=within)
+                    found = await store.search(self.tenant, other, session=within)
                     return found if other == self.tenant else [f"{other} found"] * len(found)
                 case "hold":
                     return await store.hold(name, on=random.random() < 0.3)
@@ -236,13 +238,13 @@ class Beside:
     async def function(self, tenant: str, other: str, function: tuple[Any, ...]) -> None:
         """What a function gives a tenant who names another."""
         name, names, types = function
-        mark = hashlib.sha256(other.encode()).hexdigest()[:12]
-        texts = {"p_tenant": f"'{other}'", "p_query": f"$$'{mark}{other}'$$"}
+        marked = [term ^ mark_tenant(other) for term in list_query_terms(other)]
+        texts = {"p_tenant": f"'{other}'", "p_terms": f"'{{{', '.join(map(str, marked))}}}'"}
         for session in ("s0 0", f"own {other} 0"):
             one = f"'{sid_of(Name(other, session))}'"
             given = [
-                texts.get(argument, "''") if kind == "text"
-                else ("null" if name == "search" else one) if kind == "uuid"
+                texts.get(argument, "''") if kind in ("text", "bigint[]")
+                else ("null" if name in ("search", "postings_of") else one) if kind == "uuid"
                 else VALUES[kind]
                 for argument, kind in zip(names, types, strict=True)
             ]  # fmt: skip

@@ -38,7 +38,8 @@ class Ended:
         assert "Traceback" not in self.out + self.err
         assert "\x1b" not in self.out + self.err
         wide = [line for line in self.out.split("\n") if measure_width(line) > 80]
-        assert [line for line in wide if ".db" not in line] == []  # paths stay whole
+        paths = (".db", ".jsonl")  # stay whole
+        assert [line for line in wide if not any(one in line for one in paths)] == []
         return self
 
 

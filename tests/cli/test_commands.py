@@ -280,8 +280,12 @@ def test_search_marks_the_word_and_names_the_handle(cli):
     out = cli("search", "answer", "333").tidy().out
     assert "talk\n  log:" in out
     assert "«answer»" in out
-    (found,) = cli("search", "answer", "333", "--json").json["found"]
+    found, *others = cli("search", "answer", "333", "--json").json["found"]
+    assert "333" in found["snippet"]
     assert "333" in cli("show", "talk", found["handle"]).out
+    assert all(other["score"] < found["score"] for other in others)
+    (quoted,) = cli("search", '"333"', "--json").json["found"]
+    assert quoted["handle"] == found["handle"]
     assert cli("search", "nowhere-at-all").code == 1
     assert cli("search", "answer", "--session", "talk", "--limit", "2").code == 0
 

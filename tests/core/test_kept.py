@@ -29,10 +29,12 @@ from foldline.core.log import (
 from foldline.core.parts import Call, Text, calls_of, text_of
 from foldline.core.plan import Facts, Ready, lost
 from foldline.core.policy import PRESETS, SLIDING, STEADY, THRIFTY
+from foldline.core.prices import Prices
 from foldline.dialects import openai_chat as wire
 from foldline.errors import BadHandle
 from foldline.testing import Conversation, Planned, calls, model, result, user
 
+PRICED = Prices(3.0, 0.30, 3.75, 15.0)
 TELLERS = {
     "ok": lambda _: "ok",
     "lossy": lambda prompt: f"## State changes\n- Work went on. [{prompt.range.lo}]",
@@ -129,7 +131,9 @@ def test_constraints_after_ten_folds(shared, recorded, policy):
     ]
     assert len(said) == CONSTRAINTS
     work = list(runs(recorded))
-    talk = Told(Facts(limits(128_000, None), PRESETS[policy]), Instructed((Text("Be exact."),)))
+    talk = Told(
+        Facts(limits(128_000, None), PRESETS[policy], PRICED), Instructed((Text("Be exact."),))
+    )
     for event, constraint in zip(islice(work, 0, None, 6), said, strict=False):
         talk.step(user(constraint))
         talk.add(model("Understood."))
@@ -149,7 +153,7 @@ def test_constraints_at_small_windows(shared, recorded, window):
         one["sssc"]
         for one in json.loads((shared / "data/compint_side_constraints.json").read_text())
     ]
-    talk = Told(Facts(limits(window, None), STEADY), Instructed((Text("Be exact."),)))
+    talk = Told(Facts(limits(window, None), STEADY, PRICED), Instructed((Text("Be exact."),)))
     places = []
     for constraint in said:
         talk.step(user(constraint))
@@ -212,7 +216,7 @@ FACTS = {
     "error": {"PlantedError: the eighth row is bad": ""},
     "link": {"https://planted.example.org/ninth": "", "https://planted.example.org/eighteen.html": ""},
     "todo": {"list": "[~] plant the tenth\n[ ] water the eleventh"},
-    "decision": {"I decided to keep planted_twelve instead of the cache.": ""},
+    "said": {"I decided to keep planted_twelve instead of the cache.": ""},
     "call": {'deploy {"to":"planted_thirteen"}': None},
 }  # fmt: skip
 CORRECTIONS = [
@@ -242,7 +246,7 @@ WANTED = {(kind, key): text for kind, of in FACTS.items() for key, text in of.it
 
 def planted(policy, window, teller):
     """A conversation that begins with the planted facts and two pins."""
-    talk = Told(Facts(limits(window, None), PRESETS[policy]), teller=teller)
+    talk = Told(Facts(limits(window, None), PRESETS[policy], PRICED), teller=teller)
     talk.step(user("Grow the garden. The port is 5432."))
     for group in PLANTED:
         talk.add(group[0])
@@ -369,11 +373,12 @@ def test_a_dropped_read_is_not_advertised_as_present():
     """R-27: a file that was read is told as read, and that its content is not here."""
     talk = Told(Facts(limits(4_096, None), STEADY))
     talk.step(user("Read it."))
-    talk.add(*bash(1, "cat src/heron.py", "def heron(): return 'grey'"))
+    lines = "\n".join(f"def heron_{n}(): return 'grey {n}'" for n in range(40))
+    talk.add(*bash(1, "cat src/heron.py", lines))
     busy(talk, 25)
     handoff = shown_by(talk)
     assert "src/heron.py" in handoff
-    assert "return 'grey'" not in talk.sight()
+    assert lines not in talk.sight()
     title = next(line for line in handoff.split("\n") if line.startswith("# Files"))
     assert "not shown here" in title
 

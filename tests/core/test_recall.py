@@ -176,7 +176,7 @@ def test_the_hints_of_handoffs_return_what_was_folded():
     written = handoff.build_handoff(span, handoff.Material([log[3]]), cap=300)
     all_of_it = recall.render_recall(log)
     first = written.text.splitlines()[0]
-    cut = next(line for line in written.text.splitlines() if line.startswith("[cut; "))
+    cut = next(line for line in written.text.splitlines() if line.startswith("log:3: "))
     assert recall.render_recall(log, recall.parse_query(first)) == all_of_it
     assert recall.render_recall(log, recall.parse_query(cut)) == "long " * 900
     notice = handoff.build_omission_notice(span, 4).text

@@ -49,6 +49,7 @@ ELSEWHERE = {
     ("docs/reference/cli.md", "console"): "tests/cli/test_docs.py::test_every_line_runs",
     ("docs/reference/http.md", "console"): "tests/gateway/test_api_document.py::test_the_lines_of_the_page_are_true",
     ("docs/how-to/policies.md", "console"): "tests/cli/test_docs.py::test_every_line_runs",
+    ("docs/how-to/measure-quality.md", "console"): "tests/cli/test_lab_quality.py::test_every_line_of_the_page_runs",
     ("docs/how-to/chat.md", "text"): "scripts/screens.py::main",
     ("docs/how-to/codex.md", "toml"): "tests/docs/test_codex.py::test_codex_works_with_the_settings_of_the_page",
     ("docs/how-to/gateway.md", "console"): "tests/gateway/test_relay_docs.py::test_every_line_runs_in_order",

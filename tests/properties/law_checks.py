@@ -26,7 +26,7 @@ from foldline.core.log import (
     Unpinned,
     UserSaid,
 )
-from foldline.core.parts import Part, Thought, spoken_text_of, text_of
+from foldline.core.parts import Part, Thought, render_parts, spoken_text_of, text_of
 from foldline.core.request import render
 from foldline.core.spine import Range
 from foldline.core.view import View, load, spine_at
@@ -94,7 +94,7 @@ def flat(talk: Conversation) -> None:
 
 
 def words_survive(talk: Conversation) -> None:
-    """Law 8: what folds quote of the user is verbatim; cut words have their handle behind them."""
+    """Law 8: what folds quote of the user is verbatim; `…` stands where words are left out."""
     for fold in talk.view.list_folds().values():
         for seq in (*fold.verbatim, *fold.clipped):
             event = talk.events[seq]
@@ -104,10 +104,13 @@ def words_survive(talk: Conversation) -> None:
                 plain = "\n".join(words.splitlines()) in fold.text.replace("\n> ", "\n")
                 assert words in fold.text or plain, f"{seq} is not quoted as it was said"
             else:
-                quoted = fold.text.split(f"log:{seq}: ", 1)[1].split(f"\n[cut; whole: log:{seq}]")
-                head = quoted[0].rsplit("] ", 1)[-1] if quoted[0].startswith("[") else quoted[0]
-                assert len(quoted) > 1, f"{seq} is cut without a handle"
-                assert words.startswith(head), f"{seq} is rewritten"
+                quoted = re.split(r"\n(?=log:|# )", fold.text.split(f"\nlog:{seq}: ", 1)[1])[0]
+                pieces = re.sub(r"^\[[^\]]*\] ", "", quoted).replace("\n> ", "\n").split("…")
+                assert len(pieces) > 1, f"{seq} is cut without a sign"
+                shown, at = render_parts(event.parts), 0  # media are named
+                for piece in pieces:
+                    at = shown.find(piece.strip(), at)
+                    assert at >= 0, f"{seq} is rewritten"
 
 
 def still(talk: Conversation) -> None:

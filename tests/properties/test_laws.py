@@ -83,9 +83,9 @@ MUTANTS = [
      '        self.held, self.model, self.settings = dict(events), "", {}\n'),
     (laws.flat, LOGS, "shown = [Range(one.lo, ", "shown = [Range(0, "),
     # Law 8: words rewritten, quoted without a handle, told as whole where they are cut.
-    (laws.words_survive, HANDOFF, "            said[seq] if sizes", "            said[seq].title() if sizes"),
-    (laws.words_survive, HANDOFF, "            cut_short.add(seq)\n", "            pass\n"),
-    (laws.words_survive, HANDOFF, "return truncate.truncate_to_head(text, room) + note", "return truncate.truncate_to_head(text, room)"),
+    (laws.words_survive, HANDOFF, "        return text\n    pieces", "        return text.title()\n    pieces"),
+    (laws.words_survive, HANDOFF, "            self.cut_short.add(seq)\n", "            pass\n"),
+    (laws.words_survive, HANDOFF, 'pieces.append("…")', "pass"),
     # Excluded, and quoted because it is pinned.
     (laws.kept_out, SOURCE, "kept_out = quoted | in_sight | collect_hidden_events(view)", "kept_out = quoted | in_sight"),
     # Signed thoughts: behind a fold, behind a mask, after an undo.

@@ -209,15 +209,15 @@ async def test_what_is_edited_is_patched_and_says_so(dialect):
         assert one.relayed == (one.body == whole) == (not one.patches)
         sent.append((one.patches, one.edits, one.report.total))
         if one.patches:
-            assert one.patches == {"fold": 1}
+            assert {*one.patches} == {"fold"}
             start, end = whole.index(b"[{"), len(whole)
-            head, _, tail = one.body.partition(b"[handoff: ")
+            head, tail = one.body.partition(b"[handoff: ")[0], one.body.rpartition(b"[handoff: ")[2]
             assert whole.startswith(head.removesuffix(b'{"role":"user","content":"'))
             assert whole[start:].endswith(tail[tail.index(b'"},{') + 3 :])
             assert len(one.body) < end
         client.heard(answer)
     assert sent[0][:2] == ({}, 0)
-    assert sent[-1][0] == {"fold": 1}
+    assert sent[-1][0]["fold"] >= 1
     assert 0 < sum(edits for _, edits, _ in sent) < 10, "edits are counted where they are made"
     assert all(total <= 4_000 for _, _, total in sent)
     live, events = await logged(store, one.session)

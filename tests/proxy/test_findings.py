@@ -81,6 +81,9 @@ class Agent:
         return [event for _, event in run_coroutine(live.read_events(foldline.core.spine.Range(0, live.view.head)))]  # fmt: skip
 
 
+PRICED = {CHAT: "gpt-4.1", MESSAGES: "claude-sonnet-4-5"}
+
+
 @contextmanager
 def agent(path, script=None, *, window=None, limit=1_000_000, audit=None, settings=None, headers=None):  # noqa: PLR0913  # fmt: skip
     """An agent; `window` is what the gateway knows, `limit` what the provider takes."""
@@ -119,8 +122,8 @@ def test_p2_a_changed_system_prompt_is_not_stacked(path):
 def test_p3_a_system_message_in_the_list_stays_one(path):
     """In its place while nothing is folded; verbatim in the handoff, under a heading, once it is."""
     with agent(path, window=4_000) as one:
-        for turn in range(30):
-            if turn in (2, 28):
+        for turn in range(60):
+            if turn in (2, 58):
                 one.history.append({"role": "system", "content": f"From now on, rule {turn}."})
             one.say(f"Turn {turn}. {WORDS}")
             assert b"[further instructions" not in one.sent
@@ -128,7 +131,7 @@ def test_p3_a_system_message_in_the_list_stays_one(path):
                 assert one.sent == one.asked
         roles = [message["role"] for message in json.loads(one.sent)["messages"]]
         assert roles.count("system") == 1
-        assert json.loads(one.sent)["messages"][roles.index("system")]["content"] == "From now on, rule 28."  # fmt: skip
+        assert json.loads(one.sent)["messages"][roles.index("system")]["content"] == "From now on, rule 58."  # fmt: skip
         handoff = json.loads(one.sent)["messages"][0]["content"]
         head, _, tail = handoff.partition("# Instructions that stood in between")
         assert tail.rstrip().endswith("From now on, rule 2.")
@@ -276,6 +279,7 @@ def test_p16_claude_codes_own_compaction_is_whole_and_kept():
     """By its structure: the whole history again, whose last message has one long text more."""
     plan = {"said": "noted"}
     with agent(MESSAGES, lambda _: plan["said"], window=60_000, headers=CLAUDE) as one:
+        one.fields["model"] = PRICED[MESSAGES]
         for turn in range(48):
             one.say([{"type": "text", "text": f"Turn {turn}. {PAGE}"}])
         assert one.told["patches"] == "fold=1", "our own fold stands"
@@ -342,7 +346,7 @@ def test_p17_a_trailing_system_message_stays_behind_all_others():
     """As aider's edit rules: also behind a fold."""
     first, last = ({"role": "system", "content": words} for words in ("You code.", "Edit so, and only so."))  # fmt: skip
     with agent(CHAT, window=4_000) as one:
-        for turn in range(30):
+        for turn in range(60):
             one.history.append({"role": "user", "content": f"Turn {turn}. {WORDS}"})
             one.hear(one.send([first, *one.history, last]))
             sent = json.loads(one.sent)["messages"]
@@ -392,6 +396,7 @@ def test_p19_an_operator_says_from_where_on_it_is_folded(path):
             upstreams={}, fold_from={"": 44_000, "claude-cli": 50_000} if name else {}
         )
         with agent(path, window=60_000, settings=given, headers={"user-agent": name}) as one:
+            one.fields["model"] = PRICED[path]
             one.say("hi")
             while "patches" not in one.told:
                 sizes[name] = int(one.told["tokens"])

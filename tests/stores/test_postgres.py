@@ -6,7 +6,6 @@ The promises of every store are `test_postgres_conformance`'s.
 # ruff: noqa: S608 - the names in these statements are made here
 
 import asyncio
-import hashlib
 import json
 import os
 import re
@@ -24,12 +23,13 @@ import foldline
 from foldline.core.log import UserSaid
 from foldline.core.parts import Media, Text
 from foldline.errors import BadInput, Conflict, Erased, FormatError, StoreFailed
-from foldline.stores import event_log
+from foldline.stores import event_log, search_ranking
 from foldline.stores import open_store as at
 from foldline.stores.base import Draft, Name, Retention, Row
 from foldline.stores.postgres import PostgresStore, append, retention, schema
 from foldline.stores.postgres.connections import sid_of
 from foldline.stores.postgres.url import parse_postgres_url
+from foldline.stores.search_terms import list_query_terms
 from foldline.testing.stores import Conformance, rows
 
 pytestmark = [pytest.mark.real, pytest.mark.anyio]
@@ -93,6 +93,7 @@ async def test_nothing_is_reached_without_a_tenant(made, store):
             for call in (
                 f"read(null, '{sid_of(MINE)}', '{{0}}', '{{9}}')",
                 "search('acme', null, 'x', 9)",
+                "postings_of('acme', null, null, 0, '{1}')",
             ):
                 with pytest.raises(psycopg.errors.InsufficientPrivilege, match="not set"):
                     connection.execute(f"select * from {made}.{call}")
@@ -116,6 +117,8 @@ async def test_other_tenants_are_neither_read_nor_written(made, store):
         for statement in (
             f"insert into {made}.side values (gen_random_uuid(), 's', 'k', 'first', '', 1)",
             f"select * from {made}.search('first', null, 'x', 9)",
+            f"select * from {made}.postings_of('first', null, null, 0, '{{1}}')",
+            f"select * from {made}.postings",
             f"select * from {made}.events_00",
             f"select * from {made}.words",
         ):
@@ -153,7 +156,7 @@ async def test_canaries(store):
                 found = await store.read(name, [(max(0, head - 5), head + 5)])
             case 6:
                 other = random.choice(tenants)
-                found = await store.search(name.tenant, f"mark {other}")
+                found = await store.search(name.tenant, other)
                 assert other == name.tenant or not found
             case 7:
                 found = await store.retain(name.tenant, Retention(sessions=99))
@@ -193,7 +196,7 @@ def body_of(made, function):
 
 
 async def test_a_search_reads_what_it_finds(made, store):
-    """The words' index is used behind the definer function; row-level security would switch it off."""
+    """By the key of the postings: as many buffers however much others, or other words, have."""
     many = [UserSaid((Text(f"common {n} " + "filler " * 20),)) for n in range(3_000)]
     for tenant in ("large", "larger"):
         await event_log.append_events(store, Name(tenant, "s"), many)
@@ -202,41 +205,48 @@ async def test_a_search_reads_what_it_finds(made, store):
     )
     assert len(await store.search("large", "needle")) == 1
     assert len(await store.search("larger", "common", limit=5)) == 5
-    select = re.search(r"return query\s+(select.*?);", body_of(made, "search_of"), re.DOTALL)[1]
-    mark = hashlib.sha256(b"large").hexdigest()[:12]
+    mark = search_ranking.mark_tenant("large")
+    (needle,) = list_query_terms("needle")
+    select = re.search(r"return query\s+(select.*?);", body_of(made, "postings_of"), re.DOTALL)[1]
     given = {
-        "p_query": f"$$'{mark}needle'$$",
+        "p_terms": f"'{{{needle ^ mark}}}'::bigint[]",
+        "p_every": "0",
         "p_tenant": "'large'",
         "p_sid": "null::uuid",
-        "p_limit": "20",
         "p_owner": "null::text",
     }
     for name, value in given.items():
         select = re.sub(rf"\b{name}\b", value, select)
     with connected() as owner:
-        owner.execute(f"analyze {made}.words, {made}.heads")
+        owner.execute(f"analyze {made}.postings, {made}.heads")
         plan = plan_of(owner, select)
-        used = [node for node in nodes(plan) if node.get("Index Name") == "words_found"]
+        used = [node for node in nodes(plan) if node.get("Index Name") == "postings_pkey"]
         assert used, plan
-        assert sum(node["Actual Rows"] for node in used) <= 1
+        assert sum(node["Actual Rows"] for node in used) == 1
         assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 30
-        # The control: under row-level security the same statement reads every row.
-        owner.execute(f"grant select on {made}.words to {made}_app")
-        owner.execute(
-            f"create policy tenants on {made}.words using (tenant = (select {made}.tenant()))"
+        # The control: the same without the key's first column reads every row.
+        whole = plan_of(owner, re.sub(r"p\.term = any \(.*?\)", f"p.term + 0 = {needle ^ mark}", select))  # fmt: skip
+        assert whole["Shared Hit Blocks"] > 3 * plan["Shared Hit Blocks"]
+        print(f"\nsearch: {plan['Shared Hit Blocks']} buffers, without its key {whole['Shared Hit Blocks']}")  # fmt: skip
+
+
+async def test_an_earlier_release_is_told_to_upgrade(made, store):
+    """It goes on with all but its search, which finds nothing wrong: it says what to do."""
+    await store.append(Name("old", "s"), rows("said"))
+    with working(made) as connection, connection.transaction(force_rollback=True):
+        connection.execute("select set_config('foldline.tenant', 'old', true)")
+        sid = sid_of(Name("old", "s"))
+        learned = connection.execute(
+            f"select {made}.learn('old', '{sid}', -1, 0, '{{0}}', '{{0}}', '{{said}}')"
         )
-        try:
-            with owner.transaction():
-                owner.execute(f"set local role {made}_app")
-                owner.execute("select set_config('foldline.tenant', 'large', true)")
-                secured = plan_of(owner, select)
-        finally:
-            owner.execute(f"drop policy tenants on {made}.words")
-            owner.execute(f"revoke select on {made}.words from {made}_app")
-        assert not [node for node in nodes(secured) if node.get("Index Name") == "words_found"]
-        print(
-            f"\nsearch: {plan['Shared Hit Blocks']} buffers, under RLS {secured['Shared Hit Blocks']}"
-        )
+        assert learned.fetchone() == (False,)
+        for call in ("search('old', null, 'x', 9)", "search_of('old', null, 'x', 9, null)"):
+            with (
+                pytest.raises(psycopg.errors.FeatureNotSupported, match="upgrade foldline"),
+                connection.transaction(),
+            ):
+                connection.execute(f"select * from {made}.{call}")
+    assert len(await store.search("old", "said")) == 1
 
 
 async def test_a_list_of_one_owner_reads_what_it_lists(made, store):
@@ -823,7 +833,12 @@ MUTANTS = [
     ("a claim takes what others wrote", "h.owner_name = '' and h.head < 0;", "h.owner_name = '';", "what_somebody_else_wrote_is_not_claimed"),
     ("a refused append takes a claim away", "fence = greatest(h.fence, 1)", "fence = h.fence", "an_owner_stays"),
     ("lists others' sessions", "            and (p_owner is null or h.owner_name = p_owner)\n        order by h.session", "        order by h.session", "sessions_of_one_owner"),
-    ("searches others' sessions", "            and (p_owner is null or h.owner_name = p_owner)\n        order by case", "        order by case", "a_search_for_one_owner"),
+    ("searches others' sessions", "            and (p_owner is null or h.owner_name = p_owner);", ";", "a_search_for_one_owner"),
+    ("searches all sessions", "            and (p_sid is null or p.sid = p_sid)\n            and (p_owner", "            and (p_owner", "a_search_knows_only_its_scope"),
+    ("searches without a tenant", "where p.term = any (p_terms) and h.tenant = p_tenant", "where true", "no_other_tenants_strings"),
+    ("a block is written over", "set packed = p.packed || excluded.packed", "set packed = excluded.packed", "a_search_after_blocks_and_trimming"),
+    ("a trim leaves its index", "delete from {schema}.postings where sid = p_sid;", "", "a_search_after_blocks_and_trimming"),
+    ("a trimmed session is not indexed anew", "if p_floor is not null then\n        update", "if false then\n        update", "a_search_after_blocks_and_trimming"),
 ]  # fmt: skip
 
 

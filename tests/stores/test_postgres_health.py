@@ -157,10 +157,10 @@ FAULTS = {
         "off on erased",
         "",
     ),
-    "words open": (
-        "alter table {s}.words disable row level security",
+    "postings open": (
+        "alter table {s}.postings disable row level security",
         "security",
-        "off on words",
+        "off on postings",
         "",
     ),
     "table gone": (
@@ -176,7 +176,7 @@ FAULTS = {
         "",
     ),
     "definer without a path": (
-        "alter function {s}.search reset search_path",
+        "alter function {s}.postings_of reset search_path",
         "functions",
         "whatever search_path",
         "",
@@ -188,9 +188,9 @@ FAULTS = {
         "",
     ),
     "definer no longer": (
-        "alter function {s}.learn security invoker",
+        "alter function {s}.post security invoker",
         "functions",
-        "learn should work as the owner",
+        "post should work as the owner",
         "",
     ),
     "function gone": (
@@ -205,10 +205,10 @@ FAULTS = {
         "public may do more",
         "",
     ),
-    "public table": ("grant select on {s}.words to public", "rights", "public may do more", ""),
+    "public table": ("grant select on {s}.postings to public", "rights", "public may do more", ""),
     "public schema": ("grant usage on schema {s} to public", "rights", "public may do more", ""),
-    "words for the role": (
-        "grant select on {s}.words to {s}_app",
+    "postings for the role": (
+        "grant select on {s}.postings to {s}_app",
         "rights",
         "{s}_app may do more",
         "",
@@ -220,7 +220,12 @@ FAULTS = {
         "",
     ),
     "role that goes round": ("alter role {s}_app bypassrls", "login", "{s}_app goes round", ""),
-    "index dropped": ("drop index {s}.words_found", "indexes", "words_found is not there", ""),
+    "index dropped": (
+        "drop index {s}.postings_by_session",
+        "indexes",
+        "postings_by_session is not there",
+        "",
+    ),
     "key dropped": (
         "alter table {s}.events drop constraint events_pkey",
         "plans",

@@ -12,14 +12,16 @@ from random import Random
 import apsw
 import pytest
 from mutants import broken
+from test_suite_can_fail import altered
 
 from foldline.core import log
 from foldline.core.log import UserSaid
 from foldline.core.parts import Media, Text
 from foldline.core.spine import Range
 from foldline.errors import BadInput, BrokenView, Conflict, FormatError, StoreFailed
-from foldline.stores import event_log
+from foldline.stores import event_log, search_ranking
 from foldline.stores.base import Draft, Name
+from foldline.stores.search_terms import list_query_terms
 from foldline.stores.sqlite import SqliteStore, retention, schema, session_rows
 from foldline.testing import play, steps
 from foldline.testing.lasting import rows as lasting
@@ -135,6 +137,35 @@ async def test_a_file_of_schema_1_becomes_one_of_today(tmp_path):
         await store.close()
 
 
+TO_3 = """
+    drop table postings;
+    create virtual table words using fts5 (text, content = '', contentless_delete = 1);
+    insert into words (rowid, text) values (1, 'indexedcanary from before');
+    update sessions set indexed = head;
+    pragma user_version = 3;
+"""
+
+
+@pytest.mark.anyio
+async def test_a_file_of_schema_3_is_indexed_anew(tmp_path):
+    """All of it is found, and the words of the earlier index leave the file."""
+    path = tmp_path / "old.db"
+    store = SqliteStore(str(path))
+    await event_log.append_events(store, MINE, [UserSaid((Text("from before"),))])
+    await store.search("acme", "before")
+    await store.close()
+    old = apsw.Connection(str(path))
+    old.execute(TO_3)
+    old.execute("pragma wal_checkpoint(truncate)")
+    assert b"indexedcanary" in path.read_bytes()
+    old.close()
+    for _ in range(2):
+        store = SqliteStore(str(path))
+        assert [hit.seq for hit in await store.search("acme", "before")] == [0]
+        await store.close()
+    assert b"indexedcanary" not in path.read_bytes()
+
+
 @pytest.mark.anyio
 async def test_a_file_of_schema_2_becomes_one_of_today(tmp_path, monkeypatch):
     """Its sessions have no owner; a process that dies on the way leaves a file of schema 2."""
@@ -143,7 +174,7 @@ async def test_a_file_of_schema_2_becomes_one_of_today(tmp_path, monkeypatch):
     await event_log.append_events(store, MINE, [UserSaid((Text("from before"),))])
     await store.close()
     old = apsw.Connection(path)
-    old.execute("drop index sessions_by_owner; alter table sessions drop column owner; pragma user_version = 2")  # fmt: skip
+    old.execute(f"{TO_3} drop index sessions_by_owner; alter table sessions drop column owner; pragma user_version = 2")  # fmt: skip
     with monkeypatch.context() as patched:
         patched.setattr(schema, "_FROM_2", f"{schema._FROM_2}; select no_such_function()")
         with pytest.raises(BadInput, match="no_such_function"):
@@ -196,11 +227,28 @@ async def test_erased_is_gone_from_the_files(tmp_path, way):
         assert await store.trim(MINE, 20, keep=[]) == 20
     kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert b"stays" in kept
-    # An index keeps a word's end apart where another word begins as it does.
-    found = [one for one in (*canaries, *words) if one[4:].encode() in kept]
+    found = [one for one in (*canaries, *words) if one.encode() in kept]
     assert (found == [*canaries, *words]) if way == "control" else (found == [])
+    # The index names a word by a number: none of them is left either.
+    mark = search_ranking.mark_tenant("acme")
+    terms = [(term ^ mark).to_bytes(8, signed=True) for word in words for term in list_query_terms(word)]  # fmt: skip
+    assert {term in kept for term in terms} == {way == "control"}
     assert len(await store.search("acme", "filler")) == (20 if way == "control" else 0)
     assert len(await store.search("acme", "stays", limit=900)) == 600
+    await store.close()
+
+
+@pytest.mark.anyio
+async def test_terms_with_one_number_are_of_two_tenants(monkeypatch):
+    """A tenant's mark is in each term; should two be equal, the tenants still are not."""
+    monkeypatch.setattr(search_ranking, "mark_tenant", lambda _: 0)
+    store = SqliteStore(":memory:")
+    for tenant in ("acme", "other"):
+        await event_log.append_events(store, Name(tenant, tenant), [UserSaid((Text("said"),))])
+    for tenant in ("acme", "other"):
+        assert [hit.session for hit in await store.search(tenant, "said")] == [tenant]
+    with altered("foldline.stores.sqlite.session_rows", "where tenant = ? and term in", "where ? is not null and term in"):  # fmt: skip
+        assert len(await store.search("acme", "said")) == 2  # the control
     await store.close()
 
 

@@ -525,15 +525,17 @@ def test_broken_erasure_is_seen_on_sqlite(tmp_path):
         erase(address, broken=[mutant], seconds=2)
 
 
-@pytest.mark.parametrize("table", ["blobs", "seen", "words"])
+@pytest.mark.parametrize("table", ["blobs", "seen", "postings"])
 def test_broken_erasure_is_seen_on_postgres(tmp_path, table):
     with a_store("postgres", tmp_path) as address:
         schema = schema_of(address)
         alter(
             address,
-            ("forget", "where w.sid = p_sid", "where false")
-            if table == "words"
-            else ("sweep", f'delete from "{schema}".{table} where sid = p_sid;', ""),
+            (
+                "forget" if table == "postings" else "sweep",
+                f'delete from "{schema}".{table} where sid = p_sid;',
+                "",
+            ),
         )
         with pytest.raises(AssertionError):
             erase(address)

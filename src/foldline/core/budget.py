@@ -42,11 +42,11 @@ class Limits:
 
     @property
     def messages(self) -> int:
-        """The number of messages above which a fold is forced, to bound memory."""
+        """The number of messages above which a fold is forced, to bound memory and time."""
         if self.source == "default":
             return 1_000
         most = self.max_input or self.window - self.reserve
-        return min(max(2 * (most // 200), 100), 2_000)
+        return min(max(most // 10, 200), 4_000)
 
 
 @dataclass(frozen=True, slots=True)

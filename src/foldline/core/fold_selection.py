@@ -5,6 +5,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from foldline.core import rules
 from foldline.core.budget import Budget, Limits
@@ -16,6 +17,10 @@ from foldline.core.spine import Range
 from foldline.core.view import View
 
 _LEAST_GAIN = 0.05  # of room: the least gain of a fold that is not needed to fit
+_HYSTERESIS = 0.85  # of the size at which a fold is forced: it must not be forced again at once
+_BELOW_HARD = 0.92  # of that size: what a fold must come down to, if any can
+_REST_PAID = 0.45  # of room that a forced fold leaves at least where tokens cost
+_MOST_FILLED = 0.9  # of its share: a handoff below that leaves room for a longer tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,7 @@ def build_shrinking_fold(made: FoldDraft | Need, cap: int) -> Folded | Need | No
 
 
 def find_forced_fold(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
-    """Find the gentlest fold that brings the view below `hard`, else the deepest that fits.
+    """Find the gentlest fold that brings the view well below `hard`, else the deepest that fits.
 
     None where no fold shrinks the view enough to fit in room.
     """
@@ -124,7 +129,7 @@ def find_forced_fold(view: View, budget: Budget, facts: Facts) -> Folded | Need 
         gain = event.before - event.after
         if gain < least_gain:
             continue
-        if used - gain <= limit:
+        if used - gain <= limit * _BELOW_HARD:
             return event
         if used - gain < smallest:
             smallest, deepest = used - gain, event
@@ -137,16 +142,42 @@ def _iterate_forced_folds(
     """Yield folds, gentlest first: span by span, each from a full handoff down to its frame."""
     policy = facts.policy
     share = budget.convert_to_estimate(budget.room * policy.handoff)
-    rest = min(budget.convert_to_estimate(budget.room * policy.rest), limit // 2)
-    for span in fold.iterate_fold_spans(
+    rest = min(budget.convert_to_estimate(_measure_rest(budget, facts)), int(limit * _HYSTERESIS))
+    spans = fold.iterate_fold_spans(
         view, tail=rest - share, folds=share // 2, merging=policy.merging
-    ):
+    )
+    for number, span in enumerate(spans):
         draft = build_fold_draft(view, span, "forced", budget=budget, facts=facts)
         if isinstance(draft, Need):
             yield draft
             return
-        caps = {share, share // 2, share // 4, min(share, span.tokens // 2), 0}
+        if number == 0:
+            yield from _build_with_longer_tail(draft, rest=rest, share=share)
+        yield draft.build_fold(share)
+        caps = {share // 2, share // 4, min(share - 1, span.tokens // 2), 0}
         yield from (draft.build_fold(cap) for cap in sorted(caps, reverse=True))
+
+
+def _measure_rest(budget: Budget, facts: Facts) -> float:
+    """Measure what a forced fold leaves: more where tokens are free or few than where they cost."""
+    full, rule = budget.room * facts.policy.rest, facts.policy.priced
+    if rule is None or facts.prices.free:
+        return full
+    return min(full, max(budget.room * _REST_PAID, rule.floor - budget.system - budget.tools))
+
+
+def _build_with_longer_tail(draft: FoldDraft, *, rest: int, share: int) -> Iterator[Folded | Need]:
+    """Build the fold with the tail that fits beside a handoff that is smaller than its share."""
+    view, facts, old = draft.view, draft.facts, draft.span
+    # The same span whether a narrative is ready or not.
+    event = replace(draft, facts=replace(facts, prepared=None)).build_fold(share)
+    cuts = [cut for cut in rules.cut_points(view) if cut.seq <= (old.range.hi or 0)]
+    if event.after >= share * _MOST_FILLED or not cuts:
+        return
+    cut = fold.choose_cut_within(view, cuts, rest - event.after)
+    for span in fold.up_to(view, cut, lo=old.range.lo):
+        longer = build_fold_draft(view, span, "forced", budget=draft.budget, facts=facts)
+        yield longer if isinstance(longer, Need) else longer.build_fold(share)
 
 
 def find_due_fold(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
@@ -165,11 +196,10 @@ def find_due_fold(view: View, budget: Budget, facts: Facts) -> Folded | Need | N
     span = next(fold.up_to(view, cut, lo=lo, overlap=policy.overlap), None)
     if span is None or (fold.taken_back(view, span) and not facts.now):
         return None
-    most = min(budget.room * policy.handoff, policy.words or budget.room)
-    return build_shrinking_fold(
-        build_fold_draft(view, span, "due", budget=budget, facts=facts),
-        budget.convert_to_estimate(most),
-    )
+    most = budget.convert_to_estimate(min(budget.room * policy.handoff, policy.words or inf))
+    draft = build_fold_draft(view, span, "due", budget=budget, facts=facts)
+    # Who asks for a fold wants room: where a full handoff gains nothing, a smaller one does.
+    return build_shrinking_fold(draft, most) or build_shrinking_fold(draft, span.tokens * 2 // 3)
 
 
 def build_whole_draft(view: View, budget: Budget, facts: Facts) -> FoldDraft | Need:
@@ -182,7 +212,7 @@ def build_whole_draft(view: View, budget: Budget, facts: Facts) -> FoldDraft | N
 def find_fold_moment(view: View, budget: Budget, facts: Facts) -> fold.Moment | None:
     """Find the fold that pays now or soon, if the policy looks for one."""
     rule = facts.policy.priced
-    if rule is None:
+    if rule is None or facts.prices.free:
         return None
     request, prices = budget.convert_to_estimate(budget.request), facts.prices
     # A narrative is written behind the conversation's own prefix, which is read once more for it.
@@ -197,10 +227,19 @@ def find_fold_moment(view: View, budget: Budget, facts: Facts) -> fold.Moment | 
         prices=prices,
         cache=facts.cache,
         request=request,
-        most=budget.convert_to_estimate(budget.room * facts.policy.handoff),
+        most=budget.convert_to_estimate(budget.room * rule.handoff),
         told=told if facts.prepared else 0.0,
         stable=facts.stable,
     )
+
+
+def _find_next_cut(view: View, budget: Budget, facts: Facts) -> rules.Cut | None:
+    """Find where the next fold that only the window asks for will end, or a little before."""
+    if facts.policy.priced is None or facts.now:
+        return fold.find_cut_before_tail(view, facts.policy.tail)
+    cuts = rules.cut_points(view)
+    tail = _measure_rest(budget, facts) - budget.room * facts.policy.handoff / 2
+    return fold.choose_cut_within(view, cuts, budget.convert_to_estimate(tail)) if cuts else None
 
 
 def plan_narrative(
@@ -208,7 +247,7 @@ def plan_narrative(
 ) -> fold.Ask | None:
     """Plan the narrative for the next fold, of what no fold has summarised yet."""
     policy = facts.policy
-    cut = fold.find_cut_before_tail(view, policy.tail) if soon is None else None
+    cut = _find_next_cut(view, budget, facts) if soon is None else None
     hi = soon.span.range.hi if soon else cut.seq - 1 if cut else None
     if not policy.narrative or not policy.folds or facts.prepared or hi is None:
         return None

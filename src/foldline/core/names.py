@@ -12,6 +12,7 @@ from functools import lru_cache
 _WORD = re.compile(r"[\w./-]{4,80}")  # linear on any text: this runs on whatever a tool prints
 _JOINT = re.compile(r"[./]")
 _DIGITS = frozenset("0123456789")
+_MEASURE = re.compile(r"[\d.]+[a-zA-Z]{1,3}")  # 40ms, 1.5GB: a number with its unit is no name
 _LONGEST = 80  # characters of the longest piece that is cached
 
 
@@ -54,6 +55,8 @@ def code_like(name: str) -> bool:
     """Whether it is a path, dotted, underscored, capitalised inside, or letters with digits."""
     if name.isalpha() and name[1:].islower():
         return False  # a plain word: the most common case, so checked first
+    if name[:1] in _DIGITS and _MEASURE.fullmatch(name):
+        return False
     if name.isascii() and not _DIGITS.isdisjoint(name):
         return name.lower() != name.upper()  # as below, without a loop: ids and numbers
     if not any(c.isalpha() for c in name):

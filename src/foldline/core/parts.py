@@ -180,8 +180,9 @@ class Proxied(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 FactKind: TypeAlias = Literal[
-    "todo", "file", "test", "call", "error", "command", "decision", "link", "said", "name", "where"
-]
+    "todo", "file", "test", "call", "error", "command", "decision", "link", "said", "found", "name",
+    "where",
+]  # fmt: skip
 
 
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -193,6 +194,9 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str = ""
     count: int = 1
     """How often it occurred."""
+    weight: float = 0
+    """How much it says for each of its tokens, among all that was said; for what was said or
+    found."""
 
 
 class Stub(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -12,7 +12,10 @@ from foldline.errors import BadInput
 
 Start: TypeAlias = Literal["auto", "ask", "manual", "off"]
 How: TypeAlias = Literal["head", "tail", "both", "lines", "ends"]
-"""How a text is cut: `ends` keeps head and tail, and of the rest the error lines and the names."""
+"""How a text is cut: `ends` keeps head and tail, and of the rest the error lines and the names.
+
+Text of a known kind, such as a log or a test run, is cut by what is in it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +24,7 @@ class Clipping:
 
     tokens: int
     how: How
-    """head, tail, both, lines, or `ends`: head and tail, and of the rest error lines and names."""
+    """head, tail, both, lines, or `ends`: what matters by its kind, else ends, errors and names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,8 @@ class Priced:
     """The least share of the request that a fold must gain."""
     ledger: float
     """The share of what they replace that facts may take."""
+    handoff: float = 0.25
+    """The share that all handoffs together may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +106,7 @@ class Policy:
     start: Start = "auto"
     """Who starts a fold that is due; a forced fold never waits."""
     rest: float = 0.45
-    """What a forced fold brings it down to: far below hard, so that cuts are deep and rare."""
+    """What a forced fold brings it down to: below hard, so that cuts are rare."""
     tail: Tail = Tail()
     """What stays verbatim behind a fold at `soft`; `priced` has a tail of its own."""
     form: Literal["handoff", "omitted", "acknowledged"] = "handoff"
@@ -136,7 +141,9 @@ _READERS = (
 )
 STEADY = Policy(
     name="steady",
-    hard=0.92,
+    hard=1.0,
+    rest=0.80,
+    handoff=0.55,
     clip=Clipping(2_500, "ends"),
     clips=dict.fromkeys(_READERS, _UNCLIPPED),
     narrative=800,
@@ -144,7 +151,9 @@ STEADY = Policy(
 )
 THRIFTY = Policy(
     name="thrifty",
-    hard=0.92,
+    hard=1.0,
+    rest=0.80,
+    handoff=0.55,
     clip=Clipping(2_500, "ends"),
     priced=Priced(tail=Tail(groups=5, tokens=3_000), inside_turn=1.0, ledger=0.18),
 )

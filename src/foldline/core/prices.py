@@ -27,6 +27,9 @@ class Prices:
     """Whether any price is a guess: reads at a tenth of the input price, writes at 1.25 times."""
     above: float = 1.0
     """The factor on the prices of input, reads and writes above the step."""
+    free: bool = False
+    """Whether nothing is paid for, as far as known: a full window costs no more than an empty one.
+    The other prices are then guesses, for displays."""
 
     @property
     def r(self) -> float:
@@ -52,7 +55,7 @@ class Prices:
         )
 
 
-UNKNOWN = Prices(1.0, 0.10, 1.25, 5.0, assumed=True)
+UNKNOWN = Prices(1.0, 0.10, 1.25, 5.0, assumed=True, free=True)
 
 
 def make_prices(  # noqa: PLR0913 - what a catalogue may say

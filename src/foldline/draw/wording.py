@@ -24,7 +24,6 @@ _SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 """Variation selectors: some terminals draw the character before them wider, others do not."""
 _MOST_MARKS = 2  # combining marks on a letter: more would cover the lines around it
 _DOTS = "…"
-_BEFORE, _BEHIND = 24, 200  # letters around a match
 
 
 def clean_line(text: str) -> str:
@@ -66,17 +65,11 @@ def truncate_to_width(text: str, columns: int) -> str:
     return "".join(kept) + _DOTS
 
 
-def extract_snippet(said: str, asked: str) -> tuple[str, int, int]:
-    """Return the text around the first match of a word, and the match's start and end in it."""
-    text = clean_line(said)
+def find_word(text: str, asked: str) -> tuple[int, int]:
+    """Return where the first of some words begins and ends in a text; (0, 0) if none is there."""
     words = sorted({*re.findall(r"\w+", asked)}, key=len, reverse=True)
     hit = re.search("|".join(rf"\b{re.escape(word)}" for word in words), text, re.IGNORECASE)
-    if hit is None:
-        return text[:_BEHIND], 0, 0
-    start = max(hit.start() - _BEFORE, 0)
-    dots = _DOTS if start else ""
-    cut = dots + text[start : hit.end() + _BEHIND]
-    return cut, hit.start() - start + len(dots), hit.end() - start + len(dots)
+    return (0, 0) if hit is None else hit.span()
 
 
 def _count_columns(letter: str) -> int:

@@ -137,6 +137,10 @@ class Total(msgspec.Struct, frozen=True):
     again_dollars: float
     output_dollars: float
     beside_dollars: float
+    recall_dollars: float
+    """Not in `dollars`: reading back what was reused although it was out of sight."""
+    recalls: int
+    """The calls that this takes."""
     folds: int
     tokens_folded: int
     tokens_left: int
@@ -252,6 +256,8 @@ def _sum_policy(policy: str, sessions: Sequence[Compared], whole: float) -> Tota
         again_dollars=sum(one.again_dollars for one in results),
         output_dollars=sum(one.output_dollars for one in results),
         beside_dollars=sum(one.beside_dollars for one in results),
+        recall_dollars=sum(one.recall_dollars for one in results),
+        recalls=sum(len(one.retention.missing) for one in results),
         folds=sum(len(one.edits) for one in results),
         tokens_folded=sum(edit.before for one in results for edit in one.edits),
         tokens_left=sum(edit.after for one in results for edit in one.edits),

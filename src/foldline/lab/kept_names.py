@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from foldline.core.log import Event, ModelSaid, ToolReturned, UserSaid, by_user
 from foldline.core.names import count_names
+from foldline.core.tokens import count_tokens
 from foldline.lab.replay import Replayed
 from foldline.lab.words import lines_of, words_of
 
@@ -44,15 +45,19 @@ class RetentionProbe:
     lines: KeptShare = field(default_factory=KeptShare)
     turn_lines: KeptShare = field(default_factory=KeptShare)
     """Lines that had occurred in the same user turn."""
+    missing: dict[int, int] = field(default_factory=dict[int, int])
+    """By call, the tokens of what was reused although it was out of sight."""
 
 
 def measure_retention(replayed: Replayed) -> RetentionProbe:
     """Measure call by call what was still in the request."""
     found, past = RetentionProbe(), _Past()
-    steps = {id(step.answer): step for step in replayed.steps}
+    calls = {id(step.answer): at for at, step in enumerate(replayed.steps)}
     for event in replayed.recorded.events:
-        if isinstance(event, ModelSaid) and (step := steps.get(id(event))) is not None:
-            _count_reuse(found, past, event, "\n".join(step.texts))
+        if isinstance(event, ModelSaid) and (call := calls.get(id(event))) is not None:
+            shown = "\n".join(replayed.steps[call].texts)
+            if missing := _count_reuse(found, past, event, shown):
+                found.missing[call] = count_tokens("\n".join(missing))
         past.add_event(event)
     return found
 
@@ -79,17 +84,22 @@ class _Past:
             self.lines[line] = self.turn
 
 
-def _count_reuse(found: RetentionProbe, past: _Past, answer: ModelSaid, shown: str) -> None:
+def _count_reuse(found: RetentionProbe, past: _Past, answer: ModelSaid, shown: str) -> list[str]:
+    """Count what an answer reuses; return what of it was out of sight."""
     words = words_of(answer.parts)
+    missing: list[str] = []
     for name in count_names(words):
         if name in past.names:
             there = name in shown
+            missing += [] if there else [name]
             found.names.count_use(there=there)
             if past.names[name]:
                 found.from_results.count_use(there=there)
     for line in lines_of(words):
         if line in past.lines:
             there = line in shown
+            missing += [] if there else [line]
             found.lines.count_use(there=there)
             if past.lines[line] == past.turn:
                 found.turn_lines.count_use(there=there)
+    return missing

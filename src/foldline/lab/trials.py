@@ -5,19 +5,22 @@ Trials and results can be pickled, so any executor of `concurrent.futures`, a cl
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from foldline.core.budget import limits
 from foldline.core.plan import Facts
 from foldline.core.policy import Policy
+from foldline.core.prices import Prices
 from foldline.lab.bill.cache import Billed, CacheRules, compute_bills
 from foldline.lab.fake_summarizer import Teller
 from foldline.lab.kept_names import RetentionProbe, measure_retention
 from foldline.lab.policy_run import Ours
 from foldline.lab.recorded import Recorded
 from foldline.lab.replay import Contender, Replayed, replay_session
+
+_RECALL_TOKENS = 60  # of an answer that calls `recall`
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,9 @@ class TrialResult(msgspec.Struct, frozen=True):
     """Dollars for tokens read from the cache."""
     again_dollars: float = 0.0
     """Dollars for tokens that the call before had sent too, and that were written again."""
+    recall_dollars: float = 0.0
+    """Not in `dollars`: what reading back would cost, by one call more before each answer that
+    reuses what was out of sight."""
 
     @property
     def input_dollars(self) -> float:
@@ -81,7 +87,8 @@ class TrialResult(msgspec.Struct, frozen=True):
 
 def run_trial(trial: Trial) -> TrialResult:
     """Run one trial; deterministic."""
-    prices = trial.rules.prices
+    # A bill has prices, if only assumed ones: the policy acts upon them.
+    prices = replace(trial.rules.prices, free=False)
     facts = Facts(limits(trial.window, None, step=prices.step), trial.policy, prices)
     ours = Ours(trial.session, facts, teller=trial.teller)
     return evaluate_contender(trial.session, ours, trial.rules)
@@ -117,7 +124,17 @@ def evaluate_replay(made: Replayed, kept: RetentionProbe, rules: CacheRules) -> 
         blocked=made.blocked,
         read_dollars=sum(call.read * at(call.input).read for call in billed) / 1e6,
         again_dollars=sum(call.again * at(call.input).write for call in billed) / 1e6,
+        recall_dollars=sum(
+            _price_recall(billed[call], tokens, at(billed[call].input))
+            for call, tokens in kept.missing.items()
+        ),
     )
+
+
+def _price_recall(call: Billed, tokens: int, prices: Prices) -> float:
+    """Price a call that reads something back: the request once more, what it writes and gets."""
+    written = _RECALL_TOKENS * prices.output + tokens * prices.write
+    return (call.input * prices.read + written) / 1e6
 
 
 def _sum_lost_dollars(billed: Sequence[Billed]) -> dict[str, float]:

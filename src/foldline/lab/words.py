@@ -26,20 +26,21 @@ def lines_of(words: str) -> set[str]:
 
 def _render_arguments(arguments: str) -> str:
     try:
-        return "\n".join(_iterate_strings(msgspec.json.decode(arguments)))
+        return "\n".join(iterate_strings(msgspec.json.decode(arguments)))
     except msgspec.DecodeError:
         return arguments
 
 
-def _iterate_strings(value: Any) -> Iterator[str]:
+def iterate_strings(value: Any) -> Iterator[str]:
+    """Yield the texts, numbers and other values of some JSON, without the names of its fields."""
     match value:
         case str():
             yield value
         case dict():
             for one in cast("dict[str, Any]", value).values():
-                yield from _iterate_strings(one)
+                yield from iterate_strings(one)
         case list():
             for one in cast("list[Any]", value):
-                yield from _iterate_strings(one)
+                yield from iterate_strings(one)
         case _:
             yield str(value)

@@ -299,7 +299,7 @@ class _Telling:
         dialect = base.choose_model_dialect(model.name)
         request = {**_build_request(prompt, prefix), **self.tellers.parameters}
         request = {key: value for key, value in request.items() if key not in dialect.bounds}
-        most = min(int(prompt.tokens * _LONGER), self.bound) + _estimate_thinking_tokens(model.name)
+        most = min(int(prompt.tokens * _LONGER), self.bound) + estimate_thinking_tokens(model.name)
         request[dialect.bounds[0]] = most
         request.setdefault("model", model.name)
         if self.stands is not None and not self.stands():
@@ -348,7 +348,7 @@ def _read_template(given: str) -> str:
         raise BadInput(f"the template {path} cannot be read: {fault}") from fault
 
 
-def _estimate_thinking_tokens(name: str) -> int:
+def estimate_thinking_tokens(name: str) -> int:
     """Return the tokens to add to the limit for a model that thinks before it answers."""
     return _THOUGHT if _THINKS.search(name.lower()) else 0
 

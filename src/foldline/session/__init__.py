@@ -9,6 +9,7 @@ history         The past of a session: turns, past requests, search, trimming
 hooks           Watchers of folds and narratives, and vetoes on folds
 host            The server that a session's model is asked at
 log_handle      A log and its view, kept in step
+message_search  Search for messages, without the question, each with a passage
 metrics         Prometheus metrics and OpenTelemetry spans
 model_facts     The facts that plans use: policy, limits and prices of a model
 open            Opens a session, new or stored

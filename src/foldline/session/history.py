@@ -15,6 +15,7 @@ from foldline.core import spine as spines
 from foldline.core.edits import fold, mask
 from foldline.core.item import Item
 from foldline.core.log import Asked, Event, Folded, Logged, ModelSaid, Undone, UsageReported
+from foldline.core.names import format_handle
 from foldline.core.parts import render_parts
 from foldline.core.request import Report
 from foldline.core.spine import Range
@@ -24,7 +25,6 @@ from foldline.session import planning
 from foldline.session.log_handle import Live, run_locked
 from foldline.session.sync import Face, make_sync
 from foldline.stores import event_log
-from foldline.stores.base import Name, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,17 @@ class FoundMessage:
     session: str
     seq: int
     words: str
+    score: float = 0.0
+    """How well it fits; only comparable with the other messages of the same search."""
+    same: int = 0
+    """How many other messages, found too, have the same words."""
+    snippet: str = ""
+    """The passage with most of what was asked for, on one line."""
+
+    @property
+    def handle(self) -> str:
+        """The handle by which `recall` gives the whole message."""
+        return format_handle(self.seq)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,33 +193,24 @@ class AsyncHistory:
     async def search(
         self, words: str, *, everywhere: bool = False, limit: int = 20, owner: str | None = None
     ) -> list[FoundMessage]:
-        """Find messages with all the words, newest first.
+        """Find messages with any of the words, best first.
 
-        `everywhere` searches all sessions of the tenant, with `owner` only that owner's.
+        `everywhere` searches all sessions of the tenant, with `owner` only that owner's. A query
+        in double quotes finds only messages with exactly these words.
         """
+        from foldline.session.message_search import search_tenant_messages  # noqa: PLC0415 - seldom needed
+
         name = self.live.name
-        session = None if everywhere else name.session
+        spoken = [item.seq for item in _list_shown_items(self.live.view) if item.role == "user"]
         return await search_tenant_messages(
-            self.live.store, name.tenant, words, session=session, limit=limit, owner=owner
+            self.live.store,
+            name.tenant,
+            words,
+            session=None if everywhere else name.session,
+            limit=limit,
+            owner=owner,
+            asked=None if everywhere else max(spoken, default=None),
         )
-
-
-async def search_tenant_messages(  # noqa: PLR0913 - the parameters of the store's search
-    store: Store,
-    tenant: str,
-    words: str,
-    *,
-    session: str | None = None,
-    limit: int = 20,
-    owner: str | None = None,
-) -> list[FoundMessage]:
-    """Find messages of a tenant with all the words, newest first."""
-    hits = await store.search(tenant, words, session=session, limit=limit, owner=owner)
-    return [
-        FoundMessage(hit.session, hit.seq, event_log.extract_search_text(row.body))
-        for hit in hits
-        for row in await store.read(Name(tenant, hit.session), [(hit.seq, hit.seq)])
-    ]
 
 
 def diff_views(before: View | None, after: View) -> list[Changed]:

@@ -1,9 +1,11 @@
 """Storage for logs: one port, `base.Store`, and its backends.
 
-base        The port: the operations every backend has, and what they promise
-encryption  Encryption at rest around any store
-event_log   Writes events to a store and reads them back
-open_store  Opens the store that an address names
-postgres    PostgreSQL through psycopg 3: many processes, many tenants, many sessions
-sqlite      SQLite through apsw: `:memory:` for tests and scripts, one file for a person
+base            The port: the operations every backend has, and what they promise
+encryption      Encryption at rest around any store
+event_log       Writes events to a store and reads them back
+open_store      Opens the store that an address names
+postgres        PostgreSQL through psycopg 3: many processes, many tenants, many sessions
+search_ranking  How a search ranks messages: BM25 over posting lists
+search_terms    The terms that a text is indexed and searched by
+sqlite          SQLite through apsw: `:memory:` for tests and scripts, one file for a person
 """

@@ -12,6 +12,7 @@ Every backend keeps these promises, and `foldline.testing.stores` tests them:
 - What was erased stays erased: later appends, forks, claims and side values raise `Erased`.
 - A session has one owner for good: the first to claim it while it has no events. A fork has its
   origin's owner. With `owner`, lists and searches show only that owner's sessions.
+- A search ranks a scope's messages as `search_ranking` does, whatever is outside of the scope.
 - Every operation needs a tenant, and none shows another tenant's data.
 """
 
@@ -88,6 +89,8 @@ class Found(NamedTuple):
 
     session: str
     seq: int
+    score: float = 0.0
+    """How well it fits; only comparable with the other hits of the same search."""
 
 
 class Entry(NamedTuple):
@@ -187,7 +190,10 @@ class Store(Protocol):
         limit: int = 20,
         owner: str | None = None,
     ) -> list[Found]:
-        """Find messages with all the words, newest first; with `owner` only that owner's."""
+        """Find messages with any of the words, best first; with `owner` only that owner's.
+
+        `stores.search_ranking` says which are best.
+        """
         ...
 
     async def hold(self, name: Name, *, on: bool) -> None:

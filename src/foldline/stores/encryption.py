@@ -36,6 +36,8 @@ from foldline.stores.base import Draft, Entry, Found, Head, Name, Receipt, Reten
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+    from foldline.stores.search_ranking import PostingBatch
+
 KEY = 32  # bytes of every key
 _SALT, _NONCE, _COUNT = 16, 12, 4
 _WRAPPED = _NONCE + KEY + 16
@@ -311,27 +313,27 @@ class CryptStore:
         limit: int = 20,
         owner: str | None = None,
     ) -> list[Found]:
-        """Find messages with all the words among the newest `REACH` places of one session."""
+        """Rank messages among the newest `REACH` places of one session, as any store does."""
         if session is None:
             raise Unsupported(
                 "an encrypted store has no index to search all sessions by; name one `session`"
             )
         from asyncio import to_thread  # noqa: PLC0415 - half of the time of an import
 
-        name = Name(tenant, session)
+        from foldline.stores.search_ranking import PostingBatch  # noqa: PLC0415 - for a search alone
+        from foldline.stores.search_terms import list_query_terms  # noqa: PLC0415
+
+        name, terms = Name(tenant, session), list_query_terms(words)
         head = await self._inner.head(name)
-        if owner is not None and head.owner != owner:
+        if not terms or (owner is not None and head.owner != owner):
             return []
-        end = head.seq
-        last, found = max(-1, end - REACH), list[Found]()
-        while end > last and len(found) < limit:
-            start = max(end - _STEP, last) + 1
-            opened = await self._decrypt_rows(name, await self._inner.read(name, [(start, end)]))
+        batch = PostingBatch(terms)
+        for start in range(max(head.seq - REACH + 1, 0), head.seq + 1, _STEP):
+            span = (start, min(start + _STEP - 1, head.seq))
+            opened = await self._decrypt_rows(name, await self._inner.read(name, [span]))
             own = [one.row for one, own in opened if own]  # like any store: not the ancestors'
-            left = limit - len(found)
-            found += await to_thread(_search_rows, name, own, words=words, limit=left)
-            end = start - 1
-        return found
+            await to_thread(_add_messages, batch, own)
+        return batch.rank_messages(session, limit)
 
     async def retain(self, tenant: str, rule: Retention, *, dry: bool = False) -> Receipt:
         """Erase the sessions that exceed a rule, together with their keys."""
@@ -484,21 +486,13 @@ def _collect_fork_keys(origin: str, copied: Sequence[OpenedRow]) -> ForkKeys:
     return ForkKeys(origin, {one.salt: one.key for one in copied}, pieces)
 
 
-def _search_rows(name: Name, rows: Sequence[Row], *, words: str, limit: int) -> list[Found]:
-    """Search rows with SQLite's index, in memory."""
-    import apsw  # noqa: PLC0415 - for a search alone
+def _add_messages(batch: "PostingBatch", rows: Sequence[Row]) -> None:
+    from foldline.stores.event_log import extract_search_text  # noqa: PLC0415 - for a search alone
+    from foldline.stores.search_ranking import SPOKEN  # noqa: PLC0415
 
-    from foldline.stores import event_log  # noqa: PLC0415
-    from foldline.stores.sqlite import schema, session_rows  # noqa: PLC0415
-    from foldline.stores.sqlite.connection import Db  # noqa: PLC0415
-
-    db = Db(apsw.Connection(":memory:"), event_log.extract_search_text)
-    db.sql("pragma temp_store = memory")  # plain text that is sorted must never touch the disk
-    schema.migrate_schema(db.sql, ":memory:")
-    session_rows.append_rows(db, name, Draft(rows))
-    hits = session_rows.search_index(db, name.tenant, words, session=name.session, limit=limit)
-    db.connection.close()
-    return [Found(session, rows[at].seq) for session, at in hits]
+    for row in rows:
+        if row.kind in SPOKEN:
+            batch.add_message(row.seq, extract_search_text(row.body))
 
 
 def _check_master_key(key: bytes) -> None:

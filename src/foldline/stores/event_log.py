@@ -136,8 +136,11 @@ def build_draft(events: Iterable[Event], times: Sequence[float] = ()) -> Draft:
 
 
 def extract_search_text(body: bytes) -> str:
-    """Return the text that a message is found by."""
-    event = log.decode_event(body)
+    """Return the text that a message is found by; "" if it is none or cannot be read."""
+    try:
+        event = log.decode_event(body)
+    except FormatError:  # one unreadable row must not end every search
+        return ""
     return render_parts(event.parts) if isinstance(event, Said) else ""
 
 

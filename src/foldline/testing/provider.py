@@ -206,7 +206,11 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Answer one request."""
         provider = self.provider
-        body = self.rfile.read(int(self.headers["content-length"]))
+        length = int(self.headers["content-length"])
+        body = self.rfile.read(length)
+        if len(body) < length:  # the client hung up
+            self.close_connection = True
+            return
         refused = provider.refuse(body)
         with provider.lock:
             place = len(provider.bodies)

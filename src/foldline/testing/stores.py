@@ -327,15 +327,93 @@ class Conformance(Lasting):
         assert found == names
 
     async def test_search(self, store: Store) -> None:
-        """All words, the newest first, whatever signs are in them."""
+        """Any word is enough, the best comes first, then the newest, whatever signs are in them."""
         await store.append(MINE, rows("the parser fails", "a café in Köln", "the parser passes"))
         await store.append(Name("acme", "two"), rows('quote " and parser* (x'))
         assert [hit.seq for hit in await store.search("acme", "parser", session="one")] == [2, 0]
         assert len(await self.search_all(store, "acme", "parser")) == 3
-        assert [hit.seq for hit in await self.search_all(store, "acme", "PARSER fails")] == [0]
+        found = await store.search("acme", "PARSERS failing", session="one")
+        assert [hit.seq for hit in found] == [0, 2]
+        assert found[0].score > found[1].score > 0
         assert len(await store.search("acme", "parser", session="one", limit=1)) == 1
-        for odd in ('"', "*", "NEAR(", "a OR", "", "-", "café"):
+        for odd in ('"', "*", "NEAR(", "a OR", "", "-", "café", "\0", "x" * 100_000):
             await store.search("acme", odd, session="one")
         assert [hit.seq for hit in await self.search_all(store, "acme", "cafe koln")] == [1]
         await store.append(MINE, rows("another parser"))
         assert (await store.search("acme", "parser", session="one"))[0].seq == 3
+
+    async def test_a_search_ranks_by_rarity_frequency_and_length(self, store: Store) -> None:
+        """A rare word counts more than a common one, twice more than once, short more than long."""
+        await store.append(MINE, rows(*("common words" for _ in range(9)), "a rare word", "common"))
+        assert (await store.search("acme", "common rare", session="one"))[0].seq == 9
+        other = Name("acme", "two")
+        await store.append(other, rows("budget, budget, lunch", "lunch and budget", "lunch"))
+        found = await store.search("acme", "budget", session="two")
+        assert [hit.seq for hit in found] == [0, 1]
+        long = Name("acme", "three")
+        await store.append(long, rows("short budget", "the budget " + "is long " * 50))
+        found = await store.search("acme", "budget", session="three")
+        assert [hit.seq for hit in found] == [0, 1]
+
+    async def test_stop_words_weigh_nothing(self, store: Store) -> None:
+        """Unless there is nothing else to look for."""
+        await store.append(MINE, rows("what is it that you are", "the harbor", "who are you"))
+        found = await store.search("acme", "what is that harbor", session="one")
+        assert [hit.seq for hit in found] == [1]
+        assert [hit.seq for hit in await store.search("acme", "who are", session="one")] == [2, 0]
+
+    async def test_parts_of_identifiers_and_unspaced_text(self, store: Store) -> None:
+        """Parts and wholes of names and paths; two characters of Chinese, one of Thai."""
+        said = (
+            "see parse_count",
+            "parseCount fails",
+            "in src/a/b.py",
+            "我家的狗叫旺财",
+            "ทดสอบระบบ",
+        )
+        await store.append(MINE, rows(*said))
+        asked = {
+            "count": {0, 1}, "parsecount": {1}, "parse_count": {0, 1}, "a/b.py": {2},
+            "src/a/b.py": {2}, "旺财": {3}, "狗": {3}, "我家狗": {3}, "ระบบ": {4},
+        }  # fmt: skip
+        for query, places in asked.items():
+            found = await store.search("acme", query, session="one")
+            assert {hit.seq for hit in found} == places, query
+        found = await store.search("acme", "parse_count", session="one")
+        assert [hit.seq for hit in found] == [0, 1]
+
+    async def test_a_search_knows_only_its_scope(self, store: Store) -> None:
+        """Neither results, order nor scores change with what is said elsewhere."""
+        await store.claim(MINE, "alice")
+        await store.append(MINE, rows("a lamp", "a rare lamp", "rare", "lamp oil", "rare oil"))
+        before = await store.search("acme", "rare lamp oil", session="one")
+        mine = None
+        if self.searches_tenants:
+            mine = await store.search("acme", "rare lamp oil", owner="alice")
+        for name in (THEIRS, Name("acme", "two"), Name("other", "two")):
+            await store.append(name, rows(*("rare oil" for _ in range(20)), "long " * 99))
+            await store.search(name.tenant, "rare", session=name.session)
+        after = await store.search("acme", "rare lamp oil", session="one")
+        assert after == before
+        if self.searches_tenants:
+            assert await store.search("acme", "rare lamp oil", owner="alice") == mine
+
+    async def test_a_search_after_blocks_and_trimming(self, store: Store) -> None:
+        """An index that is built in parts, and anew, finds what one built at once finds."""
+        other = Name("acme", "two")
+        said = [f"lamp {at % 7} {'oil ' * (at % 5)}" for at in range(4_200)]
+        await store.append(MINE, rows(*said))
+        for lo, hi in ((0, 3), (3, 4_095), (4_095, 4_098), (4_098, 4_200)):
+            await store.append(other, rows(*said[lo:hi]))
+            await store.search("acme", "lamp", session="two")
+
+        async def find(session: str) -> list[tuple[int, float]]:
+            found = await store.search("acme", "oil 3", session=session, limit=4_200)
+            return [(hit.seq, hit.score) for hit in found]
+
+        assert await find("two") == await find("one")
+        assert len(await find("one")) > 3_360
+        await store.trim(MINE, 2_000, keep=[4])
+        assert {seq for seq, _ in await find("one") if seq < 2_000} == {4}
+        await store.trim(other, 2_000, keep=[4])
+        assert await find("two") == await find("one")

@@ -5,7 +5,6 @@
 Its tools `recall`, `search_history` and `context` only read.
 """
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 MOST = 5_000
 """Tokens of a page of recall; each page ends with the call for the next."""
 _HITS, _MOST_HITS = 10, 50
-_BEFORE, _BEHIND = 60, 200  # characters around a match
 _WIDE = 100
 _TOLD = """The past of a conversation kept by Foldline, also what its model no longer sees. \
 Where something was cut stands a handle, log:12 or recall("log:12", ...): `recall` gives the \
@@ -171,7 +169,7 @@ def build_history_tools(shelf: Shelf, *, only: str | None, most: int = MOST) -> 
         ),
         Tool(
             name="search_history",
-            description="Messages that hold all of some words, the newest first, with handles.",
+            description="Messages that hold some of the words, the best match first, with handles.",
             schema=_make_object_schema(
                 {"words": _make_string_schema("parser error"), **_LIMIT, **everywhere}, "words"
             ),
@@ -253,20 +251,11 @@ def _parse_line_range(given: Arguments) -> tuple[int, int] | None:
 
 def _render_hits(found: list[FoundMessage], words: str, limit: int, *, titled: bool) -> str:
     if not found:
-        return f"nothing holds all of: {words}"
+        return f"nothing holds any of: {words}"
     lines = [
-        f"{f'{one.session} ' if titled else ''}log:{one.seq}: {_extract_snippet(one.words, words)}"
+        f"{f'{one.session} ' if titled else ''}{one.handle}: {one.snippet}"
+        f"{f' [and {one.same} more alike]' if one.same else ''}"
         for one in found
     ]
-    more = f"\n[the newest {limit}; there may be more: say other words]"
+    more = f"\n[the best {limit}; there may be more: say other words]"
     return "\n".join(lines) + (more if len(found) == limit else "")
-
-
-def _extract_snippet(text: str, words: str) -> str:
-    """Cut out the text around the first match, on one line."""
-    text = " ".join(text.split())
-    longest = sorted({*re.findall(r"\w+", words)}, key=len, reverse=True)
-    hit = re.search("|".join(map(re.escape, longest)), text, re.IGNORECASE) if longest else None
-    at = max(hit.start() - _BEFORE, 0) if hit else 0
-    end = at + _BEFORE + _BEHIND
-    return f"{'…' if at else ''}{text[at:end]}{'…' if end < len(text) else ''}"

@@ -73,6 +73,8 @@ _MARKER = re.compile(
     r"|\[(?:cut; )?whole: log:[^\]\n]{1,60}\]"
     r"|\[handoff: log:[^\]\n]{1,60}\]"
     r"|\[(?:errors|names) in the cut\][^\n]*"
+    rf"|\[cut: {_NUMBER} [a-z]{{4,12}}\b[^\n]*"
+    rf"|\[[a-z ]{{3,20}}: {_NUMBER} [a-z]{{4,12}}, {_NUMBER} left out\]"
     rf"|\[{_NUMBER} bytes of output are not kept\]"
     r"|\[[^\]\n]{0,80}go on: recall\([^\n]{1,200}\]"
     r")[ \t\r]*$",

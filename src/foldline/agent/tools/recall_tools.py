@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from foldline.core.recall import Query
 
 _HITS = 15
-_AROUND = 80  # characters on each side of a match
 
 
 class _Recall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,14 +79,14 @@ def search_history(session: AsyncSession) -> Tool:
 
     async def run_search(arguments: Arguments) -> Result:
         words = convert_arguments(arguments, _Words).words
-        tokens = re.findall(r"\w+", words)
-        if not tokens:
+        if re.search(r"\w", words) is None:
             raise BadInput(f"{words!r} has no word to search for")
         found = await session.history.search(words, limit=_HITS + 1)
         if not found:
-            return said(f"[no message has all of: {' '.join(tokens)}; try fewer words]")
+            return said(f"[no message has any of: {words}; try other words]")
         lines = [
-            f'recall("{format_handle(one.seq)}"): {_extract_snippet(one.words, tokens)}'
+            f'recall("{one.handle}"): {one.snippet}'
+            f"{f' [and {one.same} more alike]' if one.same else ''}"
             for one in found[:_HITS]
         ]
         more = ["[there are more; give further words]"] if len(found) > _HITS else []
@@ -95,7 +94,7 @@ def search_history(session: AsyncSession) -> Tool:
 
     return Tool(
         name="search_history",
-        description="Search this conversation, all of it, by words; newest first.",
+        description="Search this conversation, all of it, by words; best match first.",
         schema=make_object_schema("words", words="string"),
         run=run_search,
         beside=True,
@@ -123,12 +122,3 @@ async def _collect_pictures(session: AsyncSession, asked: "Query", *, most: int)
     parts = one.event.parts if isinstance(one.event, UserSaid | ToolReturned) else ()
     pictures = [part for part in parts if isinstance(part, Media)]
     return [*pictures] if sum(map(media_tokens, pictures)) <= most else []
-
-
-def _extract_snippet(text: str, tokens: list[str]) -> str:
-    """Cut out the text around the first word found, on one line."""
-    flat = " ".join(text.split())
-    low = flat.casefold()
-    at = next((place for one in tokens if (place := low.find(one.casefold())) >= 0), 0)
-    start, end = max(at - _AROUND, 0), at + 2 * _AROUND
-    return f"{'…' if start else ''}{flat[start:end]}{'…' if end < len(flat) else ''}"

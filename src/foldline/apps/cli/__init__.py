@@ -15,6 +15,9 @@
     fold             `fold`, `undo` and `pin`
     import_          `import`: session files into the store
     lab              `lab compare` and `lab cost`
+    lab_model        the model that `lab` asks: client, window, prices, consent
+    lab_quality      `lab quality`: what a model remembers
+    lab_tasks        `lab tasks`: coding tasks worked by our agent
     mcp              `mcp`: a session's past for an agent host
     output           tables, wrapped lines, colours, sizes and times
     run_worker       `worker`: a process that makes queued folds

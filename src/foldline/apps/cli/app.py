@@ -66,6 +66,8 @@ _PANELS = {
     "Measure": {
         "lab compare": "lab:compare",
         "lab cost": "lab:cost",
+        "lab quality": "lab_quality:quality",
+        "lab tasks": "lab_tasks:tasks",
     },
 }
 """The headings of the help; below each, commands and their `module:function`."""
@@ -73,7 +75,7 @@ _GROUPS = {
     "config": "The settings: which are in force, who says so, and what is wrong with them.",
     "keys": "Keys of the gateway's own.",
     "schedule": "Entries that speak into sessions at their times, as `cron`.",
-    "lab": "What sessions that happened cost, and what they would have cost and kept.",
+    "lab": "What sessions cost and would have kept, and what a model remembers.",
 }
 
 

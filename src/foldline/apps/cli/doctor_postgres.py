@@ -20,6 +20,7 @@ from foldline.errors import BadInput
 from foldline.stores.postgres.health import (
     BUCKETS,
     DEFINERS,
+    INDEXED,
     INDEXES,
     PARTED,
     SECURED,
@@ -391,8 +392,8 @@ def inspect_row_security(
     """Check that no tenant can see another's rows."""
     by_name = {one.name: one for one in tables}
     ours = [*SECURED, *(one.name for one in tables if one.parent in PARTED)]
-    lacking = [name for name in (*SECURED, "words") if name not in by_name]
-    off = [name for name in (*ours, "words") if name in by_name and not by_name[name].secured]
+    lacking = [name for name in (*SECURED, *INDEXED) if name not in by_name]
+    off = [name for name in (*ours, *INDEXED) if name in by_name and not by_name[name].secured]
     loose = [name for name in ours if name in by_name and not by_name[name].forced]
     if lacking:
         yield Check("bad", "security", f"no table {join_names(lacking)}", "restore a backup")

@@ -379,8 +379,14 @@ def _render_policies(told: Comparison) -> list[str]:
         "kept: of what the agent wrote again later (names that look like code, long lines), the "
         "share that was in the request then"
     )
+    again = ", ".join(
+        f"{one.policy} {format_dollar_amount(one.recall_dollars)}"
+        for one in told.totals
+        if one.recalls
+    )
     return [
         *render_table(heads, rows),
+        *(wrap_text(f"Read again, not in the cost: {again}.") if again else ()),
         *(apply_style(line, "dim") for line in wrap_text(f"{legend}; {kept}.")),
     ]
 

@@ -13,8 +13,8 @@ import typer
 from foldline import __version__
 from foldline.apps.cli.context import Desk, make_command, open_named_session, resolve_session_name
 from foldline.errors import BadInput
-from foldline.session import history
 from foldline.session.history import FoundMessage
+from foldline.session.message_search import search_tenant_messages
 from foldline.session.session import AsyncSession
 from foldline.stores.base import Store
 
@@ -35,7 +35,7 @@ class _Shelf:
             if session
             else None
         )
-        return await history.search_tenant_messages(
+        return await search_tenant_messages(
             self.store, self.tenant, words, session=only, limit=limit
         )
 

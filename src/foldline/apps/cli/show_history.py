@@ -43,11 +43,11 @@ from foldline.draw.course import Course, Following, describe_course
 from foldline.draw.course_svg import course_svg
 from foldline.draw.course_terminal import course_terminal
 from foldline.draw.picture import build_picture
-from foldline.draw.wording import extract_snippet, truncate_to_width
+from foldline.draw.wording import clean_line, find_word, truncate_to_width
 from foldline.errors import BadInput
 from foldline.models.catalog import resolve_model
-from foldline.session import history as pasts
 from foldline.session.history import Changed, FoundMessage, Turn, diff_views, measure_pace
+from foldline.session.message_search import search_tenant_messages
 from foldline.session.session import AsyncSession
 from foldline.stores import event_log
 
@@ -321,7 +321,7 @@ def _render_words(item: Item) -> str:
 async def search(
     desk: Desk,
     words: Annotated[
-        list[str], typer.Argument(metavar="WORDS", help="Messages that hold all of them.")
+        list[str], typer.Argument(metavar="WORDS", help="Messages that hold any of them.")
     ],
     *,
     within: Annotated[
@@ -329,20 +329,20 @@ async def search(
     ] = None,
     limit: Annotated[int, typer.Option(help="At most so many.", min=1, max=1_000)] = 20,
 ) -> int:
-    """Find what was said, the newest first."""
+    """Find what was said, the best match first; words in double quotes as a phrase."""
     asked = replace_surrogates(" ".join(words))
     async with desk.open_store() as store:
         only = (await resolve_session_name(store, desk.tenant, within)).session if within else None
-        found = await pasts.search_tenant_messages(
-            store, desk.tenant, asked, session=only, limit=limit
-        )
+        found = await search_tenant_messages(store, desk.tenant, asked, session=only, limit=limit)
     body = {
         "words": asked,
         "found": [
             {
                 "session": one.session,
-                "handle": f"log:{one.seq}",
-                "snippet": extract_snippet(one.words, asked)[0],
+                "handle": one.handle,
+                "score": one.score,
+                "same": one.same,
+                "snippet": clean_line(one.snippet),
             }
             for one in found
         ],
@@ -358,18 +358,20 @@ def render_hits(
     *,
     way: str = "`foldline show NAME log:N` gives the whole one",
 ) -> list[str]:
-    """Render the messages that were found, with the words around the match."""
+    """Render the messages that were found, each with its best passage."""
     if not found:
-        return wrap_text(f"nothing holds all of: {asked}")
+        return wrap_text(f"nothing holds any of: {asked}")
     lines: list[str] = []
-    for name, group in groupby(found, key=lambda one: one.session):
+    for name in dict.fromkeys(one.session for one in found):
         lines.append(apply_style(truncate_line("", name), "strong"))
-        for one in group:
-            text, at, end = extract_snippet(one.words, asked)
-            place = f"  log:{one.seq:<6} "
-            cut = truncate_to_width(text, measure_terminal() - len(place) - 2)
+        for one in (one for one in found if one.session == name):
+            text = clean_line(one.snippet)
+            at, end = find_word(text, asked)
+            place = f"  {one.handle:<10} "
+            same = f" (and {one.same} more alike)" if one.same else ""
+            cut = truncate_to_width(text, measure_terminal() - len(place) - len(same) - 2)
             marked = f"{cut[:at]}{_mark_match(cut[at:end])}{cut[end:]}" if end <= len(cut) else cut
-            lines.append(f"{place}{marked}")
+            lines.append(f"{place}{marked}{same}")
     more = "; --limit shows more" if len(found) == limit else ""
     last = f"{format_count(len(found), 'message')}{more}; {way}"
     return [*lines, *wrap_text(last)]

@@ -3,8 +3,7 @@
 The view adds the handle and the outcome to a clip, because only it knows the message's place.
 """
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 
 import msgspec
@@ -22,15 +21,7 @@ from foldline.core.view import View
 
 _LINES = 128  # lines of each end
 _LINE_BYTES = 10 * 1024  # bytes of both ends together
-_LINE = 200  # characters of one error line
 _LOOK = 131_072  # characters of the cut that are searched; recall finds the rest
-_PIECE = 16_384  # characters that are searched at a time
-# Linear on any text: this runs on whatever a tool prints.
-_FAULT = re.compile(
-    r"\b[Ee]rror\b|[a-z]Error\b|Exception\b|\bFAILED\b|\bFATAL\b|\bERROR\b|\bTraceback\b|\bpanic\b"
-    r"|\bexit(?:ed)? (?:with |code |status |with code |with status )?\d"
-)
-_SIGNS = ("rror", "xception", "FAIL", "FATAL", "ERR", "raceback", "panic", "exit")
 _NEWEST = 0.7  # of room, for the newest messages of a request that was refused
 _LEAST_BYTES = 240  # of one message: fewer say nothing
 _HANDLE = 30  # characters of the handle that a view adds to a clip
@@ -62,7 +53,8 @@ def _clip_to_ends(words: str, keep: int, *, of: tuple[int, int], how: How) -> tu
 
     match how:
         case "ends":
-            return _with_errors(words, keep, make_gap("first+last"))
+            shown = _with_structure(words, keep, make_gap("parts"))
+            return shown or _with_errors(words, keep, make_gap("first+last"))
         case "tail":
             return (make_gap("last"), Text(truncate.truncate_to_tail(words, keep)))
         case "both":
@@ -74,42 +66,27 @@ def _clip_to_ends(words: str, keep: int, *, of: tuple[int, int], how: How) -> tu
 
 def _with_errors(words: str, keep: int, gap: Gap) -> tuple[Part, ...]:
     """Keep head and tail, and between them what is needed later: error lines, names."""
+    from foldline.core.edits.structure import select_fault_lines  # noqa: PLC0415 - few are clipped
+
     first = truncate.truncate_to_head(words, keep * 60 // 100)
     last = truncate.truncate_to_tail(words, keep * 25 // 100, start=len(first))
     start, end = len(first), len(words) - len(last)
-    errors = _select_error_lines(words[max(start, end - _LOOK) : end], keep * 11 // 100)
+    errors = select_fault_lines(words[max(start, end - _LOOK) : end], keep * 11 // 100)
     names = _select_cut_names(words[start : min(start + _LOOK, end)], first + last, keep * 4 // 100)
     middle = [Text(f"[errors in the cut]\n{errors}")] if errors else []
     middle += [Text(f"[names in the cut] {names}")] if names else []
     return (Text(first), gap, *middle, Text(last))
 
 
-def _select_error_lines(text: str, tokens: int) -> str:
-    """Select the last distinct lines about a failure or an exit status, in their order."""
-    kept: list[str] = []
-    for line in _iterate_error_lines(text):
-        tokens -= count_tokens(line) + 1
-        if tokens < 0:
-            break
-        kept.append(line)
-    return "\n".join(reversed(kept))
+def _with_structure(words: str, keep: int, gap: Gap) -> tuple[Part, ...] | None:
+    """Keep what matters most in a text of a known kind, and names of the rest."""
+    from foldline.core.edits.structure import shorten_structure  # noqa: PLC0415 - few are clipped
 
-
-def _iterate_error_lines(text: str) -> Iterator[str]:
-    """Yield those lines from the end, reading only as many pieces as are needed."""
-    seen: set[str] = set()
-    end = len(text)
-    while end > 0:
-        start = text.rfind("\n", 0, max(end - _PIECE, 0)) + 1
-        piece = text[start:end]
-        end = start
-        signs = [sign for sign in _SIGNS if sign in piece]
-        for whole in reversed(piece.splitlines() if signs else ()):
-            line = whole.strip()[:_LINE]
-            if line not in seen and any(sign in line for sign in signs):
-                seen.add(line)
-                if _FAULT.search(line):
-                    yield line
+    found = shorten_structure(words, keep * 95 // 100, look=_LOOK)
+    if found is None or len(found.text) + _HANDLE >= len(words):
+        return None
+    names = _select_cut_names(found.cut, found.text, keep * 4 // 100)
+    return (gap, *([Text(f"[names in the cut] {names}")] if names else []), Text(found.text))
 
 
 def _select_cut_names(text: str, shown: str, tokens: int) -> str:

@@ -7,7 +7,7 @@ are the user's words, and stay verbatim.
 
 import posixpath
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -19,14 +19,10 @@ from foldline.core.ledger.shell_commands import Touch
 from foldline.core.log import Event, ModelSaid, ToolReturned
 from foldline.core.names import count_names
 from foldline.core.parts import Call, Fact, FactKind, calls_of, spoken_text_of, text_of
+from foldline.core.passages import Passage, split_passages, weigh_passages
 
 _WIDTH = 110  # characters of one line
-_DECIDED = re.compile(
-    r"\b(?:decided|decide to|chose|choosing|going with|opted for|settled on|instead of|will use)\b",
-    re.IGNORECASE,
-)
 _TASK = re.compile(r"^[ \t]*[-*] \[([ xX~-])\] (\S.*)$", re.MULTILINE)
-_SENTENCE = re.compile(r"(?<=[.!?])\s")
 _RUNNERS = re.compile(r"\b(?:pytest|unittest|go test|cargo test|jest|vitest|npm test|tox|mocha)\b")
 _CHOOSES = re.compile(r"-(?:k|m|t|run|-lf|-last-failed|-only|-grep|-testNamePattern)(?:=|$)")
 _OTHER = re.compile(r"(?!discover$|run$)[\w:]{2,}")  # neither an option nor a path: names of tests
@@ -36,19 +32,30 @@ _MOVING = re.compile(r"(?:^|[;&|\n]\s?)(?:cd|pushd|popd)\b")
 _EDITING = ("edit", "insert", "append", "replace")  # commands that change the open file
 _NAMED = 1_200  # newest items whose names are collected: older names would fade anyway
 _LOOK = 65_536  # characters of one text that are read for names
+_PASSAGES, _ENDS = 400, 200  # passages of one text that are weighed, and of each end if it has more
+_LEAST_WEIGHT = 0.06  # of what is worth a line
 
 
 def collect_facts(
-    items: Iterable[Item], events: Mapping[int, Event], *, older: Sequence[Fact] = ()
+    items: Iterable[Item],
+    events: Mapping[int, Event],
+    *,
+    older: Sequence[Fact] = (),
+    standing: Sequence[str] = (),
 ) -> Facts:
-    """Collect the facts of items whose originals are in `events`; `older` facts are context."""
-    collector = _Collector(older)
+    """Collect the facts of items whose originals are in `events`.
+
+    `older` facts and the handoffs that are `standing` are context.
+    """
+    collector = _Collector(older, standing)
     every = list(items)
     for place, item in enumerate(every):
         collector.naming = place >= len(every) - _NAMED
         event = events.get(item.seq)
         if item.role == "model" and isinstance(event, ModelSaid):
             collector.record_answer(item, event)
+        elif item.role == "user":
+            collector.record_passages(item.seq, None, split_passages(text_of(item.parts)))
         elif item.role == "result":
             text = text_of(event.parts) if isinstance(event, ToolReturned) else ""
             collector.record_result(item, text)
@@ -58,11 +65,15 @@ def collect_facts(
 class _Collector:
     """The facts found so far, and the calls that wait for their results."""
 
-    def __init__(self, older: Sequence[Fact]) -> None:
+    def __init__(self, older: Sequence[Fact], standing: Sequence[str]) -> None:
         self._older = {(fact.kind, fact.key): fact for fact in older}
         self._found: dict[tuple[FactKind, str], Fact] = {}
         self._calls: dict[str, tuple[int, Call]] = {}
         self._names: dict[str, Fact] = {}
+        self._passages: list[tuple[int, FactKind | None, str]] = []
+        for text in standing:
+            self.record_passages(0, None, split_passages(text))
+        self._shown = len(self._passages)
         self._opened = ""  # the newest relative path
         self.naming = True  # whether names are collected now
 
@@ -73,15 +84,25 @@ class _Collector:
             for thing, fact in self._found.items()
             if not (fact.kind == "test" and fact.text == "passed" and thing not in self._older)
         ]
-        return merge_facts((), [*known, *self._names.values()])
+        return merge_facts((), [*known, *self._list_weighed_facts(), *self._names.values()])
+
+    def _list_weighed_facts(self) -> Iterator[Fact]:
+        """Yield what was said and found, weighed among all that was said."""
+        weights = weigh_passages([text for _, _, text in self._passages], shown=self._shown)
+        for (seq, kind, text), weight in zip(self._passages, weights, strict=True):
+            is_told = ("error", text) in self._found
+            if kind is not None and weight > _LEAST_WEIGHT and not is_told:
+                yield Fact(seq, kind, text, weight=round(weight, 4))
+
+    def record_passages(self, seq: int, kind: FactKind | None, passages: Sequence[Passage]) -> None:
+        """Record what a text says; without a kind only to weigh the others among it."""
+        some = passages if len(passages) <= _PASSAGES else (*passages[:_ENDS], *passages[-_ENDS:])
+        for one in some:
+            self._passages.append((seq, kind, " ".join(one.text.split())))
 
     def record_answer(self, item: Item, event: ModelSaid) -> None:
         words = spoken_text_of(event.parts)
-        if sentence := _find_first_sentence(words):
-            self._add_fact(item.seq, "said", str(item.seq), sentence)
-        for part in _SENTENCE.split(words[:_LOOK]):
-            if _DECIDED.search(part):
-                self._add_fact(item.seq, "decision", _truncate_line(part))
+        self.record_passages(item.seq, "said", split_passages(words))
         if tasks := _TASK.findall(words[:_LOOK]):
             lines = "\n".join(f"[{mark}] {task}" for mark, task in tasks)
             self._add_fact(item.seq, "todo", "list", lines)
@@ -111,7 +132,9 @@ class _Collector:
         self._record_run(item.seq, doing, told)
         for url in list_links(f"{call.arguments}\n{text[:_LOOK]}")[:20]:
             self._add_fact(item.seq, "link", url)
-        self._record_names(item.seq, _COLOURS.sub("", text[:_LOOK]), wrote=False)
+        plain = _COLOURS.sub("", text[:_LOOK])
+        self.record_passages(item.seq, "found", split_passages(plain))
+        self._record_names(item.seq, plain, wrote=False)
 
     def _record_touches(self, seq: int, doing: Act, told: Outcome) -> None:
         hashes = {**dict(doing.hashes), **told.hashes}
@@ -204,11 +227,6 @@ class _Collector:
             new = Fact(seq, "name", name, "" if wrote else "seen", times)
             old = self._names.get(name)
             self._names[name] = merge_facts((old,), (new,))[0] if old else new
-
-
-def _find_first_sentence(text: str) -> str:
-    line = next((line for line in text.splitlines() if line.strip()), "")
-    return _truncate_line(_SENTENCE.split(line.strip(), maxsplit=1)[0])
 
 
 def _truncate_line(text: str) -> str:

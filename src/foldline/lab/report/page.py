@@ -94,9 +94,13 @@ def _render_policies(told: Comparison, classes: dict[str, str]) -> Iterable[str]
     yield "<h2>The policies</h2>"
     yield (
         '<p class="note">Kept: of what the agent wrote again later, the share that was in the '
-        "request when it wrote it.</p>"
+        "request when it wrote it. Read again: what one call more for each answer that reused what "
+        "was out of sight would add to the cost.</p>"
     )
-    heads = ("policy", "cost", "change", "folds", "names kept", "lines kept", "largest request")
+    heads = (
+        *("policy", "cost", "change", "folds", "names kept", "lines kept"),
+        *("read again", "largest request"),
+    )
     rows = "".join(_render_policy_row(one, told, heads, classes[one.policy]) for one in told.totals)
     top = "".join(f"<th>{one}</th>" for one in heads)
     yield (
@@ -118,6 +122,7 @@ def _render_policy_row(one: Total, told: Comparison, heads: Sequence[str], colou
         (f"{one.folds:,}", ""),
         (format_percent(one.kept_names), ""),
         (format_percent(one.kept_lines), ""),
+        (f"+ {format_dollar_amount(one.recall_dollars)}", ""),
         (f"{one.peak:,}", ""),
     )
     row = "".join(

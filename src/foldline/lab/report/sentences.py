@@ -71,7 +71,9 @@ def describe_folded(told: Comparison) -> str:
         f"{format_token_count(mine.tokens_left)}. "
         f"Of the names that the agent wrote again later, {format_percent(100 - mine.kept_names)} "
         f"were then out of its sight, of long lines {format_percent(100 - mine.kept_lines)}; "
-        "all of it stays in the log, one recall away."
+        "all of it stays in the log, one recall away. Reading it back by a call each time would "
+        f"have cost {format_dollar_amount(mine.recall_dollars)} more, in "
+        f"{format_count(mine.recalls, 'call')}."
     )
 
 

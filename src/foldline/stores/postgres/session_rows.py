@@ -1,23 +1,21 @@
 """Reads, forks, leases, side values and search in PostgreSQL; one statement each.
 
 Every body is checked against its sha256. The server's clock decides when a lease expires; its
-holder counts by its own. A search first indexes what is new. Words are indexed in lower case and
-without accents, each behind a mark of its tenant: so an index entry lists one tenant's places only
-and is never longer for the others'.
+holder counts by its own. A search first indexes what is new. Terms are marked by their tenant: so
+an index entry lists one tenant's places only and is never longer for the others'.
 """
 
 import hashlib
-import re
 import time
-import unicodedata
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 from foldline.errors import BadInput, Conflict, Erased, FormatError
-from foldline.stores import event_log
+from foldline.stores import event_log, search_ranking, search_terms
 from foldline.stores.base import Entry, Found, Head, Lease, Name, Row
 from foldline.stores.postgres.connections import Connections, build_call_statement, sid_of
+from foldline.stores.search_ranking import PostingBatch, PostingRow
 
 _HEAD = build_call_statement("head_and_owner", "uuid", "int4")
 _READ = build_call_statement("read", "uuid", "int4[]", "int4[]")
@@ -142,12 +140,9 @@ async def put_entry(  # noqa: PLR0913 - a side table is a table
 
 
 _UNINDEXED = build_call_statement("unindexed_sessions", "uuid")
-_SPOKEN = build_call_statement("spoken", "uuid", "int4")
-_LEARN = build_call_statement("learn", "uuid", "int4", "int4", "int4[]", "float8[]", "text[]")
-_SEARCH = build_call_statement("search_of", "uuid", "text", "int4", "text")
-_BATCH = 500  # rows that `spoken` returns at a time
-_LETTERS = 60  # of a word that are compared
-_WORDS = 8_000  # different words of one message: a tsvector holds 1 MB
+_SPOKEN = build_call_statement("spoken_between", "uuid", "int4", "int4")
+_POST = build_call_statement("post", "uuid", "int4", "int4", "int8[]", "int4[]", "bytea[]")
+_POSTINGS = build_call_statement("postings_of", "uuid", "text", "int8", "int8[]")
 
 
 async def search_index(  # noqa: PLR0913 - what the port narrows a search by
@@ -160,57 +155,36 @@ async def search_index(  # noqa: PLR0913 - what the port narrows a search by
     owner: str | None = None,
 ) -> list[Found]:
     """Index what is new, then search: appends stay as fast as without an index."""
-    tokens = _split_tokens(words)
-    if not tokens:
+    terms = search_terms.list_query_terms(words)
+    if not terms:
         return []
     sid_of(Name(tenant, ""))  # checks the name
     within = None if session is None else sid_of(Name(tenant, session))
+    mark = search_ranking.mark_tenant(tenant)
     for sid, indexed, head in await db.run_statement(_UNINDEXED, tenant, within, again=True):
-        await _index_session(db, tenant, sid, indexed=indexed, head=head)
-    mark = _hash_tenant(tenant)
-    wanted = [f"'{mark}{token}'" for token in tokens]
-    wanted += [] if within is None else [f"'{within.hex}'"]
-    hits = await db.run_statement(
-        _SEARCH, tenant, within, " & ".join(wanted), limit, owner, again=True
-    )
-    return [Found(*hit) for hit in hits]
+        await _index_session(db, tenant, sid, indexed=indexed, head=head, mark=mark)
+    every = search_ranking.EVERY ^ mark
+    marked = [every, *(term ^ mark for term in terms)]
+    rows = await db.run_statement(_POSTINGS, tenant, within, owner, every, marked, again=True)
+    found = (PostingRow(row[0] ^ mark, *row[1:]) for row in rows)
+    return search_ranking.rank_postings(found, limit)
 
 
-async def _index_session(
-    db: Connections, tenant: str, sid: UUID, *, indexed: int, head: int
+async def _index_session(  # noqa: PLR0913 - a session's row, and where
+    db: Connections, tenant: str, sid: UUID, *, indexed: int, head: int, mark: int
 ) -> None:
-    """Index what is new in a session; stop if another process does the same."""
-    mark = _hash_tenant(tenant)
+    """Index what is new in a session, by blocks; stop if another process does the same."""
     while indexed < head:
-        rows = await db.run_statement(_SPOKEN, tenant, sid, indexed, again=True)
-        said = [(seq, moment, _extract_tokens(body)) for seq, moment, body in rows]
-        kept = [(seq, moment, words) for seq, moment, words in said if words]
-        upto = rows[-1][0] if len(rows) == _BATCH else max(head, rows[-1][0] if rows else -1)
-        lexemes = [
-            " ".join((sid.hex, *(f"{mark}{word}" for word in words))) for _, _, words in kept
-        ]
-        places, moments = [row[0] for row in kept], [row[1] for row in kept]
+        end, at = min(search_ranking.find_block_end(indexed + 1), head), indexed + 1
+        batch = PostingBatch()
+        while rows := await db.run_statement(_SPOKEN, tenant, sid, at, end, again=True):
+            for seq, body in rows:
+                batch.add_message(seq, event_log.extract_search_text(body))
+            at = rows[-1][0] + 1
+        columns = [list(column) for column in zip(*batch.list_rows(mark), strict=True)]
         ((done,),) = await db.run_statement(
-            _LEARN, tenant, sid, indexed, upto, places, moments, lexemes, again=True
+            _POST, tenant, sid, indexed, end, *(columns or ([], [], [])), again=True
         )
         if not done:
             return
-        indexed = upto
-
-
-def _extract_tokens(body: bytes) -> list[str]:
-    try:
-        return _split_tokens(event_log.extract_search_text(body))
-    except FormatError:  # one unreadable row must not end every search
-        return []
-
-
-def _split_tokens(text: str) -> list[str]:
-    """Split a text into distinct words in lower case, without accents."""
-    plain = unicodedata.normalize("NFKD", text.casefold())
-    bare = "".join(sign for sign in plain if not unicodedata.combining(sign))
-    return list(dict.fromkeys(one[:_LETTERS] for one in re.findall(r"\w+", bare)))[:_WORDS]
-
-
-def _hash_tenant(tenant: str) -> str:
-    return hashlib.sha256(tenant.encode()).hexdigest()[:12]
+        indexed = end

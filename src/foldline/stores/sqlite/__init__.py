@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 import apsw
 
 from foldline.errors import BadInput, StoreFailed
-from foldline.stores import event_log
 from foldline.stores.base import SERVER, warn_unclosed, without_secrets
 from foldline.stores.sqlite import retention, schema, session_rows
 from foldline.stores.sqlite.connection import Db, LockPatience
@@ -66,15 +65,13 @@ class SqliteStore:
                 "write; install a newer apsw"
             )
         try:
-            self.db = Db(
-                apsw.Connection(path), event_log.extract_search_text, LockPatience(_PATIENCE)
-            )
+            self.db = Db(apsw.Connection(path), LockPatience(_PATIENCE))
+            for pragma in ("synchronous = full", "secure_delete = on"):
+                self.db.sql(f"pragma {pragma}")  # first: what a migration drops leaves the file
             if not schema.is_current(self.db.sql):
                 with self.db.open_transaction():
                     schema.migrate_schema(self.db.sql, path)
             _set_journal_mode(self.db)
-            for pragma in ("synchronous = full", "secure_delete = on"):
-                self.db.sql(f"pragma {pragma}")
         except (apsw.Error, StoreFailed) as fault:
             raise BadInput(f"{path!r} cannot be opened as a store: {fault}") from fault
         self._path, self._closed = path, False

@@ -51,18 +51,12 @@ class SessionRow(NamedTuple):
 
 
 class Db:
-    """A connection; `words` extracts the searchable text of a row's body."""
+    """A connection."""
 
-    def __init__(
-        self,
-        connection: apsw.Connection,
-        words: Callable[[bytes], str],
-        patience: "LockPatience | None" = None,
-    ) -> None:
+    def __init__(self, connection: apsw.Connection, patience: LockPatience) -> None:
         self.connection = connection
-        self.words = words
-        self.patience = patience or LockPatience(0)
-        connection.set_busy_handler(self.patience)
+        self.patience = patience
+        connection.set_busy_handler(patience)
         self._joined = False
 
     @contextmanager

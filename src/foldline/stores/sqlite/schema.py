@@ -10,7 +10,7 @@ from foldline.errors import BadInput, FormatError
 
 Sql: TypeAlias = Callable[..., list[tuple[Any, ...]]]
 APPLICATION = 0x464F4C44  # "FOLD"
-VERSION = 3
+VERSION = 4
 
 _TABLES = """
     create table sessions (
@@ -70,8 +70,16 @@ _TABLES = """
         primary key (tenant, session, space, key)
     ) without rowid, strict;
     create table erased (key blob primary key, time real not null) without rowid, strict;
-    create virtual table words using fts5 (text, content = '', contentless_delete = 1);
-    insert into words (words, rank) values ('secure-delete', 1);
+"""
+_POSTINGS = """
+    create table postings (
+        term  integer not null,
+        sid   integer not null,
+        block integer not null,
+        body  blob not null,
+        primary key (term, sid, block)
+    ) without rowid, strict;
+    create index postings_by_session on postings (sid);
 """
 _FROM_1 = """
     alter table events rename to events_1;
@@ -90,6 +98,10 @@ _ROWS_FROM_1 = """
 _FROM_2 = """
     alter table sessions add column owner text not null default '';
     create index sessions_by_owner on sessions (tenant, owner, session);
+"""
+_FROM_3 = """
+    drop table words;
+    update sessions set indexed = -1;
 """
 
 
@@ -111,13 +123,18 @@ def migrate_schema(sql: Sql, path: str) -> None:
         )
     if ours and version == VERSION:
         return
-    if not ours:
-        sql(_TABLES)
-    elif version == 1:
-        sql(_FROM_1)
-        sql(_TABLES)
-        sql(_ROWS_FROM_1)
-    else:
-        sql(_FROM_2)
+    match version if ours else 0:
+        case 0:
+            sql(_TABLES)
+        case 1:
+            sql(_FROM_1)
+            sql(_TABLES)
+            sql(_ROWS_FROM_1)
+        case 2:
+            sql(_FROM_2)
+            sql(_FROM_3)
+        case _:
+            sql(_FROM_3)
+    sql(_POSTINGS)
     sql(f"pragma application_id = {APPLICATION}")
     sql(f"pragma user_version = {VERSION}")

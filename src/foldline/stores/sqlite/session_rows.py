@@ -4,7 +4,6 @@ A fork reads what it did not copy from its ancestors. Leases and side values exp
 machine's clock. A search first indexes what is new, so that appends stay fast.
 """
 
-import re
 import time
 from collections.abc import Generator, Sequence
 
@@ -231,10 +230,20 @@ def put_entry(  # noqa: PLR0913 - a side table is a table
     return True
 
 
-_PLACES = 32  # bits of a place in the index's key; the bits above are the session's sid
 _SPOKEN = """
-    select seq, body from events where sid = ? and seq > ?
+    select seq, body from events where sid = ? and seq between ? and ?
     and kind in ('user_said', 'model_said', 'tool_returned') order by seq limit 500
+"""
+_BEHIND = "select sid from sessions where tenant = ? and indexed < head"
+_INDEXED = "select indexed, head, opened from sessions where sid = ?"
+_POST = """
+    insert into postings values (?, ?, ?, ?)
+    on conflict do update set body = cast(body || excluded.body as blob)
+"""
+_POSTINGS = """
+    select term, session, changed, block, length(body) / 4,
+        case when term = ? then x'' else body end
+    from postings join sessions using (sid) where tenant = ? and term in
 """
 
 
@@ -248,56 +257,55 @@ def search_index(  # noqa: PLR0913 - what the port narrows a search by
     owner: str | None = None,
 ) -> list[Found]:
     """Index what is new, then search: appends stay as fast as without an index."""
-    tokens = re.findall(r"\w+", words)
-    if not tokens:
+    from foldline.stores import search_ranking, search_terms  # noqa: PLC0415 - for a search alone
+
+    terms = search_terms.list_query_terms(words)
+    if not terms:
         return []
-    _index_tenant(db, tenant)
-    query = " AND ".join(f'"{token}"' for token in tokens)
     columns = {"session": session, "owner": owner}
     only = {column: value for column, value in columns.items() if value is not None}
-    where = " ".join(f"and {column} = ?" for column in only)
-    hits = db.sql(
-        f"select session, words.rowid & {2**_PLACES - 1} from words "  # noqa: S608 - no user's text in it
-        f"join sessions on sid = words.rowid >> {_PLACES} "
-        f"where words match ? and tenant = ? {where} order by words.rowid desc limit ?",
-        (query, tenant, *only.values(), limit),
-    )
-    return [Found(name, seq) for name, seq in hits]
-
-
-def _index_tenant(db: Db, tenant: str) -> None:
-    behind = "select sid from sessions where tenant = ? and indexed < head"
-    for (sid,) in db.sql(behind, (tenant,)):
-        while _index_some(db, sid):
+    where = "".join(f" and {column} = ?" for column in only)
+    mark = search_ranking.mark_tenant(tenant)
+    for (sid,) in db.sql(_BEHIND + where, (tenant, *only.values())):
+        while _index_block(db, sid, mark):
             pass
+    every = search_ranking.EVERY ^ mark
+    marked = [every, *(term ^ mark for term in terms)]
+    rows = db.sql(
+        f"{_POSTINGS} ({', '.join('?' * len(marked))}){where}",
+        (every, tenant, *marked, *only.values()),
+    )
+    found = (search_ranking.PostingRow(row[0] ^ mark, *row[1:]) for row in rows)
+    return search_ranking.rank_postings(found, limit)
 
 
-def _index_some(db: Db, sid: int) -> bool:
-    """Index the next rows of a session; False if there are no more."""
-    with db.open_transaction():
-        # Read inside the transaction: another process may have indexed more since the list was
-        # made, or have erased something, and the index with it.
-        found = db.sql("select indexed, head from sessions where sid = ?", (sid,))
-        if not found or found[0][0] >= found[0][1]:
-            return False
-        ((indexed, head),) = found
-        rows = db.sql(_SPOKEN, (sid, indexed))
+def _index_block(db: Db, sid: int, mark: int) -> bool:
+    """Index the next rows of a session, up to the end of a block; False if there are no more."""
+    from foldline.stores import event_log, search_ranking  # noqa: PLC0415 - for a search alone
+
+    before = db.sql(_INDEXED, (sid,))
+    if not before or before[0][0] >= before[0][1]:
+        return False
+    ((indexed, head, opened),) = before
+    end = min(search_ranking.find_block_end(indexed + 1), head)
+    batch = search_ranking.PostingBatch()
+    at = indexed + 1
+    while rows := db.sql(_SPOKEN, (sid, at, end)):
         for seq, body in rows:
-            text = db.words(body)
-            if text.strip():
-                place = sid << _PLACES | seq
-                db.sql("insert or replace into words (rowid, text) values (?, ?)", (place, text))
-        done = rows[-1][0] if rows else head
-        db.sql("update sessions set indexed = ? where sid = ?", (done, sid))
+            batch.add_message(seq, event_log.extract_search_text(body))
+        at = rows[-1][0] + 1
+    with db.open_transaction():
+        # Another process may have indexed these rows meanwhile, or have erased something; and an
+        # erased session's number may be another's by now.
+        now = db.sql(_INDEXED, (sid,))
+        if now and (now[0][0], now[0][2]) == (indexed, opened):
+            rows = [(term, sid, block, body) for term, block, body in batch.list_rows(mark)]
+            db.run_many(_POST, rows)
+            db.sql("update sessions set indexed = ? where sid = ?", (end, sid))
     return True
 
 
 def clear_index(db: Db, sid: int) -> None:
-    """Clear the whole index if a session has words in it; the next search builds it again.
-
-    FTS5 only hides the words of a deleted row: neither `optimize` nor `secure-delete` took them
-    out of the file, and erased words must leave it.
-    """
-    if db.sql("select 1 from sessions where sid = ? and indexed >= 0", (sid,)):
-        db.sql("insert into words (words) values ('delete-all')")
-        db.sql("update sessions set indexed = -1 where indexed >= 0")
+    """Clear the index of a session; the next search builds it again from the rows that are left."""
+    db.sql("delete from postings where sid = ?", (sid,))
+    db.sql("update sessions set indexed = -1 where sid = ?", (sid,))

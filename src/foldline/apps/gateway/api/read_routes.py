@@ -31,7 +31,7 @@ from foldline.core.log import Asked, ModelSwitched, Opened, UsageReported
 from foldline.core.parts import render_parts, replace_surrogates
 from foldline.core.prices import Prices
 from foldline.draw import Picture, build_picture, draw_picture_svg, encode_picture
-from foldline.draw.wording import extract_snippet, format_picture_usage
+from foldline.draw.wording import clean_line, format_picture_usage
 from foldline.errors import BadInput
 from foldline.session import planning
 from foldline.session.export_log import export_session
@@ -139,7 +139,7 @@ async def recall(call: ApiCall) -> Reply:
 
 
 async def search(call: ApiCall) -> Reply:
-    """Search for messages that hold all of some words."""
+    """Search for messages that hold any of some words."""
     query: WordsSchema = call.query
     words = replace_surrogates(query.words).replace("\0", " ")
     async with call.open_session() as kept:
@@ -149,8 +149,10 @@ async def search(call: ApiCall) -> Reply:
     hits = [
         HitSchema(
             session=hit.session,
-            handle=f"log:{hit.seq}",
-            snippet=extract_snippet(hit.words, words)[0],
+            handle=hit.handle,
+            score=hit.score,
+            same=hit.same,
+            snippet=clean_line(hit.snippet),
         )
         for hit in found
     ]

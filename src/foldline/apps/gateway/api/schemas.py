@@ -179,7 +179,7 @@ class HandleSchema(Shape, frozen=True, kw_only=True):
 
 
 class WordsSchema(Shape, frozen=True, kw_only=True):
-    """What to search for."""
+    """What to search for; in double quotes, exactly these words."""
 
     words: Annotated[str, Meta(min_length=1, max_length=500)]
     everywhere: bool = False
@@ -404,11 +404,16 @@ class HitSchema(AnswerSchema, frozen=True, kw_only=True):
 
     session: str
     handle: str
+    score: float
+    """How well it fits, beside the others that were found."""
+    same: int
+    """How many other messages, found too, have the same words."""
     snippet: str
+    """The passage with most of what was asked for."""
 
 
 class FoundSchema(AnswerSchema, frozen=True, kw_only=True):
-    """Messages that hold all of some words, the newest first."""
+    """Messages that hold any of some words, the best match first."""
 
     words: str
     found: list[HitSchema]

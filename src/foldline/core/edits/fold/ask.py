@@ -48,7 +48,8 @@ def gather_material(view: View, span: Span, fetched: Mapping[int, Event]) -> Mat
     again = _load_overlap_items(span, {**fetched, **view.held})
     hidden = collect_hidden_in_span(view, span)
     read = [item for item in (*again, *span.items) if item.seq not in hidden]
-    new = collect_facts(read, {**fetched, **view.held}, older=(*known, *facts))
+    texts = [fold.text for fold in standing]
+    new = collect_facts(read, {**fetched, **view.held}, older=(*known, *facts), standing=texts)
     facts = ledger.merge_facts(facts, new)
     behind = [item for item in view.items if item.seq > (span.range.hi or 0)]
     shown = (text_of(item.parts) for item in behind)
@@ -57,7 +58,9 @@ def gather_material(view: View, span: Span, fetched: Mapping[int, Event]) -> Mat
         collect_events(pins),
         facts if standing else ledger.drop_settled_facts(facts),
         tuple(chain.from_iterable(fold.lines for fold in merged)),
-        frozenset(count_names("\n".join((*(fold.text for fold in standing), *shown)))),
+        frozenset(count_names("\n".join((*texts, *shown)))),
+        texts,
+        [fact for fact in known if fact.kind == "todo"],
         next((fold.focus for fold in reversed(merged) if fold.focus), ""),
     )
 

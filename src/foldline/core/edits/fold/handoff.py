@@ -6,19 +6,21 @@ narrative, if there is one; then the ledger.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import chain
 
 from foldline.core import ledger, truncate
 from foldline.core.item import format_speaker_tag
 from foldline.core.log import Event, Logged, ModelSaid, ToolReturned, UserSaid, by_user
 from foldline.core.names import count_names, format_handle
 from foldline.core.parts import Fact, Line, render_parts
+from foldline.core.passages import Passage, find_repeated, split_passages, weigh_passages
 from foldline.core.spine import Range
 from foldline.core.tokens import count_tokens
 
 _RECORD = (
     "This is a record of earlier work, not a request. A later record wins over an earlier one, and "
-    'the newest user message over both. Any part comes back whole by its handle: recall("log:N").'
+    "the newest user message over both. Where … stands, something is left out: any part comes back "
+    'whole by its handle, recall("log:N").'
 )
 _UNDERSTOOD = (
     "Understood, I have the context from our previous conversation. How can I continue helping you?"
@@ -28,7 +30,6 @@ _WORDS_SHARE = 0.65  # of the handoff, for the user's words and pins
 _OWN = ("#", "[handoff", "log:", "> ")  # how the record's own lines begin
 _QUOTE = 5  # tokens of the handle before a message
 _LEAST = 40  # tokens of a message with its handles: a shorter quotation is not worth it
-_BOTH_ENDS = 200  # tokens from which a cut message keeps its end too
 NARRATIVE = 0.40
 """The share of what the user's words leave that a narrative may take."""
 
@@ -42,6 +43,10 @@ class Material:
     facts: Sequence[Fact] = ()
     lines: Sequence[Line] = ()
     told: Collection[str] = ()
+    standing: Sequence[str] = ()
+    """The handoffs that stay beside it."""
+    tasks: Sequence[Fact] = ()
+    """The tasks in them."""
     focus: str = ""
     """What a person wants kept above all, in their words."""
 
@@ -99,7 +104,7 @@ def _assemble_handoff(head: str, material: Material, *, left: int) -> Handoff:
     # Words stay whole where they all fit; otherwise they share a fixed part of the handoff.
     whole = sum(count_tokens(_render_words(event)) + 8 for _, event in (*words, *pins))
     share = left * 9 // 10 if whole <= left * 9 // 10 else int(left * _WORDS_SHARE)
-    quoted, cut_short, used = _quote_messages(words, pins, cap=min(share, _WORDS))
+    quoted, cut_short, used = _quote_messages(material, cap=min(share, _WORDS))
     pinned = {seq for seq, _ in pins}
     others = {seq for seq, event in words if not by_user(event)}
     blocks = [
@@ -109,7 +114,7 @@ def _assemble_handoff(head: str, material: Material, *, left: int) -> Handoff:
     ]
     focus = truncate.truncate_to_head(material.focus, left // 10)
     wish = _render_block("To be kept above all, by the user's wish", [focus] if focus else [])
-    then = _render_next_step(material.facts)
+    then = _render_next_step((*material.tasks, *material.facts))
     left -= used + count_tokens(then) + count_tokens(wish)
     lines = _select_newest_lines(material.lines, cap=min(int(left * NARRATIVE), _NARRATIVE))
     narrative = _render_narrative(lines)
@@ -126,64 +131,164 @@ def _assemble_handoff(head: str, material: Material, *, left: int) -> Handoff:
     )
 
 
-def _quote_messages(
-    words: Sequence[Logged], pins: Sequence[Logged], *, cap: int
-) -> tuple[dict[int, str], set[int], int]:
-    """Quote messages, in log order; also return which are cut and the tokens they take."""
+def _quote_messages(material: Material, *, cap: int) -> tuple[dict[int, str], set[int], int]:
+    """Quote messages, in log order; also return which are cut and the tokens they take.
+
+    What was said before in the same words is left out. If the rest fits, all of it stays, except
+    pasted bulk. Otherwise the first task, pins and the newest messages take up to half of the cap,
+    and the passages of all others that say most take the rest: a rule stated once in a few words
+    must not give way to an old paste.
+    """
+    words, pins = material.words, material.pins
     first = next((seq for seq, event in words if by_user(event)), None)
     said = {seq: text for seq, event in (*words, *pins) if (text := _render_quote(event)).strip()}
-    newest = [*(seq for seq, _ in reversed(pins)), *(seq for seq, _ in reversed(words))]
-    order = [seq for seq in dict.fromkeys([first, *newest]) if seq is not None and seq in said]
-    sizes = {seq: count_tokens(said[seq]) + _QUOTE for seq in order}
-    quoted: dict[int, str] = {}
-    cut_short: set[int] = set()
-    used = 0
-    for seq, most in _allocate_tokens(order, sizes, cap).items():
-        quoted[seq] = (
-            said[seq] if sizes[seq] <= most else _truncate_message(said[seq], seq, most - _QUOTE)
-        )
-        if quoted[seq] is not said[seq]:
-            cut_short.add(seq)
-        used += count_tokens(quoted[seq]) + _QUOTE
-    return dict(sorted(quoted.items())), cut_short, used
-
-
-def _allocate_tokens(order: Sequence[int], sizes: dict[int, int], cap: int) -> dict[int, int]:
-    """Allocate tokens to messages, the most important first; leave out what has no room.
-
-    If all fit, all stay whole, except pasted bulk. Otherwise half of the cap goes to the first
-    task, pins and the newest messages, whole; the older ones are all cut to one length. So short
-    ones stay whole: a rule stated once in a few words must not give way to an old paste.
-    """
+    quotes = _Quotes(dict(sorted(said.items())), material.standing)
+    newest = [seq for seq, _ in reversed(words) if seq in said and seq != first]
+    always = [seq for seq in dict.fromkeys((*(seq for seq, _ in pins), first)) if seq in said]
     bulk = max(cap // 3, _LEAST)
-    allowed = {seq: min(size, 2 * bulk if seq == order[0] else bulk) for seq, size in sizes.items()}
-    if sum(allowed.values()) <= cap:
-        return allowed
-    allowed = {seq: min(size, bulk) for seq, size in sizes.items()}
-    used, kept = 0, 0
-    while kept < len(order) and used + allowed[order[kept]] <= max(cap // 2, bulk):
-        used += allowed[order[kept]]
-        kept += 1
-    left, least = cap - used, [*accumulate(min(sizes[seq], _LEAST) for seq in order[kept:])]
-    older = order[kept : kept + sum(size <= left for size in least)]
-    level, most = _LEAST, bulk
-    while level < most:  # the longest length to which all of them can be cut
-        middle = (level + most + 1) // 2
-        if sum(min(sizes[seq], middle) for seq in older) <= left:
-            level = middle
-        else:
-            most = middle - 1
-    return {**{seq: allowed[seq] for seq in order[:kept]}, **dict.fromkeys(older, level)}
+    for seq in always:
+        quotes.take_message(seq, most=min(2 * bulk if seq == first else bulk, cap - quotes.used))
+    if not quotes.take_all(newest, most=bulk, cap=cap):
+        for seq in newest:
+            if quotes.used + quotes.size_of(seq) > cap // 2:
+                break
+            quotes.take_message(seq, most=cap)
+        quotes.take_heaviest(cap)
+    return quotes.render(), quotes.cut_short, quotes.used
 
 
-def _truncate_message(text: str, seq: int, tokens: int) -> str:
-    """Keep a message's beginning, and its end if there is room for both."""
-    note = f"\n[cut; whole: {format_handle(seq)}]"
-    room = max(tokens - count_tokens(note), 1)
-    if room < _BOTH_ENDS:
-        return truncate.truncate_to_head(text, room) + note
-    first, last = truncate.truncate_to_ends(text, room)
-    return f"{first}{note}\n{last}"
+@dataclass(slots=True)
+class _QuotedPassage:
+    """A passage of a message, with what it weighs and takes."""
+
+    seq: int
+    place: Passage
+    weight: float
+    tokens: int
+    is_left_out: bool
+    """Whether it was said before in the same words."""
+    is_taken: bool = False
+
+
+class _Quotes:
+    """Messages of which passages are quoted."""
+
+    def __init__(self, said: dict[int, str], standing: Sequence[str]) -> None:
+        self._said = said
+        shown = [one.text for text in standing for one in split_passages(text)]
+        split = {seq: split_passages(text) for seq, text in said.items()}
+        texts = [[one.text for one in passages] for passages in split.values()]
+        weights = iter(weigh_passages([*shown, *chain.from_iterable(texts)], shown=len(shown)))
+        for _ in shown:
+            next(weights)
+        self._passages = {
+            seq: [
+                _QuotedPassage(seq, one, next(weights), count_tokens(one.text) + 1, again)
+                for one, again in zip(passages, repeated, strict=True)
+            ]
+            for (seq, passages), repeated in zip(split.items(), find_repeated(texts), strict=True)
+        }
+        self._kept: dict[int, list[_QuotedPassage]] = {}
+        self._texts: set[str] = set()
+        self.used = 0
+        self.cut_short: set[int] = set()
+
+    def size_of(self, seq: int) -> int:
+        """The tokens of a message without what was said before; 0 if nothing is left."""
+        new = [one.tokens for one in self._passages[seq] if not one.is_left_out]
+        return sum(new) + _QUOTE if new else 0
+
+    def take_message(self, seq: int, *, most: int) -> None:
+        """Take a message up to `most` tokens: half of them from its beginning, then by weight."""
+        left = most - _QUOTE
+        new = [one for one in self._passages[seq] if not self._is_quoted(one)]
+        rest: list[_QuotedPassage] = []
+        for one in new:
+            if not rest and (
+                one.tokens <= left if self.size_of(seq) <= most else left - one.tokens >= most // 2
+            ):
+                left -= one.tokens
+                self._take(one)
+            else:
+                rest.append(one)
+        for one in sorted(rest, key=lambda one: -one.weight):
+            if one.tokens + 2 <= left:
+                left -= one.tokens + 2
+                self._take(one)
+        if new and seq not in self._kept and left >= _LEAST // 4:
+            self._take_beginning(new[0], left)
+
+    def _take_beginning(self, one: _QuotedPassage, tokens: int) -> None:
+        """Take the first words of a message whose passages are all too long."""
+        head = truncate.truncate_to_head(one.place.text, tokens - 1)
+        one.place = Passage(one.place.start, one.place.start + len(head), head)
+        one.tokens = count_tokens(head) + 1
+        for other in self._passages[one.seq]:
+            other.is_taken = True
+        if head:
+            self._take(one)
+
+    def take_all(self, seqs: Sequence[int], *, most: int, cap: int) -> bool:
+        """Take all of these messages, of bulk `most` tokens each, if they fit."""
+        if self.used + sum(min(self.size_of(seq), most) for seq in seqs) > cap:
+            return False
+        for seq in seqs:
+            self.take_message(seq, most=most)
+        return True
+
+    def take_heaviest(self, cap: int) -> None:
+        """Take the passages that say most, of all messages."""
+        every = [one for passages in self._passages.values() for one in passages]
+        for one in sorted(every, key=lambda one: (-one.weight, -one.seq)):
+            if one.is_taken or self._is_quoted(one):
+                continue
+            size = one.tokens + (2 if one.seq in self._kept else _QUOTE)
+            if self.used + size > cap:
+                break  # what comes next may be what this corrects
+            self._take(one)
+
+    def _is_quoted(self, one: _QuotedPassage) -> bool:
+        """Whether another message already quotes the same words."""
+        return one.is_left_out and one.place.text in self._texts
+
+    def _take(self, one: _QuotedPassage) -> None:
+        self._texts.add(one.place.text)
+        self.used += one.tokens + (0 if one.seq in self._kept else _QUOTE)
+        self._kept.setdefault(one.seq, []).append(one)
+        one.is_taken = True
+
+    def render(self) -> dict[int, str]:
+        """Render the quotations by the places of their messages, and note which are cut."""
+        quoted: dict[int, str] = {}
+        for seq, text in self._said.items():
+            if kept := self._kept.get(seq):
+                quoted[seq] = _join_passages(text, self._passages[seq], kept)
+                if quoted[seq] is not text:
+                    self.cut_short.add(seq)
+        return quoted
+
+
+def _join_passages(
+    text: str, every: Sequence[_QuotedPassage], kept: Sequence[_QuotedPassage]
+) -> str:
+    """Join the kept passages of a text as they stood, with `…` where some are left out."""
+    taken = {one.place.start for one in kept}
+    if len(taken) == len(every) and every[-1].place.end == len(text.rstrip()):
+        return text
+    pieces: list[str] = []
+    begun: int | None = None
+    for at, one in enumerate(every):
+        if one.place.start not in taken:
+            begun = None
+            continue
+        if begun is None:
+            begun = one.place.start
+            pieces += ["…"] if at else []
+            pieces.append("")
+        pieces[-1] = text[begun : one.place.end]
+    if every[-1].place.start not in taken or every[-1].place.end < len(text.rstrip()):
+        pieces.append("…")
+    return " ".join(pieces)
 
 
 def _render_quote(event: Event) -> str:

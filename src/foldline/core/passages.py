@@ -1,0 +1,160 @@
+"""Split text into passages, and weigh how much a later question could want each of them.
+
+A passage is a sentence, a line, or a piece of a long list. Its weight is what it says that nothing
+else says: rare words, together with a value such as a number, a name or a code. So log lines that
+differ in their numbers alone, thanks and greetings weigh little, and "the ledger database listens
+on port 6120" weighs much. Words are rare or common within the texts that are weighed together.
+"""
+# ruff: noqa: RUF001, SIM905 - marks of other scripts; a list of words
+
+import re
+from collections import Counter, defaultdict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log, sqrt
+
+from foldline.core.tokens import count_tokens
+
+# Linear on any text: no two neighbours of a pattern can match the same character.
+_ENDS = re.compile(r"\n+|(?<=[.!?])\s+|(?<=[。！？])")
+_LIST_ENDS = re.compile(r"(?<=[;；])\s*")
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_DIGITS = re.compile(r"\d+")
+_NUMBERED = re.compile(r"[^\W\d]*\d[\w.-]*")  # words with digits are values, not subjects
+# Ids, hashes and long numbers: who wants to know them wants them exactly.
+_CODES = re.compile(r"\b(?=[\w-]*\d)(?=[\w-]*[a-z])[\w-]{10,}|\b\d{4,}\b")
+_VALUE = re.compile(
+    r"\d|https?:|[\"'`“«]\S|\S@\S|\b[a-z]{3,}-[a-z]{3,}|(?<=[\w,;:)] )[A-Z][a-z]|[a-z][A-Z]"
+    r"|\w[_/]\w|[A-Z]{2}|[=→]"
+)
+_DECIDED = re.compile(
+    r"\b(?:agreed|always|chose|decided|decide to|going with|instead of|must|never|no longer|only"
+    r"|opted for|prefer|renamed|settled on|will use|from now on|actually|correction)\b",
+    re.IGNORECASE,
+)
+_PLAIN = frozenset(
+    "about after again all also am an and any are as at be been before but by can could did do does"
+    " for from get go had has have he her here him his how if in into is it its just let like me"
+    " more my next no not now of off ok on one or our out over please she should so some than thank"
+    " thanks that the their them then there these they this to too up us very was we were what when"
+    " where which while who will with would yes you your".split()
+)
+_LOOK = 65_536  # characters of one text that are split
+_LONGEST = 400  # characters of one passage
+_LONG = 16  # characters of a line whose repetition says nothing
+_FRAME = 5  # tokens of the handle in front of a passage
+_NO_VALUE, _DECISION, _SHOWN = 0.35, 1.5, 2.0  # factors on the weight
+_CODE = 1.0  # what a code says, in rare words
+_NEAR = 24  # passages with one word that are compared
+_PARTLY = 0.7  # of that, if what is repeated is most of the newer passage
+_SAME = 0.4  # of an old passage's weight that a newer one must repeat to be about the same thing
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A part of a text: where it begins and ends, and its words."""
+
+    start: int
+    end: int
+    text: str
+
+
+def split_passages(text: str) -> list[Passage]:
+    """Split a text into its sentences and lines, without blanks around them."""
+    found: list[Passage] = []
+    text = text[:_LOOK]
+    for start, stop in _split_at(_ENDS, text, 0, len(text)):
+        # Parts of a sentence belong together; those of a long list do not.
+        is_list = stop - start > _LONGEST // 2
+        for lo, hi in _split_at(_LIST_ENDS, text, start, stop) if is_list else [(start, stop)]:
+            for at in range(lo, hi, _LONGEST):
+                piece = text[at : min(at + _LONGEST, hi)]
+                if words := piece.strip():
+                    begin = at + len(piece) - len(piece.lstrip())
+                    found.append(Passage(begin, begin + len(words), words))
+    return found
+
+
+def _split_at(ends: re.Pattern[str], text: str, start: int, stop: int) -> list[tuple[int, int]]:
+    """Split a stretch of text at every end; return where the pieces begin and stop."""
+    found = [*ends.finditer(text, start, stop)]
+    starts = [start, *(one.end() for one in found)]
+    return [*zip(starts, (*(one.start() for one in found), stop), strict=True)]
+
+
+def weigh_passages(texts: Sequence[str], *, shown: int = 0) -> list[float]:
+    """Weigh passages, oldest first, by what each says among all of them, for each of its tokens.
+
+    Passages that differ in their numbers alone share their weight. One that is about the same thing
+    as an older one weighs at least as much, and more if that is one of the first `shown`, which the
+    model sees anyway: a value must not stand without its correction.
+    """
+    words = [find_words(text) for text in texts]
+    count = Counter(word for found in words for word in found)
+    most = log(len(texts) + 2)
+    rarity = {word: (log((len(texts) + 2) / times) / most) ** 2 for word, times in count.items()}
+    frames = [_DIGITS.sub("0", text) for text in texts]
+    alike = Counter(frames)
+    weights: list[float] = []
+    for text, found, frame in zip(texts, words, frames, strict=True):
+        told = sum(rarity[word] for word in found) + _CODE * min(len(_CODES.findall(text)), 2)
+        told *= 1.0 if has_value(text) else _NO_VALUE
+        told *= _DECISION if _DECIDED.search(text) else 1.0
+        weights.append(told / sqrt(alike[frame]) / (count_tokens(text) + _FRAME))
+    for at in range(shown):
+        weights[at] *= _SHOWN
+    return [
+        max((weights[at], *(1.01 * weights[older] for older in corrected)))
+        for at, corrected in enumerate(find_corrected(texts))
+    ]
+
+
+def find_corrected(texts: Sequence[str]) -> list[list[int]]:
+    """For each passage, oldest first, find the older ones that are about the same thing.
+
+    Both state a value, and they share the words that are rarest among all.
+    """
+    words = [find_words(text) for text in texts]
+    count = Counter(word for found in words for word in found)
+    rarity = {word: 1 / max(times - 1, 1) for word, times in count.items()}  # two share it at least
+    about = [_SAME * sum(rarity[word] for word in found) for found in words]
+    seen: dict[str, deque[int]] = defaultdict(lambda: deque(maxlen=_NEAR))
+    corrected: list[list[int]] = []
+    for at, found in enumerate(words):
+        shared: dict[int, float] = defaultdict(float)
+        for word in found if has_value(texts[at]) else ():
+            for older in seen[word]:
+                shared[older] += rarity[word]
+            seen[word].append(at)
+        corrected.append(
+            [
+                older
+                for older, weight in shared.items()
+                if weight >= about[older] or weight >= max(about[at], _PARTLY * about[older])
+            ]
+        )
+    return corrected
+
+
+def has_value(text: str) -> bool:
+    """Whether a passage states something exact: a number, a name, a code, a path, a quotation."""
+    return _VALUE.search(text) is not None
+
+
+def find_words(text: str) -> frozenset[str]:
+    """Find the words of a passage that say something, without numbers, in lower case."""
+    return frozenset(_WORD.findall(_NUMBERED.sub(" ", text.casefold()))) - _PLAIN
+
+
+def find_repeated(messages: Sequence[Sequence[str]]) -> list[list[bool]]:
+    """For each passage of each message, whether an earlier message says the same.
+
+    Only whole sentences and long lines count: a brace or a bullet repeats nothing.
+    """
+    seen: set[str] = set()
+    repeated: list[list[bool]] = []
+    for passages in messages:
+        plain = [" ".join(text.casefold().split()) for text in passages]
+        repeated.append([text in seen for text in plain])
+        seen.update(text for text in plain if len(text) >= _LONG or text[-1:] in ".!?。")
+    return repeated
