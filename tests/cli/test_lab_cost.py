@@ -84,9 +84,9 @@ def test_a_session_of_the_store_that_folded(cli, tmp_path):
     path = tmp_path / "own.db"
     totals = []
     for policy in ("off", "thrifty"):
-        with foldline.open(str(path), model="m", window=3_000_000 if policy == "off" else 12_000,
+        with foldline.open(str(path), model="gpt-4.1", window=3_000_000 if policy == "off" else 12_000,
                            session=policy, policy=policy) as s:  # fmt: skip
-            for turn in range(40):
+            for turn in range(120):
                 s.add(f"turn {turn}: read module_{turn}.py " + "and say what is in it " * 60)
                 s.request()
                 s.add({"role": "assistant", "content": f"module_{turn}.py holds parser_{turn}"})

@@ -255,7 +255,9 @@ for turn in range(int(first), int(last)):
     history.append({"role": "user", "content": f"{turn} " + "and so on " * 60})
     answer = client.chat.completions.create(model="m", messages=history)
     history.append({"role": "assistant", "content": answer.choices[0].message.content})
-session = foldline.session_of(client)
+    session = foldline.session_of(client)
+    if session.edits:
+        break
 print(json.dumps([session.aio.live.name.session, session.edits, history]), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """

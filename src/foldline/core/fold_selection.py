@@ -152,7 +152,8 @@ def _iterate_forced_folds(
             yield draft
             return
         if number == 0:
-            yield from _build_with_longer_tail(draft, rest=rest, share=share)
+            most = int(limit * _BELOW_HARD)
+            yield from _build_with_longer_tail(draft, rest=rest, share=share, most=most)
         yield draft.build_fold(share)
         caps = {share // 2, share // 4, min(share - 1, span.tokens // 2), 0}
         yield from (draft.build_fold(cap) for cap in sorted(caps, reverse=True))
@@ -166,18 +167,24 @@ def _measure_rest(budget: Budget, facts: Facts) -> float:
     return min(full, max(budget.room * _REST_PAID, rule.floor - budget.system - budget.tools))
 
 
-def _build_with_longer_tail(draft: FoldDraft, *, rest: int, share: int) -> Iterator[Folded | Need]:
-    """Build the fold with the tail that fits beside a handoff that is smaller than its share."""
+def _build_with_longer_tail(
+    draft: FoldDraft, *, rest: int, share: int, most: int
+) -> Iterator[Folded | Need]:
+    """Build the fold with the tail that fits beside a handoff that is smaller than its share.
+
+    The span is the same whether a narrative is ready or not: a narrative takes what is left up to
+    `most` tokens of the whole request.
+    """
     view, facts, old = draft.view, draft.facts, draft.span
-    # The same span whether a narrative is ready or not.
     event = replace(draft, facts=replace(facts, prepared=None)).build_fold(share)
     cuts = [cut for cut in rules.cut_points(view) if cut.seq <= (old.range.hi or 0)]
     if event.after >= share * _MOST_FILLED or not cuts:
         return
     cut = fold.choose_cut_within(view, cuts, rest - event.after)
+    cap = min(share, event.after + most - rest)
     for span in fold.up_to(view, cut, lo=old.range.lo):
         longer = build_fold_draft(view, span, "forced", budget=draft.budget, facts=facts)
-        yield longer if isinstance(longer, Need) else longer.build_fold(share)
+        yield longer if isinstance(longer, Need) else longer.build_fold(cap)
 
 
 def find_due_fold(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:

@@ -8,8 +8,9 @@ on port 6120" weighs much. Words are rare or common within the texts that are we
 # ruff: noqa: RUF001, SIM905 - marks of other scripts; a list of words
 
 import re
+from bisect import bisect_right
 from collections import Counter, defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import log, sqrt
 
@@ -17,6 +18,7 @@ from foldline.core.tokens import count_tokens
 
 # Linear on any text: no two neighbours of a pattern can match the same character.
 _ENDS = re.compile(r"\n+|(?<=[.!?])\s+|(?<=[。！？])")
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 _LIST_ENDS = re.compile(r"(?<=[;；])\s*")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _DIGITS = re.compile(r"\d+")
@@ -43,7 +45,7 @@ _LOOK = 65_536  # characters of one text that are split
 _LONGEST = 400  # characters of one passage
 _LONG = 16  # characters of a line whose repetition says nothing
 _FRAME = 5  # tokens of the handle in front of a passage
-_NO_VALUE, _DECISION, _SHOWN = 0.35, 1.5, 2.0  # factors on the weight
+_NO_VALUE, _DECISION, _SHOWN, _PASTED = 0.35, 1.5, 2.0, 0.3  # factors on the weight
 _CODE = 1.0  # what a code says, in rare words
 _NEAR = 24  # passages with one word that are compared
 _PARTLY = 0.7  # of that, if what is repeated is most of the newer passage
@@ -57,12 +59,15 @@ class Passage:
     start: int
     end: int
     text: str
+    is_pasted: bool = False
+    """Whether it stands between fences: what somebody pasted, not what they say of it."""
 
 
 def split_passages(text: str) -> list[Passage]:
     """Split a text into its sentences and lines, without blanks around them."""
     found: list[Passage] = []
     text = text[:_LOOK]
+    fences = [one.start() for one in _FENCE.finditer(text)]
     for start, stop in _split_at(_ENDS, text, 0, len(text)):
         # Parts of a sentence belong together; those of a long list do not.
         is_list = stop - start > _LONGEST // 2
@@ -71,7 +76,8 @@ def split_passages(text: str) -> list[Passage]:
                 piece = text[at : min(at + _LONGEST, hi)]
                 if words := piece.strip():
                     begin = at + len(piece) - len(piece.lstrip())
-                    found.append(Passage(begin, begin + len(words), words))
+                    is_pasted = bisect_right(fences, begin) % 2 == 1
+                    found.append(Passage(begin, begin + len(words), words, is_pasted))
     return found
 
 
@@ -82,12 +88,15 @@ def _split_at(ends: re.Pattern[str], text: str, start: int, stop: int) -> list[t
     return [*zip(starts, (*(one.start() for one in found), stop), strict=True)]
 
 
-def weigh_passages(texts: Sequence[str], *, shown: int = 0) -> list[float]:
+def weigh_passages(
+    texts: Sequence[str], *, shown: int = 0, pasted: Collection[int] = ()
+) -> list[float]:
     """Weigh passages, oldest first, by what each says among all of them, for each of its tokens.
 
     Passages that differ in their numbers alone share their weight. One that is about the same thing
     as an older one weighs at least as much, and more if that is one of the first `shown`, which the
-    model sees anyway: a value must not stand without its correction.
+    model sees anyway: a value must not stand without its correction. Those at the places `pasted`
+    weigh less: what a person says of a log comes before the log.
     """
     words = [find_words(text) for text in texts]
     count = Counter(word for found in words for word in found)
@@ -103,6 +112,8 @@ def weigh_passages(texts: Sequence[str], *, shown: int = 0) -> list[float]:
         weights.append(told / sqrt(alike[frame]) / (count_tokens(text) + _FRAME))
     for at in range(shown):
         weights[at] *= _SHOWN
+    for at in pasted:
+        weights[at] *= _PASTED
     return [
         max((weights[at], *(1.01 * weights[older] for older in corrected)))
         for at, corrected in enumerate(find_corrected(texts))

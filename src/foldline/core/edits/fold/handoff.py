@@ -178,7 +178,14 @@ class _Quotes:
         shown = [one.text for text in standing for one in split_passages(text)]
         split = {seq: split_passages(text) for seq, text in said.items()}
         texts = [[one.text for one in passages] for passages in split.values()]
-        weights = iter(weigh_passages([*shown, *chain.from_iterable(texts)], shown=len(shown)))
+        every = enumerate(chain.from_iterable(split.values()), len(shown))
+        weights = iter(
+            weigh_passages(
+                [*shown, *chain.from_iterable(texts)],
+                shown=len(shown),
+                pasted=[at for at, one in every if one.is_pasted],
+            )
+        )
         for _ in shown:
             next(weights)
         self._passages = {
