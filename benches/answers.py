@@ -2,6 +2,7 @@
 
     FOLDLINE_SHARED=../shared just bench answers        all of it, about ten minutes on one core
     just bench answers --short                          what CI runs
+    just peers && just bench answers --peers            other libraries, on the same conversations
 
 No model is asked. A fact counts as in view only where its subject and its value stand in one line or
 sentence; a bag of values is no memory. `planted` conversations (`foldline.lab.planted`, prose and code) are
@@ -36,10 +37,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from rivals import ask_peers
+from sessions import events_of
+
 import foldline
 from foldline.core.budget import limits
-from foldline.core.log import Event, Instructed, ModelSaid, ToolReturned, UserSaid
-from foldline.core.parts import Call, Text
+from foldline.core.log import Instructed, ModelSaid, UserSaid
+from foldline.core.parts import Text
 from foldline.core.plan import Facts, Ready
 from foldline.core.policy import STEADY
 from foldline.core.tokens import MESSAGE, count_tokens
@@ -53,6 +57,7 @@ RESERVE, SHARE = 64, 0.94  # of the window that truncation fills
 SEEDS = 1_000  # the first seed of what is reported; lower ones were tuned on
 KEPT = 0.6  # of the facts, by a summary
 READ, WRITE, DOLLARS = 0.1, 1.25, 3e-6
+PEERS = (2_048, 8_192)  # windows at which other libraries are asked
 ARMS = ("full", "equal", "last 20", "summary", "steady")
 
 Message = dict[str, Any]
@@ -119,23 +124,6 @@ def held_out(shared: Path) -> Callable[[int, int], Talk]:
         return Asked(speaker, "single", one["q"], is_held)
 
     return make
-
-
-def events_of(messages: Sequence[Message]) -> Iterator[Event]:
-    """The messages as a log has them."""
-    for one in messages:
-        match one["role"]:
-            case "user":
-                yield UserSaid((Text(one["content"]),))
-            case "tool":
-                yield ToolReturned(one["tool_call_id"], (Text(one["content"]),))
-            case _:
-                calls = [
-                    Call(call["id"], call["function"]["name"], call["function"]["arguments"])
-                    for call in one.get("tool_calls") or ()
-                ]
-                text = [Text(one["content"])] if one.get("content") else []
-                yield ModelSaid((*text, *calls))
 
 
 def size_of(message: Message) -> int:
@@ -317,6 +305,36 @@ def targets(row: Row, *, window: int, history: float, ours: bool) -> Iterator[tu
         yield f"search {found:.3f} at least {least}", found >= least
 
 
+def compare_peers(makers: dict[str, Callable[[int, int], Talk]], many: int) -> None:
+    """Print what other libraries have in view at the end of the same conversations."""
+    talks: dict[str, Talk] = {}
+    asked: list[dict[str, Any]] = []
+    for name, make in makers.items():
+        size = measure_message(make)
+        for window in PEERS:
+            for seed in range(many):
+                key = f"{name}, {window:,} x 4/{seed}"
+                talks[key] = make(seed, int(window * 4 / size))
+                one = {"talk": key, "window": window, "system": SYSTEM}
+                asked.append({**one, "messages": talks[key].messages})
+    shares: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    refused: dict[str, int] = defaultdict(int)
+    for row in ask_peers(asked):
+        held = [one.is_held(row.get("text", "")) for one in talks[row["talk"]].questions]
+        shares[row["peer"]][row["talk"].rpartition("/")[0]].append(sum(held) / len(held))
+        refused[row["peer"]] += not row.get("text")
+    print(f"{'':28} {'  '.join(next(iter(shares.values()), ()))}  not sent, too large")
+    for peer, found in shares.items():
+        means = "  ".join(f"{sum(one) / len(one):{len(name)}.2f}" for name, one in found.items())
+        print(f"{peer:28} {means}  {refused[peer]} of {len(talks)}")
+
+
+def measure_message(make: Callable[[int, int], Talk]) -> float:
+    """The mean tokens of a generator's messages."""
+    messages = make(0, 400).messages
+    return sum(map(size_of, messages)) / len(messages)
+
+
 def measure_recall(shared: Path) -> list[tuple[str, bool]]:
     """The answers of `compaction_recall` in sight, at no more tokens than OpenAI's compaction leaves."""
     with gzip.open(shared / "data/compaction_recall.json.gz") as file:
@@ -375,6 +393,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--short", action="store_true", help="small windows, few conversations")
     parser.add_argument("--conversations", type=int, default=0, help="of each window and history")
+    parser.add_argument("--peers", action="store_true", help="only other libraries (`just peers`)")
     args = parser.parse_args()
     shared = Path(os.environ["FOLDLINE_SHARED"]) if os.environ.get("FOLDLINE_SHARED") else None
     windows = (2_048, 8_192) if args.short else (2_048, 4_096, 8_192, 32_768, 131_072)
@@ -385,9 +404,12 @@ def main() -> int:
     }
     if shared:
         makers["held out"] = held_out(shared)
+    if args.peers:
+        compare_peers(makers, args.conversations or 4)
+        return 0
     missed: list[str] = []
     for name, make in makers.items():
-        each = sum(map(size_of, make(0, 400).messages)) / len(make(0, 400).messages)
+        each = measure_message(make)
         print(f"\n{name}: in view, with 95 % intervals over conversations")
         for window in windows:
             for history in histories:

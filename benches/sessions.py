@@ -1,14 +1,18 @@
 """The recorded sessions that several benches read, by name.
 
-Knows the files of the shared folder. Refuses to know what is measured on them.
+Knows the files of the shared folder, and how messages become events. Refuses to know what is measured on them.
 """
 
 import gzip
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from made.generated import generate_coding_session
 
+from foldline.core.log import Event, ModelSaid, ToolReturned, UserSaid
+from foldline.core.parts import Call, Text
 from foldline.importers import read
 from foldline.lab.recorded import Recorded, convert_imported, join_sessions
 
@@ -53,3 +57,20 @@ def by_name(name: str, shared: Path) -> Recorded:
         case _:
             raise SystemExit(f"no session is called {name!r}")
     return replace(found, name=name)
+
+
+def events_of(messages: Sequence[dict[str, Any]]) -> Iterator[Event]:
+    """Messages of Chat Completions, as a log has them."""
+    for one in messages:
+        match one["role"]:
+            case "user":
+                yield UserSaid((Text(one["content"]),))
+            case "tool":
+                yield ToolReturned(one["tool_call_id"], (Text(one["content"]),))
+            case _:
+                calls = [
+                    Call(call["id"], call["function"]["name"], call["function"]["arguments"])
+                    for call in one.get("tool_calls") or ()
+                ]
+                text = [Text(one["content"])] if one.get("content") else []
+                yield ModelSaid((*text, *calls))

@@ -32,14 +32,27 @@ def rivals(
     Names of sessions are those of `rivals.__main__`; `peers`
     chooses those whose names begin so: whole families (`strands`) or one.
     """
+    options = ["--shared", str(shared), "--window", str(window)]
+    rows = _run_child("rivals", *options, *(f"--peer={name}" for name in peers), *sessions)
+    for name, note in rows[0]["peers"].items() if rows else ():
+        print(f"  {name}: {note}")
+    return rows[1:]
+
+
+def ask_peers(talks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What every peer shows at the end of each conversation: see `rivals.answers`."""
+    return _run_child("rivals.answers", said="".join(json.dumps(one) + "\n" for one in talks))
+
+
+def _run_child(module: str, *options: str, said: str = "") -> list[dict[str, Any]]:
+    """The JSON lines of a program in the peers' environment; none, and a word, without it."""
     if not PYTHON.exists():
         print("peers are not set up here (`just peers`): no rivals")
         return []
-    command = [str(PYTHON), "-m", "rivals", "--shared", str(shared), "--window", str(window)]
-    paths = os.pathsep.join([str(HERE), str(HERE.parent / "src")])
     done = subprocess.run(  # noqa: S603 - our own program
-        [*command, *(f"--peer={name}" for name in peers), *sessions],
-        env={**os.environ, "PYTHONPATH": paths},
+        [str(PYTHON), "-m", module, *options],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent / "src")])},
+        input=said,
         capture_output=True,
         text=True,
         check=False,
@@ -47,9 +60,7 @@ def rivals(
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     if done.returncode or not rows:
         print(f"rivals ended with {done.returncode}: {done.stderr[-600:]}")
-    for name, note in rows[0]["peers"].items() if rows else ():
-        print(f"  {name}: {note}")
-    return rows[1:]
+    return rows
 
 
 def table(rows: list[dict[str, Any]]) -> None:
