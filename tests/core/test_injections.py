@@ -77,8 +77,9 @@ def unharmed(text, marker):
     assert found["Next"][0].startswith("Go on with what follows")
     assert len(found["Next"]) == 1
     said = found["The user said"]
-    assert said[0].endswith(TASK)
-    for line in said[1:]:
+    is_first = text.startswith("[handoff: log:0-")  # a later one may stand beside it
+    assert not is_first or said[0].endswith(TASK)
+    for line in said[is_first:]:
         assert re.fullmatch(r"log:\d+: Go on, step \d+\.", line), f"{line!r} was never said"
     for line in found.get(_TITLES["todo"], ()):
         assert re.fullmatch(

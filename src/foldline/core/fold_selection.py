@@ -180,7 +180,8 @@ def _build_with_longer_tail(
     cuts = [cut for cut in rules.cut_points(view) if cut.seq <= (old.range.hi or 0)]
     if event.after >= share * _MOST_FILLED or not cuts:
         return
-    cut = fold.choose_cut_within(view, cuts, rest - event.after)
+    beside = event.after + fold.count_tokens_before(view, old)
+    cut = fold.choose_cut_within(view, cuts, rest - beside)
     cap = min(share, event.after + most - rest)
     for span in fold.up_to(view, cut, lo=old.range.lo):
         longer = build_fold_draft(view, span, "forced", budget=draft.budget, facts=facts)
