@@ -15,9 +15,9 @@ KEYS = {
     *("caveats", "passed", "html"),
 }
 POLICY = {
-    *("policy", "dollars", "percent", "new_dollars", "read_dollars", "again_dollars"),
+    *("policy", "dollars", "percent", "new_dollars", "read_dollars", "again_dollars", "recall_dollars"),
     *("output_dollars", "beside_dollars", "folds", "tokens_folded", "tokens_left", "names"),
-    *("lines", "peak", "over", "blocked", "kept_names", "kept_lines"),
+    *("lines", "recalls", "peak", "over", "blocked", "kept_names", "kept_lines"),
 }
 SESSION = {
     *("session", "source", "model", "calls", "counts", "dated", "window", "window_assumed"),
