@@ -15,7 +15,15 @@ KEYS = {
     *("caveats", "passed", "html"),
 }
 POLICY = {
-    *("policy", "dollars", "percent", "new_dollars", "read_dollars", "again_dollars", "recall_dollars"),
+    *(
+        "policy",
+        "dollars",
+        "percent",
+        "new_dollars",
+        "read_dollars",
+        "again_dollars",
+        "recall_dollars",
+    ),
     *("output_dollars", "beside_dollars", "folds", "tokens_folded", "tokens_left", "names"),
     *("lines", "recalls", "peak", "over", "blocked", "kept_names", "kept_lines"),
 }
