@@ -78,7 +78,8 @@ class Growing:
             self.view.append(self.view.head + 1, event)
             self.folds += 1
         if made.events:
-            live = {*self.view.held, *made.events[-1].verbatim}
+            folds = self.view.list_folds().values()
+            live = {*self.view.held, *(seq for f in folds for seq in (*f.verbatim, *f.clipped))}
             self.made = {seq: place for seq, place in self.made.items() if seq in live}
 
     def step(self) -> float:

@@ -48,7 +48,7 @@ from foldline.errors import Overflow, Vetoed
 from foldline.proxy.client_request import ClientRequest
 from foldline.proxy.identity import Caller, Scope
 from foldline.proxy.index import Match, match_row
-from foldline.proxy.patch import AnswerLimit, Patched, patch_request
+from foldline.proxy.patch import AnswerLimit, Patched, find_tool_loop, patch_request
 from foldline.session import model_facts, planning
 from foldline.session.client_row import (
     ClientMessage,
@@ -591,9 +591,7 @@ def _thinks_in_loop(request: ClientRequest) -> bool:
         return False
     fields: dict[str, Any] = msgspec.json.decode(thinking)
     kind = fields.get("type")
-    return kind == "enabled" and request.form.is_results(
-        request.extract_message(request.chained[-1])
-    )
+    return kind == "enabled" and find_tool_loop(request) < len(request.places)
 
 
 async def run_beside(work: Callable[[], T], *, size: int) -> T:

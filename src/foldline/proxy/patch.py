@@ -61,7 +61,7 @@ def patch_request(
     if not view.spine.masks and all(item.state in _WHOLE for item in (*view.items, *view.waiting)):
         return Patched(apply_splices(request.body, splices), dict(kinds))
     items = items_by_place(view)
-    loop = len(request.places) if thoughtless else _tool_loop(request)
+    loop = len(request.places) if thoughtless else find_tool_loop(request)
     edited = any(isinstance(piece, FoldedMessages) for piece in row) or bool(view.spine.masks)
     at = 0
     for piece in row:
@@ -131,19 +131,25 @@ def _patch_message(  # noqa: PLR0913, PLR0917 - one message, and the view of it
     return None if put == raw else put
 
 
-def _tool_loop(request: ClientRequest) -> int:
-    """Find where the last message's tool loop begins; after all messages if there is none.
+def find_tool_loop(request: ClientRequest) -> int:
+    """Find where the tool loop that is under way begins; after all messages if there is none.
 
-    An API with thinking requires the thinking of the calls whose results it gets.
+    An API with thinking requires the thinking of the calls whose results it gets. Words of the
+    user behind the newest results do not end the loop.
     """
-    start = len(request.places)
+    end = start = len(request.places)
+    has_results = False
     for at in reversed(request.chained):
         role = request.described[at].role
-        if role == "user" and not request.form.is_results(request.extract_message(at)):
+        if role == "user" and request.form.is_results(request.extract_message(at)):
+            has_results = True
+        elif role == "user" and start < end:
             break
-        if role == "assistant":
+        elif role == "assistant":
+            if not has_results:
+                break
             start = at
-    return start if request.chained and start < request.chained[-1] else len(request.places)
+    return start
 
 
 def _lower_answer_limit(request: ClientRequest, limit: AnswerLimit) -> list[Splice]:
