@@ -190,8 +190,8 @@ def _check_storage(result: ProgramResult, verdict: Verdict) -> None:
                 said[session][message.identity] = max(known, message.size)
     for session, stored in result.stored.items():
         sizes = said[session].values()
-        # A message that is clipped has beside it what is shown: a quarter of the room at most.
-        clipped = sum(min(size, result.setting.window) for size in sizes)
+        # A message that is clipped has beside it what is shown: the room at most, of several bytes a token.
+        clipped = sum(min(size, 6 * result.setting.window) for size in sizes)
         # A history in another order is stored once more.
         orders = 1 + sum(
             step.action in ("reorder", "compact", "edit", "drop") for step in result.program.steps
