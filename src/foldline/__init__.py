@@ -6,8 +6,9 @@
      → edits   clip, mask, fold; undo takes them back         core/edits/
      → request the view in a provider's own JSON              core/request.py, dialects/
 
-`open` gives a session, `aopen` an async one. `wrap` plans the requests of an SDK's client, and
-`http_client` those of a framework. Experts call `foldline.core.plan.plan` directly.
+`open` gives a session, `aopen` an async one. `wrap` plans the requests of an SDK's client,
+`http_client` those of a framework, and a `Follower` those of a program that keeps its own history.
+`watch` is told of every fold. Experts call `foldline.core.plan.plan` directly.
 """
 
 from importlib import import_module
@@ -17,15 +18,21 @@ from foldline.errors import FoldlineError, Overflow
 
 if TYPE_CHECKING:
     from foldline.core.request import Report
+    from foldline.proxy.follow import AsyncFollower, Follower
     from foldline.proxy.identity import conversation
     from foldline.proxy.wrap import async_http_client, http_client, session_of, wrap
+    from foldline.session.hooks import watch
     from foldline.session.open import aopen, open  # noqa: A004
+    from foldline.session.recall_tool import RECALL_TOOL
     from foldline.session.session import AsyncSession, Session
 
 __version__ = "0.1.0"
 __all__ = [
+    "RECALL_TOOL",
+    "AsyncFollower",
     "AsyncSession",
     "FoldlineError",
+    "Follower",
     "Overflow",
     "Report",
     "Session",
@@ -35,10 +42,14 @@ __all__ = [
     "http_client",
     "open",
     "session_of",
+    "watch",
     "wrap",
 ]
 _LATER = {
+    "RECALL_TOOL": "session.recall_tool",
+    "AsyncFollower": "proxy.follow",
     "AsyncSession": "session.session",
+    "Follower": "proxy.follow",
     "Report": "core.request",
     "Session": "session.session",
     "aopen": "session.open",
@@ -47,6 +58,7 @@ _LATER = {
     "http_client": "proxy.wrap",
     "open": "session.open",
     "session_of": "proxy.wrap",
+    "watch": "session.hooks",
     "wrap": "proxy.wrap",
 }
 

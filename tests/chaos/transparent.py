@@ -195,9 +195,9 @@ async def _serve(address: str, pipe: Any) -> None:
             proxies[program, number] = ProxyAdapter(store, window=window, policy=policy)
             return None
         if what == "ask":
-            program, number, dialect, body, caller = given
+            program, number, dialect, body, caller, streams = given
             proxy = proxies[program, number]
-            call = await proxy.ask(dialect, body, caller)
+            call = await proxy.ask(dialect, body, caller, streams=streams)
             name = next(names)
             calls[name] = proxy, call
             return name, call.body, call.session, call.patches, call.is_planned, call.fault
@@ -286,9 +286,10 @@ class RealAdapter:
         await self._process.do("begin", *self._which, setting.window, setting.policy)
         return self
 
-    async def ask(self, dialect: str, body: bytes, caller: Any) -> Call:
+    async def ask(self, dialect: str, body: bytes, caller: Any, *, streams: bool = False) -> Call:
         """What goes upstream for a request."""
-        name, *fields = await self._process.do("ask", *self._which, dialect, body, caller)
+        request = (dialect, body, caller, streams)
+        name, *fields = await self._process.do("ask", *self._which, *request)
         body, session, patches, is_planned, fault = fields
         return Call(body, session, patches, is_planned, fault, handle=name)
 

@@ -45,7 +45,10 @@ def talk():
     path.parent.mkdir(parents=True)
     with foldline.open(str(path), model="m", window=2_000, session="talk") as s:
         for turn in range(6):
-            s.add(f"turn {turn}: the answer is {turn * 111} " + "words " * 60)
+            s.add(
+                f"turn {turn}: the answer is {turn * 111}. "
+                + "It is in the text of the answer. " * 12
+            )
             s.request()
             s.add({"role": "assistant", "content": f"yes, {turn}"})
     return path

@@ -13,6 +13,7 @@ import pytest
 
 import foldline
 from foldline.apps.cli.exit_codes import MEANINGS
+from foldline.testing import Provider
 
 FILES = Path(__file__).parents[1] / "importers" / "files"
 PROGRAM = Path(sys.executable).with_name("foldline")
@@ -167,6 +168,16 @@ def test_who_stops_reading_stops_us_quietly(program, tmp_path):
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_warnings_of_the_library_are_not_on_the_screen(program, tmp_path):
+    """Python prints a warning that no handler takes; here only if it is asked for."""
+    with Provider() as provider:
+        given = ("chat", "one", "-m", "hi", "--model", "nobodys-model", "--store", tmp_path / "a.db", "--base-url", f"{provider.url}/v1")  # fmt: skip
+        done = program(*given)
+        assert (done.code, done.out) == (0, "ok\n")
+        assert "are assumed" not in done.err
+        assert "128,000 tokens are assumed" in program(*given, env={"FOLDLINE_DEBUG": "1"}).err
 
 
 def test_somebody_else_writes(program, tmp_path, monkeypatch):

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 RIG = ROOT / ".rig" / "clients"
 _HERE = Path(__file__).parent
 KEY = "sk-scripted"
-CLAUDE, GPT = "claude-sonnet-4-5", "gpt-5"
+CLAUDE, GPT, GEMINI = "claude-sonnet-4-5", "gpt-5", "gemini-3-pro-preview"
 INSTALL_SECONDS = 240
 TURN_SECONDS = 180
 _INHERITED = ("PATH", "LANG", "TERM", "TMPDIR", "SSL_CERT_FILE")
@@ -32,6 +32,7 @@ PACKAGES = {
     "codex": ("npm", "@openai/codex@0.166.0"),
     "opencode": ("npm", "opencode-ai@1.18.33"),
     "pi": ("npm", "@mariozechner/pi-coding-agent@0.73.1"),
+    "gemini": ("npm", "@google/gemini-cli@0.61.0"),
     "vercel": ("npm", "ai@6.0.326", "@ai-sdk/openai@3.0.139", "@ai-sdk/anthropic@3.0.138"),
     "llm": ("pip", "llm==0.36"),
     "aider": ("pip", "aider-chat==0.86.2"),
@@ -39,6 +40,7 @@ PACKAGES = {
     "litellm": ("foldline", "litellm[mcp]==1.106.2", "openai==2.54.0"),  # tools need its extra; it takes no openai 3
     "pydantic-ai": ("foldline", "pydantic-ai-slim[openai,anthropic]==2.66.0", "openai==3.49.0", "anthropic==2.8.0"),
     "openai-agents": ("foldline", "openai-agents==0.24.0", "openai==3.49.0"),
+    "adk": ("foldline", "google-adk==2.13.0", "google-genai==2.34.0"),
     "agent-framework": ("foldline", "agent-framework==1.23.0", "openai==3.49.0"),
 }  # fmt: skip
 """What is installed below `.rig/clients`, each in a folder of its own: by npm, by pip, or by pip beside this checkout."""
@@ -122,6 +124,8 @@ class Agent:
     is_talker: bool = False
     """Whether one process takes all turns: lines of stream-json in and out, as Claude Code speaks it."""
     has_tools: bool = True
+    repeats_results: bool = False
+    """Whether it sends results more than once, which not every provider takes."""
     has_foldline: bool = False
     """Whether Foldline is inside the agent's process, so that there is no gateway, and the agent itself records."""
 
@@ -317,6 +321,32 @@ def make_pi(api: str, path: str, model: str) -> Agent:
     return Agent("pi", configure, command)
 
 
+def make_gemini(model: str, *, is_resumed: bool = False) -> Agent:
+    """gemini-cli with a model, as editors run it, or each turn by itself behind `--resume`.
+
+    It never compacts by itself: it believes in a window of a million. Of results above 80,000 tokens it masks the oldest.
+    """
+
+    def configure(place: Place) -> dict[str, str]:
+        settings = {
+            "security": {"auth": {"selectedType": "gemini-api-key"}},
+            "telemetry": {"enabled": False},
+            "privacy": {"usageStatisticsEnabled": False},
+            "general": {"enableAutoUpdate": False},
+        }
+        place.write(".gemini/settings.json", settings)
+        return {"GEMINI_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": place.base}
+
+    def command(prompt: str, continues: bool) -> list[Any]:  # noqa: FBT001
+        if not is_resumed:
+            return [sys.executable, _HERE / "acp_agent.py", program, model]
+        again = ("--resume", "latest") if continues else ()
+        return [program, *again, "-m", model, "--yolo", "--skip-trust", "-p", prompt]
+
+    program = RIG / "gemini/node_modules/.bin/gemini"
+    return Agent("gemini", configure, command, is_talker=not is_resumed, repeats_results=is_resumed)
+
+
 def make_script(package: str, command: list[Any]) -> Agent:
     """A small program of ours that uses a library, one process for all turns."""
 
@@ -400,6 +430,9 @@ AGENTS = {
     "pi-chat": make_pi("openai-completions", "/v1", GPT),
     "pi-anthropic": make_pi("anthropic-messages", "", CLAUDE),
     "pi-openai": make_pi("openai-responses", "/v1", GPT),
+    "gemini": make_gemini("auto"),
+    "gemini-2": make_gemini("gemini-2.5-pro"),
+    "gemini-resume": make_gemini(GEMINI, is_resumed=True),
     "vercel-chat": make_script("vercel", [_NODE, _HERE / "vercel_agent.mjs", "chat"]),
     "vercel-anthropic": make_script("vercel", [_NODE, _HERE / "vercel_agent.mjs", "anthropic"]),
     "vercel-openai": make_script("vercel", [_NODE, _HERE / "vercel_agent.mjs", "openai"]),
@@ -431,6 +464,9 @@ AGENTS = {
     "openai-agents-responses-inside-stream": make_framework(
         "openai-agents", "openai_agents_agent.py", "responses", "stream"
     ),
+    "adk": make_framework("adk", "adk_agent.py", has_foldline=False),
+    "adk-inside": make_framework("adk", "adk_agent.py"),
+    "adk-inside-stream": make_framework("adk", "adk_agent.py", "stream"),
     "agent-framework": make_framework(
         "agent-framework", "agent_framework_agent.py", has_foldline=False
     ),

@@ -15,10 +15,22 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-LISTS = ("messages", "input")
+LISTS = ("messages", "input", "contents")
 """Fields that hold the conversation."""
-LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "budget_tokens")
+LIMITS = (
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "maxOutputTokens",
+    "budget_tokens",
+)
 """Fields that may be lowered."""
+AROUND = ("thinking", "generationConfig")
+"""Fields that hold such a limit."""
+TEXTS = ("content", "text", "output", "parts", "functionResponse", "response")
+"""Fields of a message that hold what may be shortened."""
+MARKS = ("cache_control", "thoughtSignature")
+"""What a client may leave out when it repeats a message."""
 THINKING = ("thinking", "redacted_thinking")
 STATE = ("previous_response_id", "store", "include")
 """Fields that may change where what the provider keeps is written out."""
@@ -96,10 +108,10 @@ def compare_requests(sent: str, got: str, kept: "Kept | None" = None) -> Compari
 
 
 def is_lowered(name: str, old: str, new: str) -> bool:
-    """Whether a limit was lowered and nothing else; the budget of thinking is one level down."""
+    """Whether a limit was lowered and nothing else; some are one level down."""
     if name in LIMITS:
         return old.isdigit() and new.isdigit() and int(new) < int(old)
-    if name != "thinking" or not (old.startswith("{") and new.startswith("{")):
+    if name not in AROUND or not (old.startswith("{") and new.startswith("{")):
         return False
     before, after = split(old), split(new)
     return before.frame == after.frame and all(
@@ -191,7 +203,8 @@ def is_without_id(old: str, new: str) -> bool:
 
 def is_handoff(message: str) -> bool:
     """Whether a message is nothing but a handoff."""
-    content = json.loads(message).get("content") if message.startswith("{") else None
+    read = json.loads(message) if message.startswith("{") else {}
+    content = read.get("content") or read.get("parts")
     if isinstance(content, list):
         content = content[0].get("text") if len(content) == 1 else None
     return isinstance(content, str) and _HANDOFF.match(content) is not None
@@ -205,7 +218,7 @@ def is_patched(old: str, new: str) -> bool:
     if before.frame != after.frame:
         return False
     return all(
-        one == other or (name in ("content", "text", "output") and is_shortened(one, other))
+        one == other or (name in TEXTS and (is_shortened(one, other) or is_patched(one, other)))
         for name, one, other in zip(before.names, before.values, after.values, strict=True)
     )
 
@@ -368,7 +381,7 @@ def compare_prefixes(sent: list[str], got: list[str], patches: list[set[str]]) -
 
 
 def count_new_bytes(requests: list[str]) -> int:
-    """Bytes of messages that no earlier request had; cache marks, and a list for a text, make no new message."""
+    """Bytes of messages that no earlier request had; marks, and a list for a text, make no new message."""
     seen: dict[str, int] = {}
     for raw in requests:
         for message in list_items(raw):
@@ -378,7 +391,7 @@ def count_new_bytes(requests: list[str]) -> int:
 
 
 def drop_marks(value: Any) -> Any:
-    """A value without cache marks; a list of one text is that text."""
+    """A value without marks; a list of one text is that text."""
     if isinstance(value, list):
         parts = [drop_marks(one) for one in value]
         is_text = (
@@ -386,5 +399,5 @@ def drop_marks(value: Any) -> Any:
         )
         return parts[0]["text"] if is_text else parts
     if isinstance(value, dict):
-        return {name: drop_marks(one) for name, one in value.items() if name != "cache_control"}
+        return {name: drop_marks(one) for name, one in value.items() if name not in MARKS}
     return value

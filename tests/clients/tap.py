@@ -32,6 +32,8 @@ class Exchange:
     status: int
     answer: str
     seconds: float = 0.0
+    unplanned: str = ""
+    """Why the gateway passed it on without a plan, in a word."""
 
 
 class Tap:
@@ -86,6 +88,7 @@ class Tap:
                         response.status,
                         text,
                         monotonic() - begun,
+                        response.headers.get("x-foldline-unplanned", ""),
                     )
                 )
         return response
@@ -129,6 +132,12 @@ def read_answer(exchange: Exchange) -> tuple[str, ...]:
             if block["type"] == "tool_use":
                 calls[at] = [block["name"], json.dumps(block["input"])]
             text += block.get("text", "")
+        for candidate in event.get("candidates") or ():  # Google, both
+            for part in (candidate.get("content") or {}).get("parts") or ():
+                if call := part.get("functionCall"):
+                    calls[len(calls)] = [call["name"], json.dumps(call.get("args"))]
+                elif not part.get("thought"):
+                    text += part.get("text", "")
         if event.get("type", "").startswith("response."):
             continue
         block, delta = event.get("content_block") or {}, event.get("delta") or {}  # and streamed

@@ -29,6 +29,10 @@ def test_codex_works_through_the_gateway_as_without_it():
     measure_short("codex")
 
 
+def test_gemini_cli_works_through_the_gateway_as_without_it():
+    measure_short("gemini")
+
+
 def test_codex_compacts_remotely_through_the_gateway_which_it_cannot_without_it():
     measure_short("codex-remote")
 
@@ -37,3 +41,8 @@ def test_codex_compacts_remotely_through_the_gateway_which_it_cannot_without_it(
 def test_other_agents_work_over_responses_through_the_gateway_as_without_it():
     measure_short("pi-openai", "vercel-openai")
     measure_short("pydantic-openai", "openai-agents-responses", "agent-framework")
+
+
+@pytest.mark.long
+def test_other_clients_of_gemini_work_through_the_gateway_as_without_it():
+    measure_short("gemini-2", "gemini-resume", "adk")

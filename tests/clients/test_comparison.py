@@ -271,3 +271,56 @@ def test_a_reference_may_be_written_out():
     sent = {"input": [{"type": "item_reference", "id": "rs_0"}, call, output]}
     got = {"input": [reasoning, call, output]}
     assert not compare_requests(json.dumps(sent), json.dumps(got), kept).faults
+
+
+def make_gemini_request() -> dict:
+    """A request over Gemini with two rounds of a tool."""
+    contents = [{"parts": [{"text": "Begin."}], "role": "user"}]
+    for n in range(2):
+        call = {"functionCall": {"id": f"c{n}", "name": "bash", "args": {}}}
+        result = {"functionResponse": {"id": f"c{n}", "name": "bash", "response": {"output": LONG}}}
+        contents.append({"parts": [{**call, "thoughtSignature": "s"}], "role": "model"})
+        contents.append({"parts": [result], "role": "user"})
+    return {"contents": contents, "generationConfig": {"maxOutputTokens": 1000, "topK": 64}}
+
+
+def fold_contents(got):
+    got["contents"][0:3] = [{"role": "user", "parts": [{"text": HANDOFF["content"][0]["text"]}]}]
+
+
+def mask_a_response(got):
+    got["contents"][2]["parts"][0]["functionResponse"]["response"] = {"output": STUB}
+
+
+def lower_in_the_configuration(got):
+    got["generationConfig"]["maxOutputTokens"] = 500
+
+
+@pytest.mark.parametrize(
+    ("patch", "contents"),
+    [(fold_contents, 1), (mask_a_response, 1), (lower_in_the_configuration, 0)],
+)
+def test_patches_of_contents_pass(patch, contents):
+    sent, got = make_gemini_request(), make_gemini_request()
+    patch(got)
+    found = compare_requests(json.dumps(sent), json.dumps(got))
+    assert (len(found.patches), found.faults) == (contents, [])
+
+
+def drop_a_signature(got):
+    del got["contents"][1]["parts"][0]["thoughtSignature"]
+
+
+def rename_a_response(got):
+    got["contents"][2]["parts"][0]["functionResponse"]["id"] = "d"
+
+
+def change_the_configuration(got):
+    got["generationConfig"]["topK"] = 32
+
+
+@pytest.mark.parametrize("defect", [drop_a_signature, rename_a_response, change_the_configuration])
+def test_defects_of_contents_are_faults(defect):
+    sent, got = make_gemini_request(), make_gemini_request()
+    defect(got)
+    assert compare_requests(json.dumps(sent), json.dumps(got)).faults

@@ -39,6 +39,10 @@ def test_openai_agents_works_as_without_foldline():
     measure_short("openai-agents")
 
 
+def test_adk_works_as_without_foldline():
+    measure_short("adk-inside", "adk-inside-stream")
+
+
 def test_frameworks_over_responses_work_as_without_foldline():
     measure_short("pydantic-openai-inside", "openai-agents-responses-inside")
 

@@ -8,7 +8,9 @@ from upstream import (
     Job,
     Refusal,
     Upstream,
+    drop_repeats,
     find_fault,
+    make_signature,
     prompt_of,
     read_anthropic,
     read_chat,
@@ -203,3 +205,98 @@ def test_a_stream_ends_with_the_whole_response():
     done = [one["item"] for one in read if one["type"] == "response.output_item.done"]
     assert done == whole["output"] == read[-1]["response"]["output"]
     assert [one["sequence_number"] for one in read] == list(range(len(read)))
+
+
+ASKED = {"role": "user", "parts": [{"text": prompt_of(1)}]}
+SIGNED = {"thoughtSignature": make_signature("hm")}
+PART_CALL = {"functionCall": {"id": "c", "name": "bash", "args": {}}}
+OTHER_CALL = {"functionCall": {"id": "d", "name": "bash", "args": {}}}
+PART_RESULT = {"functionResponse": {"id": "c", "name": "bash", "response": {"output": "done"}}}
+OTHER_RESULT = {"functionResponse": {"id": "d", "name": "bash", "response": {"output": "done"}}}
+GEMINI_BASH = {
+    "functionDeclarations": [{"name": "bash", "parametersJsonSchema": BASH["parameters"]}]
+}
+
+
+def called(*parts):
+    return {"role": "model", "parts": [*parts]}
+
+
+def returned(*parts):
+    return {"role": "user", "parts": [*parts]}
+
+
+STEP = (ASKED, called({**PART_CALL, **SIGNED}), returned(PART_RESULT))
+
+
+def ask_gemini(*contents, model="gemini-3-pro-preview", method="generateContent", **more):
+    """The upstream's reading of one request over Gemini."""
+    path, body = f"/v1beta/models/{model}:{method}", {"contents": [*contents], **more}
+    return Upstream(Job(1, (100, 200)), 100).read(path, body)
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        STEP,
+        (ASKED, called({**PART_CALL, **SIGNED}, OTHER_CALL), returned(PART_RESULT, OTHER_RESULT)),
+        (ASKED, called(PART_CALL), returned(PART_RESULT), called({"text": "Done."}), ASKED),
+        (*STEP, called({**OTHER_CALL, "thoughtSignature": "skip_thought_signature_validator"}), returned(OTHER_RESULT)),
+    ],
+)  # fmt: skip
+def test_a_round_over_gemini_is_answered(contents):
+    assert not find_fault(ask_gemini(*contents))
+
+
+@pytest.mark.parametrize(
+    ("contents", "words"),
+    [
+        ((ASKED, called({**PART_CALL, **SIGNED}), returned(PART_RESULT, PART_RESULT)), "has 2 for 1"),
+        ((ASKED, called({**PART_CALL, **SIGNED}), ASKED), "has 0 for 1"),
+        ((ASKED, returned(PART_RESULT)), "has 1 for 0"),
+        ((ASKED, called({**PART_CALL, **SIGNED}, OTHER_CALL), returned(OTHER_RESULT, PART_RESULT)), "in place of"),
+        (STEP[:2], "end with a user role"),
+        ((ASKED, called(PART_CALL), returned(PART_RESULT)), "missing a thought_signature"),
+        ((*STEP, called(OTHER_CALL), returned(OTHER_RESULT)), "missing a thought_signature"),
+        ((ASKED, called({**PART_CALL, "thoughtSignature": "aG0="}), returned(PART_RESULT)), "Corrupted"),
+    ],
+)  # fmt: skip
+def test_broken_contents_are_refused(contents, words):
+    assert words in str(find_fault(ask_gemini(*contents)))
+
+
+def test_only_gemini_3_wants_signatures():
+    contents = (ASKED, called(PART_CALL), returned(PART_RESULT))
+    assert not find_fault(ask_gemini(*contents, model="gemini-2.5-pro"))
+
+
+def test_results_that_repeat_can_be_let_pass():
+    asked = ask_gemini(*STEP[:2], returned(PART_RESULT, PART_RESULT))
+    assert drop_repeats(asked.body)["contents"] == [*STEP]
+
+
+def test_a_request_above_the_window_is_refused_in_googles_words():
+    refusal = Upstream(Job(1, (10, 20)), 10).find_overflow(ask_gemini(ASKED))
+    count = ask_gemini(ASKED).tokens
+    words = f"The input token count ({count}) exceeds the maximum number of tokens allowed (10)."
+    error = {"code": 400, "message": words, "status": "INVALID_ARGUMENT"}
+    assert refusal.write("/v1beta/models/m:generateContent") == {"error": error}
+
+
+@pytest.mark.parametrize("model", ["gemini-3-pro-preview", "gemini-2.5-pro"])
+def test_a_stream_over_gemini_has_all_that_the_whole_answer_has(model):
+    thinking = {"thinkingConfig": {"includeThoughts": True}}
+    asked = ask_gemini(ASKED, model=model, tools=[GEMINI_BASH], generationConfig=thinking)
+    for answer in (Answer("call", tool="bash", calls=({}, {})), Answer("answer", text="Done.")):
+        whole, events = Upstream(Job(1, (100, 200))).say(asked, answer, 1024)
+        read = [json.loads(one.removeprefix("data: ")) for one in events]
+        said = [part for one in read for part in one["candidates"][0]["content"]["parts"]]
+        kept = whole["candidates"][0]["content"]["parts"]
+        assert read[-1]["usageMetadata"] == whole["usageMetadata"]
+        assert read[-1]["candidates"][0]["finishReason"] == "STOP"
+        for field in ("text", "thoughtSignature"):
+            words = ["".join(part.get(field, "") for part in parts) for parts in (said, kept)]
+            assert words[0] == words[1]
+        assert [one for one in said if "functionCall" in one] == [
+            one for one in kept if "functionCall" in one
+        ]

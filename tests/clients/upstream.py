@@ -1,4 +1,4 @@
-"""A scripted provider on loopback that records: Anthropic messages, OpenAI chat and Responses, streamed or not.
+"""A scripted provider on loopback that records: Anthropic messages, OpenAI chat and Responses, Gemini, streamed or not.
 
 It plays a job. For each turn of the user it calls the client's own shell tool `rounds` times, with commands that
 always print the same, and then answers. A client without a shell tool gets long answers instead. A request for a
@@ -7,12 +7,15 @@ title or a summary gets one. The turn is known by words in the user's text, see 
 It refuses what providers refuse: requests above the window, calls without results, results without calls, more
 than four cache marks, thinking that was changed, a thinking budget that is not below `max_tokens`. Over Responses
 also: items with a foreign or a doubled id, reasoning that was changed or stands without what followed it, unknown
-items and parts, compaction items of others.
+items and parts, compaction items of others. Over Gemini also: results that are not as many as the calls or in
+another order, signatures of others, and by Gemini 3 a step of the turn whose first call has none.
 
     python tests/clients/upstream.py --port 9000 --window 60000 --log requests.jsonl     by hand
 """
 
 import argparse
+import base64
+import binascii
 import functools
 import hashlib
 import json
@@ -20,7 +23,7 @@ import os
 import re
 from collections import Counter, deque
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +34,17 @@ TAP_HEADER = "x-tap"
 SIDE_WORDS = ("A title for the job", "A summary of the job")
 """What answers to titles and summaries begin with, and no other answer has."""
 _MARK = re.compile(r"Turn (\d+) of the ledger job")
-_SHELLS = ("Bash", "bash", "exec_command")
+_SHELLS = ("Bash", "bash", "exec_command", "run_shell_command")
 _MAX_MARKS = 4
 _CACHE_UNIT, _CACHE_LEAST = (
     128,
     1024,
 )  # OpenAI caches so many tokens at a time, and none below the least
 _MAX_ID = 64
+_GEMINI = re.compile(r"/models/([^/:]+):(\w+)$")
+_SIGNING = re.compile(r"gemini-[3-9]")
+_SKIP = "skip_thought_signature_validator"
+"""What Google takes for the signature of a call that its models did not make."""
 
 ITEM_PREFIXES = {
     "message": "msg", "reasoning": "rs", "compaction": "cmp",
@@ -169,6 +176,29 @@ def read_responses(body: dict[str, Any]) -> Asked:
     return Asked("responses", body, fixed, tuple(texts), schemas)
 
 
+def read_gemini(body: dict[str, Any]) -> Asked:
+    """Read a request of Google's generateContent."""
+    texts = []
+    for content in body["contents"]:
+        role = "assistant" if content.get("role") == "model" else "user"
+        for part in content["parts"]:
+            if "functionResponse" in part:
+                texts.append(("tool", json.dumps(part["functionResponse"]["response"])))
+            elif call := part.get("functionCall"):
+                signed = part.get("thoughtSignature", "")
+                texts.append((role, call["name"] + json.dumps(call.get("args")) + signed))
+            else:
+                texts.append((role, join_text([part])))
+    tools = [
+        one for group in body.get("tools") or () for one in group.get("functionDeclarations") or ()
+    ]
+    schemas = {
+        one["name"]: one.get("parametersJsonSchema") or one.get("parameters") or {} for one in tools
+    }
+    system = (body.get("systemInstruction") or {}).get("parts")
+    return Asked("gemini", body, (join_text(system), json.dumps(tools)), tuple(texts), schemas)
+
+
 @dataclass(frozen=True)
 class Answer:
     """What the model says: words, or calls of a tool. `kind` is call, answer, title, summary or compaction."""
@@ -178,6 +208,12 @@ class Answer:
     tool: str = ""
     calls: tuple[dict[str, Any], ...] = ()
     """The arguments of each call."""
+
+
+def fill_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """An object of a schema, for a client that wants to know something in JSON."""
+    kinds = {name: one["type"].lower() for name, one in schema["properties"].items()}
+    return {name: 50 if kind == "integer" else SIDE_WORDS[1] for name, kind in kinds.items()}
 
 
 def find_turn(asked: Asked) -> int:
@@ -202,6 +238,8 @@ class Job:
         last = next((one for one in reversed(asked.texts) if one[0] in ("user", "tool")), ("", ""))
         is_side = self.has_tools and not asked.schemas
         if is_side or (last[0] == "user" and not _MARK.search(last[1])):
+            if schema := (asked.body.get("generationConfig") or {}).get("responseJsonSchema"):
+                return Answer("summary", json.dumps(fill_schema(schema)))
             if is_side and "title" in " ".join(asked.fixed) + asked.texts[0][1]:
                 return Answer("title", SIDE_WORDS[0])
             return Answer("summary", f"<summary>{self.summarize(turn)}</summary>")
@@ -271,20 +309,36 @@ class Refusal(Exception):  # noqa: N818 - the provider says no, nothing is broke
             "code": code,
         }
 
+    def write(self, path: str) -> dict[str, Any]:
+        """The body of an answer, in the dialect of a path."""
+        if _GEMINI.search(path):
+            said = {"code": self.status, "message": str(self), "status": "INVALID_ARGUMENT"}
+            return {"error": said}
+        kind = {"type": "error"} if path.endswith("messages") else {}
+        return {**kind, "error": self.error}
+
 
 class Upstream:
     """The provider. `window` is in tokens; 0 is no limit.
 
     Over Responses, `compaction` says what becomes of a `compaction_trigger`: it is `ignored` and an ordinary message
     comes back, as from every server that does not know it; `refused`; or `made`, as by OpenAI. A `stateless` provider
-    refuses `previous_response_id` and keeps no items, as OpenRouter.
+    refuses `previous_response_id` and keeps no items, as OpenRouter. Over Gemini, one that `takes_repeats` lets results
+    pass that were there before with the same id.
     """
 
     def __init__(
-        self, job: Job, window: int = 0, *, compaction: str = "ignored", stateless: bool = False
+        self,
+        job: Job,
+        window: int = 0,
+        *,
+        compaction: str = "ignored",
+        stateless: bool = False,
+        takes_repeats: bool = False,
     ) -> None:
         self.job, self.window = job, window
         self.compaction, self.stateless = compaction, stateless
+        self.takes_repeats = takes_repeats
         self.served: list[Served] = []
         self.kept: dict[str, list[dict[str, Any]]] = {}
         """The whole conversation behind each response that was to be stored."""
@@ -300,6 +354,9 @@ class Upstream:
         app.router.add_post("/v1/chat/completions", self.serve)
         app.router.add_post("/v1/responses", self.serve)
         app.router.add_post("/v1/messages/count_tokens", self.count)
+        app.router.add_post("/v1beta/models/{model}:countTokens", self.count_gemini)
+        app.router.add_post("/v1beta/models/{model}:generateContent", self.serve)
+        app.router.add_post("/v1beta/models/{model}:streamGenerateContent", self.serve)
         app.router.add_route("*", "/{path:.*}", self.serve_other)
         return app
 
@@ -311,6 +368,12 @@ class Upstream:
         """Anthropic's count of tokens."""
         return web.json_response({"input_tokens": read_anthropic(await request.json()).tokens})
 
+    async def count_gemini(self, request: web.Request) -> web.Response:
+        """Google's count of tokens."""
+        body = await request.json()
+        asked = read_gemini(body.get("generateContentRequest", body))
+        return web.json_response({"totalTokens": asked.tokens})
+
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Answer one request, or refuse it."""
         raw, tap = await request.text(), int(request.headers.get(TAP_HEADER, 0))
@@ -318,12 +381,12 @@ class Upstream:
         try:
             asked = self.read(request.path, json.loads(raw))
             tokens = asked.tokens
-            if refusal := self.find_overflow(asked) or find_fault(asked):
+            checked = replace(asked, body=drop_repeats(asked.body)) if self.takes_repeats else asked
+            if refusal := self.find_overflow(asked) or find_fault(checked):
                 raise refusal
         except Refusal as refusal:
             self.served.append(Served(tap, raw, tokens, "refused", str(refusal)))
-            kind = {"type": "error"} if request.path.endswith("messages") else {}
-            return web.json_response({**kind, "error": refusal.error}, status=refusal.status)
+            return web.json_response(refusal.write(request.path), status=refusal.status)
         answer, cached = self.answer(asked), self.find_cached(asked)
         self.served.append(Served(tap, raw, tokens, answer.kind))
         whole, events = self.say(asked, answer, cached)
@@ -340,6 +403,9 @@ class Upstream:
             return read_anthropic(body)
         if path.endswith("completions"):
             return read_chat(body)
+        if found := _GEMINI.search(path):
+            is_stream = found[2] == "streamGenerateContent"
+            return read_gemini({**body, "model": found[1], "stream": is_stream})
         body = {**body, "input": self.find_conversation(body)}
         check_items(body)
         if body["input"] and body["input"][-1].get("type") == "compaction_trigger":
@@ -399,6 +465,8 @@ class Upstream:
             return say_anthropic(asked, answer, number)
         if asked.dialect == "chat":
             return say_chat(asked, answer, number)
+        if asked.dialect == "gemini":
+            return say_gemini(asked, answer, number, cached)
         whole = make_response(asked, answer, number, cached)
         if asked.body.get("store") is not False and not self.stateless:
             items = [*asked.body["input"], *whole["output"]]
@@ -418,6 +486,11 @@ class Upstream:
                 f"This model's maximum context length is {self.window} tokens. However, your messages resulted in "
                 f"{asked.tokens} tokens. Please reduce the length of the messages."
             )
+        elif asked.dialect == "gemini":
+            message = (
+                f"The input token count ({asked.tokens}) exceeds the maximum number of tokens allowed "
+                f"({self.window})."
+            )
         else:
             message = "Your input exceeds the context window of this model. Please adjust your input and try again."
             param = "input"
@@ -428,8 +501,12 @@ def find_fault(asked: Asked) -> Refusal | None:
     """What else a provider refuses."""
     if asked.dialect == "responses":
         return find_pair_fault(asked.body["input"]) or find_reasoning_fault(asked.body["input"])
-    find = find_anthropic_fault if asked.dialect == "anthropic" else find_chat_fault
-    message = find(asked.body)
+    finders = {
+        "anthropic": find_anthropic_fault,
+        "chat": find_chat_fault,
+        "gemini": find_gemini_fault,
+    }
+    message = finders[asked.dialect](asked.body)
     return Refusal(message) if message else None
 
 
@@ -466,6 +543,81 @@ def find_chat_fault(body: dict[str, Any]) -> str:
         else:
             return f"messages[{at}]: messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
     return ""
+
+
+def find_gemini_fault(body: dict[str, Any]) -> str:
+    """Turns, pairs of calls and results, and signatures."""
+    open_calls: list[tuple[str | None, str]] = []
+    said = [(one.get("role", "user"), one["parts"]) for one in body["contents"]]
+    if said[-1][0] != "user":
+        return "Please ensure that single turn requests end with a user role or the role field is empty."
+    asked = max((at for at, (_, parts) in enumerate(said) if is_asking(parts)), default=0)
+    for at, (role, parts) in enumerate(said):
+        results = list_calls(parts, "functionResponse")
+        if len(results) != len(open_calls):
+            return (
+                "Please ensure that the number of function response parts is equal to the number of function "
+                f"call parts of the function call turn. Content {at} has {len(results)} for {len(open_calls)}."
+            )
+        if results != open_calls:
+            return f"Content {at} answers {results} in place of {open_calls}."
+        open_calls = list_calls(parts, "functionCall")
+        if open_calls and role != "model":
+            return "Please ensure that function call turn comes immediately after a user turn or after a function response turn."
+        signatures = [one.get("thoughtSignature") for one in parts if "functionCall" in one]
+        if signatures and not signatures[0] and at > asked and _SIGNING.match(body["model"]):
+            return (
+                "Function call is missing a thought_signature in functionCall parts. Additional data, function call "
+                f"`default_api:{open_calls[0][1]}`, position {at}."
+            )
+        signatures = [one["thoughtSignature"] for one in parts if one.get("thoughtSignature")]
+        if not all(one == _SKIP or is_own_signature(one) for one in signatures):
+            return "Corrupted thought signature."
+    return ""
+
+
+def is_asking(parts: list[dict[str, Any]]) -> bool:
+    """Whether the user asks here, so that a turn begins: words, and no results."""
+    kinds = {
+        kind
+        for one in parts
+        for kind in ("text", "functionCall", "functionResponse")
+        if kind in one
+    }
+    return kinds == {"text"}
+
+
+def list_calls(parts: list[dict[str, Any]], kind: str) -> list[tuple[str | None, str]]:
+    """The id, if it has one, and the name of each call or result."""
+    return [(one[kind].get("id"), one[kind]["name"]) for one in parts if kind in one]
+
+
+def drop_repeats(body: dict[str, Any]) -> dict[str, Any]:
+    """A request over Gemini without results whose id was there before."""
+    seen: set[str] = set()
+    contents = []
+    for content in body["contents"]:
+        parts = []
+        for part in content["parts"]:
+            known = (part.get("functionResponse") or {}).get("id")
+            parts += [part] if known is None or known not in seen else []
+            seen |= {known} if known else set()
+        contents.append({**content, "parts": parts})
+    return {**body, "contents": contents}
+
+
+def make_signature(text: str) -> str:
+    """A signature as Google writes it: bytes that only the provider can check."""
+    return base64.b64encode(bytes.fromhex(sign(text)) + text.encode()).decode()
+
+
+def is_own_signature(signature: str) -> bool:
+    """Whether a signature was made here; clients may write it in the letters for addresses."""
+    try:
+        known = base64.b64decode(signature.replace("-", "+").replace("_", "/"), validate=True)
+        return signature != "" and known[:32].hex() == sign(known[32:].decode())
+    except (binascii.Error, UnicodeDecodeError):
+        return False
 
 
 def name_unknown(value: str, place: str) -> Refusal:
@@ -689,6 +841,53 @@ def say_chat(asked: Asked, answer: Answer, number: int) -> tuple[dict[str, Any],
     return whole, stream()
 
 
+def say_gemini(
+    asked: Asked, answer: Answer, number: int, cached: int
+) -> tuple[dict[str, Any], Iterator[str]]:
+    """An answer in Google's form: whole, and as the chunks of a stream, which are answers too.
+
+    Gemini 3 signs the first call of a step or the end of an answer, and gives calls an id.
+    """
+    is_signing = bool(_SIGNING.match(asked.body["model"]))
+    signed = {"thoughtSignature": make_signature(f"thought {number}")} if is_signing else {}
+    thinking = (asked.body.get("generationConfig") or {}).get("thinkingConfig") or {}
+    parts: list[dict[str, Any]] = []
+    if thinking.get("includeThoughts"):
+        parts.append({"text": f"**Thought {number}** what the script says next.", "thought": True})
+    for at, given in enumerate(answer.calls):
+        named = {"id": f"call_{number:04}_{at}"} if is_signing else {}
+        call = {"functionCall": {**named, "name": answer.tool, "args": given}}
+        parts.append(call if at else {**call, **signed})
+    if answer.kind != "call":
+        parts.append({"text": answer.text, **signed})
+    out = count_tokens(json.dumps(parts))
+    usage = {"promptTokenCount": asked.tokens, "totalTokenCount": asked.tokens + out}
+    usage |= {"cachedContentTokenCount": cached} if cached else {}
+    head = {"modelVersion": asked.body["model"], "responseId": f"resp_{number:06}"}
+
+    def write_whole(parts: list[dict[str, Any]], *, is_last: bool) -> dict[str, Any]:
+        end = {"finishReason": "STOP"} if is_last else {}
+        candidate = {"content": {"role": "model", "parts": parts}, "index": 0, **end}
+        said = {"candidatesTokenCount": out} if is_last else {}
+        return {"candidates": [candidate], "usageMetadata": {**usage, **said}, **head}
+
+    def stream() -> Iterator[str]:
+        for part in parts:
+            pieces = [part]
+            if part.keys() >= {
+                "text",
+                "thoughtSignature",
+            }:  # signed at its end, in a part of its own
+                middle = len(part["text"]) // 2
+                words = (part["text"][:middle], part["text"][middle:])
+                pieces = [*({"text": one} for one in words), {**part, "text": ""}]
+            for piece in pieces:
+                is_last = part is parts[-1] and piece is pieces[-1]
+                yield write_event(write_whole([piece], is_last=is_last))
+
+    return write_whole(parts, is_last=True), stream()
+
+
 def make_response(asked: Asked, answer: Answer, number: int, cached: int) -> dict[str, Any]:
     """An answer in OpenAI's Responses form. Calls have reasoning before them."""
     output: list[dict[str, Any]] = []
@@ -813,13 +1012,14 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=1, help="calls at a time")
     parser.add_argument("--compaction", choices=("ignored", "refused", "made"), default="ignored")
     parser.add_argument("--stateless", action="store_true", help="refuse previous_response_id")
+    parser.add_argument("--takes-repeats", action="store_true", help="take results again")
     parser.add_argument(
         "--log", type=Path, help="a file for the requests, which are vendors' prompts"
     )
     given = parser.parse_args()
     job = Job(given.rounds, (2_000, 6_000), given.calls)
     options = {"compaction": given.compaction, "stateless": given.stateless}
-    upstream = Upstream(job, given.window, **options)
+    upstream = Upstream(job, given.window, takes_repeats=given.takes_repeats, **options)
 
     @web.middleware
     async def write_log(request: web.Request, handler: Any) -> web.StreamResponse:

@@ -1,13 +1,14 @@
 """What a fold leaves: the user's words first."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from foldline.core.edits.fold import Material, build_handoff
 from foldline.core.ledger.collect import collect_facts
-from foldline.core.log import Logged
-from foldline.core.parts import Fact
+from foldline.core.log import Logged, UserSaid
+from foldline.core.parts import Fact, Text
 from foldline.core.spine import Range
 from foldline.core.tokens import count_tokens
 from foldline.testing import calls, model, result, user, view_of
@@ -26,7 +27,7 @@ def test_what_it_says():
     handoff = build_handoff(Range(0, 4), Material(said, facts=facts), cap=400)
     assert handoff.text == snapshot("""\
 [handoff: log:0-4 was folded]
-This is a record of earlier work, not a request. A later record wins over an earlier one, and the newest user message over both. Where … stands, something is left out: any part comes back whole by its handle, recall("log:N").
+This is a record of earlier work, not a request. A later record wins over an earlier one, and the newest user message over both. Where … stands, something is left out.
 # The user said
 log:0: Make the parser tests pass.
 log:3: Do not touch the lexer.
@@ -76,3 +77,12 @@ def test_cron_never_speaks_as_the_user():
     assert "log:1: [human: Ann] Please fix the parser." in by_user
     assert "Rotate" not in by_user
     assert "log:0: [cron] Rotate the backups." in by_others
+
+
+@pytest.mark.parametrize("name", ["recall", "mcp__foldline__recall", "foldline.recall"])
+def test_the_tool_for_what_was_cut_is_named_where_there_is_one(name):
+    """A model is told to call `recall` only where such a tool is offered, and by that tool's name."""
+    said = [Logged(0, UserSaid((Text("Make the tests pass."),)))]
+    text = build_handoff(Range(0, 4), Material(said, recall=name), cap=400).text
+    assert f'{name}("log:N")' in text
+    assert "recall" not in build_handoff(Range(0, 4), Material(said), cap=400).text

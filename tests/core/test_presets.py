@@ -22,6 +22,8 @@ from foldline.core.policy import (
 from foldline.dialects import openai_chat as wire
 from foldline.testing import Planned, calls, model, result, user
 
+PROSE = "Most of the tests pass when the file is read in one piece, and nobody complained. "
+
 
 class Talk(Planned):
     """A conversation under one preset."""
@@ -39,7 +41,7 @@ class Talk(Planned):
     def calibrate(self):
         """Reports that agree with the estimate: the margin shrinks from 10 % to 2 %."""
         for _ in range(4):
-            self.append(user("word " * 40), model("ok"))
+            self.append(user(PROSE * 3), model("ok"))
             size = estimate_request(self.view)
             self.append(Asked(self.view.head, "", "", 0, estimate=size), UsageReported(input=size))
         return self
@@ -49,7 +51,7 @@ class Talk(Planned):
         budget = measure_budget(self.view, self.facts.limits)
         while budget.request < share * budget.limits.window:
             size = int(share * budget.limits.window - budget.request)
-            self.append(user("word " * max(min(size // 3, 1_500), 1)), model("ok"))
+            self.append(user(PROSE * max(min(size // 40, 60), 1)), model("ok"))
             budget = measure_budget(self.view, self.facts.limits)
 
 

@@ -279,7 +279,7 @@ def test_an_answer_says_what_it_is_and_how_to_go_on():
     note, _, body = answer.partition("\n")
     last = body.count("\n")
     assert note == f'[lines 1-{last} of 4,210; go on: recall("log:12", lines=({last + 1}, 4210))]'
-    assert 900 <= count_tokens(answer) <= 1_000
+    assert 600 <= count_tokens(answer) <= 1_000
     assert ask('recall("log:12", tail=2)', words) == (
         '[lines 4,209-4,210 of 4,210; before: recall("log:12", lines=(4207, 4208))]\n'
         "line 4209 of some log\nline 4210 of some log\n"

@@ -136,18 +136,6 @@ def test_a_small_window_with_much_to_keep():
     assert all("Keep above all: keep this" in one.text for one in made)
 
 
-def test_sizes_that_do_not_add_up():
-    """R-02: a long text is estimated by samples, which may miss what its pieces hold."""
-    ask = Ask(Spine(), Range(0, 9), 800)
-    (first,) = build_prompts(ask, [Logged(0, user("x"))], window=128_000, reserve=0)
-    offset = (-first.text.index("<event")) % 16_384 - len('<event 10 from="user">\n')
-    size = 16_384 - len('<event 10 from="user">\n\n</event>\n')
-    dense = words("dense", 4_096, 0)
-    text = ("word " * 4_000)[:offset] + dense + "word " * 4_000
-    events = [Logged(n, user(text[:size])) for n in range(10, 60)]
-    assert len(fits(events, 128_000, 0)) > 2
-
-
 def test_a_window_too_small_for_the_question_is_not_asked():
     assert asked(window=700) == []
 
@@ -519,7 +507,6 @@ MUTANTS = {
     "pieces": (test_a_small_window_with_much_to_keep, ASK, "most = window - reserve - _AGAIN - _SLACK", "most = 9 * window"),
     "clipping": (fenced_whole, ASK, "text = _truncate_event(render_fenced_event(seq, event), room)", "text = render_fenced_event(seq, event)[: room * 2]"),
     "asked again": (packed, ASK, "most = window - reserve - _AGAIN - _SLACK", "most = window - reserve"),
-    "sums": (test_sizes_that_do_not_add_up, ASK, "over = count_tokens(text) - most", "over = 0"),
     "focus": (test_a_small_window_with_much_to_keep, ASK, "focus=truncate.truncate_to_head(ask.focus, window // 10)", "focus=ask.focus"),
     "moved": (test_it_is_ignored_when_the_spine_has_moved, ASK, "            return ()\n", "            pass\n"),
 }  # fmt: skip

@@ -9,16 +9,22 @@ from collections.abc import Sequence
 from typing import Any
 
 import anthropic as anthropic_sdk
+import google.genai as google_sdk
 import openai as openai_sdk
 from anthropic.types import MessageParam, TextBlockParam, ToolUnionParam
+from google.genai import interactions
+from google.genai.types import Content, GenerateContentConfig
 from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolUnionParam
 from openai.types.responses import ResponseInputParam, ToolParam
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from foldline.core.request import Request
 from foldline.dialects.base import Dialect, list_dialects
 
-NAMES = f"openai {openai_sdk.__version__}, anthropic {anthropic_sdk.__version__}"
+NAMES = (
+    f"openai {openai_sdk.__version__}, anthropic {anthropic_sdk.__version__}, "
+    f"google-genai {google_sdk.__version__}"
+)
 CHAT = {
     "messages": TypeAdapter(list[ChatCompletionMessageParam]),
     "tools": TypeAdapter(list[ChatCompletionToolUnionParam]),
@@ -33,10 +39,18 @@ RESPONSES = {
     "instructions": TypeAdapter(str),
     "tools": TypeAdapter(list[ToolParam]),
 }
+GEMINI = {"contents": TypeAdapter(list[Content]), "config": TypeAdapter(GenerateContentConfig)}
+INTERACTIONS = {
+    "input": TypeAdapter(list[interactions.Step]),
+    "system_instruction": TypeAdapter(str),
+    "tools": TypeAdapter(list[interactions.Tool]),
+}
 SDK: dict[str, dict[str, TypeAdapter[Any]]] = {
     "openai-chat": CHAT,
     "anthropic": MESSAGES,
     "openai-responses": RESPONSES,
+    "gemini": GEMINI,
+    "gemini-interactions": INTERACTIONS,
 }
 """The second judge: the SDK's own types of a body's fields, by dialect."""
 _LAST = "last: the conversation must end"
@@ -81,6 +95,6 @@ def _drain(value: object) -> None:
     if isinstance(value, dict):
         for one in value.values():
             _drain(one)
-    elif value is not None and not isinstance(value, str | bytes | int | float):
+    elif value is not None and not isinstance(value, str | bytes | int | float | BaseModel):
         for one in value:  # type: ignore[attr-defined]
             _drain(one)

@@ -312,7 +312,7 @@ def test_a_stream_is_the_answer(content, seed, upto):
     """Whole, it is what a server that does not stream gives; cut, no half call and no half thought."""
     answer = {"type": "message", "role": "assistant", "content": content, "stop_reason": "end_turn", "usage": {"input_tokens": 5, "output_tokens": 9}}  # fmt: skip
     events = list(streamed(answer, Random(seed)))
-    whole, cut = wire.Assembly(), wire.Assembly()
+    whole, cut = wire.MessagesAssembly(), wire.MessagesAssembly()
     for event in events:
         whole.add_event(json.dumps(event))
     assert whole.done
@@ -332,7 +332,7 @@ def test_a_stream_is_the_answer(content, seed, upto):
 
 
 def test_an_error_in_a_stream():
-    talk = wire.Assembly()
+    talk = wire.MessagesAssembly()
     talk.add_event('{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}')
     assert talk.fault == {"type": "overloaded_error", "message": "Overloaded"}
     assert not talk.done

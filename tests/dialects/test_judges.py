@@ -37,6 +37,16 @@ def test_both_judges_of_every_dialect_take_every_conversation(talk):
         (jury.RESPONSES, {"input": [{"type": "reasoning", "summary": "no list"}]}),
         (jury.RESPONSES, {"instructions": ["Be brief."]}),
         (jury.RESPONSES, {"tools": [{"name": "run"}]}),
+        (jury.GEMINI, {"contents": [{"role": "user", "content": "Hi"}]}),
+        (
+            jury.GEMINI,
+            {"contents": [{"role": "user", "parts": [{"functionCall": {"args": "{}"}}]}]},
+        ),
+        (jury.GEMINI, {"config": {"tools": [{"name": "run"}]}}),
+        (jury.INTERACTIONS, {"input": [{"type": "function_call", "name": "run"}]}),
+        (jury.INTERACTIONS, {"input": [{"type": "user_input", "content": [{"type": "text"}]}]}),
+        (jury.INTERACTIONS, {"system_instruction": ["Be brief."]}),
+        (jury.INTERACTIONS, {"tools": [{"type": "function", "name": 5}]}),
     ],
 )
 def test_the_second_judge_can_say_no(adapters, bad):

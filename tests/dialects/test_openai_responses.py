@@ -916,7 +916,7 @@ def test_odd_bodies_are_typed_errors(body, many):
         lambda: wire.parse_items(many),
         lambda: wire.parse_response({"output": many} | body, saw=None, asked=None),
         lambda: wire.parse_tool(body),
-        lambda: wire.Assembly().add_event(json.dumps(body)),
+        lambda: wire.ResponsesAssembly().add_event(json.dumps(body)),
         lambda: wire.parse_usage(body, asked=None),
     ):
         with suppress(WireError):

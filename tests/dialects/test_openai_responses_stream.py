@@ -57,7 +57,7 @@ def events_of(body, *, listed=True, size=3):
 
 
 def assembled(*events):
-    made = wire.Assembly()
+    made = wire.ResponsesAssembly()
     for event in events:
         made.add_event(json.dumps(event))
     return made
@@ -177,7 +177,7 @@ def test_what_is_not_known_is_ignored():
 
 
 def test_broken_events():
-    made = wire.Assembly()
+    made = wire.ResponsesAssembly()
     made.add_event('{"type": "response.comp', whole=False)
     for bad in (
         '{"type": "response.comp',
@@ -191,4 +191,4 @@ def test_broken_events():
 
 
 def test_a_stream_without_words_is_an_empty_answer():
-    assert answer(wire.Assembly()) == ModelSaid((), stop="cut")
+    assert answer(wire.ResponsesAssembly()) == ModelSaid((), stop="cut")

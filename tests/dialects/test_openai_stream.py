@@ -23,7 +23,7 @@ def call(place=None, name=None, arguments=None, **fields):
 
 
 def assembled(*chunks, end="[DONE]"):
-    made = wire.Assembly()
+    made = wire.ChatAssembly()
     for chunk in chunks:
         made.add_event(json.dumps(chunk))
     if end:
@@ -103,7 +103,7 @@ def test_a_cut_stream_keeps_words_and_drops_what_was_being_written():
 
 
 def test_half_a_chunk_at_the_end_is_a_cut_and_no_error():
-    lines, made = SseReader(), wire.Assembly()
+    lines, made = SseReader(), wire.ChatAssembly()
     for sent in lines.feed(b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\ndata: {"cho'):
         made.add_event(sent.data, whole=sent.whole)
     for sent in lines.close():
@@ -131,7 +131,7 @@ def test_an_error_in_the_stream(chunk, fault):
 )
 def test_what_is_no_chunk_is_an_error_with_its_place(chunk):
     with pytest.raises(WireError) as fault:
-        wire.Assembly().add_event(chunk)
+        wire.ChatAssembly().add_event(chunk)
     assert fault.value.path == ("$.choices[0].delta.content" if "content" in chunk else "$.choices" if "7" in chunk else "$")  # fmt: skip
 
 
@@ -220,7 +220,7 @@ def test_a_streamed_completion_is_the_whole_one(body, data):
     ascii_only = data.draw(st.booleans())
     texts = [json.dumps(chunk, ensure_ascii=ascii_only) for chunk in chunks_of(data.draw, body)]
     stream = b"".join(b"data: %b\r\n\r\n" % text.encode() for text in (*texts, "[DONE]"))
-    lines, made, last = SseReader(), wire.Assembly(), 0
+    lines, made, last = SseReader(), wire.ChatAssembly(), 0
     for cut in [*sorted(data.draw(st.sets(st.integers(0, len(stream)), max_size=8))), len(stream)]:
         for sent in lines.feed(stream[last:cut]):
             made.add_event(sent.data, whole=sent.whole)
@@ -236,7 +236,7 @@ def test_a_stream_cut_anywhere_is_an_answer(body, data):
     texts = [json.dumps(chunk) for chunk in chunks_of(data.draw, body)]
     stream = b"".join(b"data: %b\n\n" % text.encode() for text in texts)
     end = data.draw(st.integers(0, len(stream)))
-    lines, made = SseReader(), wire.Assembly()
+    lines, made = SseReader(), wire.ChatAssembly()
     for sent in (*lines.feed(stream[:end]), *lines.close()):
         made.add_event(sent.data, whole=sent.whole)
     said = answer(made)

@@ -41,7 +41,7 @@ DOCS = ROOT / "docs"
 PEERS = ROOT / ".rig" / "peers" / "bin" / "python"
 FRAMEWORKS = [name for name, (kind, *_) in PACKAGES.items() if kind == "foldline"]
 """Environments with a framework and this package; each has a page of the same name, or a place on `SHARED`."""
-SHARED = {"agent-framework": "docs/how-to/codex.md"}
+SHARED = {"adk": "docs/how-to/gemini.md", "agent-framework": "docs/how-to/codex.md"}
 """Frameworks without a page of their own."""
 WRITE = os.environ.get("FOLDLINE_DOCS") == "write"
 ELSEWHERE = {
@@ -65,6 +65,7 @@ ELSEWHERE = {
 }  # fmt: skip
 """Which blocks of which page are run by a test of their own."""
 WINDOWS = {
+    "docs/how-to/gemini.md": 3_000,
     "docs/how-to/raw-loop.md": 4_000,
     "docs/how-to/wrap.md": 3_000,
     **{f"docs/how-to/{name}.md": 8_000 for name in FRAMEWORKS},
@@ -124,7 +125,7 @@ def pages() -> list[str]:
 
 
 def answer(body):
-    """What the scripted model says: it calls the first tool once for each message, then it answers."""
+    """What the scripted model says: it calls the first tool but `recall` once for each message, then it answers."""
     if "messages" not in body:
         return "ok"  # a server is also asked how large its window is
     newest = body["messages"][-1]
@@ -133,7 +134,8 @@ def answer(body):
     none = body.get("tool_choice") in ("none", {"type": "none"})
     if none or not body.get("tools") or newest["role"] == "tool" or given:
         return "Done: everything is fine."
-    tool = body["tools"][0].get("function", body["tools"][0])
+    tools = [one.get("function", one) for one in body["tools"]]
+    tool = next((one for one in tools if one["name"] != "recall"), tools[0])
     schema = tool.get("parameters") or tool.get("input_schema") or {}
     values = json.dumps(dict.fromkeys(schema.get("required", ()), "notes.txt"))
     call = {"id": f"call_{len(body['messages'])}", "type": "function", "function": {"name": tool["name"], "arguments": values}}  # fmt: skip
@@ -356,7 +358,8 @@ def started(talked, tmp_path, monkeypatch):
     with Provider(answer) as provider:
         monkeypatch.setenv("OPENAI_BASE_URL", f"{provider.url}/v1")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", provider.url)
-        for key in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", provider.url)
+        for key in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
             monkeypatch.setenv(key, "none")
         made: list[Page] = []
 

@@ -277,7 +277,7 @@ def test_a_person_can_read_it():
     lines = course_terminal(drawn, 60).splitlines()
     assert lines[0] == words.describe_course(drawn)
     row = {line.split()[0]: line for line in lines if line}
-    assert row["tokens"].split()[1] == "▁▁▁▁▂▃▃▃▄▄▄▅▅▆▆▇▇▁▁▂▂▂▃▄▄▄▅▅▆▆▇▇▇█"
+    assert row["tokens"].split()[1] == "▁▁▁▁▂▃▃▃▄▄▄▅▆▆▆▇▇▁▁▂▂▂▃▄▄▄▅▅▆▆▇▇▇█"
     assert row["folds"].count("▼") == 1
     assert "masks" in row
     assert course_terminal(drawn_of([Opened("m")])).startswith("no call of a model yet")

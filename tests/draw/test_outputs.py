@@ -119,12 +119,12 @@ def test_a_person_can_read_it():
 
 
 EXAMPLE = """
-anthropic/claude-opus-4-5                                  2,653 / 3,200 (82.9%)
+anthropic/claude-opus-4-5                                  2,637 / 3,200 (82.4%)
 pressure hard · policy classic · tokens estimated · window as given
 
- SSTT≡≡≡░▒▒▒▒▒▒░░░░░░░░░░░▒▒▒▒▒▒░░░░░░░░░░▒▒▒▒█░░░░░░░░░░░░▒▒▒▒███------=======
- SST≡≡≡≡░▒▒▒▒█░░░░░░░░░░░░▒▒▒▒▒▒░░░░░░░░░▒▒▒▒▒▒░░░░░░░░░░░▒▒▒▒▒███-----========
- STT≡≡≡▒▒▒▒▒▒▒░░░░░░░░░░░░▒▒▒▒█░░░░░░░░░░▒▒▒▒▒░░░░░░░░░░░░▒▒▒▒▒██------========
+ SSTT≡≡≡░▒▒▒▒█░░░░░░░░░░░░▒▒▒▒▒░░░░░░░░░░▒▒▒▒▒▒░░░░░░░░░░░▒▒▒▒▒███------=======
+ SST≡≡≡▒▒▒▒▒▒▒░░░░░░░░░░░▒▒▒▒▒█░░░░░░░░░░▒▒▒▒█░░░░░░░░░░░░▒▒▒▒▒██------========
+ STT≡≡≡░▒▒▒▒▒▒░░░░░░░░░░░▒▒▒▒▒▒░░░░░░░░░▒▒▒▒▒█░░░░░░░░░░░░▒▒▒▒███------========
                                     warn 1,920 ▲       ▲ soft 2,240
                                                              ▲ hard 2,487
  0                              column = 41                               3,200
@@ -132,17 +132,17 @@ pressure hard · policy classic · tokens estimated · window as given
   part         tokens   share
 S system           62    1.9%
 T tools            79    2.5%  1 tool
-≡ handoffs        133    4.2%  fold 0–7: 5 messages, 726 → 133
+≡ handoffs        117    3.7%  fold 0–7: 5 messages, 726 → 117
 █ user            162    5.1%  4 messages
 ▒ model           852   26.6%  8 messages
 ░ results       1,365   42.7%  4 results; masked 1: 19 of 938 shown
                                clipped 1: 379 of 938 shown
-  request       2,653   82.9%  room for the conversation: 2,419
+  request       2,637   82.4%  room for the conversation: 2,419
 · free              0    0.0%
-- margin          227    7.1%  kept for errors of the count
+- margin          243    7.6%  kept for errors of the count
 = reserve         320   10.0%  kept for the answer
 
-cache   2,548 tokens as last sent, read from the cache if it is warm; 105 new
-cost    next call $0.0019 for its input, $0.0133 if nothing were cached
-full    93 tokens too many to be sent as it is
+cache   2,532 tokens as last sent, read from the cache if it is warm; 105 new
+cost    next call $0.0019 for its input, $0.0132 if nothing were cached
+full    77 tokens too many to be sent as it is
 """

@@ -133,7 +133,7 @@ def test_after_a_fold_only_what_opens_the_request_was_sent_before():
 
 def test_a_cost_is_none_without_a_price_and_at_least_above_a_step():
     talk = Planned(facts(400_000, OFF))
-    talk.add(user("x " * 500_000))
+    talk.add(user("This is the text of the answer, and of the question. " * 16_000))
     assert build_picture(talk.view, talk.facts).cost is None
     drawn = build_picture(talk.view, replace(talk.facts, prices=PRICES))
     assert drawn.cost is not None

@@ -96,7 +96,7 @@ def test_a_conversation_outlives_its_window(model, capsys):
     exec(compile(proof, str(README), "exec"), names)  # noqa: S102
     s = names["s"]
     session = s.aio
-    events = asyncio.run(session.live.events(Range(0, session.live.view.head)))
+    events = asyncio.run(session.live.read_events(Range(0, session.live.view.head)))
     asked = [(seq, event) for seq, event in events if isinstance(event, Asked)]
     counted = [event for _, event in events if isinstance(event, UsageReported)]
     assert len(asked) == len(counted) == 30

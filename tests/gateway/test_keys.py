@@ -356,7 +356,7 @@ def test_a_refusal_that_cannot_be_healed_passes_as_it_came(monkeypatch):
     async def fails(*_, **__):
         raise StoreFailed("away")
 
-    monkeypatch.setattr("foldline.proxy.exchange.turn.find_smaller", fails)
+    monkeypatch.setattr("foldline.proxy.exchange.refusals.find_smaller", fails)
     told = b'{"error":{"message":"maximum context length is 10 tokens"}}'
     with Upstream(lambda _: [head(400, length=len(told)) + told]) as upstream, Served(upstream.url, store=":memory:") as gateway:  # fmt: skip
         status, _, body = ask(gateway, "POST", "/v1/chat/completions", (), said("hi"))

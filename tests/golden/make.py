@@ -30,7 +30,13 @@ from foldline.core.log import (
 )
 from foldline.core.parts import Call, Media, Native, Text, Thought
 from foldline.core.spine import Range
-from foldline.dialects import anthropic, openai_chat, openai_responses
+from foldline.dialects import (
+    anthropic,
+    gemini,
+    gemini_interactions,
+    openai_chat,
+    openai_responses,
+)
 from foldline.dialects.anthropic.content_blocks import content_of
 from foldline.dialects.anthropic.read import (
     build_model_event,
@@ -40,7 +46,15 @@ from foldline.dialects.anthropic.read import (
     parse_instructions,
     tool_of,
 )
-from foldline.dialects.base import Dialect, get_dialect, list_dialects, resolve_named_dialect
+from foldline.dialects.base import (
+    Dialect,
+    PathFacts,
+    get_dialect,
+    list_dialects,
+    resolve_named_dialect,
+)
+from foldline.dialects.gemini_interactions.read import parse_turn
+from foldline.dialects.gemini_interactions.steps import is_models
 from foldline.dialects.json_slices import find_values
 from foldline.dialects.openai_chat.dialect import DIALECT as OPENAI
 from foldline.proxy.client_request import read_request
@@ -52,6 +66,8 @@ from foldline.testing.provider import written as answer_of
 
 HERE = Path(__file__).parent
 RESPONSES = get_dialect(openai_responses.DIALECT)
+GEMINI = get_dialect(gemini.DIALECT)
+INTERACTIONS = get_dialect(gemini_interactions.DIALECT)
 PROXIED = {Clipped, Rewound}
 """What only happens to the conversations of clients: their logs are `format-N-proxied-…`."""
 SENT = r"""{"model":"m","max_tokens":9,
@@ -77,6 +93,10 @@ def everything(dialect: Dialect) -> Conversation:
         blocks_and_edits(talk)
     if dialect is RESPONSES:
         items_and_edits(talk)
+    if dialect is GEMINI:
+        contents_and_edits(talk)
+    if dialect is INTERACTIONS:
+        steps_and_edits(talk)
     assert {type(event) for event in talk.events} == set(log.Event.__args__) - PROXIED
     return talk
 
@@ -146,6 +166,11 @@ def items_and_edits(talk: Conversation) -> None:
     tools = (openai_responses.parse_tool(own), openai_responses.parse_tool({"type": "web_search"}))
     talk.add(Instructed((Text("Be brief."),), tools))
     talk.add(*openai_responses.parse_items(ITEMS))
+    edit_and_undo(talk)
+
+
+def edit_and_undo(talk: Conversation) -> None:
+    """Ask for what was said, then behind a mask and a fold, and these taken back."""
     talk.ask()
     results = [item.seq for item in talk.view.items if item.role == "result"][-3:]
     assert talk.mask(results[:2])
@@ -157,6 +182,71 @@ def items_and_edits(talk: Conversation) -> None:
     talk.ask()
     assert talk.undo(masked)
     talk.ask()
+
+
+CONTENTS = [
+    {"role": "user", "parts": [{"text": "caf\u00e9?"}, {"inline_data": {"mime_type": "image/png", "data": "iVBORw0KGgo="}},
+        {"fileData": {"fileUri": "gs://b/a.pdf", "mimeType": "application/pdf"}}]},
+    {"role": "model", "parts": [{"text": "plan", "thought": True}, {"text": "Both."},
+        {"functionCall": {"id": "g1", "name": "run", "args": {"n": 1.5}}, "thoughtSignature": "c2lnbmVkLTE="},
+        {"functionCall": {"id": "g2", "name": "run", "args": {}}}]},
+    {"role": "user", "parts": [{"functionResponse": {"id": "g1", "name": "run", "response": {"error": "no"}}},
+        {"functionResponse": {"id": "g2", "name": "run", "response": {"output": "two"}, "parts": [{"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}]}}]},
+    {"role": "model", "parts": [{"executableCode": {"language": "PYTHON", "code": "1 + 1"}}, {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}},
+        {"text": "Found.", "thoughtSignature": "c2lnbmVkLTI="}, {"text": "", "thoughtSignature": "c2lnbmVkLTM="}]},
+    {"parts": [{"text": "Go on."}, {"a_part_of_tomorrow": {"x": 1e3}}]},
+    {"role": "model", "parts": [{"functionCall": {"name": "run", "args": {"a_b": [1, None]}}, "thoughtSignature": "c2lnbmVkLTQ="},
+        {"functionCall": {"name": "run", "args": {"n": 2}}}]},
+    {"role": "user", "parts": [{"functionResponse": {"name": "run", "response": {"result": {"a_b": 1}}}},
+        {"functionResponse": {"name": "run", "response": {"output": "second"}}}, {"text": "And now?"}]},
+    {"role": "model", "parts": [{"text": "Do"}, {"text": "ne."}]},
+    {"role": "user", "parts": [{"text": "Thanks."}]},
+]  # fmt: skip
+
+
+def contents_and_edits(talk: Conversation) -> None:
+    """Contents as a provider sends them, then behind a mask and a fold, and these taken back."""
+    own = {"functionDeclarations": [{"name": "v", "parameters": {"type": "OBJECT", "properties": {"a": {"type": "STRING"}}}}]}  # fmt: skip
+    tools = (*gemini.parse_tools(own), *gemini.parse_tools({"googleSearch": {}}))
+    talk.add(Instructed((Text("Be brief."),), tools))
+    talk.add(*(event for one in CONTENTS for event in gemini.parse_message(one)))
+    edit_and_undo(talk)
+
+
+STEPS = [
+    {"type": "user_input", "content": [{"type": "text", "text": "caf\u00e9?"}, {"type": "image", "mime_type": "image/png", "data": "iVBORw0KGgo="}]},
+    {"type": "thought", "signature": "c2lnbmVk", "summary": [{"type": "text", "text": "so"}]},
+    {"type": "model_output", "content": [{"type": "text", "text": "Both.", "annotations": [{"type": "url_citation", "url": "u"}]}]},
+    {"type": "function_call", "id": "c1", "name": "run", "arguments": {"n": 1.5}},
+    {"type": "function_call", "id": "c2", "name": "run", "arguments": {}},
+    {"type": "function_result", "call_id": "c1", "name": "run", "result": "no", "is_error": True},
+    {"type": "function_result", "call_id": "c2", "name": "run", "result": [{"type": "text", "text": "two"}]},
+    {"type": "google_search_call", "id": "s1", "arguments": {"queries": ["x"]}},
+    {"type": "google_search_result", "call_id": "s1", "result": [{"search_suggestions": "y"}], "signature": "c2lnbmVk"},
+    {"type": "model_output", "content": [{"type": "text", "text": "Done."}]},
+    {"type": "user_input", "content": [{"type": "text", "text": "Thanks."}]},
+]  # fmt: skip
+
+
+def steps_and_edits(talk: Conversation) -> None:
+    """Steps as a provider sends them, then behind a mask and a fold, and these taken back."""
+    own = {"type": "function", "name": "v", "parameters": {"type": "object", "properties": {}}}
+    tools = (
+        gemini_interactions.parse_tool(own),
+        gemini_interactions.parse_tool({"type": "google_search"}),
+    )
+    talk.add(Instructed((Text("Be brief."),), tools))
+    turn: list[dict[str, object]] = []
+    for step in [*STEPS, {}]:
+        if step and is_models(step):
+            turn.append(step)
+            continue
+        if turn:
+            talk.add(*parse_turn(turn, saw=None))
+        turn = []
+        if step:
+            talk.add(*gemini_interactions.parse_message(step))
+    edit_and_undo(talk)
 
 
 OWN = '[{"type":"thinking","thinking":"so","signature":"sig"},{"type":"text", "text":"Done."}]'
@@ -217,6 +307,8 @@ ODD = {
         {"type": "item_reference", "id": "rs_g9"},
         {"role": "assistant", "content": "Yes."},
     ],
+    GEMINI.name: CONTENTS[:8],
+    INTERACTIONS.name: STEPS[:10],
 }  # fmt: skip
 
 
@@ -231,11 +323,17 @@ class Client:
 
     async def say(self, words: str, *, refusal: bytes = b"") -> None:
         """One turn; first refused, where there is something to refuse it with."""
-        self.history.append({"role": "user", "content": words})
+        self.history.append(self.dialect.write_question(words))
         bound = "max_tokens" if self.dialect is OPENAI else self.dialect.bounds[0]
-        fixed = {"model": "m", bound: 50, "temperature": 0.5}
+        fixed: dict[str, object] = {"model": "m", bound: 50, "temperature": 0.5}
+        path = None
+        if self.dialect is GEMINI:
+            fixed = {"generationConfig": {"maxOutputTokens": 50, "temperature": 0.5}}
+            path = PathFacts("m", streams=False)
+        if self.dialect is INTERACTIONS:
+            fixed = {"model": "m", "generation_config": {"max_output_tokens": 50}, "store": False}
         body = json.dumps({**fixed, self.dialect.messages: self.history}).encode()
-        one = await self.proxy.start_exchange(self.dialect, body)
+        one = await self.proxy.start_exchange(self.dialect, body, path=path)
         if refusal:
             one.start_response(400)
             one.receive_chunk(refusal)
@@ -246,7 +344,12 @@ class Client:
         one.start_response(200)
         one.receive_chunk(json.dumps(whole).encode())
         await one.end_response()
-        self.history.append({"role": "assistant", "content": said})
+        answer = {"role": "assistant", "content": said}
+        if self.dialect is GEMINI:
+            answer = {"role": "model", "parts": [{"text": said}]}
+        if self.dialect is INTERACTIONS:
+            answer = {"type": "model_output", "content": [{"type": "text", "text": said}]}
+        self.history.append(answer)
 
     async def events(self) -> list[log.Event]:
         """Its log."""

@@ -49,7 +49,7 @@ def test_every_encoder_has_a_golden_log():
 
 def test_it_notices(monkeypatch, tmp_path):
     found = encoders(dialects)
-    assert lacking({**found, "gemini": 1}, HERE) == ["gemini"]
+    assert lacking({**found, "bedrock": 1}, HERE) == ["bedrock"]
     assert lacking({**found, "anthropic": found["anthropic"] + 1}, HERE) == ["anthropic"]
     assert lacking(found, tmp_path) == [*found]
     monkeypatch.setattr(log, "FORMAT", log.FORMAT + 1)

@@ -95,3 +95,17 @@ def test_the_log_of_responses_shows_what_only_it_has():
                   b"shell_call_output", b"[result masked]", b"an_item_of_tomorrow", b'"result":"iVBORw0KGgo="'):  # fmt: skip
         assert any(shown in body for body in bodies), shown
     assert any(shown.state == "folded" for view in views[-3:] for shown in view.items)
+
+
+def test_the_log_of_gemini_shows_what_only_it_has():
+    """Some request holds each of these as it came, some was edited: else the log pins nothing."""
+    newest = [path for path in LOGS if re.search(r"format-\d+-gemini-\d", path.stem)][-1]
+    events = [log.decode_event(line) for line in newest.read_bytes().splitlines()]
+    logged = [Logged(seq, event) for seq, event in enumerate(events)]
+    asked = [event for event in events if isinstance(event, Asked)]
+    views = [load(spine_at(logged, one.at), dict(logged[: one.at + 1]), head=one.at) for one in asked]  # fmt: skip
+    bodies = [resolve_named_dialect(asked[0].dialect).encode(render(view), {}) for view in views]
+    for shown in (b'"thoughtSignature":"c2lnbmVkLTE="', b'{"text":"","thoughtSignature":"c2lnbmVkLTM="}', b'"thought":true',
+                  b"codeExecutionResult", b"[result masked]", b"PartOfTomorrow", b'{"a_b":[1,null]}', b'"fileUri":"gs://b/a.pdf"'):  # fmt: skip
+        assert any(shown in body for body in bodies), shown
+    assert any(shown.state == "folded" for view in views[-3:] for shown in view.items)

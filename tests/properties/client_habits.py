@@ -16,11 +16,12 @@ from random import Random
 from typing import Any, NamedTuple, TypeAlias, cast
 from zlib import crc32
 
-from foldline.dialects.base import ANTHROPIC, CHAT
+from foldline.dialects.base import ANTHROPIC, CHAT, GEMINI
 
 DialectName: TypeAlias = str
 """A dialect's name in the registry; each has a writer of messages, of fields and of answers here."""
 RESPONSES = "openai-responses"
+INTERACTIONS = "gemini-interactions"
 Json: TypeAlias = dict[str, Any]
 
 HABITS: dict[str, float] = {
@@ -52,6 +53,19 @@ HABITS: dict[str, float] = {
     "hosted_items": 0.3,
 }
 """What a client does again and again, and how many of them do."""
+GEMINI_HABITS: dict[str, float] = {
+    "snake_case": 0.3,
+    "null_fields": 0.15,
+    "drops_signatures": 0.3,
+    "leaves_out_role": 0.2,
+    "urlsafe": 0.5,
+    "interjects": 0.3,
+    "result_images": 0.2,
+}
+"""The same of Gemini's clients alone: drawn by a source of their own, see `draw_own_habits`."""
+GEMINI_MODEL = "gemini-3-pro-preview"
+"""The model that Gemini's clients ask, in the path: it wants calls to be signed."""
+TOOLS = ("run", "read_file")
 SENTENCES = (
     "The build printed many lines of which none matters much here. ",
     "See src/parser/lexer.py:214 and tests/test_lexer.py for details. ",
@@ -93,6 +107,12 @@ class Persona:
     bound: int | None
     """How long it lets answers be."""
     style: int
+
+
+def draw_own_habits(style: int) -> set[str]:
+    """What a client does that only one dialect's clients do; those of others do not look at it."""
+    rng = Random(style ^ 0x6E31)
+    return {name for name, share in GEMINI_HABITS.items() if rng.random() < share}
 
 
 class ToolCall(NamedTuple):
@@ -228,7 +248,17 @@ class Client:
             results.append(ToolResult(call.id, ("error: " * failed) + text, failed))
         if len(results) > 1 and rng.random() < 0.3:
             rng.shuffle(results)
-        return Message("results", results=tuple(results), is_listed=self.has("forms", rng))
+        text, has_image = "", False
+        if self.persona.dialect in (GEMINI, INTERACTIONS) and not is_shared:
+            has_image = self.has("result_images", rng, 0.3)
+            if self.has("interjects", rng, 0.3):
+                text = (
+                    f"Wait, {self.canary()}. {self.fill(rng, shares=(0, 0.01, 0.1, 0.4))}".strip()
+                )
+        listed = self.has("forms", rng)
+        return Message(
+            "results", text, results=tuple(results), has_image=has_image, is_listed=listed
+        )
 
     def answer_to(
         self, history: Sequence[Message], rng: Random, *, prefix: str = "", may_call: bool = True
@@ -254,7 +284,8 @@ class Client:
         self.tags["parallel_calls_made"] += len(several) > 1
         calls = tuple(self._call(turn, at, is_shared=is_shared) for at in several)
         unknown = ""
-        if self.persona.dialect == RESPONSES and self.has("hosted_items", rng, 0.3):
+        hosts = self.persona.dialect in (RESPONSES, GEMINI, INTERACTIONS)
+        if hosts and self.has("hosted_items", rng, 0.3):
             unknown = f"search {self.canary()}"
         return Message("assistant", prefix + text, calls, thought=thought, unknown=unknown)
 
@@ -263,9 +294,7 @@ class Client:
         if self.persona.dialect == RESPONSES and self.persona.style % 3 == 0 and at % 2:
             self.tags["shell_calls"] += 1
             return ToolCall(f"{_SHELL}{turn}_{at}", "shell", (("commands", (words,)),))
-        return ToolCall(
-            f"call_{turn}_{at}", ("run", "read_file")[at % 2], (("command", words), ("n", 1))
-        )
+        return ToolCall(f"call_{turn}_{at}", TOOLS[at % 2], (("command", words), ("n", 1)))
 
     # --- Bytes
 
@@ -293,6 +322,8 @@ class Client:
         if not tail and self.has("moving_note", rng, 0.8):
             shown.append(Message("system", f"Always say {self.clock}.", is_passing=True))
         shown += tail
+        if persona.dialect in (GEMINI, INTERACTIONS):  # which have no instructions in between
+            shown = [replace(one, role="user") if one.role == "system" else one for one in shown]
         marks = self.has("marks", rng, 0.8)
         mark = (
             {"type": "ephemeral", "ttl": "1h"}
@@ -307,8 +338,14 @@ class Client:
         role = "developer" if persona.style % 5 == 0 else "system"
         if persona.dialect == CHAT and persona.style % 7:
             messages.insert(0, {"role": role, "content": self._system()})
+        streams = bool(fields.get("stream"))
         if persona.dialect == RESPONSES:
             fields["input"] = self._input(messages, role)
+        elif persona.dialect == INTERACTIONS:
+            fields["input"] = self._first_input(messages)
+        elif persona.dialect == GEMINI:
+            fields["contents"] = messages
+            fields.pop("stream", None)  # its path says so
         else:
             fields["messages"] = messages
         names = [*fields]
@@ -316,7 +353,6 @@ class Client:
         if self.has("key_order", rng):
             rng.shuffle(names)
         body = self._dump({name: fields[name] for name in names}, rng)
-        streams = bool(fields.get("stream"))
         return Written(body, tuple(one for one in shown if one.role != "system"), streams)
 
     def _input(self, items: list[Json], role: str) -> list[Json] | str:
@@ -334,6 +370,22 @@ class Client:
             return cast("str", content)
         return [*leading, *items]
 
+    def _first_input(self, steps: list[Json]) -> Any:
+        """The steps of an interaction; a text alone may be a string, or a content."""
+        if len(steps) > 1 or steps[0]["type"] != "user_input" or self.persona.style % 3 == 0:
+            return steps
+        content = steps[0]["content"]
+        if isinstance(content, str):
+            return content
+        is_text = [one["type"] for one in content] == ["text"]
+        if self.persona.style % 3 == 1 and is_text:
+            self.tags["input_text"] += 1
+            return content[0]["text"]
+        if is_text:
+            self.tags["input_content"] += 1
+            return content[0]
+        return steps
+
     def _system(self) -> str:
         return f"You are a careful assistant. It is {self.clock} now. " + SENTENCES[1] * 2
 
@@ -343,6 +395,10 @@ class Client:
         is_openai = persona.dialect == CHAT
         if persona.dialect == RESPONSES:
             return self._response_fields(rng)
+        if persona.dialect == GEMINI:
+            return self._gemini_fields(rng)
+        if persona.dialect == INTERACTIONS:
+            return self._interaction_fields(rng)
         fields: Json = {"model": "gpt-4o" if is_openai else "claude-sonnet-4-5"}
         tool = {"description": f"Runs a command. {self.tools}"}
         schema = {"type": "object", "properties": {"command": {"type": "string"}}}
@@ -395,12 +451,70 @@ class Client:
             fields["temperature"] = "@number@"
         return fields
 
+    def _gemini_fields(self, rng: Random) -> Json:
+        """All but the contents of a Gemini request, and whether it is streamed."""
+        persona, fields = self.persona, dict[str, Any]()
+        if "tools" in persona.habits:
+            kind = "parameters" if persona.style % 2 else "parametersJsonSchema"
+            named = {"type": "OBJECT" if persona.style % 2 else "object"}
+            schema = {**named, "properties": {"command": {"type": "string"}}}
+            said = {"description": f"Runs a command. {self.tools}", kind: schema}
+            fields["tools"] = [{"functionDeclarations": [{"name": name, **said} for name in TOOLS]}]
+            if persona.style % 11 == 3:
+                fields["tools"].append({"googleSearch": {}})
+        if persona.style % 7:
+            role = {"role": "user"} if persona.style % 3 else {}
+            told: Any = {"text": self._system()}
+            alone = persona.style % 13 == 5  # as Google's own pages write it for curl
+            fields["systemInstruction"] = {**role, "parts": told if alone else [told]}
+        config: Json = {"maxOutputTokens": persona.bound} if persona.bound is not None else {}
+        if "thoughts" in persona.habits:
+            config["thinkingConfig"] = {"includeThoughts": True, "thinkingBudget": -1}
+        if self.has("streams", rng, 0.7):
+            fields["stream"] = True
+        if self.has("unknown_fields", rng):
+            fields["x_custom"] = {"note": self.canary(), "empty": {}, "list": [1, None, True]}
+            config["temperature"] = "@number@"
+        if config:
+            fields["generationConfig"] = config
+        if self.has("snake_case", rng, 0.3):
+            fields = {_snake(name): value for name, value in fields.items()}
+            if "generation_config" in fields:
+                fields["generation_config"] = _in_snake_case(config)
+        return fields
+
+    def _interaction_fields(self, rng: Random) -> Json:
+        """All but the input of an interaction."""
+        persona = self.persona
+        fields: Json = {"model": GEMINI_MODEL, "store": False}
+        if "tools" in persona.habits:
+            fields["tools"] = [_flat_tool(name, self.tools) for name in TOOLS]
+            for one in fields["tools"]:
+                del one["strict"]
+            if persona.style % 11 == 3:
+                fields["tools"].append({"type": "google_search"})
+        if persona.style % 7:
+            fields["system_instruction"] = self._system()
+        config: Json = {"max_output_tokens": persona.bound} if persona.bound is not None else {}
+        if "thoughts" in persona.habits:
+            config["thinking_summaries"] = "auto"
+        if self.has("streams", rng, 0.7):
+            fields["stream"] = True
+        if self.has("unknown_fields", rng):
+            fields["x_custom"] = {"note": self.canary(), "empty": {}, "list": [1, None, True]}
+            config["temperature"] = "@number@"
+        if config:
+            fields["generation_config"] = config
+        return fields
+
     def _write(self, message: Message, rng: Random) -> list[Json]:
         """A message in this client's dialect, this time."""
         write = {
             CHAT: self._write_openai,
             ANTHROPIC: self._write_anthropic,
             RESPONSES: self._write_responses,
+            GEMINI: self._write_gemini,
+            INTERACTIONS: self._write_steps,
         }[self.persona.dialect]
         written = write(message, rng)
         if self.has("key_order", rng, 0.2):
@@ -529,6 +643,129 @@ class Client:
                 item: Json = {"role": role, "content": text if is_plain else listed}
                 return [{"type": "message", **item} if self.has("item_types", rng) else item]
 
+    def _write_gemini(self, message: Message, rng: Random) -> list[Json]:
+        parts: list[Json] = []
+        match message.role:
+            case "results":
+                parts += [self._result_part(one) for one in message.results]
+                if message.has_image:
+                    image = {"inlineData": {"mimeType": "image/png", "data": _PIXEL}}
+                    parts[-1]["functionResponse"]["parts"] = [image]
+                if message.text:  # what the user says meanwhile
+                    said = [{"text": self._text(message, rng)}]
+                    parts += self._cut_texts(said, message, rng)
+            case "assistant":
+                if message.thought and "echoes_thoughts" not in self.persona.habits:
+                    message = replace(message, thought="")
+                parts += write_content(
+                    replace(message, text=self._text(message, rng)), self.gives_ids
+                )
+                parts = self._cut_texts(parts, message, rng)
+                if self.has("arguments", rng):
+                    parts = [_with_arguments_turned(one) for one in parts]
+                if self.has("drops_signatures", rng, 0.3):
+                    parts = [_without_signature(one) for one in parts]
+                    parts = [one for one in parts if one != {"text": ""}]
+            case _:
+                parts = self._cut_texts([{"text": self._text(message, rng)}], message, rng)
+                if message.has_image:
+                    data = _PIXEL
+                    if self.has("urlsafe", rng):
+                        data = data.replace("+", "-").replace("/", "_")
+                    parts.append({"inlineData": {"mimeType": "image/png", "data": data}})
+                if message.unknown:
+                    place = len(parts) if self.persona.style & 8 else 0
+                    parts.insert(place, {"x_unknown": {"says": message.unknown}})
+        if self.has("null_fields", rng, 0.3):
+            parts = [{**one, "videoMetadata": None} for one in parts]
+        if self.has("snake_case", rng, 0.3):
+            parts = [cast("Json", _in_snake_case(one)) for one in parts]
+        content: Json = {"role": "model" if message.role == "assistant" else "user", "parts": parts}
+        if content["role"] == "user" and self.has("leaves_out_role", rng, 0.7):
+            del content["role"]
+        return [content]
+
+    def _write_steps(self, message: Message, rng: Random) -> list[Json]:
+        """A message as the steps of an interaction."""
+        content: list[Json] = [{"type": "text", "text": self._text(message, rng)}]
+        image = {"type": "image", "mime_type": "image/png", "data": _PIXEL}
+        match message.role:
+            case "results":
+                steps: list[Json] = []
+                for one in message.results:
+                    inside: Any = one.text
+                    if message.has_image and one is message.results[-1]:
+                        inside = [{"type": "text", "text": one.text}, image]
+                    elif self._is_listed(message, rng):
+                        inside = [{"type": "text", "text": one.text}]
+                    step: Json = {"type": "function_result", "call_id": one.id, "result": inside}
+                    if not self.has("leaves_out_role", rng, 0.7):
+                        step["name"] = TOOLS[int(one.id.rpartition("_")[2]) % 2]
+                    if one.is_error or self.has("null_fields", rng, 0.3):
+                        step["is_error"] = one.is_error
+                    steps.append(step)
+                if message.text:  # what the user says meanwhile
+                    steps.append({"type": "user_input", "content": content})
+                return steps
+            case "assistant":
+                steps = write_interaction(replace(message, text=content[0]["text"]))
+                if "echoes_thoughts" not in self.persona.habits:
+                    steps = [one for one in steps if one["type"] != "thought"]
+                return [self._rewrite_step(one, rng) for one in steps]
+            case _:
+                if message.has_image:
+                    content.append(image)
+                if message.unknown:
+                    place = len(content) if self.persona.style & 8 else 0
+                    content.insert(place, {"type": "x_unknown", "x": {"says": message.unknown}})
+                is_plain = len(content) == 1 and self.has("forms", rng, 0.2)
+                said: Any = content[0]["text"] if is_plain else content
+                return [{"type": "user_input", "content": said}]
+
+    def _rewrite_step(self, step: Json, rng: Random) -> Json:
+        """A step of an answer, as this client sends it back this time."""
+        step = {**step}
+        if step["type"] == "function_call" and self.has("arguments", rng):
+            step["arguments"] = dict(reversed(step["arguments"].items()))
+        if step["type"] == "model_output" and self.has("null_fields", rng, 0.3):
+            step["content"] = [{**one, "annotations": None} for one in step["content"]]
+        if "signature" in step and self.has("drops_signatures", rng, 0.3):
+            del step["signature"]
+        return step
+
+    @property
+    def gives_ids(self) -> bool:
+        """Whether its server gives calls ids: Google's older models, and Vertex AI, give none."""
+        return self.persona.style % 3 > 0
+
+    def _result_part(self, result: ToolResult) -> Json:
+        """What a tool gave back, as a part; the place of a call in its step tells its name."""
+        name = TOOLS[int(result.id.rpartition("_")[2]) % 2]
+        said = ("output", "output", "result")[self.persona.style % 5 % 3]
+        answer = {"error" if result.is_error else said: result.text}
+        shown = {"id": result.id} if self.gives_ids else {}
+        return {"functionResponse": {**shown, "name": name, "response": answer}}
+
+    def _cut_texts(self, parts: list[Json], message: Message, rng: Random) -> list[Json]:
+        """Parts, perhaps with their text cut into several, never inside a word."""
+        if not self._is_listed(message, rng):
+            return parts
+        found: list[Json] = []
+        for part in parts:
+            gaps = [at for at, one in enumerate(part.get("text", "")) if one == " " and at]
+            if part.keys() != {"text"} or not gaps or not part["text"].strip():
+                found.append(part)
+                continue
+            cuts = sorted({rng.choice(gaps) + rng.randrange(2) for _ in range(rng.choice((1, 2)))})
+            ends = zip((0, *cuts), (*cuts, len(part["text"])), strict=True)
+            pieces = [part["text"][start:end] for start, end in ends]
+            if all(piece.strip() for piece in pieces):
+                self.tags["text_cut"] += 1
+                found += [{"text": piece} for piece in pieces]
+            else:
+                found.append(part)
+        return found
+
     def _rewrite_item(self, item: Json, rng: Random) -> Json:
         """An item of an answer, as this client sends it back this time."""
         item = {**item}
@@ -604,6 +841,95 @@ def write_turn(message: Message) -> list[Json]:
     return items
 
 
+def write_interaction(message: Message) -> list[Json]:
+    """An answer as the steps of an interaction; the same message has the same signatures."""
+    name = crc32(repr((message.text.strip(), message.calls)).encode())
+    signature = {"signature": f"c2ln{name:08x}"}
+    steps: list[Json] = []
+    if message.thought:
+        summary = [{"type": "text", "text": message.thought}]
+        steps.append({"type": "thought", **signature, "summary": summary})
+    if message.unknown and name % 2:
+        steps.append({"type": "x_unknown", "x": {"says": message.unknown}})
+    elif message.unknown:
+        code = {"language": "python", "code": message.unknown}
+        own = {"id": f"code_{name:08x}", "arguments": code, **signature}
+        steps.append({"type": "code_execution_call", **own})
+        told = {"call_id": own["id"], "result": "4", **signature}
+        steps.append({"type": "code_execution_result", **told})
+    if message.text or not (message.calls or message.unknown):
+        content = [{"type": "text", "text": message.text}]
+        steps.append({"type": "model_output", "content": content})
+    for one in message.calls:
+        call = {"id": one.id, "name": one.name, "arguments": dict(one.arguments)}
+        steps.append({"type": "function_call", **call})
+        if message.thought and one is not message.calls[-1] and name % 3 == 0:
+            steps.append({"type": "thought", **signature})  # between two calls
+    return steps
+
+
+def write_content(message: Message, gives_ids: bool) -> list[Json]:  # noqa: FBT001 - of a server
+    """An answer as the parts of a content; the same message has the same signature.
+
+    The first call is signed; of an answer without calls the last part may be, even an empty one.
+    """
+    name = crc32(repr((message.text.strip(), message.calls)).encode())
+    signature = {"thoughtSignature": f"c2ln{name:08x}"}
+    parts: list[Json] = []
+    if message.thought:
+        parts.append({"text": message.thought, "thought": True})
+    if message.unknown:
+        parts.append({"executableCode": {"language": "PYTHON", "code": message.unknown}})
+        parts.append({"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "4"}})
+    if message.text:
+        parts.append({"text": message.text})
+    for one in message.calls:
+        shown = {"id": one.id} if gives_ids else {}
+        call = {**shown, "name": one.name, "args": dict(one.arguments)}
+        parts.append({"functionCall": call, **({} if one is not message.calls[0] else signature)})
+    if message.calls:
+        return parts
+    match name % 4:
+        case 0:
+            parts.append({"text": "", **signature})
+        case 1:
+            parts[-1] |= signature
+        case _:
+            pass
+    return parts
+
+
+def _with_arguments_turned(part: Json) -> Json:
+    """A part, the arguments of its call in another order."""
+    if "functionCall" not in part:
+        return part
+    call = part["functionCall"]
+    return {**part, "functionCall": {**call, "args": dict(reversed(call["args"].items()))}}
+
+
+def _without_signature(part: Json) -> Json:
+    return {name: value for name, value in part.items() if name != "thoughtSignature"}
+
+
+_OWN = ("args", "response", "x_unknown")  # what is inside is nobody's to rename
+
+
+def _in_snake_case(value: Any) -> Any:
+    """The same value, its fields named as Google's Python SDK names them."""
+    if isinstance(value, list):
+        return [_in_snake_case(one) for one in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    return {
+        _snake(name): inner if name in _OWN else _in_snake_case(inner)
+        for name, inner in cast("Json", value).items()
+    }
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{one.lower()}" if one.isupper() else one for one in name)
+
+
 def _flat_tool(name: str, words: str) -> Json:
     schema = {"type": "object", "properties": {"command": {"type": "string"}}}
     said = {"description": f"Runs a command. {words}", "parameters": schema, "strict": False}
@@ -637,10 +963,16 @@ def _shuffled(value: Any, rng: Random) -> Any:
 
 
 def write_answer(
-    dialect: DialectName, message: Message, *, tokens: int, streams: bool
+    dialect: DialectName, message: Message, *, tokens: int, streams: bool, gives_ids: bool = True
 ) -> list[bytes]:
-    """A response in a dialect's own bytes, whole or as the events of a stream."""
+    """A response in a dialect's own bytes, whole or as the events of a stream.
+
+    Without `gives_ids`, the calls of a Gemini answer have none.
+    """
+    if dialect == GEMINI:
+        return _answer_gemini(message, tokens, streams=streams, gives_ids=gives_ids)
     writers = {CHAT: _answer_openai, ANTHROPIC: _answer_anthropic, RESPONSES: _answer_responses}
+    writers[INTERACTIONS] = _answer_interactions
     return writers[dialect](message, tokens, streams=streams)
 
 
@@ -752,3 +1084,81 @@ def _answer_responses(message: Message, tokens: int, *, streams: bool) -> list[b
     events.append({"type": "response.completed", "response": whole})
     numbered = ({**one, "sequence_number": at} for at, one in enumerate(events))
     return [f"event: {one['type']}\ndata: {json.dumps(one)}\n\n".encode() for one in numbered]
+
+
+def _answer_gemini(message: Message, tokens: int, *, streams: bool, gives_ids: bool) -> list[bytes]:
+    parts = write_content(message, gives_ids)
+    thought = {"thoughtsTokenCount": 3} if message.thought else {}
+    usage: Json = {"promptTokenCount": tokens, "candidatesTokenCount": 9, **thought}
+    usage["totalTokenCount"] = sum(usage.values())
+    base = {"modelVersion": GEMINI_MODEL, "responseId": "r"}
+
+    def build(some: list[Json], **ends: Any) -> Json:
+        candidate: Json = {"content": {"role": "model", "parts": some}, "index": 0}
+        return {"candidates": [{**candidate, **ends}], **base}
+
+    if not streams:
+        whole = {**build(parts, finishReason="STOP"), "usageMetadata": usage}
+        return [json.dumps(whole).encode()]
+    pieces: list[Json] = []
+    for part in parts:
+        if part.keys() == {"text"}:
+            half = len(part["text"]) // 2
+            halves = (part["text"][:half], part["text"][half:])
+            pieces += [{"text": one} for one in halves if one]
+        else:
+            pieces.append(part)
+    chunks = [build([one]) for one in pieces[:-1]]
+    chunks.append({**build(pieces[-1:], finishReason="STOP"), "usageMetadata": usage})
+    return [f"data: {json.dumps(one)}\r\n\r\n".encode() for one in chunks]
+
+
+def _answer_interactions(message: Message, tokens: int, *, streams: bool) -> list[bytes]:
+    steps = write_interaction(message)
+    usage: Json = {"total_input_tokens": tokens, "total_output_tokens": 9}
+    usage |= {"total_thought_tokens": 3} if message.thought else {}
+    usage["total_tokens"] = sum(usage.values())
+    status = "requires_action" if message.calls else "completed"
+    base: Json = {"id": f"int_{crc32(repr((message, tokens)).encode()):08x}", "model": GEMINI_MODEL}
+    base["object"] = "interaction"
+    if not streams:
+        whole = {**base, "status": status, "steps": steps, "usage": usage}
+        return [json.dumps(whole).encode()]
+    begun = {**base, "status": "in_progress"}
+    events: list[Json] = [{"event_type": "interaction.created", "interaction": begun}]
+    for at, step in enumerate(steps):
+        deltas: list[Json] = []
+        start = step
+        match step["type"]:
+            case "thought":
+                start = {"type": "thought"}
+                deltas = [
+                    {"type": "thought_summary", "content": one} for one in step.get("summary", ())
+                ]
+                deltas.append({"type": "thought_signature", "signature": step["signature"]})
+            case "model_output":
+                start, half = {"type": "model_output"}, len(message.text) // 2
+                halves = (message.text[:half], message.text[half:])
+                deltas = [{"type": "text", "text": one} for one in halves if one]
+            case "function_call":
+                start = {**step, "arguments": {}}
+                given = json.dumps(step["arguments"])
+                half = len(given) // 2
+                deltas = [
+                    {"type": "arguments_delta", "arguments": one}
+                    for one in (given[:half], given[half:])
+                ]
+            case "code_execution_call" | "code_execution_result":
+                start = {name: step[name] for name in ("type", "id", "call_id") if name in step}
+                start |= {"arguments": {}} if "arguments" in step else {"result": ""}
+                shown = ("type", "arguments", "result", "signature")
+                deltas = [{name: step[name] for name in shown if name in step}]
+            case _:
+                pass
+        events.append({"event_type": "step.start", "index": at, "step": start})
+        events += [{"event_type": "step.delta", "index": at, "delta": one} for one in deltas]
+        events.append({"event_type": "step.stop", "index": at})
+    ended = {**base, "status": status, "usage": usage}
+    events.append({"event_type": "interaction.completed", "interaction": ended})
+    lines = [f"event: {one['event_type']}\ndata: {json.dumps(one)}\n\n" for one in events]
+    return [line.encode() for line in (*lines, "event: done\ndata: [DONE]\n\n")]

@@ -20,7 +20,9 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 from client_habits import (
     ANSWERS,
     CHARACTERS,
+    GEMINI_MODEL,
     HABITS,
+    INTERACTIONS,
     RESPONSES,
     SENTENCES,
     TASKS,
@@ -30,12 +32,13 @@ from client_habits import (
     Message,
     Persona,
     Written,
+    draw_own_habits,
     write_answer,
 )
 from hypothesis import strategies as st
 
 from foldline.core.plan import Facts
-from foldline.dialects.base import ANTHROPIC, CHAT, DIALECTS, get_dialect
+from foldline.dialects.base import ANTHROPIC, CHAT, GEMINI, PathFacts, get_dialect
 from foldline.errors import FoldlineError, WireError
 from foldline.proxy.conversations import Conversations
 from foldline.proxy.exchange import Exchange
@@ -131,6 +134,28 @@ REFUSALS: dict[DialectName, tuple[tuple[int, str, Json], ...]] = {
     ),
 }
 REFUSALS[RESPONSES] = REFUSALS[CHAT]
+_INVALID = {"error": {"code": 400, "message": "", "status": "INVALID_ARGUMENT"}}
+REFUSALS[GEMINI] = (
+    (
+        400,
+        ("The input token count ({count}) exceeds the maximum number of tokens allowed ({limit})."),
+        _INVALID,
+    ),
+    (
+        400,
+        "The input token count exceeds the maximum number of tokens allowed ({limit}).",
+        _INVALID,
+    ),
+    (
+        400,
+        (
+            "Unable to submit request because the input token count is {count} but model only "
+            "supports up to {limit}. Reduce the input token count and try again."
+        ),
+        _INVALID,
+    ),
+)
+REFUSALS[INTERACTIONS] = REFUSALS[GEMINI]
 """How providers refuse what is too long, as users reported it: status, words, what is around."""
 _SUMMARISE = "Summarise the conversation so far, so that it can be continued from your summary."
 _CONTINUED = "This session is being continued from a previous conversation. Summary:\n"
@@ -166,8 +191,10 @@ class Call:
 class Adapter(Protocol):
     """A process that relays requests."""
 
-    async def ask(self, dialect: DialectName, body: bytes, caller: Caller) -> Call:
-        """What goes upstream for a request."""
+    async def ask(
+        self, dialect: DialectName, body: bytes, caller: Caller, *, streams: bool = False
+    ) -> Call:
+        """What goes upstream for a request; `streams` is what its path says, if bodies do not."""
         ...
 
     async def answer(self, call: Call, status: int, chunks: Sequence[bytes]) -> bool:
@@ -188,14 +215,17 @@ class ProxyAdapter:
 
         self._conversations = Conversations(store, facts_of, shared=True)
 
-    async def ask(self, dialect: DialectName, body: bytes, caller: Caller) -> Call:
+    async def ask(
+        self, dialect: DialectName, body: bytes, caller: Caller, *, streams: bool = False
+    ) -> Call:
         """What goes upstream for a request."""
         # As the gateway does: a client that names its conversations may renew its token.
         key = "" if caller.family else caller.key
         scope = Scope(caller.tenant, key, caller.session, family=caller.family)
+        path = PathFacts(GEMINI_MODEL, streams) if dialect == GEMINI else None
         try:
             exchange = await self._conversations.start_exchange(
-                get_dialect(dialect), body, scope=scope
+                get_dialect(dialect), body, scope=scope, path=path
             )
         except WireError:
             return Call(body, is_planned=False)
@@ -277,9 +307,13 @@ def setting_of(program: Program) -> Setting:
     rng = Random(program.seed ^ 0x5EED)
     window, policy = rng.choice(WINDOWS), rng.choice(POLICIES)
     dialect: DialectName = rng.choice((CHAT, ANTHROPIC))
-    # By another source of numbers: programs of the dialects before it stay what they were.
-    if Random(program.seed ^ 0xD1A).random() < 1 / len(DIALECTS):
+    # By other sources of numbers: programs of the dialects before them stay what they were.
+    if Random(program.seed ^ 0xD1A).random() < 1 / 3:
         dialect = RESPONSES
+    if Random(program.seed ^ 0x6E31).random() < 1 / 4:
+        dialect = GEMINI
+    if Random(program.seed ^ 0x17E4).random() < 1 / 5:
+        dialect = INTERACTIONS
     shared = rng.choice((1, 2, 2, 3))
     personas = [
         _draw_persona(rng, number, program.dialect or dialect, shared, window)
@@ -311,7 +345,8 @@ def _draw_persona(
         session = "" if family else f"session-{number}"
     bounds = (64, 256, window // 8, window // 4, 32_000)
     bound = rng.choice(bounds) if dialect == ANTHROPIC or rng.random() < 0.5 else None
-    style, kept = rng.randrange(1 << 20), frozenset(habits)
+    style = rng.randrange(1 << 20)
+    kept = frozenset(habits | draw_own_habits(style))
     return Persona(dialect, key, family, session, is_linear, shared, kept, bound, style)
 
 
@@ -331,6 +366,8 @@ class Sent:
     shown: tuple[Message, ...] = ()
     """The history it showed, without instructions."""
     answer: Message | None = None
+    cut: Message | None = None
+    """An answer of which only the beginning came."""
     answered_in: str = ""
     """The session that has the answer, where a race moved it."""
     is_retry: bool = False
@@ -612,7 +649,9 @@ class Player:
         place = rng.randrange(len(self.processes)) if process is None else process
         caller = Caller(self.tenant, client.key, persona.session, persona.family)
         body = _oddly(written.body, odd) if odd else written.body
-        call = await self.processes[place].ask(persona.dialect, body, caller)
+        call = await self.processes[place].ask(
+            persona.dialect, body, caller, streams=written.streams
+        )
         sent = Sent(
             client.number,
             client.conversation,
@@ -653,10 +692,17 @@ class Player:
         message = client.answer_to(shown, rng, prefix=pending.prefix, may_call=may_call)
         heard = replace(message, text=message.text.removeprefix(pending.prefix))
         tokens = len(call.body) // CHARACTERS
-        chunks = write_answer(persona.dialect, heard, tokens=tokens, streams=pending.streams)
+        chunks = write_answer(
+            persona.dialect,
+            heard,
+            tokens=tokens,
+            streams=pending.streams,
+            gives_ids=client.gives_ids,
+        )
         if pending.streams and rng.random() < 0.1:
             tags["cut_stream"] += 1
             await proxy.answer(call, 200, chunks[: len(chunks) // 2])
+            pending.sent.cut = message
             return None
         await proxy.answer(call, 200, chunks)
         pending.sent.answer, pending.sent.answered_in = message, call.session
@@ -740,7 +786,8 @@ class Player:
         """A body that must pass as it is: it names the server's state, or says a thing twice."""
         if not client.history:
             client.history.append(client.next_message(rng))
-        states = {ANTHROPIC: "thread", RESPONSES: "previous_response"}
+        states = {ANTHROPIC: "thread", RESPONSES: "previous_response", GEMINI: "cached_content"}
+        states[INTERACTIONS] = "previous_interaction"
         odd = "duplicate_key"
         if state := states.get(client.persona.dialect):
             odd = rng.choice((state, "duplicate_key"))
@@ -757,9 +804,10 @@ def _write_refusal(
     if not around:
         return status, said.encode()
     if "error" in around:
-        return status, json.dumps(
-            {**around, "error": {**around["error"], "message": said}}
-        ).encode()
+        body: Any = {**around, "error": {**around["error"], "message": said}}
+        if dialect in (GEMINI, INTERACTIONS) and rng.random() < 0.3:
+            body = [body]  # as Google answers those who asked for a stream
+        return status, json.dumps(body).encode()
     return status, json.dumps({**around, "message": said}).encode()
 
 
@@ -770,6 +818,8 @@ def _oddly(body: bytes, odd: str) -> bytes:
 _ODD = {
     "thread": b'{"thread":{"type":"continue","previous_message_id":"m"},',
     "previous_response": b'{"previous_response_id":"resp_of_nobody",',
+    "cached_content": b'{"cached_content":"cachedContents/of-nobody",',
+    "previous_interaction": b'{"previous_interaction_id":"int_of_nobody",',
     "duplicate_key": b'{"user":"a","user":"b",',
 }
 """How bodies begin that must pass as they are."""

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from mutants import broken
 
 from foldline.core.budget import limits, measure_budget
+from foldline.core.log import UsageReported
 from foldline.core.plan import Facts, Ready
 from foldline.core.policy import STEADY, THRIFTY
 from foldline.core.prices import UNKNOWN, Prices
@@ -26,12 +27,12 @@ def check_full_window(plan, window, policy, prices):
     talk = Planned(Facts(limits(window, None), policy, prices))
     for number, (how, size) in enumerate(plan):
         if how == "say":
-            talk.add(user(f"say {number}: " + "some words " * size))
+            talk.add(user(f"say {number}: " + "it is in the text. " * size))
         else:
             talk.add(
                 user(f"do {number}"),
                 calls(f"c{number}"),
-                result(f"c{number}", f"line {number}\n" * size),
+                result(f"c{number}", f"line {number} of the text that is in the file\n" * size),
             )
         before = measure_budget(talk.view, talk.facts.limits)
         made = talk.plan()
@@ -39,9 +40,9 @@ def check_full_window(plan, window, policy, prices):
         if made.folded is not None:
             crowd = len(talk.view.items) > talk.facts.limits.messages
             paid = made.folded.why in ("pays", "cold") and not prices.free
-            assert before.used > before.room or crowd or paid, "it fitted"
+            assert not before.fits or crowd or paid, "it fitted"
         talk.ask(made)
-        talk.add(model(f"done {number}"))
+        talk.add(model(f"done {number}"), UsageReported(input=made.report.estimate))
 
 
 @given(steps, st.sampled_from((2_048, 8_192, 60_000)), st.sampled_from((STEADY, THRIFTY)))

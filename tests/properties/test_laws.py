@@ -103,6 +103,21 @@ MUTANTS = [
 ]  # fmt: skip
 
 
+def check_caught(mutant, dialect, package):
+    """Assert that some log of a dialect alone breaks the law under a mutant of its modules."""
+    law, module, line, instead = mutant
+
+    def is_broken(number):
+        try:
+            law(play(steps(Random(number), 40), dialect=dialect, dialects=(dialect,)))
+        except (AssertionError, FoldlineError):
+            return True
+        return False
+
+    with broken(f"{package}.{module}", line, instead):
+        assert any(is_broken(number) for number in range(200))
+
+
 RESPONSES, ITEMS = get_dialect("openai-responses"), "foldline.dialects.openai_responses"
 OWN_MUTANTS = [
     # Law 2: an item id kept twice, call ids that pair with nothing or with two.
@@ -127,18 +142,54 @@ OWN_NAMES = [f"{law.__name__}-{index}" for index, (law, *_) in enumerate(OWN_MUT
 
 @pytest.mark.parametrize("name", OWN_NAMES)
 def test_law_catches_of_responses(name):
-    law, module, line, instead = OWN_MUTANTS[OWN_NAMES.index(name)]
+    check_caught(OWN_MUTANTS[OWN_NAMES.index(name)], RESPONSES, ITEMS)
 
-    def is_broken(number):
-        try:
-            script = steps(Random(number), 40)
-            law(play(script, dialect=RESPONSES, dialects=(RESPONSES,)))
-        except (AssertionError, FoldlineError):
-            return True
-        return False
 
-    with broken(f"{ITEMS}.{module}", line, instead):
-        assert any(is_broken(number) for number in range(200))
+GEMINI, PARTS = get_dialect("gemini"), "foldline.dialects.gemini"
+GEMINI_MUTANTS = [
+    # Law 2: a model that begins, calls without signatures, results out of order or apart.
+    (laws.valid, "write", 'if not drafts and role == "model":', "if False:"),
+    (laws.valid, "write", "if signed and first is not None and not first.get(SIGNATURE):", "if False:"),
+    (laws.valid, "write", "for place in sorted(step.results) for", "for place in step.results for"),
+    (laws.valid, "write", "if not drafts or drafts[-1].role != role:", "if True:"),
+    (laws.valid, "content_parts", 'found += [{"text": words}] if words.strip() else []', 'found += [{"text": words}]'),
+    (laws.valid, "write", "first[SIGNATURE] = UNSIGNED", "first[SIGNATURE] = None"),
+    # Law 4: the beginning of the contents left out.
+    (laws.still, "write", "for item in request.items:", "for item in request.items[-6:]:"),
+    # Law 5: bytes that another process would write otherwise.
+    (laws.same, "write", 'body: Json = {"model": strip_model_prefix(request.model), **others}',
+     'body: Json = {"model": request.model, "user": str(id(request)), **others}'),
+]  # fmt: skip
+"""The same of Gemini, whose roles take turns and whose calls are signed."""
+GEMINI_NAMES = [f"{law.__name__}-{index}" for index, (law, *_) in enumerate(GEMINI_MUTANTS)]
+
+
+@pytest.mark.parametrize("name", GEMINI_NAMES)
+def test_law_catches_of_gemini(name):
+    check_caught(GEMINI_MUTANTS[GEMINI_NAMES.index(name)], GEMINI, PARTS)
+
+
+INTERACTIONS, STEPS = get_dialect("gemini-interactions"), "foldline.dialects.gemini_interactions"
+STEP_MUTANTS = [
+    # Law 2: ids that pair with two calls or with none, words that say nothing.
+    (laws.valid, "write", "if not own or own in used:", "if False:"),
+    (laws.valid, "write", "left.pop(0) if left else {}", "{}"),
+    (laws.valid, "steps", "case Text(words) | Gap(words) if words.strip():", "case Text(words) | Gap(words):"),
+    (laws.valid, "steps", "arguments = kinds.wrap_arguments(part.arguments)", "arguments = part.arguments"),
+    (laws.valid, "write", "return find_last_answer(view, DIALECT) is not None", "return False"),
+    # Law 4: the beginning of the input left out.
+    (laws.still, "write", "for item in request.items:", "for item in request.items[-6:]:"),
+    # Law 5: bytes that another process would write otherwise.
+    (laws.same, "write", 'body: Json = {"model": strip_model_prefix(request.model), **parameters}',
+     'body: Json = {"model": request.model, "user": str(id(request)), **parameters}'),
+]  # fmt: skip
+"""The same of Google's Interactions, whose calls and results have ids."""
+STEP_NAMES = [f"{law.__name__}-{index}" for index, (law, *_) in enumerate(STEP_MUTANTS)]
+
+
+@pytest.mark.parametrize("name", STEP_NAMES)
+def test_law_catches_of_interactions(name):
+    check_caught(STEP_MUTANTS[STEP_NAMES.index(name)], INTERACTIONS, STEPS)
 
 
 NAMES = [f"{law.__name__}-{index}" for index, (law, *_) in enumerate(MUTANTS)]

@@ -24,6 +24,8 @@ TALK = st.lists(
     max_size=40,
 )
 
+CACHED = ("_bounds", "_summed")
+
 
 def event(name, size, place):
     words = f"word{place} " * size
@@ -68,11 +70,11 @@ def test_every_request_fits(script, window):
 @pytest.mark.parametrize(
     ("module", "line", "instead", "script", "window"),
     [
-        ("plan", "        return fold_selection.find_forced_fold(view, budget, facts), None\n", "        return None, None\n", [("user", 200)] * 9, 1_024),
-        ("budget", "return max(budget.convert_to_estimate(budget.room) - _LEAST_HANDOFF, _LEAST_CLIP)",
-         "return 10**9", [("user", 3_000)], 1_024),
-        ("budget", "return max(free // max(len(view.open), 1), _LEAST_CLIP)", "return 10**9",
-         [("ten", 3_000)], 2_048),
+        ("fold_selection", "    if not facts.policy.folds:\n", "    if True:\n", [("user", 200)] * 9, 1_024),
+        ("budget", "return ArrivalRoom(max(tokens, _LEAST_CLIP), max(most, _LEAST_CLIP))",
+         "return ArrivalRoom(10**9, 10**9)", [("user", 3_000)], 1_024),
+        ("budget", "return ArrivalRoom(max(tokens // share, _LEAST_CLIP), max(most // share, _LEAST_CLIP))",
+         "return ArrivalRoom(10**9, 10**9)", [("ten", 3_000)], 2_048),
     ],
 )  # fmt: skip
 def test_fits_catches(module, line, instead, script, window):
@@ -140,9 +142,13 @@ def test_plan_is_pure(script):
     """The same view and facts give the same plan, and the view is left as it was."""
     talk, _ = converse(script, 2_048)
     view, facts = talk.view, talk.facts
-    before = {name: repr(value) for name, value in vars(view).items()}
+
+    def look():  # at all but what is remembered of sizes
+        return {name: repr(value) for name, value in vars(view).items() if name not in CACHED}
+
+    before = look()
     assert plan(view, facts) == plan(view.copy(), facts)
-    assert {name: repr(value) for name, value in vars(view).items()} == before
+    assert look() == before
 
 
 @given(TALK)

@@ -10,7 +10,7 @@ from random import Random
 
 import law_checks as laws
 import pytest
-from client_habits import HABITS
+from client_habits import GEMINI_HABITS, HABITS
 from client_programs import ACTIONS, Call, draw_program, play_program, programs
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,6 +32,7 @@ from foldline.core.edits.fold import handoff
 from foldline.core.spine import Range
 from foldline.dialects.base import DIALECTS
 from foldline.errors import FoldlineError
+from foldline.proxy import client_request
 
 CHAOS = Path(__file__).parents[1] / "chaos"
 
@@ -100,7 +101,7 @@ MUTANTS = [
     ("foldline.proxy.identity", "(scope.owner or scope.key, scope.session, scope.family)",
      "(scope.session, scope.family)"),
     (CONVERSATIONS, "if (same.request.original or same.request.body) == body:", "if False:"),
-    ("foldline.proxy.client_request", "for name in STATEFUL:", "for name in ():"),
+    (REQUEST, "for name in dialect.server_state:", "for name in ():"),
     # Differences that mean nothing.
     (MESSAGES, 'words = str(block.get("text", "")).strip()', 'words = str(block.get("text", ""))'),
     (CHAT, 'said["text"] = text.strip()', 'said["text"] = text'),
@@ -125,21 +126,106 @@ OWN_MUTANTS = [
     # A handoff that is the model's, and history that its server keeps.
     (ITEMS, 'return b",".join(_join_items(write_items(item)) for item in items)',
      'return b\'{"role":"assistant","content":"[handoff: x]"}\''),
-    (REQUEST, "for name in STATEFUL:", "for name in ():"),
+    (REQUEST, "for name in dialect.server_state:", "for name in ():"),
 ]  # fmt: skip
 """The same of Responses, where a turn is several items."""
 
 
+CONTENTS = "foldline.dialects.gemini.client_messages"
+PARTS = "foldline.dialects.gemini.content_parts"
+GEMINI_MUTANTS = [
+    # Differences that mean nothing.
+    (CONTENTS, "one.strip() if isinstance(one, str) else one for one in found", "one for one in found"),
+    (CONTENTS, 'if name not in (SIGNATURE, "thought")', 'if name != "thought"'),
+    (CONTENTS, 'if role == "model" and is_thought(part):', "if False:"),
+    (CONTENTS, '"data": to_plain_base64(data)', '"data": data'),
+    (CONTENTS, "if found and isinstance(found[-1], str):", "if False:"),
+    (PARTS, "items() if one is not None)", "items())"),
+    (PARTS, "seen[name] = count = seen.get(name, 0) + 1", "seen[name] = count = 1"),
+    # A result that is another's, or went well where it failed; a text beside what was cut of it.
+    (CONTENTS, "if one == event.call_id", "if one != event.call_id"),
+    (CONTENTS, 'name = next(iter(answer)) if len(answer) == 1 else "output" if event.ok else "error"', 'name = "output"'),
+    (CONTENTS, '{**kept, "response": put}', '{"response": put}'),
+    (CONTENTS, 'if name != "parts" or media}', 'if name != "parts"}'),
+    (CONTENTS, "gone = words[1:]", "gone = list[int]()"),
+    (CONTENTS, 'said = find_fields(raw, places[words[0]])["text"]', 'said, text = find_fields(raw, places[words[0]])["text"], text[1:]'),
+    # A limit that is not where it stands, a handoff of the model, history that its server keeps.
+    (PATCH, "place = find_fields(request.body, place)[inner]", "pass"),
+    (PATCH, "str(min(allowed, limit.asked)).encode()", "str(limit.asked + 1).encode()"),
+    (CONTENTS, 'role = "model" if item.role == "model" else "user"', 'role = "model"'),
+    (REQUEST, "for name in dialect.server_state:", "for name in ():"),
+]  # fmt: skip
+"""The same of Gemini, where texts are cut into parts and calls may have no ids."""
+
+
+STEPS = "foldline.dialects.gemini_interactions.client_messages"
+STEP_PARTS = "foldline.dialects.gemini_interactions.steps"
+STEP_MUTANTS = [
+    # A cut inside a model's turn.
+    (REQUEST, "if is_model and goes_on:", "if False:"),
+    # Differences that mean nothing.
+    (STEPS, '        case "thought":\n            return None\n', ""),
+    (STEPS, 'if (words := content["text"].strip())', 'if (words := content["text"])'),
+    (STEPS, '{**strip_empty_fields(step, "signature"), "type": kind}', "step"),
+    (STEPS, "_normalise_contents(result) if isinstance(result, str | list) else result", "result"),
+    (STEPS, '"result": said, "is_error": is_error}', '"result": said, "is_error": step.get("is_error")}'),
+    (STEPS, "case kind if not is_models(step):", "case kind if False:"),
+    # A text or a content alone that stays as it was, a result that is patched as an input is.
+    (STEPS, "        return msgspec.json.encode(text)\n", "        return raw\n"),
+    (STEPS, 'content = fields.get("text")  # a content that stands alone', "pass"),
+    (STEPS, '"result" if isinstance(event, ToolReturned) else "content"', '"content"'),
+    (STEPS, "media = shows_media(item)", "media = False"),
+    # Whose step it is, a limit that is not where it stands, a handoff of the model, server state.
+    (STEP_PARTS, 'not in (USER, RESULT, MARK, "", *CONTENTS)', 'not in (USER, MARK, "", *CONTENTS)'),
+    (PATCH, "place = find_fields(request.body, place)[inner]", "pass"),
+    (STEPS, 'kind = OUTPUT if item.role == "model" else USER', "kind = OUTPUT"),
+    (REQUEST, "for name in dialect.server_state:", "for name in ():"),
+]  # fmt: skip
+"""The same of Google's Interactions, where a turn is several steps."""
+STEPS_SOON = {STEP_MUTANTS[1][1]: 93, STEP_MUTANTS[7][1]: 112, STEP_MUTANTS[8][1]: 155}
+"""Seeds that catch a variant at once."""
+
+
+SOON = {
+    "at <= piece.upto < most": 362,
+    "and message < loop": 393,
+    'words = str(block.get("text", "")).strip()': 41,
+}
+
+
 @pytest.mark.parametrize(("module", "line", "instead"), MUTANTS)
 def test_law_catches(module, line, instead):
+    """By programs of any dialect, or by Anthropic's alone, which has marks and thinking."""
     with broken(module, line, instead):
-        assert any(is_broken(seed) for seed in SEEDS)
+        seeds = (SOON.get(line, 0), *SEEDS)
+        assert any(is_broken(seed, dialect) for dialect in ("", "anthropic") for seed in seeds)
 
 
 @pytest.mark.parametrize(("module", "line", "instead"), OWN_MUTANTS)
 def test_law_catches_of_responses(module, line, instead):
     with broken(module, line, instead):
         assert any(is_broken(seed, "openai-responses") for seed in SEEDS)
+
+
+@pytest.mark.parametrize(("module", "line", "instead"), GEMINI_MUTANTS)
+def test_law_catches_of_gemini(module, line, instead):
+    with broken(module, line, instead):
+        assert any(is_broken(seed, "gemini") for seed in SEEDS)
+
+
+@pytest.mark.parametrize(("module", "line", "instead"), STEP_MUTANTS)
+def test_law_catches_of_interactions(module, line, instead):
+    with broken(module, line, instead):
+        forget_requests()
+        first = STEPS_SOON.get(line, 0)
+        assert any(is_broken(seed, "gemini-interactions") for seed in (first, *SEEDS))
+    forget_requests()
+
+
+def forget_requests():
+    """Forget what was read of earlier requests: a variant before this one may have read them."""
+    client_request._seen.clear()
+    client_request._recent._requests.clear()
 
 
 def is_broken(seed, dialect=""):
@@ -159,11 +245,12 @@ class Faithful:
         self.rng, self.setting = Random(7), setting
         self.edits: Counter[str] = Counter()
 
-    async def ask(self, _dialect, body, caller):
+    async def ask(self, _dialect, body, caller, *, streams=False):  # noqa: ARG002 - a proxy's
         """What goes upstream."""
         owners = sorted({one[:2] for one in canaries_in(body.decode())})
         sent = body
-        odd = (b"previous_message_id", b"previous_response_id", b'"user":"a"')
+        odd = (b"previous_message_id", b"previous_response_id", b"cached_content", b'"user":"a"')
+        odd = (*odd, b"previous_interaction_id")
         if not any(one in body for one in odd):
             sent = self.edit(body)
         patches = ("changed",) if sent != body else ()
@@ -183,9 +270,10 @@ class Faithful:
         """The client's bytes, with some legal edits."""
         text = body.decode()
         if self.setting.window < 10_000 and self.rng.random() < 0.2:
-            text = re.sub(r'("max_(?:completion_|output_)?tokens": ?)32000', r"\g<1>500", text)
+            limit = r'("max(?:_(?:completion_|output_)?tokens|OutputTokens)": ?)32000'
+            text = re.sub(limit, r"\g<1>500", text)
         whole = next(one for one in split_object(text) if one.name in LISTS)
-        if isinstance(whole.value, str):
+        if not isinstance(whole.value, list):
             return text.encode()
         messages = split_list(text, whole.start)
         places = self.places(messages)
@@ -225,12 +313,17 @@ class Faithful:
 
     def handoff(self, inside) -> str:
         """What stands for a run, with its instructions and its last mark."""
+        is_contents = "parts" in inside[0]
         words = [str(one["content"] if isinstance(one["content"], str) else one["content"][0]["text"])
                  for one in inside if role_of(one) in ("system", "developer")]  # fmt: skip
         said = next(iter(sorted(canaries_in(json.dumps(inside)))), None)
         quoted = "CANARY_{}_{}_{}_".format(*said) if said else ""
         text = "\n".join(["[handoff: log:0-9 was folded]", *words, quoted])
         marks = [*_marks_in(inside)]
+        if inside[0].get("type") in ("user_input", "function_result"):
+            return json.dumps({"type": "user_input", "content": [{"type": "text", "text": text}]})
+        if is_contents:
+            return json.dumps({"role": "user", "parts": [{"text": text}]})
         if marks:
             block = {"type": "text", "text": text, "cache_control": marks[-1]}
             return json.dumps({"role": "user", "content": [block]})
@@ -240,7 +333,11 @@ class Faithful:
         """A message, perhaps with long texts clipped and thoughts left out."""
         if role_of(message) in ("system", "developer") or self.rng.random() < 0.6:
             return raw
-        held = ("content", "output")
+        if "parts" in message:
+            return self.patch_parts(raw) if role_of(message) == "user" else raw
+        if role_of(message) == "assistant" and "role" not in message:
+            return raw  # a step, or an item, of a turn
+        held = ("content", "output", "result")
         content = next((one for one in split_object(raw) if one.name in held), None)
         if content is None:
             return raw
@@ -264,6 +361,33 @@ class Faithful:
                 continue
             out.append(lead + self.clip_block(raw[one.start : one.end], one.value))
         return raw[: content.start] + "".join(out) + raw[at:]
+
+    def patch_parts(self, raw: str) -> str:
+        """A content of Gemini's, its text and its results cut."""
+        listed = next(one for one in split_object(raw) if one.name == "parts")
+        parts = split_list(raw, listed.start)
+        texts = [one for one in parts if "text" in one.value]
+        said = "".join(one.value["text"] for one in texts)
+        out, at = [], listed.start
+        cuts = len(said) > 200 and self.rng.random() < 0.7
+        for one in parts:
+            lead, at = raw[at : one.start], one.end
+            if cuts and one in texts[1:]:
+                continue
+            part = raw[one.start : one.end]
+            if cuts and one in texts:
+                part = '{"text":' + self.clip(json.dumps(said)) + "}"
+            name = next((name for name in one.value if name.startswith("function")), "")
+            if name:
+                given = one.value[name]
+                (kind, text), *_ = given["response"].items()
+                words = json.dumps(text)
+                if (clipped := self.clip(words)) != words:
+                    kind = "error" if kind == "error" else "output"
+                    said_now = {**given, "response": {kind: json.loads(clipped)}}
+                    part = json.dumps({**one.value, name: said_now})
+            out.append(lead + part)
+        return raw[: listed.start] + "".join(out) + raw[at:]
 
     def clip_block(self, raw: str, block) -> str:
         """A block with its text cut."""
@@ -300,7 +424,7 @@ def test_legal_edits_pass(program):
 def test_everything_happens():
     """Every action and every habit takes place, in programs of all dialects."""
     tags, dialects = Counter(), Counter()
-    for number in range(200):
+    for number in range(300):
         result = play_program(draw_program(number), open_one=Faithful)
         tags += result.tags
         dialects.update(one.persona.dialect for one in result.sent)
@@ -310,7 +434,7 @@ def test_everything_happens():
         "tools",
         "say",
     }  # these leave no mark of their own
-    wanted = ({*ACTIONS} | {*HABITS}) - silent
+    wanted = ({*ACTIONS} | {*HABITS} | {*GEMINI_HABITS}) - silent
     assert not [name for name in wanted if tags[name] < 5], tags
     assert {*dialects} == {*DIALECTS}
     assert min(dialects.values()) > 200, dialects
@@ -453,6 +577,111 @@ def test_forbids(what):
     assert rule in {one.rule for one in made().violations}, made()
 
 
+CALL = {"functionCall": {"id": "c", "name": "run", "args": {"a": 1}}, "thoughtSignature": "c2ln"}
+GEMINI_BASE = {
+    "systemInstruction": {"parts": [{"text": "You serve CANARY_1_0_1_."}]},
+    "tools": [{"functionDeclarations": [{"name": "run"}]}],
+    "generationConfig": {"temperature": 0.5, "maxOutputTokens": 100},
+    "contents": [
+        {"role": "user", "parts": [{"text": "Hi CANARY_1_0_2_"}]},
+        {"role": "model", "parts": [{"text": "hm", "thought": True}, {"text": "Hello"}]},
+        {"parts": [{"text": BIG}, {"inlineData": {"mimeType": "image/png", "data": "iVBO"}}, {"text": BIG}]},
+        {"role": "model", "parts": [{"text": BIG}, CALL, {"function_call": {"name": "run", "args": {}}}]},
+        {"role": "user", "parts": [
+            {"functionResponse": {"id": "c", "name": "run", "response": {"output": BIG}}},
+            {"function_response": {"name": "run", "response": {"error": BIG}}}]},
+        {"role": "model", "parts": [{"text": "Done"}]},
+        {"role": "user", "parts": [{"text": "And now?"}]},
+        {"role": "model", "parts": [{"text": "Wait"}]},
+        {"role": "user", "parts": [{"text": "Go on. " + BIG}]},
+    ],
+}  # fmt: skip
+C = "contents"
+BARE = {"functionCall": {"name": "run", "args": {}}}
+EMPTIED = {**CALL, "functionCall": {**CALL["functionCall"], "args": {}}}
+
+
+def judge_contents(at: int, *contents, to: int | None = None, **fields):
+    """What is found where some contents become others, and some fields too."""
+    body = {**json.loads(json.dumps(GEMINI_BASE)), **fields}
+    body[C][at : at + 1 if to is None else to] = contents
+    asked, sent = (json.dumps(one).encode() for one in (GEMINI_BASE, body))
+    return judge_request(asked, sent, dialect="gemini", patches=("one",), owner=(1, 0))
+
+
+def said(role: str, *parts) -> dict:
+    return {
+        "role": role,
+        "parts": [{"text": one} if isinstance(one, str) else one for one in parts],
+    }
+
+
+def results(one: dict, two: dict, name: str = "run") -> dict:
+    first = {"functionResponse": {"id": "c", "name": name, "response": one}}
+    return said("user", first, {"function_response": {"name": "run", "response": two}})
+
+
+def stub(*calls, text: str = "[answer masked]") -> dict:
+    return said("model", text, *calls)
+
+
+IMAGE = GEMINI_BASE[C][2]["parts"][1]
+SAME = (0, GEMINI_BASE[C][0])
+HEARD, FAILED = {"output": BIG}, {"error": BIG}
+GEMINI_ALLOWED = {
+    "a lower limit": lambda: judge_contents(*SAME, generationConfig={"temperature": 0.5, "maxOutputTokens": 50}),
+    "a clip of two texts": lambda: judge_contents(2, {"parts": [{"text": CLIP}, IMAGE]}),
+    "a clipped result": lambda: judge_contents(4, results({"output": CLIP}, FAILED)),
+    "two results clipped": lambda: judge_contents(4, results({"output": CLIP}, {"error": CLIP})),
+    "an answer masked": lambda: judge_contents(3, stub(EMPTIED, BARE)),
+    "the newest content clipped": lambda: judge_contents(8, said("user", f"Go on. {CLIP}")),
+    "a fold": lambda: judge_contents(0, said("user", "[handoff: x]"), to=3),
+}  # fmt: skip
+GEMINI_FORBIDDEN = {
+    "a limit raised": ("fields", lambda: judge_contents(*SAME, generationConfig={"temperature": 0.5, "maxOutputTokens": 200})),
+    "a limit taken away": ("fields", lambda: judge_contents(*SAME, generationConfig={"temperature": 0.5})),
+    "another temperature": ("fields", lambda: judge_contents(*SAME, generationConfig={"temperature": 0.4, "maxOutputTokens": 50})),
+    "another system prompt": ("fields", lambda: judge_contents(*SAME, systemInstruction={"parts": [{"text": "CANARY_1_0_1_"}]})),
+    "a role put in": ("role", lambda: judge_contents(2, said("user", CLIP, IMAGE))),
+    "another role": ("role", lambda: judge_contents(6, said("model", "And now?"))),
+    "words changed": ("clip", lambda: judge_contents(6, said("user", "And then?"))),
+    "a clip with a new word": ("clip", lambda: judge_contents(2, {"parts": [{"text": f"{CLIP}\nnew words"}, IMAGE]})),
+    "a text beside its clip": ("clip", lambda: judge_contents(2, {"parts": [{"text": CLIP}, IMAGE, {"text": BIG}]})),
+    "an image lost": ("message", lambda: judge_contents(2, {"parts": [{"text": CLIP}]})),
+    "a text left out": ("message", lambda: judge_contents(2, {"parts": [{"text": BIG}, IMAGE]})),
+    "a clip that is a thought": ("message", lambda: judge_contents(2, {"parts": [{"text": CLIP, "thought": True}, IMAGE]})),
+    "a thought left out": ("clip", lambda: judge_contents(1, said("model", "Hello"))),
+    "a result of another call": ("message", lambda: judge_contents(4, results({"output": CLIP}, FAILED, name="other"))),
+    "a failure that went well": ("message", lambda: judge_contents(4, results(HEARD, {"output": CLIP}))),
+    "a result of more": ("message", lambda: judge_contents(4, results({"output": CLIP, "more": 1}, FAILED))),
+    "a result with a new word": ("clip", lambda: judge_contents(4, results({"output": f"{CLIP}\nnew words"}, FAILED))),
+    "a result left out": ("message", lambda: judge_contents(4, said("user", GEMINI_BASE[C][4]["parts"][0]))),
+    "a masked answer without its signature": ("message", lambda: judge_contents(3, stub({"functionCall": EMPTIED["functionCall"]}, BARE))),
+    "a masked answer without a call": ("message", lambda: judge_contents(3, stub(EMPTIED))),
+    "a masked answer with arguments": ("message", lambda: judge_contents(3, stub(CALL, BARE))),
+    "a masked answer that says nothing of it": ("clip", lambda: judge_contents(3, stub(EMPTIED, BARE, text="a long"))),
+    "a content left out": ("order", lambda: judge_contents(6, to=7)),
+    "the newest content folded": ("newest", lambda: judge_contents(0, said("user", "[handoff: x]"), to=9)),
+    "a handoff of the model": ("handoff", lambda: judge_contents(1, said("model", "[handoff: x]"))),
+    "a handoff with parts behind it": ("handoff", lambda: judge_contents(0, said("user", "[handoff: x]", "more"), to=3)),
+    "another's words": ("foreign", lambda: judge_contents(0, said("user", "[handoff: x] CANARY_2_0_1_"), to=3)),
+    "a pair cut in two": ("valid", lambda: judge_contents(0, said("user", "[handoff: x]"), to=4)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", GEMINI_ALLOWED)
+def test_allows_of_gemini(what):
+    found = GEMINI_ALLOWED[what]().violations
+    assert not found, found
+
+
+@pytest.mark.parametrize("what", GEMINI_FORBIDDEN)
+def test_forbids_of_gemini(what):
+    """The same of contents, which have parts and no blocks."""
+    rule, made = GEMINI_FORBIDDEN[what]
+    assert rule in {one.rule for one in made().violations}, made()
+
+
 @given(st.integers(0, 1 << 30))
 def test_a_program_is_its_data(number):
     """The same program makes the same bytes, so that what was found can be played again."""
@@ -467,3 +696,119 @@ def test_handoffs_are_known_by_their_first_words():
     assert HANDOFF.match(handoff.build_omission_notice(Range(0, 3), 4).text)
     plain = handoff.build_handoff(Range(0, 3), handoff.Material(), cap=200)
     assert HANDOFF.match(handoff.add_acknowledgement(plain).text)
+
+
+TEXT, PIXEL = {"type": "text", "text": BIG}, {"type": "image", "mime_type": "image/png", "data": "iVBO"}  # fmt: skip
+THOUGHT = {"type": "thought", "signature": "c2ln"}
+STEP_BASE = {
+    "model": "m",
+    "generation_config": {"temperature": 0.5, "max_output_tokens": 100},
+    "system_instruction": "You serve CANARY_1_0_1_.",
+    "input": [
+        {"type": "user_input", "content": [{"type": "text", "text": "Hi CANARY_1_0_2_"}]},
+        {"type": "model_output", "content": [{"type": "text", "text": "Hello"}]},
+        {"type": "user_input", "content": [TEXT, PIXEL, TEXT]},
+        THOUGHT,
+        {"type": "model_output", "content": [TEXT]},
+        {"type": "x_unknown", "x": 1},
+        {"type": "function_call", "id": "c", "name": "run", "arguments": {"a": 1}},
+        {"type": "function_call", "id": "d", "name": "run", "arguments": {}},
+        {"type": "function_result", "call_id": "c", "name": "run", "result": BIG},
+        {"type": "function_result", "call_id": "d", "result": [TEXT, PIXEL], "is_error": True},
+        {"type": "model_output", "content": [{"type": "text", "text": "Done"}]},
+        {"type": "user_input", "content": "And now?"},
+        {"type": "model_output", "content": [{"type": "text", "text": "Wait"}]},
+        {"type": "user_input", "content": [{"type": "text", "text": "Go on. " + BIG}]},
+    ],
+}  # fmt: skip
+I = "input"  # noqa: E741 - as M and C
+
+
+def judge_steps(at: int, *steps, to: int | None = None, **fields):
+    """What is found where some steps become others, and some fields too."""
+    body = {**json.loads(json.dumps(STEP_BASE)), **fields}
+    body[I][at : at + 1 if to is None else to] = steps
+    asked, sent = (json.dumps(one).encode() for one in (STEP_BASE, body))
+    return judge_request(asked, sent, dialect="gemini-interactions", patches=("one",), owner=(1, 0))
+
+
+def judge_input(asked, sent):
+    """The same of inputs that stand alone."""
+    bodies = (json.dumps({**STEP_BASE, I: one}).encode() for one in (asked, sent))
+    return judge_request(*bodies, dialect="gemini-interactions", patches=("one",), owner=(1, 0))
+
+
+def step(at: int, **fields) -> dict:
+    return {**STEP_BASE[I][at], **fields}
+
+
+def words(text: str) -> dict:
+    return {"type": "text", "text": text}
+
+
+def told(text: str, kind: str = "user_input", *more) -> dict:
+    return {"type": kind, "content": [words(text), *more]}
+
+
+CALLS = (step(6, arguments={}), step(7))
+MASKED = told("[answer masked]", "model_output")
+AS_IS = (0, STEP_BASE[I][0])
+STEPS_ALLOWED = {
+    "a lower limit": lambda: judge_steps(*AS_IS, generation_config={"temperature": 0.5, "max_output_tokens": 50}),
+    "a clip of two texts": lambda: judge_steps(2, told(CLIP, "user_input", PIXEL)),
+    "a clipped result": lambda: judge_steps(8, step(8, result=CLIP)),
+    "a clipped result with an image": lambda: judge_steps(9, step(9, result=[words(CLIP), PIXEL])),
+    "a masked result without its image": lambda: judge_steps(9, step(9, result="[result masked]")),
+    "a turn masked": lambda: judge_steps(3, MASKED, THOUGHT, *CALLS, to=8),
+    "the newest step clipped": lambda: judge_steps(13, told(f"Go on. {CLIP}")),
+    "a fold": lambda: judge_steps(0, told("[handoff: x]"), to=3),
+    "a fold over a turn": lambda: judge_steps(2, told("[handoff: x]"), to=10),
+    "a text alone clipped": lambda: judge_input(BIG, CLIP),
+    "a content alone clipped": lambda: judge_input(TEXT, words(CLIP)),
+}  # fmt: skip
+STEPS_FORBIDDEN = {
+    "a limit raised": ("fields", lambda: judge_steps(*AS_IS, generation_config={"temperature": 0.5, "max_output_tokens": 200})),
+    "another temperature": ("fields", lambda: judge_steps(*AS_IS, generation_config={"temperature": 0.4, "max_output_tokens": 50})),
+    "another system prompt": ("fields", lambda: judge_steps(*AS_IS, system_instruction="CANARY_1_0_1_")),
+    "a text made a content": ("fields", lambda: judge_input(BIG, words(CLIP))),
+    "a text made steps": ("fields", lambda: judge_input(BIG, [told(CLIP)])),
+    "a content of another type": ("message", lambda: judge_input(TEXT, {"type": "txt", "text": CLIP})),
+    "words changed": ("clip", lambda: judge_steps(11, step(11, content="And then?"))),
+    "a string made a list": ("message", lambda: judge_steps(11, told("And now?"))),
+    "another's step": ("role", lambda: judge_steps(10, step(10, type="user_input"))),
+    "a clip with a new word": ("clip", lambda: judge_steps(2, told(f"{CLIP}\nnew words", "user_input", PIXEL))),
+    "an image lost": ("message", lambda: judge_steps(2, told(CLIP))),
+    "a result that lost its image": ("message", lambda: judge_steps(9, step(9, result=[words(CLIP)]))),
+    "a result of another call": ("message", lambda: judge_steps(8, step(8, result=CLIP, call_id="e"))),
+    "a failure that went well": ("message", lambda: judge_steps(9, step(9, result=[words(CLIP), PIXEL], is_error=False))),
+    "a result left out": ("order", lambda: judge_steps(8, to=9)),
+    "an answer changed": ("message", lambda: judge_steps(10, told("[Done]", "model_output", PIXEL))),
+    "a thought left out": ("message", lambda: judge_steps(3, to=4)),
+    "an unknown step left out": ("message", lambda: judge_steps(5, to=6)),
+    "a call left out": ("message", lambda: judge_steps(7, to=8)),
+    "a masked turn without its thought": ("message", lambda: judge_steps(3, MASKED, *CALLS, to=8)),
+    "a masked turn without a call": ("message", lambda: judge_steps(3, MASKED, THOUGHT, CALLS[0], to=8)),
+    "a masked turn with arguments": ("message", lambda: judge_steps(3, MASKED, THOUGHT, *STEP_BASE[I][6:8], to=8)),
+    "a masked turn that says nothing of it": ("clip", lambda: judge_steps(3, told("a long", "model_output"), THOUGHT, *CALLS, to=8)),
+    "a step left out": ("message", lambda: judge_steps(11, to=12)),
+    "a fold that ends inside a turn": ("role", lambda: judge_steps(0, told("[handoff: x]"), to=5)),
+    "a fold that begins inside a turn": ("message", lambda: judge_steps(5, told("[handoff: x]"), to=10)),
+    "a pair cut in two": ("valid", lambda: judge_steps(0, told("[handoff: x]"), to=8)),
+    "the newest step folded": ("newest", lambda: judge_steps(0, told("[handoff: x]"), to=14)),
+    "a handoff of the model": ("handoff", lambda: judge_steps(1, told("[handoff: x]", "model_output"))),
+    "a handoff with contents behind it": ("handoff", lambda: judge_steps(0, told("[handoff: x]", "user_input", PIXEL), to=3)),
+    "another's words": ("foreign", lambda: judge_steps(0, told("[handoff: x] CANARY_2_0_1_"), to=3)),
+    "other blanks between steps": ("separators", lambda: judge_request(json.dumps(STEP_BASE).encode(), json.dumps(STEP_BASE).replace('}, {"type": "user_input", "content": "And', '},{"type": "user_input", "content": "And').encode(), dialect="gemini-interactions", patches=("one",), owner=(1, 0))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", STEPS_ALLOWED)
+def test_allows_of_interactions(what):
+    found = STEPS_ALLOWED[what]().violations
+    assert not found, found
+
+
+@pytest.mark.parametrize("what", STEPS_FORBIDDEN)
+def test_forbids_of_interactions(what):
+    rule, made = STEPS_FORBIDDEN[what]
+    assert rule in {one.rule for one in made().violations}, made()

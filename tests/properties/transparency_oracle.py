@@ -19,10 +19,10 @@ from itertools import takewhile
 from typing import Any, Literal, NamedTuple, cast
 
 import jury
-from client_habits import DialectName, Json, Message
+from client_habits import GEMINI_MODEL, DialectName, Json, Message
 from client_programs import MESSAGES, ProgramResult, Sent
 
-from foldline.dialects.base import get_dialect
+from foldline.dialects.base import GEMINI, get_dialect
 
 CANARY = re.compile(r"CANARY_(\d+)_(\d+)_(\d+)_")
 """Words that only one conversation has: of a client, of its conversation, and a number."""
@@ -32,14 +32,18 @@ HANDOFF = re.compile(
 """How the text of a message begins that stands for a run of the client's messages."""
 REPLY = "Understood, I have the context"
 """How the answer begins that some presets put behind a handoff."""
-LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-LISTS = ("messages", "input")
+LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
+CONFIGS = ("generationConfig", "generation_config")
+"""The fields that hold a limit inside."""
+LISTS = ("messages", "input", "contents")
 """The fields that hold a request's messages, by the dialects that there are."""
 FORGIVEN: frozenset[str] = frozenset({"turns"})  # providers join turns of one role
 """Rules of the validators that an edited body may break although the client's own does not."""
 _THOUGHTS = ("thinking", "redacted_thinking")
 _TEXTS = ("text", "input_text", "output_text")
 _INSTRUCTIONS = ("system", "developer")
+_STEPS = ("user_input", "function_result", "model_output", "thought")
+_CONTENTS = ("text", "image", "audio", "document", "video")
 _COUNTED = "Total output lines: "  # the first line of a clip by lines
 _MOVED = re.compile(r',"cache_control":\{[^{}]*\}\}$')
 _BLANK = re.compile(r"[ \t\n\r]*")
@@ -128,6 +132,10 @@ def _check_sessions(result: ProgramResult, verdict: Verdict) -> None:
         expected = {name for one in before for name in (one.session, one.answered_in) if name}
         # Where two logs begin alike nobody can tell whose it is: it may be a new one.
         is_one = len(expected) == 1 and not _is_return(earlier[sent.owner], sent)
+        # The same holds for two clients behind one key that both begin with the same made-up pair.
+        paired = [one for one in result.sent[:place] if "moving_pair" in one.persona.habits]
+        mixed = {one.client for one in paired if one.session in expected} - {sent.client}
+        is_one = is_one and not (mixed and "moving_pair" in persona.habits)
         if is_one and sent.session not in expected:
             verdict.add(
                 "sessions",
@@ -184,7 +192,7 @@ def _check_storage(result: ProgramResult, verdict: Verdict) -> None:
     """A session holds what its requests said once, however often they said it."""
     said: dict[str, dict[object, int]] = defaultdict(dict)
     for sent in result.sent:
-        for message in (*sent.shown, *([sent.answer] if sent.answer else [])):
+        for message in (*sent.shown, *(one for one in (sent.answer, sent.cut) if one)):
             for session in {sent.session, sent.answered_in}:
                 known = said[session].get(message.identity, 0)
                 said[session][message.identity] = max(known, message.size)
@@ -314,14 +322,19 @@ def _compare_fields(
             continue
         if one.name in LISTS and raw.startswith("[") and became.startswith("["):
             _Messages(theirs, ours, one, two, verdict).compare()
-        elif one.name == "input" and raw.startswith('"') and became.startswith('"'):
-            found = _compare_text(one.value, two.value, may_change_form=False)
+        elif one.name == "input" and (raw[0], became[0]) in (('"', '"'), ("{", "{")):
+            if raw.startswith("{"):  # a content alone
+                found = _compare_block(raw, became)
+            else:
+                found = _compare_text(one.value, two.value, may_change_form=False)
             if isinstance(found, Violation):
                 verdict.violations.append(found)
             else:
                 verdict.edits.update(found)
-        elif (one.name in LIMITS and _is_lowered(one.value, two.value)) or (
-            one.name == "thinking" and _is_budget_lowered(raw, became)
+        elif (
+            (one.name in LIMITS and _is_lowered(one.value, two.value))
+            or (one.name == "thinking" and _is_lowered_inside(raw, became, ("budget_tokens",)))
+            or (one.name in CONFIGS and _is_lowered_inside(raw, became, LIMITS))
         ):
             verdict.edits["limit"] += 1
         else:
@@ -339,8 +352,8 @@ def _is_lowered(before: Any, after: Any) -> bool:
     return type(before) is int and type(after) is int and 0 < after < before
 
 
-def _is_budget_lowered(raw: str, became: str) -> bool:
-    """Whether two settings of thinking differ only in a budget that is smaller now."""
+def _is_lowered_inside(raw: str, became: str, names: Sequence[str]) -> bool:
+    """Whether two objects differ only in a limit of these names that is smaller now."""
     if not (raw.startswith("{") and became.startswith("{")):
         return False
     before, after = split_object(raw), split_object(became)
@@ -348,7 +361,7 @@ def _is_budget_lowered(raw: str, became: str) -> bool:
         return False
     for one, two in zip(before, after, strict=True):
         same = raw[one.start : one.end] == became[two.start : two.end]
-        if not same and not (one.name == "budget_tokens" and _is_lowered(one.value, two.value)):
+        if not same and not (one.name in names and _is_lowered(one.value, two.value)):
             return False
     return True
 
@@ -370,8 +383,12 @@ class _Messages:
     def __init__(self, theirs: str, ours: str, one: Slice, two: Slice, verdict: Verdict) -> None:
         self.theirs, self.ours, self.verdict = theirs, ours, verdict
         self.asked, self.sent = split_list(theirs, one.start), split_list(ours, two.start)
-        self.has_turns = one.name == "input"
+        self.is_steps = one.name == "input" and any(map(_is_step, self.asked))
+        if self.is_steps:
+            self.asked, self.sent = _join_turns(self.asked), _join_turns(self.sent)
+        self.has_turns = one.name == "input" and not self.is_steps
         """Whether a turn of the model may be several items, which are never parted."""
+        self.is_contents = one.name == "contents"
         self.raws = [theirs[each.start : each.end] for each in self.asked]
         self.before = _gaps(theirs, self.asked, one.start, one.end)
         self.after = _gaps(ours, self.sent, two.start, two.end)
@@ -446,14 +463,16 @@ class _Messages:
                 if self._is_joined(state, place):
                     yield _State(at + 1, "kept"), ()
             else:
-                patched = _compare_message(self.raws[at], raw)
+                compare = _compare_content if self.is_contents else _compare_message
+                compare = _compare_step if self.is_steps else compare
+                patched = compare(self.raws[at], raw)
                 if isinstance(patched, Violation):
                     self.why.append(patched)
                 elif self._is_joined(state, place):
                     yield _State(at + 1, "kept"), patched
         if HANDOFF.match(text):
             yield from self._runs(state, message, text)
-        is_reply = message.value.get("role") == "assistant" and text.startswith(REPLY)
+        is_reply = role_of(message.value) == "assistant" and text.startswith(REPLY)
         if state.last == "handoff" and is_reply and not canaries_in(raw):
             yield _State(at, "reply"), ()
 
@@ -469,9 +488,10 @@ class _Messages:
         self, state: _State, message: Slice, text: str
     ) -> Iterator[tuple[_State, tuple[str, ...]]]:
         """The runs of the client's messages that a handoff may stand for; never the newest."""
-        role, content = message.value.get("role"), message.value.get("content")
-        blocks = _blocks_of(content)
-        more = {*message.value} - {"role", "content"}
+        role = role_of(message.value) if self.is_steps else message.value.get("role")
+        held = "parts" if self.is_contents else "content"
+        blocks = _blocks_of(message.value.get(held))
+        more = {*message.value} - {"type" if self.is_steps else "role", held}
         more |= {name for one in blocks for name in one} - {"type", "text", "cache_control"}
         if role not in ("user", *_INSTRUCTIONS) or more or len(blocks) > 1:
             why = (
@@ -537,10 +557,105 @@ def _count_leading(messages: Sequence[Slice]) -> int:
 
 
 def role_of(message: Json) -> str:
-    """Whose message it is; items without a role are the model's, or results."""
+    """Whose message it is; items without a role are the model's, or results.
+
+    A content of Gemini's without a role is the user's, as is one that stands alone.
+    """
+    if "parts" in message:
+        return "assistant" if message.get("role") == "model" else "user"
     if "role" in message:
         return str(message["role"])
+    if message.get("type") in ("user_input", *_CONTENTS):
+        return "user"
+    if message.get("type") in ("model_output", "function_result"):
+        return "assistant" if message["type"] == "model_output" else "tool"
     return "tool" if str(message.get("type")).endswith("_output") else "assistant"
+
+
+def _is_step(one: Slice) -> bool:
+    """Whether an element of an input is a step, or a content, of Google's Interactions."""
+    return isinstance(one.value, dict) and one.value.get("type") in (*_STEPS, *_CONTENTS)
+
+
+def _join_turns(steps: Sequence[Slice]) -> list[Slice]:
+    """Steps, those of one turn of the model as one: its bytes from the first to the last."""
+    found: list[Slice] = []
+    for one in steps:
+        if role_of(one.value) != "assistant":
+            found.append(one)
+            continue
+        before: list[Json] = []
+        start = one.start
+        if found and "steps" in found[-1].value:
+            last = found.pop()
+            before, start = last.value["steps"], last.start
+        turn = [*before, cast("Json", one.value)]
+        said = next((each["content"] for each in turn if "content" in each), None)
+        found.append(Slice("", start, one.end, {"type": "turn", "content": said, "steps": turn}))
+    return found
+
+
+def _compare_step(raw: str, became: str) -> tuple[str, ...] | Violation:
+    """The edits that make one step, or one turn of steps, of another."""
+    one, two = json.loads(f"[{raw}]"), json.loads(f"[{became}]")
+    roles = role_of(one[0]), role_of(two[0])
+    if roles[0] != roles[1]:
+        return Violation("role", f"a step of the {roles[0]} became one of the {roles[1]}")
+    if roles[0] == "assistant":
+        return _compare_turn(one, two)
+    if one[0]["type"] in _CONTENTS:
+        return _compare_block(raw, became)
+    before, after = split_object(raw), split_object(became)
+    if _gaps(raw, before) != _gaps(became, after):
+        return Violation("message", f"{[*one[0]]} became {[*two[0]]}, or its blanks differ")
+    held = "result" if roles[0] == "tool" else "content"
+    edits: list[str] = []
+    for was, now in zip(before, after, strict=True):
+        texts = raw[was.start : was.end], became[now.start : now.end]
+        if texts[0] == texts[1]:
+            continue
+        if was.name != held:
+            return Violation("message", f"{was.name}: {_differ(*map(str.encode, texts))}")
+        if held == "result":
+            found = _compare_result(was.value, now.value)
+        elif all(text.startswith("[") for text in texts):
+            found = _compare_blocks(*texts, is_answer=False)
+        else:
+            found = _compare_text(was.value, now.value, may_change_form=False)
+        if isinstance(found, Violation):
+            return found
+        edits += found
+    return tuple(edits)
+
+
+def _compare_result(before: Any, after: Any) -> tuple[str, ...] | Violation:
+    """Whether a result is another's clip, with its media, or a stub for it."""
+    found = _compare_text(before, after, may_change_form=True)
+    was, now = (
+        [one for one in _blocks_of(given) if one.get("type") != "text"] for given in (before, after)
+    )
+    if was != now and (now or found != ("mask",)):
+        return Violation("message", f"the media of a result: {was!r:.200} became {now!r:.200}")
+    return found
+
+
+def _compare_turn(one: list[Json], two: list[Json]) -> tuple[str, ...] | Violation:
+    """Whether a turn became a stub: one text, its calls without arguments, thoughts before those."""
+    calls = [at for at, step in enumerate(one) if step.get("type") == "function_call"]
+    wanted: list[Json] = []
+    for step in one[: calls[-1] + 1] if calls else ():
+        if step.get("type") == "function_call":
+            wanted.append({**step, "arguments": {}})
+        elif step.get("type") == "thought":
+            wanted.append(step)
+    stub, *kept = two
+    texts = _blocks_of(stub.get("content"))
+    is_plain = {*stub} == {"type", "content"} and [{*each} for each in texts] == [{"type", "text"}]
+    if stub["type"] != "model_output" or not is_plain or kept != wanted:
+        return Violation("message", f"a turn became {two!r:.300}")
+    words = "\n".join(_words_of(step.get("content")) for step in one)
+    words += json.dumps(one, ensure_ascii=False)
+    return _compare_text(words, texts[0]["text"], may_change_form=False)
 
 
 def _compare_message(raw: str, became: str) -> tuple[str, ...] | Violation:
@@ -634,6 +749,134 @@ def _compare_block(raw: str, became: str) -> tuple[str, ...] | Violation:
     return tuple(edits)
 
 
+def _compare_content(raw: str, became: str) -> tuple[str, ...] | Violation:
+    """The edits that make one content of Gemini's of another; or why none that are allowed do."""
+    one, two = json.loads(raw), json.loads(became)
+    if one.get("role") != two.get("role"):
+        return Violation("role", f"the role {one.get('role')!r} became {two.get('role')!r}")
+    if role_of(one) == "assistant":
+        return _compare_model_content(one, two)
+    before, after = split_object(raw), split_object(became)
+    if _gaps(raw, before) != _gaps(became, after):
+        return Violation("message", f"{[*one]} became {[*two]}, or its blanks differ")
+    for was, now in zip(before, after, strict=True):
+        texts = raw[was.start : was.end], became[now.start : now.end]
+        if was.name != "parts" and texts[0] != texts[1]:
+            return Violation("message", f"{was.name}: {_differ(*map(str.encode, texts))}")
+    parts = next(
+        (pair for pair in zip(before, after, strict=True) if pair[0].name == "parts"), None
+    )
+    if parts is None:
+        return Violation("message", "a content without parts was changed")
+    listed = [raw[parts[0].start : parts[0].end], became[parts[1].start : parts[1].end]]
+    return _compare_parts(*listed)
+
+
+def _compare_model_content(one: Json, two: Json) -> tuple[str, ...] | Violation:
+    """Whether an answer became a stub: one text, and its calls with all but their arguments."""
+    calls = [
+        {**part, "functionCall": {**part["functionCall"], "args": {}}}
+        for part in map(_plain_part, one["parts"])
+        if "functionCall" in part
+    ]
+    text, *kept = map(_plain_part, two["parts"])
+    if {*two} != {"role", "parts"} or {*text} != {"text"} or kept != calls:
+        return Violation("message", f"an answer became {two!r:.300}")
+    words = "".join(str(part["text"]) for part in one["parts"] if "text" in part)
+    words += "".join(json.dumps(part["functionCall"]["args"]) for part in map(_plain_part, one["parts"]) if "functionCall" in part)  # fmt: skip
+    return _compare_text(words, text["text"], may_change_form=False)
+
+
+def _compare_parts(raw: str, became: str) -> tuple[str, ...] | Violation:
+    """The edits that make one list of a user's parts of another.
+
+    Of texts that are cut the first is what remains, and the others are gone; a result is cut by
+    itself. All other parts stay, byte for byte, but media go where a message is masked.
+    """
+    before, after = split_list(raw, 0), split_list(became, 0)
+    edits: list[str] = []
+    words = "".join(str(one.value["text"]) for one in before if "text" in one.value)
+    at, is_cut = 0, False
+    for now in after:
+        text = became[now.start : now.end]
+        while is_cut and at < len(before) and raw[before[at].start : before[at].end] != text:
+            if "text" not in before[at].value:
+                break
+            at += 1
+        if at == len(before):
+            return Violation("message", f"a part that the client's has not: {text!r:.200}")
+        was = before[at]
+        at += 1
+        if is_cut and "text" in now.value:
+            return Violation("clip", f"a text stands beside one that was cut: {text!r:.200}")
+        if raw[was.start : was.end] == text:
+            continue
+        one, two = _plain_part(was.value), _plain_part(now.value)
+        if "functionResponse" in one:
+            found = _compare_response(one, two)
+        elif "text" in one and not is_cut and _is_cut_text(was.value, now.value):
+            is_cut = True
+            found = _compare_text(words, two["text"], may_change_form=False)
+        else:
+            found = Violation("message", f"{one!r:.200} became {two!r:.200}")
+        if isinstance(found, Violation):
+            return found
+        edits += found
+    left = [one.value for one in before[at:] if not (is_cut and "text" in one.value)]
+    if left:
+        return Violation("message", f"parts are missing: {left!r:.200}")
+    if len(before) == len(after) and _gaps(raw, before) != _gaps(became, after):
+        return Violation("separators", "between parts")
+    return tuple(edits)
+
+
+def _is_cut_text(was: Json, now: Json) -> bool:
+    """Whether a part is another text; what stands beside it stays, or all of it goes."""
+    text = {"text": now.get("text")}
+    return now in (text, {**was, **text})
+
+
+def _compare_response(one: Json, two: Json) -> tuple[str, ...] | Violation:
+    """The edits that make one function's response of another: only what it says is cut."""
+    was, now = one["functionResponse"], two.get("functionResponse", {})
+    rest = [
+        {name: value for name, value in each.items() if name not in ("response", "parts")}
+        for each in (was, now)
+    ]
+    beside = [{**each, "functionResponse": None} for each in (one, two)]
+    media = now.get("parts", was.get("parts")) != was.get("parts")
+    if rest[0] != rest[1] or beside[0] != beside[1] or media:
+        return Violation("message", f"a result became another's: {was!r:.200}, {now!r:.200}")
+    before, after = was["response"], now["response"]
+    name = next(iter(before)) if len(before) == 1 else "output"
+    if {*after} != {name}:
+        return Violation("message", f"a result of {[*before]} became one of {[*after]}")
+    words = next(iter(before.values())) if {*before} <= {"output", "result", "error"} else None
+    if not isinstance(words, str):
+        words = json.dumps(before, ensure_ascii=False, separators=(",", ":"))
+    found = _compare_text(words, after[name], may_change_form=False)
+    if "parts" in was and "parts" not in now and found == ("clip",):
+        return Violation("message", "a result that was only cut lost its media")
+    return found
+
+
+_OWN = ("args", "response")
+
+
+def _plain_part(value: Any) -> Any:
+    """A part, its fields named in one way and without nulls: inside of it bytes may differ."""
+    if isinstance(value, list):
+        return [_plain_part(one) for one in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    found: Json = {}
+    for name, inner in cast("Json", value).items():
+        usual = re.sub(r"(?<=[a-z])_([a-z])", lambda one: one[1].upper(), name)
+        if inner is not None:
+            found[usual] = inner if usual in _OWN else _plain_part(inner)
+    return found
+
+
 def _compare_text(before: Any, after: Any, *, may_change_form: bool) -> tuple[str] | Violation:
     """Whether a text is a clip of another or a stub for it: shorter, noted, and not a new word."""
     if not may_change_form and not (isinstance(before, str) and isinstance(after, str)):
@@ -663,7 +906,7 @@ def _words_of(content: Any) -> str:
 
 def _texts_of(message: Json) -> list[str]:
     """The texts of a message, block by block."""
-    content = message.get("content")
+    content = message.get("parts" if "parts" in message else "content")
     listed = cast("list[Any]", content) if isinstance(content, list) else [content]
     return [_words_of(one if isinstance(one, str) else [one]) for one in listed]
 
@@ -700,6 +943,7 @@ def _check_faults(dialect: DialectName, asked: Json, sent: Json, verdict: Verdic
             said = [one for one in found if one.startswith(rule)]
             verdict.add("valid", f"{said!r:.300}; the client's own has {own[rule]} of these")
     adapters = jury.SDK[dialect]
+    asked, sent = (_for_judges(dialect, body) for body in (asked, sent))
     bodies = [{name: body[name] for name in adapters if name in body} for body in (asked, sent)]
     found = jury.mistyped(bodies[1], adapters)
     if found and not jury.mistyped(bodies[0], adapters):
@@ -734,7 +978,17 @@ def _thinks_in_a_loop(body: Json) -> bool:
 
 def faults_of(dialect: DialectName, body: Json) -> list[str]:
     """What a strict provider refuses in a body."""
-    return get_dialect(dialect).list_faults(body)
+    return get_dialect(dialect).list_faults(_for_judges(dialect, body))
+
+
+def _for_judges(dialect: DialectName, body: Json) -> Json:
+    """A body as its SDK takes it: Gemini's has the instructions and tools in a config."""
+    if dialect != GEMINI:
+        return body
+    names = {"system_instruction": "systemInstruction", "systemInstruction": "systemInstruction"}
+    names |= {"tools": "tools"}
+    config = {names[name]: value for name, value in body.items() if name in names}
+    return {"model": GEMINI_MODEL, "config": config, "contents": body.get("contents")}
 
 
 def _blocks_of(content: Any) -> list[Json]:

@@ -183,14 +183,14 @@ def test_no_instructions_of_another_reach_the_provider(dialect, seed, window):
         # Whoever ends with the same words while another waits is given the other's request.
         (
             "foldline.proxy.conversations",
-            """        key = (scope, caller, len(body), request.hashes[-1])
+            """        key = (scope, caller, len(body), request.hashes[-1], path)
         flight = self._flights.get(key)
         if flight is not None:  # an impatient client sends the same request once more
             with suppress(FoldlineError):
                 same = await flight
                 if (same.request.original or same.request.body) == body:
 """,
-            """        key = (scope, caller, 0, request.hashes[-1])
+            """        key = (scope, caller, 0, request.hashes[-1], path)
         flight = self._flights.get(key)
         if flight is not None:
             with suppress(FoldlineError):

@@ -8,6 +8,7 @@ import pytest
 from test_wrap_names import name_of
 
 import foldline
+from foldline.core.tokens import count_tokens
 from foldline.errors import BadInput
 from foldline.session.spending import Cap, Caps
 from foldline.testing.provider import Provider
@@ -83,7 +84,7 @@ async def talk(ask, provider, client):
     session = foldline.session_of(client)
     assert name_of(session) == "mine"
     assert session.edits
-    assert len(provider.bodies[-1]) < len(WORDS) * 8
+    assert max(count_tokens(body.decode()) for body in provider.bodies) <= 2_000
     await finish(client.close())
 
 

@@ -72,10 +72,10 @@ def wait_switch(s, model):
 
 @pytest.mark.parametrize(
     ("model", "name"),
-    [("anthropic/claude-x", "anthropic"), ("claude-x", "anthropic"), ("openrouter/anthropic/claude-x", "openai-chat"), ("smollm2", "openai-chat")],
+    [("anthropic/claude-x", "anthropic"), ("claude-x", "anthropic"), ("openrouter/anthropic/claude-x", "openai-chat"), ("smollm2", "openai-chat"), ("gemini-3-pro", "gemini"), ("google/gemini-3-pro", "gemini"), ("models/gemini-3-pro", "gemini"), ("gemma-3", "openai-chat"), ("openrouter/google/gemini-3-pro", "openai-chat")],
 )  # fmt: skip
 def test_by_the_models_name(model, name):
     assert base.choose_model_dialect(model).name == name
     assert base.resolve_named_dialect(name).name == name
     with pytest.raises(FormatError):
-        base.resolve_named_dialect("gemini")
+        base.resolve_named_dialect("soap")

@@ -385,7 +385,7 @@ async def test_a_queue_that_is_away_is_counted_and_hinders_nobody(address):
     store = store_at(address)
     await made(store, NAME, due(turns=5))
     async with foldline.aopen(address, model="scripted", session="main", tenant="acme",
-                              window=2_000, reserve=100) as s:  # fmt: skip
+                              window=3_600, reserve=100) as s:  # fmt: skip
         s.live.narrator = deferring
         await s.request()
         await asyncio.sleep(0.3)

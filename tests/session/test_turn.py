@@ -111,7 +111,7 @@ def test_a_refusal_that_no_edit_heals_is_told_at_once():
 @pytest.mark.parametrize(("filled", "outcome"), [(0.84, ("other", 1)), (0.9, ("answered", 2))])
 def test_an_unexplained_refusal_of_a_full_window_is_suspected(filled, outcome, monkeypatch):
     """R-12, by what the SDK raised: above 85 % it is taken for an overflow, below it is not."""
-    monkeypatch.setattr("foldline.session.turn.measure_fill", lambda _: filled)
+    monkeypatch.setattr("foldline.session.refusals.measure_fill", lambda _: filled)
     asked = []
 
     async def talk(provider):

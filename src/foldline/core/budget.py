@@ -5,12 +5,14 @@
 A model has three limits: its window, the most input it takes, and the most output it gives.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from foldline.core import rules
 from foldline.core.parts import Native, Part
+from foldline.core.token_bounds import bound_tokens
 from foldline.core.tokens import MESSAGE, count_parts, count_tokens, count_tools
 from foldline.core.view import View
 
@@ -18,6 +20,9 @@ Source: TypeAlias = Literal["user", "provider", "learned", "catalogue", "default
 UNKNOWN_WINDOW = 128_000
 _LEAST_CLIP = 64  # a marker with its handle, and a few words
 _LEAST_HANDOFF = 160  # a handoff that says little more than what it covers
+_KNOWN_BETTER = 0.06  # of the bound of plain text, for each of the first three reports
+_MOST_STRAIN = 3.0
+_NEAR = 0.8  # of room: above that it matters what is counted exactly
 _LARGE_TOOLS = 0.20  # of the window: larger tools are worth a warning
 
 
@@ -39,6 +44,8 @@ class Limits:
     """The most output, if known."""
     clamped: bool = False
     """Whether the requested reserve was too large to keep."""
+    tokenizer: Callable[[str], int] | None = None
+    """The model's own, where it can be had: it counts what would not fit by its bound."""
 
     @property
     def messages(self) -> int:
@@ -60,6 +67,11 @@ class Budget:
     used: int
     ratio: float
     """The model's tokens for each estimated token, once something is edited."""
+    doubt: int = 0
+    """How far the request may be above its estimate: what no provider has counted may be anything
+    up to its bound."""
+    strain: float = 1.0
+    """The factor on bounds, where a provider has counted more than was estimated or possible."""
 
     @property
     def room(self) -> int:
@@ -68,6 +80,35 @@ class Budget:
         if self.limits.max_input is not None:
             most = min(most, self.limits.max_input)
         return max(most - self.system - self.tools - self.margin, 0)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the request fits even if all that is in doubt is as large as it may be."""
+        return self.safe <= self.room
+
+    @property
+    def safe(self) -> int:
+        """The conversation's tokens if all that is in doubt is as large as it may be.
+
+        The margin is for the errors of estimates, so doubt may fill half of it.
+        """
+        return self.used + max(self.doubt - self.margin // 2, 0)
+
+    def grow(self, tokens: float) -> "Budget":
+        """Return the budget with so many tokens more, as much in doubt as the others."""
+        by = tokens / max(self.used, 1)
+        more = {"used": self.used + round(tokens), "doubt": round(self.doubt * (1 + by))}
+        return replace(self, **more)
+
+    def shrink(self, by: float = 1.0) -> "Budget":
+        """Return the budget in which estimates are safe: its room is smaller by what is in doubt.
+
+        And `by` times as large.
+        """
+        less = round(self.room * (1 - min(by * self.used / max(self.safe, 1), 1.0)))
+        most = self.limits.max_input
+        window, most = self.limits.window - less, None if most is None else most - less
+        return replace(self, limits=replace(self.limits, window=window, max_input=most))
 
     def compute_tier(
         self,
@@ -124,6 +165,7 @@ def limits(  # noqa: PLR0913 - whatever is known of a model
     max_input: int | None = None,
     step: int | None = None,
     max_output: int | None = None,
+    tokenizer: Callable[[str], int] | None = None,
 ) -> Limits:
     """Make limits from what is known; unset, 0 or negative values never disable the check."""
     known = window is not None and window > 0
@@ -138,6 +180,7 @@ def limits(  # noqa: PLR0913 - whatever is known of a model
         step=step if step and step > 0 else None,
         max_output=max_output,
         clamped=kept < wanted,
+        tokenizer=tokenizer,
     )
 
 
@@ -150,6 +193,7 @@ def replace_reserve(known: Limits, reserve: int) -> Limits:
         max_input=known.max_input,
         step=known.step,
         max_output=known.max_output,
+        tokenizer=known.tokenizer,
     )
 
 
@@ -169,14 +213,36 @@ def measure_budget(view: View, limits: Limits) -> Budget:
     # The larger ratio is the safe one: it allows fewer estimated tokens.
     ratio = max(view.learned.reset_after_edit().ratio, view.learned.ratio)
     system, tools = (round(size * ratio) for size in _count_fixed_tokens(view))
-    return Budget(
+    strain = max(ratio, min(view.strains.get(view.model, 1.0), _MOST_STRAIN), 1.0)
+    tokens, most = _bound_uncounted(view)
+    budget = Budget(
         limits=limits,
         system=system,
         tools=tools,
         margin=int(limits.window * view.learned.margin),
         used=max(view.learned.estimate_tokens(estimate_request(view)) - system - tools, 0),
         ratio=ratio,
+        doubt=max(round(most * strain - tokens * view.learned.ratio), 0),
+        strain=strain,
     )
+    if limits.tokenizer is None or budget.safe <= _NEAR * budget.room:
+        return budget
+    tokens, most = _bound_uncounted(view, limits.tokenizer)
+    return replace(budget, doubt=max(round(most - tokens * view.learned.ratio), 0))
+
+
+def _bound_uncounted(view: View, count: Callable[[str], int] = bound_tokens) -> tuple[int, int]:
+    """Sum what no provider has counted: its estimate, and what it may take at most.
+
+    With each report it is better known how a model counts plain text.
+    """
+    tokens, most, plain = view.bound_items(view.counted, count)
+    most -= int(plain * _KNOWN_BETTER * min(len(view.learned.errors), 3))
+    changed = 0 <= view.counted < (view.instructed or 0)
+    if changed or not view.learned.errors:  # else a provider has counted system and tools
+        tokens += sum(_count_fixed_tokens(view))
+        most += sum(_count_fixed_tokens(view, count))
+    return tokens, most
 
 
 def estimate_request(view: View) -> int:
@@ -185,30 +251,52 @@ def estimate_request(view: View) -> int:
     return sum(_count_fixed_tokens(view)) + view.tokens + waiting
 
 
-def measure_result_room(view: View, budget: Budget, *, hard: float, handoff: float) -> int:
-    """Measure the most estimated tokens of the next result, beside what no fold could remove."""
-    fixed = sum(
-        item.tokens for item in (*view.items[rules.find_protected_start(view) :], *view.waiting)
-    )
-    free = budget.convert_to_estimate(budget.room * (hard - handoff / 2)) - fixed
-    return max(free // max(len(view.open), 1), _LEAST_CLIP)  # open calls share what is left
+class ArrivalRoom(NamedTuple):
+    """What a message may take when it arrives: estimated tokens, and by its upper bound."""
+
+    tokens: int
+    most: int
 
 
-def measure_message_room(budget: Budget) -> int:
-    """Measure the most estimated tokens of one message: room minus the smallest handoff."""
-    return max(budget.convert_to_estimate(budget.room) - _LEAST_HANDOFF, _LEAST_CLIP)
+def measure_result_room(view: View, budget: Budget, *, hard: float, handoff: float) -> ArrivalRoom:
+    """Measure the room for the next result, beside what no fold could remove."""
+    kept = (*view.items[rules.find_protected_start(view) :], *view.waiting)
+    free = budget.room * (hard - handoff / 2)
+    share = max(len(view.open), 1)  # open calls share what is left
+    tokens = budget.convert_to_estimate(free) - sum(item.tokens for item in kept)
+    most = _bound_free(view, budget, free) - sum(map(view.bound_item, kept))
+    return ArrivalRoom(max(tokens // share, _LEAST_CLIP), max(most // share, _LEAST_CLIP))
 
 
-def _count_fixed_tokens(view: View) -> tuple[int, int]:
+def measure_message_room(view: View, budget: Budget) -> ArrivalRoom:
+    """Measure the room for one message: all but the smallest handoff."""
+    tokens = budget.convert_to_estimate(budget.room) - _LEAST_HANDOFF
+    most = _bound_free(view, budget, budget.room) - _LEAST_HANDOFF
+    return ArrivalRoom(max(tokens, _LEAST_CLIP), max(most, _LEAST_CLIP))
+
+
+def _bound_free(view: View, budget: Budget, free: float) -> int:
+    """Convert free tokens to bounds; what is in doubt of system and tools may fill the margin."""
+    fixed = sum(_count_fixed_tokens(view, bound_tokens)) * budget.strain
+    spare = budget.margin // 2 - max(fixed - budget.system - budget.tools, 0)
+    return int((free + max(spare, 0)) / budget.strain)
+
+
+def _count_fixed_tokens(view: View, count: Callable[[str], int] = count_tokens) -> tuple[int, int]:
     """Count what opens every request: the system prompt, the tools."""
     fixed = view.instructions
-    return _count_system_tokens(fixed.parts, fixed.native), _count_tool_tokens(view.newest.tools)
+    return (
+        _count_system_tokens(fixed.parts, fixed.native, count),
+        _count_tool_tokens(view.newest.tools, count),
+    )
 
 
 @lru_cache(maxsize=256)  # needed before every call, and the same for a whole conversation
-def _count_system_tokens(parts: tuple[Part, ...], native: tuple[Native, ...]) -> int:
-    words = count_parts(parts) + MESSAGE if parts else 0
-    return max(words, sum(count_tokens(one.body) + MESSAGE for one in native))
+def _count_system_tokens(
+    parts: tuple[Part, ...], native: tuple[Native, ...], count: Callable[[str], int]
+) -> int:
+    words = count_parts(parts, count) + MESSAGE if parts else 0
+    return max(words, sum(count(one.body) + MESSAGE for one in native))
 
 
 _count_tool_tokens = lru_cache(maxsize=256)(count_tools)

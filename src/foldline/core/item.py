@@ -1,12 +1,13 @@
 """One item: what a model is shown of one event, with its clip, stub or speaker's tag."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from foldline.core.log import Folded, Instructed, ToolReturned, UserSaid
 from foldline.core.parts import Gap, Media, Native, Part, Text, render_parts, text_of
+from foldline.core.token_bounds import bound_plain_tokens, bound_tokens
 from foldline.core.tokens import MESSAGE, count_parts, count_tokens
 
 Role: TypeAlias = Literal["system", "user", "model", "result", "handoff"]
@@ -45,10 +46,26 @@ def make_item(  # noqa: PLR0913 - the fields of one item
     native: Native | None = None,
 ) -> Item:
     """Make an item with its size; a provider's own JSON may say more than the parts do."""
-    tokens = count_parts(parts)
+    tokens = _count_shown(parts, native, count_tokens)
+    return Item(seq, role, parts, tokens, state, call_id, ok, native)
+
+
+def bound_item(item: Item, count: Callable[[str], int]) -> tuple[int, int]:
+    """Bound an item's tokens from above: all of them, and those that are plain English or code.
+
+    None are plain by an exact `count`: it says all there is to know.
+    """
+    plain = count_parts(item.parts, bound_plain_tokens) if count is bound_tokens else 0
+    return _count_shown(item.parts, item.native, count), plain
+
+
+def _count_shown(
+    parts: tuple[Part, ...], native: Native | None, count: Callable[[str], int]
+) -> int:
+    tokens = count_parts(parts, count)
     if native is not None and not any(isinstance(part, Media) for part in parts):
-        tokens = max(tokens, count_tokens(native.body))
-    return Item(seq, role, parts, tokens + MESSAGE, state, call_id, ok, native)
+        tokens = max(tokens, count(native.body))
+    return tokens + MESSAGE
 
 
 def make_handoff_items(seq: int, event: Folded) -> list[Item]:

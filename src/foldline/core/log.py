@@ -304,6 +304,10 @@ class WindowLearned(_Event, frozen=True, omit_defaults=True, tag="window_learned
     """In tokens."""
     source: str = ""
     """Who stated it."""
+    count: int = 0
+    """How many tokens the refused request had, if the error stated that too."""
+    most: int = 0
+    """How many it had at most, as far as we knew; above that, all bounds are too small."""
 
 
 class ModelSwitched(_Event, frozen=True, omit_defaults=True, tag="model_switched"):

@@ -9,10 +9,12 @@ on port 6120" weighs much. Words are rare or common within the texts that are we
 
 import re
 from bisect import bisect_right
-from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Sequence
+from collections import Counter, deque
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import log, sqrt
+from typing import NamedTuple
 
 from foldline.core.tokens import count_tokens
 
@@ -48,6 +50,7 @@ _FRAME = 5  # tokens of the handle in front of a passage
 _NO_VALUE, _DECISION, _SHOWN, _PASTED = 0.35, 1.5, 2.0, 0.3  # factors on the weight
 _CODE = 1.0  # what a code says, in rare words
 _NEAR = 24  # passages with one word that are compared
+_COMMON = 100  # passages with one word, above which it says nothing of what they are about
 _PARTLY = 0.7  # of that, if what is repeated is most of the newer passage
 _SAME = 0.4  # of an old passage's weight that a newer one must repeat to be about the same thing
 
@@ -98,25 +101,52 @@ def weigh_passages(
     model sees anyway: a value must not stand without its correction. Those at the places `pasted`
     weigh less: what a person says of a log comes before the log.
     """
-    words = [find_words(text) for text in texts]
-    count = Counter(word for found in words for word in found)
+    return _weigh_passages(tuple(texts), shown, tuple(pasted))
+
+
+class _PassageRead(NamedTuple):
+    """What a passage says by itself."""
+
+    words: frozenset[str]
+    frame: str
+    """Without its numbers."""
+    codes: int
+    factor: float
+    tokens: int
+    has_value: bool
+
+
+@lru_cache(maxsize=16_384)  # a fold reads the same passages for each of its sizes
+def _read_passage(text: str) -> _PassageRead:
+    value = has_value(text)
+    factor = (1.0 if value else _NO_VALUE) * (_DECISION if _DECIDED.search(text) else 1.0)
+    codes = min(len(_CODES.findall(text)), 2)
+    return _PassageRead(
+        find_words(text), _DIGITS.sub("0", text), codes, factor, count_tokens(text), value
+    )
+
+
+@lru_cache(maxsize=8)
+def _weigh_passages(texts: tuple[str, ...], shown: int, pasted: tuple[int, ...]) -> list[float]:
+    every = [_read_passage(text) for text in texts]
+    count = Counter(word for said in every for word in said.words)
     most = log(len(texts) + 2)
     rarity = {word: (log((len(texts) + 2) / times) / most) ** 2 for word, times in count.items()}
-    frames = [_DIGITS.sub("0", text) for text in texts]
-    alike = Counter(frames)
-    weights: list[float] = []
-    for text, found, frame in zip(texts, words, frames, strict=True):
-        told = sum(rarity[word] for word in found) + _CODE * min(len(_CODES.findall(text)), 2)
-        told *= 1.0 if has_value(text) else _NO_VALUE
-        told *= _DECISION if _DECIDED.search(text) else 1.0
-        weights.append(told / sqrt(alike[frame]) / (count_tokens(text) + _FRAME))
+    alike = Counter(said.frame for said in every)
+    weights = [
+        (sum(rarity[word] for word in said.words) + _CODE * said.codes)
+        * said.factor
+        / sqrt(alike[said.frame])
+        / (said.tokens + _FRAME)
+        for said in every
+    ]
     for at in range(shown):
         weights[at] *= _SHOWN
     for at in pasted:
         weights[at] *= _PASTED
     return [
         max((weights[at], *(1.01 * weights[older] for older in corrected)))
-        for at, corrected in enumerate(find_corrected(texts))
+        for at, corrected in enumerate(_relate_passages(every, count))
     ]
 
 
@@ -125,23 +155,36 @@ def find_corrected(texts: Sequence[str]) -> list[list[int]]:
 
     Both state a value, and they share the words that are rarest among all.
     """
-    words = [find_words(text) for text in texts]
-    count = Counter(word for found in words for word in found)
+    return _find_corrected(tuple(texts))
+
+
+@lru_cache(maxsize=8)
+def _find_corrected(texts: tuple[str, ...]) -> list[list[int]]:
+    every = [_read_passage(text) for text in texts]
+    return _relate_passages(every, Counter(word for said in every for word in said.words))
+
+
+def _relate_passages(every: Sequence[_PassageRead], count: Mapping[str, int]) -> list[list[int]]:
     rarity = {word: 1 / max(times - 1, 1) for word, times in count.items()}  # two share it at least
-    about = [_SAME * sum(rarity[word] for word in found) for found in words]
-    seen: dict[str, deque[int]] = defaultdict(lambda: deque(maxlen=_NEAR))
+    about = [_SAME * sum(rarity[word] for word in said.words) for said in every]
+    partly = [_PARTLY * weight for weight in about]
+    seen: dict[str, deque[int]] = {
+        word: deque(maxlen=_NEAR) for word, times in count.items() if 1 < times <= _COMMON
+    }
     corrected: list[list[int]] = []
-    for at, found in enumerate(words):
-        shared: dict[int, float] = defaultdict(float)
-        for word in found if has_value(texts[at]) else ():
-            for older in seen[word]:
-                shared[older] += rarity[word]
-            seen[word].append(at)
+    for at, said in enumerate(every):
+        shared: dict[int, float] = {}
+        for word in said.words if said.has_value else ():
+            if (places := seen.get(word)) is not None:
+                weight = rarity[word]
+                for older in places:
+                    shared[older] = shared.get(older, 0.0) + weight
+                places.append(at)
         corrected.append(
             [
                 older
                 for older, weight in shared.items()
-                if weight >= about[older] or weight >= max(about[at], _PARTLY * about[older])
+                if weight >= partly[older] and (weight >= about[older] or weight >= about[at])
             ]
         )
     return corrected

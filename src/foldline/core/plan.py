@@ -33,6 +33,7 @@ from foldline.core.parts import Text
 from foldline.core.policy import Policy
 from foldline.core.request import Pressure, Report, Request, build_report, render
 from foldline.core.spine import Range, has_overlap
+from foldline.core.token_bounds import bound_tokens
 from foldline.core.view import View
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "Ready",
     "admit",
     "after",
+    "build_blocked",
     "compute_tiers",
     "is_fold_waiting",
     "lost",
@@ -53,6 +55,8 @@ __all__ = [
     "take_back",
 ]
 RECALL = "recall"  # the tool by which a model gets back what was cut
+_CARES = (1.0, 0.75, 0.5)  # shares of room, where what stays is more in doubt than what goes
+_MORES = (1.4, 2.0, 3.0)  # where no fold leaves so little
 _MOST_IDLE = 3  # folds without a user message, an answer or a result between them
 
 
@@ -120,7 +124,12 @@ def _select_fold(
     pressure = pressure_of(budget, policy)
     if view.idle_folds >= _MOST_IDLE and not facts.now:
         return None, None  # another fold would lead to no answer either
-    if pressure == "hard" or len(view.items) > budget.limits.messages:
+    is_full = pressure == "hard" or len(view.items) > budget.limits.messages
+    if not budget.fits and policy.start == "auto":
+        edit = _find_safe_fold(view, budget, facts)
+        if edit is not None or not is_full:
+            return edit, None
+    if is_full:
         return fold_selection.find_forced_fold(view, budget, facts), None
     automatic = not early and (policy.start == "auto" or policy.fill is not None)
     if facts.now or (automatic and _is_due(view, budget, policy)):
@@ -133,6 +142,23 @@ def _select_fold(
     return edit, soon if edit is None else None
 
 
+def _find_safe_fold(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
+    """Find a fold behind which the request fits even if all that is in doubt is large.
+
+    Where no fold does that, return the smallest that was tried.
+    """
+    smallest: Folded | None = None
+    for care in _CARES:
+        edit = fold_selection.find_forced_fold(view, budget.shrink(care), facts)
+        if edit is None:
+            break
+        if isinstance(edit, Need) or measure_budget(after(view, [edit]), facts.limits).fits:
+            return edit
+        smallest = edit
+    folds = (fold_selection.find_forced_fold(view, budget.shrink(more), facts) for more in _MORES)
+    return smallest or next((edit for edit in folds if edit), None)
+
+
 def _finish_plan(
     view: View,
     budget: Budget,
@@ -143,7 +169,7 @@ def _finish_plan(
 ) -> Ready | Blocked:
     """Build the request and its report, if it fits; the view already ends with the events."""
     if budget.used > budget.room:
-        return _build_blocked(view, budget)
+        return build_blocked(view, budget)
     policy, pressure = facts.policy, pressure_of(budget, facts.policy)
     numbered = enumerate(events, view.head + 1 - len(events))
     folded = any(isinstance(event, Folded) for event in events)
@@ -154,7 +180,9 @@ def _finish_plan(
         pressure=pressure,
         due=policy.start == "ask" and not folded and _is_due(view, budget, policy),
     )
-    near = soon or pressure in ("warn", "soft") or _is_nearly_due(view, policy)
+    budget = budget.shrink()
+    is_near = budget.used > compute_tiers(budget, policy)["warn"] and pressure != "hard"
+    near = soon or is_near or _is_nearly_due(view, policy)
     ask = fold_selection.plan_narrative(view, soon, budget=budget, facts=facts) if near else None
     return Ready(render(view), tuple(events), report, ask)
 
@@ -225,29 +253,31 @@ def admit(view: View, event: Event, facts: Facts) -> list[Event]:
     """List what enters the log when `event` arrives: the event, clipped if too large, and notes."""
     notes: list[Event] = [*rules.list_repairs(view, event), *_detect_truncation(view, event)]
     policy, budget = facts.policy, measure_budget(view, facts.limits)
+    bound = facts.limits.tokenizer or bound_tokens
     match event:
         case UserSaid():
-            event = clip_event(event, cap=measure_message_room(budget), how="both")
+            room = measure_message_room(view, budget)
+            event = clip_event(event, cap=room.tokens, how="both", most=room.most, bound=bound)
         case ToolReturned(call_id):
             tool = view.tool_of(call_id)
             wanted = policy.clipping(tool)
             most = budget.convert_to_estimate(min(wanted.tokens, max(budget.room // 4, 1)))
             free = measure_result_room(view, budget, hard=policy.hard, handoff=policy.handoff)
             if budget.request < facts.fold_from:
-                most = free
+                most = free.tokens
             # What recall returned is bounded already: clipped again, it could never be read.
-            cap = free if tool == RECALL else min(free, most)
-            event = clip_event(event, cap=cap, how=wanted.how)
+            cap = free.tokens if tool == RECALL else min(free.tokens, most)
+            event = clip_event(event, cap=cap, how=wanted.how, most=free.most, bound=bound)
         case _:
             pass
     return [event, *notes]
 
 
 def measure_recall_room(view: View, facts: Facts) -> int:
-    """Measure how many tokens the answer to a recall may take without being clipped again."""
+    """Measure how large the answer to a recall may be, by its bound, and never be clipped."""
     budget = measure_budget(view, facts.limits)
     free = measure_result_room(view, budget, hard=facts.policy.hard, handoff=facts.policy.handoff)
-    return min(free, budget.convert_to_estimate(budget.room // 4))
+    return min(free.tokens, free.most, budget.convert_to_estimate(budget.room // 4))
 
 
 def take_back(view: View, seq: int, edit: Edit, facts: Facts) -> Undone | Blocked:
@@ -255,12 +285,12 @@ def take_back(view: View, seq: int, edit: Edit, facts: Facts) -> Undone | Blocke
     undone = undo_edit(view, seq, edit)
     budget = measure_budget(view, facts.limits)
     if view.has_events_for(undone.spine):
-        used = measure_budget(after(view, [undone]), facts.limits).used
+        used = measure_budget(after(view, [undone]), facts.limits).safe
     elif isinstance(edit, Folded):
-        used = budget.used + round((edit.before - edit.after) * budget.ratio)
+        used = budget.grow((edit.before - edit.after) * budget.ratio).safe
     else:
-        used = budget.used
-    if used > max(budget.compute_tier(facts.policy.hard, of=facts.policy.of), budget.used):
+        used = budget.safe
+    if used > max(budget.compute_tier(facts.policy.hard, of=facts.policy.of), budget.safe):
         more = used - budget.used
         return Blocked({"conversation": budget.used, "what comes back": more}, budget.room)
     return undone
@@ -286,7 +316,8 @@ def after(view: View, events: Sequence[Event]) -> View:
     return work
 
 
-def _build_blocked(view: View, budget: Budget) -> Blocked:
+def build_blocked(view: View, budget: Budget) -> Blocked:
+    """Say which parts of a request exceed the limit."""
     start, most = rules.find_protected_start(view), budget.limits.max_input
     return Blocked(
         {

@@ -221,8 +221,8 @@ PRESETS = {
 
 
 def limit_to_forced_folds(policy: Policy) -> Policy:
-    """Return the policy without its own rules: it folds only when forced."""
-    return replace(policy, soft=None, turns=None, fill=None, priced=None)
+    """Return the policy without its own rules: it folds only when forced, and never in doubt."""
+    return replace(policy, soft=None, turns=None, fill=None, priced=None, start="ask")
 
 
 def named(name: str) -> Policy:

@@ -55,6 +55,8 @@ class Report:
     """The total before the correction by reports."""
     source: Literal["reported", "estimated"]
     """Whether the total rests on a provider's count of the request before."""
+    doubt: int = 0
+    """How far the total may be above its estimate."""
     pressure: Pressure = "calm"
     """How near the conversation is to its limit: calm, warn, soft or hard."""
     due: bool = False
@@ -110,6 +112,7 @@ def build_report(
         edits=edits,
         estimate=estimate_request(view),
         source="reported" if view.learned.reported else "estimated",
+        doubt=budget.doubt,
         pressure=pressure,
         due=due,
         warnings=budget.warnings,

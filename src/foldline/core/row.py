@@ -5,11 +5,31 @@ that it does not look answered.
 """
 
 from collections import Counter
+from collections.abc import Callable, Iterable
+from itertools import takewhile
+from typing import NamedTuple
 
 from foldline.core import item as items
 from foldline.core.item import Item, Role
 from foldline.core.log import ModelSaid, ToolReturned
 from foldline.core.parts import Call, Part, Text, Thought, calls_of
+from foldline.core.token_bounds import bound_tokens
+
+_FEW = 64  # bounds that are kept whatever is in view
+
+
+class Bounds(NamedTuple):
+    """Sums of items."""
+
+    tokens: int
+    """Their estimates."""
+    most: int
+    """Their upper bounds."""
+    plain: int
+    """Of these, plain English and code."""
+
+
+_NOTHING = Bounds(0, 0, 0)
 
 
 class ItemRow:
@@ -30,6 +50,10 @@ class ItemRow:
     """How many of the items are answers."""
     tops: list[int]
     """For each item, the last event that it and all before it stand for."""
+    _bounds: dict[tuple[Item, Callable[[str], int]], tuple[int, int]]
+    """The bounds of items that were asked for; copies of a view share them."""
+    _summed: tuple[Callable[[str], int], int, Bounds] | None
+    """How many of the items are summed, by which count, and their sums."""
     _stubs: dict[int, str]
     _breaks: list[tuple[int, int]]
     """For each edit, the place it changed and its own place: what was said between them now
@@ -38,7 +62,40 @@ class ItemRow:
     def _clear_items(self) -> None:
         self.items, self.waiting, self.open, self._stubs, self._breaks = [], [], {}, {}, []
         self.tokens, self.shown, self.answers = 0, -1, 0
-        self.sizes, self.tops = Counter(), []
+        self.sizes, self.tops, self._summed = Counter(), [], None
+
+    def bound_items(self, after: int, count: Callable[[str], int]) -> Bounds:
+        """Sum the items behind an event: their estimates, their bounds, and the plain part."""
+        if after >= 0:
+            behind = takewhile(lambda item: item.seq > after, reversed(self.items))
+            return self._sum_bounds((*behind, *self.waiting), count)
+        number, total = 0, _NOTHING
+        if self._summed is not None and self._summed[0] is count:
+            _, number, total = self._summed
+        total = self._sum_bounds(self.items[number:], count, total)
+        self._summed = count, len(self.items), total
+        return self._sum_bounds(self.waiting, count, total)
+
+    def _sum_bounds(
+        self, some: Iterable[Item], count: Callable[[str], int], total: Bounds = _NOTHING
+    ) -> Bounds:
+        tokens, most, plain = total
+        for item in some:
+            bound = self._bound_item(item, count)
+            tokens, most, plain = tokens + item.tokens, most + bound[0], plain + bound[1]
+        return Bounds(tokens, most, plain)
+
+    def bound_item(self, item: Item) -> int:
+        """Bound an item's tokens from above."""
+        return self._bound_item(item, bound_tokens)[0]
+
+    def _bound_item(self, item: Item, count: Callable[[str], int]) -> tuple[int, int]:
+        bound = self._bounds.get((item, count))  # each item is read once
+        if bound is None:
+            if len(self._bounds) > 2 * len(self.items) + _FEW:
+                self._bounds.clear()
+            bound = self._bounds[item, count] = items.bound_item(item, count)
+        return bound
 
     def waits_for(self, call_id: str) -> bool:
         """Whether a result with this id would be paired."""
@@ -62,6 +119,7 @@ class ItemRow:
     def _take_off(self) -> Item:
         item = self.items.pop()
         self.tops.pop()
+        self._summed = None
         self._update_totals(item, -1)
         return item
 

@@ -64,7 +64,6 @@ _LAST = (  # the last byte of each run of bytes that are of one class
 _CLASSES = "".join(
     next(name for last, name in _LAST if byte <= last) for byte in range(256)
 ).encode("ascii")
-_BLOCK, _STRIDE = 4_096, 16_384  # of a large text, every fourth block is counted
 _PLACES, _ROUGH = 512, 64  # blocks and their characters, for a rough count
 _GOLDEN = 0.6180339887498949  # the fractions of its multiples are spread evenly and never repeat
 _SHORT = 64  # characters: names of tools, empty arguments and stubs repeat, so they are cached
@@ -74,12 +73,7 @@ def count_tokens(text: str) -> int:
     """Estimate the tokens of a text."""
     if len(text) <= _SHORT:
         return _count_short_text(text)
-    body = text.encode("utf-8", "surrogatepass")
-    size = len(body)
-    if size <= 4 * _STRIDE:
-        return _weigh_bytes(body) // 1000 + 1
-    sample = b"".join([body[at : at + _BLOCK] for at in range(0, size, _STRIDE)])
-    return _weigh_bytes(sample) * size // (len(sample) * 1000) + 1
+    return _weigh_bytes(text.encode("utf-8", "surrogatepass")) // 1000 + 1
 
 
 @lru_cache(maxsize=1_024)
@@ -141,27 +135,24 @@ def _weigh_foreign_letters(body: bytes, number: Callable[[bytes], int], letters:
     return total
 
 
-def count_parts(parts: Iterable[Part]) -> int:
+def count_parts(parts: Iterable[Part], count: Callable[[str], int] = count_tokens) -> int:
     """Estimate a message's parts, without what a template puts around the message."""
     total = 0
     for part in parts:
         match part:
             case Text() | Gap() | Thought():
-                total += count_tokens(part.text)
+                total += count(part.text)
             case Call():
-                total += count_tokens(part.name) + count_tokens(part.arguments) + MESSAGE
+                total += count(part.name) + count(part.arguments) + MESSAGE
             case Media():
                 total += media_tokens(part)
     return total
 
 
-def count_tools(tools: Iterable[Tool]) -> int:
+def count_tools(tools: Iterable[Tool], count: Callable[[str], int] = count_tokens) -> int:
     """Estimate tool definitions, which each provider renders in its own form."""
     return sum(
-        count_tokens(tool.name)
-        + count_tokens(tool.description)
-        + count_tokens(tool.schema)
-        + 2 * MESSAGE
+        count(tool.name) + count(tool.description) + count(tool.schema) + 2 * MESSAGE
         for tool in tools
     )
 

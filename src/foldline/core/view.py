@@ -67,14 +67,19 @@ class View(ItemRow):
     pins: dict[int, int]
     """Pinned event → the event that pinned it."""
     windows: dict[str, int]
+    strains: dict[str, float]
+    """By model: how far a refused request was above what we knew to be its most."""
     asked: int
     """Where the newest request was recorded, or -1."""
+    counted: int
+    """The last event that a provider has counted, as the view shows it; -1 after an edit."""
     awaited: bool
     """Whether that request is still unanswered."""
     idle_folds: int
     """The folds since a user message, an answer or a result."""
 
     def __init__(self, spine: Spine, events: Mapping[int, Event], head: int) -> None:
+        self._bounds = {}
         self._build_from_spine(spine, events, head)
 
     def append(self, seq: int, event: Event) -> None:
@@ -95,6 +100,7 @@ class View(ItemRow):
         for name, value in vars(self).items():
             is_own = isinstance(value, list | dict | set)
             fields[name] = cast("list[object]", value).copy() if is_own else value
+        fields["_bounds"] = self._bounds
         return other
 
     def has_events_for(self, spine: Spine) -> bool:
@@ -138,10 +144,10 @@ class View(ItemRow):
         self.spine, self.head = spine, head
         self._clear_items()
         self.held, self.model, self.settings = {}, "", {}
-        self.asked, self.awaited, self.idle_folds = -1, False, 0
+        self.asked, self.counted, self.awaited, self.idle_folds = -1, -1, False, 0
         self.learned = Learned()
         self.instructions = self.newest = Instructed()
-        self.pins, self.windows = {}, {}
+        self.pins, self.windows, self.strains = {}, {}, {}
         self._state: dict[str, int] = {}
         # Before a model first speaks, the fixed part is simply the newest instructions.
         self._spoken, self._told = False, Instructed()
@@ -205,7 +211,7 @@ class View(ItemRow):
                 self._remember_event(seq, event)
             case Masked() | Folded() | Clipped() | Excluded() | Undone() | Rewound():
                 # An edit shows through the spine, not here.
-                self.learned = self.learned.reset_after_edit()
+                self.learned, self.counted = self.learned.reset_after_edit(), -1
                 self.idle_folds = event.idle if isinstance(event, Folded) else self.idle_folds
             case UsageReported():
                 self._record_usage(event)
@@ -226,6 +232,7 @@ class View(ItemRow):
                 self.settings = settings
             case WindowLearned(model, window) if self._update_newest(f"window {model}", seq):
                 self.windows[model] = window
+                self.strains[model] = event.count / event.most if event.most else 1.0
             case Instructed() if self._update_newest("instructed", seq):
                 self.newest = event
             case Pinned(pinned) if self._update_newest(f"pin {pinned}", seq):
@@ -237,12 +244,18 @@ class View(ItemRow):
 
     def _switch_model(self, seq: int, model: str) -> None:
         if self._update_newest("model", seq) and model != self.model:
-            self.model, self.learned = model, Learned()
+            self.model, self.learned, self.counted = model, Learned(), -1
 
     def _record_usage(self, event: UsageReported) -> None:
         asked = self.find_reported_request(event)
-        if asked is not None and event.input is not None:
-            self.learned = self.learned.add_report(asked.estimate, event.input)
+        # A count of what was sent before an edit says nothing of what is sent after it.
+        is_late = event.asked is not None and event.asked < max(
+            spines.list_edits(self.spine), default=-1
+        )
+        if asked is not None and event.input is not None and not is_late:
+            learned = self.learned.add_report(asked.estimate, event.input)
+            if learned is not self.learned:
+                self.learned, self.counted = learned, asked.at
 
     def _replace_native(self, seq: int, native: Native) -> None:
         """Show an answer in a client's bytes from here on, if it is shown whole."""
@@ -253,6 +266,7 @@ class View(ItemRow):
                 continue
             if isinstance(said, ModelSaid) and (item.seq, item.parts) == (seq, said.parts):
                 self._update_totals(item, -1)
+                self._summed = None
                 self.items[at] = items.make_item(seq, item.role, item.parts, native=native)
                 self._update_totals(self.items[at], 1)
             return

@@ -3,6 +3,9 @@
 anthropic        The Anthropic messages dialect
 base             The registry of dialects, and how one is chosen
 client_messages  Shared by the dialects: digests and patches of clients' messages
+gemini           The Gemini `generateContent` dialect
+gemini_interactions  Google's Interactions dialect
+google           What all dialects of Google share
 json_slices      Reads foreign JSON safely; locates and splices values in its bytes
 openai           What all dialects of OpenAI share
 openai_chat      The OpenAI chat completions dialect
@@ -11,4 +14,5 @@ provider_errors  Classifies providers' errors
 signatures       Detects requests whose headers sign their body
 sse              Parses server-sent events
 tools            Tool names and media, as dialects accept them
+written_items    Which items a request writes, and which one ends it
 """

@@ -8,10 +8,10 @@ when it is used.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 import msgspec
 
@@ -19,7 +19,7 @@ from foldline.core.log import Event
 from foldline.core.parts import Tool
 from foldline.core.request import Request
 from foldline.core.view import View
-from foldline.dialects.client_messages import ClientForm, FoldMark
+from foldline.dialects.client_messages import STATEFUL, ClientForm, FoldMark
 from foldline.dialects.json_slices import Json
 from foldline.errors import BadInput, FormatError
 
@@ -41,13 +41,17 @@ class _Row(NamedTuple):
 DIALECTS: dict[str, _Row] = {
     "openai-chat": _Row("openai_chat", ("/chat/completions",)),
     "anthropic": _Row("anthropic", ("/v1/messages",)),
+    "gemini": _Row("gemini", (":generateContent", ":streamGenerateContent"), (), (":countTokens",)),
+    "gemini-interactions": _Row("gemini_interactions", ("/interactions",)),
     "openai-responses": _Row(
         "openai_responses", ("/responses",), ("/responses/compact",), ("/responses/input_tokens",)
     ),
 }
-"""Every dialect, by the name that logs record."""
-CHAT, ANTHROPIC = "openai-chat", "anthropic"
+"""Every dialect, by the name that logs record; the last takes messages of types that none knows."""
+CHAT, ANTHROPIC, GEMINI = "openai-chat", "anthropic", "gemini"
 _CLAUDE = re.compile(r"anthropic/|claude|([a-z-]+\.)?anthropic\.")
+_GEMINI = re.compile(r"((google|gemini|vertex_ai|models)/)*gemini-")
+_COMPATIBLE = "/openai"  # how the address of Google's OpenAI-compatible route ends
 _PLAIN = {"role", "content", "name"}  # fields of a message that every dialect may mean
 
 
@@ -117,6 +121,15 @@ class Vendor:
     """How paths begin that only its clients use."""
     marks: tuple[bytes, ...] = ()
     """Headers that only its clients send."""
+    also_speaks: tuple[str, ...] = ()
+    """Dialects of other vendors in which its models may be asked, too."""
+
+
+class PathFacts(NamedTuple):
+    """What a request's path says of it, in dialects whose bodies do not."""
+
+    model: str
+    streams: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,26 +149,40 @@ class Dialect:
     """Parses a message; the second argument is the last event that a model's message saw."""
     parse_answer: Callable[[Mapping[str, Any], int | None, int | None], list[Event]]
     """Parses a whole answer: the last event it saw, and where its request was recorded."""
-    parse_tool: Callable[[Mapping[str, Any]], Tool]
+    parse_tools: Callable[[Mapping[str, Any]], list[Tool]]
+    """Parses a tool; in some dialects one dict declares several."""
     is_answer: Callable[[Mapping[str, Any]], bool]
     is_message: Callable[[Mapping[str, Any]], bool]
     """Whether only this dialect writes a message so."""
     is_tool: Callable[[Mapping[str, Any]], bool]
     """Whether only this dialect writes a tool so."""
+    is_stream_event: Callable[[Mapping[str, Any]], bool]
+    """Whether only this dialect streams such an event."""
     list_faults: Callable[[Mapping[str, Any]], list[str]]
     """Lists what its provider would refuse in a request's body."""
     read_delta: Callable[[Json], str]
     """Returns the text that one event of a stream adds."""
     bounds: tuple[str, ...]
-    """The parameters that limit the length of the answer; the first is written."""
+    """The parameters that limit the length of the answer; the first is written. A dot stands
+    between the name of an object and that of its field."""
     sdk_method: tuple[str, ...]
-    """The SDK's method that sends its requests: ("chat", "completions")."""
+    """The SDK's method that sends its requests: ("chat", "completions", "create")."""
     sdk_arguments: Mapping[str, Any]
     """Arguments on which that method insists, whatever body it is given."""
+    takes_tool: Callable[[Mapping[str, Any]], bool] | None = None
+    """Whether it writes a tool so, as another dialect does too; None if none does."""
     messages: str = "messages"
     """The field of a request that holds its messages."""
+    write_question: Callable[[str], Json] = lambda text: {"role": "user", "content": text}
+    """Writes a user's message of one text."""
     fixed: tuple[str, str] = ("system", "tools")
     """The fields that hold its system prompt and its tools."""
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Other names of a request's fields, and the usual ones."""
+    server_state: tuple[str, ...] = STATEFUL
+    """Fields that refer to state on the server: such a request is not the whole history."""
+    read_path: Callable[[str, str], PathFacts] | None = None
+    """Reads a request's path and query, where they name the model and not the body."""
     must_bound: bool = False
     """Whether a request must limit its answer."""
     allows_prefill: bool = False
@@ -165,6 +192,8 @@ class Dialect:
     is_model_item: Callable[[bytes], bool] | None = None
     """Whether an item of a request belongs to the model's turn with its neighbours, where several
     items of a list are one message; None where each is one."""
+    is_content: Callable[[bytes], bool] | None = None
+    """Whether an item of a request is only a content, where a list of these is one message."""
     write_count: Callable[[int], Json] | None = None
     """Writes the answer to a request that was posted to be counted."""
     chain_field: str = ""
@@ -181,10 +210,46 @@ class Dialect:
         """How clients write messages."""
         return _import_module(self.name, "client_messages")
 
+    def read_path_facts(self, path: str, query: str) -> PathFacts | None:
+        """Return what a request's path says of it; None where its body says all."""
+        return self.read_path(path, query) if self.read_path is not None else None
+
     def build_parameters(self, given: Mapping[str, Any], *, most: int) -> Json:
         """Return the parameters, with a limit of `most` tokens if the dialect needs one."""
         bound = {self.bounds[0]: most} if self.must_bound else {}
         return {**bound, **given}
+
+    def find_bound(self, parameters: Mapping[str, Any]) -> tuple[str, int] | None:
+        """Find the parameter that limits the answer, and its value."""
+        for name in self.bounds:
+            head, _, inner = name.partition(".")
+            found = _decode(parameters.get(head))
+            if inner:
+                held = isinstance(found, Mapping)
+                found = _decode(cast("Json", found).get(inner)) if held else None
+            if type(found) is int and found > 0:
+                return name, found
+        return None
+
+    def lower_bound(self, parameters: Mapping[str, Any], name: str, most: int) -> Json:
+        """Return parameters with another value of the one that limits the answer."""
+        head, _, inner = name.partition(".")
+        return {**parameters, head: {**parameters.get(head, {}), inner: most} if inner else most}
+
+    def replace_bounds(self, parameters: Mapping[str, Any], most: int) -> Json:
+        """Return parameters in which the answer is limited once, as the dialect usually does."""
+        kept: Json = {**parameters}
+        for name in self.bounds:
+            head, _, inner = name.partition(".")
+            held = kept.pop(head, None)
+            if inner and isinstance(held, Mapping):
+                fields = cast("Mapping[str, Any]", held)
+                kept[head] = {key: value for key, value in fields.items() if key != inner}
+        return self.lower_bound(kept, self.bounds[0], most)
+
+
+def _decode(value: Any) -> Any:
+    return msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
 
 
 @cache
@@ -228,6 +293,9 @@ def _find_dialect(is_meant: Callable[[_Row], bool]) -> Dialect | None:
 
 def find_request_vendor(path: str, headers: Iterable[bytes]) -> Vendor:
     """Return whose client sends a request: by its path, or by a header that only one SDK sends."""
+    meant = find_path_dialect(path)
+    if meant is not None:
+        return meant.vendor
     names = {*headers}
     first, *others = list_vendors().values()
     for vendor in others:
@@ -238,18 +306,25 @@ def find_request_vendor(path: str, headers: Iterable[bytes]) -> Vendor:
 
 def choose_model_dialect(model: str) -> Dialect:
     """Return the usual dialect of a model's name; also knows Bedrock's and Vertex's names."""
-    return get_dialect(ANTHROPIC if _CLAUDE.match(model.lower()) else CHAT)
+    name = model.lower()
+    if _CLAUDE.match(name):
+        return get_dialect(ANTHROPIC)
+    return get_dialect(GEMINI if _GEMINI.match(name) else CHAT)
 
 
-def choose_dialect(model: str, asked: object) -> Dialect:
-    """Return the dialect that was asked for, if it is of the model's vendor; else the usual one.
+def choose_dialect(model: str, asked: object, *, address: str | None = None) -> Dialect:
+    """Return the dialect that was asked for, if the model's vendor speaks it; else the usual one.
 
-    A session that switches to another vendor's model goes on in that vendor's usual dialect.
+    A session that switches to another vendor's model goes on in that vendor's usual dialect. An
+    `address` may be one at which only one dialect is spoken.
     """
     usual = choose_model_dialect(model)
+    if address and address.rstrip("/").endswith(_COMPATIBLE):
+        asked = CHAT
     if isinstance(asked, str) and asked in DIALECTS:
         wanted = get_dialect(asked)
-        return wanted if wanted.vendor == usual.vendor else usual
+        spoken = wanted.vendor == usual.vendor or asked in usual.vendor.also_speaks
+        return wanted if spoken else usual
     return usual
 
 
@@ -294,19 +369,27 @@ def find_turn_dialect(body: Mapping[str, Any]) -> Dialect | None:
     if "type" not in body:
         return None
     raw = msgspec.json.encode(body)
-    for dialect in list_dialects():
-        is_item = dialect.is_model_item
-        if is_item is not None and dialect.is_message(body) and is_item(raw):
-            return dialect
-    return None
+    meant = next((dialect for dialect in list_dialects() if dialect.is_message(body)), None)
+    is_item = meant.is_model_item if meant else None
+    return meant if is_item is not None and is_item(raw) else None
 
 
-def parse_any_tool(given: Mapping[str, Any]) -> Tool:
-    """Parse a tool in any dialect."""
+def find_stream_dialect(body: Mapping[str, Any]) -> Dialect | None:
+    """Return the dialect that streams such an event, or None."""
+    is_chunk = str(body.get("object")).endswith(".chunk")
+    if not is_chunk and "type" not in body and "event_type" not in body:
+        return None  # without importing any dialect
+    return next((dialect for dialect in list_dialects() if dialect.is_stream_event(body)), None)
+
+
+def parse_any_tools(given: Mapping[str, Any], *, own: Dialect | None = None) -> list[Tool]:
+    """Parse a tool in any dialect; if several fit, in `own`. One dict may declare several."""
+    if own is not None and (own.takes_tool or own.is_tool)(given):
+        return own.parse_tools(given)
     for name in DIALECTS:
         if get_dialect(name).is_tool(given):
-            return get_dialect(name).parse_tool(given)
-    return get_dialect(ANTHROPIC).parse_tool(given)
+            return get_dialect(name).parse_tools(given)
+    return get_dialect(ANTHROPIC).parse_tools(given)
 
 
 def _is_plain(body: Mapping[str, Any]) -> bool:

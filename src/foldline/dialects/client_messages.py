@@ -129,8 +129,8 @@ class ClientForm(Protocol):
         """Write instructions that stood among the messages; where a history may be written out."""
         ...
 
-    def write_text(self, raw: bytes) -> bytes:
-        """Write a text that stood alone, given as JSON, as a message in a list."""
+    def write_listed(self, raw: bytes) -> bytes:
+        """Write a message as it is written in a list, where it may also stand alone."""
         ...
 
     def words_of(self, raw: bytes) -> str:

@@ -81,6 +81,15 @@ def object_of(text: str) -> dict[str, msgspec.Raw] | None:
         return None
 
 
+def decode_object(text: str) -> Json | None:
+    """Decode a text that is an object, or empty; None if it is anything else."""
+    try:
+        found = msgspec.json.decode(text or "{}")
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return None
+    return cast("Json", found) if isinstance(found, dict) else None
+
+
 def convert_to_shape(given: Json, shape: type[T], what: str, *, path: str = "$") -> T:
     """Convert JSON values to a type; the error names the path that does not fit."""
     try:

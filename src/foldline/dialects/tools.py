@@ -1,5 +1,7 @@
 """Names the tools of a request as its dialect accepts them, and describes media in words.
 
+Also wraps arguments that are no object, for dialects that take nothing else.
+
 A valid name is written as it is. Any other is written in a safe form that ends with a digest of the
 name: the same in the tool's definition and in every call. The model calls the tool by its safe
 name, so whoever runs tools must look it up by the name in the request.
@@ -15,7 +17,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import msgspec
+
 from foldline.core.parts import Media, Part, Tool, text_of
+from foldline.dialects.json_slices import Json, decode_object, object_of
 
 _ALIASES = {
     "image/jpg": "image/jpeg",
@@ -63,9 +68,34 @@ def render_part(part: Part) -> str:
     return describe_media(part) if isinstance(part, Media) else text_of((part,))
 
 
+_RAW = "_raw"  # the one key of arguments that are not an object
+
+
+def wrap_arguments(arguments: str) -> Json:
+    """Return a call's arguments as an object; any other text becomes its one field."""
+    given = decode_object(arguments)
+    return {_RAW: arguments} if given is None else given
+
+
+def unwrap_arguments(given: Json, written: str | None = None) -> str:
+    """Return arguments as the model wrote them; `written` is the object's own text, if known."""
+    if list(given) == [_RAW] and isinstance(given[_RAW], str):
+        return given[_RAW]
+    return msgspec.json.encode(given).decode() if written is None else written
+
+
+def parse_object_schema(text: str) -> Json | None:
+    """Parse a tool's schema, always as an object's; None if the text is no object."""
+    if object_of(text) is None:
+        return None
+    schema = msgspec.json.decode(text)
+    return schema if schema.get("type") == "object" else {**schema, "type": "object"}
+
+
 UNNAMED = "unnamed"
 """Name of a call without one: no provider accepts an empty name."""
 _SIGNS = re.compile(r"[a-zA-Z0-9_-]+")
+_BEGINS = re.compile(r"[a-zA-Z_]")
 _OTHERS = re.compile(r"[^a-zA-Z0-9_-]")
 _DIGEST = 8
 
@@ -78,35 +108,47 @@ class Names:
     """Each tool's name → the name in its definition."""
     called: int
     """Maximum length of a call's name if it is none of these tools."""
+    letter_first: bool = False
+    """Whether a name may begin with neither a digit nor a hyphen."""
 
     def resolve_name(self, name: str) -> str:
         """Return the name that a tool is defined and called by."""
         name = name or UNNAMED
-        written = self.written.get(name)
-        return written or make_safe_name(name, self.called, taken=self.written.values())
+        if written := self.written.get(name):
+            return written
+        taken = self.written.values()
+        return make_safe_name(name, self.called, taken=taken, letter_first=self.letter_first)
 
 
-def build_tool_names(tools: Iterable[Tool], *, dialect: str, longest: int, called: int) -> Names:
+def build_tool_names(
+    tools: Iterable[Tool], *, dialect: str, longest: int, called: int, letter_first: bool = False
+) -> Names:
     """Assign each tool of a request a distinct valid name."""
     found: dict[str, str] = {}
     odd: list[str] = []
     for tool in tools:
         name = tool.name or UNNAMED
-        if _came_in(tool, dialect) or _is_safe_name(name, longest):
+        if _came_in(tool, dialect) or _is_safe_name(name, longest, letter_first=letter_first):
             found[name] = name
         else:
             odd.append(name)
     for name in odd:
-        found.setdefault(name, make_safe_name(name, longest, taken=found.values()))
-    return Names(found, called)
+        taken = found.values()
+        safe = make_safe_name(name, longest, taken=taken, letter_first=letter_first)
+        found.setdefault(name, safe)
+    return Names(found, called, letter_first)
 
 
-def make_safe_name(name: str, longest: int, *, taken: Iterable[str] = ()) -> str:
-    """Return a name that every dialect accepts; the name itself if it is valid."""
-    if _is_safe_name(name, longest):
+def make_safe_name(
+    name: str, longest: int, *, taken: Iterable[str] = (), letter_first: bool = False
+) -> str:
+    """Return a name that a dialect accepts; the name itself if it is valid."""
+    if _is_safe_name(name, longest, letter_first=letter_first):
         return name
-    stem = _OTHERS.sub("_", name)[: longest - _DIGEST - 1]
-    return append_digest(stem, name, digits=_DIGEST, taken=taken)
+    stem = _OTHERS.sub("_", name)
+    if letter_first and not _BEGINS.match(stem):
+        stem = f"_{stem}"
+    return append_digest(stem[: longest - _DIGEST - 1], name, digits=_DIGEST, taken=taken)
 
 
 def append_digest(stem: str, name: str, *, digits: int, taken: Iterable[str] = ()) -> str:
@@ -136,5 +178,6 @@ def _came_in(tool: Tool, dialect: str) -> bool:
     return tool.native is not None and tool.native.dialect == dialect
 
 
-def _is_safe_name(name: str, longest: int) -> bool:
-    return len(name) <= longest and _SIGNS.fullmatch(name) is not None
+def _is_safe_name(name: str, longest: int, *, letter_first: bool) -> bool:
+    begins = not letter_first or _BEGINS.match(name) is not None
+    return len(name) <= longest and begins and _SIGNS.fullmatch(name) is not None

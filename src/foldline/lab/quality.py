@@ -385,7 +385,7 @@ class _Examiner:
         thinks = bool(estimate_thinking_tokens(self.run.model))
         cold: Json = {} if thinks else {"temperature": 0}
         silent: Json = {"tool_choice": {"type": "none"}} if self.tools else {}
-        return {self.dialect.bounds[0]: most, **cold, **silent}
+        return self.dialect.lower_bound({**cold, **silent}, self.dialect.bounds[0], most)
 
     async def _call_model(self, request: Json, tokens: int, most: int) -> "_Heard":
         self.money.must_have(tokens, most)

@@ -158,8 +158,8 @@ class MeteredModel:
         if not estimate_thinking_tokens(self.run.model):
             request = {"temperature": 0, **request}
         tokens = count_tokens(msgspec.json.encode(request).decode())
-        limits = [request[name] for name in dialect.bounds if name in request]
-        most = max([int(one) for one in limits] or [self.run.window // 10])
+        bound = dialect.find_bound(request)
+        most = bound[1] if bound else self.run.window // 10
         self.money.must_have(tokens, most, spent=self.dollars)
         body = await self.model.say(request, heard=heard)
         events = base.parse_any_message(body, own=dialect, saw=None, asked=None)

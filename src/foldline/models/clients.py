@@ -2,6 +2,7 @@
 
     model = client("anthropic/claude-sonnet-5")                       # ANTHROPIC_API_KEY
     model = client("gpt-5")                                           # OPENAI_API_KEY
+    model = client("gemini-3-pro")                                    # GEMINI_API_KEY
     model = client("smollm2", base_url="http://127.0.0.1:8080/v1")    # any OpenAI chat server
 
 The SDKs send exactly what we encoded. Their own retries are off; `retries` does them. A cancelled
@@ -10,14 +11,17 @@ call closes its connection.
 
 import os
 import ssl
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from importlib import import_module
 from typing import Any, cast
 from urllib.parse import SplitResult, urlsplit
 
 from foldline.dialects import base
 from foldline.dialects.base import Dialect, Vendor
+from foldline.dialects.google import strip_model_prefix as strip_google_prefix
 from foldline.dialects.json_slices import parse_object
 from foldline.dialects.provider_errors import Fault, of_exception
 from foldline.dialects.sse import SseReader
@@ -29,7 +33,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def dialect_of(model: str) -> str:
-    """Return the name of a model's usual dialect: `openai-chat` or `anthropic`."""
+    """Return the name of a model's usual dialect: `openai-chat`, `anthropic` or `gemini`."""
     return base.choose_model_dialect(model).name
 
 
@@ -91,11 +95,12 @@ def client(  # noqa: PLR0913 - a name, and options
 ) -> Model:
     """Make a model client; address and key default to the SDK's environment variables.
 
-    `anthropic/…` and `claude…` use the anthropic SDK, all others openai's. `dialect` is the one to
-    speak, where a vendor has several: "openai-responses". Raises `BadInput` with the extra to
-    install or the key that is missing. `tls` replaces the SDK's own certificate check.
+    `anthropic/…` and `claude…` use the anthropic SDK, `gemini-…` Google's, all others openai's.
+    `dialect` is the one to speak, where a vendor has several: "openai-responses". Raises `BadInput`
+    with the extra to install or the key that is missing. `tls` replaces the SDK's own certificate
+    check.
     """
-    speaks = base.choose_dialect(name, dialect)
+    speaks = base.choose_dialect(name, dialect, address=base_url)
     make = _BUILDERS[speaks.vendor.name]
     given: Json = {"base_url": base_url, "api_key": api_key, "default_headers": headers}
     return make(name, speaks, {key: one for key, one in given.items() if one is not None}, tls)
@@ -159,7 +164,86 @@ def _build_anthropic_client(
     )
 
 
-_BUILDERS = {"openai": _build_openai_client, "anthropic": _build_anthropic_client}
+def _build_google_client(
+    name: str, dialect: Dialect, given: Json, tls: ssl.SSLContext | None
+) -> Model:
+    try:
+        from google import genai  # noqa: PLC0415 - an extra, and half a second to import
+    except ImportError as fault:
+        raise _make_missing_extra_error(name, "google", fault) from fault
+    http: Any = _import_http_library()
+    address = given.get("base_url") or os.environ.get(dialect.vendor.variable)
+    has_key = any(map(os.environ.get, ("GEMINI_API_KEY", "GOOGLE_API_KEY")))
+    key = given.get("api_key") or (_NO_KEY if address and not has_key else None)
+    wire = http.AsyncClient(
+        timeout=http.Timeout(None, connect=_CONNECT), **({"verify": tls} if tls else {})
+    )
+    options: Any = {"retry_options": {"attempts": 1}, "httpx_async_client": wire}
+    options |= {"headers": given["default_headers"]} if "default_headers" in given else {}
+    options |= {"base_url": address} if address else {}
+    try:
+        sdk: Any = genai.Client(api_key=key, http_options=options)
+    except ValueError as fault:
+        raise _make_missing_key_error(name, "GEMINI_API_KEY") from fault
+    where = _describe_address(address or dialect.vendor.address, own=bool(address))
+    return _Client(name, dialect, partial(_send_to_google, sdk.aio, dialect), wire.aclose, where)
+
+
+def _import_http_library() -> Any:
+    """Import the HTTP library of Google's SDK: it differs between releases."""
+    try:
+        return import_module("httpx2")
+    except ImportError:
+        return import_module("httpx")
+
+
+@asynccontextmanager
+async def _send_to_google(
+    sdk: Any, dialect: Dialect, request: Json
+) -> AsyncGenerator["_GoogleAnswer"]:
+    """Send a body by Google's SDK, which gives answers only as objects of its own."""
+    streams = bool(request["stream"])
+    if dialect.name != base.GEMINI:
+        yield _GoogleAnswer(partial(sdk.interactions.create, **request), streams=streams)
+        return
+    config = {**request.get("config", {})}
+    # `extra_body` is sent as it is and overrides the arguments, whatever the SDK knows.
+    body = {name: config.pop(name) for name in ("systemInstruction", "tools") if name in config}
+    body["contents"] = request["contents"]
+    config["http_options"] = {"extra_body": body}
+    ask = sdk.models.generate_content_stream if streams else sdk.models.generate_content
+    model = strip_google_prefix(request["model"])
+    yield _GoogleAnswer(partial(ask, model=model, contents="", config=config), streams=streams)
+
+
+class _GoogleAnswer:
+    """An answer of Google's SDK, as the bytes that its server sent."""
+
+    def __init__(self, ask: Callable[[], Awaitable[Any]], *, streams: bool) -> None:
+        self._ask, self._streams = ask, streams
+
+    async def iter_bytes(self) -> AsyncGenerator[bytes]:
+        """Yield the answer: one object, or events."""
+        answer = await self._ask()
+        if not self._streams:
+            yield _dump_google(answer)
+            return
+        async for chunk in answer:
+            yield b"data: " + _dump_google(chunk) + b"\n\n"
+
+
+def _dump_google(answer: Any) -> bytes:
+    body = answer.model_dump_json(
+        by_alias=True, exclude_none=True, exclude={"sdk_http_response", "parsed"}
+    )
+    return body.encode()
+
+
+_BUILDERS = {
+    "openai": _build_openai_client,
+    "anthropic": _build_anthropic_client,
+    "google": _build_google_client,
+}
 """How each vendor's SDK is set up."""
 
 
@@ -168,7 +252,7 @@ def _make_sender(
 ) -> Callable[[Json], AbstractAsyncContextManager[Any]]:
     """Return a function that sends a body by the SDK's method for a dialect."""
     api = sdk
-    for name in dialect.sdk_method:
+    for name in dialect.sdk_method[:-1]:
         api = getattr(api, name)
     create = api.with_streaming_response.create
 
@@ -237,7 +321,9 @@ class _CallUnderWay:
             answer = parse_object(body)
         except WireError as fault:
             raise self._make_model_error(fault) from fault
-        if answer.get("error") and not (answer.get("choices") or answer.get("output")):
+        if answer.get("error") and not any(
+            map(answer.get, ("choices", "output", "candidates", "steps"))
+        ):
             raise self._make_body_error(answer)
         return answer
 
@@ -318,7 +404,9 @@ def _translate_error(fault: Exception, where: tuple[str, str]) -> Fault:
 
 def _extract_text(dialect: Dialect, event: str) -> str:
     """Return the text of a stream's event."""
-    return dialect.read_delta(parse_object(event)) if '"delta"' in event else ""
+    return (
+        dialect.read_delta(parse_object(event)) if '"delta"' in event or '"text"' in event else ""
+    )
 
 
 def _make_missing_extra_error(name: str, extra: str, fault: ImportError) -> BadInput:

@@ -45,7 +45,7 @@ _OWN = {
     *("tool_choice", "stop", "stop_sequences", "thinking"),
     *("response_format", "output_config", "n"),
 }
-_THINKS = re.compile(r"(?:^|/)(?:gpt-[5-9]|o\d)")
+_THINKS = re.compile(r"(?:^|/)(?:gpt-[5-9]|o\d|gemini-(?:2\.5|[3-9]))")
 _THOUGHT = 4_000
 _LONGER = 1.5  # an answer may be this many times longer than asked for
 _WINDOW = 128_000  # assumed for an unknown model
@@ -130,6 +130,10 @@ class Narrative:
     """How many pieces were already there."""
     used: UsageReported = NOTHING
     """The usage of all calls, as far as the provider reports it."""
+    fault: str = ""
+    """What failed, in a word: a kind of provider's error, or an exception's class.
+
+    Unlike `reason` it quotes nobody, so it may be logged."""
 
 
 async def request_narrative(  # noqa: PLR0913 - a narrative's sources, and its observers
@@ -150,14 +154,16 @@ async def request_narrative(  # noqa: PLR0913 - a narrative's sources, and its o
         async with asyncio.timeout(tellers.seconds):
             return await telling.ask_for_narrative(prefix)
     except TimeoutError:
-        return telling.build_narrative("failed", f"not done after {tellers.seconds:g} s")
+        words = f"not done after {tellers.seconds:g} s"
+        return replace(telling.build_narrative("failed", words), fault="timeout")
     except Spent as fault:
         return telling.build_narrative("skipped", str(fault))
     except _Moved:
         return telling.build_narrative("skipped", "the session was edited meanwhile")
     except Exception as fault:  # noqa: BLE001 - models and progress callbacks may be the user's own
         words = str(fault) if isinstance(fault, FoldlineError) else repr(fault)
-        return telling.build_narrative("failed", words)
+        kind = fault.fault.kind if isinstance(fault, ModelFailed) else type(fault).__name__
+        return replace(telling.build_narrative("failed", words), fault=kind)
 
 
 class _Moved(Exception):  # noqa: N818
@@ -297,10 +303,9 @@ class _Telling:
         self, model: Model, prompt: fold.Prompt, prefix: SentPrefix | None
     ) -> ModelSaid:
         dialect = base.choose_model_dialect(model.name)
-        request = {**_build_request(prompt, prefix), **self.tellers.parameters}
-        request = {key: value for key, value in request.items() if key not in dialect.bounds}
         most = min(int(prompt.tokens * _LONGER), self.bound) + estimate_thinking_tokens(model.name)
-        request[dialect.bounds[0]] = most
+        request = {**_build_request(prompt, prefix, dialect), **self.tellers.parameters}
+        request = dialect.replace_bounds(request, most)
         request.setdefault("model", model.name)
         if self.stands is not None and not self.stands():
             raise _Moved
@@ -329,13 +334,13 @@ class _Telling:
         return replace(own, call=min(own.call, each), whole=min(own.whole, each))
 
 
-def _build_request(prompt: fold.Prompt, prefix: SentPrefix | None) -> Json:
+def _build_request(prompt: fold.Prompt, prefix: SentPrefix | None, dialect: Dialect) -> Json:
     """Build a request, not streamed, of the question alone or after the last request."""
-    question = {"role": "user", "content": prompt.text}
+    question = dialect.write_question(prompt.text)
     if prefix is None:
-        return {"messages": [question]}
+        return {dialect.messages: [question]}
     kept = {key: value for key, value in prefix.request.items() if key not in _STREAMED}
-    return {**kept, "messages": [*prefix.request["messages"], question]}
+    return {**kept, dialect.messages: [*prefix.request[dialect.messages], question]}
 
 
 def _read_template(given: str) -> str:

@@ -15,9 +15,8 @@ from typing import NamedTuple
 import msgspec
 
 from foldline.core.log import Instructed
-from foldline.dialects.base import Dialect
+from foldline.dialects.base import Dialect, PathFacts
 from foldline.dialects.client_messages import (
-    STATEFUL,
     ClientForm,
     Described,
     FoldMark,
@@ -75,6 +74,8 @@ class ClientRequest:
     """The session of that log."""
     is_relayed: bool = False
     """Whether the client's body is sent all the same: its server keeps the history."""
+    path: PathFacts | None = None
+    """What the request's path says, where the body does not."""
 
     @property
     def ends_folded(self) -> bool:
@@ -105,6 +106,8 @@ class ClientRequest:
     @cached_property
     def model(self) -> str:
         """The model's name."""
+        if self.path is not None:
+            return self.path.model
         try:
             return msgspec.json.decode(self.extract_field("model") or b'""', type=str)
         except msgspec.DecodeError as fault:
@@ -121,6 +124,8 @@ class ClientRequest:
     @property
     def streams(self) -> bool:
         """Whether the answer is to be streamed."""
+        if self.path is not None:
+            return self.path.streams
         return self.extract_field("stream") == b"true"
 
     @cached_property
@@ -167,13 +172,13 @@ class ClientRequest:
         }
 
 
-def read_request(dialect: Dialect, body: bytes) -> ClientRequest:
+def read_request(dialect: Dialect, body: bytes, path: PathFacts | None = None) -> ClientRequest:
     """Find the parts of a body; raises `WireError` if it cannot be planned."""
-    fields = find_fields(body)
+    fields = _find_named_fields(dialect, body)
     listed = dialect.messages
     if listed not in fields:
         raise WireError("a request without messages", path=f"$.{listed}")
-    for name in STATEFUL:
+    for name in dialect.server_state:
         if name in fields and body[slice(*fields[name])] not in (b"null", b"false"):
             raise ServerStateError(name)
     for name, place in fields.items():
@@ -210,10 +215,24 @@ def read_request(dialect: Dialect, body: bytes) -> ClientRequest:
     if not chained:
         raise WireError("a request in which nobody says anything")
     request = ClientRequest(
-        dialect, body, fields, places, hashes, described, chained, digests, chain, sealed
+        dialect, body, fields, places, hashes, described, chained, digests, chain, sealed, path=path
     )
     _recent.remember_request(begun.key, request)
     return request
+
+
+def _find_named_fields(dialect: Dialect, body: bytes) -> dict[str, Slice]:
+    """Find a body's fields by their usual names; raises `WireError` if one stands twice."""
+    fields = find_fields(body)
+    if dialect.aliases.keys().isdisjoint(fields):
+        return fields
+    found: dict[str, Slice] = {}
+    for name, place in fields.items():
+        usual = dialect.aliases.get(name, name)
+        if usual in found:
+            raise WireError(f"the field {usual!r} stands twice")
+        found[usual] = place
+    return found
 
 
 class _Known(NamedTuple):
@@ -311,10 +330,13 @@ def _find_begun(dialect: Dialect, body: bytes, messages: Slice) -> _Begun:
 
 
 def _find_messages(dialect: Dialect, body: bytes, messages: Slice) -> list[Slice]:
-    """Locate all messages; where the dialect has turns of several items, a text is a message."""
-    if dialect.is_model_item is not None and body.startswith(b'"', messages.start):
+    """Locate all messages; where the dialect has turns of several items, one may stand alone."""
+    if dialect.is_model_item is not None and body.startswith((b'"', b"{"), messages.start):
         return [messages]
-    return _join_turns(dialect, body, find_values(body, messages))
+    places = find_values(body, messages)
+    if dialect.is_content is not None and places and dialect.is_content(body[slice(*places[0])]):
+        return [messages]
+    return _join_turns(dialect, body, places)
 
 
 def _join_turns(dialect: Dialect, body: bytes, places: list[Slice]) -> list[Slice]:

@@ -49,7 +49,7 @@ from foldline.proxy.client_request import ClientRequest
 from foldline.proxy.identity import Caller, Scope
 from foldline.proxy.index import Match, match_row
 from foldline.proxy.patch import AnswerLimit, Patched, find_tool_loop, patch_request
-from foldline.session import model_facts, planning
+from foldline.session import planning
 from foldline.session.client_row import (
     ClientMessage,
     ClientRow,
@@ -193,7 +193,7 @@ class Conversation:
         `summary` is the index in the body of the client's own summary of what was before.
         """
         live = self.live
-        limit = model_facts.find_stated_limit(request.dialect, request.parameters)
+        limit = request.dialect.find_bound(request.parameters)
         if limit is not None and limit[1] < facts.limits.reserve:
             facts = replace(facts, limits=replace_reserve(facts.limits, limit[1]))
         if threshold := _find_threshold(request):
@@ -566,7 +566,7 @@ def _find_answer_limit(
     request: ClientRequest, report: Report, *, answer: int | None
 ) -> AnswerLimit | None:
     """Return a lower answer limit if the one that the client asks for cannot fit."""
-    stated = model_facts.find_stated_limit(request.dialect, request.parameters)
+    stated = request.dialect.find_bound(request.parameters)
     if stated is None:
         return None
     name, asked = stated

@@ -26,7 +26,7 @@ from foldline.core.plan import Facts
 from foldline.core.request import build_report
 from foldline.core.spine import Spine
 from foldline.core.view import load
-from foldline.dialects.base import Dialect
+from foldline.dialects.base import Dialect, PathFacts
 from foldline.dialects.client_messages import FoldMark, chain_on
 from foldline.dialects.json_slices import Splice, apply_splices, find_fields, remove_field
 from foldline.errors import BadInput, Conflict, FoldlineError, WireError
@@ -55,7 +55,7 @@ FactsOf: TypeAlias = Callable[[str], Facts]
 """Returns the facts of a model."""
 Prepare: TypeAlias = Callable[[Live], Awaitable[None]]
 """Called with each log that is opened, before it is used."""
-_Key: TypeAlias = tuple[Scope, Caller | None, int, bytes]
+_Key: TypeAlias = tuple[Scope, Caller | None, int, bytes, PathFacts | None]
 """Identifies a request in flight: scope, caller, size, and hash of the last message."""
 
 
@@ -107,6 +107,15 @@ class Conversations:
         held = self._held.get(live.name)
         return held.live if held else live
 
+    async def open_stored(self, name: Name) -> Live | None:
+        """Return a log as it is held or stored; None if there is none."""
+        held = self._held.get(name)
+        if held is not None:
+            return held.live
+        live = await self._open_log(name, self._facts_of(""))
+        live.facts, live.shared = self._facts_of(live.view.model), True
+        return live if live.view.head >= 0 else None
+
     async def close(self) -> None:
         """Stop all narrators and close the store."""
         for one in self._held.values():
@@ -114,7 +123,7 @@ class Conversations:
                 await one.live.narrator.close()
         await self.store.close()
 
-    async def start_exchange(
+    async def start_exchange(  # noqa: PLR0913 - a request, and whose it is
         self,
         dialect: Dialect,
         body: bytes,
@@ -122,17 +131,18 @@ class Conversations:
         scope: Scope = ALL,
         caller: Caller | None = None,
         fold_from: int | None = None,
+        path: PathFacts | None = None,
     ) -> Exchange:
         """Plan a client's request; raises `WireError` if it must be sent as it came.
 
         Below `fold_from` tokens nothing is edited that could be sent as it is. `caller` tells
-        callers with equal histories apart.
+        callers with equal histories apart. `path` is what the request's path says.
         """
-        request = await self._read_request(dialect, body, scope)
+        request = await self._read_request(dialect, body, scope, path)
         facts = self._facts_of(request.model)
         if fold_from is not None:
             facts = replace(facts, fold_from=fold_from)
-        key = (scope, caller, len(body), request.hashes[-1])
+        key = (scope, caller, len(body), request.hashes[-1], path)
         flight = self._flights.get(key)
         if flight is not None:  # an impatient client sends the same request once more
             with suppress(FoldlineError):
@@ -155,9 +165,11 @@ class Conversations:
         self._index_request(flight, exchange)
         return exchange
 
-    async def count_request(self, dialect: Dialect, body: bytes, *, scope: Scope = ALL) -> int:
+    async def count_request(
+        self, dialect: Dialect, body: bytes, *, scope: Scope = ALL, path: PathFacts | None = None
+    ) -> int:
         """Estimate the tokens of a request; raises `WireError` if it cannot be read."""
-        request = await self._read_request(dialect, body, scope)
+        request = await self._read_request(dialect, body, scope, path)
         events: list[Event] = [Opened(request.model), request.read_instructions()]
         for at in range(len(request.leading), len(request.places)):
             if request.described[at].role != "fold":
@@ -206,10 +218,12 @@ class Conversations:
         self._held[conversation.live.name] = conversation
         return made
 
-    async def _read_request(self, dialect: Dialect, body: bytes, scope: Scope) -> ClientRequest:
+    async def _read_request(
+        self, dialect: Dialect, body: bytes, scope: Scope, path: PathFacts | None = None
+    ) -> ClientRequest:
         """Read a request, and write out what it only names: history that is in a log of ours."""
         try:
-            request = await run_beside(partial(read_request, dialect, body), size=len(body))
+            request = await run_beside(partial(read_request, dialect, body, path), size=len(body))
         except ServerStateError as fault:
             if fault.field != dialect.chain_field:
                 raise
@@ -243,9 +257,8 @@ class Conversations:
                 written = await forked.write_history(mark, dialect.form, instructed=True)
         if written is None:
             raise ServerStateError(dialect.chain_field)
-        raws = [*written, *(without.extract_message(at) for at in range(len(without.places)))]
-        if raws[-1].startswith(b'"'):
-            raws[-1] = dialect.form.write_text(raws[-1])
+        new = (without.extract_message(at) for at in range(len(without.places)))
+        raws = [*written, *map(dialect.form.write_listed, new)]
         place = without.fields[dialect.messages]
         whole = apply_splices(without.body, [Splice(*place, b"[" + b",".join(raws) + b"]")])
         return replace(

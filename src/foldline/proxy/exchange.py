@@ -11,13 +11,13 @@ import msgspec
 from foldline.core.log import Event, ModelSaid, UsageReported
 from foldline.core.request import Report
 from foldline.dialects import base
-from foldline.dialects.json_slices import parse_object
+from foldline.dialects.json_slices import Splice, parse_object
 from foldline.dialects.provider_errors import Fault, classify_error
 from foldline.dialects.sse import SseReader
 from foldline.errors import Conflict, FoldlineError, WireError
 from foldline.proxy.client_request import ClientRequest
 from foldline.proxy.conversation import Conversation, PlannedRequest
-from foldline.session import turn
+from foldline.session import refusals
 from foldline.session.log_handle import Live
 
 _REFUSED = 400
@@ -80,6 +80,16 @@ class Exchange:
         return self._flight.planned.report
 
     @property
+    def asked(self) -> int:
+        """Where the request was recorded; -1 if it was not."""
+        return self._flight.planned.asked
+
+    @property
+    def splices(self) -> list[Splice]:
+        """The patches that the client's body got."""
+        return self._flight.planned.patched.splices
+
+    @property
     def patches(self) -> dict[str, int]:
         """How many patches of each kind the client's body got."""
         return self._flight.planned.patched.kinds
@@ -135,14 +145,23 @@ class Exchange:
         if self._tried or self._over or not (self._failed or fault):
             return False
         self._tried = True
-        live = self._flight.conversation.live
         body = fault or b"".join(self.held)
-        meant = classify_error(body, status=self._status, filled=turn.measure_fill(live))
-        async with live.lock:
+        filled = refusals.measure_fill(self.live)
+        return await self.plan_again(classify_error(body, status=self._status, filled=filled))
+
+    async def plan_again(self, meant: Fault) -> bool:
+        """Plan a smaller request after a fault; return whether there is another body to send."""
+        async with self.live.lock:
+            if self.asked >= 0 and self.live.view.asked != self.asked:
+                return False  # the conversation went on meanwhile
             planned = await self._plan_retry(meant)
         if planned is None or planned.patched.body == self.body:
             return False
-        _log.info("%s: a refusal is healed: %s", self.session, planned.patched.kinds)
+        _log.info(
+            "%s: a refusal is healed: %s → %s tokens (%s)",
+            self.session, f"{self.report.total:,}", f"{planned.report.total:,}",
+            ", ".join(planned.patched.kinds),
+        )  # fmt: skip
         self._flight.planned = planned
         return True
 
@@ -150,7 +169,7 @@ class Exchange:
         conversation, request = self._flight.conversation, self._flight.request
         if _BINDING in meant.message:
             return await conversation.heal_thinking(request)
-        smaller = await turn.find_smaller(conversation.live, meant)
+        smaller = await refusals.find_smaller(conversation.live, meant)
         if smaller is None:
             return None
         if meant.limit and meant.count and meant.count < meant.limit:  # the input alone fits
@@ -228,6 +247,19 @@ class Exchange:
         self._beside = task = create_task(await_noting())
         _under_way.add(task)
         task.add_done_callback(_under_way.discard)
+
+    async def record_usage(self, usage: UsageReported) -> None:
+        """Record what the provider counted, where the answer itself comes with a later request."""
+        if self.asked >= 0:
+            async with self.live.lock:
+                await self.live.receive_events(usage)
+        await self._flight.conversation.settle_spending(usage)
+
+    async def release(self) -> None:
+        """End the call here: its answer comes with a later request."""
+        self.mark_unanswered()
+        if self._beside is not None:
+            await self._beside
 
     def mark_unanswered(self) -> None:
         """End the call without an answer."""

@@ -29,6 +29,8 @@ class Patched:
     kinds: dict[str, int] = field(default_factory=dict[str, int])
     """How many patches of each kind: fold, clip, stub, thinking, limit; and history, if the client
     only named what is written out here."""
+    splices: list[Splice] = field(default_factory=list[Splice])
+    """The patches themselves, in the bytes of the request that was planned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ def patch_request(
         splices += _lower_answer_limit(request, limit)
         kinds["limit"] += 1
     if not view.spine.masks and all(item.state in _WHOLE for item in (*view.items, *view.waiting)):
-        return Patched(apply_splices(request.body, splices), dict(kinds))
+        return Patched(apply_splices(request.body, splices), dict(kinds), splices)
     items = items_by_place(view)
     loop = len(request.places) if thoughtless else find_tool_loop(request)
     edited = any(isinstance(piece, FoldedMessages) for piece in row) or bool(view.spine.masks)
@@ -78,7 +80,7 @@ def patch_request(
             if put is not None:
                 splices.append(Splice(*request.places[message], put))
             at += 1
-    return Patched(apply_splices(request.body, splices), dict(kinds))
+    return Patched(apply_splices(request.body, splices), dict(kinds), splices)
 
 
 def _make_fold_splice(
@@ -132,7 +134,7 @@ def _patch_message(  # noqa: PLR0913, PLR0917 - one message, and the view of it
 
 
 def find_tool_loop(request: ClientRequest) -> int:
-    """Find where the tool loop that is under way begins; after all messages if there is none.
+    """Find the first message of the tool loop under way; without one, the number of messages.
 
     An API with thinking requires the thinking of the calls whose results it gets. Words of the
     user behind the newest results do not end the loop.
@@ -165,4 +167,8 @@ def _lower_answer_limit(request: ClientRequest, limit: AnswerLimit) -> list[Spli
                 allowed = max(allowed, _LEAST_BUDGET + 1)
                 less = max(min(asked, allowed // 2), _LEAST_BUDGET)
                 splices.append(Splice(*budget, str(less).encode()))
-    return [Splice(*request.fields[limit.name], str(min(allowed, limit.asked)).encode()), *splices]
+    head, _, inner = limit.name.partition(".")
+    place = request.fields[head]
+    if inner:
+        place = find_fields(request.body, place)[inner]
+    return [Splice(*place, str(min(allowed, limit.asked)).encode()), *splices]

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from foldline.dialects import base
-from foldline.dialects.base import Dialect
+from foldline.dialects.base import Dialect, PathFacts
 from foldline.dialects.signatures import is_signed
 from foldline.errors import (
     BadInput,
@@ -42,8 +42,10 @@ R = TypeVar("R")
 OnStoreError: TypeAlias = Literal["raise", "pass"]
 SESSION = "x-foldline-session"
 """The header in which a call names its conversation; never sent on."""
-_UNPLANNED = (BrokenView, Conflict, Erased, WireError)
-_AWAY = (StoreFailed, Busy)
+UNPLANNED = (BrokenView, Conflict, Erased, WireError)
+"""Faults with which a request is sent as it came."""
+AWAY = (StoreFailed, Busy)
+"""Faults of a store that does not answer."""
 _LONGEST = 30.0  # seconds that the store may take, however long the client waits
 _SOON = 0.2  # seconds: a store that fails this soon may be asked again at once
 _OURS = ("content-length", "content-encoding", "transfer-encoding")  # they describe other bytes
@@ -62,6 +64,8 @@ class ClientCall:
     """Seconds for connect, read, write and pool."""
     compacts: bool = False
     """Whether its path is one to which histories are posted to be compacted."""
+    path: PathFacts | None = None
+    """What its path says, where the body does not."""
     started: float = field(default_factory=monotonic)
 
     @property
@@ -132,15 +136,16 @@ class Planner:
             find_caller(self.conversations, session),
             timeouts,
             compacting is not None,
+            dialect.read_path_facts(request.url.path, request.url.query.decode("latin-1")),
         )
 
     async def plan_call(self, call: ClientCall, request: Any) -> Exchange | CompactedHistory | None:
         """Plan a call, or answer it; None if it is sent as it came."""
         try:
             return await self._run_within(call.seconds, self._start_call(call))
-        except _UNPLANNED as fault:
+        except UNPLANNED as fault:
             _log.warning("a request is sent as it came: %s", fault)
-        except (*_AWAY, TimeoutError) as fault:
+        except (*AWAY, TimeoutError) as fault:
             if self._on_store_error == "raise":
                 kind = self.http.ReadTimeout if isinstance(fault, TimeoutError) else None
                 raise (kind or self.http.ConnectError)(str(fault), request=request) from fault
@@ -164,7 +169,7 @@ class Planner:
         if answered is not None or call.compacts:
             return answered
         return await self.conversations.start_exchange(
-            call.dialect, call.body, scope=scope, caller=call.caller
+            call.dialect, call.body, scope=scope, caller=call.caller, path=call.path
         )
 
     async def heal_refusal(self, call: ClientCall, exchange: Exchange) -> bool:
@@ -206,7 +211,7 @@ class Planner:
         try:
             async with timeout(seconds):
                 return await work
-        except (*_AWAY, TimeoutError) as fault:
+        except (*AWAY, TimeoutError) as fault:
             now = monotonic()
             if now - begun > _SOON:
                 self._away_until = now + (now - begun)

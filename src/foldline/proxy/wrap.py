@@ -1,6 +1,6 @@
 """Wraps clients of the official SDKs, so that their history is planned on the way out.
 
-    client = foldline.wrap(OpenAI())        # or AsyncOpenAI(), Anthropic(), AsyncAnthropic()
+    client = foldline.wrap(OpenAI())        # or AsyncOpenAI(), Anthropic(), genai.Client(), …
     http = foldline.http_client()           # for a framework that takes an httpx client
 
 A wrapped client is a copy of the SDK's client whose `transport` sends through the original's.
@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, overload
 
 from foldline.errors import BadInput
+from foldline.proxy import google_client
 from foldline.proxy.conversations import Conversations
 from foldline.proxy.identity import check_name, current_name, last_asked
 from foldline.proxy.transport import OnStoreError, Planner, make_async_transport, make_transport
@@ -56,9 +57,9 @@ class Options(TypedDict, total=False):
 def wrap(client: C, **options: "Unpack[Options]") -> C:
     """Return the same client, whose calls are recorded and planned to fit the window.
 
-    Takes the clients of `openai` and `anthropic`, sync and async, and returns one of the same class
-    that is used as before, streams included. `foldline.session_of(client)` is its conversation:
-    its report, its edits, undo and recall. Options:
+    Takes the clients of `openai`, `anthropic` and `google.genai`, sync and async, and returns one
+    of the same class that is used as before, streams included. `foldline.session_of(client)` is its
+    conversation: its report, its edits, undo and recall. Options:
 
     - `store`: where logs are kept, as in `open`; ":memory:" by default. In a file or in PostgreSQL
       conversations are found again after a restart.
@@ -73,17 +74,19 @@ def wrap(client: C, **options: "Unpack[Options]") -> C:
     - `on_store_error`: "raise" (the SDK's own connection or timeout error) or "pass" (the request
       is sent as it came). Either way the store takes at most half of the client's timeout.
     """
+    if google_client.is_google(client):
+        return google_client.wrap_google(client, lambda inner: _wrap_http(inner, options))
     inner: Any = getattr(client, "_client", None)
-    copy: Any = getattr(client, "copy", None)
+    make_copy: Any = getattr(client, "copy", None)
     kind = type(client).__name__
-    if _find_library(inner) is None or copy is None:
+    if _find_library(inner) is None or make_copy is None:
         raise BadInput(
-            f"wrap() cannot wrap a {kind}; it takes the clients of the packages openai and "
-            f"anthropic. {_OTHERS}"
+            f"wrap() cannot wrap a {kind}; it takes the clients of the packages openai, anthropic "
+            f"and google-genai. {_OTHERS}"
         )
     if reason := _find_obstacle(client):
         raise BadInput(f"wrap() cannot wrap a {kind}: {reason}. {_OTHERS}")
-    wrapped: Any = copy(http_client=_wrap_http(inner, options))
+    wrapped: Any = make_copy(http_client=_wrap_http(inner, options))
     wrapped.__class__ = _with_attribute(wrapped.__class__)
     return wrapped
 
@@ -172,10 +175,10 @@ def _wrap_http(inner: Any, options: Options) -> Any:
     http: Any = _find_library(inner)
     if http is None:
         raise BadInput(f"a {type(inner).__name__} is no client of httpx")
-    _check_options(options)
+    check_options(options)
     planner = Planner(
         http,
-        partial(_make_conversations, options),
+        partial(make_conversations, options),
         session=options.get("session", ""),
         on_store_error=options.get("on_store_error", "raise"),
     )
@@ -192,7 +195,7 @@ def _wrap_http(inner: Any, options: Options) -> Any:
     return outer
 
 
-def _check_options(options: Options) -> None:
+def check_options(options: Options) -> None:
     """Raise on wrong options now, not at the first call."""
     unknown = [name for name in options if name not in Options.__annotations__]
     if unknown:
@@ -222,7 +225,8 @@ def _check_options(options: Options) -> None:
     build_facts("m", window=None, reserve=None, policy=options.get("policy", "steady"))
 
 
-def _make_conversations(options: Options) -> Conversations:
+def make_conversations(options: Options) -> Conversations:
+    """Open the store of some options, for the conversations that are kept there."""
     facts_of = remember_facts(
         window=options.get("window"),
         reserve=options.get("reserve"),

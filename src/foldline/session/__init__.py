@@ -5,15 +5,19 @@ client_row      A client's messages as a log has them, in the client's order
 export_log      Exports a session as JSONL, provider messages or Markdown
 fold_queue      The queue of folds on PostgreSQL
 fold_worker     Folds sessions in the background, and the worker processes for it
+given_objects   Reads objects of SDKs and LangChain, and the events of streams
 history         The past of a session: turns, past requests, search, trimming
 hooks           Watchers of folds and narratives, and vetoes on folds
 host            The server that a session's model is asked at
 log_handle      A log and its view, kept in step
+log_lines       The lines that sessions log
 message_search  Search for messages, without the question, each with a passage
 metrics         Prometheus metrics and OpenTelemetry spans
 model_facts     The facts that plans use: policy, limits and prices of a model
 open            Opens a session, new or stored
 planning        Plans a request, records it, and rebuilds it byte for byte
+recall_tool     The tool `recall` as data, and the answers to its calls
+refusals        What a refusal for length teaches, and the smaller request that follows
 sdk_clients     Protocols of the SDKs' clients
 session         A session: one conversation, recorded, planned and sent
 session_bill    Tokens and dollars that a session has used so far

@@ -26,8 +26,10 @@ def read_system(given: System) -> tuple[Text, ...]:
     return tuple(Text(replace_surrogates(one)) for one in words if one)
 
 
-def read_tools(given: Sequence[Mapping[str, Any]]) -> tuple[Tool, ...]:
-    """Read tools, each in either provider's format."""
+def read_tools(
+    given: Sequence[Mapping[str, Any]], *, own: base.Dialect | None = None
+) -> tuple[Tool, ...]:
+    """Read tools, each in any dialect's format; if several fit, in `own`."""
     rows = _check_list("tools", given, "tools as the provider's API has them")
     for place, row in enumerate(rows):
         if not isinstance(row, Mapping):
@@ -36,7 +38,8 @@ def read_tools(given: Sequence[Mapping[str, Any]]) -> tuple[Tool, ...]:
                 'it; give {"name": …, "input_schema": …} or {"type": "function", "function": …}. '
                 "A Python function is a tool of `foldline.agent`"
             )
-    return tuple(base.parse_any_tool(cast("Mapping[str, Any]", row)) for row in rows)
+    several = (base.parse_any_tools(cast("Mapping[str, Any]", row), own=own) for row in rows)
+    return tuple(tool for tools in several for tool in tools)
 
 
 def must_be_names(**given: object) -> None:

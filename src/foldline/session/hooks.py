@@ -1,6 +1,7 @@
 """Watchers of folds and narratives, and vetoes on folds.
 
-    live.passes.watchers.append(print)                        # called for every fold and narrative
+    foldline.watch(print)                                     # every fold and narrative
+    live.passes.watchers.append(print)                        # those of one session
     live.passes.vetoes.append(lambda fold: "not on Fridays")  # a reason forbids it; None allows it
 
 A pass is one fold, or one request for a narrative. `metrics` counts and traces them.
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from foldline.core.log import Event, Folded
 from foldline.core.plan import Facts, Ready
 from foldline.core.policy import limit_to_forced_folds
-from foldline.errors import Vetoed
+from foldline.errors import BadInput, Vetoed
+from foldline.session.log_lines import log_narrative, log_veto
 from foldline.stores.base import Name
 
 if TYPE_CHECKING:
@@ -50,6 +52,30 @@ Watcher: TypeAlias = Callable[[Pass], object]
 Veto: TypeAlias = Callable[[Folded], str | None]
 """Returns why a fold must not be made, or None."""
 Planning: TypeAlias = Callable[[Facts], Awaitable[Ready]]
+_watchers: dict[object, Watcher] = {}  # of every session of this process
+
+
+def watch(watcher: Watcher) -> Callable[[], None]:
+    """Call a watcher for every fold and narrative of all sessions of this process.
+
+    It is called with a `Pass`: those of sessions that are open now, of later ones, and of
+    conversations through `wrap` or a gateway. Call the returned function to end this.
+
+        foldline.watch(metrics.prometheus())    # from foldline.session import metrics
+        end = foldline.watch(print)
+        end()
+
+    An error of a watcher is logged, and stops nothing.
+    """
+    if not callable(watcher):  # pyright: ignore[reportUnnecessaryComparison]
+        raise BadInput(f"{watcher!r} cannot be called; give a function of one `Pass`")
+    key = object()
+    _watchers[key] = watcher
+
+    def end_watch() -> None:
+        _watchers.pop(key, None)
+
+    return end_watch
 
 
 class Passes:
@@ -71,22 +97,24 @@ class Passes:
             return ready
         fold, why = found
         self._notify_watchers(_of_fold(fold, self._name, model, outcome="vetoed", reason=why))
-        if fold.why == "forced" or facts.now:
+        if facts.now:
             raise Vetoed(why)
         ready = await plan(replace(facts, policy=limit_to_forced_folds(facts.policy)))
         if self._find_veto(ready.events) is not None:
             raise Vetoed(why)
+        log_veto(self._name, why)
         return ready
 
     def report_folds(self, events: Sequence[Event], model: str) -> None:
         """Notify watchers of the folds among appended events."""
-        for fold in _select_folds(events) if self.watchers else ():
+        for fold in _select_folds(events) if self.watchers or _watchers else ():
             made = _of_fold(fold, self._name, model, outcome="applied")
             self._notify_watchers(made._replace(seconds=self._planned))
 
     def report_narrative(self, one: "Narrative", model: str, seconds: float) -> None:
-        """Notify watchers of a narrative."""
+        """Notify watchers of a narrative, and log one that is not there."""
         used, by = one.used, one.prepared.by if one.prepared else ""
+        log_narrative(self._name, one, by or model)
         self._notify_watchers(
             Pass(
                 kind="narrative",
@@ -107,9 +135,9 @@ class Passes:
         return next(((fold, why) for fold, why in reasons if why), None)
 
     def _notify_watchers(self, one: Pass) -> None:
-        for watch in self.watchers:
+        for watcher in (*self.watchers, *_watchers.values()):
             try:
-                watch(one)
+                watcher(one)
             except Exception:  # a watcher's error must not stop a session
                 import logging  # noqa: PLC0415 - slow to import, and this is rare
 

@@ -73,7 +73,7 @@ def choose_host(session: str, model: str, *, recorded: Host | None, named: Named
     3. The address in settings or the environment, else the SDK's default.
     """
     asked = recorded.dialect if recorded is not None else None
-    speaks = base.choose_dialect(model, asked)
+    speaks = base.choose_dialect(model, asked, address=named.base_url if named else None)
     dialect, vendor = speaks.name, speaks.vendor
     if named is not None:
         host = Host(normalize_address(named.base_url), dialect, named.base_url)

@@ -25,6 +25,7 @@ from foldline.core.request import Report
 from foldline.core.spine import Range, Spine, places_of
 from foldline.core.view import View
 from foldline.errors import Busy, Conflict, Erased, FoldlineError, StoreFailed
+from foldline.session.log_lines import log_events
 from foldline.stores import event_log
 from foldline.stores.base import Lease, Name, Store
 
@@ -226,6 +227,7 @@ class Live:
             raise
         self._unknown = False
         await self._apply_events(events)
+        log_events(self.name, events)
         self.passes.report_folds(events, self.view.model)
 
     async def _look_up(self) -> None:

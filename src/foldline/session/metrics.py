@@ -1,7 +1,7 @@
 """Prometheus metrics and OpenTelemetry spans of folds and narratives.
 
-    live.passes.watchers.append(metrics.prometheus())      # extra `metrics`
-    live.passes.watchers.append(metrics.spans())           # extra `otel`
+    foldline.watch(metrics.prometheus())      # extra `metrics`
+    foldline.watch(metrics.spans())           # extra `otel`
 
 All names of metrics and attributes are defined here, the gateway's too.
 """

@@ -10,8 +10,6 @@ from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
-import msgspec
-
 from foldline.core.budget import Source, limits, replace_reserve
 from foldline.core.log import Setting
 from foldline.core.plan import Facts
@@ -23,22 +21,6 @@ if TYPE_CHECKING:
     from foldline.models.servers import Reported
 
 _UNSTREAMED = 20_000  # tokens: Anthropic's SDK allows no longer answer without a stream
-Bound = tuple[str, int]
-"""The parameter's name and the most tokens of the answer."""
-
-
-def find_stated_limit(dialect: Dialect, parameters: Mapping[str, Any]) -> Bound | None:
-    """Find the answer limit in a request's parameters."""
-    for name in dialect.bounds:
-        most = parameters.get(name)
-        if isinstance(most, msgspec.Raw):
-            try:
-                most = msgspec.json.decode(most, type=int | None)
-            except msgspec.DecodeError:
-                continue
-        if type(most) is int and most > 0:
-            return name, most
-    return None
 
 
 def fit_answer_limit(
@@ -53,24 +35,26 @@ def fit_answer_limit(
     most = min(kept, facts.limits.max_output or kept)
     most = most if streams or parameters.get("stream") else min(most, _UNSTREAMED)
     given = dialect.build_parameters(parameters, most=most)
-    bound = find_stated_limit(dialect, given)
+    bound = dialect.find_bound(given)
     if bound is not None and bound[1] > kept:
         facts = replace(facts, limits=replace_reserve(facts.limits, bound[1]))
     reserve = facts.limits.reserve
-    lowered = {bound[0]: reserve} if bound is not None and bound[1] > reserve else {}
-    return facts, {**given, **lowered}
+    if bound is not None and bound[1] > reserve:
+        given = dialect.lower_bound(given, bound[0], reserve)
+    return facts, given
 
 
 _FRESH, _MODELS = 10.0, 1_000  # seconds that facts are cached, and for how many models
 
 
-def build_facts(
+def build_facts(  # noqa: PLR0913 - whatever is known of a model
     model: str,
     *,
     window: int | None,
     reserve: int | None,
     policy: str | Policy,
     reported: "Reported | None" = None,
+    tokenizer: Callable[[str], int] | None = None,
 ) -> Facts:
     """Build facts from the policy and from what user, server and catalogue say of a model."""
     from foldline.models.catalog import resolve_model  # noqa: PLC0415 - a tenth of an import's time
@@ -97,6 +81,7 @@ def build_facts(
         max_input=most,
         step=prices.step,
         max_output=(reported.max_output if reported else None) or found.max_output,
+        tokenizer=tokenizer,
     )
     return Facts(limit, preset, prices)
 

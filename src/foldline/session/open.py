@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from foldline.models.port import Model
     from foldline.models.servers import Reported
     from foldline.models.summarize import Tellers
+    from foldline.models.tokenizers import Tokenizer
     from foldline.session.spending import Caps
     from foldline.session.summaries import Narrator
 
@@ -44,15 +45,17 @@ def open(  # noqa: A001, PLR0913 - it is foldline.open; one keyword per property
     summarizer: Summarizer = None,
     caps: "Caps | None" = None,
     reported: "Reported | None" = None,
+    tokenizer: "Tokenizer | None" = None,
     store: Store | None = None,
 ) -> Session:
     """Open a session: a new one, or a stored one that continues where it ended.
 
     - `address`: ":memory:", a file's path, or a postgresql:// address
     - `model`: the model's name; `claude…`, `anthropic/…` and Bedrock's names
-      use Anthropic's API, all others OpenAI's chat API
+      use Anthropic's API, `gemini-…` Google's, all others OpenAI's chat API
     - `dialect`: the API to write requests for, where the vendor has several:
-      "openai-responses" for `client.responses.create(**s.request())`
+      "openai-responses" for `client.responses.create(**s.request())`,
+      "gemini-interactions" for `client.interactions.create(**s.request())`
     - `system`: the system prompt, a text or text blocks
     - `tools`: as any of these APIs writes them
     - `window`: tokens in all; by default the catalogue's, else 128,000
@@ -67,6 +70,8 @@ def open(  # noqa: A001, PLR0913 - it is foldline.open; one keyword per property
     - `caps`: the most that may be spent, `foldline.session.spending.Caps`
     - `reported`: what the model's server reports about it, a
       `foldline.models.servers.Reported`
+    - `tokenizer`: the model's own, if you have it: a function that counts
+      the tokens of a text, or "o200k_base" (OpenAI's; needs `tokenizers`)
     - `store`: the address's store, if it is open already
 
     System and tools that are left out stay as they were. Close the session,
@@ -90,6 +95,7 @@ def open(  # noqa: A001, PLR0913 - it is foldline.open; one keyword per property
                 summarizer=summarizer,
                 caps=caps,
                 reported=reported,
+                tokenizer=tokenizer,
                 store=store,
             )
         )
@@ -113,6 +119,7 @@ def aopen(  # noqa: PLR0913
     summarizer: Summarizer = None,
     caps: "Caps | None" = None,
     reported: "Reported | None" = None,
+    tokenizer: "Tokenizer | None" = None,
     store: Store | None = None,
 ) -> "Opening":
     """Open a session whose methods are awaited.
@@ -141,6 +148,7 @@ def aopen(  # noqa: PLR0913
             summarizer=summarizer,
             caps=caps,
             reported=reported,
+            tokenizer=tokenizer,
             store=store,
         )
     )
@@ -182,6 +190,7 @@ async def open_session(  # noqa: PLR0913
     summarizer: Summarizer = None,
     caps: "Caps | None" = None,
     reported: "Reported | None" = None,
+    tokenizer: "Tokenizer | None" = None,
     store: Store | None = None,
 ) -> AsyncSession:
     """Open a session, with the parameters of `open`."""
@@ -198,7 +207,14 @@ async def open_session(  # noqa: PLR0913
         arguments.must_be_summarizer(summarizer)
     arguments.read_system(system or ())
     arguments.read_tools(tools)
-    facts = build_facts(model, window=window, reserve=reserve, policy=policy, reported=reported)
+    count = None
+    if tokenizer is not None:
+        from foldline.models.tokenizers import load_tokenizer  # noqa: PLC0415 - few have one
+
+        count = load_tokenizer(tokenizer)
+    facts = build_facts(
+        model, window=window, reserve=reserve, policy=policy, reported=reported, tokenizer=count
+    )
     kept = store_at(address) if store is None else store
     try:
         live = await Live.open(kept, Name(tenant, session), facts=facts)

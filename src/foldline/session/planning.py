@@ -25,6 +25,7 @@ from foldline.dialects.base import Dialect
 from foldline.errors import BadHandle, BadInput, BrokenView, Erased, FormatError, Overflow
 from foldline.session.client_row import digest_shown, read_row
 from foldline.session.log_handle import Live
+from foldline.session.log_lines import warn_of_assumed_window
 from foldline.stores import event_log
 
 _GO_ON = "[nothing new was said; go on]"
@@ -106,6 +107,8 @@ async def rebuild_request(live: Live, at: int) -> bytes:
 async def plan_next_request(live: Live, facts: Facts, *, view: View | None = None) -> Ready:
     """Plan what to send and append, without vetoed folds."""
     seen = view or live.view
+    if facts.limits.source == "default" and seen.model not in seen.windows:
+        warn_of_assumed_window(seen.model, facts.limits.window)
     return await live.passes.plan_allowed_folds(
         lambda one: _plan_until_ready(live, one, seen), facts, seen.model
     )

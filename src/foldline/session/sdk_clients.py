@@ -3,6 +3,7 @@
 client.chat.completions.create(…)    openai.OpenAI, AzureOpenAI, and their async forms
 client.responses.create(…)           the same, for a session opened with dialect="openai-responses"
 client.messages.create(…)            anthropic.Anthropic, AnthropicBedrock, …
+client.models.generate_content(…)    google.genai.Client, and its `aio`
 """
 
 from typing import Any, Protocol, TypeVar
@@ -48,6 +49,23 @@ class AnthropicClient(Protocol[R_co]):
         ...
 
 
+class Generates(Protocol[R_co]):
+    """`client.models` of Google's SDK."""
+
+    def generate_content(self, *args: Any, **parameters: Any) -> R_co:
+        """Send a request and return its answer."""
+        ...
+
+
+class GoogleClient(Protocol[R_co]):
+    """A client of Google's SDK."""
+
+    @property
+    def models(self) -> Generates[R_co]:
+        """The models."""
+        ...
+
+
 def find_create(client: Any, *, model: str, dialect: Dialect) -> Any:
     """Find the client's method that takes a model's requests."""
     api = client
@@ -59,7 +77,7 @@ def find_create(client: Any, *, model: str, dialect: Dialect) -> Any:
             f"{model!r} is asked by a client of {dialect.vendor.title}'s SDK, and this is a "
             f"{type(client).__name__}; give such a client, or switch() to another model"
         ) from None
-    return api.create
+    return api
 
 
 def must_not_stream(parameters: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ It only orders the calls: dialects read and write, the core decides, the store k
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from inspect import isawaitable, iscoroutine
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast, overload
 
 import msgspec
 
@@ -26,6 +26,7 @@ from foldline.core.log import (
     Speaker,
     ToolReturned,
     Unpinned,
+    UsageReported,
     UserSaid,
 )
 from foldline.core.parts import Text, replace_surrogates
@@ -48,9 +49,17 @@ from foldline.session.arguments import (
     read_system,
     read_tools,
 )
+from foldline.session.given_objects import ModelTurn, join_given
 from foldline.session.log_handle import Live, run_locked
+from foldline.session.log_lines import log_fork
 from foldline.session.model_facts import build_facts
-from foldline.session.sdk_clients import AnthropicClient, OpenAIClient, find_create, must_not_stream
+from foldline.session.sdk_clients import (
+    AnthropicClient,
+    GoogleClient,
+    OpenAIClient,
+    find_create,
+    must_not_stream,
+)
 from foldline.session.sync import Face, make_sync, run_coroutine
 from foldline.stores import event_log
 
@@ -60,7 +69,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 _FOCUS = 2_000  # characters
 Given: TypeAlias = str | Mapping[str, Any] | Sequence[Any] | Event | object
-"""What add() takes: text, a message dict, an SDK's response, an event, or a list of these."""
+"""What add() takes: text, a message dict, an SDK's response, the events of its stream, a message of
+LangChain, an event, or a list of these."""
 
 
 class AsyncSession:
@@ -95,7 +105,7 @@ class AsyncSession:
             must_be_names(once=once)
         many = cast("Sequence[Given]", given) if isinstance(given, list | tuple) else (given,)
         said: list[Event] = []
-        for one in _join_turns(many):
+        for one in join_given(many):
             said += [
                 self._set_speaker(event, said, speaker, author)
                 for event in self._parse_given(one, said)
@@ -113,7 +123,8 @@ class AsyncSession:
         """
         now = self.live.view.newest
         parts = now.parts if system is None else read_system(system)
-        known = now.tools if tools is None else read_tools(tools)
+        own = base.find_view_dialect(self.live.view)
+        known = now.tools if tools is None else read_tools(tools, own=own)
         await self.live.record_instructions(Instructed(parts, known))
 
     @run_locked
@@ -136,20 +147,54 @@ class AsyncSession:
     async def create(self, client: OpenAIClient[Awaitable[R]], **parameters: Any) -> R: ...
     @overload
     async def create(self, client: AnthropicClient[Awaitable[R]], **parameters: Any) -> R: ...
+    @overload
+    async def create(self, client: GoogleClient[Awaitable[R]], **parameters: Any) -> R: ...
     async def create(self, client: Any, **parameters: Any) -> Any:
         """Send `request()` by an SDK's client, add the answer, and return it.
 
-        `client` is an `AsyncOpenAI` or an `AsyncAnthropic`, as the model needs it. Not with
+        `client` is an `AsyncOpenAI`, an `AsyncAnthropic` or the `aio` of a `genai.Client`, as the
+        model needs it. A request that is refused as too long is sent once more by `heal`. Not with
         `stream=True`: stream what `request()` returns, or use `foldline.wrap`.
         """
         must_not_stream(parameters)
         view = self.live.view
         ask = find_create(client, model=view.model, dialect=base.find_view_dialect(view))
-        answer = ask(**await self.request(**parameters))
-        if isawaitable(answer):
-            answer = await answer
+
+        async def send(request: dict[str, Any]) -> Any:
+            answer = ask(**request)
+            return await answer if isawaitable(answer) else answer
+
+        first = await self.request(**parameters)
+        try:
+            answer = await send(first)
+        except Exception as error:  # noqa: BLE001 - any but a refusal is raised again
+            answer = await send(await self.heal(error, **parameters))
         await self.add(answer)
         return answer
+
+    async def heal(self, error: Exception, **parameters: Any) -> dict[str, Any]:
+        """Return a smaller request after the provider refused one as too long; `create` does this.
+
+        Give the SDK's exception, and the parameters of `request()`. What the error states of the
+        window is learned. Raises the error itself if it is about something else, and `Overflow` if
+        nothing makes the request smaller.
+        """
+        from foldline.session import refusals  # noqa: PLC0415 - few requests are refused
+
+        must_not_be_own(parameters)
+        dialect = base.find_view_dialect(self.live.view)
+
+        async def plan_smaller(facts: Facts) -> bytes:
+            facts, sent = model_facts.fit_answer_limit(facts, dialect, parameters)
+            return await planning.plan_and_record_request(
+                self.live, sent, dialect=dialect, facts=facts
+            )
+
+        fault = refusals.classify_refusal(self.live, error)
+        body = await refusals.heal_refusal(self.live, fault, plan_smaller)
+        if body is None:
+            raise error
+        return msgspec.json.decode(body)
 
     async def fold(self, *, focus: str = "", preview: bool = False) -> Loss | None:
         """Fold now what can be folded; return what the model no longer sees, or None.
@@ -260,6 +305,7 @@ class AsyncSession:
         child.shared = True
         origin = f"{live.name.session}@{place}"
         await child.record_events(Opened(child.view.model, child.view.settings, origin=origin))
+        log_fork(live.name, to, place)
         return type(self)(child)
 
     async def recall(self, handle: str, *, most: int | None = None) -> str:
@@ -279,6 +325,41 @@ class AsyncSession:
                 raise Erased(handle, head.trimmed)
             raise recall.make_missing_error(query.span, end=head.seq)
         return recall.render_recall(events, query, most=most)
+
+    async def answer_recall(self, arguments: Mapping[str, Any]) -> str:
+        """Answer a model's call of the tool `foldline.RECALL_TOOL`, with what fits in the window.
+
+        What is wrong with the call is said in the answer, for the model.
+        """
+        from foldline.session import recall_tool  # noqa: PLC0415 - few sessions ask
+
+        return await recall_tool.answer_recall(self, arguments)
+
+    @run_locked
+    async def record_usage(
+        self,
+        *,
+        input: int | None = None,  # noqa: A002 - as the event has it
+        output: int | None = None,
+        cache_read: int | None = None,
+        cache_write: int | None = None,
+    ) -> None:
+        """Record what the provider counted for the newest request; `input` is all of it.
+
+        For answers that do not say it themselves: it corrects the estimates.
+        """
+        must_be_tokens(input=input, output=output)
+        if self.asked < 0:
+            raise BadInput("there is no request yet whose usage could be recorded")
+        await self.live.receive_events(
+            UsageReported(
+                asked=self.asked,
+                input=input,
+                cache_read=cache_read,
+                cache_write=cache_write,
+                output=output,
+            )
+        )
 
     @run_locked
     async def close(self) -> None:
@@ -335,48 +416,18 @@ class AsyncSession:
                 return [UserSaid((Text(replace_surrogates(given)),))]
             case _ if isinstance(given, log.Event):
                 return [given]
-            case _ModelTurn(dialect, items) if dialect.parse_turn is not None:
+            case ModelTurn(dialect, items) if dialect.parse_turn is not None:
                 return dialect.parse_turn(items, saw)
             case Mapping():
                 body = cast("Mapping[str, Any]", given)
                 own = base.find_view_dialect(view)
                 return base.parse_any_message(body, own=own, saw=saw, asked=view.asked)
-            case _ if hasattr(given, "model_dump"):
-                body = cast("Any", given).model_dump(mode="json", exclude_unset=True)
-                return self._parse_given(body, before)
             case _:
                 raise BadInput(
                     f"add() cannot read a {type(given).__name__}; give it text, a message dict, "
-                    "an SDK's response object, an event, or a list of these"
+                    "an SDK's response, all events of its stream, a message of LangChain, an "
+                    "event, or a list of these"
                 )
-
-
-class _ModelTurn(NamedTuple):
-    """The items of one turn of the model, as the Responses API has them."""
-
-    dialect: "base.Dialect"
-    items: list[Mapping[str, Any]]
-
-
-def _join_turns(given: Sequence[Given]) -> list[Any]:
-    """Join neighbours that are items of one turn of the model."""
-    joined: list[Any] = []
-    turn: _ModelTurn | None = None
-    for one in given:
-        is_answer = getattr(one, "object", None) is not None
-        dumps = not is_answer and hasattr(one, "model_dump")
-        body: Any = cast("Any", one).model_dump(mode="json", exclude_unset=True) if dumps else one
-        item: Mapping[str, Any] = cast("Any", body) if isinstance(body, Mapping) else {}
-        dialect = base.find_turn_dialect(item)
-        if dialect is None:
-            turn = None
-            joined.append(one)
-        elif turn is not None and turn.dialect is dialect:
-            turn.items.append(item)
-        else:
-            turn = _ModelTurn(dialect, [item])
-            joined.append(turn)
-    return joined
 
 
 class Session(Face[AsyncSession]):
@@ -395,27 +446,37 @@ class Session(Face[AsyncSession]):
     add = make_sync(AsyncSession.add)
     instruct = make_sync(AsyncSession.instruct)
     request = make_sync(AsyncSession.request)
+    heal = make_sync(AsyncSession.heal)
     fold = make_sync(AsyncSession.fold)
     undo = make_sync(AsyncSession.undo)
     pin = make_sync(AsyncSession.pin)
     switch = make_sync(AsyncSession.switch)
     recall = make_sync(AsyncSession.recall)
+    answer_recall = make_sync(AsyncSession.answer_recall)
+    record_usage = make_sync(AsyncSession.record_usage)
     close = make_sync(AsyncSession.close)
 
     @overload
     def create(self, client: OpenAIClient[R], **parameters: Any) -> R: ...
     @overload
     def create(self, client: AnthropicClient[R], **parameters: Any) -> R: ...
+    @overload
+    def create(self, client: GoogleClient[R], **parameters: Any) -> R: ...
     def create(self, client: Any, **parameters: Any) -> Any:
         """Send `request()` by an SDK's client, add the answer, and return it.
 
-        `client` is an `OpenAI` or an `Anthropic`, as the model needs it. Not with `stream=True`:
+        `client` is an `OpenAI`, an `Anthropic` or a `genai.Client`, as the model needs it. A
+        request that is refused as too long is sent once more by `heal`. Not with `stream=True`:
         stream what `request()` returns, or use `foldline.wrap`.
         """
         must_not_stream(parameters)
         view = self.aio.live.view
         ask = find_create(client, model=view.model, dialect=base.find_view_dialect(view))
-        answer = ask(**self.request(**parameters))
+        first = self.request(**parameters)
+        try:
+            answer = ask(**first)
+        except Exception as error:  # noqa: BLE001 - any but a refusal is raised again
+            answer = ask(**self.heal(error, **parameters))
         if iscoroutine(answer):
             answer.close()
             raise BadInput(

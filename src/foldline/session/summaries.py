@@ -191,8 +191,8 @@ def _build_sent_prefix(
 ) -> SentPrefix | None:
     # Called in a thread: a large view takes a while to encode.
     model, view = live.view.model, then.build_view()
-    if view.model != model:
-        return None
+    if view.model != model or asked.dialect != base.choose_model_dialect(model).name:
+        return None  # the summarizer's client would not understand it
     last = view.head if ask.range.hi is None else ask.range.hi
     behind = [item for item in view.items if item.state != "folded" and item.seq > last]
     whole = render(view)

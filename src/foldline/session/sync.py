@@ -5,6 +5,7 @@ written twice.
 """
 
 import os
+import sys
 from _thread import RLock
 from collections.abc import Callable, Coroutine
 from functools import cache, wraps
@@ -51,8 +52,12 @@ def run_coroutine(work: Coroutine[Any, Any, R]) -> R:
 def finish_coroutine(work: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine to its end, without waiting in a thread of ours.
 
-    Any thread may run a finalizer, and one of ours would wait for itself.
+    Any thread may run a finalizer, and one of ours would wait for itself. When the interpreter
+    ends, no thread runs any more: then nothing is done, and what was written is in the store.
     """
+    if sys.is_finalizing():
+        work.close()
+        return
     from asyncio import run_coroutine_threadsafe  # noqa: PLC0415
     from threading import current_thread  # noqa: PLC0415
 

@@ -7,25 +7,15 @@ leaves a usable log: the words heard so far, if any, as an answer that was cut o
 caller runs tools. `build_carry_message` starts a new session with the record of an earlier one.
 """
 
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 
 from foldline.core import fold_selection
-from foldline.core.budget import apply_learned_window, measure_budget
+from foldline.core.budget import measure_budget
 from foldline.core.fold_selection import Need
-from foldline.core.log import (
-    Asked,
-    ModelSaid,
-    Stop,
-    UsageReported,
-    UserSaid,
-    WindowLearned,
-    by_user,
-)
+from foldline.core.log import ModelSaid, Stop, UsageReported, UserSaid, by_user
 from foldline.core.parts import Text, replace_surrogates
 from foldline.core.plan import Facts
 from foldline.core.tokens import count_tokens
@@ -36,7 +26,7 @@ from foldline.dialects.provider_errors import Fault, of_exception
 from foldline.errors import BadInput, FoldlineError, ModelFailed, Overflow, WireError
 from foldline.models.port import Heard, Json, Model
 from foldline.models.retries import PATIENT, Patience, call_with_retries
-from foldline.session import model_facts, planning
+from foldline.session import model_facts, planning, refusals
 from foldline.session.log_handle import Live
 from foldline.session.session import AsyncSession
 from foldline.session.spending import Reserved, Spending
@@ -64,51 +54,6 @@ async def build_carry_message(store: Store, name: Name, *, facts: Facts) -> User
         "Its handles are that session's, not this one's]"
     )
     return UserSaid((Text(f"{head}\n{record}"),), speaker="notice")
-
-
-T = TypeVar("T")
-_SMALLER = 0.8  # the next try's share of a request that was refused without stating a limit
-
-
-async def heal_refusal(
-    live: Live, fault: "Fault", plan: Callable[[Facts], Awaitable[T]]
-) -> T | None:
-    """Plan under smaller limits after a refusal; None if no edit helps."""
-    async with live.lock:
-        facts = await find_smaller(live, fault)
-        if facts is None:
-            return None
-        try:
-            return await plan(facts)
-        except Overflow:
-            return None  # the provider's own error says more
-
-
-async def find_smaller(live: Live, fault: "Fault") -> Facts | None:
-    """Return facts with a smaller window, learned from a refusal; None if no edit helps."""
-    asked = live.view.held.get(live.view.asked)
-    if fault.kind not in ("tokens", "bytes") or not isinstance(asked, Asked):
-        return None
-    stated = fault.limit if fault.kind == "tokens" and not fault.suspected else None
-    if stated is None:
-        most = asked.tokens * _SMALLER
-    else:
-        await _record_window(live, stated, fault.message)
-        # In our own estimate's scale, which the provider's larger count shows to be too small.
-        most = min(stated * min(asked.tokens / (fault.count or 1), 1.0), asked.tokens)
-    return replace(live.facts, limits=apply_learned_window(live.facts.limits, int(most)))
-
-
-async def _record_window(live: Live, window: int, source: str) -> None:
-    model = live.view.model
-    known = apply_learned_window(live.facts.limits, live.view.windows.get(model)).window
-    if window < known:
-        await live.record_events(WindowLearned(model, window, source[:200]))
-
-
-def measure_fill(live: Live) -> float | None:
-    """Return the share of the window that the newest request takes, by our estimate."""
-    return live.report.total / live.report.window if live.report else None
 
 
 class _Planned(NamedTuple):
@@ -175,18 +120,19 @@ class _Turn:
 
     async def plan_replacement(self, planned: _Planned, failed: ModelFailed) -> _Planned | None:
         """Plan a request in place of one that was refused; None if no edit helps."""
-        return await heal_refusal(
-            self._live, _classify_failure(failed, planned.filled), self._plan_request
-        )
+        fault = _classify_failure(failed, planned.filled)
+        with suppress(Overflow):  # the provider's own error says more
+            return await refusals.heal_refusal(self._live, fault, self._plan_request)
+        return None
 
     async def _plan_request(self, facts: Facts) -> _Planned:
         live, dialect = self._live, self._dialect
         facts, given = model_facts.fit_answer_limit(facts, dialect, self._parameters, streams=True)
-        stated = model_facts.find_stated_limit(dialect, given)
+        stated = dialect.find_bound(given)
         body = await planning.plan_and_record_request(live, given, dialect=dialect, facts=facts)
         tokens = live.report.total if live.report else 0
         most = stated[1] if stated else facts.limits.reserve
-        return _Planned(msgspec.json.decode(body), tokens, most, measure_fill(live))
+        return _Planned(msgspec.json.decode(body), tokens, most, refusals.measure_fill(live))
 
     async def call_model(self, planned: _Planned, patience: Patience, heard: Heard | None) -> Json:
         """Reserve the cost, call the model, and record its answer."""

@@ -136,7 +136,7 @@ def build_draft(events: Iterable[Event], times: Sequence[float] = ()) -> Draft:
 
 
 def extract_search_text(body: bytes) -> str:
-    """Return the text that a message is found by; "" if it is none or cannot be read."""
+    """Return the text that a message is found by; "" for other events and unreadable ones."""
     try:
         event = log.decode_event(body)
     except FormatError:  # one unreadable row must not end every search

@@ -133,7 +133,7 @@ _INDEXED, _ASKED = (1, 2, 3), (2, 3)  # characters of a piece of unspaced text
 
 
 def _list_names(token: str, sizes: Sequence[int] = _INDEXED) -> list[str]:
-    """List the names of what stands between two blanks: words, parts, wholes, pieces."""
+    """List the names in a token, the text between two blanks: words, their parts, pieces."""
     if token.isalpha() and token.isascii() and token.islower():  # most are
         return [stem_word(token)]
     names: list[str] = []
@@ -165,7 +165,7 @@ def _list_word_names(word: str) -> list[str]:
 
 
 class _TokenTerms(dict[str, int | tuple[int, ...]]):
-    """The terms of what stands between two blanks, remembered; a single one without a tuple."""
+    """Remembers the terms of each token; a single term is kept without a tuple."""
 
     def __missing__(self, token: str) -> int | tuple[int, ...]:
         terms = tuple(map(_hash_term, _list_names(token)))

@@ -1,7 +1,8 @@
 """A provider on a real port, scripted: for tests of clients, wraps and gateways.
 
 Speaks every dialect of the registry, streamed or not, counts what it is sent and refuses what is
-above its window: in the words of llama.cpp, and of OpenAI where it is asked for a response.
+above its window: in the words of llama.cpp, of OpenAI where it is asked for a response, and of
+Google where it is asked for contents.
 Knows no model: a script says what is answered, or which trouble there is instead.
 
     with Provider(window=2_048) as provider:
@@ -21,10 +22,11 @@ from time import monotonic
 from typing import Any, Self, TypeAlias, cast
 
 from foldline.core.tokens import count_tokens
-from foldline.dialects.base import ANTHROPIC, CHAT, find_path_dialect
+from foldline.dialects.base import ANTHROPIC, CHAT, GEMINI, find_path_dialect
 
 Json: TypeAlias = dict[str, Any]
 RESPONSES = "openai-responses"
+INTERACTIONS = "gemini-interactions"
 _TOO_LONG = (
     "Your input exceeds the context window of this model. Please adjust your input and try again."
 )
@@ -136,6 +138,12 @@ class Provider:
         if "input" in json.loads(body):
             told = {"message": _TOO_LONG, "type": "invalid_request_error", "param": "input"}
             return 400, {"error": {**told, "code": "context_length_exceeded"}}
+        if "contents" in json.loads(body):
+            words = (
+                f"The input token count ({tokens}) exceeds the maximum number of tokens allowed "
+                f"({self.window})."
+            )
+            return 400, {"error": {"code": 400, "message": words, "status": "INVALID_ARGUMENT"}}
         words = overflow(tokens, self.window)
         error = {"code": 400, "message": words, "type": "exceed_context_size_error"}
         return 400, {"error": {**error, "n_prompt_tokens": tokens, "n_ctx": self.window}}
@@ -188,10 +196,11 @@ def told(trouble: Trouble, given: Json) -> Json:
 
 
 def _newest(given: Json) -> str:
-    listed = given["input"] if "input" in given else given["messages"]
+    listed = next(given[name] for name in ("input", "contents", "messages") if name in given)
     if isinstance(listed, str):
         return listed
-    content = listed[-1].get("content") or listed[-1].get("output") or ""
+    fields = ("content", "output", "parts")
+    content: Any = next((listed[-1][name] for name in fields if listed[-1].get(name)), "")
     if isinstance(content, str):
         return content
     blocks = cast("list[Json]", content)
@@ -244,7 +253,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, message: Json, *, body: bytes, cut: bool = False) -> None:
         given = cast("Json", json.loads(body))
         whole, events = written(self._dialect, given, message, count_tokens(body.decode()))
-        if not given.get("stream"):
+        if not (given.get("stream") or self.path.endswith(":streamGenerateContent?alt=sse")):
             self._send(json.dumps(whole).encode(), cut=cut)
             return
         lines = [*events]
@@ -299,9 +308,15 @@ def written(dialect: str, given: Json, message: Json, tokens: int) -> tuple[Json
     """An answer in a dialect, whole and as the events of a stream.
 
     The message is OpenAI's, as in a script. In Responses it may also have `reasoning`, the text of
-    a sealed item before it, and an `id`.
+    a sealed item before it, and an `id`. Gemini's first call is signed.
     """
-    write = {ANTHROPIC: _anthropic, RESPONSES: _responses}.get(dialect, _openai)
+    writers = {
+        ANTHROPIC: _anthropic,
+        RESPONSES: _responses,
+        GEMINI: _gemini,
+        INTERACTIONS: _interactions,
+    }
+    write = writers.get(dialect, _openai)
     return write(given, message, tokens)
 
 
@@ -363,6 +378,80 @@ def _anthropic(given: Json, message: Json, tokens: int) -> tuple[Json, Iterator[
             yield event("content_block_stop", index=at)
         yield event("message_delta", delta={"stop_reason": reason}, usage={"output_tokens": 1})
         yield event("message_stop")
+
+    return whole, events()
+
+
+def _gemini(_given: Json, message: Json, tokens: int) -> tuple[Json, Iterator[str]]:
+    words = str(message.get("content") or "")
+    calls: list[Json] = [
+        {
+            "functionCall": {
+                "name": call["function"]["name"],
+                "args": json.loads(call["function"]["arguments"]),
+            }
+        }
+        for call in message.get("tool_calls", ())
+    ]
+    if calls:
+        calls[0]["thoughtSignature"] = "c2lnbmVk"
+    reason = "SAFETY" if message.get("refusal") else "STOP"
+    usage = {"promptTokenCount": tokens, "candidatesTokenCount": 1, "totalTokenCount": tokens + 1}
+    more: Json = {"usageMetadata": usage, "modelVersion": "scripted", "responseId": "r"}
+
+    def build(parts: list[Json], **ends: str) -> Json:
+        candidate: Json = {"content": {"role": "model", "parts": parts}, **ends, "index": 0}
+        return {"candidates": [candidate], **more}
+
+    def events() -> Iterator[str]:
+        pieces = [words[at : at + 5] for at in range(0, len(words), 5)]
+        for piece in pieces:
+            yield f"data: {json.dumps(build([{'text': piece}]))}\r\n\r\n"
+        last = calls or [{"text": ""}]
+        yield f"data: {json.dumps(build(last, finishReason=reason))}\r\n\r\n"
+
+    said: list[Json] = [{"text": words}] if words or not calls else []
+    return build([*said, *calls], finishReason=reason), events()
+
+
+def _interactions(given: Json, message: Json, tokens: int) -> tuple[Json, Iterator[str]]:
+    words = str(message.get("content") or message.get("refusal") or "")
+    steps: list[Json] = []
+    calls = cast("list[Json]", message.get("tool_calls", []))
+    if calls:
+        steps.append({"type": "thought", "signature": "c2lnbmVk"})
+    if words or not calls:
+        steps.append({"type": "model_output", "content": [{"type": "text", "text": words}]})
+    for call in calls:
+        made = json.loads(call["function"]["arguments"])
+        own = {"id": call["id"], "name": call["function"]["name"], "arguments": made}
+        steps.append({"type": "function_call", **own})
+    usage = {"total_input_tokens": tokens, "total_output_tokens": 1, "total_tokens": tokens + 1}
+    status = "requires_action" if calls else "completed"
+    told: Json = {"id": message.get("id", "int_1"), "object": "interaction"}
+    told |= {"model": given["model"], "status": status}
+    whole: Json = {**told, "steps": steps, "usage": usage}
+
+    def events() -> Iterator[str]:
+        begun = {**told, "status": "in_progress"}
+        sent: list[Json] = [{"event_type": "interaction.created", "interaction": begun}]
+        for at, step in enumerate(steps):
+            empty: Json = {**step, "content": []} if "content" in step else {**step}
+            empty |= {"arguments": {}} if "arguments" in step else {}
+            sent.append({"event_type": "step.start", "index": at, "step": empty})
+            deltas: list[Json] = []
+            if "content" in step:
+                pieces = [words[n : n + 5] for n in range(0, len(words), 5)]
+                deltas = [{"type": "text", "text": piece} for piece in pieces]
+            elif "arguments" in step:
+                written = json.dumps(step["arguments"])
+                deltas = [{"type": "arguments_delta", "arguments": written}]
+            sent += [{"event_type": "step.delta", "index": at, "delta": one} for one in deltas]
+            sent.append({"event_type": "step.stop", "index": at})
+        ended = {**told, "usage": usage}
+        sent.append({"event_type": "interaction.completed", "interaction": ended})
+        for event in sent:
+            yield f"event: {event['event_type']}\ndata: {json.dumps(event)}\n\n"
 
     return whole, events()
 

@@ -15,15 +15,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import openai
-
 import foldline
 
 BASE, KEY = os.environ["AGENT_BASE"], os.environ["AGENT_KEY"]
 CLIENT = {"base_url": f"{BASE}/v1", "api_key": KEY, "max_retries": 0}
 """What an OpenAI client is made with."""
 SYSTEM = "You are a coding agent. Use bash."
-GPT, CLAUDE = "gpt-5", "claude-sonnet-4-5"
+GPT, CLAUDE, GEMINI = "gpt-5", "claude-sonnet-4-5", "gemini-3-pro-preview"
 IS_PLAIN = "AGENT_WINDOW" not in os.environ
 _RECORDING = Path(os.environ["AGENT_RECORDING"])
 
@@ -41,13 +39,16 @@ def list_options() -> dict[str, Any]:
 def wrap_client(client: Any, **more: Any) -> Any:
     """An SDK's client through Foldline, or as it is; what it is told to send is recorded."""
     wrapped = client if IS_PLAIN else foldline.wrap(client, **list_options(), **more)
-    record_requests(wrapped._client)
+    google = getattr(wrapped, "_api_client", None)
+    record_requests(google._async_httpx_client if google else wrapped._client)
     return wrapped
 
 
 def make_http_client(*, is_async: bool = False) -> Any:
     """An HTTP client through Foldline, or a plain one; what it is told to send is recorded."""
     if IS_PLAIN:
+        import openai  # noqa: PLC0415 - not every framework brings it
+
         client = openai.DefaultAsyncHttpxClient() if is_async else openai.DefaultHttpxClient()
     else:
         make = foldline.async_http_client if is_async else foldline.http_client

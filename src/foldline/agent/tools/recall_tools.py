@@ -12,29 +12,16 @@ import msgspec
 from foldline.agent.tool import Arguments, Result, Tool, said
 from foldline.agent.tools.read_files import convert_arguments, make_object_schema
 from foldline.core.log import ToolReturned, UserSaid
-from foldline.core.names import format_handle
 from foldline.core.parts import Media, Part, media_tokens
-from foldline.core.plan import RECALL, measure_recall_room
+from foldline.core.plan import RECALL
 from foldline.errors import BadHandle, BadInput, Erased
+from foldline.session import recall_tool
 from foldline.session.session import AsyncSession
 
 if TYPE_CHECKING:
     from foldline.core.recall import Query
 
 _HITS = 15
-
-
-class _Recall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Every argument a hint may have; the tool's schema names only the common ones."""
-
-    handle: str
-    head: int | None = None
-    tail: int | None = None
-    lines: tuple[int, int] | None = None
-    start: int | None = None
-    grep: str | None = None
-    around: int | None = None
-    skip: int | None = None
 
 
 class _Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,28 +33,20 @@ def build_recall_tool(session: AsyncSession) -> Tool:
 
     async def run_recall(arguments: Arguments) -> Result:
         from foldline.core.recall import render_call  # noqa: PLC0415 - slow import, seldom needed
-        from foldline.core.recall.pages import LEAST  # noqa: PLC0415
 
-        given = convert_arguments(arguments, _Recall)
-        most = max(measure_recall_room(session.live.view, session.live.facts), LEAST)
+        given = convert_arguments(arguments, recall_tool.RecallArguments)
+        most = recall_tool.measure_room(session)
         try:
-            asked = _build_query(given)
+            asked = recall_tool.build_query(given)
             answer = said(await session.recall(render_call(asked), most=most))
             return Result((*answer.parts, *await _collect_pictures(session, asked, most=most)))
         except (BadHandle, Erased) as fault:
             return said(str(fault), ok=False)
 
-    number = {"type": "integer"}
     return Tool(
         name=RECALL,
-        description="Get back what was cut, masked or folded, by the handle in its place.",
-        schema=make_object_schema(
-            "handle",
-            handle={"type": "string", "description": "log:12, log:12-40, or the hint as it stands"},
-            lines={"type": "array", "items": number, "description": "first and last"},
-            tail=number,
-            grep={"type": "string", "description": "only lines that match"},
-        ),
+        description=recall_tool.RECALL_TOOL["description"],
+        schema=recall_tool.RECALL_TOOL["parameters"],
         run=run_recall,
         # One after another: each gets the room that is left by then.
         beside=False,
@@ -99,17 +78,6 @@ def search_history(session: AsyncSession) -> Tool:
         run=run_search,
         beside=True,
     )
-
-
-def _build_query(given: _Recall) -> "Query":
-    """Build the query: the hint's own, unless other arguments say how to look."""
-    from foldline.core.recall import build_query, parse_query  # noqa: PLC0415 - slow import
-
-    query = parse_query(given.handle)
-    ways = {name: getattr(given, name) for name in given.__struct_fields__ if name != "handle"}
-    if all(way is None for way in ways.values()):
-        return query
-    return build_query(format_handle(query.lo, query.hi), **ways)
 
 
 async def _collect_pictures(session: AsyncSession, asked: "Query", *, most: int) -> list[Part]:

@@ -30,6 +30,7 @@
 Without the extra `[cli]` the command says what to install.
 """
 
+import os
 import sys
 from importlib.util import find_spec
 
@@ -53,6 +54,7 @@ def main() -> None:
         sys.exit(_USAGE)
     from foldline.apps.chat import startup  # noqa: PLC0415
 
+    _keep_log_off_terminal()
     if (
         startup.is_interactive_chat(sys.argv[1:])
         and (code := startup.run_chat_command(sys.argv[1:])) is not None
@@ -61,3 +63,14 @@ def main() -> None:
     from foldline.apps.cli.app import run_command  # noqa: PLC0415
 
     sys.exit(run_command(sys.argv[1:]))
+
+
+def _keep_log_off_terminal() -> None:
+    """Keep warnings of the library off the screen, where Python prints them if nobody else does.
+
+    `serve` has a handler of its own. With FOLDLINE_DEBUG they are printed.
+    """
+    import logging  # noqa: PLC0415 - not for `--version`
+
+    if not os.environ.get("FOLDLINE_DEBUG"):
+        logging.getLogger("foldline").addHandler(logging.NullHandler())

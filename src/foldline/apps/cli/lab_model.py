@@ -6,12 +6,12 @@ answer at a terminal.
 """
 
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar, cast
 from urllib.parse import urlsplit
 
 import typer
@@ -26,6 +26,7 @@ from foldline.models.catalog import resolve_model
 from foldline.models.clients import normalize_address
 from foldline.models.port import Model
 
+A = TypeVar("A", bound=str)
 ModelOption = Annotated[str, typer.Option(metavar="MODEL", help="Who is asked.")]
 BaseUrlOption = Annotated[
     str | None,
@@ -115,6 +116,21 @@ def must_have_consent(asked: AskedModel, told: str, dollars: float, *, yes: bool
         raise BadInput("this costs money, and nobody is there to agree: add --yes")
     if not typer.confirm("Go on?", err=True):
         raise typer.Abort
+
+
+def parse_arms(given: str | None, known: Sequence[A], usual: Sequence[A]) -> Sequence[A]:
+    """Parse the names of arms; the usual ones if none are given."""
+    if given is None:
+        return usual
+    wanted = [one.strip() for one in replace_surrogates(given).split(",") if one.strip()]
+    if not wanted or any(one not in known for one in wanted):
+        raise BadInput(f"--arms {given}: there are {', '.join(known)}; write some, with commas")
+    return cast("list[A]", wanted)
+
+
+def print_stopped(stopped: str) -> None:
+    """Say why a run stopped, and how it goes on."""
+    print_remark(f"{stopped}; the same command with a larger --most goes on")
 
 
 def format_share(share: float | None) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -22,18 +22,18 @@ from foldline.apps.cli.lab_model import (
     format_share,
     must_have_consent,
     open_asked_model,
+    parse_arms,
+    print_stopped,
 )
-from foldline.apps.cli.output import Column, apply_style, print_remark, render_table, wrap_text
+from foldline.apps.cli.output import Column, apply_style, render_table, wrap_text
 from foldline.core.names import format_count
 from foldline.core.parts import replace_surrogates
 from foldline.core.policy import named
-from foldline.errors import BadInput
 from foldline.lab.answer_file import AnswerFile, MoneySpent, RunMoney
 from foldline.lab.quality import (
     ARMS,
     BASELINE,
     USUAL,
-    Arm,
     ArmResult,
     QualityRun,
     ask_questions,
@@ -97,7 +97,7 @@ async def quality(  # noqa: PLR0913 - the options of one command
     file = AnswerFile(out, msgspec.to_builtins(run))
     cases = [*make_cases(run, conversations)]
     async with open_asked_model(model, base_url, prices) as asked:
-        chosen, notes = choose_arms(run, _parse_arms(arms), cases, asked.window)
+        chosen, notes = choose_arms(run, parse_arms(arms, ARMS, USUAL), cases, asked.window)
         money = RunMoney(file, asked.prices, most)
         price = estimate_price(run, chosen, cases, money)
         if price.calls:
@@ -120,18 +120,8 @@ async def quality(  # noqa: PLR0913 - the options of one command
         lambda: _render_results(run, results, limits, file=file),
     )
     if stopped:
-        print_remark(f"{stopped}; the same command with a larger --most goes on")
+        print_stopped(stopped)
     return NOTHING if stopped or not results else DONE
-
-
-def _parse_arms(given: str | None) -> Sequence[Arm]:
-    if given is None:
-        return USUAL
-    wanted = [one.strip() for one in replace_surrogates(given).split(",") if one.strip()]
-    wrong = [one for one in wanted if one not in ARMS]
-    if wrong or not wanted:
-        raise BadInput(f"--arms {given}: there are {', '.join(ARMS)}; write some, with commas")
-    return cast("list[Arm]", wanted)
 
 
 def _encode_results(

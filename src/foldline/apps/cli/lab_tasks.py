@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -21,17 +21,17 @@ from foldline.apps.cli.lab_model import (
     format_range,
     must_have_consent,
     open_asked_model,
+    parse_arms,
+    print_stopped,
 )
-from foldline.apps.cli.output import Column, apply_style, print_remark, render_table, wrap_text
+from foldline.apps.cli.output import Column, apply_style, render_table, wrap_text
 from foldline.core.names import format_count
 from foldline.core.parts import replace_surrogates
 from foldline.core.policy import named
-from foldline.errors import BadInput
 from foldline.lab.answer_file import AnswerFile, MoneySpent, RunMoney
 from foldline.lab.coding_tasks import TASKS
 from foldline.lab.task_run import (
     TASK_ARMS,
-    TaskArm,
     TaskArmResult,
     TaskRun,
     build_task_results,
@@ -84,7 +84,7 @@ async def tasks(  # noqa: PLR0913 - the options of one command
     named(policy)
     run = TaskRun(model=replace_surrogates(model), window=window, policy=policy, rounds=rounds)
     file = AnswerFile(out, msgspec.to_builtins(run))
-    chosen, wanted = _parse_task_arms(arms), TASKS[:count]
+    chosen, wanted = parse_arms(arms, TASK_ARMS, TASK_ARMS), TASKS[:count]
     async with open_asked_model(model, base_url, prices) as asked:
         money = RunMoney(file, asked.prices, most)
         price = estimate_task_price(run, chosen, wanted, money)
@@ -112,17 +112,8 @@ async def tasks(  # noqa: PLR0913 - the options of one command
     }
     desk.print_answer(body, lambda: _render_results(run, results, file))
     if stopped:
-        print_remark(f"{stopped}; the same command with a larger --most goes on")
+        print_stopped(stopped)
     return NOTHING if stopped or not results else DONE
-
-
-def _parse_task_arms(given: str | None) -> Sequence[TaskArm]:
-    if given is None:
-        return TASK_ARMS
-    wanted = [one.strip() for one in replace_surrogates(given).split(",") if one.strip()]
-    if not wanted or any(one not in TASK_ARMS for one in wanted):
-        raise BadInput(f"--arms {given}: there are {', '.join(TASK_ARMS)}; write some, with commas")
-    return cast("list[TaskArm]", wanted)
 
 
 def _render_results(run: TaskRun, results: Sequence[TaskArmResult], file: AnswerFile) -> list[str]:

@@ -36,7 +36,7 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
     upstream: Annotated[
         list[str],
         typer.Option(
-            "--upstream", metavar="URL", help="Where requests go: URL, openai=URL, anthropic=URL."
+            "--upstream", metavar="URL", help="Where requests go: URL, openai=URL, google=URL, …"
         ),
     ],
     ca: Annotated[
@@ -166,6 +166,7 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
         "",
         f"  OPENAI_BASE_URL={where}/v1",
         f"  ANTHROPIC_BASE_URL={where}",
+        f"  GOOGLE_GEMINI_BASE_URL={where}",
         "",
         *(f"upstream  {to.host}{to.path}  {name}".rstrip() for name, to in set_.upstreams.items()),
         *_show_proxies(set_),

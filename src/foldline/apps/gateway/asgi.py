@@ -12,6 +12,7 @@ import logging
 from importlib.util import find_spec
 from time import monotonic
 from typing import Any, TypeAlias
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -30,6 +31,7 @@ from foldline.dialects import base
 from foldline.dialects.base import Vendor
 from foldline.errors import BadInput, FoldlineError
 from foldline.proxy.conversations import Conversations
+from foldline.session.hooks import watch
 from foldline.stores.base import Store
 
 ALIVE, READY, FIGURES = "/healthz", "/readyz", "/metrics"
@@ -157,8 +159,12 @@ class Gateway:
             self._audit.write(note)
 
     def _resolve_client(self, scope: Scope, note: Note) -> Client:
+        # Google's clients may show their key in the query: it tells them apart, as a header does.
+        # A key of ours is not taken there: what is in a query is passed on, and written to logs.
+        shown = parse_qsl(scope["query_string"]) if self.settings.keys is None else []
+        keys = [(b"x-goog-api-key", key) for name, key in shown if name == b"key"]
         client = api_keys.resolve_client(
-            scope["headers"], self.settings.keys, tenant=self.settings.tenant
+            [*scope["headers"], *keys], self.settings.keys, tenant=self.settings.tenant
         )
         if not isinstance(client, Client):
             raise Refusal(401, "bad_key", client.why)
@@ -223,6 +229,7 @@ class Gateway:
         await receive()
         await self._links.open()
         self.calls.start()
+        end_watch = None if self._figures is None else watch(self._figures.count_pass)
         await send({"type": "lifespan.startup.complete"})
         await receive()
         self.health.draining = True
@@ -238,6 +245,8 @@ class Gateway:
             await self._store.close()
         if self._audit is not None:
             self._audit.close()
+        if end_watch is not None:
+            end_watch()
         await send({"type": "lifespan.shutdown.complete"})
 
 

@@ -1,6 +1,7 @@
 """The audit log, one line of JSON per request, and the same as Prometheus metrics.
 
-A line says who asked, which route, and how it ended; never what was said, and never a key.
+A line says who asked, which route, and how it ended; never what was said, and never a key. The
+metrics also count folds and narratives.
 """
 
 import logging
@@ -15,6 +16,7 @@ import msgspec
 from foldline.apps.gateway.plan_request import PlanHeaders
 from foldline.errors import BadInput
 from foldline.session import metrics
+from foldline.session.hooks import Watcher
 
 _ROUTES = frozenset(
     (
@@ -89,7 +91,7 @@ class Audit:
 
 
 class Figures:
-    """Requests counted for Prometheus, in a registry of the gateway's own."""
+    """Requests, folds and narratives counted for Prometheus, in the gateway's own registry."""
 
     def __init__(self) -> None:
         try:
@@ -127,6 +129,7 @@ class Figures:
         )
         self._in, self._out = passed.labels("in"), passed.labels("out")
         self._known: dict[tuple[str, int], Any] = {}
+        self.count_pass: Watcher = metrics.prometheus(self.registry)
 
     def record_note(self, note: Note) -> None:
         """Count one request."""

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from foldline.apps.gateway.api_keys import Client
 from foldline.apps.gateway.limits import Copy
-from foldline.dialects.base import Dialect
+from foldline.dialects.base import Dialect, PathFacts
 from foldline.dialects.signatures import is_signed
 from foldline.errors import BrokenView, Conflict, Erased, FoldlineError, WireError
 from foldline.proxy.client_request import ServerStateError
@@ -120,12 +120,13 @@ async def plan_exchange(  # noqa: PLR0913 - a request, and whose it is
     session: str,
     headers: Sequence[tuple[bytes, bytes]],
     fold_from: int,
+    path: PathFacts | None = None,
 ) -> "PlannedExchange | PlanHeaders":
     """Plan a request, or say why it cannot be planned: the provider may take it as it came."""
     scope = build_scope(client, session, headers)
     try:
         exchange = await conversations.start_exchange(
-            dialect, body, scope=scope, fold_from=fold_from
+            dialect, body, scope=scope, fold_from=fold_from, path=path
         )
         return PlannedExchange(exchange)
     except ServerStateError:

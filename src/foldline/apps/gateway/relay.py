@@ -259,6 +259,7 @@ class Relay:
                 client=request.client,
                 session=session,
                 headers=request.headers,
+                path=request.dialect.read_path_facts(request.path, request.query),
                 fold_from=self._settings.fold_from_for(request.find_header(b"user-agent") or b""),
             )
         except FoldlineError as fault:
@@ -293,7 +294,8 @@ class Relay:
             return False
         scope = build_scope(request.client, _read_session_name(request), request.headers)
         try:
-            tokens = await conversations.count_request(dialect, body, scope=scope)
+            path = dialect.read_path_facts(request.path, request.query)
+            tokens = await conversations.count_request(dialect, body, scope=scope, path=path)
         except FoldlineError:
             return False
         counted = msgspec.json.encode(dialect.write_count(tokens))

@@ -3,8 +3,9 @@
 The view adds the handle and the outcome to a clip, because only it knows the message's place.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from math import inf
 
 import msgspec
 
@@ -16,7 +17,8 @@ from foldline.core.names import count_names, format_handle
 from foldline.core.parts import Clip, Gap, Part, Stub, Text, text_of
 from foldline.core.policy import How
 from foldline.core.spine import Change, Range, apply_spine_change
-from foldline.core.tokens import count_tokens, count_tokens_roughly
+from foldline.core.token_bounds import bound_tokens
+from foldline.core.tokens import count_parts, count_tokens, count_tokens_roughly
 from foldline.core.view import View
 
 _LINES = 128  # lines of each end
@@ -25,26 +27,43 @@ _LOOK = 131_072  # characters of the cut that are searched; recall finds the res
 _NEWEST = 0.7  # of room, for the newest messages of a request that was refused
 _LEAST_BYTES = 240  # of one message: fewer say nothing
 _HANDLE = 30  # characters of the handle that a view adds to a clip
+_LEAST_CLIP = 57  # tokens of any clip
 _MARKER = 56  # tokens of the marker, its handle and line ends
 
 
-def clip_event(event: UserSaid | ToolReturned, *, cap: int, how: How) -> UserSaid | ToolReturned:
-    """Add a clip to an event whose words exceed `cap` tokens; the event keeps the whole."""
+def clip_event(
+    event: UserSaid | ToolReturned,
+    *,
+    cap: int,
+    how: How,
+    most: float = inf,
+    bound: Callable[[str], int] = bound_tokens,
+) -> UserSaid | ToolReturned:
+    """Add a clip to an event whose words exceed `cap` tokens, or may exceed `most` by their bound.
+
+    The event keeps the whole.
+    """
     words = text_of(part for part in event.parts if isinstance(part, Text))
     whole = count_tokens_roughly(words, above=cap)  # far above the cap it is only mentioned
-    if whole <= cap and not (how == "lines" and _is_long(words)):
+    fits = whole <= cap and (_count_bytes(words) <= most or bound(words) <= most)
+    if fits and not (how == "lines" and _is_long(words)):
         return event
-    keep = max(cap - _MARKER, 1)
-    texts = (
-        _clip_to_lines(words, keep)
-        if how == "lines"
-        else _clip_to_ends(words, keep, of=(cap, whole), how=how)
-    )
+    texts = _clip_words(words, cap, whole, how)
+    while (size := count_parts(texts, bound)) > most and cap > _LEAST_CLIP:
+        cap = max(int(cap * most / size * 31 / 32), _LEAST_CLIP)
+        texts = _clip_words(words, cap, whole, how)
     others = (part for part in event.parts if not isinstance(part, Text | Gap))
     if len(words) <= sum(len(text_of((part,))) for part in texts) + _HANDLE:
         return event  # the marker would be longer than what was cut
     shown = sum(count_tokens(text_of((part,))) for part in texts)
     return msgspec.structs.replace(event, clip=Clip((*texts, *others), how, whole, shown))
+
+
+def _clip_words(words: str, cap: int, whole: int, how: How) -> tuple[Part, ...]:
+    keep = max(cap - _MARKER, 1)
+    if how == "lines":
+        return _clip_to_lines(words, keep)
+    return _clip_to_ends(words, keep, of=(cap, whole), how=how)
 
 
 def _clip_to_ends(words: str, keep: int, *, of: tuple[int, int], how: How) -> tuple[Part, ...]:

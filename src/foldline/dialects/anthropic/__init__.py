@@ -10,7 +10,7 @@ from foldline.dialects.anthropic.read import (
     parse_message,
     parse_tool,
 )
-from foldline.dialects.anthropic.stream import Assembly
+from foldline.dialects.anthropic.stream import MessagesAssembly
 from foldline.dialects.anthropic.validate import list_faults
 from foldline.dialects.anthropic.write import (
     DIALECT,
@@ -24,7 +24,7 @@ from foldline.dialects.anthropic.write import (
 __all__ = [
     "DIALECT",
     "ENCODER",
-    "Assembly",
+    "MessagesAssembly",
     "encode_blocks",
     "encode_request",
     "is_silent",

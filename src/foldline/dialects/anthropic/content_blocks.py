@@ -21,7 +21,6 @@ LONGEST_NAME = 128
 """Of a tool; a call to a tool that is not in the request may have a longer name."""
 LONGEST_CALLED = 200
 _ANY = Names({}, LONGEST_CALLED)
-_RAW = "_raw"  # the one key of arguments that are not an object
 _PICTURES = {"image/jpeg", "image/png", "image/gif", "image/webp"}
 _PDF = "application/pdf"
 
@@ -134,7 +133,7 @@ def encode_parts(some: Iterable[Part], names: Names = _ANY) -> list[Block]:
                 found.append(_encode_block(_written_media(one)))
             case Call(call_id, name, arguments):
                 call = {"type": "tool_use", "id": call_id, "name": names.resolve_name(name)}
-                found.append(_encode_block({**call, "input": _parse_arguments(arguments)}))
+                found.append(_encode_block({**call, "input": kinds.wrap_arguments(arguments)}))
             case Thought():
                 pass
     return found
@@ -189,20 +188,8 @@ class _Call(msgspec.Struct):
 def _parse_call(block: Block) -> Call:
     came = msgspec.json.decode(block.body, type=_Call)
     arguments = bytes(came.input).decode()
-    given: Any = msgspec.json.decode(arguments)
-    if isinstance(given, dict) and list(cast("Json", given)) == [_RAW]:
-        wrote = cast("Json", given)[_RAW]
-        arguments = wrote if isinstance(wrote, str) else arguments
-    return Call(str(came.id), str(came.name), arguments)
-
-
-def _parse_arguments(arguments: str) -> Json:
-    """Return arguments as the object that this dialect wants."""
-    try:
-        given = msgspec.json.decode(arguments or "{}")
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        given = None
-    return cast("Json", given) if isinstance(given, dict) else {_RAW: arguments}
+    given = dict_of(msgspec.json.decode(arguments))
+    return Call(str(came.id), str(came.name), kinds.unwrap_arguments(given, arguments))
 
 
 def _parse_media(block: Json) -> Part:

@@ -5,7 +5,7 @@ from typing import Any
 
 from foldline.core.log import Event
 from foldline.dialects.anthropic import read, validate, write
-from foldline.dialects.anthropic.stream import Assembly
+from foldline.dialects.anthropic.stream import MessagesAssembly
 from foldline.dialects.base import Dialect, Vendor
 from foldline.dialects.json_slices import Json, dict_of, list_of
 
@@ -39,6 +39,12 @@ def _is_answer(body: Mapping[str, Any]) -> bool:
     if body.get("type") != "message" or "content" not in body:
         return False
     return not any(kind.startswith(_OTHERS) for kind in _kinds_of(body))
+
+
+_STREAM_EVENTS = (
+    *("message_start", "message_delta", "message_stop", "ping"),
+    *("content_block_start", "content_block_delta", "content_block_stop"),
+)
 
 
 def _is_message(body: Mapping[str, Any]) -> bool:
@@ -81,19 +87,20 @@ DIALECT = Dialect(
     vendor=VENDOR,
     encoder=write.ENCODER,
     encode=write.encode_request,
-    assembly=Assembly,
+    assembly=MessagesAssembly,
     blocks=write.encode_blocks,
     is_silent=write.is_silent,
     parse_message=_parse_message,
     parse_answer=_parse_answer,
-    parse_tool=read.parse_tool,
+    parse_tools=lambda tool: [read.parse_tool(tool)],
     is_answer=_is_answer,
     is_message=_is_message,
+    is_stream_event=lambda body: body.get("type") in _STREAM_EVENTS,
     is_tool=lambda tool: "input_schema" in tool or ("name" in tool and not _FLAT & tool.keys()),
     list_faults=_list_faults,
     read_delta=_read_delta,
     bounds=("max_tokens",),
-    sdk_method=("messages",),
+    sdk_method=("messages", "create"),
     sdk_arguments={"messages": [], "max_tokens": 0},
     must_bound=True,
     allows_prefill=True,

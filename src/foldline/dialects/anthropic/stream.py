@@ -1,16 +1,14 @@
 """Assembles a streamed answer, event by event, into the body of one that was not streamed."""
 
-from typing import Any, cast
+from typing import Any
 
-import msgspec
-
-from foldline.dialects.json_slices import Json, dict_of, list_of, parse_object
+from foldline.dialects.json_slices import Json, decode_object, dict_of, list_of, parse_object
 from foldline.errors import WireError
 
 _MOST_BLOCKS = 10_000
 
 
-class Assembly:
+class MessagesAssembly:
     """An answer being streamed; give it each event's data."""
 
     has_begun = True
@@ -102,18 +100,10 @@ class Assembly:
             if (index, name) in self._texts:
                 block[name] = str(block.get(name) or "") + "".join(self._texts[index, name])
         if (index, "input") in self._texts:
-            arguments = _decode_object("".join(self._texts[index, "input"]))
+            arguments = decode_object("".join(self._texts[index, "input"]))
             if arguments is None:
                 return None  # a call whose arguments were cut must never run
             block["input"] = arguments
         if cut and block.get("type") != "text":
             return None
         return block
-
-
-def _decode_object(text: str) -> Json | None:
-    try:
-        found = msgspec.json.decode(text or "{}")
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        return None
-    return cast("Json", found) if isinstance(found, dict) else None

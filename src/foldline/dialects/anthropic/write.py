@@ -27,7 +27,7 @@ import msgspec
 
 from foldline.core.item import Item
 from foldline.core.log import ModelSaid
-from foldline.core.parts import Call, Media, Part, Tool, calls_of, spoken_text_of
+from foldline.core.parts import Call, Part, Tool, calls_of, spoken_text_of
 from foldline.core.request import Request
 from foldline.core.view import View
 from foldline.dialects.anthropic.content_blocks import (
@@ -43,8 +43,14 @@ from foldline.dialects.anthropic.content_blocks import (
     make_text_block,
     replace_media_parts,
 )
-from foldline.dialects.json_slices import Json, object_of
-from foldline.dialects.tools import Names, build_tool_names, drop_repeated_tools
+from foldline.dialects.json_slices import Json
+from foldline.dialects.tools import (
+    Names,
+    build_tool_names,
+    drop_repeated_tools,
+    parse_object_schema,
+)
+from foldline.dialects.written_items import find_last_answer, is_blank_item
 
 __all__ = ["DIALECT", "ENCODER", "encode_blocks", "encode_request", "write_tool"]
 
@@ -56,16 +62,13 @@ _CONTINUES = re.compile(  # names of models up to 4.5, with or without a date
 
 def is_silent(request: Request) -> bool:
     """Whether a request has no messages; a system prompt alone is not one."""
-    return all(map(_is_blank, request.items))
+    return all(is_blank_item(item, DIALECT) for item in request.items)
 
 
 def must_be_told(view: View, parameters: Mapping[str, Any]) -> bool:
     """Whether a request would end with an answer that the provider does not continue."""
-    if view.open:
-        return False  # open calls are closed first, and their results end the request
-    items = (item for item in reversed((*view.items, *view.waiting)) if not _is_blank(item))
-    last = next(items, None)
-    if last is None or last.role != "model":
+    last = find_last_answer(view, DIALECT)
+    if last is None:
         return False
     said = view.held.get(last.seq)
     if not isinstance(said, ModelSaid):
@@ -94,15 +97,6 @@ def _has_thinking(parameters: Mapping[str, Any]) -> bool:
     if isinstance(thinking, msgspec.Raw):
         thinking = msgspec.json.decode(thinking)
     return isinstance(thinking, Mapping) and thinking != {"type": "disabled"}
-
-
-def _is_blank(item: Item) -> bool:
-    """Whether an item has only thoughts or blank words, so that nothing is written."""
-    if item.role == "result" or decode_native(item.native) is not None:
-        return False
-    return not any(
-        isinstance(part, Call | Media) or spoken_text_of((part,)).strip() for part in item.parts
-    )
 
 
 MOST = 4
@@ -249,6 +243,7 @@ _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ITS_OWN_ID = re.compile(r"[a-zA-Z0-9_-]+")  # ids that came in this dialect may be longer
 _BEGAN = make_text_block(b'"[the conversation begins with what the assistant said]"')
 _ALONE = Names({}, LONGEST_NAME)
+_ANYTHING: Json = {"type": "object", "properties": {}}
 
 
 @dataclass(slots=True)
@@ -296,14 +291,8 @@ def write_tool(tool: Tool, names: Names = _ALONE) -> Block:
     """Write a tool from its neutral form; its schema is always an object's."""
     words = {"description": tool.description} if tool.description else {}
     head = {"name": names.resolve_name(tool.name), **words}
-    return Block(msgspec.json.encode({**head, "input_schema": _parse_schema(tool.schema)}))
-
-
-def _parse_schema(text: str) -> Json:
-    if object_of(text) is None:
-        return {"type": "object", "properties": {}}
-    schema = msgspec.json.decode(text)
-    return schema if schema.get("type") == "object" else {**schema, "type": "object"}
+    schema = parse_object_schema(tool.schema) or _ANYTHING
+    return Block(msgspec.json.encode({**head, "input_schema": schema}))
 
 
 def _encode_tools(request: Request) -> tuple[list[Block], Names]:

@@ -10,7 +10,7 @@ from foldline.dialects.openai_chat.read import (
     parse_message,
     parse_tool,
 )
-from foldline.dialects.openai_chat.stream import Assembly
+from foldline.dialects.openai_chat.stream import ChatAssembly
 from foldline.dialects.openai_chat.usage import parse_usage
 from foldline.dialects.openai_chat.validate import list_faults
 from foldline.dialects.openai_chat.write import DIALECT, ENCODER, encode_blocks, encode_request
@@ -18,7 +18,7 @@ from foldline.dialects.openai_chat.write import DIALECT, ENCODER, encode_blocks,
 __all__ = [
     "DIALECT",
     "ENCODER",
-    "Assembly",
+    "ChatAssembly",
     "encode_blocks",
     "encode_request",
     "list_faults",

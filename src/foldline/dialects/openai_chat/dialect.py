@@ -8,7 +8,7 @@ from foldline.dialects.base import Dialect
 from foldline.dialects.json_slices import Json, dict_of, list_of
 from foldline.dialects.openai import VENDOR
 from foldline.dialects.openai_chat import read, validate, write
-from foldline.dialects.openai_chat.stream import Assembly
+from foldline.dialects.openai_chat.stream import ChatAssembly
 
 
 def _is_message(body: Mapping[str, Any]) -> bool:
@@ -34,21 +34,22 @@ DIALECT = Dialect(
     vendor=VENDOR,
     encoder=write.ENCODER,
     encode=write.encode_request,
-    assembly=Assembly,
+    assembly=ChatAssembly,
     blocks=write.encode_blocks,
     is_silent=lambda request: not write.encode_blocks(request),
     parse_message=_parse_message,
     parse_answer=_parse_answer,
-    parse_tool=read.parse_tool,
+    parse_tools=lambda tool: [read.parse_tool(tool)],
     is_answer=lambda body: "choices" in body,
     is_message=_is_message,
+    is_stream_event=lambda body: body.get("object") == "chat.completion.chunk",
     is_tool=lambda tool: "function" in tool or isinstance(tool.get("custom"), Mapping),
     list_faults=lambda body: validate.list_faults(
         list_of(body.get("messages")), tools=list_of(body.get("tools"))
     ),
     read_delta=_read_delta,
     bounds=("max_completion_tokens", "max_tokens"),
-    sdk_method=("chat", "completions"),
+    sdk_method=("chat", "completions", "create"),
     sdk_arguments={"messages": []},
     stream_parameters={"stream_options": {"include_usage": True}},
 )

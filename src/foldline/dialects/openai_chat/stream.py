@@ -43,7 +43,7 @@ class _PartialCall:
         return "".join(self.wrote)
 
 
-class Assembly:
+class ChatAssembly:
     """The deltas of one answer, as they arrive."""
 
     def __init__(self) -> None:

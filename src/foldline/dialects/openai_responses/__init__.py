@@ -14,7 +14,7 @@ from foldline.dialects.openai_responses.read import (
     parse_tool,
     parse_usage,
 )
-from foldline.dialects.openai_responses.stream import Assembly
+from foldline.dialects.openai_responses.stream import ResponsesAssembly
 from foldline.dialects.openai_responses.validate import list_faults
 from foldline.dialects.openai_responses.write import (
     DIALECT,
@@ -26,7 +26,7 @@ from foldline.dialects.openai_responses.write import (
 __all__ = [
     "DIALECT",
     "ENCODER",
-    "Assembly",
+    "ResponsesAssembly",
     "encode_blocks",
     "encode_request",
     "kind_of",

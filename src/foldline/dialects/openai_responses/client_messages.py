@@ -227,8 +227,10 @@ def write_instructions(event: Instructed) -> list[bytes]:
     return [_join_items(write_items(Item(0, "system", event.parts, 0)))]
 
 
-def write_text(raw: bytes) -> bytes:
-    """Write a user's text, which stood alone, as an item."""
+def write_listed(raw: bytes) -> bytes:
+    """Write a message as items of a list; a user's text may have stood alone."""
+    if not raw.startswith(b'"'):
+        return raw
     return msgspec.json.encode({"role": "user", "content": msgspec.Raw(raw)})
 
 

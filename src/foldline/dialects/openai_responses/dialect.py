@@ -9,7 +9,7 @@ from foldline.dialects.json_slices import Json, dict_of, list_of
 from foldline.dialects.openai import VENDOR
 from foldline.dialects.openai_responses import compaction, read, validate, write
 from foldline.dialects.openai_responses.client_messages import is_model_item
-from foldline.dialects.openai_responses.stream import Assembly
+from foldline.dialects.openai_responses.stream import ResponsesAssembly
 
 _PARTS = ("input_", "output_")
 _OUTPUT_TEXT = "response.output_text.delta"
@@ -48,19 +48,20 @@ DIALECT = Dialect(
     vendor=VENDOR,
     encoder=write.ENCODER,
     encode=write.encode_request,
-    assembly=Assembly,
+    assembly=ResponsesAssembly,
     blocks=write.encode_blocks,
     is_silent=lambda request: not write.encode_blocks(request),
     parse_message=_parse_message,
     parse_answer=_parse_answer,
-    parse_tool=read.parse_tool,
+    parse_tools=lambda tool: [read.parse_tool(tool)],
     is_answer=lambda body: body.get("object") == "response" and "output" in body,
     is_message=_is_message,
+    is_stream_event=lambda body: str(body.get("type")).startswith("response."),
     is_tool=lambda tool: "type" in tool,
     list_faults=_list_faults,
     read_delta=_read_delta,
     bounds=("max_output_tokens",),
-    sdk_method=("responses",),
+    sdk_method=("responses", "create"),
     sdk_arguments={"input": []},
     messages="input",
     fixed=("instructions", "tools"),

@@ -25,7 +25,7 @@ _ENDS = {"response.completed", "response.incomplete", "response.failed", "respon
 _WHAT = "an event of a Responses stream"
 
 
-class Assembly:
+class ResponsesAssembly:
     """The events of one answer, as they arrive."""
 
     def __init__(self) -> None:

@@ -51,7 +51,7 @@ async def create(call: ApiCall) -> Reply:
     name = Name(call.tenant, sound_name(body.name or f"s-{os.urandom(8).hex()}"))
     carry = None if body.carry is None else sound_name(body.carry)
     for tool in body.tools or ():
-        base.parse_any_tool(tool)  # before the session is made: a bad tool leaves none behind
+        base.parse_any_tools(tool)  # before the session is made: a bad tool leaves none behind
     facts = build_facts(body.model, window=body.window, reserve=body.reserve, policy=body.policy)
     if carry is not None:
         await _check_carried(call, carry)
@@ -102,7 +102,11 @@ async def _change_instructions(
     if tools is not None:
         own = call.pool.place.tools_of(session)
         names = {tool.name for tool in own}
-        theirs = [tool for tool in tools if base.parse_any_tool(tool).name not in names]
+        theirs = [
+            tool
+            for tool in tools
+            if not names.intersection(one.name for one in base.parse_any_tools(tool))
+        ]
         tools = [*(tool.offered for tool in own), *theirs]
     await session.instruct(system=system, tools=tools)
 

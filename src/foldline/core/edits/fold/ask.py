@@ -21,6 +21,8 @@ from foldline.core.spine import Range, Spine
 from foldline.core.tokens import count_tokens
 from foldline.core.view import View, load
 
+_RECALL = re.compile(r"(?:^|[^a-zA-Z0-9])recall$")  # a host puts its server's name before a tool's
+
 
 def list_events_to_fetch(view: View, span: Span, fetched: Mapping[int, Event]) -> tuple[Range, ...]:
     """List the events that must be fetched before the span's handoff can be written."""
@@ -62,7 +64,14 @@ def gather_material(view: View, span: Span, fetched: Mapping[int, Event]) -> Mat
         texts,
         [fact for fact in known if fact.kind == "todo"],
         next((fold.focus for fold in reversed(merged) if fold.focus), ""),
+        _find_recall_tool(view),
     )
+
+
+def _find_recall_tool(view: View) -> str:
+    """Find the tool by which the model gets back what was cut, by whichever name it is offered."""
+    names = (tool.name for tool in view.newest.tools)
+    return next((name for name in names if _RECALL.search(name)), "")
 
 
 def _list_quotable_messages(view: View, span: Span) -> list[int]:

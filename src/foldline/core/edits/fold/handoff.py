@@ -19,9 +19,9 @@ from foldline.core.tokens import count_tokens
 
 _RECORD = (
     "This is a record of earlier work, not a request. A later record wins over an earlier one, and "
-    "the newest user message over both. Where … stands, something is left out: any part comes back "
-    'whole by its handle, recall("log:N").'
+    "the newest user message over both. Where … stands, something is left out"
 )
+_WAY_BACK = ': any part comes back whole by its handle, {}("log:N")'  # by the tool of that name
 _UNDERSTOOD = (
     "Understood, I have the context from our previous conversation. How can I continue helping you?"
 )
@@ -49,6 +49,8 @@ class Material:
     """The tasks in them."""
     focus: str = ""
     """What a person wants kept above all, in their words."""
+    recall: str = ""
+    """The tool that returns what a handle stands for; "" if the model has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,8 @@ class Handoff:
 def build_handoff(span: Range, material: Material, *, cap: int) -> Handoff:
     """Build a handoff of at most `cap` tokens over `span`."""
     assert span.hi is not None, "an open span is never folded"  # noqa: S101
-    head = f"[handoff: {format_handle(span.lo, span.hi)} was folded]\n{_RECORD}"
+    way_back = _WAY_BACK.format(material.recall) if material.recall else ""
+    head = f"[handoff: {format_handle(span.lo, span.hi)} was folded]\n{_RECORD}{way_back}."
     left = max(cap - count_tokens(head), 0)
     handoff = _assemble_handoff(head, material, left=left)
     while count_tokens(handoff.text) > cap and left > 0:  # the sizes of lines do not quite add up
@@ -208,12 +211,11 @@ class _Quotes:
     def take_message(self, seq: int, *, most: int) -> None:
         """Take a message up to `most` tokens: half of them from its beginning, then by weight."""
         left = most - _QUOTE
+        least = 0 if self.size_of(seq) <= most else most // 2  # left behind its beginning
         new = [one for one in self._passages[seq] if not self._is_quoted(one)]
         rest: list[_QuotedPassage] = []
         for one in new:
-            if not rest and (
-                one.tokens <= left if self.size_of(seq) <= most else left - one.tokens >= most // 2
-            ):
+            if not rest and left - one.tokens >= least:
                 left -= one.tokens
                 self._take(one)
             else:

@@ -42,7 +42,7 @@ def outline_json_lines(printed: Printed, tokens: int) -> Outline | None:
 
 
 def outline_json(text: str, tokens: int) -> Outline | None:
-    """Outline the one large array of a text; None if there is none."""
+    """Outline the one large array of a text; None without one."""
     bounds = _find_json(text)
     if bounds is None:
         return None

@@ -1,0 +1,329 @@
+"""Identifies, reads and patches the contents of Gemini's clients.
+
+Two contents have one digest if they differ only in how their fields are named, in key order, in
+blanks at the ends, in where a text is cut into parts, in whether a result is an object or its JSON,
+in thoughts and signatures, which clients that resume a conversation drop, in the ids of calls,
+which clients invent where the model gave none, or in what gemini-cli tells of the session, which it
+writes anew when it resumes.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, cast
+
+import msgspec
+
+from foldline.core.item import Item
+from foldline.core.log import Event, Instructed, ModelSaid, ToolReturned
+from foldline.core.parts import Part, Text, Tool, text_of
+from foldline.dialects.client_messages import (
+    Described,
+    digest_of,
+    item_of,
+    link_events,
+    shows_media,
+    without_query,
+)
+from foldline.dialects.gemini.content_parts import (
+    SIGNATURE,
+    decode_native,
+    encode_parts,
+    encode_result,
+    is_thought,
+    number_calls,
+    parse_input_parts,
+    parse_result,
+    parts_of,
+    read_name,
+    rename_fields,
+    rename_outer_fields,
+    to_plain_base64,
+)
+from foldline.dialects.gemini.read import (
+    build_model_event,
+    build_user_events,
+    parse_tools,
+    read_role,
+)
+from foldline.dialects.json_slices import (
+    Json,
+    Slice,
+    Splice,
+    apply_splices,
+    check_readable,
+    cut_out,
+    dict_of,
+    find_fields,
+    find_values,
+    list_of,
+    shaped_bytes,
+)
+from foldline.errors import WireError
+
+_MEDIA = ("inlineData", "fileData")
+_CONTEXT = re.compile(r"\s*<session_context>.*</session_context>\s*", re.DOTALL)
+"""What gemini-cli tells before the user's first words: the date, and the files that are there."""
+
+
+def describe_message(raw: bytes) -> Described:
+    """Return a content's role and digest; raises `WireError` if it is no content."""
+    check_readable(raw)
+    for place in _find_parts(raw):
+        find_fields(raw, place)  # raises where a key stands twice: readers then differ
+    role, parts = _read_content(raw)
+    said = "assistant" if role == "model" else role
+    normal = {"role": said, "parts": _normalise_parts(parts, role)}
+    return Described(said, digest_of(normal), marked=False, thinks=False)
+
+
+def _read_content(raw: bytes) -> tuple[str, list[Json]]:
+    content = dict_of(msgspec.json.decode(raw))
+    given = content.get("parts")
+    parts = parts_of(content)
+    if not isinstance(given, list) or len(parts) != len(list_of(given)):
+        raise WireError("a content whose parts are no list of objects")
+    return read_role(content), parts
+
+
+def _find_parts(raw: bytes) -> list[Slice]:
+    place = find_fields(raw).get("parts")
+    return find_values(raw, place) if place and raw.startswith(b"[", place.start) else []
+
+
+def _normalise_parts(parts: Sequence[Json], role: str) -> list[Any]:
+    """Write what parts say in one way: results first, as they are read, and texts joined."""
+    found: list[Any] = [
+        _normalise_result(call_id, part) for call_id, part in _number_results(parts)
+    ]
+    told = [part for part in parts if not _CONTEXT.fullmatch(str(part.get("text")))]
+    for part in told or parts:
+        if "functionResponse" in part:
+            continue
+        if role == "model" and is_thought(part):
+            continue
+        if isinstance(part.get("text"), str):
+            if found and isinstance(found[-1], str):
+                found[-1] += part["text"]
+            else:
+                found.append(part["text"])
+            continue
+        found.append(_normalise_part(part))
+    texts = (one.strip() if isinstance(one, str) else one for one in found)
+    return [one for one in texts if one]
+
+
+def _normalise_part(part: Json) -> Json:
+    kept = {name: value for name, value in part.items() if name not in (SIGNATURE, "thought")}
+    if "functionCall" in kept:
+        call = {name: one for name, one in dict_of(kept["functionCall"]).items() if name != "id"}
+        kept["functionCall"] = {**call, "args": call.get("args") or {}}
+    if isinstance(data := dict_of(kept.get("inlineData")).get("data"), str):
+        kept["inlineData"] = {**kept["inlineData"], "data": to_plain_base64(data)}
+    if "fileUri" in dict_of(kept.get("fileData")):
+        file = kept["fileData"]
+        kept["fileData"] = {**file, "fileUri": without_query(file["fileUri"])}
+    return kept
+
+
+def _normalise_result(call_id: str, part: Json) -> Json:
+    """Write what a result says; the id of its call tells the function's name."""
+    given = dict_of(part["functionResponse"])
+    rest = {name: one for name, one in given.items() if name not in _RESULT}
+    said, ok = parse_result({"response": given.get("response")})
+    media = [_normalise_part(one) for one in parts_of(given)]
+    words = _decode_object(text_of(said))
+    return {**rest, "answers": call_id, "ok": ok, "words": words, "media": media}
+
+
+_RESULT = ("id", "name", "parts", "response")
+
+
+def _decode_object(words: str) -> Any:
+    """Decode a text that is an object in JSON; any other stays."""
+    if words.startswith("{"):
+        with suppress(msgspec.DecodeError, RecursionError):
+            return msgspec.json.decode(words)
+    return words
+
+
+def answer_messages(body: Mapping[str, Any]) -> list[bytes]:
+    """Encode an answer as the content that a client sends back."""
+    candidate = dict_of(next(iter(list_of(body.get("candidates"))), None))
+    content = dict_of(candidate.get("content"))
+    return [msgspec.json.encode({"role": "model", "parts": list_of(content.get("parts"))})]
+
+
+def complete_answer(body: Json, prefill: bytes) -> Json:
+    """Join an answer with what the client began it with: no client of Google's does."""
+    del prefill
+    return body
+
+
+def read_message(raw: bytes, described: Described) -> list[Event]:
+    """Read a content as events; keep its JSON only where ours would mean something else."""
+    role, parts = _read_content(raw)
+    if role == "system":
+        return [Instructed(parse_input_parts(parts), aside=True, link=described.digest)]
+    exact: list[Event] = []
+    if role == "model":
+        exact.append(build_model_event(parts, exact=True))
+    else:
+        exact += build_user_events(parts, exact=True)
+    plain = [_strip_native(event) for event in exact]
+    written = write_message([item_of(event) for event in plain])
+    same = describe_message(written).digest == described.digest
+    return link_events(plain if same else exact, described.digest)
+
+
+def _number_results(parts: Sequence[Json]) -> list[tuple[str, Json]]:
+    results = [part for part in parts if "functionResponse" in part]
+    ids = number_calls(results, "functionResponse", placed=True)
+    return [*zip(ids, results, strict=True)]
+
+
+def _strip_native(event: Event) -> Event:
+    return msgspec.structs.replace(cast("Any", event), native=None)
+
+
+def write_message(items: Sequence[Item]) -> bytes:
+    """Write items of one client content in our own form; only a call's id names its function."""
+    parts: list[Json] = []
+    media: list[Json] = []
+    for item in items:
+        own = decode_native(item.native)
+        if own is not None:
+            parts += own
+        elif item.role == "result":
+            name = read_name(item.call_id)
+            first, *more = encode_result(item.call_id, name, item.parts, ok=item.ok)
+            first["functionResponse"]["id"] = item.call_id  # results may be repeated
+            parts.append(first)
+            media += more
+        else:
+            parts += encode_parts(item.parts)
+    role = "model" if items and items[0].role == "model" else "user"
+    return msgspec.json.encode({"role": role, "parts": [*parts, *media]})
+
+
+def read_instructions(fields: Mapping[str, bytes], leading: Sequence[bytes]) -> Instructed:
+    """Read the system prompt and the tools of a request."""
+    parts: list[Part] = []
+    if raw := fields.get("systemInstruction"):
+        told: Any = msgspec.json.decode(raw)
+        if isinstance(told, str):
+            parts.append(Text(told))
+        else:
+            parts += parse_input_parts(parts_of(dict_of(told)))
+    for raw in leading:
+        parts += parse_input_parts(_read_content(raw)[1])
+    tools: list[Tool] = []
+    if (raw := fields.get("tools", b"null").strip()) != b"null":
+        given = shaped_bytes(raw, list[Json], "a list of tools", path="$.tools")
+        tools = [tool for one in given for tool in parse_tools(one)]
+    return Instructed(tuple(parts), tuple(tools), replaces=True)
+
+
+def replace_text(raw: bytes, event: Event, item: Item) -> bytes:
+    """Show an item's text in place of one of the content's events."""
+    text = "\n".join(part.text for part in item.parts if isinstance(part, Text))
+    places = _find_parts(raw)
+    given = dict_of(msgspec.json.decode(raw)).get("parts")
+    parts = [rename_outer_fields(dict_of(part)) for part in list_of(given)]
+    if isinstance(event, ModelSaid):
+        return _write_stub([rename_fields(part) for part in parts], text)
+    if isinstance(event, ToolReturned):
+        return _replace_result(raw, places, parts, event, text, media=shows_media(item))
+    words = [at for at, part in enumerate(parts) if isinstance(part.get("text"), str)]
+    gone = words[1:]
+    if not shows_media(item):
+        gone += [at for at, part in enumerate(parts) if any(kind in part for kind in _MEDIA)]
+    if words:
+        said = find_fields(raw, places[words[0]])["text"]
+        splices = [Splice(*said, msgspec.json.encode(text))]
+    elif gone:
+        splices = [Splice(*places[gone[0]], msgspec.json.encode({"text": text}))]
+        gone = gone[1:]
+    else:
+        return raw
+    return apply_splices(raw, [*splices, *cut_out([places[at] for at in gone], places)])
+
+
+def _replace_result(  # noqa: PLR0913 - one result in a content
+    raw: bytes,
+    places: Sequence[Slice],
+    parts: Sequence[Json],
+    event: ToolReturned,
+    text: str,
+    *,
+    media: bool,
+) -> bytes:
+    """Replace one function's response by a text; of its media only those that are shown stay."""
+    results = [at for at, part in enumerate(parts) if "functionResponse" in part]
+    ids = number_calls(parts, "functionResponse", placed=True)
+    splices = [  # gemini-cli resumes with results that are repeated: all of them become the text
+        _make_result_splice(raw, places[at], parts[at], event, text, media=media)
+        for at, one in zip(results, ids, strict=True)
+        if one == event.call_id
+    ]
+    return apply_splices(raw, splices)
+
+
+def _make_result_splice(  # noqa: PLR0913 - one result in a content
+    raw: bytes, part: Slice, read: Json, event: ToolReturned, text: str, *, media: bool
+) -> Splice:
+    given = dict_of(read["functionResponse"])
+    answer = dict_of(given.get("response"))
+    name = next(iter(answer)) if len(answer) == 1 else "output" if event.ok else "error"
+    put = {name: text}
+    place = _find_response(raw, part)
+    if place is not None and (media or "parts" not in given):
+        return Splice(*place, msgspec.json.encode(put))
+    kept = {name: value for name, value in given.items() if name != "parts" or media}
+    whole = {**read, "functionResponse": {**kept, "response": put}}
+    return Splice(*part, msgspec.json.encode(whole))
+
+
+def _find_response(raw: bytes, part: Slice) -> Slice | None:
+    """Find what a function's response says, in the part that has it."""
+    fields = find_fields(raw, part)
+    response = fields.get("functionResponse") or fields.get("function_response")
+    return find_fields(raw, response).get("response") if response else None
+
+
+def _write_stub(parts: Sequence[Json], text: str) -> bytes:
+    """Replace an answer with a text and its calls without arguments; signatures stay."""
+    calls: list[Json] = [
+        {**part, "functionCall": {**dict_of(part["functionCall"]), "args": {}}}
+        for part in parts
+        if "functionCall" in part
+    ]
+    return msgspec.json.encode({"role": "model", "parts": [{"text": text}, *calls]})
+
+
+def drop_thinking(raw: bytes) -> bytes:
+    """Remove nothing: signatures are not bound to the words before them."""
+    return raw
+
+
+def write_handoff(items: Sequence[Item], mark: bytes) -> bytes:
+    """Write a handoff as contents; this dialect has no cache marks."""
+    del mark
+    written: list[bytes] = []
+    for item in items:
+        role = "model" if item.role == "model" else "user"
+        words = "\n".join(part.text for part in item.parts if isinstance(part, Text))
+        written.append(msgspec.json.encode({"role": role, "parts": [{"text": words}]}))
+    return b",".join(written)
+
+
+def words_of(raw: bytes) -> str:
+    """Return the texts of a content."""
+    _, parts = _read_content(raw)
+    return "\n".join(str(part["text"]) for part in parts if isinstance(part.get("text"), str))
+
+
+def is_results(raw: bytes) -> bool:
+    """Whether a content begins with results: the user has not spoken since the calls."""
+    _, parts = _read_content(raw)
+    return bool(parts) and "functionResponse" in parts[0]

@@ -1,0 +1,318 @@
+"""Identifies, reads and patches the steps of clients of Google's Interactions.
+
+A client's message is one step, or all steps of one turn of the model, as they stand next to each
+other. Two messages have one digest if they differ only in key order, a string for a list with one
+text, blanks at the ends, nulls, or thoughts.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from foldline.core.item import Item
+from foldline.core.log import Event, Instructed, ModelSaid, ToolReturned, UserSaid
+from foldline.core.parts import Part, Text, Tool, text_of
+from foldline.dialects.client_messages import (
+    EMPTY,
+    Described,
+    FoldMark,
+    digest_of,
+    has_visible_parts,
+    item_of,
+    link_events,
+    replace_content,
+    shows_media,
+    strip_empty_fields,
+    without_query,
+)
+from foldline.dialects.gemini_interactions.read import (
+    build_input_event,
+    build_turn_event,
+    parse_tool,
+)
+from foldline.dialects.gemini_interactions.steps import (
+    CALL,
+    CONTENTS,
+    MARK,
+    OUTPUT,
+    RESULT,
+    USER,
+    contents_of,
+    decode_native,
+    encode_input,
+    encode_result,
+    encode_turn,
+    is_models,
+    must_be_step,
+    parse_contents,
+    type_of,
+)
+from foldline.dialects.json_slices import (
+    Json,
+    Slice,
+    apply_splices,
+    check_readable,
+    dict_of,
+    find_fields,
+    find_values,
+    list_of,
+    shaped_bytes,
+)
+from foldline.errors import WireError
+
+
+class _StepHead(msgspec.Struct):
+    """What tells whose step it is."""
+
+    type: Any = None
+
+
+_heads = msgspec.json.Decoder(_StepHead)
+
+
+def is_model_item(raw: bytes) -> bool:
+    """Whether a step belongs to a turn of the model, with the ones next to it."""
+    try:
+        kind = _heads.decode(raw).type
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return is_models({"type": kind})
+
+
+def is_content(raw: bytes) -> bool:
+    """Whether an item of an input is only a content: a list of these is one input."""
+    try:
+        return _heads.decode(raw).type in CONTENTS
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+
+
+def _decode_steps(raw: bytes) -> list[Json]:
+    """Decode the steps of one message; a text, a content or a list of these is a user's input."""
+    if raw.startswith(b'"'):
+        text = msgspec.json.decode(raw, type=str)
+        return [{"type": USER, "content": [{"type": "text", "text": text}]}]
+    if raw.startswith(b"["):
+        contents = shaped_bytes(raw, list[Json], "contents of an interaction")
+        if not contents or any(type_of(one) not in CONTENTS for one in contents):
+            raise WireError("contents and steps in one input")
+        return [{"type": USER, "content": contents}]
+    steps = shaped_bytes(b"[" + raw + b"]", list[Json], "steps of an interaction")
+    if not steps:
+        raise WireError("a message without steps")
+    return [must_be_step(step) for step in steps]
+
+
+def describe_message(raw: bytes) -> Described:
+    """Return a message's role and digest; raises `WireError` if it is none."""
+    check_readable(b"[" + raw + b"]")
+    _check_keys(raw)
+    steps = _decode_steps(raw)
+    kind = type_of(steps[0])
+    if kind == MARK:
+        mark = str(steps[0].get("mark"))
+        if FoldMark.parse(mark) is None:
+            raise WireError("a step that stands for nothing")
+        return Described("fold", mark, marked=False, thinks=False)
+    role = "assistant" if is_models(steps[0]) else "tool" if kind == RESULT else "user"
+    normal = [found for step in steps if (found := _normalise_step(step)) is not None]
+    return Described(role, digest_of([role, *normal]), marked=False, thinks=False)
+
+
+def _check_keys(raw: bytes) -> None:
+    """Raise if a step or one of its contents repeats a key, because readers then differ."""
+    if raw.startswith(b'"'):
+        return
+    listed = raw if raw.startswith(b"[") else b"[" + raw + b"]"
+    for place in find_values(listed, Slice(0, len(listed))):
+        for name, inner in find_fields(listed, place).items():
+            if name in ("content", "result") and listed.startswith(b"[", inner.start):
+                for part in find_values(listed, inner):
+                    if listed.startswith(b"{", part.start):
+                        find_fields(listed, part)
+
+
+def _normalise_step(step: Json) -> Any:
+    match type_of(step):
+        case "thought":
+            return None
+        case "user_input" | "model_output":
+            return _normalise_contents(step.get("content"))
+        case "function_call":
+            given = {key: step.get(key) for key in ("id", "name")}
+            return {**given, "arguments": step.get("arguments") or {}}
+        case "function_result":
+            result = step.get("result")
+            said = _normalise_contents(result) if isinstance(result, str | list) else result
+            is_error = step.get("is_error") is True
+            return {"answers": step.get("call_id"), "result": said, "is_error": is_error}
+        case kind if not is_models(step):
+            return _normalise_contents([step])
+        case kind:
+            return {**strip_empty_fields(step, "signature"), "type": kind}
+
+
+def _normalise_contents(given: Any) -> list[Any]:
+    if given is not None and not isinstance(given, str | dict | list):
+        raise WireError("a content is neither a text nor a list")
+    if isinstance(given, list) and not all(
+        isinstance(one, dict) for one in cast("list[Any]", given)
+    ):
+        raise WireError("a content of a list is no object")
+    found: list[Any] = []
+    for content in contents_of(given):
+        if type_of(content) == "text" and isinstance(content.get("text"), str):
+            found += [words] if (words := content["text"].strip()) else []
+            continue
+        rest = strip_empty_fields(content, "annotations")
+        if "uri" in rest:
+            rest["uri"] = without_query(rest["uri"])
+        found.append(rest)
+    return found
+
+
+def answer_messages(body: Mapping[str, Any]) -> list[bytes]:
+    """Encode an answer as the message that a client sends back: all steps of the model."""
+    steps = [dict_of(step) for step in list_of(body.get("steps"))]
+    turn = [msgspec.json.encode(step) for step in steps if is_models(step)]
+    return [b",".join(turn)] if turn else []
+
+
+def complete_answer(body: Json, prefill: bytes) -> Json:  # noqa: ARG001 - a port
+    """Return the answer as it is: Google's servers continue no client's text."""
+    return body
+
+
+def read_message(raw: bytes, described: Described) -> list[Event]:
+    """Read a message as events; keep its JSON only where ours would mean something else."""
+    steps = _decode_steps(raw)
+    event = _read_event(steps)
+    if not isinstance(event, ToolReturned) and not has_visible_parts(event.parts):
+        event = msgspec.structs.replace(event, parts=(*event.parts, EMPTY))
+    plain = msgspec.structs.replace(event, native=None)
+    same = describe_message(write_message([item_of(plain)]) or b"{}").digest == described.digest
+    return link_events([plain if same else event], described.digest)
+
+
+def _read_event(steps: Sequence[Json]) -> UserSaid | ModelSaid | ToolReturned:
+    if is_models(steps[0]):
+        return build_turn_event(steps, exact=True)
+    return build_input_event(steps[0], exact=True)
+
+
+def write_message(items: Sequence[Item]) -> bytes:
+    """Write an item as a message, as it came if it was kept so."""
+    return _join_steps(decode_native(items[0].native) or _write_steps(items[0]))
+
+
+def _write_steps(item: Item) -> list[Json]:
+    match item.role:
+        case "model":
+            return encode_turn(item.parts) or [{"type": OUTPUT, "content": []}]
+        case "result":
+            return [encode_result(item.call_id, "", item.parts, ok=item.ok)]
+        case _:
+            return encode_input(item.parts) or [{"type": USER, "content": []}]
+
+
+def _join_steps(steps: Sequence[Json]) -> bytes:
+    return b",".join(map(msgspec.json.encode, steps))
+
+
+def read_instructions(fields: Mapping[str, bytes], leading: Sequence[bytes]) -> Instructed:
+    """Read the system instruction and the tools of a request."""
+    del leading  # nothing stands before the first message here
+    parts: list[Part] = []
+    if (told := fields.get("system_instruction", b"null").strip()) != b"null":
+        said: Any = msgspec.json.decode(told)
+        content = dict_of(said).get("parts") or said  # an older form has a list of parts
+        parts += parse_contents(content if not isinstance(said, dict) else _words_of(content))
+    tools: list[Tool] = []
+    if (raw := fields.get("tools", b"null").strip()) != b"null":
+        given = shaped_bytes(raw, list[Json], "a list of tools", path="$.tools")
+        tools = [parse_tool(one) for one in given]
+    return Instructed(tuple(parts), tuple(tools), replaces=True)
+
+
+def _words_of(content: Any) -> str:
+    texts = (dict_of(one).get("text") for one in list_of(content))
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def replace_text(raw: bytes, event: Event, item: Item) -> bytes:
+    """Show an item's text in place of the message's."""
+    text = "\n".join(part.text for part in item.parts if isinstance(part, Text))
+    if isinstance(event, ModelSaid):
+        return _write_stub(_decode_steps(raw), text)
+    if raw.startswith(b'"'):
+        return msgspec.json.encode(text)
+    media = shows_media(item)
+    if raw.startswith(b"["):
+        whole = Slice(0, len(raw))
+        return apply_splices(raw, replace_content(raw, whole, text, media=media))
+    fields = find_fields(raw)
+    content = fields.get("result" if isinstance(event, ToolReturned) else "content")
+    if content is None:
+        content = fields.get("text")  # a content that stands alone
+    if content is None:
+        return raw
+    return apply_splices(raw, replace_content(raw, content, text, media=media))
+
+
+def _write_stub(steps: Sequence[Json], text: str) -> bytes:
+    """Replace a turn with a text and its calls without arguments; thoughts before calls stay."""
+    kept: list[Json] = [{"type": OUTPUT, "content": [{"type": "text", "text": text}]}]
+    thoughts: list[Json] = []
+    for step in steps:
+        if type_of(step) == "thought":
+            thoughts.append(step)
+        elif type_of(step) == CALL:
+            kept += [*thoughts, {**step, "arguments": {}}]
+            thoughts = []
+    return _join_steps(kept)
+
+
+def drop_thinking(raw: bytes) -> bytes:
+    """Return the message as it is: thoughts are not bound to what stands before them."""
+    return raw
+
+
+def write_handoff(items: Sequence[Item], mark: bytes) -> bytes:  # noqa: ARG001 - a port
+    """Write a handoff as steps."""
+    written: list[Json] = []
+    for item in items:
+        words = "\n".join(part.text for part in item.parts if isinstance(part, Text))
+        kind = OUTPUT if item.role == "model" else USER
+        written.append({"type": kind, "content": [{"type": "text", "text": words}]})
+    return _join_steps(written)
+
+
+def write_mark(mark: FoldMark) -> bytes:
+    """Write the step that stands for a history until it is patched."""
+    return msgspec.json.encode({"type": MARK, "mark": mark.encode()})
+
+
+def write_instructions(event: Instructed) -> list[bytes]:  # noqa: ARG001 - a port
+    """Write nothing: no instructions stand among steps."""
+    return []
+
+
+def write_listed(raw: bytes) -> bytes:
+    """Write an input as a step: a text or a content may have stood alone."""
+    step = _decode_steps(raw)[0]
+    if type_of(step) in (USER, RESULT) or is_models(step):
+        return msgspec.json.encode(step) if raw.startswith((b'"', b"[")) else raw
+    return msgspec.json.encode({"type": USER, "content": [step]})
+
+
+def words_of(raw: bytes) -> str:
+    """Return the texts of a message."""
+    steps = _decode_steps(raw)
+    event = _read_event(steps)
+    return text_of(part for part in event.parts if isinstance(part, Text))
+
+
+def is_results(raw: bytes) -> bool:
+    """Whether a message is a function's result."""
+    return type_of(_decode_steps(raw)[0]) == RESULT

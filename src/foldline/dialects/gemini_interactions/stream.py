@@ -1,0 +1,115 @@
+"""Assembles an interaction from the events of a stream."""
+
+from foldline.dialects.gemini_interactions.steps import type_of
+from foldline.dialects.json_slices import Json, decode_object, dict_of, list_of, parse_object
+from foldline.errors import WireError
+
+_MOST_STEPS = 10_000  # of one answer: a server that counts further is broken
+_ENDED = ("completed", "requires_action", "incomplete", "budget_exceeded", "failed", "cancelled")
+_CONTENTS = ("image", "audio", "document", "video")
+
+
+class InteractionsAssembly:
+    """An interaction being streamed; give it each event's data."""
+
+    def __init__(self) -> None:
+        self.done = False
+        """Whether the end was seen; an answer without it was cut."""
+        self.fault: Json | None = None
+        """The error that the stream ended with."""
+        self.has_begun = False
+        """Whether something was said: what came before only announces an answer."""
+        self._interaction: Json = {}
+        self._steps: dict[int, Json] = {}
+        self._texts: dict[int, list[str]] = {}
+        self._arguments: dict[int, list[str]] = {}
+        self._whole: set[int] = set()
+
+    def add_event(self, data: str, *, whole: bool = True) -> None:
+        """Add the next event; unknown events are ignored, as is one that was cut off."""
+        if data == "[DONE]":
+            return
+        try:
+            event = parse_object(data)
+        except WireError:
+            if whole:
+                raise
+            return
+        match event.get("event_type"):
+            case "interaction.created" | "interaction.completed" as kind:
+                told = dict_of(event.get("interaction"))
+                self._interaction |= {key: one for key, one in told.items() if one is not None}
+                self.done = self.done or kind == "interaction.completed"
+                self.has_begun = self.has_begun or self.done
+            case "interaction.status_update":
+                status = event.get("status")
+                self._interaction["status"] = status
+                self.done = self.done or status in _ENDED
+            case "step.start":
+                index = self._parse_index(event)
+                self._steps[index] = {**dict_of(event.get("step"))}
+                self.has_begun = True
+            case "step.delta":
+                self._apply_delta(self._parse_index(event), dict_of(event.get("delta")))
+            case "step.stop":
+                self._whole.add(self._parse_index(event))
+            case "error":
+                self.fault = {"error": dict_of(event.get("error")) or event}
+            case _:
+                pass
+
+    def _parse_index(self, event: Json) -> int:
+        index = event.get("index")
+        if not isinstance(index, int) or not 0 <= index < _MOST_STEPS:
+            raise WireError(f"a step at {index!r} in a stream", path="$.index")
+        return index
+
+    def _apply_delta(self, index: int, delta: Json) -> None:
+        step = self._steps.setdefault(index, {"type": "model_output"})
+        match delta.get("type"):
+            case "text":
+                self._texts.setdefault(index, []).append(str(delta.get("text") or ""))
+            case "arguments_delta":
+                self._arguments.setdefault(index, []).append(str(delta.get("arguments") or ""))
+            case "thought_signature":
+                step["signature"] = delta.get("signature")
+            case "thought_summary":
+                step["summary"] = [*list_of(step.get("summary")), delta.get("content")]
+            case kind if kind in _CONTENTS:
+                self._end_text(index)
+                step["content"] = [*list_of(step.get("content")), delta]
+            case _:
+                rest = {key: one for key, one in delta.items() if key not in ("type", "text")}
+                step |= rest if type_of(step) == delta.get("type") else {}
+
+    def _end_text(self, index: int) -> None:
+        words = "".join(self._texts.pop(index, ()))
+        if words:
+            step = self._steps[index]
+            content = list_of(step.get("content"))
+            last = dict_of(content[-1]) if content else {}
+            if last.get("type") == "text":
+                content = [*content[:-1], {**last, "text": f"{last.get('text') or ''}{words}"}]
+            else:
+                content = [*content, {"type": "text", "text": words}]
+            step["content"] = content
+
+    def build_body(self) -> Json:
+        """Return the interaction so far; of a cut stream, only whole steps and texts."""
+        told = list_of(self._interaction.get("steps"))
+        steps = told or [
+            step for index in sorted(self._steps) if (step := self._build_step(index)) is not None
+        ]
+        stop: Json = {} if self.done else {"status": "cut"}
+        return {"object": "interaction", **self._interaction, "steps": steps, **stop}
+
+    def _build_step(self, index: int) -> Json | None:
+        self._end_text(index)
+        step = self._steps[index]
+        if index in self._arguments:
+            arguments = decode_object("".join(self._arguments[index]))
+            if arguments is None:
+                return None  # a call whose arguments were cut must never run
+            step = {**step, "arguments": arguments}
+        is_cut = index not in self._whole and not self.done
+        return None if is_cut and type_of(step) != "model_output" else step

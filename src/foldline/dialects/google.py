@@ -1,0 +1,82 @@
+"""What all dialects of Google share: names, usage, its address, its keys, its errors."""
+
+import re
+from typing import NamedTuple
+
+from foldline.core.log import UsageReported
+from foldline.dialects.base import Vendor
+from foldline.dialects.json_slices import Json, parse_count
+
+LONGEST_NAME = 64
+"""Of a function."""
+FUNCTION_NAME = re.compile(rf"[a-zA-Z_][a-zA-Z0-9_.:-]{{0,{LONGEST_NAME - 1}}}")
+_PREFIX = re.compile(r"^(?:google/|gemini/|vertex_ai/|models/)+")
+
+_STATUSES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    402: "FAILED_PRECONDITION",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    408: "DEADLINE_EXCEEDED",
+    409: "ABORTED",
+    413: "INVALID_ARGUMENT",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    502: "UNAVAILABLE",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+
+
+def strip_model_prefix(model: str) -> str:
+    """Return a model's name as Google's API knows it."""
+    return _PREFIX.sub("", model)
+
+
+class UsageNames(NamedTuple):
+    """How an API calls its counts of tokens."""
+
+    prompt: str
+    served: str
+    """The results of Google's own tools, counted beside the prompt."""
+    cached: str
+    output: str
+    thoughts: str
+    """Counted beside the output."""
+
+
+def parse_usage(usage: Json, names: UsageNames, *, asked: int | None) -> UsageReported | None:
+    """Return the usage that an answer reports, or None."""
+    prompt, served, cached, said, thought = (parse_count(usage, name) for name in names)
+    report = UsageReported(
+        asked=asked,
+        input=None if prompt is None else prompt + (served or 0),
+        cache_read=cached,
+        output=None if said is None and thought is None else (said or 0) + (thought or 0),
+        reasoning=thought,
+    )
+    return None if report == UsageReported(asked=asked) else report
+
+
+def encode_error(status: int, code: str, message: str) -> Json:
+    """Write an error as Google's SDK reads it."""
+    said = {"code": status, "message": message, "status": _STATUSES.get(status, "INTERNAL")}
+    return {"error": {**said, "details": [{"reason": code}]}}
+
+
+VENDOR = Vendor(
+    name="google",
+    title="Google",
+    address="https://generativelanguage.googleapis.com",
+    variable="GOOGLE_GEMINI_BASE_URL",
+    key_header=(b"x-goog-api-key", ""),
+    encode_error=encode_error,
+    routes=(
+        *("/v1beta/models", "/v1beta/tunedModels", "/v1beta/files", "/v1beta/cachedContents"),
+        *("/v1beta/interactions", "/v1/interactions"),
+        *("/v1alpha/", "/v1beta1/", "/v1/projects/", "/upload/v1"),
+    ),
+    marks=(b"x-goog-api-key", b"x-goog-api-client"),
+    also_speaks=("openai-chat",),
+)

@@ -1,0 +1,103 @@
+"""The lines that sessions log, at the logger `foldline.session`.
+
+    INFO      a fold, a fork, a learned window, a healed refusal
+    WARNING   a vetoed fold, a narrative that failed or was rejected, an assumed window,
+              a prompt that its server has cut
+
+A line names sessions, models and sizes, and never says what was said. It holds no words of a
+provider or a summarizer either: these may quote a message.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from foldline.core.log import Event, Folded, ServerTruncated, WindowLearned
+from foldline.stores.base import Name
+
+if TYPE_CHECKING:
+    from logging import Logger
+
+    from foldline.models.summarize import Narrative
+
+_LONGEST = 80  # characters of a name
+_LONGEST_REASON = 200
+_MODELS = 1_000  # that are warned of: clients of a gateway may make up names without end
+_assumed: set[str] = set()  # models whose assumed window was warned of
+
+
+def log_events(name: Name, events: Sequence[Event]) -> None:
+    """Log those of some appended events that are worth a line."""
+    for event in events:
+        match event:
+            case Folded():
+                _logger().info(
+                    "%s: folded %d messages (%s): %s → %s tokens",
+                    _clean(name.session), event.messages, event.why or "asked",
+                    f"{event.before:,}", f"{event.after:,}",
+                )  # fmt: skip
+            case WindowLearned(model, window):
+                _logger().info(
+                    "%s: the window of %s is %s tokens, learned from a refusal",
+                    _clean(name.session), _clean(model), f"{window:,}",
+                )  # fmt: skip
+            case ServerTruncated(estimated, reported):
+                _logger().warning(
+                    "%s: the server has cut the prompt: %s tokens were sent, %s were read",
+                    _clean(name.session), f"{estimated:,}", f"{reported:,}",
+                )  # fmt: skip
+            case _:
+                pass
+
+
+def log_fork(name: Name, to: str, at: int) -> None:
+    """Log that a session was forked."""
+    _logger().info("%s: forked at %d into %s", _clean(name.session), at, _clean(to))
+
+
+def log_heal(name: Name, before: int, after: int) -> None:
+    """Log that a refused request is replaced by a smaller one."""
+    _logger().info(
+        "%s: a refusal is healed: %s → %s tokens", _clean(name.session), f"{before:,}", f"{after:,}"
+    )
+
+
+def log_veto(name: Name, why: str) -> None:
+    """Log that a request is sent without a fold that was vetoed."""
+    _logger().warning(
+        "%s: a fold was vetoed, and the request is sent without it: %s",
+        _clean(name.session), _clean(why, most=_LONGEST_REASON),
+    )  # fmt: skip
+
+
+def log_narrative(name: Name, narrative: "Narrative", model: str) -> None:
+    """Log a narrative that failed or was rejected."""
+    if narrative.outcome not in ("failed", "rejected"):
+        return
+    fault = f" ({narrative.fault})" if narrative.fault else ""
+    _logger().warning(
+        "%s: a narrative of %s %s%s; the fold goes without one",
+        _clean(name.session), _clean(model), narrative.outcome, fault,
+    )  # fmt: skip
+
+
+def warn_of_assumed_window(model: str, window: int) -> None:
+    """Warn that nobody knows a model's window; once per model and process."""
+    if model in _assumed or len(_assumed) >= _MODELS:
+        return
+    _assumed.add(model)
+    _logger().warning(
+        "%s: its window is unknown, %s tokens are assumed; set `window` or models.toml (said once)",
+        _clean(model), f"{window:,}",
+    )  # fmt: skip
+
+
+def _clean(text: str, *, most: int = _LONGEST) -> str:
+    """Return a text as one line without control characters: it may be a stranger's."""
+    line = " ".join(text[: 2 * most].split())
+    return "".join(one if one.isprintable() else "?" for one in line)[:most]
+
+
+def _logger() -> "Logger":
+    import logging  # noqa: PLC0415 - slow to import, and few calls log anything
+
+    return logging.getLogger("foldline.session")
