@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foldline
+from foldline.core.tokens import count_tokens
 from foldline.errors import BadInput
 from foldline.proxy.follow import NewestPlans
 from foldline.testing import Provider
@@ -139,7 +140,7 @@ def test_places_are_true_whatever_happens_to_a_history(dialect, steps):
                 sent = json.dumps({k: v for k, v in plan.request.items() if k != "model"}).encode()
                 assert provider.refuse(sent) is None, "above the window"
                 assert plan.report is not None
-                follower.record_usage(plan, input=plan.report.total, output=9)
+                follower.record_usage(plan, input=count_tokens(sent.decode()), output=9)
         finally:
             follower.close()
 
