@@ -482,3 +482,14 @@ def test_what_is_missing_is_named_and_never_left_out_silently():
     assert "ends at 5; write log:0-5" in str(recall.make_missing_error(Range(9, 9), end=5))
     assert "no longer" in str(recall.make_missing_error(Range(4, 4), end=5))
     assert "is empty" in str(recall.make_missing_error(Range(4, 4), end=-1))
+
+
+def test_grep_searches_originals_and_not_the_handoffs_that_repeat_them():
+    folded = Folded("port is 8080 …", Change(Range(0, 0)), Spine())
+    log = [Logged(0, user("port is 8080, and nothing else")), Logged(1, folded)]
+    query = recall.parse_query('recall("log:0-1", grep="port")')
+    answer = recall.render_recall(log, query)
+    assert "nothing else" in answer
+    assert "8080 …" not in answer
+    alone = recall.render_recall(log[1:], recall.parse_query('recall("log:1", grep="port")'))
+    assert "8080 …" in alone

@@ -380,10 +380,10 @@ class Faithful:
             name = next((name for name in one.value if name.startswith("function")), "")
             if name:
                 given = one.value[name]
-                (kind, text), *_ = given["response"].items()
+                (kind, text), *more = given["response"].items()
                 words = json.dumps(text)
                 if (clipped := self.clip(words)) != words:
-                    kind = "error" if kind == "error" else "output"
+                    kind = "output" if more else kind
                     said_now = {**given, "response": {kind: json.loads(clipped)}}
                     part = json.dumps({**one.value, name: said_now})
             out.append(lead + part)

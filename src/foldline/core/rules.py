@@ -66,7 +66,10 @@ def find_protected_start(view: View) -> int:
             return index
     while index and view.items[index - 1].role == "result":
         index -= 1
-    return max(index - 1, 0)
+    index = max(index - 1, 0)
+    while index and _goes_on(view, view.items[index - 1]):
+        index -= 1
+    return index
 
 
 def _find_items_end(view: View) -> int:

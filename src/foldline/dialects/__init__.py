@@ -6,6 +6,7 @@ client_messages  Shared by the dialects: digests and patches of clients' message
 gemini           The Gemini `generateContent` dialect
 gemini_interactions  Google's Interactions dialect
 google           What all dialects of Google share
+joined_answers   Joins answers of a model to the one that a client sees
 json_slices      Reads foreign JSON safely; locates and splices values in its bytes
 openai           What all dialects of OpenAI share
 openai_chat      The OpenAI chat completions dialect

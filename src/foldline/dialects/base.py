@@ -21,6 +21,7 @@ from foldline.core.request import Request
 from foldline.core.view import View
 from foldline.dialects.client_messages import STATEFUL, ClientForm, FoldMark
 from foldline.dialects.json_slices import Json
+from foldline.dialects.sse import SseEvent
 from foldline.errors import BadInput, FormatError
 
 Encode: TypeAlias = Callable[[Request, Mapping[str, Any]], bytes]
@@ -76,6 +77,29 @@ class Assembly(Protocol):
 
     def build_body(self) -> Json:
         """Return the answer as if it had not been streamed."""
+        ...
+
+
+class JoinedAnswer(Protocol):
+    """Answers of a model, one after the other, as the one answer that a client sees.
+
+    The client does not see the calls of our tools, which the proxy answers itself before it asks
+    the model again.
+    """
+
+    def add_event(self, sent: SseEvent) -> list[SseEvent]:
+        """Take an event of the answer under way; return the events that the client gets."""
+        ...
+
+    def end_answer(self, *, last: bool) -> list[SseEvent]:
+        """End the answer under way; return what was held back of it if it is the `last`.
+
+        Call it once the answer is complete, or broken. What comes after the last passes at once.
+        """
+        ...
+
+    def join_bodies(self, bodies: Sequence[Json]) -> Json:
+        """Return the one body that stands for whole answers."""
         ...
 
 
@@ -141,6 +165,8 @@ class Dialect:
     encoder: int
     encode: Encode
     assembly: Callable[[], Assembly]
+    join_answers: Callable[[Callable[[str], bool]], JoinedAnswer]
+    """Joins answers to one for a client; the argument says whether a tool of this name is ours."""
     blocks: Callable[[Request], list[bytes]]
     """Encodes the content of a request, piece by piece, without cache marks."""
     is_silent: Callable[[Request], bool]
@@ -173,6 +199,12 @@ class Dialect:
     """Whether it writes a tool so, as another dialect does too; None if none does."""
     messages: str = "messages"
     """The field of a request that holds its messages."""
+    results_in: str = ""
+    """The field of a message in which all results of an answer stand; "" if each is a message."""
+    orders_results: bool = False
+    """Whether results stand in the order of their calls."""
+    fit_results: Callable[[bytes, bytes], bytes] = lambda results, _answer: results
+    """Gives written results the ids of an answer's calls, where our own ids for these differ."""
     write_question: Callable[[str], Json] = lambda text: {"role": "user", "content": text}
     """Writes a user's message of one text."""
     fixed: tuple[str, str] = ("system", "tools")

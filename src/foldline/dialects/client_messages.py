@@ -9,7 +9,7 @@ import msgspec
 
 from foldline.core.item import Item
 from foldline.core.log import Event, Instructed, ModelSaid, ToolReturned, UserSaid
-from foldline.core.parts import Gap, Media, Part, Thought, calls_of, text_of
+from foldline.core.parts import Gap, Media, Part, Thought, Tool, calls_of, text_of
 from foldline.dialects.json_slices import (
     Json,
     Slice,
@@ -140,6 +140,26 @@ class ClientForm(Protocol):
     def is_results(self, raw: bytes) -> bool:
         """Whether a user's message begins with results."""
         ...
+
+    def add_words(self, raw: bytes, words: str) -> bytes:
+        """Add words at the end of a user's message or a result, outside of what a mark caches."""
+        ...
+
+    def add_tool(self, tools: bytes, tool: Tool) -> bytes | None:
+        """Add a tool to those of a request, b"" if it has none; None if it cannot stand there."""
+        ...
+
+
+def append_value(listed: bytes, written: bytes) -> bytes | None:
+    """Append a value in JSON to a list, which b"" and null stand for too; None if it is no list."""
+    if listed in (b"", b"null"):
+        return b"[" + written + b"]"
+    if not listed.startswith(b"["):
+        return None
+    last = find_values(listed, Slice(0, len(listed)))
+    if not last:
+        return b"[" + written + b"]"
+    return listed[: last[-1].end] + b"," + written + listed[last[-1].end :]
 
 
 def item_of(event: Event) -> Item:

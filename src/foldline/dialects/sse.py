@@ -1,4 +1,4 @@
-"""Parses server-sent events from chunks of bytes that may be cut anywhere.
+"""Parses server-sent events from chunks of bytes that may be cut anywhere, and writes them.
 
 Handles CR, LF and CRLF, comments, data over several lines, and a byte order mark.
 """
@@ -19,6 +19,13 @@ class SseEvent(NamedTuple):
     event: str
     data: str
     whole: bool = True
+
+
+def write_event(sent: SseEvent) -> bytes:
+    """Write an event as a server sends it; one that is called "message" needs no name."""
+    name = "" if sent.event == "message" else f"event: {sent.event}\n"
+    lines = "".join(f"data: {line}\n" for line in sent.data.split("\n"))
+    return f"{name}{lines}\n".encode()
 
 
 class SseReader:

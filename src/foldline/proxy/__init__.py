@@ -12,6 +12,7 @@
     identity        Names and ids by which a request's conversation is known
     index           Finds logs by the digests of a history, and compares the two
     patch           Applies edits as patches to a client's bytes
+    rounds          Answers in which the model calls `recall`, as one for the client
     transport       HTTP transports that plan what an SDK's client sends
     wrap            Wraps clients of the official SDKs
 

@@ -15,22 +15,26 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from foldline.core import plan as plans
 from foldline.core import spine as spines
 from foldline.core.budget import measure_budget, replace_reserve
 from foldline.core.edits.clip import clip_newest_messages
+from foldline.core.edits.fold.ask import find_recall_tool
 from foldline.core.edits.undo import iterate_covered_ranges, rewind_view
+from foldline.core.item import Item
 from foldline.core.log import (
     Asked,
     Event,
     Folded,
     Instructed,
     Linked,
+    ModelSaid,
     Pinned,
     Unpinned,
     UsageReported,
 )
-from foldline.core.parts import Proxied, Text, spoken_text_of
-from foldline.core.plan import Facts, Ready, admit, after
+from foldline.core.parts import Call, Proxied, Text, spoken_text_of
+from foldline.core.plan import Facts, Need, Ready, admit, after
 from foldline.core.policy import limit_to_forced_folds
 from foldline.core.request import Report
 from foldline.core.request import build_report as report_of
@@ -49,7 +53,7 @@ from foldline.proxy.client_request import ClientRequest
 from foldline.proxy.identity import Caller, Scope
 from foldline.proxy.index import Match, match_row
 from foldline.proxy.patch import AnswerLimit, Patched, find_tool_loop, patch_request
-from foldline.session import planning
+from foldline.session import planning, recall_tool
 from foldline.session.client_row import (
     ClientMessage,
     ClientRow,
@@ -73,6 +77,8 @@ T = TypeVar("T")
 _log = logging.getLogger("foldline.proxy")
 _ENDLESS = 1_000_000_000  # tokens: a window for which nothing is clipped
 _LARGE = 200_000  # bytes: from here on a body is read in a thread
+_EDITED = ("clipped", "masked")
+_ONE = msgspec.Raw(b"1")
 _LONG_PROMPT = 500  # characters: an instruction to summarize is never shorter
 
 
@@ -88,13 +94,19 @@ class PlannedRequest:
     """How many edits were made for this request."""
     unplanned: str = ""
     """Why it is sent without a plan, in a word: overflow, conflict, compaction."""
+    offers_recall: bool = False
+    """Whether the tool `recall` is offered with it, which the client does not know."""
 
 
 class Conversation:
     """One log, and the request of its client that is under way."""
 
-    def __init__(self, live: Live, scope: Scope) -> None:
+    def __init__(
+        self, live: Live, scope: Scope, *, recall: bool = False, context: float | None = None
+    ) -> None:
         self.live, self.scope = live, scope
+        self._recall, self._context = recall, context
+        self._takes_tool: tuple[str, bool] = ("", False)
         live.shared = True
         self.busy = False
         """Whether a request is being planned or answered."""
@@ -223,9 +235,15 @@ class Conversation:
                 request, entering, work, None, unplanned="server-state"
             )
         entering, work = await run_beside(partial(enter, facts), size=new)
+        if await self._must_offer_recall(request, work, facts):
+            enter = partial(enter, offers=True)
+            entering, work = await run_beside(partial(enter, facts), size=new)
         try:
             ready = await planning.plan_next_request(live, facts, view=work)
         except (Overflow, Vetoed) as fault:
+            less = self._forget_recalls(match)
+            if less is not None:
+                return await self.plan_request(request, less, facts, summary=summary)
             _log.warning("%s: a request may not fit, and is sent: %s", live.name.session, fault)
             entering, work = enter(replace(facts, limits=endless))
             ready = None
@@ -303,8 +321,14 @@ class Conversation:
                     written += form.write_instructions(told)
             else:
                 messages, chain = messages + 1, chain_on(chain, piece.link)
-                events = (view.held[seq] for seq in range(piece.first, piece.last + 1))
-                written.append(form.write_message([item_of(e) for e in events if is_said(e)]))
+                events = [view.held[seq] for seq in range(piece.first, piece.last + 1)]
+                if piece.is_joined:
+                    said = (_hide_recalls(one) for one in events if isinstance(one, ModelSaid))
+                    written.append(
+                        b",".join(form.write_message([one]) for one in said if one.parts)
+                    )
+                else:
+                    written.append(form.write_message([item_of(e) for e in events if is_said(e)]))
         return written if chain == mark.chain else None
 
     async def has_said(self, digests: Sequence[str], place: int) -> set[str]:
@@ -316,9 +340,18 @@ class Conversation:
         return {digest for digest in digests if digest in self._said[1]}
 
     def _admit_request(
-        self, request: ClientRequest, match: Match, facts: Facts, *, summary: int | None
+        self,
+        request: ClientRequest,
+        match: Match,
+        facts: Facts,
+        *,
+        summary: int | None,
+        offers: bool = False,
     ) -> tuple[list[Event], View]:
-        """Return the events that a request adds to the log, and the view after them."""
+        """Return the events that a request adds to the log, and the view after them.
+
+        `offers` says that the tool `recall` is offered from here on.
+        """
         live, events = self.live, list[Event]()
         work = live.view.copy()
         work.held.update(match.fetched)
@@ -340,8 +373,12 @@ class Conversation:
             append_event(rewind_view(work, dropped=gone, opened=match.opened))
         for pinned in [seq for seq in work.pins if not _is_shown(work, seq)]:
             append_event(Unpinned(pinned))
-        if self.fixed != request.fixed:
+        was_offered = self._is_offered(request, work)
+        offers = offers or was_offered
+        if self.fixed != request.fixed or offers != was_offered:
             new = request.read_instructions()
+            if offers:
+                new = msgspec.structs.replace(new, tools=(*new.tools, recall_tool.make_tool()))
             if new != work.newest and (new.parts or new.tools or work.newest != Instructed()):
                 append_event(new)
         summed_up = None
@@ -355,6 +392,65 @@ class Conversation:
         if summed_up is not None:  # the client's own summary is kept like a user's words
             append_event(Pinned(summed_up))
         return events, work
+
+    def _can_offer_recall(self, request: ClientRequest) -> bool:
+        """Whether the tool `recall` may be offered: the client has none, and can have another."""
+        several = request.parameters.get("n", _ONE)
+        if not self._recall or request.is_relayed or request.prefill or bytes(several) != b"1":
+            return False
+        tools = request.fixed[1]
+        if self._takes_tool[0] != tools:
+            has_own = find_recall_tool(request.read_instructions().tools)
+            self._takes_tool = tools, not has_own and _add_recall_tool(request) is not None
+        return self._takes_tool[1]
+
+    def _is_offered(self, request: ClientRequest, view: View) -> bool:
+        """Whether the tool `recall` is offered with a view's requests, and is ours."""
+        is_there = any(tool.name == plans.RECALL for tool in view.newest.tools)
+        return is_there and self._can_offer_recall(request)
+
+    async def _must_offer_recall(self, request: ClientRequest, view: View, facts: Facts) -> bool:
+        """Whether the tool `recall` is offered from this request on: it is the first with edits."""
+        if not self._can_offer_recall(request) or self._is_offered(request, view):
+            return False
+        if view.list_folds() or any(item.state in _EDITED for item in (*view.items, *view.waiting)):
+            return True
+        made = await planning.compute_plan(view, facts)
+        return isinstance(made, Need) or (isinstance(made, Ready) and bool(made.report.edits))
+
+    def _forget_recalls(self, match: Match) -> Match | None:
+        """Match a request as if no answer had called `recall`: then less has to fit.
+
+        From the first such answer on, the log takes all messages again as the client has them. None
+        if there is no such answer.
+        """
+        at, pieces = 0, self._row.pieces if self._row and not match.opened else []
+        for index, piece in enumerate(pieces):
+            if isinstance(piece, FoldedMessages):
+                at = piece.upto
+            elif piece.is_joined:
+                rest = [one for one in pieces[index:] if isinstance(one, ClientMessage)]
+                if at >= match.fresh or len(rest) < len(pieces) - index:
+                    return None
+                said = [one for one in rest if not one.is_aside and one not in match.dropped]
+                dropped = [*match.dropped, *said]
+                return match._replace(common=min(match.common, at), fresh=at, dropped=dropped)
+            elif not piece.is_aside:
+                at += 1
+        return None
+
+    async def plan_round(self, request: ClientRequest) -> PlannedRequest:
+        """Plan the same request again, behind which a call of ours was answered.
+
+        Raises `Overflow` if that does not fit. What the client asked is never folded here.
+        """
+        facts, work = self.live.facts, self.live.view.copy()
+        said = [one for one in read_row(work, self._chains) if isinstance(one, ClientMessage)]
+        newest = [one for one in said if not (one.is_aside or one.is_open)][-1:]
+        stable = newest[0].first - 1 if newest else -1
+        facts = replace(facts, policy=limit_to_forced_folds(facts.policy), stable=stable)
+        ready = await planning.plan_next_request(self.live, facts, view=work)
+        return await self._record_request(request, [], work, ready)
 
     async def _record_request(  # noqa: PLR0913 - a request and its plan
         self,
@@ -375,10 +471,20 @@ class Conversation:
         view = after(work, edits)
         row = read_on(view, before, self._chains).pieces
         limit = _find_answer_limit(request, report, answer=answer)
+        offers = self._is_offered(request, view)
         if request.is_relayed:
             patched = Patched(request.original)
         else:
-            patched = patch_request(request, view, row, limit=limit, thoughtless=thoughtless)
+            tools = _add_recall_tool(request) if offers else None
+            patched = patch_request(
+                request,
+                view,
+                row,
+                limit=limit,
+                thoughtless=thoughtless,
+                tools=tools,
+                tail=_tell_context(report, self._context),
+            )
             if request.original:
                 patched.kinds["history"] = 1
         asked = Asked(
@@ -401,7 +507,7 @@ class Conversation:
             live.narrator.schedule_narrative(live, ready.ask)
         clips = sum(getattr(event, "clip", None) is not None for event in entering)
         made = len(report.edits) + clips
-        return PlannedRequest(patched, report, live.view.asked, made, unplanned)
+        return PlannedRequest(patched, report, live.view.asked, made, unplanned, offers)
 
     async def reserve_spending(self, report: Report, view: View) -> None:
         """Reserve the most that a call may cost, if there is a cap; raises `Spent`."""
@@ -516,11 +622,30 @@ class Conversation:
         )
 
 
+def _tell_context(report: Report, least: float | None) -> str:
+    """Say how full the window is; "" if it is less full than asked for."""
+    if least is None or report.total < least * report.window:
+        return ""
+    return f"[context: {report.total:,} of {report.window:,} tokens]"
+
+
+def _add_recall_tool(request: ClientRequest) -> bytes | None:
+    """Add the tool `recall` to the client's tools; None if it cannot stand there."""
+    tools = request.extract_field(request.dialect.fixed[1])
+    return request.form.add_tool(tools, recall_tool.make_tool())
+
+
 def _is_shown(view: View, seq: int) -> bool:
     """Whether an event is visible, or covered by a fold."""
     spans = [one.change.span for one in view.list_folds().values()]
     here = Range(seq, seq)
     return spines.is_shown(view.spine, seq) or any(spines.has_overlap(one, here) for one in spans)
+
+
+def _hide_recalls(said: ModelSaid) -> Item:
+    """Return a part of a joined answer as its client has it."""
+    parts = (one for one in said.parts if not (isinstance(one, Call) and one.name == plans.RECALL))
+    return Item(0, "model", tuple(parts), 0)
 
 
 def _collect_texts(events: Sequence[Event]) -> list[object]:

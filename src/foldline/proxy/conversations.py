@@ -85,9 +85,11 @@ class Conversations:
         most: int = MOST,
         prefix: str = "talk",
         own_history: bool = False,
+        recall: bool = False,
+        context: float | None = None,
     ) -> None:
         self.store = store
-        self._own_history = own_history
+        self._own_history, self._recall, self._context = own_history, recall, context
         self._facts_of = facts_of
         self._index = Index(store if shared else None)
         self._shared, self._most, self._prepare = shared, most, prepare
@@ -147,7 +149,8 @@ class Conversations:
         if flight is not None:  # an impatient client sends the same request once more
             with suppress(FoldlineError):
                 same = await flight
-                if (same.request.original or same.request.body) == body:
+                is_same = (same.request.original or same.request.body) == body
+                if is_same and same.joiner is None:
                     return Exchange(same)
         future: Future[Flight] = get_running_loop().create_future()
         self._flights[key] = future
@@ -628,13 +631,13 @@ class Conversations:
             if not scope.owner or await self.store.claim(name, scope.owner) == scope.owner:
                 live = await self._open_log(name, facts)
                 if live.view.head < 0 and name not in self._held:
-                    conversation = self._hold_conversation(Conversation(live, scope))
+                    conversation = self._hold_conversation(self._make_conversation(live, scope))
         if conversation is None:
             # It has no name, or the name is another owner's or has another history.
             name = Name(scope.tenant, self._next_name(scope))
             live = await self._open_log(name, facts)
             live.owner = scope.owner
-            conversation = self._hold_conversation(Conversation(live, scope))
+            conversation = self._hold_conversation(self._make_conversation(live, scope))
         await self._index.join_family(scope, conversation.live.name.session)
         return await self._claim_conversation(conversation, request)
 
@@ -648,7 +651,7 @@ class Conversations:
         live = await self._open_log(name, facts)
         if live.view.head < 0 or not _is_proxied(live):
             return None
-        return self._held.get(name) or Conversation(live, scope)
+        return self._held.get(name) or self._make_conversation(live, scope)
 
     async def _forked_at(self, place: LogPlace, scope: Scope, facts: Facts) -> Conversation | None:
         """Fork a known log at a place; None if it has no such place."""
@@ -662,7 +665,7 @@ class Conversations:
         forked.live.owner = scope.owner
         if self._prepare is not None:
             await self._prepare(forked.live)
-        conversation = self._hold_conversation(Conversation(forked.live, scope))
+        conversation = self._hold_conversation(self._make_conversation(forked.live, scope))
         await self._index.join_family(scope, forked.live.name.session)
         return conversation
 
@@ -671,6 +674,9 @@ class Conversations:
         if self._prepare is not None:
             await self._prepare(live)
         return live
+
+    def _make_conversation(self, live: Live, scope: Scope) -> Conversation:
+        return Conversation(live, scope, recall=self._recall, context=self._context)
 
     def _hold_conversation(self, conversation: Conversation) -> Conversation:
         conversation.busy = True
@@ -694,7 +700,8 @@ def _is_anothers(choice: _Choice, caller: Caller | None) -> bool:
     before, held = choice.conversation.caller, choice.conversation.live.view.held
     if caller is None or before is None or caller.id == before.id:
         return False
-    return any(isinstance(held.get(one.first), ModelSaid) for one in choice.match.dropped)
+    received = (one for one in choice.match.dropped if not one.is_open)
+    return any(isinstance(held.get(one.first), ModelSaid) for one in received)
 
 
 def _make_client_key(scope: Scope) -> str:

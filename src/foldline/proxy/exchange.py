@@ -5,6 +5,7 @@ from asyncio import Task, create_task
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import cast
 
 import msgspec
 
@@ -13,10 +14,11 @@ from foldline.core.request import Report
 from foldline.dialects import base
 from foldline.dialects.json_slices import Splice, parse_object
 from foldline.dialects.provider_errors import Fault, classify_error
-from foldline.dialects.sse import SseReader
+from foldline.dialects.sse import SseEvent, SseReader, write_event
 from foldline.errors import Conflict, FoldlineError, WireError
 from foldline.proxy.client_request import ClientRequest
 from foldline.proxy.conversation import Conversation, PlannedRequest
+from foldline.proxy.rounds import Rounds, list_recalls
 from foldline.session import refusals
 from foldline.session.log_handle import Live
 
@@ -42,6 +44,8 @@ class Flight:
     waiting: int = 0
     """How many exchanges wait for its answer."""
     is_answered: bool = False
+    joiner: "Exchange | None" = None
+    """The exchange that answers calls of `recall`, and asks again: two would write both."""
     response_id: str = ""
     """The id by which a later request may name the answer."""
 
@@ -57,6 +61,8 @@ class Exchange:
         self._tried = self._over = self._late = False
         self._taken = 0
         self._beside: Task[None] | None = None
+        self._rounds = Rounds(self._dialect) if flight.planned.offers_recall else None
+        self._has_open_calls = False  # whether the log has a round that could not be answered
         self.start_response(0)
 
     @property
@@ -113,31 +119,129 @@ class Exchange:
     @property
     def complete(self) -> bool:
         """Whether a streamed answer is complete, though more bytes may come."""
-        return self._streams and self._assembly.done
+        return self._streams and self._assembly.done and not self.goes_on
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether the client may get other bytes than the provider sends."""
+        return self._rounds is not None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the answer only calls `recall`: it is read to its end, and another follows."""
+        return self._rounds is not None and self._rounds.goes_on
+
+    @property
+    def failed(self) -> bool:
+        """Whether the provider refused the request."""
+        return self._failed
 
     def start_response(self, status: int) -> None:
         """Begin to read a response."""
         self._status, self._failed = status, status >= _REFUSED
         self._lines, self._assembly = SseReader(), self._dialect.assembly()
-        self._unreadable = False
+        self._unreadable, self._whole = False, b""
         self.held: list[bytes] = []
         """Chunks received before the answer began; all chunks if it is not streamed."""
-        self.opened = not self._streams and not self._failed
+        self.opened = not (self._streams or self._failed or self._rounds)
         """Whether the answer has begun: until then another request may be sent instead."""
+        if self._rounds is not None:
+            self._rounds.start_answer()
 
-    def receive_chunk(self, chunk: bytes) -> None:
-        """Read bytes of the response; the client gets them even if we cannot read them."""
-        if not self._streams or self._failed or not self.opened:
-            self.held.append(chunk)
-        if not self._streams or self._failed:
-            return
+    def receive_chunk(self, chunk: bytes) -> bytes:
+        """Read bytes of the response; return what the client gets: the same, if none is ours."""
+        is_open = self.opened
+        passed = chunk
+        is_read = not self._unreadable or self._rounds is not None
+        if self._streams and is_read and not self._failed:
+            passed = self._read_events(chunk)
+        if not self._streams or self._failed or not is_open:
+            self.held.append(passed)
+        return passed
+
+    def _read_events(self, chunk: bytes) -> bytes:
+        passed: list[bytes] = []
         try:
             for sent in self._lines.feed(chunk):
-                self._assembly.add_event(sent.data)
-                self._late = self._over
-                self.opened = self.opened or self._assembly.has_begun
+                passed += (self._read_event(sent),)
         except WireError:
             self.opened = self._unreadable = True
+            return chunk
+        return b"".join(passed) if self._rounds is not None else chunk
+
+    def _read_event(self, sent: SseEvent) -> bytes:
+        try:
+            self._assembly.add_event(sent.data, whole=sent.whole)
+        except WireError:
+            if self._rounds is None:
+                raise
+            self.opened = self._unreadable = True  # our calls behind it are still left out
+        self._late = self._over
+        self.opened = self.opened or self._assembly.has_begun
+        return self._rounds.read_event(sent, self._assembly) if self._rounds is not None else b""
+
+    def end_body(self) -> bool:
+        """Read an answer that is not streamed, now that it is whole; return whether it goes on."""
+        if self._rounds is None or self._streams or self._failed:
+            return False
+        self._whole = b"".join(self.held)
+        self.held = [self._rounds.end_body(self._whole)]
+        return self.goes_on
+
+    def end_stream(self) -> bytes:
+        """Read the end of a stream; return what the client gets besides, unless it goes on."""
+        if self._rounds is None or not self._streams or self._failed:
+            return b""
+        passed: list[bytes] = []
+        with suppress(WireError):
+            passed += map(self._read_event, self._lines.close())
+        if not self.goes_on:
+            passed.append(self._rounds.end_rounds())
+        return b"".join(passed)
+
+    def list_held(self) -> list[bytes]:
+        """List what was held back, for the client; a refusal inside a stream becomes an event."""
+        if self._rounds is None:
+            return self.held
+        if not (self._streams or self._failed or self._whole):
+            return []  # it was cut, and may hold calls of ours
+        if not (self._rounds.count and self._streams and self._failed):
+            return self.held
+        return [write_event(SseEvent("error", b"".join(self.held).decode("utf-8", "replace")))]
+
+    async def answer_calls(self) -> bool:
+        """Answer the calls of `recall` and plan the next request; return whether there is one."""
+        flight, rounds, live = self._flight, self._rounds, self.live
+        if rounds is None or not rounds.goes_on or self._is_beside:
+            return False
+        flight.joiner = self
+        events = self._read_answer()
+        said = next((one for one in reversed(events) if isinstance(one, ModelSaid)), None)
+        if said is None:
+            return False
+        open_ = msgspec.structs.replace(said, link="", more=True)
+        usage = next((one for one in events if isinstance(one, UsageReported)), None)
+        async with live.lock:
+            if live.view.asked != self.asked:
+                return False  # the conversation went on meanwhile
+            self._has_open_calls = True
+            await live.receive_events(*(open_ if one is said else one for one in events))
+            await rounds.append_results(live, list_recalls(said))
+            await flight.conversation.settle_spending(usage)
+            flight.planned = await flight.conversation.plan_round(flight.request)
+        rounds.ask_again()
+        self._tried = self._has_open_calls = False
+        return True
+
+    @property
+    def _is_beside(self) -> bool:
+        """Whether another exchange of the same request has its answer in the log, or will."""
+        joiner = self._flight.joiner
+        return joiner is not self and (joiner is not None or self._flight.is_answered)
+
+    def stop_rounds(self) -> bytes:
+        """End an answer whose calls were not answered; return what the client gets besides."""
+        return self._rounds.end_rounds() if self._rounds is not None else b""
 
     async def heal_refusal(self) -> bool:
         """Plan again after a refusal, once; return whether there is another body to send."""
@@ -187,7 +291,8 @@ class Exchange:
         events: list[Event] = []
         try:
             # Of two answers to one request nobody knows which one the client will use.
-            if not (flight.is_answered and flight.conversation.busy):
+            beside = self._rounds is not None and self._is_beside
+            if not (beside or (flight.is_answered and flight.conversation.busy)):
                 events = self._read_answer()
             if events:
                 flight.is_answered = True
@@ -203,11 +308,18 @@ class Exchange:
     async def _record_answer(self, events: list[Event]) -> None:
         flight = self._flight
         live = flight.conversation.live
+        answer = next((one for one in events if isinstance(one, ModelSaid)), None)
+        calls = list_recalls(answer) if answer and self._rounds is not None else []
+        entering: list[Event] = [*events]
+        if answer and calls:  # beside the client's own, whose results it sends itself
+            entering[events.index(answer)] = msgspec.structs.replace(answer, link="", more=True)
         try:
             async with live.lock:
                 if flight.planned.asked >= 0:
-                    await live.receive_events(*events)
+                    await live.receive_events(*entering)
                     self._taken = len(events)
+                    if answer and calls and self._rounds is not None:
+                        await self._rounds.append_results(live, calls, link=answer.link)
                 noting = None
                 if isinstance(events[0], ModelSaid):
                     noting = flight.on_answer(flight, events[0])
@@ -275,16 +387,19 @@ class Exchange:
 
     def _read_answer(self) -> list[Event]:
         """Parse the answer; [] if it cannot be read: the client will repeat it."""
-        if self._failed or self._unreadable:
+        if self._failed or self._unreadable or (self.goes_on and self._over):
+            return []
+        if self._has_open_calls:  # the client will say it again, as it got it
             return []
         request, form = self._flight.request, self._flight.request.form
         try:
             if self._streams and not self._assembly.done:
                 for sent in self._lines.close():
                     self._assembly.add_event(sent.data, whole=False)
-            body = (
-                self._assembly.build_body() if self._streams else parse_object(b"".join(self.held))
-            )
+            if self._streams:
+                body = self._assembly.build_body()
+            else:
+                body = parse_object(self._whole or b"".join(self.held))
             asked = self._flight.planned.asked
             if self._dialect.chain_field and isinstance(body.get("id"), str):
                 self._flight.response_id = body["id"]
@@ -296,14 +411,25 @@ class Exchange:
             if not events[0].parts:
                 cut = self._streams and not self._assembly.done
                 return events[1:] if cut else events
+            joined = self._rounds is not None and self._rounds.is_joined(events[0])
             said = [
                 event
                 for raw in form.answer_messages(body)
-                for event in form.read_message(raw, form.describe_message(raw))
+                for event in self._read_message(raw, exact=joined)
             ]
+            if joined and self._rounds is not None and said and not self.goes_on:
+                link, named = self._rounds.read_client_answer()
+                self._flight.response_id = named if self._dialect.chain_field else ""
+                said[-1] = msgspec.structs.replace(cast("ModelSaid", said[-1]), link=link)
         except WireError:
             return []
         if not said or not isinstance(said[-1], ModelSaid):
             return []
         said[-1] = msgspec.structs.replace(said[-1], stop=events[0].stop)
         return [*said, *(event for event in events if isinstance(event, UsageReported))]
+
+    def _read_message(self, raw: bytes, *, exact: bool) -> list[Event]:
+        """Read a message of the answer; `exact` keeps its JSON: it is written from the log."""
+        form = self._flight.request.form
+        described = form.describe_message(raw)
+        return form.read_message(raw, described._replace(digest="") if exact else described)

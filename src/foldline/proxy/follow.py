@@ -112,13 +112,16 @@ class NewestPlans:
 class AsyncFollower:
     """Plans requests whose history somebody else keeps.
 
-    Takes the options of `wrap`, but for `session` and `own_history`.
+    Takes the options of `wrap`, but for `session`, `own_history` and `recall`.
     """
 
     def __init__(self, **options: "Unpack[Options]") -> None:
         check_options(options)
-        if {"session", "own_history"} & options.keys():
-            raise BadInput("a follower is told the session with each plan, and owns no history")
+        if {"session", "own_history", "recall"} & options.keys():
+            raise BadInput(
+                "a follower takes no session, own_history or recall: it is told the session with "
+                "each plan, and its program offers foldline.RECALL_TOOL itself"
+            )
         self._conversations = make_conversations(options)
         self._on_store_error = options.get("on_store_error", "raise")
         self._newest: OrderedDict[str, Live] = OrderedDict()

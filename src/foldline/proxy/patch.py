@@ -8,13 +8,21 @@ import msgspec
 
 from foldline.core.item import Item
 from foldline.core.log import ModelSaid
-from foldline.core.parts import Text, text_of
+from foldline.core.parts import Text, calls_of, text_of
+from foldline.core.plan import RECALL
 from foldline.core.view import View
-from foldline.dialects.client_messages import last_mark
+from foldline.dialects.base import Dialect
+from foldline.dialects.client_messages import item_of, last_mark
 from foldline.dialects.json_slices import Splice, apply_splices, find_fields
 from foldline.errors import BrokenView
 from foldline.proxy.client_request import ClientRequest
-from foldline.session.client_row import ClientMessage, FoldedMessages, Piece, items_by_place
+from foldline.session.client_row import (
+    ClientMessage,
+    FoldedMessages,
+    Piece,
+    is_said,
+    items_by_place,
+)
 
 _WHOLE = ("whole", "interrupted", "late")
 _ASIDES = "# Instructions that stood in between, as they were given"
@@ -27,8 +35,8 @@ class Patched:
 
     body: bytes
     kinds: dict[str, int] = field(default_factory=dict[str, int])
-    """How many patches of each kind: fold, clip, stub, thinking, limit; and history, if the client
-    only named what is written out here."""
+    """How many patches of each kind: fold, clip, stub, thinking, limit; recall, the tool and each
+    answer that called it; and history, if the client only named what is written out here."""
     splices: list[Splice] = field(default_factory=list[Splice])
     """The patches themselves, in the bytes of the request that was planned."""
 
@@ -42,45 +50,140 @@ class AnswerLimit:
     allowed: int
 
 
-def patch_request(
+def patch_request(  # noqa: PLR0913 - a request, its view, and how it is shown
     request: ClientRequest,
     view: View,
     row: Sequence[Piece],
     *,
     limit: AnswerLimit | None = None,
     thoughtless: bool = False,
+    tools: bytes | None = None,
+    tail: str = "",
 ) -> Patched:
     """Patch the client's body so that it shows its messages as a view does.
 
     `thoughtless` leaves out the thinking of every answer after an edit, even in a tool loop that
-    is not over.
+    is not over. `tools` are the client's tools and one of ours: then answers in which that was
+    called are shown as the model gave them. `tail` is a line at the end of the newest message.
     """
     kinds: Counter[str] = Counter()
     splices: list[Splice] = []
     if limit is not None and limit.allowed < limit.asked:
         splices += _lower_answer_limit(request, limit)
         kinds["limit"] += 1
-    if not view.spine.masks and all(item.state in _WHOLE for item in (*view.items, *view.waiting)):
+    if tools is not None:
+        splices.append(_make_tools_splice(request, tools))
+        kinds["recall"] += 1
+    elif not view.spine.masks and all(
+        item.state in _WHOLE for item in (*view.items, *view.waiting)
+    ):
+        _add_tail(request, tail, splices, kinds)
         return Patched(apply_splices(request.body, splices), dict(kinds), splices)
     items = items_by_place(view)
     loop = len(request.places) if thoughtless else find_tool_loop(request)
     edited = any(isinstance(piece, FoldedMessages) for piece in row) or bool(view.spine.masks)
-    at = 0
+    at, results, is_behind = 0, b"", False
     for piece in row:
         if isinstance(piece, FoldedMessages):
             splices.append(_make_fold_splice(request, piece, items[piece.edit], start=at))
             kinds["fold"] += 1
             at = piece.upto
+        elif piece.is_open:
+            if tools is not None and piece.is_joined:
+                messages, results = _write_joined(request.dialect, view, piece, items)
+                messages += [results] if results else []
+                splices.append(_make_tail_splice(request, messages))
+                kinds["recall"] += 1
         elif not piece.is_aside:
             message = request.chained[at]
             if request.described[message].role == "fold":
                 raise BrokenView("a fold that the client's history refers to does not stand")
             thinks = edited and request.described[message].thinks and message < loop
-            put = _patch_message(request, message, view, piece, items, kinds, thinks=thinks)
+            before, results = results, b""
+            if tools is not None and piece.is_joined:
+                put, results = _patch_joined(request, view, piece, items, thinks=thinks)
+                is_behind = request.dialect.orders_results and _begins_with_clients_call(
+                    view, piece
+                )
+                kinds["recall"] += 1
+            else:
+                put = _patch_message(request, message, view, piece, items, kinds, thinks=thinks)
+            if before:
+                raw = request.extract_message(message) if put is None else put
+                put = _add_results(request, before, raw, is_behind=is_behind)
             if put is not None:
                 splices.append(Splice(*request.places[message], put))
             at += 1
+    _add_tail(request, tail, splices, kinds)
     return Patched(apply_splices(request.body, splices), dict(kinds), splices)
+
+
+def _add_tail(
+    request: ClientRequest, tail: str, splices: list[Splice], kinds: Counter[str]
+) -> None:
+    """Add a line at the end of the newest message, unless the client has begun an answer there."""
+    at = request.chained[-1]
+    if not tail or request.described[at].role not in ("user", "tool"):
+        return
+    place = request.places[at]
+    ours = [one for one in splices if (one.start, one.end) == place]
+    raw = ours[0].put if ours else request.extract_message(at)
+    splices[:] = [one for one in splices if one not in ours]
+    splices.append(Splice(*place, request.form.add_words(raw, tail)))
+    kinds["context"] += 1
+
+
+def _make_tools_splice(request: ClientRequest, tools: bytes) -> Splice:
+    """Put tools in place of the client's."""
+    name = request.dialect.fixed[1]
+    if (place := request.fields.get(name)) is not None:
+        return Splice(*place, tools)
+    end = request.body.rindex(b"}")
+    return Splice(end, end, b',"' + name.encode() + b'":' + tools)
+
+
+def _make_tail_splice(request: ClientRequest, messages: Sequence[bytes]) -> Splice:
+    """Put messages behind the client's last one."""
+    field = request.fields[request.dialect.messages]
+    if request.body.startswith(b"[", field.start):
+        end = request.places[-1].end
+        return Splice(end, end, b"," + b",".join(messages))
+    alone = request.form.write_listed(request.extract_message(0))
+    return Splice(*field, b"[" + b",".join((alone, *messages)) + b"]")
+
+
+def _write_joined(
+    dialect: Dialect, view: View, piece: ClientMessage, items: dict[int, list[Item]]
+) -> tuple[list[bytes], bytes]:
+    """Write an answer in which a tool of ours was called as the messages that the model sees.
+
+    Results at its end are returned beside them: where all results of an answer stand in one
+    message, the client's next one must take them along.
+    """
+    groups: list[list[Item]] = []
+    for seq in range(piece.first, piece.last + 1):
+        event = view.held.get(seq)
+        if event is None or not is_said(event):
+            continue
+        shown = [
+            msgspec.structs.replace(item, native=None)
+            for item in items.get(seq, ())
+            if item.state in ("clipped", "masked")
+        ]
+        for item in shown or [item_of(event)]:
+            if dialect.results_in and groups and item.role == groups[-1][-1].role == "result":
+                groups[-1].append(item)
+            else:
+                groups.append([item])
+    messages: list[bytes] = []
+    for group in groups:
+        written = dialect.form.write_message(group)
+        if group[0].role == "result":
+            written = dialect.fit_results(written, messages[-1])
+        messages.append(written)
+    if dialect.results_in and groups[-1][0].role == "result":
+        return messages[:-1], messages[-1]
+    return messages, b""
 
 
 def _make_fold_splice(
@@ -107,6 +210,41 @@ def _make_fold_splice(
     mark = last_mark(request.extract_message(marked[-1])) if marked else b""
     put = b",".join((request.form.write_handoff(items, mark), *stays))
     return Splice(request.places[first].start, request.places[last].end, put)
+
+
+def _patch_joined(
+    request: ClientRequest,
+    view: View,
+    piece: ClientMessage,
+    items: dict[int, list[Item]],
+    *,
+    thinks: bool,
+) -> tuple[bytes, bytes]:
+    """Write a joined answer in place of what the client has of it, and results for the next."""
+    messages, results = _write_joined(request.dialect, view, piece, items)
+    if thinks:
+        messages = [request.form.drop_thinking(one) for one in messages]
+    return b",".join(messages), results
+
+
+def _begins_with_clients_call(view: View, piece: ClientMessage) -> bool:
+    """Whether the last answer of a joined one calls a tool of the client's first."""
+    events = (view.held.get(seq) for seq in range(piece.last, piece.first - 1, -1))
+    said = next(event for event in events if isinstance(event, ModelSaid))
+    return any(call.name != RECALL for call in calls_of(said.parts)[:1])
+
+
+def _add_results(request: ClientRequest, results: bytes, raw: bytes, *, is_behind: bool) -> bytes:
+    """Put results of ours before the client's or behind them, in one message."""
+    name = request.dialect.results_in
+    place = find_fields(raw).get(name)
+    if place is None or not raw.startswith(b"[", place.start) or not request.form.is_results(raw):
+        return results + b"," + raw
+    ours = find_fields(results)[name]
+    inner = results[ours.start + 1 : ours.end - 1]
+    if is_behind:
+        return raw[: place.end - 1] + b"," + inner + raw[place.end - 1 :]
+    return raw[: place.start + 1] + inner + b"," + raw[place.start + 1 :]
 
 
 def _patch_message(  # noqa: PLR0913, PLR0917 - one message, and the view of it

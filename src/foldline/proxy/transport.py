@@ -7,7 +7,7 @@ streamed or not. Requests that are no call of a known dialect pass untouched.
 import logging
 import os
 from asyncio import timeout
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -172,7 +172,25 @@ class Planner:
             call.dialect, call.body, scope=scope, caller=call.caller, path=call.path
         )
 
-    async def heal_refusal(self, call: ClientCall, exchange: Exchange) -> bool:
+    async def ask_again(self, call: ClientCall, exchange: Exchange, *, goes_on: bool) -> bool:
+        """Plan again after a refusal, or if the answer goes on; return whether there is a body."""
+        if not goes_on:
+            return await self._heal_refusal(call, exchange)
+        if await self.answer_calls(call, exchange):
+            return True
+        exchange.stop_rounds()
+        return False
+
+    async def answer_calls(self, call: ClientCall, exchange: Exchange) -> bool:
+        """Answer calls of `recall` and plan the next request; return whether there is one."""
+        try:
+            if await self._run_within(call.seconds, exchange.answer_calls()):
+                return True
+        except (FoldlineError, TimeoutError) as fault:
+            _log.warning("%s: a recall is not answered: %s", exchange.session, fault)
+        return False
+
+    async def _heal_refusal(self, call: ClientCall, exchange: Exchange) -> bool:
         """Plan again after a refusal; return whether there is another body to send."""
         if call.is_late:
             return False
@@ -235,18 +253,35 @@ def make_transport(inner: Any, planner: Planner) -> Any:
         """An answer on its way to the client."""
 
         def __init__(
-            self, response: Any, call: ClientCall, exchange: Exchange, chunks: Iterator[bytes]
+            self,
+            call: ClientCall,
+            exchange: Exchange,
+            asked: tuple[Any, Iterator[bytes]],
+            ask: Callable[[], tuple[Any, Iterator[bytes]]],
         ) -> None:
-            self._response, self._call = response, call
-            self._exchange, self._chunks = exchange, chunks
+            self._call, self._exchange, self._ask = call, exchange, ask
+            self._response, self._chunks = asked
 
         def __iter__(self) -> Iterator[bytes]:
-            self._end_when_complete()
-            yield from self._exchange.held
-            for chunk in self._chunks:
-                self._exchange.receive_chunk(chunk)
+            exchange = self._exchange
+            while True:
                 self._end_when_complete()
-                yield chunk
+                yield from exchange.list_held()
+                for chunk in self._chunks:
+                    passed = exchange.receive_chunk(chunk)
+                    self._end_when_complete()
+                    if passed:
+                        yield passed
+                if rest := exchange.end_stream():
+                    yield rest
+                if not exchange.goes_on:
+                    return
+                self._response.close()
+                if not run_coroutine(planner.answer_calls(self._call, exchange)):
+                    yield exchange.stop_rounds()
+                    return
+                self._call.started = monotonic()  # the client has heard something since
+                self._response, self._chunks = self._ask()
 
         def _end_when_complete(self) -> None:
             if self._exchange.complete:  # a client may stop reading here, and never close it
@@ -267,7 +302,9 @@ def make_transport(inner: Any, planner: Planner) -> Any:
             if call is None or exchange is None:
                 return inner.send(_apply_timeouts(request, call), stream=True)
             planner.remember_call(call, exchange)
-            try:
+
+            def ask() -> tuple[Any, Iterator[bytes]]:
+                """Send the planned request, and others while they heal a refusal or follow it."""
                 while True:
                     response = inner.send(
                         _build_planned_request(http, request, call, exchange), stream=True
@@ -276,16 +313,19 @@ def make_transport(inner: Any, planner: Planner) -> Any:
                     chunks = response.iter_bytes()
                     while not exchange.opened and (chunk := next(chunks, None)) is not None:
                         exchange.receive_chunk(chunk)
-                    if not run_coroutine(planner.heal_refusal(call, exchange)):
-                        break
+                    goes_on = not exchange.opened and exchange.end_body()
+                    if not run_coroutine(planner.ask_again(call, exchange, goes_on=goes_on)):
+                        return response, chunks
                     response.close()
+
+            try:
+                asked = ask()
             except BaseException:
                 run_coroutine(planner.cancel_call(call, exchange))
                 raise
-            stream = Heard(response, call, exchange, chunks)
-            return http.Response(
-                response.status_code, headers=_filter_headers(response), stream=stream
-            )
+            stream = Heard(call, exchange, asked, ask)
+            headers = _filter_headers(asked[0])
+            return http.Response(asked[0].status_code, headers=headers, stream=stream)
 
         def close(self) -> None:
             inner.close()
@@ -302,19 +342,36 @@ def make_async_transport(inner: Any, planner: Planner) -> Any:
         """An answer on its way to the client."""
 
         def __init__(
-            self, response: Any, call: ClientCall, exchange: Exchange, chunks: AsyncIterator[bytes]
+            self,
+            call: ClientCall,
+            exchange: Exchange,
+            asked: tuple[Any, AsyncIterator[bytes]],
+            ask: Callable[[], Awaitable[tuple[Any, AsyncIterator[bytes]]]],
         ) -> None:
-            self._response, self._call = response, call
-            self._exchange, self._chunks = exchange, chunks
+            self._call, self._exchange, self._ask = call, exchange, ask
+            self._response, self._chunks = asked
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            await self._end_when_complete()
-            for chunk in self._exchange.held:
-                yield chunk
-            async for chunk in self._chunks:
-                self._exchange.receive_chunk(chunk)
+            exchange = self._exchange
+            while True:
                 await self._end_when_complete()
-                yield chunk
+                for chunk in exchange.list_held():
+                    yield chunk
+                async for chunk in self._chunks:
+                    passed = exchange.receive_chunk(chunk)
+                    await self._end_when_complete()
+                    if passed:
+                        yield passed
+                if rest := exchange.end_stream():
+                    yield rest
+                if not exchange.goes_on:
+                    return
+                await self._response.aclose()
+                if not await planner.answer_calls(self._call, exchange):
+                    yield exchange.stop_rounds()
+                    return
+                self._call.started = monotonic()
+                self._response, self._chunks = await self._ask()
 
         async def _end_when_complete(self) -> None:
             if self._exchange.complete:
@@ -335,7 +392,9 @@ def make_async_transport(inner: Any, planner: Planner) -> Any:
             if call is None or exchange is None:
                 return await inner.send(_apply_timeouts(request, call), stream=True)
             planner.remember_call(call, exchange)
-            try:
+
+            async def ask() -> tuple[Any, AsyncIterator[bytes]]:
+                """Send the planned request, and others while they heal a refusal or follow it."""
                 while True:
                     response = await inner.send(
                         _build_planned_request(http, request, call, exchange), stream=True
@@ -344,16 +403,19 @@ def make_async_transport(inner: Any, planner: Planner) -> Any:
                     chunks = response.aiter_bytes()
                     while not exchange.opened and (chunk := await anext(chunks, None)) is not None:
                         exchange.receive_chunk(chunk)
-                    if not await planner.heal_refusal(call, exchange):
-                        break
+                    goes_on = not exchange.opened and exchange.end_body()
+                    if not await planner.ask_again(call, exchange, goes_on=goes_on):
+                        return response, chunks
                     await response.aclose()
+
+            try:
+                asked = await ask()
             except BaseException:
                 await planner.cancel_call(call, exchange)
                 raise
-            stream = AsyncHeard(response, call, exchange, chunks)
-            return http.Response(
-                response.status_code, headers=_filter_headers(response), stream=stream
-            )
+            stream = AsyncHeard(call, exchange, asked, ask)
+            headers = _filter_headers(asked[0])
+            return http.Response(asked[0].status_code, headers=headers, stream=stream)
 
         async def aclose(self) -> None:
             await inner.aclose()

@@ -52,6 +52,8 @@ class Options(TypedDict, total=False):
     caps: "Caps | None"
     on_store_error: OnStoreError
     own_history: bool
+    recall: bool
+    context: float | None
 
 
 def wrap(client: C, **options: "Unpack[Options]") -> C:
@@ -71,6 +73,11 @@ def wrap(client: C, **options: "Unpack[Options]") -> C:
     - `own_history`: write out a request that only names an earlier answer (`previous_response_id`):
       the whole history is sent from the log and fits, and the server is asked to keep nothing.
       Without it such a request is recorded, and sent as it came.
+    - `recall`: offer the model the tool `recall` once something was cut or folded, and answer its
+      calls from the log, streams included. The client sees none of it. Not offered to a client that
+      has such a tool itself.
+    - `context`: tell the model how full its window is, in a line at the end of the newest message,
+      once this share of it is in use (0.5: from half on). The line is in no later request.
     - `on_store_error`: "raise" (the SDK's own connection or timeout error) or "pass" (the request
       is sent as it came). Either way the store takes at most half of the client's timeout.
     """
@@ -209,8 +216,12 @@ def check_options(options: Options) -> None:
         raise BadInput(f"fold_from={fold_from!r} is no number of tokens; give 0 or more")
     if mode not in ("raise", "pass"):
         raise BadInput(f'on_store_error={mode!r}; give "raise" or "pass"')
-    if type(own := options.get("own_history", False)) is not bool:
-        raise BadInput(f"own_history={own!r}; give True or False")
+    for name in ("own_history", "recall"):
+        if type(given := options.get(name, False)) is not bool:
+            raise BadInput(f"{name}={given!r}; give True or False")
+    context = options.get("context")
+    if context is not None and not (type(context) in (int, float) and 0 <= context <= 1):
+        raise BadInput(f"context={context!r}; give a share of the window, as 0.5")
     summarizer, caps = options.get("summarizer"), options.get("caps")
     if summarizer == "worker":
         raise BadInput('summarizer="worker" is for foldline.open(); name a model here')
@@ -241,6 +252,8 @@ def make_conversations(options: Options) -> Conversations:
         shared=str(address) != ":memory:",
         prepare=_make_preparation(store, options.get("summarizer"), options.get("caps")),
         own_history=options.get("own_history", False),
+        recall=options.get("recall", False),
+        context=options.get("context"),
     )
 
 

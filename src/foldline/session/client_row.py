@@ -7,6 +7,8 @@ client's messages.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias, TypeGuard
 
+import msgspec
+
 from foldline.core.item import Item
 from foldline.core.log import Event, Instructed, ModelSaid, ToolReturned, UserSaid
 from foldline.core.parts import text_of
@@ -21,6 +23,7 @@ from foldline.dialects.client_messages import (
 )
 
 _EDITED = ("clipped", "masked", "folded")
+_OPEN = "open"  # stands for the digest of a message that is not over
 Said = UserSaid | ModelSaid | ToolReturned
 
 
@@ -37,6 +40,14 @@ class ClientMessage(NamedTuple):
     last: int
     is_aside: bool = False
     """Whether it is a system message: those are in no chain."""
+    is_joined: bool = False
+    """Whether it is an answer in which the model called a tool of ours: the client has it without
+    these calls and their results, the model sees all of it."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is such an answer that is not over: the client does not have it yet."""
+        return self.link == _OPEN
 
 
 class FoldedMessages(NamedTuple):
@@ -65,8 +76,11 @@ def read_on(view: View, known: ClientRow | None, chains: Chains | None = None) -
     """Read a view's row; if only messages came since a known row, read just those."""
     if known is None or known.spine is not view.spine or known.head > view.head:
         return ClientRow(view.spine, view.head, read_row(view, chains))
-    new = {seq: view.held[seq] for seq in range(known.head + 1, view.head + 1)}
-    return ClientRow(view.spine, view.head, [*known.pieces, *read_messages(new)])
+    pieces, first = known.pieces, known.head + 1
+    if pieces and isinstance(last := pieces[-1], ClientMessage) and last.is_open:
+        pieces, first = pieces[:-1], last.first
+    new = {seq: view.held[seq] for seq in range(first, view.head + 1)}
+    return ClientRow(view.spine, view.head, [*pieces, *read_messages(new)])
 
 
 def read_row(view: View, chains: Chains | None = None) -> list[Piece]:
@@ -87,19 +101,28 @@ def read_row(view: View, chains: Chains | None = None) -> list[Piece]:
 def read_messages(events: Mapping[int, Event]) -> list[ClientMessage]:
     """Read the client's messages among events in order."""
     messages: list[ClientMessage] = []
-    first: int | None = None
+    begun: list[int] = []  # the events of a message that goes on
     for seq, event in events.items():
         match event:
             case UserSaid() | ModelSaid() | ToolReturned():
-                first = seq if first is None else first
+                begun.append(seq)
                 if not event.more:
-                    messages.append(ClientMessage(event.link, first, seq))
-                    first = None
+                    messages.append(_make_message(event.link, begun, events))
+                    begun = []
             case Instructed() if event.aside:
                 messages.append(ClientMessage(event.link, seq, seq, is_aside=True))
             case _:
                 pass
+    if begun:
+        messages.append(_make_message(_OPEN, begun, events))
     return messages
+
+
+def _make_message(link: str, seqs: Sequence[int], events: Mapping[int, Event]) -> ClientMessage:
+    """Make a message of its events; only an answer that we joined has words and results."""
+    kinds = {type(events[seq]) for seq in seqs}
+    is_joined = ModelSaid in kinds and ToolReturned in kinds
+    return ClientMessage(link, seqs[0], seqs[-1], is_joined=is_joined)
 
 
 def count_upto(row: Sequence[Piece], last: int) -> int:
@@ -136,7 +159,8 @@ def digest_shown(view: View, row: Sequence[Piece], form: ClientForm | None = Non
     edited = {item.seq for item in every if item.state in ("clipped", "masked")}
     if not items and form is None:
         said = (piece for piece in row if isinstance(piece, ClientMessage) and not piece.is_aside)
-        return digest_bytes(" ".join([piece.link for piece in said]).encode())
+        links = [_digest_joined(view, one) if one.is_joined else one.link for one in said]
+        return digest_bytes(" ".join(links).encode())
     digests: list[str] = []
     for piece in row:
         if isinstance(piece, FoldedMessages):
@@ -147,6 +171,8 @@ def digest_shown(view: View, row: Sequence[Piece], form: ClientForm | None = Non
             digests.append(digest_of([text_of(item.parts) for item in shown]))
         elif piece.is_aside:
             continue
+        elif piece.is_joined:
+            digests.append(_digest_joined(view, piece))
         elif form is None:
             digests.append(piece.link)
         else:
@@ -154,6 +180,12 @@ def digest_shown(view: View, row: Sequence[Piece], form: ClientForm | None = Non
             whole = [item_of(event) for event in events if is_said(event)]
             digests.append(form.describe_message(form.write_message(whole)).digest)
     return digest_bytes(" ".join(digests).encode())
+
+
+def _digest_joined(view: View, piece: ClientMessage) -> str:
+    """Digest what the model sees of a joined answer: it is always written from the log."""
+    events = (view.held[seq] for seq in range(piece.first, piece.last + 1))
+    return digest_bytes(msgspec.json.encode([one.parts for one in events if is_said(one)]))
 
 
 def items_by_place(view: View) -> dict[int, list[Item]]:

@@ -121,7 +121,7 @@ async def _plan_until_ready(live: Live, facts: Facts, view: View) -> Ready:
     cache = estimate_cache_state(time() - live.touched, facts.prices)
     facts = replace(facts, cache=cache, prepared=facts.prepared or live.prepared)
     while True:
-        match await _compute_plan(view, facts):
+        match await compute_plan(view, facts):
             case Ready() as ready:
                 if await _is_told(live, ready, facts):
                     facts = replace(facts, prepared=live.prepared)
@@ -152,7 +152,7 @@ async def fetch_needed_events(live: Live, facts: Facts, need: Need) -> Facts:
     return replace(facts, fetched=fetched)
 
 
-async def _compute_plan(view: View, facts: Facts) -> Plan:
+async def compute_plan(view: View, facts: Facts) -> Plan:
     """Plan; for a large view in a thread, so that the event loop is not blocked."""
     if view.tokens < _LARGE:
         return plans.plan(view, facts)

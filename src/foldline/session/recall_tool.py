@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from foldline.core.names import format_handle
+from foldline.core.parts import Tool
 from foldline.core.plan import RECALL, measure_recall_room
 from foldline.errors import BadHandle, BadInput, Erased
 
@@ -37,6 +38,12 @@ RECALL_TOOL: Final[dict[str, Any]] = {
     },
 }
 """The tool's name, description and parameters, for a program that offers it to its model."""
+
+
+def make_tool() -> Tool:
+    """Make the tool as a log has it."""
+    schema = msgspec.json.encode(RECALL_TOOL["parameters"]).decode()
+    return Tool(RECALL, RECALL_TOOL["description"], schema)
 
 
 class RecallArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -34,6 +34,7 @@ class Served:
         store: str | None = None,
         window: int | None = None,
         audit: Path | None = None,
+        recall: bool = False,
     ) -> None:
         self._settings = (
             upstream
@@ -41,6 +42,7 @@ class Served:
             else GatewaySettings(upstreams=parse_upstreams([upstream], {}))
         )
         self._store, self._window, self._audit = store, window, audit
+        self._recall = recall
         self._listening = server.open_socket("127.0.0.1", 0)
         self.port: int = self._listening.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
@@ -73,7 +75,7 @@ class Served:
         store = store_at(self._store) if self._store is not None else None
         self.conversations = None
         if store is not None:
-            self.conversations = Conversations(store, self._facts, shared=True)
+            self.conversations = Conversations(store, self._facts, shared=True, recall=self._recall)
         return Gateway(
             self._settings,
             store=store,

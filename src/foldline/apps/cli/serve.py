@@ -64,6 +64,22 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
             help="Send whole histories where clients only name an earlier answer.",
         ),
     ] = False,
+    recall: Annotated[
+        bool,
+        typer.Option(
+            "--recall",
+            help="Offer models a tool that gets back what was cut or folded, and answer it.",
+        ),
+    ] = False,
+    context: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Tell models how full the window is, from this share of it on: 0.5.",
+            min=0,
+            max=1,
+        ),
+    ] = None,
     plain: Annotated[
         bool, typer.Option("--plain", help="Keep no sessions: relay all as it comes.")
     ] = False,
@@ -148,6 +164,8 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
             most=_MOST,
             prefix="talk",
             own_history=own_history,
+            recall=recall,
+            context=context,
         )
     gateway = Gateway(
         set_,

@@ -184,7 +184,9 @@ class PlannedExchange:
     @property
     def opened(self) -> bool:
         """Whether the answer may be passed on: no other request will be sent instead."""
-        return self.exchange.opened or not self._copy.readable or self._size > _HELD
+        if self.exchange.opened or not self._copy.readable:
+            return True
+        return self._size > _HELD and not self.exchange.rewrites
 
     @property
     def complete(self) -> bool:
@@ -196,13 +198,21 @@ class PlannedExchange:
         """Whether the upstream gets what the client sent, byte for byte."""
         return self.exchange.relayed
 
-    def receive_chunk(self, chunk: bytes) -> None:
-        """Read a chunk of the answer."""
+    def receive_chunk(self, chunk: bytes) -> bytes:
+        """Read a chunk of the answer; return what the client gets of it."""
         if not self.opened:
             self.held.append(chunk)
             self._size += len(chunk)
-        if self._copy.readable and (piece := self._copy.feed(chunk)):
-            self.exchange.receive_chunk(piece)
+        if not self._copy.readable:
+            return chunk
+        piece = self._copy.feed(chunk)
+        passed = self.exchange.receive_chunk(piece) if piece else b""
+        return passed if self.exchange.rewrites else chunk
+
+    def list_held(self) -> list[bytes]:
+        """List the chunks that were held back, as the client gets them."""
+        rewrites = self.exchange.rewrites and self._copy.readable
+        return self.exchange.list_held() if rewrites else self.held
 
     async def heal_refusal(self) -> bool:
         """Whether to send another request instead; not if that one cannot be recorded."""
@@ -210,6 +220,14 @@ class PlannedExchange:
             return await self.exchange.heal_refusal()
         except FoldlineError as fault:
             _log.warning("a refusal was not healed: %s", fault)
+            return False
+
+    async def answer_calls(self) -> bool:
+        """Answer calls of `recall`; return whether there is another request to send."""
+        try:
+            return await self.exchange.answer_calls()
+        except FoldlineError as fault:
+            _log.warning("a recall was not answered: %s", fault)
             return False
 
     async def end_response(self) -> None:

@@ -55,6 +55,7 @@ from foldline.proxy.identity import LONGEST, is_name
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 _log = logging.getLogger("foldline.gateway")
 _UNKNOWN_ROUTE = (404, 405, 501)  # what servers say to a path that they do not have
+_OTHER_BYTES = (b"content-length", b"content-encoding")  # of a body that is written anew
 _GONE = 499  # as nginx writes it: the client hung up
 
 
@@ -276,6 +277,16 @@ class Relay:
                 return
             await self._send_head(way, answer, planned)
             await self._pass_chunks(way, answer, planned)
+            while planned is not None and planned.exchange.goes_on and not answer.cut:
+                if not await way.call.run_shielded(planned.answer_calls()):
+                    rest = planned.exchange.stop_rounds()
+                    await way.call.run_shielded(_record_answer(planned))
+                    await way.reply.pass_on(rest)
+                    break
+                answer.close()
+                way.call.check_not_stopped()
+                answer = await self._ask_until_opened(way, body, planned)
+                await self._pass_chunks(way, answer, planned)
             if answer.cut:
                 way.note.ended = "cut"  # and so is ours: it is never ended as if it were whole
             elif not way.reply.ended:
@@ -326,7 +337,14 @@ class Relay:
         while not planned.opened and (chunk := await answer.read_chunk()):
             planned.receive_chunk(chunk)
             self._extend_deadline(call)
-        return not answer.cut and await call.run_shielded(planned.heal_refusal())
+        if answer.cut:
+            return False
+        if not planned.opened and planned.exchange.end_body():
+            if await call.run_shielded(planned.answer_calls()):
+                return True
+            planned.exchange.stop_rounds()
+            return False
+        return await call.run_shielded(planned.heal_refusal())
 
     async def _ask_upstream(
         self, way: Way, body: bytes, planned: PlannedExchange | None
@@ -360,6 +378,8 @@ class Relay:
         headers = answer.filter_headers()
         if planned is not None:  # healing may have changed the plan
             way.note.told = make_plan_headers(planned.exchange)
+            if planned.exchange.rewrites:
+                headers = [pair for pair in headers if pair[0].lower() not in _OTHER_BYTES]
         if way.note.told is not None:
             headers += way.note.told.encode_headers()
         await way.reply.send_head(answer.status, headers)
@@ -371,18 +391,26 @@ class Relay:
         call, reply = way.call, way.reply
         if planned is not None:
             await _record_if_complete(planned, call, last=answer.over)
-            for chunk in planned.held:
+            for chunk in planned.list_held():
                 await reply.pass_on(chunk)
+        rewrites = planned is not None and planned.exchange.rewrites
         while chunk := await answer.read_chunk():
-            last = answer.over
+            last = answer.over and not rewrites
             if planned is not None:
-                planned.receive_chunk(chunk)
+                chunk = planned.receive_chunk(chunk)
                 await _record_if_complete(planned, call, last=last)
             call.ended = last
             self._extend_deadline(call)
             await reply.pass_on(chunk, last=last)
             self._extend_deadline(call)
-        if planned is not None:
+        if planned is None:
+            return
+        rest = planned.exchange.end_stream()
+        if answer.cut:
+            planned.exchange.stop_rounds()
+        elif rest:
+            await reply.pass_on(rest)
+        if not planned.exchange.goes_on:
             await call.run_shielded(_record_answer(planned))
 
     def _extend_deadline(self, call: GatewayCall) -> None:
@@ -426,7 +454,7 @@ def _read_session_name(request: RelayRequest) -> str:
 
 async def _record_if_complete(planned: PlannedExchange, call: GatewayCall, *, last: bool) -> None:
     """Record an answer before its end is passed on: from there on a client may ask the next."""
-    if last or planned.complete:
+    if (last and not planned.exchange.goes_on) or planned.complete:
         await call.run_shielded(_record_answer(planned))
         call.check_not_stopped()
 

@@ -58,8 +58,12 @@ class _Match(Protocol):
 def render_grep_matches(
     entries: Sequence[RecalledEvent], asked: Query, way: Grep, *, most: int | None
 ) -> str:
-    """Render the matching lines after the first `skip`, as many as fit in `most` tokens."""
-    said = [entry for entry in entries if entry.words is not None]
+    """Render the matching lines after the first `skip`, as many as fit in `most` tokens.
+
+    Handoffs repeat what other events said, so they are searched only if nothing else is asked for.
+    """
+    spoken = [entry for entry in entries if entry.words is not None]
+    said = [entry for entry in spoken if entry.kind != _FOLDED] or spoken
     texts = [(entry.words or "").encode("utf-8", "surrogatepass") for entry in said]
     pattern = _build_pattern(asked, way)
     every = (hit for index, body in enumerate(texts) for hit in _iterate_hits(index, body, pattern))
@@ -174,6 +178,7 @@ def _build_pattern(asked: Query, way: Grep) -> _Pattern:
         ) from fault
 
 
+_FOLDED = "folded"
 LEAST = 100
 """The fewest tokens in which an answer has room beside its note."""
 _NOTES = ("[line ", "[lines ", "[no line", "[match", "[no match", "[go on:", "[before:")

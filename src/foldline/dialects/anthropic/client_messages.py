@@ -22,9 +22,11 @@ from foldline.dialects.anthropic.read import (
     parse_instructions,
     tool_of,
 )
+from foldline.dialects.anthropic.write import write_tool
 from foldline.dialects.client_messages import (
     MARK,
     Described,
+    append_value,
     check_keys,
     cut_blocks,
     digest_of,
@@ -38,6 +40,7 @@ from foldline.dialects.client_messages import (
 )
 from foldline.dialects.json_slices import (
     Json,
+    Splice,
     apply_splices,
     check_readable,
     find_fields,
@@ -181,6 +184,21 @@ def is_results(raw: bytes) -> bool:
     """Whether a message begins with results: the user has not spoken since the calls."""
     content = _parse_blocks(msgspec.json.decode(message_of(raw).content))
     return bool(content) and content_blocks.kind_of_block(content[0]) == "tool_result"
+
+
+def add_words(raw: bytes, words: str) -> bytes:
+    """Add words at the end of a message, behind the last mark."""
+    content = find_fields(raw)["content"]
+    given = raw[slice(*content)]
+    if given.startswith(b'"'):
+        given = b'[{"type":"text","text":' + given + b"}]"
+    put = append_value(given, msgspec.json.encode({"type": "text", "text": words})) or given
+    return apply_splices(raw, [Splice(*content, put)])
+
+
+def add_tool(tools: bytes, tool: Tool) -> bytes | None:
+    """Add a tool to those of a request."""
+    return append_value(tools, write_tool(tool).body)
 
 
 def _strip_native(event: Event) -> Event:

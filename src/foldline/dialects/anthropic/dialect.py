@@ -5,6 +5,7 @@ from typing import Any
 
 from foldline.core.log import Event
 from foldline.dialects.anthropic import read, validate, write
+from foldline.dialects.anthropic.joined_messages import JoinedMessages
 from foldline.dialects.anthropic.stream import MessagesAssembly
 from foldline.dialects.base import Dialect, Vendor
 from foldline.dialects.json_slices import Json, dict_of, list_of
@@ -88,6 +89,7 @@ DIALECT = Dialect(
     encoder=write.ENCODER,
     encode=write.encode_request,
     assembly=MessagesAssembly,
+    join_answers=JoinedMessages,
     blocks=write.encode_blocks,
     is_silent=write.is_silent,
     parse_message=_parse_message,
@@ -105,4 +107,5 @@ DIALECT = Dialect(
     must_bound=True,
     allows_prefill=True,
     must_be_told=write.must_be_told,
+    results_in="content",
 )

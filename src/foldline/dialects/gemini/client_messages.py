@@ -19,6 +19,7 @@ from foldline.core.log import Event, Instructed, ModelSaid, ToolReturned
 from foldline.core.parts import Part, Text, Tool, text_of
 from foldline.dialects.client_messages import (
     Described,
+    append_value,
     digest_of,
     item_of,
     link_events,
@@ -46,6 +47,7 @@ from foldline.dialects.gemini.read import (
     parse_tools,
     read_role,
 )
+from foldline.dialects.gemini.write import write_tool
 from foldline.dialects.json_slices import (
     Json,
     Slice,
@@ -206,6 +208,24 @@ def write_message(items: Sequence[Item]) -> bytes:
     return msgspec.json.encode({"role": role, "parts": [*parts, *media]})
 
 
+def fit_results(results: bytes, answer: bytes) -> bytes:
+    """Give written results the ids of an answer's calls; those without one are known by name."""
+    calls = _read_content(answer)[1]
+    known = zip(
+        number_calls(calls, "functionCall", placed=True),
+        (dict_of(part["functionCall"]).get("id") for part in calls if "functionCall" in part),
+        strict=True,
+    )
+    ids = dict(known)
+    parts = _read_content(results)[1]
+    for part in parts:
+        if "functionResponse" in part:
+            given = {**dict_of(part["functionResponse"])}
+            own = ids.get(given.pop("id", ""))
+            part["functionResponse"] = given | ({"id": own} if own else {})
+    return msgspec.json.encode({"role": "user", "parts": parts})
+
+
 def read_instructions(fields: Mapping[str, bytes], leading: Sequence[bytes]) -> Instructed:
     """Read the system prompt and the tools of a request."""
     parts: list[Part] = []
@@ -327,3 +347,26 @@ def is_results(raw: bytes) -> bool:
     """Whether a content begins with results: the user has not spoken since the calls."""
     _, parts = _read_content(raw)
     return bool(parts) and "functionResponse" in parts[0]
+
+
+def add_words(raw: bytes, words: str) -> bytes:
+    """Add words at the end of a content."""
+    place = find_fields(raw)["parts"]
+    put = append_value(raw[slice(*place)], msgspec.json.encode({"text": words}))
+    return apply_splices(raw, [Splice(*place, put)]) if put else raw
+
+
+def add_tool(tools: bytes, tool: Tool) -> bytes | None:
+    """Add a function to those of a request, in their list: several lists are refused.
+
+    None if the request has only tools that Google runs: functions may not stand beside them.
+    """
+    written = msgspec.json.encode(write_tool(tool))
+    listed = find_values(tools, Slice(0, len(tools))) if tools.startswith(b"[") else []
+    for place in listed:
+        fields = find_fields(tools, place)
+        found = fields.get("functionDeclarations") or fields.get("function_declarations")
+        more = append_value(tools[slice(*found)], written) if found else None
+        if found and more:
+            return apply_splices(tools, [Splice(*found, more)])
+    return None if listed else b'[{"functionDeclarations":[' + written + b"]}]"

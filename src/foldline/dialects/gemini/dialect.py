@@ -6,8 +6,9 @@ from typing import Any
 
 from foldline.core.log import Event
 from foldline.dialects.base import Dialect, PathFacts
-from foldline.dialects.gemini import content_parts, read, validate, write
+from foldline.dialects.gemini import client_messages, content_parts, read, validate, write
 from foldline.dialects.gemini.content_parts import is_thought, parts_of
+from foldline.dialects.gemini.joined_contents import JoinedContents
 from foldline.dialects.gemini.stream import GenerateContentAssembly
 from foldline.dialects.google import VENDOR
 from foldline.dialects.json_slices import Json, dict_of, list_of
@@ -74,6 +75,7 @@ DIALECT = Dialect(
     encoder=write.ENCODER,
     encode=write.encode_request,
     assembly=GenerateContentAssembly,
+    join_answers=JoinedContents,
     blocks=write.encode_blocks,
     is_silent=write.is_silent,
     parse_message=_parse_message,
@@ -105,4 +107,7 @@ DIALECT = Dialect(
     read_path=_read_path,
     must_be_told=write.must_be_told,
     write_count=lambda tokens: {"totalTokens": tokens},
+    results_in="parts",
+    orders_results=True,
+    fit_results=client_messages.fit_results,
 )

@@ -17,6 +17,7 @@ from foldline.dialects.client_messages import (
     EMPTY,
     Described,
     FoldMark,
+    append_value,
     digest_of,
     has_visible_parts,
     item_of,
@@ -48,6 +49,7 @@ from foldline.dialects.gemini_interactions.steps import (
     parse_contents,
     type_of,
 )
+from foldline.dialects.gemini_interactions.write import write_tool
 from foldline.dialects.json_slices import (
     Json,
     Slice,
@@ -316,3 +318,16 @@ def words_of(raw: bytes) -> str:
 def is_results(raw: bytes) -> bool:
     """Whether a message is a function's result."""
     return type_of(_decode_steps(raw)[0]) == RESULT
+
+
+def add_words(raw: bytes, words: str) -> bytes:
+    """Add words behind a step, as another one."""
+    if raw.startswith(b'"'):
+        return msgspec.json.encode(f"{msgspec.json.decode(raw)}\n\n{words}")
+    content = [{"type": "text", "text": words}]
+    return raw + b"," + msgspec.json.encode({"type": "user_input", "content": content})
+
+
+def add_tool(tools: bytes, tool: Tool) -> bytes | None:
+    """Add a tool to those of a request."""
+    return append_value(tools, msgspec.json.encode(write_tool(tool)))

@@ -7,6 +7,7 @@ from foldline.core.log import Event
 from foldline.dialects.base import Dialect
 from foldline.dialects.gemini_interactions import read, validate, write
 from foldline.dialects.gemini_interactions.client_messages import is_content, is_model_item
+from foldline.dialects.gemini_interactions.joined_interactions import JoinedInteractions
 from foldline.dialects.gemini_interactions.steps import CALL, OUTPUT, RESULT, THOUGHT, USER
 from foldline.dialects.gemini_interactions.steps import DIALECT as NAME
 from foldline.dialects.gemini_interactions.stream import InteractionsAssembly
@@ -42,6 +43,7 @@ DIALECT = Dialect(
     encoder=write.ENCODER,
     encode=write.encode_request,
     assembly=InteractionsAssembly,
+    join_answers=JoinedInteractions,
     blocks=write.encode_blocks,
     is_silent=write.is_silent,
     parse_message=_parse_message,

@@ -5,7 +5,8 @@ from foldline.dialects.json_slices import Json, decode_object, dict_of, list_of,
 from foldline.errors import WireError
 
 _MOST_STEPS = 10_000  # of one answer: a server that counts further is broken
-_ENDED = ("completed", "requires_action", "incomplete", "budget_exceeded", "failed", "cancelled")
+ENDED = ("completed", "requires_action", "incomplete", "budget_exceeded", "failed", "cancelled")
+"""How an interaction ends."""
 _CONTENTS = ("image", "audio", "document", "video")
 
 
@@ -44,7 +45,7 @@ class InteractionsAssembly:
             case "interaction.status_update":
                 status = event.get("status")
                 self._interaction["status"] = status
-                self.done = self.done or status in _ENDED
+                self.done = self.done or status in ENDED
             case "step.start":
                 index = self._parse_index(event)
                 self._steps[index] = {**dict_of(event.get("step"))}

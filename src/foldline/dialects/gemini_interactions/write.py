@@ -36,6 +36,7 @@ from foldline.dialects.written_items import find_last_answer, is_blank_item
 
 ENCODER = 1
 """Incremented when the same request would be written in other bytes."""
+_ALONE = Names({}, LONGEST_NAME, letter_first=True)
 
 
 def encode_request(request: Request, parameters: Mapping[str, Any]) -> bytes:
@@ -48,7 +49,7 @@ def encode_request(request: Request, parameters: Mapping[str, Any]) -> bytes:
     )
     if told.strip():
         body["system_instruction"] = told
-    if tools := [_write_tool(tool, names) for tool in _select_tools(request)]:
+    if tools := [write_tool(tool, names) for tool in _select_tools(request)]:
         body["tools"] = tools
     body["input"] = _build_steps(request, names)
     return msgspec.json.encode(body)
@@ -73,7 +74,8 @@ def _build_names(request: Request) -> Names:
     )
 
 
-def _write_tool(tool: Tool, names: Names) -> Json:
+def write_tool(tool: Tool, names: Names = _ALONE) -> Json:
+    """Write a tool, as it came if it has a form of its own."""
     own = decode_native(tool.native)
     if own:
         return own[0]

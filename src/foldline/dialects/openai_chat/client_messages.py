@@ -16,6 +16,7 @@ from foldline.dialects.client_messages import (
     EMPTY,
     MARK,
     Described,
+    append_value,
     check_keys,
     digest_of,
     has_visible_parts,
@@ -28,6 +29,7 @@ from foldline.dialects.client_messages import (
 )
 from foldline.dialects.json_slices import (
     Json,
+    Splice,
     apply_splices,
     check_readable,
     find_fields,
@@ -36,7 +38,7 @@ from foldline.dialects.json_slices import (
 from foldline.dialects.openai_chat.read import encode_neutral_event, event_of, tool_of
 from foldline.dialects.openai_chat.shapes import ChatMessage
 from foldline.dialects.openai_chat.validate import MOST_CALLS
-from foldline.dialects.openai_chat.write import DIALECT
+from foldline.dialects.openai_chat.write import DIALECT, write_tool
 from foldline.dialects.openai_chat.write import write_message as write_item
 from foldline.errors import WireError
 
@@ -143,6 +145,24 @@ def words_of(raw: bytes) -> str:
 def is_results(raw: bytes) -> bool:  # noqa: ARG001 - a port
     """Return False: in this dialect results have their own role."""
     return False
+
+
+def add_words(raw: bytes, words: str) -> bytes:
+    """Add words at the end of a message."""
+    content = find_fields(raw).get("content")
+    if content is None:
+        return raw
+    given = raw[slice(*content)]
+    if given.startswith(b'"'):
+        put = msgspec.json.encode(f"{msgspec.json.decode(given)}\n\n{words}")
+    else:
+        put = append_value(given, msgspec.json.encode({"type": "text", "text": words})) or given
+    return apply_splices(raw, [Splice(*content, put)])
+
+
+def add_tool(tools: bytes, tool: Tool) -> bytes | None:
+    """Add a tool to those of a request."""
+    return append_value(tools, msgspec.json.encode(write_tool(tool)))
 
 
 def _normalise_message(body: Mapping[str, Any]) -> Json:

@@ -8,6 +8,7 @@ from foldline.dialects.base import Dialect
 from foldline.dialects.json_slices import Json, dict_of, list_of
 from foldline.dialects.openai import VENDOR
 from foldline.dialects.openai_chat import read, validate, write
+from foldline.dialects.openai_chat.joined_completions import JoinedCompletions
 from foldline.dialects.openai_chat.stream import ChatAssembly
 
 
@@ -35,6 +36,7 @@ DIALECT = Dialect(
     encoder=write.ENCODER,
     encode=write.encode_request,
     assembly=ChatAssembly,
+    join_answers=JoinedCompletions,
     blocks=write.encode_blocks,
     is_silent=lambda request: not write.encode_blocks(request),
     parse_message=_parse_message,

@@ -18,6 +18,7 @@ from foldline.dialects.client_messages import (
     EMPTY,
     Described,
     FoldMark,
+    append_value,
     digest_of,
     has_visible_parts,
     item_of,
@@ -59,6 +60,7 @@ from foldline.dialects.openai_responses.write import (
     hide_sealed,
     restore_sealed,
     write_items,
+    write_tool,
 )
 from foldline.errors import WireError
 
@@ -243,6 +245,18 @@ def words_of(raw: bytes) -> str:
 def is_results(raw: bytes) -> bool:
     """Whether a message is a call's output."""
     return kind_of(_decode_items(raw)[0]) == "result"
+
+
+def add_words(raw: bytes, words: str) -> bytes:
+    """Add words behind a message, as another one."""
+    if raw.startswith(b'"'):
+        return msgspec.json.encode(f"{msgspec.json.decode(raw)}\n\n{words}")
+    return raw + b"," + msgspec.json.encode({"role": "user", "content": words})
+
+
+def add_tool(tools: bytes, tool: Tool) -> bytes | None:
+    """Add a tool to those of a request."""
+    return append_value(tools, msgspec.json.encode(write_tool(tool)))
 
 
 def _is_models(item: Mapping[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from foldline.dialects.json_slices import Json, dict_of, list_of
 from foldline.dialects.openai import VENDOR
 from foldline.dialects.openai_responses import compaction, read, validate, write
 from foldline.dialects.openai_responses.client_messages import is_model_item
+from foldline.dialects.openai_responses.joined_responses import JoinedResponses
 from foldline.dialects.openai_responses.stream import ResponsesAssembly
 
 _PARTS = ("input_", "output_")
@@ -49,6 +50,7 @@ DIALECT = Dialect(
     encoder=write.ENCODER,
     encode=write.encode_request,
     assembly=ResponsesAssembly,
+    join_answers=JoinedResponses,
     blocks=write.encode_blocks,
     is_silent=lambda request: not write.encode_blocks(request),
     parse_message=_parse_message,

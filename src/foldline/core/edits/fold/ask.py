@@ -16,7 +16,7 @@ from foldline.core.edits.fold.span import Span, collect_hidden_events, collect_h
 from foldline.core.item import Item
 from foldline.core.log import Event, Logged, ModelSaid, ToolReturned, UserSaid, select_shown_parts
 from foldline.core.names import count_names
-from foldline.core.parts import Line, calls_of, render_parts, text_of
+from foldline.core.parts import Line, Tool, calls_of, render_parts, text_of
 from foldline.core.spine import Range, Spine
 from foldline.core.tokens import count_tokens
 from foldline.core.view import View, load
@@ -64,14 +64,13 @@ def gather_material(view: View, span: Span, fetched: Mapping[int, Event]) -> Mat
         texts,
         [fact for fact in known if fact.kind == "todo"],
         next((fold.focus for fold in reversed(merged) if fold.focus), ""),
-        _find_recall_tool(view),
+        find_recall_tool(view.newest.tools),
     )
 
 
-def _find_recall_tool(view: View) -> str:
+def find_recall_tool(tools: Iterable[Tool]) -> str:
     """Find the tool by which the model gets back what was cut, by whichever name it is offered."""
-    names = (tool.name for tool in view.newest.tools)
-    return next((name for name in names if _RECALL.search(name)), "")
+    return next((tool.name for tool in tools if _RECALL.search(tool.name)), "")
 
 
 def _list_quotable_messages(view: View, span: Span) -> list[int]:
