@@ -4,6 +4,7 @@
     python scripts/check_types.py FILE …     only these
 
 A block of README.md is checked where it stands alone, which is where it imports what it uses.
+The examples of adapters are checked where their frameworks are: `list_examples` in tests/adapters.
 """
 
 import json
@@ -39,20 +40,31 @@ def collect_files() -> dict[str, str]:
     return found
 
 
-def check_files(files: dict[str, str], folder: Path = FOLDER) -> str:
-    """What the two checkers say against some files; "" where they say nothing."""
+def check_files(
+    files: dict[str, str],
+    folder: Path = FOLDER,
+    *,
+    environment: Path | str = sys.executable,
+    without: tuple[str, ...] = (),
+) -> str:
+    """What the two checkers say against some files; "" where they say nothing.
+
+    `environment` is the Python whose packages the files use, `without` rules of pyright that these
+    packages do not keep themselves.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.py"):
         old.unlink()
     for name, text in files.items():
         (folder / name).write_text(text)
-    (folder / "pyrightconfig.json").write_text(json.dumps(CONFIG))
+    (folder / "pyrightconfig.json").write_text(json.dumps(CONFIG | dict.fromkeys(without, False)))
     python = sys.executable
     names = [str(folder / name) for name in files]
-    cache = str(ROOT / "build" / "mypy")
+    cache = str(ROOT / "build" / ("mypy" if environment == python else folder / "mypy"))
+    strict = ("--strict", "--no-error-summary", "--python-executable", str(environment))
     lines = (
-        [python, "-m", "pyright", "--pythonpath", python, "-p", str(folder)],
-        [python, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", cache, *names],
+        [python, "-m", "pyright", "--pythonpath", str(environment), "-p", str(folder)],
+        [python, "-m", "mypy", *strict, "--cache-dir", cache, *names],
     )
     with ThreadPoolExecutor() as both:
         runs = [*both.map(run_checker, lines)]

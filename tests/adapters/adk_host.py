@@ -1,6 +1,7 @@
 """An app of Google's ADK with Foldline's plugin, for the checks of adapters."""
 
 import sys
+from typing import ClassVar
 
 from google import genai
 from google.adk.agents import Agent, RunConfig
@@ -9,10 +10,11 @@ from google.adk.apps import App
 from google.adk.models import Gemini
 from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
+from google.adk.tools.agent_tool import AgentTool
 from google.genai import types
 
 from foldline.adapters.adk import FoldlinePlugin
-from foldline.testing.adapter_checks import SYSTEM, AdapterHost, main, read_log
+from foldline.testing.adapter_checks import HELPER, SYSTEM, AdapterHost, main, read_log
 
 WHO = {"app_name": "builds", "user_id": "me"}
 
@@ -20,7 +22,10 @@ WHO = {"app_name": "builds", "user_id": "me"}
 class AdkHost(AdapterHost):
     """An agent with ADK's own sessions."""
 
-    heals = False
+    limits: ClassVar = {
+        "refused call": "raised, since a plugin cannot ask again; the next call fits"
+    }
+    helper_argument = "request"
 
     def __init__(self, url, options, sessions=None):
         super().__init__(url, options)
@@ -30,11 +35,18 @@ class AdkHost(AdapterHost):
 
     def instruct(self, words):
         """Make the same agent with another instruction."""
+        self.runner = self.make_runner(self.make_agent("watcher", words))
+
+    def make_agent(self, name, words, *tools):
+        """Make an agent."""
         client = genai.Client(api_key="none", http_options={"base_url": self.url})
         model = Gemini(model="gemini-3-pro-preview", client=client)
-        agent = Agent(name="watcher", instruction=words, model=model, tools=[read_log])
+        return Agent(name=name, instruction=words, model=model, tools=[read_log, *tools])
+
+    def make_runner(self, agent):
+        """Make an app with the plugin, and run it."""
         app = App(name="builds", root_agent=agent, plugins=[self.plugin])
-        self.runner = Runner(app=app, session_service=self.sessions, auto_create_session=True)
+        return Runner(app=app, session_service=self.sessions, auto_create_session=True)
 
     async def ask(self, thread, words, *, streams=False, picture=b""):
         """Run the agent; the session keeps the conversation."""
@@ -51,7 +63,16 @@ class AdkHost(AdapterHost):
         ends = [event async for event in run if event.is_final_response() and not event.partial]
         if ends[-1].error_code:
             raise RuntimeError(ends[-1].error_message)
-        return "".join(part.text or "" for part in ends[-1].content.parts)
+        return "".join(part.text or "" for part in ends[-1].content.parts if not part.thought)
+
+    async def delegate(self, thread, words):
+        """Ask an agent that has another one as a tool."""
+        helper = AgentTool(self.make_agent("ask_helper", HELPER))
+        own, self.runner = self.runner, self.make_runner(self.make_agent("watcher", SYSTEM, helper))
+        try:
+            return await self.ask(thread, words)
+        finally:
+            self.runner = own
 
     async def read_history(self, thread):
         """All events of the session."""

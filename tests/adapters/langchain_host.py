@@ -1,7 +1,9 @@
 """LangChain's agent with Foldline's middleware, for the checks of adapters."""
 
+import asyncio
 import base64
 import sys
+from typing import ClassVar
 
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
@@ -10,11 +12,21 @@ from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 
 from foldline.adapters.langchain import FoldlineMiddleware
-from foldline.testing.adapter_checks import SYSTEM, AdapterHost, main, read_log
+from foldline.testing.adapter_checks import HELPER, SYSTEM, AdapterHost, choose_host, main, read_log
+
+LONG = {"recursion_limit": 200}
+
+
+def start(words):
+    """Begin a conversation."""
+    return {"messages": [HumanMessage(words)]}
 
 
 class LangChainHost(AdapterHost):
     """An agent of `create_agent`, with its state in a checkpointer."""
+
+    lacks: ClassVar = {"reasoning": "`ChatOpenAI` reads reasoning only over the Responses API"}
+    model_options: ClassVar = {"stream_usage": True}
 
     def __init__(self, url, options, saver=None):
         super().__init__(url, options)
@@ -24,23 +36,23 @@ class LangChainHost(AdapterHost):
 
     def instruct(self, words):
         """Make the same agent with another system prompt."""
+        self.agent = self.make_agent(words, [tool(read_log)], checkpointer=self.saver)
+
+    def make_agent(self, words, tools, **options):
+        """Make an agent with the middleware."""
         model = ChatOpenAI(
             model="gpt-5",
             base_url=f"{self.url}/v1",
             api_key="none",
             max_retries=0,
-            stream_usage=True,
+            **self.model_options,
         )
-        self.agent = create_agent(
-            model,
-            [tool(read_log)],
-            system_prompt=words,
-            middleware=[self.middleware],
-            checkpointer=self.saver,
+        return create_agent(
+            model, tools, system_prompt=words, middleware=[self.middleware], **options
         )
 
     async def ask(self, thread, words, *, streams=False, picture=b""):
-        """Ask as a graph is asked; sync for every second thread."""
+        """Ask as a graph is asked."""
         config = {"configurable": {"thread_id": thread}, "recursion_limit": 200}
         content = words
         if picture:
@@ -57,6 +69,30 @@ class LangChainHost(AdapterHost):
             return said
         done = await self.agent.ainvoke(asked, config)
         return done["messages"][-1].text
+
+    async def delegate(self, thread, words):
+        """Ask an agent that runs another one in a tool."""
+        helper = self.make_agent(HELPER, [tool(read_log)])
+
+        @tool
+        def ask_helper(words: str) -> str:
+            """Ask the helper."""
+            return helper.invoke(start(words), LONG)["messages"][-1].text
+
+        @tool
+        async def ask_helper_async(words: str) -> str:
+            """Ask the helper."""
+            return (await helper.ainvoke(start(words), LONG))["messages"][-1].text
+
+        ask_helper.coroutine = ask_helper_async.coroutine
+        own, self.agent = (
+            self.agent,
+            self.make_agent(SYSTEM, [tool(read_log), ask_helper], checkpointer=self.saver),
+        )
+        try:
+            return await self.ask(thread, words)
+        finally:
+            self.agent = own
 
     async def read_history(self, thread):
         """All messages in the state."""
@@ -78,8 +114,6 @@ class SyncLangChainHost(LangChainHost):
 
     async def ask(self, thread, words, *, streams=False, picture=b""):
         """Ask in a thread."""
-        import asyncio  # noqa: PLC0415
-
         if streams or picture:
             return await super().ask(thread, words, streams=streams, picture=picture)
         config = {"configurable": {"thread_id": thread}, "recursion_limit": 200}
@@ -88,7 +122,20 @@ class SyncLangChainHost(LangChainHost):
         return done["messages"][-1].text
 
 
+class ResponsesHost(LangChainHost):
+    """The same over the Responses API, which has reasoning."""
+
+    lacks: ClassVar = {}
+    model_options: ClassVar = {
+        "use_responses_api": True,
+        "store": False,
+        "include": ["reasoning.encrypted_content"],
+    }
+
+
 if __name__ == "__main__":
-    is_sync = "sync" in sys.argv
-    sys.argv = [one for one in sys.argv if one != "sync"]
-    sys.exit(main(SyncLangChainHost if is_sync else LangChainHost))
+    sys.exit(
+        main(
+            choose_host({"": LangChainHost, "sync": SyncLangChainHost, "responses": ResponsesHost})
+        )
+    )

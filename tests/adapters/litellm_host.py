@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import sys
+from typing import ClassVar
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # it would ask for a newer one
 
@@ -19,8 +20,13 @@ READ = {"name": "read_log", "description": "Read a build's log.", "parameters": 
 class LitellmHost(AdapterHost):
     """A loop that keeps its own lists of messages."""
 
-    heals = False
-    tells_streams = False
+    lacks: ClassVar = {
+        "sub-agents": "litellm has no agents; give each loop of yours its own `session_id`"
+    }
+    limits: ClassVar = {
+        "refused call": "raised, since a callback cannot ask again",
+        "streamed run": "litellm tells what was counted a while after the stream",
+    }
 
     def __init__(self, url, options, kept=None):
         super().__init__(url, options)

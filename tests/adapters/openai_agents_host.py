@@ -4,6 +4,7 @@ import base64
 import sys
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import ClassVar
 
 from agents import (
     Agent,
@@ -19,7 +20,7 @@ from openai import AsyncOpenAI
 
 import foldline
 from foldline.adapters.openai_agents import FoldlineHooks
-from foldline.testing.adapter_checks import SYSTEM, AdapterHost, main, read_log
+from foldline.testing.adapter_checks import HELPER, SYSTEM, AdapterHost, choose_host, main, read_log
 
 set_tracing_disabled(disabled=True)
 
@@ -27,7 +28,8 @@ set_tracing_disabled(disabled=True)
 class OpenAIAgentsHost(AdapterHost):
     """An agent with the SDK's own SQLite sessions."""
 
-    heals = False
+    limits: ClassVar = {"refused call": "raised, since the SDK has no hook for errors"}
+    helper_argument = "input"
     model = OpenAIResponsesModel
 
     def __init__(self, url, options, file=""):
@@ -38,12 +40,16 @@ class OpenAIAgentsHost(AdapterHost):
 
     def instruct(self, words):
         """Make the same agent with other instructions."""
+        self.agent = self.make_agent(words)
+
+    def make_agent(self, words, *tools):
+        """Make an agent with the tool for recall."""
         client = AsyncOpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0)
-        self.agent = Agent(
+        return Agent(
             name="watcher",
             instructions=words,
             model=self.model(model="gpt-5", openai_client=client),
-            tools=[function_tool(read_log), self.hooks.recall_tool],
+            tools=[function_tool(read_log), self.hooks.recall_tool, *tools],
             model_settings=ModelSettings(
                 include_usage=True
             ),  # streams of chat completions tell it then
@@ -69,6 +75,17 @@ class OpenAIAgentsHost(AdapterHost):
             pass
         return run.final_output
 
+    async def delegate(self, thread, words):
+        """Ask an agent that has another one as a tool, which takes its filter but not its hooks."""
+        helper = self.make_agent(HELPER).as_tool(
+            "ask_helper", "Ask the helper.", hooks=self.hooks, max_turns=200
+        )
+        own, self.agent = self.agent, self.make_agent(SYSTEM, helper)
+        try:
+            return await self.ask(thread, words)
+        finally:
+            self.agent = own
+
     async def read_history(self, thread):
         """All items of the session."""
         items = await SQLiteSession(thread, self.file).get_items()
@@ -87,10 +104,11 @@ class OpenAIAgentsHost(AdapterHost):
 class ChatHost(OpenAIAgentsHost):
     """The same over chat completions."""
 
+    lacks: ClassVar = {
+        "reasoning": "the SDK sends it back only to DeepSeek, or over the Responses API"
+    }
     model = OpenAIChatCompletionsModel
 
 
 if __name__ == "__main__":
-    is_chat = "chat" in sys.argv
-    sys.argv = [one for one in sys.argv if one != "chat"]
-    sys.exit(main(ChatHost if is_chat else OpenAIAgentsHost))
+    sys.exit(main(choose_host({"": OpenAIAgentsHost, "chat": ChatHost})))

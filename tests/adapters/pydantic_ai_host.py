@@ -2,14 +2,17 @@
 
 import sys
 
+from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 from pydantic_ai import Agent, BinaryContent, Tool, UsageLimits
 from pydantic_ai.messages import ModelMessagesTypeAdapter
+from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from foldline.adapters.pydantic_ai import FoldlineCapability
-from foldline.testing.adapter_checks import SYSTEM, AdapterHost, main, read_log
+from foldline.testing.adapter_checks import HELPER, SYSTEM, AdapterHost, choose_host, main, read_log
 
 NO_LIMIT = UsageLimits(request_limit=None)
 
@@ -27,13 +30,21 @@ class PydanticHost(AdapterHost):
 
     def instruct(self, words):
         """Make the same agent with other instructions."""
-        client = AsyncOpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0)
-        self.agent = Agent(
-            self.model("gpt-5", provider=OpenAIProvider(openai_client=client)),
+        self.agent = self.make_agent(words)
+
+    def make_agent(self, words, *tools):
+        """Make an agent with the capability."""
+        return Agent(
+            self.make_model(),
             instructions=words,
-            tools=[Tool(read_log)],
+            tools=[Tool(read_log), *tools],
             capabilities=[self.capability],
         )
+
+    def make_model(self):
+        """Make the model that is asked."""
+        client = AsyncOpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0)
+        return self.model("gpt-5", provider=OpenAIProvider(openai_client=client))
 
     async def ask(self, thread, words, *, streams=False, picture=b""):
         """Run the agent on the thread's history."""
@@ -52,6 +63,20 @@ class PydanticHost(AdapterHost):
             done = await self.agent.run(asked, **how)
         self.kept[thread] = done.all_messages_json()
         return done.output
+
+    async def delegate(self, thread, words):
+        """Ask an agent that runs another one in a tool."""
+        helper = self.make_agent(HELPER)
+
+        async def ask_helper(words: str) -> str:
+            """Ask the helper."""
+            return (await helper.run(words, usage_limits=NO_LIMIT)).output
+
+        own, self.agent = self.agent, self.make_agent(SYSTEM, Tool(ask_helper))
+        try:
+            return await self.ask(thread, words)
+        finally:
+            self.agent = own
 
     async def read_history(self, thread):
         """All messages that the program keeps."""
@@ -73,7 +98,20 @@ class ResponsesHost(PydanticHost):
     model = OpenAIResponsesModel
 
 
+class AnthropicHost(PydanticHost):
+    """The same with Claude, whose thoughts are signed."""
+
+    def make_model(self):
+        """Make the model that is asked."""
+        client = AsyncAnthropic(base_url=self.url, api_key="none", max_retries=0)
+        return AnthropicModel(
+            "claude-sonnet-4-5", provider=AnthropicProvider(anthropic_client=client)
+        )
+
+
 if __name__ == "__main__":
-    is_responses = "responses" in sys.argv
-    sys.argv = [one for one in sys.argv if one != "responses"]
-    sys.exit(main(ResponsesHost if is_responses else PydanticHost))
+    sys.exit(
+        main(
+            choose_host({"": PydanticHost, "responses": ResponsesHost, "anthropic": AnthropicHost})
+        )
+    )

@@ -79,6 +79,17 @@ def test_what_is_streamed_is_what_is_not(name):
     assert dialect.is_answer(whole)
 
 
+@pytest.mark.parametrize("name", ["anthropic", "gemini", "openai-responses"])
+def test_reasoning_is_streamed_as_it_is_not(name):
+    dialect, made = get_dialect(name), get_dialect(name).assembly()
+    whole, events = written(name, {"model": "m"}, {**MESSAGE, "id": "7"}, 9)
+    for event in SseReader().feed("".join(events).encode()):
+        made.add_event(event.data)
+    one, two = (dialect.parse_answer(body, None, None)[0] for body in (whole, made.build_body()))
+    assert one.parts == two.parts
+    assert "sealed" in str(one.parts)
+
+
 @pytest.mark.parametrize("name", DIALECTS)
 def test_every_dialect_is_answered_at_its_path(name):
     with Provider() as provider:

@@ -31,12 +31,13 @@ if TYPE_CHECKING:
 class FoldlinePlugin(BasePlugin):
     """Plans every request of an app's agents to fit its model's window.
 
-    Takes the options of `foldline.wrap`. With `recall` the agents get the tool by which their
-    models read what was cut. `follower` is the `foldline.AsyncFollower` that plans.
+    Takes the options of `foldline.wrap`. The agents get the tool by which their models read what
+    was cut, unless `recall=False`. `follower` is the `foldline.AsyncFollower` that plans.
     """
 
-    def __init__(self, *, recall: bool = True, **options: "Unpack[Options]") -> None:
+    def __init__(self, **options: "Unpack[Options]") -> None:
         super().__init__("foldline")
+        recall = options.pop("recall", True)
         self.follower = AsyncFollower(**options)
         self._tool = _RecallTool(self.follower) if recall else None
         self._plans = NewestPlans()

@@ -4,7 +4,7 @@
     agent = create_agent(model, tools, middleware=[FoldlineMiddleware(store="chats.db")])
 
 The graph's state keeps every message. A conversation is a thread of the graph: it is named by
-`thread_id` in the run's configuration.
+`thread_id` in the run's configuration. An agent that runs inside a tool of another has its own.
 """
 
 from asyncio import to_thread
@@ -36,13 +36,14 @@ class FoldlineMiddleware(AgentMiddleware):
     """Plans every request of an agent to fit its model's window.
 
     Takes the options of `foldline.wrap`; `session` names the conversation of runs that have no
-    `thread_id`. With `recall` the agent gets the tool by which its model reads what was cut.
-    `follower` is the `foldline.Follower` that plans.
+    `thread_id`. The agent gets the tool by which its model reads what was cut, unless
+    `recall=False`. `follower` is the `foldline.Follower` that plans.
     """
 
-    def __init__(self, *, recall: bool = True, **options: "Unpack[Options]") -> None:
+    def __init__(self, **options: "Unpack[Options]") -> None:
         super().__init__()
         self._session = options.pop("session", "langchain")
+        recall = options.pop("recall", True)
         self.follower = Follower(**options)
         self.tools = [self._build_recall_tool()] if recall else []
 
@@ -77,7 +78,8 @@ class FoldlineMiddleware(AgentMiddleware):
             configured = get_config().get("configurable") or {}
         except RuntimeError:  # called outside of a graph
             configured = {}
-        return str(configured.get("thread_id") or self._session)
+        thread = str(configured.get("thread_id") or self._session)
+        return "/".join((thread, *_list_tool_calls(configured)))
 
     def _plan(self, request: ModelRequest, session: str) -> FollowPlan:
         return self.follower.plan(_write_request(request), session=session)
@@ -109,6 +111,13 @@ class FoldlineMiddleware(AgentMiddleware):
             func=recall,
             coroutine=arecall,
         )
+
+
+def _list_tool_calls(configured: dict[str, Any]) -> list[str]:
+    """List the tool calls of other agents that a run is inside of, from the outermost on."""
+    *outer, _ = str(configured.get("checkpoint_ns") or "").split("|")
+    # "tools:" and the id of a task; without an id the inner agent keeps its state between calls.
+    return [one[: len("tools:") + 8] for one in outer if one.partition(":")[0] == "tools"]
 
 
 def _write_request(request: ModelRequest) -> dict[str, Any]:

@@ -307,8 +307,9 @@ class _Handler(BaseHTTPRequestHandler):
 def written(dialect: str, given: Json, message: Json, tokens: int) -> tuple[Json, Iterator[str]]:
     """An answer in a dialect, whole and as the events of a stream.
 
-    The message is OpenAI's, as in a script. In Responses it may also have `reasoning`, the text of
-    a sealed item before it, and an `id`. Gemini's first call is signed.
+    The message is OpenAI's, as in a script. It may also have `reasoning`: in Responses the text of
+    a sealed item before it, at Anthropic a signed thought, at Gemini a thought and the signature of
+    the first call, which is signed in any case. In Responses it may have an `id`.
     """
     writers = {
         ANTHROPIC: _anthropic,
@@ -352,6 +353,8 @@ def _openai(given: Json, message: Json, tokens: int) -> tuple[Json, Iterator[str
 def _anthropic(given: Json, message: Json, tokens: int) -> tuple[Json, Iterator[str]]:
     words = str(message.get("content") or message.get("refusal") or "")
     blocks: list[Json] = [{"type": "text", "text": words}] if words else []
+    if thought := message.get("reasoning"):
+        blocks.insert(0, {"type": "thinking", "thinking": thought, "signature": thought})
     for call in message.get("tool_calls", ()):
         made = json.loads(call["function"]["arguments"])
         use = {"id": call["id"], "name": call["function"]["name"], "input": made}
@@ -368,18 +371,29 @@ def _anthropic(given: Json, message: Json, tokens: int) -> tuple[Json, Iterator[
 
         yield event("message_start", message={**whole, "content": [], "stop_reason": None})
         for at, block in enumerate(blocks):
-            text = block["type"] == "text"
-            empty: Json = {**block, "text": ""} if text else {**block, "input": {}}
-            delta: Json = {"type": "text_delta", "text": block.get("text")}
-            if not text:
-                delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+            empty, deltas = _split_block(block)
             yield event("content_block_start", index=at, content_block=empty)
-            yield event("content_block_delta", index=at, delta=delta)
+            for delta in deltas:
+                yield event("content_block_delta", index=at, delta=delta)
             yield event("content_block_stop", index=at)
         yield event("message_delta", delta={"stop_reason": reason}, usage={"output_tokens": 1})
         yield event("message_stop")
 
     return whole, events()
+
+
+def _split_block(block: Json) -> tuple[Json, list[Json]]:
+    """Split a block of Anthropic's into its beginning and what a stream adds to it."""
+    match block["type"]:
+        case "text":
+            return {**block, "text": ""}, [{"type": "text_delta", "text": block["text"]}]
+        case "thinking":
+            signed = {"type": "signature_delta", "signature": block["signature"]}
+            thought = {"type": "thinking_delta", "thinking": block["thinking"]}
+            return {**block, "thinking": "", "signature": ""}, [thought, signed]
+        case _:
+            written = json.dumps(block["input"])
+            return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": written}]
 
 
 def _gemini(_given: Json, message: Json, tokens: int) -> tuple[Json, Iterator[str]]:
@@ -394,7 +408,10 @@ def _gemini(_given: Json, message: Json, tokens: int) -> tuple[Json, Iterator[st
         for call in message.get("tool_calls", ())
     ]
     if calls:
-        calls[0]["thoughtSignature"] = "c2lnbmVk"
+        calls[0]["thoughtSignature"] = message.get("reasoning", "c2lnbmVk")
+    thoughts: list[Json] = []
+    if thought := message.get("reasoning"):
+        thoughts = [{"text": thought, "thought": True}]
     reason = "SAFETY" if message.get("refusal") else "STOP"
     usage = {"promptTokenCount": tokens, "candidatesTokenCount": 1, "totalTokenCount": tokens + 1}
     more: Json = {"usageMetadata": usage, "modelVersion": "scripted", "responseId": "r"}
@@ -405,13 +422,15 @@ def _gemini(_given: Json, message: Json, tokens: int) -> tuple[Json, Iterator[st
 
     def events() -> Iterator[str]:
         pieces = [words[at : at + 5] for at in range(0, len(words), 5)]
+        if thoughts:
+            yield f"data: {json.dumps(build(thoughts))}\r\n\r\n"
         for piece in pieces:
             yield f"data: {json.dumps(build([{'text': piece}]))}\r\n\r\n"
         last = calls or [{"text": ""}]
         yield f"data: {json.dumps(build(last, finishReason=reason))}\r\n\r\n"
 
     said: list[Json] = [{"text": words}] if words or not calls else []
-    return build([*said, *calls], finishReason=reason), events()
+    return build([*thoughts, *said, *calls], finishReason=reason), events()
 
 
 def _interactions(given: Json, message: Json, tokens: int) -> tuple[Json, Iterator[str]]:
@@ -485,10 +504,11 @@ def _responses(given: Json, message: Json, tokens: int) -> tuple[Json, Iterator[
 
 def _write_items(message: Json) -> list[Json]:
     """An OpenAI message as the items of a response."""
+    number = message.get("id", 1)
     items: list[Json] = []
     if message.get("reasoning"):
         sealed: Json = {"summary": [], "encrypted_content": message["reasoning"]}
-        items.append({"type": "reasoning", "id": "rs_1", **sealed})
+        items.append({"type": "reasoning", "id": f"rs_{number}", **sealed})
     parts: list[Json] = []
     if message.get("refusal"):
         parts.append({"type": "refusal", "refusal": message["refusal"]})
@@ -496,7 +516,7 @@ def _write_items(message: Json) -> list[Json]:
         text = str(message.get("content") or "")
         parts.insert(0, {"type": "output_text", "text": text, "annotations": []})
     if parts:
-        own = {"id": "msg_1", "status": "completed", "role": "assistant", "content": parts}
+        own = {"id": f"msg_{number}", "status": "completed", "role": "assistant", "content": parts}
         items.append({"type": "message", **own})
     for call in cast("list[Json]", message.get("tool_calls", [])):
         own = {"id": f"fc_{call['id']}", "call_id": call["id"], "status": "completed"}
