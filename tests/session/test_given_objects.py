@@ -128,3 +128,11 @@ def test_a_broken_stream_is_what_came():
             came.extend(stream)
         session.add(came)
         assert session.request()["messages"][1]["content"].startswith("This answer breaks")
+
+
+def test_recall_takes_the_arguments_as_the_model_wrote_them():
+    with foldline.open(":memory:", model="gpt-5") as s:
+        s.add("The port is 8080.")
+        assert s.answer_recall('{"handle": "log:1"}') == s.answer_recall({"handle": "log:1"})
+        assert "cannot be read" in s.answer_recall('{"handle": ')
+        assert "cannot be read" in s.answer_recall("[1]")

@@ -4,7 +4,7 @@ import logging
 from asyncio import Task, create_task
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import msgspec
@@ -228,7 +228,9 @@ class Exchange:
             await live.receive_events(*(open_ if one is said else one for one in events))
             await rounds.append_results(live, list_recalls(said))
             await flight.conversation.settle_spending(usage)
-            flight.planned = await flight.conversation.plan_round(flight.request)
+            planned = await flight.conversation.plan_round(flight.request)
+            made = flight.planned.edits + planned.edits
+            flight.planned = replace(planned, edits=made)
         rounds.ask_again()
         self._tried = self._has_open_calls = False
         return True

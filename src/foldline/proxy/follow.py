@@ -194,7 +194,7 @@ class AsyncFollower:
             raise error
         return _build_plan(plan.call)
 
-    async def answer_recall(self, arguments: Mapping[str, Any], *, session: str) -> str:
+    async def answer_recall(self, arguments: Mapping[str, Any] | str, *, session: str) -> str:
         """Answer a call of the tool `foldline.RECALL_TOOL` from a session's log."""
         return await (await self.open_session(session)).answer_recall(arguments)
 

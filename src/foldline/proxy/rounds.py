@@ -17,7 +17,7 @@ from foldline.core.log import Event, ModelSaid, ToolReturned
 from foldline.core.parts import Call, Text, calls_of
 from foldline.core.plan import RECALL, measure_recall_room
 from foldline.dialects.base import Assembly, Dialect
-from foldline.dialects.json_slices import Json, decode_object, parse_object
+from foldline.dialects.json_slices import Json, parse_object
 from foldline.dialects.sse import SseEvent, write_event
 from foldline.errors import WireError
 from foldline.session import recall_tool
@@ -111,8 +111,7 @@ class Rounds:
             if self.count >= _MOST_ROUNDS or measure_recall_room(live.view, live.facts) < _LEAST:
                 words, self._has_enough = _ENOUGH, True
             else:
-                arguments = decode_object(call.arguments) or {}
-                words = await recall_tool.answer_recall(AsyncSession(live), arguments)
+                words = await recall_tool.answer_recall(AsyncSession(live), call.arguments)
             ends = bool(link) and at == len(calls) - 1
             result = ToolReturned(call.id, (Text(words),), link=link if ends else "", more=not ends)
             await live.receive_events(result)

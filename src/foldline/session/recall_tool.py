@@ -68,6 +68,13 @@ def parse_arguments(given: Mapping[str, Any]) -> RecallArguments:
         raise BadInput(f"these arguments cannot be read: {fault}") from fault
 
 
+def _decode_arguments(given: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(given, type=dict[str, Any])
+    except msgspec.DecodeError as fault:
+        raise BadInput(f"these arguments cannot be read: {fault}") from fault
+
+
 def build_query(given: RecallArguments) -> "Query":
     """Build the query: the hint's own, unless other arguments say how to look."""
     from foldline.core import recall  # noqa: PLC0415 - slow import, seldom needed
@@ -86,11 +93,13 @@ def measure_room(session: "AsyncSession") -> int:
     return max(measure_recall_room(session.live.view, session.live.facts), LEAST)
 
 
-async def answer_recall(session: "AsyncSession", arguments: Mapping[str, Any]) -> str:
+async def answer_recall(session: "AsyncSession", arguments: Mapping[str, Any] | str) -> str:
     """Answer a call of the tool; what is wrong with it is said in the answer."""
     from foldline.core.recall import render_call  # noqa: PLC0415 - slow import, seldom needed
 
     try:
+        if isinstance(arguments, str):
+            arguments = _decode_arguments(arguments)
         query = build_query(parse_arguments(arguments))
         return await session.recall(render_call(query), most=measure_room(session))
     except (BadHandle, BadInput, Erased) as fault:

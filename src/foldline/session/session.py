@@ -326,10 +326,11 @@ class AsyncSession:
             raise recall.make_missing_error(query.span, end=head.seq)
         return recall.render_recall(events, query, most=most)
 
-    async def answer_recall(self, arguments: Mapping[str, Any]) -> str:
+    async def answer_recall(self, arguments: Mapping[str, Any] | str) -> str:
         """Answer a model's call of the tool `foldline.RECALL_TOOL`, with what fits in the window.
 
-        What is wrong with the call is said in the answer, for the model.
+        `arguments` may be the JSON that the model wrote. What is wrong with the call is said in the
+        answer, for the model.
         """
         from foldline.session import recall_tool  # noqa: PLC0415 - few sessions ask
 

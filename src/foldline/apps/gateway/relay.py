@@ -286,6 +286,7 @@ class Relay:
                 answer.close()
                 way.call.check_not_stopped()
                 answer = await self._ask_until_opened(way, body, planned)
+                way.note.told = make_plan_headers(planned.exchange)
                 await self._pass_chunks(way, answer, planned)
             if answer.cut:
                 way.note.ended = "cut"  # and so is ours: it is never ended as if it were whole
