@@ -149,8 +149,7 @@ class Conversations:
         if flight is not None:  # an impatient client sends the same request once more
             with suppress(FoldlineError):
                 same = await flight
-                is_same = (same.request.original or same.request.body) == body
-                if is_same and same.joiner is None:
+                if (same.request.original or same.request.body) == body:
                     return Exchange(same)
         future: Future[Flight] = get_running_loop().create_future()
         self._flights[key] = future
