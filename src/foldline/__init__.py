@@ -8,7 +8,7 @@
 
 `open` gives a session, `aopen` an async one. `wrap` plans the requests of an SDK's client,
 `http_client` those of a framework, and a `Follower` those of a program that keeps its own history.
-`watch` is told of every fold. Experts call `foldline.core.plan.plan` directly.
+`watch` calls your function for every fold. Experts call `foldline.core.plan.plan` directly.
 """
 
 from importlib import import_module

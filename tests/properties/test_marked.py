@@ -28,7 +28,7 @@ MUTANTS = [
     # Sealed reasoning that does not go back, and a server that is asked to keep what is ours.
     ("2", "foldline.dialects.openai_responses.client_messages",
      "restored = restore_sealed(own, items[0].parts) if own is not None else None", "restored = own and own[:1]"),
-    ("9", CONVERSATIONS, 'apply_splices(body, [Splice(*place, b"false")])', "body"),
+    ("9", CONVERSATIONS, 'find_fields(body), "store", b"false"', 'find_fields(body), "store", b"true"'),
     # An answer that another process cannot find.
     ("raises", CONVERSATIONS, "    body = request.original or request.body  #", "    body = request.body  #"),
     ("3", CONVERSATION, "name, place = live.name.session, live.view.head", "name, place = live.name.session, 0"),

@@ -206,6 +206,15 @@ def remove_field(text: bytes, name: str) -> bytes:
     return apply_splices(text, cut_out(gone, every)) if gone else text
 
 
+def make_field_splice(text: bytes, fields: Mapping[str, Slice], name: str, value: bytes) -> Splice:
+    """Set one of an object's fields; a new one stands behind the others."""
+    place = fields.get(name)
+    if place is not None:
+        return Splice(*place, value)
+    end = text.rindex(b"}")
+    return Splice(end, end, b',"' + name.encode() + b'":' + value)
+
+
 def find_values(text: bytes, within: Slice) -> list[Slice]:
     """Locate each value of a list; raises `WireError` if it is not a list."""
     start = _CLOSE.match(text, within.start, within.end).end()  # type: ignore[union-attr]

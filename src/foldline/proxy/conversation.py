@@ -55,6 +55,7 @@ from foldline.proxy.index import Match, match_row
 from foldline.proxy.patch import AnswerLimit, Patched, find_tool_loop, patch_request
 from foldline.session import planning, recall_tool
 from foldline.session.client_row import (
+    EDITED,
     ClientMessage,
     ClientRow,
     FoldedMessages,
@@ -67,6 +68,7 @@ from foldline.session.client_row import (
     read_row,
 )
 from foldline.session.log_handle import Live, Settings
+from foldline.session.recall_tool import is_recall
 from foldline.stores import event_log
 
 if TYPE_CHECKING:
@@ -77,7 +79,6 @@ T = TypeVar("T")
 _log = logging.getLogger("foldline.proxy")
 _ENDLESS = 1_000_000_000  # tokens: a window for which nothing is clipped
 _LARGE = 200_000  # bytes: from here on a body is read in a thread
-_EDITED = ("clipped", "masked")
 _ONE = msgspec.Raw(b"1")
 _LONG_PROMPT = 500  # characters: an instruction to summarize is never shorter
 
@@ -395,8 +396,9 @@ class Conversation:
 
     def _can_offer_recall(self, request: ClientRequest) -> bool:
         """Whether the tool `recall` may be offered: the client has none, and can have another."""
-        several = request.parameters.get("n", _ONE)
-        if not self._recall or request.is_relayed or request.prefill or bytes(several) != b"1":
+        if not self._recall or request.is_relayed or request.prefill:
+            return False
+        if bytes(request.parameters.get("n", _ONE)) != b"1":
             return False
         tools = request.fixed[1]
         if self._takes_tool[0] != tools:
@@ -406,14 +408,14 @@ class Conversation:
 
     def _is_offered(self, request: ClientRequest, view: View) -> bool:
         """Whether the tool `recall` is offered with a view's requests, and is ours."""
-        is_there = any(tool.name == plans.RECALL for tool in view.newest.tools)
-        return is_there and self._can_offer_recall(request)
+        names = (tool.name for tool in view.newest.tools)
+        return self._can_offer_recall(request) and plans.RECALL in names
 
     async def _must_offer_recall(self, request: ClientRequest, view: View, facts: Facts) -> bool:
         """Whether the tool `recall` is offered from this request on: it is the first with edits."""
         if not self._can_offer_recall(request) or self._is_offered(request, view):
             return False
-        if view.list_folds() or any(item.state in _EDITED for item in (*view.items, *view.waiting)):
+        if any(item.state in EDITED for item in (*view.items, *view.waiting)):
             return True
         made = await planning.compute_plan(view, facts)
         return isinstance(made, Need) or (isinstance(made, Ready) and bool(made.report.edits))
@@ -644,7 +646,7 @@ def _is_shown(view: View, seq: int) -> bool:
 
 def _hide_recalls(said: ModelSaid) -> Item:
     """Return a part of a joined answer as its client has it."""
-    parts = (one for one in said.parts if not (isinstance(one, Call) and one.name == plans.RECALL))
+    parts = (one for one in said.parts if not (isinstance(one, Call) and is_recall(one)))
     return Item(0, "model", tuple(parts), 0)
 
 

@@ -28,7 +28,13 @@ from foldline.core.spine import Spine
 from foldline.core.view import load
 from foldline.dialects.base import Dialect, PathFacts
 from foldline.dialects.client_messages import FoldMark, chain_on
-from foldline.dialects.json_slices import Splice, apply_splices, find_fields, remove_field
+from foldline.dialects.json_slices import (
+    Splice,
+    apply_splices,
+    find_fields,
+    make_field_splice,
+    remove_field,
+)
 from foldline.errors import BadInput, Conflict, FoldlineError, WireError
 from foldline.proxy.client_request import ClientRequest, ServerStateError, read_request
 from foldline.proxy.conversation import Conversation, PlannedRequest, run_beside
@@ -727,11 +733,7 @@ def _may_be_named(request: ClientRequest) -> bool:
 
 def _forget_at_server(body: bytes) -> bytes:
     """Ask the server to keep nothing: the history is ours."""
-    place = find_fields(body).get("store")
-    if place is not None:
-        return apply_splices(body, [Splice(*place, b"false")])
-    end = body.rindex(b"}")
-    return body[:end] + b',"store":false' + body[end:]
+    return apply_splices(body, [make_field_splice(body, find_fields(body), "store", b"false")])
 
 
 def _format_pair(message: str, answer: str) -> str:

@@ -9,11 +9,15 @@ import msgspec
 from foldline.core.item import Item
 from foldline.core.log import ModelSaid
 from foldline.core.parts import Text, calls_of, text_of
-from foldline.core.plan import RECALL
 from foldline.core.view import View
 from foldline.dialects.base import Dialect
 from foldline.dialects.client_messages import item_of, last_mark
-from foldline.dialects.json_slices import Splice, apply_splices, find_fields
+from foldline.dialects.json_slices import (
+    Splice,
+    apply_splices,
+    find_fields,
+    make_field_splice,
+)
 from foldline.errors import BrokenView
 from foldline.proxy.client_request import ClientRequest
 from foldline.session.client_row import (
@@ -23,6 +27,7 @@ from foldline.session.client_row import (
     is_said,
     items_by_place,
 )
+from foldline.session.recall_tool import is_recall
 
 _WHOLE = ("whole", "interrupted", "late")
 _ASIDES = "# Instructions that stood in between, as they were given"
@@ -72,7 +77,8 @@ def patch_request(  # noqa: PLR0913 - a request, its view, and how it is shown
         splices += _lower_answer_limit(request, limit)
         kinds["limit"] += 1
     if tools is not None:
-        splices.append(_make_tools_splice(request, tools))
+        name = request.dialect.fixed[1]
+        splices.append(make_field_splice(request.body, request.fields, name, tools))
         kinds["recall"] += 1
     elif not view.spine.masks and all(
         item.state in _WHOLE for item in (*view.items, *view.waiting)
@@ -131,15 +137,6 @@ def _add_tail(
     splices[:] = [one for one in splices if one not in ours]
     splices.append(Splice(*place, request.form.add_words(raw, tail)))
     kinds["context"] += 1
-
-
-def _make_tools_splice(request: ClientRequest, tools: bytes) -> Splice:
-    """Put tools in place of the client's."""
-    name = request.dialect.fixed[1]
-    if (place := request.fields.get(name)) is not None:
-        return Splice(*place, tools)
-    end = request.body.rindex(b"}")
-    return Splice(end, end, b',"' + name.encode() + b'":' + tools)
 
 
 def _make_tail_splice(request: ClientRequest, messages: Sequence[bytes]) -> Splice:
@@ -231,7 +228,7 @@ def _begins_with_clients_call(view: View, piece: ClientMessage) -> bool:
     """Whether the last answer of a joined one calls a tool of the client's first."""
     events = (view.held.get(seq) for seq in range(piece.last, piece.first - 1, -1))
     said = next(event for event in events if isinstance(event, ModelSaid))
-    return any(call.name != RECALL for call in calls_of(said.parts)[:1])
+    return any(not is_recall(call) for call in calls_of(said.parts)[:1])
 
 
 def _add_results(request: ClientRequest, results: bytes, raw: bytes, *, is_behind: bool) -> bytes:
@@ -240,11 +237,9 @@ def _add_results(request: ClientRequest, results: bytes, raw: bytes, *, is_behin
     place = find_fields(raw).get(name)
     if place is None or not raw.startswith(b"[", place.start) or not request.form.is_results(raw):
         return results + b"," + raw
-    ours = find_fields(results)[name]
-    inner = results[ours.start + 1 : ours.end - 1]
-    if is_behind:
-        return raw[: place.end - 1] + b"," + inner + raw[place.end - 1 :]
-    return raw[: place.start + 1] + inner + b"," + raw[place.start + 1 :]
+    ours, theirs = results[slice(*find_fields(results)[name])], raw[slice(*place)]
+    first, second = (theirs, ours) if is_behind else (ours, theirs)
+    return apply_splices(raw, [Splice(*place, first[:-1] + b"," + second[1:])])
 
 
 def _patch_message(  # noqa: PLR0913, PLR0917 - one message, and the view of it

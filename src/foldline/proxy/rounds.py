@@ -32,8 +32,7 @@ _SILENT = "silent"  # stands for the digest of an answer of which the client get
 _ENOUGH = "This answer has recalled enough: go on with what you know."
 
 
-def is_recall(name: str) -> bool:
-    """Whether a tool's name is the one that we offer."""
+def _is_recall_name(name: str) -> bool:
     return name == RECALL
 
 
@@ -42,7 +41,7 @@ class Rounds:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self._joined = dialect.join_answers(is_recall)
+        self._joined = dialect.join_answers(_is_recall_name)
         self._client = dialect.assembly()  # the answer as the client gets it
         self._bodies: list[Json] = []  # the answers that were not streamed
         self._over = self._has_enough = False
@@ -57,7 +56,7 @@ class Rounds:
         if self.count:
             self._joined.end_answer(last=False)
         else:
-            self._joined = self._dialect.join_answers(is_recall)
+            self._joined = self._dialect.join_answers(_is_recall_name)
             self._client = self._dialect.assembly()
 
     def read_event(self, sent: SseEvent, heard: Assembly) -> bytes:
@@ -117,7 +116,7 @@ class Rounds:
             await live.receive_events(result)
 
     def _join_bodies(self) -> Json:
-        return self._dialect.join_answers(is_recall).join_bodies(self._bodies)
+        return self._dialect.join_answers(_is_recall_name).join_bodies(self._bodies)
 
     def _write_events(self, events: Sequence[SseEvent]) -> bytes:
         for one in events:
@@ -133,10 +132,10 @@ class Rounds:
         except WireError:
             return False
         calls = calls_of(said.parts) if isinstance(said, ModelSaid) else ()
-        return bool(calls) and all(is_recall(call.name) for call in calls)
+        return bool(calls) and all(recall_tool.is_recall(call) for call in calls)
 
 
 def list_recalls(said: Event) -> list[Call]:
     """List the calls of `recall` in an answer."""
     calls = calls_of(said.parts) if isinstance(said, ModelSaid) else ()
-    return [call for call in calls if is_recall(call.name)]
+    return [call for call in calls if recall_tool.is_recall(call)]

@@ -22,7 +22,8 @@ from foldline.dialects.client_messages import (
     item_of,
 )
 
-_EDITED = ("clipped", "masked", "folded")
+EDITED = ("clipped", "masked", "folded")
+"""States of items that show less than was said."""
 _OPEN = "open"  # stands for the digest of a message that is not over
 Said = UserSaid | ModelSaid | ToolReturned
 
@@ -154,7 +155,7 @@ def digest_shown(view: View, row: Sequence[Piece], form: ClientForm | None = Non
     With a `form` they are written and read again from the log: this proves that a past request can
     be rebuilt, message for message.
     """
-    items = items_by_place(view) if any(item.state in _EDITED for item in view.items) else {}
+    items = items_by_place(view) if any(item.state in EDITED for item in view.items) else {}
     every = (*view.items, *view.waiting)
     edited = {item.seq for item in every if item.state in ("clipped", "masked")}
     if not items and form is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from foldline.core.names import format_handle
-from foldline.core.parts import Tool
+from foldline.core.parts import Call, Tool
 from foldline.core.plan import RECALL, measure_recall_room
 from foldline.errors import BadHandle, BadInput, Erased
 
@@ -57,6 +57,11 @@ class RecallArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     grep: str | None = None
     around: int | None = None
     skip: int | None = None
+
+
+def is_recall(call: Call) -> bool:
+    """Whether a model called the tool by the name that we offer."""
+    return call.name == RECALL
 
 
 def parse_arguments(given: Mapping[str, Any]) -> RecallArguments:

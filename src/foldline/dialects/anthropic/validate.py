@@ -157,7 +157,7 @@ def _list_text_faults(at: str, content: Sequence[Json]) -> list[str]:
     for place, block in enumerate(content):
         text = block.get("text")
         if kind_of_block(block) == "text" and not isinstance(text, str):
-            found.append(f"block: {at}.content.{place} has a text that is none")
+            found.append(f"block: {at}.content.{place} has a text that is not a string")
         elif kind_of_block(block) == "text" and not str(text).strip():
             found.append(f"blank: {at}.content.{place} has no words")
     return found

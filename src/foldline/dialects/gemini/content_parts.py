@@ -85,8 +85,8 @@ def number_calls(
 ) -> list[str]:
     """Return the id of each call, or of each result, in order.
 
-    Those without one are told apart by name and place: so do Google's servers. With `placed` all
-    are: a client may invent ids for calls that came without. Equal ids then share a place.
+    Calls without an id are known by name and place, as at Google's servers. With `placed` all are:
+    a client may invent ids for calls that came without. Equal ids then share a place.
     """
     found: list[str] = []
     seen: dict[str, int] = {}

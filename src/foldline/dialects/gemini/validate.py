@@ -76,7 +76,7 @@ def _list_part_faults(at: str, part: Json, role: str) -> list[str]:
     value = part[kind]
     match kind:
         case "text" if not isinstance(value, str):
-            found.append(f"text: {at} has a text that is none")
+            found.append(f"text: {at} has a text that is not a string")
         case "text" if is_blank(part):
             found.append(f"blank: {at} has a text without words")
         case "inlineData" if not (dict_of(value).get("mimeType") and dict_of(value).get("data")):
@@ -92,7 +92,7 @@ def _list_part_faults(at: str, part: Json, role: str) -> list[str]:
         case _:
             pass
     if SIGNATURE in part and not isinstance(part[SIGNATURE], str):
-        found.append(f"text: {at} has a signature that is none")
+        found.append(f"text: {at} has a signature that is not a string")
     return found
 
 

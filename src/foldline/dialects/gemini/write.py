@@ -91,7 +91,7 @@ def encode_blocks(request: Request) -> list[bytes]:
 
 
 def is_silent(request: Request) -> bool:
-    """Whether a request has no contents; a system prompt alone is none."""
+    """Whether a request has no contents, though it may have a system prompt."""
     return all(is_blank_item(item, DIALECT) for item in request.items)
 
 

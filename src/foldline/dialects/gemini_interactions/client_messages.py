@@ -107,7 +107,7 @@ def _decode_steps(raw: bytes) -> list[Json]:
 
 
 def describe_message(raw: bytes) -> Described:
-    """Return a message's role and digest; raises `WireError` if it is none."""
+    """Return a message's role and digest; raises `WireError` if it is not a message."""
     check_readable(b"[" + raw + b"]")
     _check_keys(raw)
     steps = _decode_steps(raw)

@@ -91,7 +91,7 @@ def _list_content_faults(at: str, contents: Sequence[Mapping[str, Any]]) -> list
     for content in contents:
         kind = type_of(content)
         if kind == "text" and not isinstance(content.get("text"), str):
-            found.append(f"text: {at} has a text that is none")
+            found.append(f"text: {at} has a text that is not a string")
         elif kind == "text" and not str(content["text"]).strip():
             found.append(f"blank: {at} has a text without words")
         elif kind in CONTENTS[1:] and not (content.get("data") or content.get("uri")):

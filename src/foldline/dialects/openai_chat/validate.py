@@ -81,7 +81,7 @@ def _list_content_faults(at: str, message: Mapping[str, Any]) -> list[str]:
 
 def _list_text_faults(at: str, text: Any) -> list[str]:
     if not isinstance(text, str):
-        return [f"part: {at} has a text that is none"]
+        return [f"part: {at} has a text that is not a string"]
     return [f"long: {at} has a text of {len(text)} signs"] * (len(text) > _LONGEST_TEXT)
 
 
