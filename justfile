@@ -70,9 +70,9 @@ test *args: setup
 test-all *args: setup model mcp
     FOLDLINE_LAWS="${FOLDLINE_LAWS:-usual}" {{python}} -m pytest --timeout 3600 -o faulthandler_timeout=3700 {{ if args == "" { "-m 'real or slow or property'" } else { "" } }} -n 2 --dist worksteal --inline-snapshot=disable --quiet {{args}}
 
-# What CI has time for of `just test-all`: nothing that is long, forty examples a property
+# What CI has time for, `just test` included: nothing that is long, forty examples a property
 test-most *args: setup model mcp
-    FOLDLINE_LAWS="${FOLDLINE_LAWS:-short}" {{python}} -m pytest -m "(real or slow or property) and not long" -n 2 --dist worksteal --inline-snapshot=disable --quiet {{args}}
+    FOLDLINE_LAWS="${FOLDLINE_LAWS:-short}" {{python}} -m pytest -m "not long" -n 2 --dist worksteal --inline-snapshot=disable --quiet {{args}}
 
 # The laws, deep: 10,000 examples each
 laws *args: setup
@@ -81,6 +81,12 @@ laws *args: setup
 # Measure every test, and write tests/durations.txt anew; takes a quarter of an hour and a calm machine
 durations: setup model mcp
     FOLDLINE_LAWS=usual FOLDLINE_DURATIONS=tests/durations.txt {{python}} -m pytest --timeout 3600 -o faulthandler_timeout=3700 -n 2 --dist worksteal --inline-snapshot=disable --quiet
+
+# The share of src that fast tests run, line by line, in their own process; fails below 80 %
+coverage *args: setup
+    @uv pip install --quiet --python {{python}} --target .rig/coverage coverage==7.17.3
+    PYTHONPATH=.rig/coverage {{python}} -m coverage run --source foldline -m pytest -m "not real and not slow" --inline-snapshot=disable --quiet {{args}}
+    PYTHONPATH=.rig/coverage {{python}} -m coverage report --skip-covered --fail-under 80
 
 # How many tests and assertions each recipe runs
 count-tests *args: setup

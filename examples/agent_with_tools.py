@@ -21,7 +21,7 @@ from foldline.models.clients import client
 if len(sys.argv) != 3:
     sys.exit(__doc__)
 folder, task = sys.argv[1:]
-NAME = os.environ.get("MODEL", "gpt-5-mini")
+NAME = os.environ.get("MODEL", "gpt-6-luna")
 
 
 async def today(_: object) -> Result:

@@ -14,7 +14,7 @@ from openai import AsyncOpenAI
 
 import foldline
 
-MODEL = os.environ.get("MODEL", "gpt-5-mini")
+MODEL = os.environ.get("MODEL", "gpt-6-luna")
 TOPICS = ("rivers", "bridges", "clocks", "bread")
 
 

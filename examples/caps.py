@@ -16,7 +16,7 @@ from foldline.models.clients import client
 from foldline.session.spending import Cap, Caps
 from foldline.session.turn import reply
 
-NAME = os.environ.get("MODEL", "gpt-5-mini")
+NAME = os.environ.get("MODEL", "gpt-6-luna")
 CAPS = Caps(call=Cap(tokens=3_000), session=Cap(dollars=0.005), day=Cap(dollars=1.0))
 
 

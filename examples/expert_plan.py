@@ -19,7 +19,7 @@ from foldline.core.view import load
 from foldline.dialects.base import choose_model_dialect
 
 facts = Facts(limits(4_000, 500), named("steady"))
-log: list[Event] = [Opened("gpt-5-mini"), Instructed((Text("Be brief."),))]
+log: list[Event] = [Opened("gpt-6-luna"), Instructed((Text("Be brief."),))]
 view = load(Spine(), {}, head=-1)
 for seq, event in enumerate(log):
     view.append(seq, event)

@@ -13,7 +13,7 @@ import os
 from openai import OpenAI
 from openai.types.chat import ChatCompletionMessageParam
 
-MODEL = os.environ.get("MODEL", "gpt-5-mini")
+MODEL = os.environ.get("MODEL", "gpt-6-luna")
 client = OpenAI()
 characters = 0
 history: list[ChatCompletionMessageParam] = [

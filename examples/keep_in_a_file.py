@@ -18,7 +18,7 @@ if len(sys.argv) != 3:
     sys.exit(__doc__)
 address, words = sys.argv[1:]
 
-with foldline.open(address, model=os.environ.get("MODEL", "gpt-5-mini"), system="Be brief.") as s:
+with foldline.open(address, model=os.environ.get("MODEL", "gpt-6-luna"), system="Be brief.") as s:
     before = s.history.turns()
     if before:
         print(f"we have talked {len(before)} times; it began with: {before[0].words}")

@@ -3,7 +3,7 @@
 Start it:   pip install 'foldline[openai]'
             OPENAI_API_KEY=… python examples/loop_openai.py "What is examples/README.md about?"
 
-OPENAI_BASE_URL names any server that speaks OpenAI chat, MODEL another model than gpt-5-mini.
+OPENAI_BASE_URL names any server that speaks OpenAI chat, MODEL another model than gpt-6-luna.
 """
 
 import json
@@ -39,7 +39,7 @@ def read(name: str) -> str:
 
 client = OpenAI()
 s = foldline.open(  # 1: a log, in memory or in a file
-    ":memory:", model=os.environ.get("MODEL", "gpt-5-mini"), system="Be brief.", tools=[TOOL]
+    ":memory:", model=os.environ.get("MODEL", "gpt-6-luna"), system="Be brief.", tools=[TOOL]
 )
 s.add(TASK)
 while True:

@@ -4,9 +4,9 @@ Start it:   pip install 'foldline[openai]'
             OPENAI_API_KEY=… python examples/narrative.py
 
 A session with a summarizer asks for narratives in the background; `fold()` by hand waits for its
-own. An answer with a path, number or quotation that is not in the log is sent back once with the
-reason; the fold goes without where that does not help. MODEL and OPENAI_BASE_URL choose the model
-and the server.
+own. A line with a path, number or quotation that is not in the log is left out; where more than
+half of the lines are, the model is asked once more, with the reasons. MODEL and OPENAI_BASE_URL
+choose the model and the server.
 """
 
 import os
@@ -14,7 +14,7 @@ import os
 import foldline
 from foldline.core.log import Folded
 
-MODEL = os.environ.get("MODEL", "gpt-5-mini")
+MODEL = os.environ.get("MODEL", "gpt-6-luna")
 WORK = (
     ("Make the date parser accept 2026-W46.", "The pattern in dates/iso.py lacks week dates."),
     ("Keep Python 3.11 working.", "Noted: no syntax newer than 3.11."),

@@ -28,7 +28,7 @@ def rows(turn: int) -> str:
 
 
 for policy in (STEADY, OURS):
-    s = foldline.open(":memory:", model="gpt-5-mini", window=16_000, reserve=1_000, policy=policy)
+    s = foldline.open(":memory:", model="gpt-6-luna", window=16_000, reserve=1_000, policy=policy)
     for turn in range(20):
         s.add(f"What is in stock on day {turn}?")
         s.request()

@@ -17,7 +17,7 @@ from foldline.errors import Busy
 
 ADDRESS = os.environ["FOLDLINE_STORE"]
 SESSION = os.environ.get("SESSION", "order-4711")
-MODEL = os.environ.get("MODEL", "gpt-5-mini")
+MODEL = os.environ.get("MODEL", "gpt-6-luna")
 
 
 async def deliver(words: str, key: str) -> None:

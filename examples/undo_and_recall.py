@@ -8,7 +8,7 @@ No model is asked: a fold keeps facts without one.
 
 import foldline
 
-s = foldline.open(":memory:", model="gpt-5-mini", system="You mend parsers.")
+s = foldline.open(":memory:", model="gpt-6-luna", system="You mend parsers.")
 for step in range(1, 13):
     s.add(f"Step {step}: run the tests. Never touch parser/v{step}.py.")
     s.request()

@@ -14,7 +14,7 @@ from openai.types.chat import ChatCompletionMessageParam
 
 import foldline
 
-MODEL = os.environ.get("MODEL", "gpt-5-mini")
+MODEL = os.environ.get("MODEL", "gpt-6-luna")
 client = foldline.wrap(OpenAI(), window=2_000)  # the line that changed
 history: list[ChatCompletionMessageParam] = [
     {"role": "system", "content": "Answer in five words at most."}

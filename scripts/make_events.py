@@ -103,7 +103,7 @@ def page() -> str:
 
 def conversation() -> list[Event]:
     """A conversation in which every kind of event happens."""
-    talk = Conversation("gpt-5")
+    talk = Conversation("gpt-6.1-sol")
     tool = Tool(
         "run", "Run a command.", '{"type":"object","properties":{"command":{"type":"string"}}}'
     )
@@ -123,7 +123,7 @@ def conversation() -> list[Event]:
         Interrupted("c2", "the process was stopped"),
         ToolReturned("c2", (Text("done"),)),
         Repaired("result without an open call", "'c2' is shown as a notice"),
-        WindowLearned("gpt-5", 400_000, "error text"),
+        WindowLearned("gpt-6.1-sol", 400_000, "error text"),
         ServerTruncated(9_120, 4_096),
         Checkpointed("before the rewrite", "git:4f2a91c"),
         user("And now the lexer."),

@@ -12,6 +12,7 @@ import make_commands
 import make_errors
 import make_events
 import make_openapi
+import make_papers
 import make_requirements
 import make_settings
 
@@ -22,6 +23,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "errors.md": make_errors.page,
     "events.md": make_events.page,
     "openapi.md": make_openapi.page,
+    "../papers.md": make_papers.page,
     "../requirements.md": make_requirements.page,
     "settings.md": make_settings.page,
 }

@@ -47,7 +47,7 @@ print(1000 * (perf_counter() - begun), 1000 * (process_time() - used))
 """
 _REQUEST = """
 import foldline
-s = foldline.open(":memory:", model="gpt-5-mini")
+s = foldline.open(":memory:", model="gpt-6-luna")
 s.add("Hello.")
 print(s.request())
 """

@@ -50,9 +50,11 @@ def screens(folder):
             "XDG_DATA_HOME": str(folder / "home"),
             "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
         }
-        one = Tmux(folder, columns=88, rows=26, env=env)
+        one = Tmux(folder, columns=94, rows=26, env=env)
         try:
-            model = f"--base-url {provider.url}/v1 --model gpt-5 --window 8000 --summarizer off"
+            model = (
+                f"--base-url {provider.url}/v1 --model gpt-6.1-sol --window 8000 --summarizer off"
+            )
             one.types(f"clear; foldline chat parser {model}", "Enter")
             one.sees("/ 8,000")
             one.types("Why do the parser tests fail?", "Enter")

@@ -33,7 +33,18 @@ DURATIONS = Path(__file__).with_name("durations.txt")
 """The seconds of every test that `just test` has no time for; `just durations` measures them anew."""
 SLOW = 0.5  # seconds from which a test is listed there, all of its parameters together
 LONG = {False: 3.0, True: 30.0}  # seconds from which CI leaves a test, or one with real parts, out
-ALWAYS = ("tests/properties/",)  # in `just test` with a few examples, whatever they take with more
+DECIDES = (
+    "tests/properties/",
+    "tests/papers/",
+    "tests/docs/test_reference.py",
+    "tests/cli/test_one_settings_file.py",
+    "tests/proxy/test_recall.py",
+    "tests/core/test_prose.py",
+    "tests/core/test_thresholds.py",
+)
+"""What CI leaves out only from `LONG[True]` on: laws, promises, and pages that go stale."""
+PROPERTIES = set[str]()
+"""The tests that draw examples: in `just test` they draw a few, whatever they take with more."""
 
 
 def read_durations() -> dict[str, float]:
@@ -43,6 +54,14 @@ def read_durations() -> dict[str, float]:
     return {fields[1]: float(fields[0]) for fields in lines if fields and fields[0] != "#"}
 
 
+def draws_examples(item: pytest.Item) -> bool:
+    """Whether Hypothesis draws a test's examples; a mutant is the same whatever it draws."""
+    test = getattr(item, "obj", None)
+    inside = getattr(getattr(test, "__code__", None), "co_names", ())
+    drawn = getattr(test, "is_hypothesis_test", False) or "given" in inside
+    return drawn and "catches" not in item.name
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is slow, what is long, and what is checked again with more examples."""
     seconds = read_durations()
@@ -50,11 +69,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         name = item.nodeid.partition("[")[0]
         if name in seconds:
             item.add_marker("slow")
-            if seconds[name] >= LONG["real" in item.keywords]:
+            if seconds[name] >= LONG["real" in item.keywords or name.startswith(DECIDES)]:
                 item.add_marker("long")
-        if name.startswith(ALWAYS) or getattr(
-            getattr(item, "obj", None), "is_hypothesis_test", False
-        ):
+        if draws_examples(item):
+            PROPERTIES.add(name)
             item.add_marker("property")
 
 
@@ -73,7 +91,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         (one for one in took.items() if one[1] >= SLOW), key=lambda one: (-one[1], one[0])
     )
     head = "# Seconds on a machine of two cores, all parameters together: `just durations`."
-    lines = [f"{seconds:.1f} {name}" for name, seconds in listed if not name.startswith(ALWAYS)]
+    lines = [f"{seconds:.1f} {name}" for name, seconds in listed if name not in PROPERTIES]
     Path(path).write_text("\n".join((head, *lines, "")))
 
 

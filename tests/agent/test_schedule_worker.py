@@ -19,14 +19,19 @@ from foldline.agent.schedule.schedule_store import Schedules
 from foldline.agent.schedule.scheduler import Scheduler
 from foldline.agent.tool import Tool
 from foldline.agent.tool import said as result
-from foldline.core.log import Interrupted, ModelSaid, Opened, ToolReturned, UserSaid
+from foldline.core.log import Folded, Interrupted, ModelSaid, Opened, ToolReturned, UserSaid
 from foldline.core.parts import Text, text_of
 from foldline.dialects.provider_errors import Fault
 from foldline.errors import BadInput, Conflict, ModelFailed, StoreFailed
 from foldline.models.retries import Patience
 from foldline.session.log_handle import Live
 from foldline.session.model_facts import of_session
-from foldline.session.stored_session import hold_stored_session, open_stored_session
+from foldline.session.stored_session import (
+    hold_stored_session,
+    iterate_summaries,
+    open_stored_session,
+)
+from foldline.session.turn import turn_of
 from foldline.stores.base import Name
 from foldline.stores.sqlite import SqliteStore
 from foldline.testing import ScriptedModel
@@ -101,12 +106,14 @@ class House:
             await asyncio.wait([*one._tasks])
         return [(one.what, one.words) for one in self.told]
 
+    async def logged(self, session="main"):
+        """The whole log."""
+        opened = await open_stored_session(self.store, Name("local", session))
+        return await opened.history.events()
+
     async def events(self, kind, session="main"):
         """What is in a log."""
-        found = await (
-            await open_stored_session(self.store, Name("local", session))
-        ).history.events()
-        return [event for _, event in found if isinstance(event, kind)]
+        return [event for _, event in await self.logged(session) if isinstance(event, kind)]
 
     async def said(self, session="main"):
         """The messages."""
@@ -439,3 +446,43 @@ async def test_who_rests_and_is_resumed_is_seen_by_a_worker_that_knew_it():
     await house.schedules.change_entry("look", lambda one: resume_entry(one, BEGIN))
     await house.at(0.5, worker=worker)
     assert [one.what for one in house.told] == ["fired", "answered"]
+
+
+async def scheduled_hours(count, **settings):
+    """A session that only cron spoke in, so many times."""
+    house = House()
+    live = await Live.open(house.store, Name("local", "main"), facts=of_session("scripted", {}))
+    await live.append([Opened("scripted", {"window": 8_000, **settings})])
+    await house.entry()
+    for hour in range(1, count + 1):
+        await house.at(hour)
+    return house
+
+
+async def test_scheduled_turns_are_turns_in_the_history():
+    """M-6: `history` said "0 turns, 0 calls" of a session that only cron spoke in."""
+    house = await scheduled_hours(3)
+    opened = await open_stored_session(house.store, Name("local", "main"))
+    turns = await opened.history.turns()
+    assert [(one.number, one.calls, one.speaker) for one in turns] == [
+        (1, 1, "cron"),
+        (2, 1, "cron"),
+        (3, 1, "cron"),
+    ]
+    assert all(one.words.startswith("[cron: look] Look.") for one in turns)  # not the user's words
+    listed = [one async for one in iterate_summaries(house.store, "local")]
+    assert [(one.turns, one.words) for one in listed] == [(3, "")]
+    assert turn_of(opened.live.view) == turns[-1].at  # caps of a turn begin anew
+
+
+async def test_sliding_counts_scheduled_turns_and_folds_on_them():
+    """M-6, P3-10: five scheduled turns are five turns; the sixth call sends the fold."""
+    house = await scheduled_hours(7, policy="sliding")
+    (fold, *_) = await house.events(Folded)
+    assert fold.why == "due"
+    spoken = [seq for seq, event in await house.logged() if isinstance(event, UserSaid)]
+    assert set(fold.starts) <= set(spoken)
+    assert fold.starts
+    own, _, others = fold.text.partition("# Said by others")
+    assert "Look." not in own  # law 8: cron never speaks as the user
+    assert "[cron: look]" in others

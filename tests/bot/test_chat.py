@@ -11,7 +11,7 @@ from foldline.agent.tool import Intent, Tool, said
 from foldline.apps.bot.bot_api import CallPace
 from foldline.apps.bot.inbox import Inbox
 from foldline.apps.bot.telegram_chat import Chat
-from foldline.core.log import Folded, ModelSaid, Pinned, ToolReturned, Undone, UserSaid
+from foldline.core.log import Excluded, Folded, ModelSaid, Pinned, ToolReturned, Undone, UserSaid
 from foldline.core.parts import Media, text_of
 from foldline.core.policy import named
 from foldline.dialects.provider_errors import Fault
@@ -363,6 +363,8 @@ async def test_commands_each_say_what_they_are_for(desk):
             ("/nonsense", "There is no /nonsense"),
             ("/stop", "Nothing is under way."),
             ("/unpin", "Reply to a message with /unpin"),
+            ("/exclude", "Reply to a message with /exclude"),
+            ("/carry", "Write /carry and the session"),
         ]:
             n = len(desk.api.said(7))
             await desk.ann.say(said)
@@ -385,6 +387,50 @@ async def test_commands_each_say_what_they_are_for(desk):
     assert len(desk.model.requests) == 1, "no command reaches the model"
     assert pin.seq >= 0
     assert {one["command"] for one in desk.api.commands} >= {"compact", "context", "stop"}
+
+
+async def test_m13_a_message_is_excluded_by_a_reply_and_comes_back(desk):
+    async with desk.running():
+        await desk.ann.say("the door's code is 4711")
+        await settled(desk)
+        answered = desk.api.shown(7)[0]
+        await desk.ann.say("/exclude", reply=answered)
+        await desk.api.until(lambda: "is out of the model's sight" in desk.api.screen(7))
+        await desk.ann.say("and now?")
+        await settled(desk, count=2)
+        await desk.ann.say("/undo")
+        await desk.api.until(lambda: "taken back" in desk.api.screen(7))
+    (gone,) = await desk.events("tg-7", Excluded)
+    (back,) = await desk.events("tg-7", Undone)
+    assert len(gone.stubs) == 1
+    assert back.change.masks_off
+    assert "[taken out by the user]" in json.dumps(desk.model.requests[1]["messages"])
+
+
+async def test_m10_a_person_carries_their_own_chats_on_and_no_others(desk):
+    """P4-16: the parts that they name; another's session is refused, whoever asks."""
+    async with desk.running():
+        await desk.ann.say("my number is 4711")
+        await settled(desk, 7)
+        await desk.bob.say("what do you know?")
+        await settled(desk, 8)
+        for name in ("tg-7", "tg-7-1", "notes", "tg--100-u7"):
+            n = len(desk.api.said(8))
+            await desk.bob.say(f"/carry {name}")
+            await desk.api.until(lambda n=n: len(desk.api.said(8)) > n)
+            assert "Only your own chats" in desk.api.said(8)[-1], name
+        await desk.ann.say("/carry tg-7")
+        await desk.api.until(lambda: "cannot carry on from itself" in desk.api.screen(7))
+        await desk.ann.say("hello, all", chat=-100)
+        await settled(desk, -100)
+        await desk.ann.say("/carry tg-7 pictures", chat=-100)
+        await desk.api.until(lambda: "there is no part" in desk.api.screen(-100))
+        await desk.ann.say("/carry tg-7 summary", chat=-100)
+        await desk.api.until(lambda: "Carried: " in desk.api.screen(-100))
+        assert "tokens of session 'tg-7': summary " in desk.api.screen(-100)
+    said = [text_of(one.parts) for one in await desk.events("tg--100", UserSaid)]
+    assert ["4711" in one for one in said] == [False, True]
+    assert not any("4711" in text_of(one.parts) for one in await desk.events("tg-8", UserSaid))
 
 
 @pytest.mark.parametrize(

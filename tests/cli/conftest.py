@@ -45,9 +45,12 @@ class Ended:
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path, monkeypatch):
-    """No store but the test's own, and no terminal's size."""
+    """No store but the test's own, no home, and no terminal's size."""
     for name in ("FOLDLINE_STORE", "COLUMNS", "NO_COLOR", "FOLDLINE_DEBUG"):
         monkeypatch.delenv(name, raising=False)
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "PI_CODING_AGENT_DIR", "GEMINI_CLI_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "person"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
 
 

@@ -24,6 +24,7 @@ KEYS = {
     ("plan", "cc-1"): {"session", "model", "plans", "written"},
     ("history", "cc-1"): {
         *("session", "turns", "calls", "used", "window", "growth", "turns_left", "next_output"),
+        "folds",
     },
     ("history", "cc-1", "1"): {
         *("session", "turn", "source", "tokens", "parts", "items", "before", "tokens_before"),
@@ -72,12 +73,12 @@ def test_import_says_what_came_and_nothing_twice(cli, tmp_path):
     broken.write_text('{"no": "session"}')
     first = cli("import", FILES, broken).tidy()
     assert first.code == 0
-    assert "8 new sessions" in first.out
+    assert "10 new sessions" in first.out
     assert str(resolve_default_store()) in first.out
     assert "x.json: line 1 of x is no record of" in " ".join(first.err.split())
     again = cli("import", FILES, "--json")
-    assert [one["added"] for one in again.json["sessions"]] == [0] * 8
-    assert "8 already there, nothing added" in cli("import", FILES).out
+    assert [one["added"] for one in again.json["sessions"]] == [0] * 10
+    assert "10 already there, nothing added" in cli("import", FILES).out
     assert resolve_default_store().stat().st_mode & 0o077 == 0, "conversations are private"
     assert cli("import", broken).code == 2
 
@@ -328,10 +329,10 @@ def test_erase_asks_first_and_gives_a_receipt(sample, monkeypatch):
     gone = sample("import", FILES / "swe.traj")
     assert (gone.code, "--as gives it a new name" in " ".join(gone.err.split())) == (1, True)
     dry = sample("erase", "--keep", "2", "--dry-run", "--json").json
-    assert (len(dry["sessions"]), dry["dry"]) == (5, True)
-    assert len(sample("sessions", "--json").json["sessions"]) == 7
+    assert (len(dry["sessions"]), dry["dry"]) == (7, True)
+    assert len(sample("sessions", "--json").json["sessions"]) == 9
     assert sample("erase", "--older", "30", "--yes").code == 1
-    assert len(sample("erase", "--all", "--yes", "--json").json["sessions"]) == 7
+    assert len(sample("erase", "--all", "--yes", "--json").json["sessions"]) == 9
     assert sample("sessions").code == 1
 
 
@@ -421,3 +422,53 @@ def test_tenants_do_not_see_each_other(cli):
     assert cli("sessions", "--tenant", "b", "--json").json["sessions"] == []
     assert cli("show", "pi-1", "--tenant", "b").code == 1
     assert cli("search", "read", "--tenant", "b").code == 1
+
+
+@pytest.mark.usefixtures("talk")
+def test_m12_the_folds_of_a_session(cli):
+    """M-12, P1-31: turns, sizes and ratio of each fold, for people and for scripts."""
+    assert cli("history", "talk", "--folds").code == 1
+    assert "no folds" in cli("history", "talk", "--folds").tidy().out
+    made = cli("fold", "talk", "--json").json
+    assert made["ratio"] == round(made["loss"]["before"] / made["loss"]["after"], 2) > 1
+    (one,) = cli("history", "talk", "--folds", "--json").json["folds"]
+    assert cli("history", "talk", "--json").json["folds"] == [one]
+    assert (one["at"], one["ratio"], one["standing"]) == (made["edit"], made["ratio"], True)
+    assert (one["first_turn"], one["used"], one["dollars"]) == (1, None, None)
+    assert one["start_time"] <= one["end_time"] <= one["time"]
+    shown = cli("history", "talk", "--folds").tidy().out
+    head, row = shown.splitlines()
+    assert " ".join(head.split()) == "edit ago turns messages before after ratio cost told by"
+    assert f"{one['before']:,}" in row.split()
+    assert f"{one['first_turn']}-{one['last_turn']}" in row.split()
+    assert f"{one['ratio']:.1f}" in row.split()
+    assert "1 fold; --folds lists them" in cli("history", "talk").tidy().out
+    assert "leave out" in cli("history", "talk", "3", "--folds").err
+    cli("undo", "talk")
+    assert "not in force" in cli("history", "talk", "--folds").out
+
+
+@pytest.mark.usefixtures("talk")
+def test_m13_exclude_takes_messages_out_of_sight_and_undo_brings_them_back(cli):
+    """M-13: what left, how many tokens, and the way back."""
+    whole = cli("export", "talk", "--format", "openai", "--sight").out
+    assert "the answer is 111" in whole
+    items = {one["seq"]: one for one in cli("show", "talk", "--json").json["items"]}
+    first = next(seq for seq, one in items.items() if "answer is 111" in one["words"])
+    gone = cli("exclude", "talk", f"log:{first}", "1", "--json").json
+    assert [one["handle"] for one in gone["excluded"]] == ["log:1", f"log:{first}"]
+    assert [one["tokens"] for one in gone["excluded"]] == [items[1]["tokens"], items[first]["tokens"]]  # fmt: skip
+    assert gone["tokens_after"] < gone["tokens_before"]
+    assert "the answer is 111" not in cli("export", "talk", "--format", "openai", "--sight").out
+    assert "the answer is 111" in cli("show", "talk", f"log:{first}").out, "it stays in the log"
+    undone = cli("undo", "talk", gone["edit"], "--json").json
+    assert undone["tokens_after"] == gone["tokens_before"]
+    assert cli("export", "talk", "--format", "openai", "--sight").out == whole
+    out = cli("exclude", "talk", first).tidy().out
+    assert f"out of sight: log:{first} user, " in out
+    assert "tokens became" in out
+    assert "`foldline undo talk " in out
+    for wrong in ("log:99999", "log:1-3", "folly"):
+        ended = cli("exclude", "talk", wrong)
+        assert ended.code in (1, 2), wrong
+        assert ended.err.startswith("foldline: ")

@@ -24,6 +24,9 @@ def lines(page: str) -> list[str]:
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     shutil.copytree(ROOT / "tests" / "importers" / "files", tmp_path / "sessions")
+    agents = Path.home() / ".claude" / "projects"
+    agents.mkdir(parents=True)
+    shutil.copy(tmp_path / "sessions" / "claude.jsonl", agents)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -58,6 +61,8 @@ def test_the_keys_are_all_told(cli):
         "plan pi-1",
         "fold pi-1 --preview",
         "pin pi-1 log:2",
+        "exclude pi-1 log:3",
+        "history cc-1 --folds",
         "export pi-1",
         "erase --all --dry-run",
         "models opus",

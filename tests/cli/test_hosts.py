@@ -118,6 +118,18 @@ def test_a_session_goes_on_where_it_was_begun_without_the_flag(begun, here):
     assert kept()[0] == at(here)
 
 
+def test_what_is_carried_on_goes_where_it_was_begun(begun, here, other, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", other.url)
+    done = begun("chat", "two", "--carry", "one", "-m", "on", "--model", "m")
+    assert done.code == 2
+    assert f"session 'one' is asked at {at(here)}, and " in done.err
+    assert (other.came, kept("two")) == (0, (None, -1))
+    monkeypatch.delenv("OPENAI_BASE_URL")
+    assert begun("chat", "two", "--carry", "one", "-m", "on").code == 0, "its model goes on, too"
+    assert "a secret" in str(turns(here)[-1]["messages"])
+    assert kept("two")[0] == at(here)
+
+
 @pytest.mark.parametrize("named_by", ["OPENAI_BASE_URL", "FOLDLINE_MODEL__BASE_URL", "file"])
 def test_another_address_in_environment_or_settings_is_refused(  # noqa: PLR0913, PLR0917 - fixtures
     begun, here, other, place, monkeypatch, named_by

@@ -152,6 +152,35 @@ async def test_all_sessions_by_name_and_what_is_said_meanwhile(store):
         assert "Split" in (await told(client, "search_history", words="hotel"))[0]
 
 
+async def test_a_gateways_conversations_are_told_apart_by_who_asks(tmp_path):
+    """The protocol does not name the caller: it is the one that waits for this very call."""
+    address, audit = str(tmp_path / "a.db"), tmp_path / "audit.jsonl"
+    for name, handle in (("first", "log:1"), ("second", "log:2"), ("title", "")):
+        with foldline.open(address, model="gpt-5", session=name) as session:
+            session.add(f"Words of the {name}.")
+            session.add({"role": "assistant", "content": f"Answer of the {name}."})
+            session.add("Look back.")
+            call = {"name": "mcp__foldline__recall", "arguments": json.dumps({"handle": handle})}
+            calls = [{"id": f"call_{name}", "type": "function", "function": call}]
+            if handle:
+                session.add({"role": "assistant", "content": None, "tool_calls": calls})
+    with foldline.open(address, model="gpt-5", session="elsewhere") as session:
+        session.add("Words that no request of this gateway held.")
+    lines = [{"session": "first"}, {"session": "second"}, {"session": ""}, {"session": "title"}]
+    audit.write_text("".join(f"{json.dumps(line)}\n" for line in lines) + '{"session": "fi')
+    async with host("--audit", str(audit), "--store", address) as client:
+        listed = (await client.list_tools()).tools
+        assert "session" not in json.dumps([tool.input_schema for tool in listed])
+        assert await told(client, "recall", handle="log:1") == ("Words of the first.", False)
+        assert await told(client, "recall", handle="log:2") == ("Answer of the second.", False)
+        newest, _ = await told(client, "search_history", words="words")
+        assert re.fullmatch(r"log:1: Words of the title\.", newest), "nobody asks: the newest"
+    audit.unlink()
+    async with host("--audit", str(audit), "--store", address) as client:
+        text, wrong = await told(client, "recall", handle="log:1")
+        assert (wrong, text) == (True, "no conversation went through the gateway yet")
+
+
 async def test_what_the_page_tells_to_write_works(store):
     """The hosts' JSON starts a server, and every key of a settings table is one that there is."""
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "mcp.md").read_text()
@@ -170,6 +199,7 @@ async def test_what_the_page_tells_to_write_works(store):
     [
         ([], 2, "which session? write `foldline mcp NAME`"),
         (["parser-work", "--all"], 2, "which session?"),
+        (["--all", "--audit", "audit.jsonl"], 2, "which session?"),
         (["nobody"], 1, "there is no session 'nobody' here"),
         (["x", "--store", "none.db"], 3, "there is no store at none.db"),
     ],

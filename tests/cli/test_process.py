@@ -131,7 +131,7 @@ def test_the_program_ends_as_it_says(program, tmp_path):
     wrong = program("show", "nobody", env=store).tidy()
     assert (wrong.code, wrong.out, wrong.err.count("\n")) == (1, "", 1)
     listed = program("sessions", "--json", env=store).json["sessions"]
-    assert len(listed) == 8
+    assert len(listed) == 10
     ascii_only = {**store, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
     assert program("context", "pi-1", env=ascii_only).tidy().code == 0
     narrow = program("sessions", env={**store, "COLUMNS": "40"})
@@ -145,8 +145,8 @@ def test_help_shows_everyday_commands_first(cli):
     headings = [line for line in told.splitlines() if line.endswith(":") and line[0] != " "]
     assert headings[:2] == ["Options:", "Everyday commands:"]
     first = told.partition("Everyday commands:\n")[2].partition("\n\n")[0].splitlines()
-    assert len(first) == 10
-    assert first[0].split()[0] == "chat"
+    assert len(first) == 11
+    assert [line.split()[0] for line in first[:2]] == ["run", "chat"]
     assert all(told.count(f"\n  {name} ") == 1 for name in ("undo", "pin", "config", "lab"))
 
 

@@ -13,6 +13,7 @@ import pytest
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
+from summary_prompts import FALSE, PROMPTS, TRUE, prose, talked
 
 import foldline
 from foldline.agent.approval import No, Yes
@@ -22,13 +23,15 @@ from foldline.apps.chat.approval_prompt import ask_approval
 from foldline.apps.chat.chat_loop import Another, PersonLeft, Talk
 from foldline.apps.chat.chat_parts import ChatSeat
 from foldline.apps.chat.input_line import InputLine
+from foldline.core.edits.fold.handoff import PROSE
 from foldline.core.log import Interrupted, ModelSaid, UserSaid
 from foldline.core.parts import Call, text_of
-from foldline.core.policy import CONFIRM
+from foldline.core.policy import CONFIRM, STEADY
 from foldline.dialects.provider_errors import Fault
 from foldline.draw.wording import measure_width
 from foldline.errors import Busy, Spent, StoreFailed, Vetoed
 from foldline.models.retries import Patience
+from foldline.models.summarize import Tellers
 from foldline.testing import ScriptedModel, Trouble
 
 pytestmark = pytest.mark.anyio
@@ -106,7 +109,7 @@ class Sitting:
 
 @asynccontextmanager
 async def sitting(script=("ok",), *, columns=100, store=":memory:", tools=(), model=None, **more):
-    given = {"model": "scripted", "window": 10_000, **more}
+    given = {"model": model.name if model else "scripted", "window": 10_000, **more}
     async with foldline.aopen(store, **given) as session:
         with create_pipe_input() as keys:
             screen = Screen(columns)
@@ -180,6 +183,12 @@ async def test_a45_every_command_answers_and_none_reaches_the_model():
             ("/redo", "nothing to make again"),
             ("/pin last", "pinned: log:1"),
             ("/unpin log:1", "nothing is pinned"),
+            ("/exclude", "say what: /exclude"),
+            ("/exclude folly", "is no place"),
+            ("/carry", "the parts are summary, pins, files, facts"),
+            ("/carry nobody", "nothing in a session 'nobody' to carry on from"),
+            ("/carry main pictures", "there is no part 'pictures'"),
+            ("/history --folds", "no folds"),
             ("/model", "scripted"),
             ("/remember x", "no memory file"),
             ("/toknes", "did you mean /tokens"),
@@ -229,6 +238,48 @@ async def test_a36_compact_by_hand_then_undo_and_redo():
         assert one.session.edits == []
         await one.enters("/redo", f"{total:,} tokens became {folded:,}")
         assert len(one.session.edits) == 1
+
+
+SUMMARY = f"Here is the summary:\n\n{prose(*TRUE, FALSE[0])}"
+
+
+def telling(answer):
+    teller = ScriptedModel(lambda _: answer)
+    return Tellers((teller,), ONCE, template=PROMPTS["aim"])
+
+
+def flat(text):
+    """Without the breaks of a terminal's lines."""
+    return " ".join(text.split())
+
+
+async def test_compact_shows_the_summary_and_then_the_usage():
+    """P5-21, P5-22."""
+    async with sitting(["one"], summarizer=telling(SUMMARY), window=20_000) as one:
+        await talked(one.session)
+        one.talk.reset_picture()
+        one.keys.send_text(f"/compact{ENTER}")
+        await one.asked()
+        text = flat(await one.enters("y", "[tokens: "))
+        edit = one.session.edits[-1]
+        whole = await one.enters(f"/recall log:{edit}", f"# {PROSE}")
+    places = [text.index(words) for words in (PROSE, *TRUE, "1 of 5 lines left out: not proven",
+              "tokens became", f"/recall log:{edit} shows the record", "[tokens: ")]  # fmt: skip
+    assert places == sorted(places)
+    assert FALSE[0] not in text
+    assert TRUE[3] in flat(whole)
+
+
+async def test_compact_says_why_there_is_no_summary():
+    """P1-31."""
+    async with sitting(["one"], summarizer=telling(Fault("auth", "no key")), window=20_000) as one:
+        await talked(one.session)
+        one.talk.reset_picture()
+        one.keys.send_text(f"/compact{ENTER}")
+        await one.asked()
+        text = flat(await one.enters("y", "[tokens: "))
+    assert "without a narrative, asking for it failed: " in text
+    assert PROSE not in text
 
 
 async def test_a36_ask_mode_asks_after_every_answer_while_above():
@@ -576,6 +627,41 @@ async def test_the_way_back_shows_the_last_exchange(tmp_path):
         await one.sees("main goes on", "❯ hello\n  a first answer\n", "[tokens:")
 
 
+async def test_m13_messages_are_excluded_and_come_back():
+    """M-13: what left, the tokens, and the way back."""
+    async with sitting(["one", "two"]) as one:
+        await one.enters("the code of the door is 4711", "response:")
+        total = one.session.report.total
+        text = await one.enters("/exclude last", "brings it back")
+        assert "out of sight: log:1 user, " in text
+        assert "the code of the door is 4711" in text
+        assert re.search(rf"edit \d+: {total:,} tokens became \d", text)
+        await one.enters("and now?", "response:")
+        assert "4711" not in json.dumps(one.model.requests[1]["messages"])
+        (edit,) = one.session.edits
+        await one.enters(f"/undo {edit}", "taken back")
+        assert one.session.edits == []
+
+
+async def test_m10_a_session_is_carried_in_by_its_parts(tmp_path):
+    """M-10, P4-16: the sizes are shown first, and nothing is carried without a yes."""
+    store = str(tmp_path / "store.db")
+    async with foldline.aopen(store, model="scripted", session="monday") as s:
+        await s.pin(await s.add("Never touch the lexer."))
+        await s.add("Fix the parser.")
+    async with sitting(["ok"], store=store) as one:
+        for answer, told in (("n", "nothing was carried"), ("y", "carried, as log:")):
+            one.keys.send_text(f"/carry monday pins{ENTER}")
+            await one.asked()
+            assert re.search(r"tokens of session 'monday': pins \d+\n", one.screen.text)
+            one.keys.send_text(f"{answer}{ENTER}")
+            await one.sees(told)
+        await one.enters("go on", "response:")
+        said = json.dumps(one.model.requests[0]["messages"])
+        assert said.count("Never touch the lexer.") == 1
+        assert "Fix the parser." not in said
+
+
 async def test_completion_of_commands_and_what_they_take():
     async with sitting(["one"]) as one:
         await one.enters("hello", "response:")
@@ -644,3 +730,80 @@ async def test_text_that_a_person_pastes_is_shown_safely():
         text = await one.enters("\x1b[200~a\x1b]0;t\x07b\x1b[201~", "response:")
         assert "\x1b" not in text
         assert "❯ ab" in text
+
+
+BY_HAND = replace(STEADY, start="manual", priced=replace(STEADY.priced, floor=1_000_000))
+BULK = "An answer that is long. " * 1_500
+
+
+@asynccontextmanager
+async def paused(policy, *, answers=("one", "two"), columns=100, seconds=400):
+    """A talk of 30,000 tokens that nobody went on with for a while."""
+    model = ScriptedModel([*[BULK] * 6, *answers], name="claude-sonnet-4-5")
+    async with sitting(model=model, window=200_000, policy=policy, columns=columns) as one:
+        for turn in range(6):
+            await one.enters(f"turn {turn}", "response:")
+        one.session.live.touched -= seconds
+        yield one
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+async def test_the_price_of_a_pause_is_named_and_a_fold_offered(columns):
+    """Before the message is sent, in one line; yes folds first."""
+    async with paused(BY_HAND, columns=columns) as one:
+        one.keys.send_text(f"And now?{ENTER}")
+        await one.asked()
+        question = one.line._question[0]
+        assert re.fullmatch(
+            r"⚠ Cache expired: about \$0\.\d+ instead of \$0\.\d+\. "
+            r"Compact first \(\$0\.\d+\)\? \[y/N\] ",
+            question,
+        )
+        assert measure_width(question) <= 80
+        assert len(one.model.requests) == 6, "nothing is sent before the answer"
+        text = await one.enters("y", "response:")
+        assert "tokens became" in text
+        assert len(one.session.edits) == 1
+        assert json.dumps(one.model.requests[6]).count(BULK) < 3, "the fold came first"
+
+
+async def test_the_price_of_a_pause_is_named_once():
+    async with paused(BY_HAND) as one:
+        one.keys.send_text(f"And now?{ENTER}")
+        await one.asked()
+        one.keys.send_text(CTRL_C)
+        await one.sees("stopped; nothing was sent")
+        text = await one.enters("And now?", "response:")
+        assert "Cache expired" not in text
+        assert "And now?" in json.dumps(messages(one.model)[6])
+        await one.enters("Go on.", "response:")
+        assert not one.session.edits
+        assert len(one.model.requests) == 8
+
+
+async def test_no_price_is_named_without_a_pause():
+    async with paused(BY_HAND, seconds=290) as one:
+        text = await one.enters("And now?", "response:")
+        assert "expired" not in text
+
+
+async def test_what_is_folded_by_itself_is_not_asked_about():
+    async with paused(STEADY) as one:
+        text = await one.enters("And now?", "response:")
+        assert re.search(
+            r"⚠ The cache has expired: the next message costs about \$0\.\d+; unfolded, \$0\.\d+\.",
+            text,
+        )
+        assert "[y/N]" not in text
+        assert len(one.session.edits) == 1
+
+
+async def test_an_answer_that_is_asked_for_again_has_a_price_too():
+    async with paused(BY_HAND, answers=[Fault("rate", "slow down"), "two"]) as one:
+        one.session.live.touched += 400
+        await one.enters("And now?", "slow down")
+        one.session.live.touched -= 400
+        one.keys.send_text(f"/retry{ENTER}")
+        await one.asked()
+        await one.enters("n", "response:")
+        assert len(one.model.requests) == 8

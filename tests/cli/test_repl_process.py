@@ -10,12 +10,15 @@ import subprocess
 import sys
 import termios
 import time
+from pathlib import Path
 
+import apsw
 import pytest
 
 import foldline
 from foldline.testing import Provider
 
+FOLDLINE = Path(sys.executable).with_name("foldline")
 BARE = "import time; s = time.perf_counter(); import prompt_toolkit; print(time.perf_counter() - s)"
 
 
@@ -28,6 +31,68 @@ def test_one_message(cli):
         done = cli("chat", "one", "-m", "hello", *to(provider))
     assert (done.code, done.out) == (0, "An *answer*.\n")
     assert cli("history", "one").code == 0
+
+
+def test_one_message_after_a_pause_names_its_price_only_on_a_terminal(cli, program, tmp_path):
+    bulk = "An answer that is long. " * 1_500
+    store, copy = tmp_path / "store.db", tmp_path / "copy.db"
+    with Provider(lambda _: bulk) as provider:
+        given = ("--model", "gpt-5", "--window", "128000", "--base-url", f"{provider.url}/v1")
+        for turn in range(3):
+            assert cli("chat", "one", "-m", f"turn {turn}", *given, "--store", store).code == 0
+        aged = apsw.Connection(str(store))
+        aged.execute("update events set time = time - 4000")
+        aged.execute("vacuum into ?", (str(copy),))
+        aged.close()
+        piped = program("chat", "one", "-m", "And now?", *given, "--store", store)
+        assert (piped.code, piped.out, piped.err) == (0, f"{bulk}\n", "")
+        shown, terminal = pty.openpty()
+        done = subprocess.run(
+            [FOLDLINE, "chat", "one", "-m", "And now?", *given, "--store", copy],
+            stdout=subprocess.PIPE, stderr=terminal, text=True, check=True, timeout=60,
+        )  # fmt: skip
+        os.close(terminal)
+        said = os.read(shown, 65_536).decode()
+        os.close(shown)
+    assert done.stdout == f"{bulk}\n", "an answer and nothing else"
+    assert re.search(
+        r"foldline: The cache has expired: sending the next message costs about \$0\.0\d+ instead of "
+        r"\$0\.0\d+\. `foldline fold one` first: \$0\.0\d+\.",
+        said,
+    )
+
+
+def test_m10_a_chat_begins_with_chosen_parts_of_another(cli):
+    """M-10, P4-16: `--carry SESSION --parts …`; what is carried is said, part by part."""
+    with Provider(lambda _: "ok") as provider:
+        assert cli("chat", "monday", "-m", "Never touch the lexer.", *to(provider)).code == 0
+        assert cli("chat", "monday", "-m", "Fix the parser.", *to(provider)).code == 0
+        first = next(
+            one["seq"]
+            for one in cli("show", "monday", "--json").json["items"]
+            if "lexer" in one["words"]
+        )
+        assert cli("pin", "monday", f"log:{first}").code == 0
+        begun = cli("chat", "tuesday", "--carry", "mon", "--parts", "pins,files", "-m", "on", *to(provider))  # fmt: skip
+        assert begun.code == 0, begun.err
+        assert re.search(
+            r"carried on: \d+ tokens of session 'monday': pins \d+, files 0\n", begun.err
+        )
+        said = provider.bodies[-1]
+        assert (b"Never touch the lexer." in said, b"Fix the parser." in said) == (True, False)
+        again = cli("chat", "tuesday", "--carry", "monday", "-m", "on", *to(provider))
+        assert "tuesday has begun already, and nothing was carried" in again.err
+        assert provider.bodies[-1].count(b"carried on from session") == 1
+        asked = len(provider.asked)
+        for wrong, why in (
+            (("--carry", "monday", "--parts", "pins,all"), "there is no part 'all'; give some of"),
+            (("--parts", "pins"), "--parts goes with --carry SESSION"),
+            (("--carry", "sunday"), "there is no session 'sunday' here"),
+            (("--carry", "monday", "--parts", "files"), "has none of these to carry on: files"),
+        ):
+            done = cli("chat", "new", "-m", "x", *wrong, *to(provider))
+            assert (done.code in (1, 2), why in done.err) == (True, True), done.err
+        assert not [one for one in provider.asked[asked:] if "messages" in one]
 
 
 def test_a_message_from_a_pipe_and_the_session_goes_on(program, tmp_path):

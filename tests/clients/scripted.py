@@ -5,9 +5,11 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 UPSTREAM = Path(__file__).with_name("upstream.py")
 
@@ -23,9 +25,32 @@ class Scripted:
         lines = [json.loads(line) for line in self._log.read_text().splitlines()]
         return [line["raw"] for line in lines if line.get("raw")]
 
+    def expire_cache(self) -> None:
+        """Make it forget what it has cached, as after a long pause."""
+        asked = urllib.request.Request(f"{self.url}/expire", method="POST")  # noqa: S310 - our own
+        urllib.request.urlopen(asked).close()  # noqa: S310
+
+    def list_usage(self) -> list[dict[str, Any]]:
+        """What each answer said that it took."""
+        return [usage for _, usage in self.list_billed()]
+
+    def list_billed(self) -> list[tuple[str, dict[str, Any]]]:
+        """The model of each answer, and what it said that it took."""
+        lines = [json.loads(line) for line in self._log.read_text().splitlines()]
+        billed = [line for line in lines if line.get("usage")]
+        return [(json.loads(line["raw"]).get("model", ""), line["usage"]) for line in billed]
+
 
 @contextmanager
-def start_provider(folder: Path, *, window: int = 0, rounds: int = 4) -> Iterator[Scripted]:
+def start_provider(  # noqa: PLR0913 - one for each thing that providers do differently
+    folder: Path,
+    *,
+    window: int = 0,
+    rounds: int = 4,
+    reports_cache: bool = False,
+    recalls: bool = False,
+    pace: float = 0.0,
+) -> Iterator[Scripted]:
     """Start a provider with a log in a folder; it ends with the block."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
@@ -33,6 +58,9 @@ def start_provider(folder: Path, *, window: int = 0, rounds: int = 4) -> Iterato
     log = folder / "served.jsonl"
     log.touch()
     options = ["--port", port, "--window", window, "--rounds", rounds, "--log", log]
+    options += ["--pace", pace]
+    options += ["--reports-cache"] if reports_cache else []
+    options += ["--recalls"] if recalls else []
     process = subprocess.Popen([sys.executable, UPSTREAM, *map(str, options)])
     try:
         for _ in range(400):

@@ -14,6 +14,7 @@ another order, signatures of others, and by Gemini 3 a step of the turn whose fi
 """
 
 import argparse
+import asyncio
 import base64
 import binascii
 import functools
@@ -23,6 +24,7 @@ import os
 import re
 from collections import Counter, deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,8 @@ TAP_HEADER = "x-tap"
 SIDE_WORDS = ("A title for the job", "A summary of the job")
 """What answers to titles and summaries begin with, and no other answer has."""
 _MARK = re.compile(r"Turn (\d+) of the ledger job")
+_REMINDER = "<system-reminder>"  # Claude Code's own words behind a result
+_HANDLE = re.compile(r"\blog:\d+-\d+")
 _SHELLS = ("Bash", "bash", "exec_command", "run_shell_command")
 _MAX_MARKS = 4
 _CACHE_UNIT, _CACHE_LEAST = (
@@ -169,8 +173,12 @@ def read_responses(body: dict[str, Any]) -> Asked:
                 given = item.get("arguments") or item.get("input") or json.dumps(item)
                 texts.append(("assistant", item.get("name", kind) + given))
     tools = body.get("tools") or []
+    spaces = [(f"{one['name']}/", one["tools"]) for one in tools if one["type"] == "namespace"]
     schemas = {
-        one["name"]: one.get("parameters") or {} for one in tools if one["type"] == "function"
+        f"{space}{one['name']}": one.get("parameters") or {}
+        for space, group in [("", tools), *spaces]
+        for one in group
+        if one["type"] == "function"
     }
     fixed = (body.get("instructions") or "", json.dumps(tools) if tools else "")
     return Asked("responses", body, fixed, tuple(texts), schemas)
@@ -217,9 +225,8 @@ def fill_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def find_turn(asked: Asked) -> int:
-    """The turn that was asked for last."""
-    marks = [int(found) for _, text in asked.texts for found in _MARK.findall(text)]
-    return marks[-1] if marks else 0
+    """The turn that was asked for last; turns before it may be quoted behind it."""
+    return max((int(found) for _, text in asked.texts for found in _MARK.findall(text)), default=0)
 
 
 @dataclass
@@ -230,12 +237,16 @@ class Job:
     size: tuple[int, int]
     calls: int = 1
     has_tools: bool = True
+    recalls: bool = False
+    """Whether it looks back once in each turn, where it has a tool for that and sees a handle."""
     done: Counter[int] = field(default_factory=Counter)
+    recalled: set[int] = field(default_factory=set)
 
     def answer(self, asked: Asked) -> Answer:
         """The next step of the turn that was asked for last, or a title or a summary."""
         turn = find_turn(asked)
-        last = next((one for one in reversed(asked.texts) if one[0] in ("user", "tool")), ("", ""))
+        said = (one for one in reversed(asked.texts) if one[0] in ("user", "tool"))
+        last = next((one for one in said if not one[1].startswith(_REMINDER)), ("", ""))
         is_side = self.has_tools and not asked.schemas
         if is_side or (last[0] == "user" and not _MARK.search(last[1])):
             if schema := (asked.body.get("generationConfig") or {}).get("responseJsonSchema"):
@@ -246,6 +257,9 @@ class Job:
         if self.has_tools and self.done[turn] < self.rounds:
             self.done[turn] += 1
             return self.call(turn, asked)
+        if self.recalls and turn not in self.recalled and (call := self.recall(asked)):
+            self.recalled.add(turn)
+            return call
         text = f"Turn {turn} is done after {self.done[turn]} steps."
         if not self.has_tools:
             lines = (
@@ -274,6 +288,14 @@ class Job:
             calls.append({key: command, **given})
         return Answer("call", tool=tool, calls=tuple(calls))
 
+    def recall(self, asked: Asked) -> Answer | None:
+        """A call of the tool that looks back: what tools printed in the first span with a handle."""
+        tool = next((name for name in asked.schemas if name.endswith("recall")), None)
+        handles = [one for _, text in asked.texts for one in _HANDLE.findall(text)]
+        if tool is None or not handles:
+            return None
+        return Answer("call", tool=tool, calls=({"handle": handles[0], "grep": "^entry"},))
+
     def lines_of(self, turn: int, step: int) -> int:
         """How many lines of about 40 bytes a step prints: always the same, and differently many."""
         low, high = self.size
@@ -292,6 +314,8 @@ class Served:
     kind: str
     """The answer's kind, or `refused`."""
     why: str = ""
+    usage: dict[str, Any] = field(default_factory=dict)
+    """What the answer says that it took."""
 
 
 class Refusal(Exception):  # noqa: N818 - the provider says no, nothing is broken here
@@ -324,10 +348,11 @@ class Upstream:
     Over Responses, `compaction` says what becomes of a `compaction_trigger`: it is `ignored` and an ordinary message
     comes back, as from every server that does not know it; `refused`; or `made`, as by OpenAI. A `stateless` provider
     refuses `previous_response_id` and keeps no items, as OpenRouter. Over Gemini, one that `takes_repeats` lets results
-    pass that were there before with the same id.
+    pass that were there before with the same id. One that `reports_cache` tells what it has cached over messages and
+    chat too, and of a subscription how much of it is used. `pace` is the seconds between the events of a stream.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one for each thing that providers do differently
         self,
         job: Job,
         window: int = 0,
@@ -335,10 +360,12 @@ class Upstream:
         compaction: str = "ignored",
         stateless: bool = False,
         takes_repeats: bool = False,
+        reports_cache: bool = False,
+        pace: float = 0.0,
     ) -> None:
-        self.job, self.window = job, window
+        self.job, self.window, self.pace = job, window, pace
         self.compaction, self.stateless = compaction, stateless
-        self.takes_repeats = takes_repeats
+        self.takes_repeats, self.reports_cache = takes_repeats, reports_cache
         self.served: list[Served] = []
         self.kept: dict[str, list[dict[str, Any]]] = {}
         """The whole conversation behind each response that was to be stored."""
@@ -354,6 +381,7 @@ class Upstream:
         app.router.add_post("/v1/chat/completions", self.serve)
         app.router.add_post("/v1/responses", self.serve)
         app.router.add_post("/v1/messages/count_tokens", self.count)
+        app.router.add_post("/expire", self.expire)
         app.router.add_post("/v1beta/models/{model}:countTokens", self.count_gemini)
         app.router.add_post("/v1beta/models/{model}:generateContent", self.serve)
         app.router.add_post("/v1beta/models/{model}:streamGenerateContent", self.serve)
@@ -363,6 +391,12 @@ class Upstream:
     async def serve_other(self, request: web.Request) -> web.Response:
         """Whatever is asked besides: HEAD / is fine, the rest is unknown."""
         return web.Response(status=200 if request.method == "HEAD" else 404)
+
+    async def expire(self, request: web.Request) -> web.Response:
+        """Forget what is cached, as after a long pause."""
+        del request
+        self.prompts.clear()
+        return web.Response()
 
     async def count(self, request: web.Request) -> web.Response:
         """Anthropic's count of tokens."""
@@ -388,14 +422,34 @@ class Upstream:
             self.served.append(Served(tap, raw, tokens, "refused", str(refusal)))
             return web.json_response(refusal.write(request.path), status=refusal.status)
         answer, cached = self.answer(asked), self.find_cached(asked)
-        self.served.append(Served(tap, raw, tokens, answer.kind))
+        served = Served(tap, raw, tokens, answer.kind)
+        self.served.append(served)
         whole, events = self.say(asked, answer, cached)
+        served.usage.update(whole.get("usage") or whole.get("usageMetadata") or {})
+        quota = self.measure_quota(request) if self.reports_cache else {}
         if not asked.body.get("stream"):
-            return web.json_response(whole)
-        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+            return web.json_response(whole, headers=quota)
+        response = web.StreamResponse(headers={"content-type": "text/event-stream", **quota})
         await response.prepare(request)
+        if self.pace:
+            with suppress(ConnectionResetError):  # nobody listens any more
+                for event in events:
+                    await response.write(event.encode())
+                    await asyncio.sleep(self.pace)
+            return response
         await response.write("".join(events).encode())
         return response
+
+    def measure_quota(self, request: web.Request) -> dict[str, str]:
+        """What Anthropic's answers say to the login of a subscription: a percent for each request."""
+        if not request.headers.get("authorization", "").startswith("Bearer sk-ant-oat"):
+            return {}
+        begin, used = "anthropic-ratelimit-unified", 0.30 + len(self.served) / 100
+        return {
+            f"{begin}-status": "allowed",
+            f"{begin}-5h-utilization": f"{used:.2f}",
+            f"{begin}-7d-utilization": "0.12",
+        }
 
     def read(self, path: str, body: dict[str, Any]) -> Asked:
         """Read a request of any dialect; of Responses with all that the provider has kept."""
@@ -462,9 +516,9 @@ class Upstream:
         """An answer in the dialect of the request: whole, and as the events of a stream."""
         number = len(self.served)
         if asked.dialect == "anthropic":
-            return say_anthropic(asked, answer, number)
+            return say_anthropic(asked, answer, number, cached if self.reports_cache else None)
         if asked.dialect == "chat":
-            return say_chat(asked, answer, number)
+            return say_chat(asked, answer, number, cached if self.reports_cache else None)
         if asked.dialect == "gemini":
             return say_gemini(asked, answer, number, cached)
         whole = make_response(asked, answer, number, cached)
@@ -744,7 +798,7 @@ def sign(thinking: str) -> str:
 
 
 def say_anthropic(
-    asked: Asked, answer: Answer, number: int
+    asked: Asked, answer: Answer, number: int, cached: int | None
 ) -> tuple[dict[str, Any], Iterator[str]]:
     """An answer in Anthropic's form: whole, and as the events of a stream."""
     blocks: list[dict[str, Any]] = []
@@ -762,6 +816,19 @@ def say_anthropic(
         "stop_sequence": None,
     }
     usage = {"input_tokens": asked.tokens, "output_tokens": count_tokens(json.dumps(blocks))}
+    if cached is not None:  # Anthropic counts apart what was read and what was written
+        fresh = asked.tokens - cached
+        wrote = fresh // _CACHE_UNIT * _CACHE_UNIT
+        lives = "1h" if '"ttl": "1h"' in json.dumps(asked.body) else "5m"
+        usage |= {
+            "input_tokens": fresh - wrote,
+            "cache_read_input_tokens": cached,
+            "cache_creation_input_tokens": wrote,
+            "cache_creation": {
+                f"ephemeral_{name}_input_tokens": wrote if name == lives else 0
+                for name in ("5m", "1h")
+            },
+        }
     head = {
         "id": f"msg_{number:06}",
         "type": "message",
@@ -800,7 +867,9 @@ def say_anthropic(
     return whole, stream()
 
 
-def say_chat(asked: Asked, answer: Answer, number: int) -> tuple[dict[str, Any], Iterator[str]]:
+def say_chat(
+    asked: Asked, answer: Answer, number: int, cached: int | None
+) -> tuple[dict[str, Any], Iterator[str]]:
     """An answer in OpenAI's chat form: whole, and as the chunks of a stream."""
     message: dict[str, Any] = {"role": "assistant", "content": answer.text or None}
     if answer.kind == "call":
@@ -819,6 +888,7 @@ def say_chat(asked: Asked, answer: Answer, number: int) -> tuple[dict[str, Any],
         "completion_tokens": out,
         "total_tokens": asked.tokens + out,
     }
+    usage |= {} if cached is None else {"prompt_tokens_details": {"cached_tokens": cached}}
     head = {"id": f"chatcmpl-{number:06}", "created": 1, "model": asked.body["model"]}
     choice = {"index": 0, "message": message, "finish_reason": reason}
     whole = {**head, "object": "chat.completion", "choices": [choice], "usage": usage}
@@ -904,7 +974,9 @@ def make_response(asked: Asked, answer: Answer, number: int, cached: int) -> dic
                     "id": f"fc_t_{number:06}_{at}",
                     "status": "completed",
                 }
-                call |= {"call_id": f"call_{number:06}_{at}", "name": answer.tool}
+                space, _, name = answer.tool.rpartition("/")
+                call |= {"call_id": f"call_{number:06}_{at}", "name": name}
+                call |= {"namespace": space} if space else {}
                 output.append({**call, "arguments": json.dumps(given)})
         case "compaction":
             content = seal(answer.text)
@@ -1013,13 +1085,18 @@ def main() -> None:
     parser.add_argument("--compaction", choices=("ignored", "refused", "made"), default="ignored")
     parser.add_argument("--stateless", action="store_true", help="refuse previous_response_id")
     parser.add_argument("--takes-repeats", action="store_true", help="take results again")
+    parser.add_argument("--reports-cache", action="store_true", help="tell what was cached")
+    parser.add_argument("--recalls", action="store_true", help="look back once in each turn")
+    parser.add_argument("--pace", type=float, default=0.0, help="seconds between a stream's events")
     parser.add_argument(
         "--log", type=Path, help="a file for the requests, which are vendors' prompts"
     )
     given = parser.parse_args()
-    job = Job(given.rounds, (2_000, 6_000), given.calls)
+    job = Job(given.rounds, (2_000, 6_000), given.calls, recalls=given.recalls)
     options = {"compaction": given.compaction, "stateless": given.stateless}
-    upstream = Upstream(job, given.window, takes_repeats=given.takes_repeats, **options)
+    options |= {"takes_repeats": given.takes_repeats, "reports_cache": given.reports_cache}
+    options["pace"] = given.pace
+    upstream = Upstream(job, given.window, **options)
 
     @web.middleware
     async def write_log(request: web.Request, handler: Any) -> web.StreamResponse:

@@ -1,8 +1,10 @@
 """The one formula, and limits that cannot be switched off."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from foldline.core.budget import UNKNOWN_WINDOW, limits, measure_budget
+from foldline.core.budget import UNKNOWN_WINDOW, estimate_request, limits, measure_budget
 from foldline.core.log import (
     Asked,
     Instructed,
@@ -15,8 +17,12 @@ from foldline.core.parts import Text, Tool
 from foldline.core.plan import Facts, admit
 from foldline.core.policy import STEADY, named
 from foldline.core.request import build_report
+from foldline.core.token_bounds import bound_tokens
+from foldline.core.tokens import MESSAGE
 from foldline.errors import BadInput
-from foldline.testing import user, view_of
+from foldline.session.model_facts import build_facts
+from foldline.settings import read
+from foldline.testing import model, user, view_of
 
 
 @pytest.mark.parametrize(("window", "reserve"), [(None, None), (0, 0), (-5, -1)])
@@ -102,6 +108,30 @@ def test_a_smaller_window_does_not_raise_what_may_be_sent():
 def test_another_models_window_is_another_models():
     view = view_of([Opened("m"), WindowLearned("n", 1_000), user("hello")])
     assert measure_budget(view, limits(400_000, None)).limits.window == 400_000
+
+
+TEXTS = st.text(max_size=40).map(lambda text: f"a{text}" * 50)
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=4), TEXTS)
+def test_a_quarter_of_the_bytes_where_that_is_set(before, newest):
+    """P2-03, M-13: of what no provider has counted; how large it may be is known as ever."""
+
+    def quarter(text):
+        return -(-len(text.encode()) // 4) + MESSAGE
+
+    policy = read({"estimator": "bytes/4"}).policy
+    rough = build_facts("m", window=10**6, reserve=None, policy=policy).limits
+    view = view_of([Opened("m"), *map(user, before)])
+    budget = measure_budget(view, rough)
+    assert budget.request == sum(map(quarter, before))
+    assert budget.used + budget.doubt >= sum(bound_tokens(one) + MESSAGE for one in before)
+    asked = Asked(view.head, "", "", 0, estimate=estimate_request(view))
+    counted = UsageReported(input=asked.estimate + 17)
+    for seq, event in enumerate((asked, counted, model("So it is."), user(newest)), view.head + 1):
+        view.append(seq, event)
+    more = quarter("So it is.") + quarter(newest)
+    assert measure_budget(view, rough).request == counted.input + more
 
 
 def test_warnings_say_what_to_do():

@@ -66,6 +66,10 @@ def test_by_lines_and_bytes_at_once():
     one_line = clip_event(result("c", "y " * 20_000), cap=8_000, how="lines")
     assert "[... truncated for length ...]" in shown(one_line)
     assert "omitted" not in shown(one_line)
+    few_tokens = clip_event(
+        result("c", "most of it works " * 800 + "the end"), cap=8_000, how="lines"
+    )
+    assert shown(few_tokens).endswith("it works the end"), "both ends stay"
 
 
 def test_ends_keep_errors_status_and_names():

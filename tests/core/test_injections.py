@@ -205,7 +205,8 @@ def obedient(payload):
     yield said
 
 
-HONEST_BESIDE = f"## {SECTIONS[1]}\n- parse_date is in src/dates.py [2, 3]\n"
+BESIDE = "parse_date is in src/dates.py"
+HONEST_BESIDE = f"## {SECTIONS[1]}\n- {BESIDE} [2, 3]\n"
 
 
 @pytest.mark.parametrize("payload", each())
@@ -215,10 +216,13 @@ def test_an_obedient_summariser_is_refused(payload):
     prompt = told(events)
     for n, answer in enumerate(obedient(payload)):
         text = HONEST_BESIDE + answer if n % 2 else answer
-        verdict = verify_answer(prompt, text, events)
-        assert isinstance(verdict, Repair), f"believed: {text!r}"
+        verdict = verify_answer(prompt, text, events, again=n % 10 == 0)
         if n % 10 == 0:
-            assert isinstance(verify_answer(verdict.prompt, text, events, again=True), Rejected)
+            assert isinstance(verdict, Rejected), f"believed: {text!r}"
+            continue
+        proven = verdict.proven if isinstance(verdict, Repair) else verdict
+        assert {line.text for line in proven.lines} <= {BESIDE}, f"believed: {text!r}"
+        assert isinstance(verdict, Repair) or BESIDE in text
 
 
 HONEST = {

@@ -3,11 +3,14 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from foldline.core.budget import estimate_request, limits, measure_budget
-from foldline.core.log import Asked, Masked, UsageReported
+from foldline.core.fold_selection import count_most_messages
+from foldline.core.log import Asked, Masked, UsageReported, UserSaid
 from foldline.core.parts import text_of
-from foldline.core.plan import Facts, Ready
+from foldline.core.plan import Ready
 from foldline.core.policy import (
     CLASSIC,
     CONFIRM,
@@ -19,7 +22,9 @@ from foldline.core.policy import (
     THRIFTY,
     WINDOW,
 )
+from foldline.core.tokens import count_tokens
 from foldline.dialects import openai_chat as wire
+from foldline.session.model_facts import build_facts
 from foldline.testing import Planned, calls, model, result, user
 
 PROSE = "Most of the tests pass when the file is read in one piece, and nobody complained. "
@@ -29,7 +34,7 @@ class Talk(Planned):
     """A conversation under one preset."""
 
     def __init__(self, policy, window=128_000):
-        super().__init__(Facts(limits(window, policy.reserve), policy))
+        super().__init__(build_facts("", window=window, reserve=None, policy=policy))
 
     def send(self):
         """Plan and send."""
@@ -135,7 +140,7 @@ def test_thresholds(policy, below, above):
 
 
 def test_window_keeps_the_last_twenty_messages():
-    """A-33, A-03: verbatim, and a reserve of 4,000."""
+    """A-33, A-03, P4-12: verbatim."""
     talk = Talk(WINDOW, window=128_000).calibrate()
     talk.fill_to(0.82)
     talk.append(*(one for n in range(10) for one in (user(f"q{n}"), model(f"a{n}"))), user("now?"))
@@ -143,13 +148,34 @@ def test_window_keeps_the_last_twenty_messages():
     roles = [item.role for item in talk.view.items]
     assert roles[0] == "handoff"
     assert len(roles) == 21
-    assert talk.facts.limits.reserve == 4_000
+
+
+@pytest.mark.parametrize(
+    ("window", "reserve"), [(200_000, 2_000), (128_000, 2_000), (8_192, 1_024), (8_000, 1_000)]
+)
+def test_window_reserves_little(window, reserve):
+    """M-7, P4-06, P4-07: 2,000 of large models, 1,000 of small ones; about 4,000 stay free."""
+    talk = Talk(WINDOW, window=window)
+    assert talk.facts.limits.reserve == reserve
+    talk.calibrate()
+    budget = measure_budget(talk.view, talk.facts.limits)
+    assert window - budget.room - budget.system - budget.tools <= 0.16 * window
+    if window >= 128_000:  # P4-09
+        assert reserve + budget.margin >= 4_000
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_no_preset_reserves_more_than_an_eighth(name):
+    """M-7: unless the user says so."""
+    for window in (1_000, 2_048, 4_096, 8_192, 32_768, 131_072, 1_000_000):
+        assert Talk(PRESETS[name], window=window).facts.limits.reserve <= window // 8
+    asked = build_facts("", window=8_000, reserve=3_000, policy=PRESETS[name])
+    assert asked.limits.reserve == 3_000
 
 
 def test_confirm_asks_first_and_then_is_understood():
     """A-36, A-33: nothing is folded at 92 % until somebody says so; then the literal texts."""
     talk = Talk(CONFIRM, window=128_000)
-    talk.facts = replace(talk.facts, limits=limits(128_000, 1_000))
     talk.calibrate().fill_to(0.80)
     talk.append(user("hello"))
     assert not talk.plan().report.due
@@ -268,11 +294,98 @@ def test_every_preset_fits_and_stays_valid(name, window):
 
 def test_a_crowd_of_small_messages_calls_for_an_edit():
     """A-07: reaching the derived limit triggers a fold; no live item is ever evicted."""
-    talk = Talk(STEADY, window=4_000)
-    assert talk.facts.limits.messages == 360
-    for n in range(185):
+    talk = Talk(THREE_LAYER, window=8_000)
+    most = count_most_messages(talk.facts.limits, THREE_LAYER)
+    assert most == 100
+    for n in range(50):
         talk.append(user(f"q{n}"), model(f"a{n}"))
+    assert talk.plan().folded is None
     talk.append(user("now?"))
     talk.send()
     assert len(talk.folds()) == 1
-    assert len(talk.view.items) < 360
+    assert len(talk.view.items) < most
+
+
+@pytest.mark.parametrize(
+    ("known", "papers", "ours"),
+    [
+        ({"window": 4_000, "reserve": 400}, 100, 400),
+        ({"window": 128_000, "reserve": 12_800}, 1_280, 4_000),
+        ({"window": 128_100, "reserve": 1}, 1_280, 4_000),
+        ({"window": 400_000, "reserve": 20_000, "max_input": 150_000}, 1_500, 4_000),
+        ({"window": 1_000_000, "reserve": None}, 2_000, 4_000),
+        ({"window": None, "reserve": None}, 1_000, 1_000),
+    ],
+)
+def test_the_most_messages_come_from_the_largest_input(known, papers, ours):
+    """P2-13, M-16: clamp(2·⌊max_input/200⌋, 100, 2000) in the paper's preset, whatever is reserved."""
+    found = limits(**known)
+    assert count_most_messages(found, THREE_LAYER) == papers
+    assert count_most_messages(found, STEADY) == ours
+
+
+def test_a_chat_that_fits_is_not_folded_for_its_many_messages():
+    """P2-13: why only the paper's preset has its number: 60 tokens a message are a usual chat."""
+    talk = Talk(STEADY, window=128_000)
+    while measure_budget(talk.view, talk.facts.limits).request < 0.6 * 128_000:
+        talk.append(user(PROSE * 3), model(PROSE))
+    talk.append(user("now?"))
+    assert len(talk.view.items) > count_most_messages(talk.facts.limits, THREE_LAYER)
+    assert talk.plan().folded is None
+
+
+def say(number, tokens):
+    """A message of about so many tokens, and no more, that no other repeats."""
+    pieces = [f" keep value {number}-{n} as it is." for n in range(tokens // 9 + 1)]
+    words = [f"rule {number}:", *pieces]
+    while len(words) > 1 and (over := count_tokens("".join(words)) - tokens) > 0:
+        del words[-max(over // 12, 1) :]
+    return "".join(words)
+
+
+@pytest.mark.parametrize(
+    ("window", "reports", "why"), [(64_000, True, "due"), (128_000, True, "due"), (128_000, False, "forced")]
+)  # fmt: skip
+@pytest.mark.parametrize("size", [100, 500, 2_000])
+def test_classic_keeps_the_newest_words_whole(size, window, reports, why):
+    """M-11, P1-27, P1-30: 20,000 tokens of them, none cut, in their order, in sight or quoted."""
+    talk = Talk(CLASSIC, window=window)
+    count = 20_000 // size
+    said = [say(n, size) for n in range(count)]
+    answer = say("answer", (window * 75 // 100 - 20_000) // count)
+    for words in said:
+        talk.append(user(words), model(answer))
+    if reports:
+        size = estimate_request(talk.view)
+        for _ in range(3):
+            talk.append(Asked(talk.view.head, "", "", 0, estimate=size), UsageReported(input=size))
+    talk.append(user("go"))
+    fold = talk.send().folded
+    assert fold.why == why
+    in_sight = [item for item in talk.view.items if item.role == "user"][:-1]
+    assert (len(fold.verbatim) + len(in_sight), fold.clipped) == (count, ())
+    places = [fold.text.index(words) for words in said[: len(fold.verbatim)]]
+    assert places == sorted(places)
+
+
+@given(st.lists(st.integers(10, 2_000), min_size=1, max_size=50))
+def test_classic_cuts_only_the_oldest_of_what_does_not_fit(sizes):
+    """P1-27, P1-28, P1-30: newest first, the one that does not fit is cut; the first task stays."""
+    talk = Talk(CLASSIC, window=200_000)
+    for n, size in enumerate(sizes):
+        talk.append(user(say(n, size)), model("yes, I will. " * 200))
+    talk.append(user("go"))
+    talk.facts = replace(talk.facts, now=True)
+    fold = talk.plan().folded
+    assert fold.why == "due"
+    first, *others = [seq for seq, event in enumerate(talk.events) if isinstance(event, UserSaid)][
+        :-1
+    ]
+    kept, left = [first], 20_000
+    for seq in reversed(others):
+        left -= count_tokens(text_of(talk.events[seq].parts))
+        if left < 0:
+            assert {*fold.clipped} <= {seq}
+            break
+        kept.append(seq)
+    assert sorted(fold.verbatim) == sorted(kept)

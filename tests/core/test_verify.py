@@ -20,7 +20,13 @@ from foldline.core.edits.fold.ask import (
     build_repair_prompt,
     render_fenced_event,
 )
-from foldline.core.edits.fold.verify import Accepted, Rejected, Repair, verify_answer
+from foldline.core.edits.fold.verify import (
+    Accepted,
+    Rejected,
+    Repair,
+    choose_better_answer,
+    verify_answer,
+)
 from foldline.core.log import Asked, Logged, ModelSaid, ToolReturned
 from foldline.core.parts import Call, Line, Media, Text
 from foldline.core.plan import Facts, Ready
@@ -190,10 +196,11 @@ UNUSABLE = {
     "empty": ("", "done", "empty"),
     "blank": (" \n\t\n ", "done", "empty"),
     "tool call instead of text": ("", "done", "empty"),
-    "cut": (GOOD, "length", "ended early: length"),
+    "cut with nothing whole": (f"## {FACTS}\n- 1 failed, 12 pas", "length", "not a line that cites"),
     "cancelled": (GOOD, "cancelled", "ended early"),
     "refused by its provider": (GOOD, "refused", "ended early: refused"),
     "refusal": ("I'm sorry, but I can't help with that.", "done", "refusal"),
+    "refusal before lines": (f"I'm sorry, but I can't.\n{GOOD}", "done", "refusal"),
     "refusal in the form": (lines("I cannot help with that [1]"), "done", "refusal"),
     "refusal in German": ("Es tut mir leid, das geht nicht.", "done", "refusal"),
     "echo of the question": ("\n".join(asked()[0].text.split("\n")[:14]), "done", "repeats"),
@@ -201,9 +208,8 @@ UNUSABLE = {
     "echo of the events": ("\n".join(render_fenced_event(*one) for one in EVENTS), "done", "not a line|repeats"),
     "for another span": (lines("src/dates.py was read [103]"), "done", "not in the span"),
     "stale, of other files": (lines("src/lexer_v2.py was read [3]"), "done", "does not occur"),
-    "too long": (LONG, "done", "takes more than"),
-    "no headings": ("- parse_date is in src/dates.py [3]", "done", "under no heading"),
-    "other headings": ("## Summary\n- parse_date is in src/dates.py [3]", "done", "none of the headings"),
+    "too long": (f"## {FACTS}\n- {'parse_date ' * 900}[3]", "done", "takes more than"),
+    "other headings": ("## Pinned\n- parse_date is in src/dates.py [3]", "done", "none of the headings"),
     "prose": (f"## {FACTS}\nThe parser was read and the tests ran.", "done", "not a line that cites"),
     "cites nothing": (lines("parse_date is in src/dates.py"), "done", "not a line that cites"),
     "cites an empty list": (lines("parse_date is in src/dates.py [,]"), "done", "cites nothing"),
@@ -285,11 +291,48 @@ def test_nobody_speaks_for_the_user(case):
     assert re.search(why, "\n".join(found.faults))
 
 
-def test_a_refused_line_takes_the_others_with_it():
-    """It is not mended: the teller is asked once more, with what was wrong."""
-    found = verdict(GOOD + lines("14 tests passed [6]"))
+WRONG = "14 tests passed [6]"
+
+
+def test_an_unproven_line_is_left_out_and_the_others_stay():
+    """M-1: it is not mended, and it takes no other line with it."""
+    found = verdict(GOOD + lines(WRONG))
+    assert isinstance(found, Accepted)
+    assert found.lines == verdict(GOOD).lines
+    assert found.left_out == ("the number 14 does not occur in the events",)
+
+
+def test_where_less_than_half_holds_it_is_asked_once_more():
+    """M-1: with what was wrong; the better of the two answers counts."""
+    poor = lines("12 passed [6]", WRONG, "src/lexer_v2.py was read [3]")
+    found = verdict(poor)
     assert isinstance(found, Repair)
     assert "- the number 14 does not occur in the events" in found.prompt.text
+    assert [line.text for line in found.proven.lines] == ["12 passed"]
+    again = [verify_answer(found.prompt, one, EVENTS, again=True) for one in (GOOD, poor, "no")]
+    better = [choose_better_answer(found, one) for one in again]
+    assert better[0] is again[0]
+    assert better[1:] == [found.proven] * 2
+    assert choose_better_answer(replace(found, proven=Accepted(())), again[2]) is again[2]
+
+
+def test_half_of_it_is_enough():
+    assert isinstance(verdict(lines("12 passed [6]", WRONG)), Accepted)
+
+
+def test_an_answer_that_was_cut_keeps_its_whole_lines():
+    """M-1: a line is whole by its citation; what was asked for and much more counts as cut."""
+    found = verdict(f"{GOOD}- Do not depl", stop="length")
+    assert isinstance(found, Accepted)
+    assert found.lines == verdict(GOOD).lines
+    assert len(found.left_out) == 1
+    found = verdict(LONG)
+    assert isinstance(found, Accepted)
+    assert 1 <= len(found.lines) < 90
+    assert found.left_out == ("the answer takes more than 400 tokens: its rest",)
+    for pad in range(24):
+        denied = lines(f"12 passed{'!' * pad}{' [1]' * 800} was never said [1]")
+        assert not isinstance(verdict(denied), Accepted)
 
 
 HONEST = {
@@ -309,14 +352,35 @@ HONEST = {
     "an everyday word": lines("Permission to read was no issue; rules of strptime apply [3]"),
     "cron, as a fact": lines("A cron notice tells of a finished backup [9]"),
     "Chinese brackets": lines("pytest -q 的结果：12 passed【6】"),
+    "no headings": "- parse_date is in src/dates.py [3]",
+    "one heading for all": "# Summary\n- parse_date is in src/dates.py [3]",
+    "a preamble": f"Here is the summary:\n\n{GOOD}",
+    "a chatty preamble": f"Sure! Below is what must be known to carry on.\n{GOOD}",
+    "a closing remark": f"{GOOD}\nLet me know if you need anything else!",
+    "a fence": f"```markdown\n{GOOD}```",
+    "a fence and remarks": f"Here you go:\n```\n{GOOD}```\nI hope this helps.",
+    "numbers": f"## {FACTS}\n1. 12 passed [6]\n2) parse_date is in src/dates.py [3]",
+    "another level": f"#### {FACTS}\n- 12 passed [6]\n---\n# 2. {GOALS}:\n- Fix the parser [1]",
+    "headings in other words": "**Key facts:**\n- 12 passed [6]\n1. **User goals**\n- Fix the parser [1]",
+    "headings in German": "## Entscheidungen\n- decided to use isocalendar [7]\n## Ziele\n- Fix the parser [1]",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", HONEST)
 def test_honest_narratives_are_believed(case):
-    """A check that nothing passes is no check."""
+    """A check that nothing passes is no check; and a form that differs is no fault (M-1)."""
     found = verdict(HONEST[case])
     assert isinstance(found, Accepted), found.faults
+    assert found.left_out == ()
+    assert {line.section for line in found.lines} <= {*SECTIONS}
+
+
+def test_headings_in_other_words_are_held_to_ours():
+    """M-1: what stands under "User goals" is a goal."""
+    found = verdict("### User goals\n- Fix the parser [1]\n- Use isocalendar [7]")
+    assert isinstance(found, Accepted)
+    assert found.lines == (Line(GOALS, "Fix the parser", (1,)),)
+    assert "speaks for the user" in found.left_out[0]
 
 
 GERMAN = [
@@ -450,6 +514,7 @@ def test_twenty_folds_carry_lines_on_within_the_cap():
 # The checks can fail
 
 ASK, VERIFY = "foldline.core.edits.fold.ask", "foldline.core.edits.fold.verify"
+ANSWER = "foldline.core.edits.fold.answer_text"
 
 
 def refused(case):
@@ -480,7 +545,7 @@ def packed():
 MUTANTS = {
     "citations": (refused("cites outside"), VERIFY, "if seq not in told.events]", "if False]"),
     "nothing cited": (refused("cites an empty list"), VERIFY, "if not line.seqs:", "if False:"),
-    "inner citations": (refused("cites inside too"), VERIFY, '(*_INSIDE.findall(found["text"]), found[2])', "(found[2],)"),
+    "inner citations": (refused("cites inside too"), ANSWER, '(*_INSIDE.findall(found["text"]), found[2])', "(found[2],)"),
     "the piece": (test_an_answer_for_another_piece_is_stale, VERIFY, "if lo <= seq <= (seq if hi is None else hi)", "if lo <= seq"),
     "quotations": (refused("a quotation from nowhere"), VERIFY, "exact = (*count_names(text), *_QUOTE.findall(text))", "exact = (*count_names(text),)"),
     "names": (refused("stale, of other files"), VERIFY, "exact = (*count_names(text), *_QUOTE.findall(text))", "exact = (*_QUOTE.findall(text),)"),
@@ -495,14 +560,18 @@ MUTANTS = {
     "rules": (untrue("a rule of a tool"), VERIFY, "elif LAW.search(unquoted):", "elif False:"),
     "decisions": (untrue("a decision of a tool"), VERIFY, "if len(strange) * 2 > of:", "if False:"),
     "orders": (order_refused, VERIFY, "if _has_injected_order(text, told):", "if False:"),
-    "refusals": (refused("refusal"), VERIFY, "if _REFUSAL.match(words):", "if False:"),
-    "refusals in the form": (refused("refusal in the form"), VERIFY, 'elif _REFUSAL.match(found["text"]):', "elif False:"),
-    "echoes": (refused("echo of the form"), VERIFY, 'or f"- {FORM} [" in words', ""),
-    "length": (refused("too long"), VERIFY, "if count_tokens(words) > prompt.tokens * 3 // 2:", "if False:"),
-    "stop": (refused("cut"), VERIFY, 'if stop != "done":', "if False:"),
-    "unseen": (refused("right to left"), VERIFY, "elif UNSEEN.search(text):", "elif False:"),
-    "headings": (refused("other headings"), VERIFY, 'faults += [] if section else [f"{title[:60]!r} is none of the headings"]', "section = section or SECTIONS[1]"),
-    "again": (refused("empty"), VERIFY, "        if again\n        else Repair(", "        if False\n        else Repair("),
+    "refusals": (refused("refusal before lines"), VERIFY, "if _REFUSAL.match(answer):", "if False:"),
+    "refusals in the form": (refused("refusal in the form"), VERIFY, "if _REFUSAL.match(claim.text):", "if False:"),
+    "echoes": (refused("echo of the form"), VERIFY, 'or f"- {FORM} [" in answer', ""),
+    "length": (refused("too long"), VERIFY, "whole = truncate.truncate_to_head(answer, int(prompt.tokens * _LONGER))", "whole = answer"),
+    "stop": (refused("cancelled"), VERIFY, 'if stop not in ("done", "length"):', "if False:"),
+    "unseen": (refused("right to left"), ANSWER, "if UNSEEN.search(text):", "if False:"),
+    "headings": (refused("other headings"), VERIFY, '"" if claim.label else FACTS', "FACTS"),
+    "again": (refused("empty"), VERIFY, "if again and not proven.lines:", "if False:"),
+    "all is believed": (test_an_unproven_line_is_left_out_and_the_others_stay, VERIFY, "faults = _list_claim_faults(claim, line, told, prompt)", "faults = []"),
+    "one line takes all": (test_an_unproven_line_is_left_out_and_the_others_stay, VERIFY, "if again or len(proven.lines) >= max(len(proven.left_out), 1):", "if proven.lines and not proven.left_out:"),
+    "the first is forgotten": (test_where_less_than_half_holds_it_is_asked_once_more, VERIFY, "        return first.proven\n", "        return second\n"),
+    "a cut line": (test_an_answer_that_was_cut_keeps_its_whole_lines, VERIFY, 'and answer[len(whole)] != "\\n":', "and False:"),
     "fence": (no_text_leaves_its_fence, ASK, 'safe = re.sub(_MARK, "(", words)', "safe = words"),
     "pieces": (test_a_small_window_with_much_to_keep, ASK, "most = window - reserve - _AGAIN - _SLACK", "most = 9 * window"),
     "clipping": (fenced_whole, ASK, "text = _truncate_event(render_fenced_event(seq, event), room)", "text = render_fenced_event(seq, event)[: room * 2]"),

@@ -1,4 +1,4 @@
-"""Gemini's `generateContent`: contents and answers, read and written again."""
+"""Gemini's `generateContent` (M-14): contents and answers, read and written again."""
 
 import json
 

@@ -790,6 +790,21 @@ def test_tools_come_back_as_they_were():
     assert body.endswith(b'"input":[]}')
 
 
+def test_the_tools_of_a_namespace_are_read_one_by_one():
+    """As Codex groups those of a server: a tool `recall` in it is known for what it is."""
+    inside = {"type": "function", "name": "recall", "parameters": {"type": "object"}}
+    given = {"type": "namespace", "name": "mcp__a", "tools": [inside, {"type": "web_search"}]}
+    told = client_messages.read_instructions({"tools": json.dumps([given]).encode()}, [])
+    assert told.tools == (
+        Tool("mcp__a__recall", "", '{"type": "object"}'),
+        Tool("mcp__a__web_search"),
+    )
+    for broken in ([], 5, None):
+        rest = {**given, "tools": broken}
+        told = client_messages.read_instructions({"tools": json.dumps([rest]).encode()}, [])
+        assert [tool.name for tool in told.tools] in ([], ["mcp__a"])
+
+
 def test_a_name_that_is_not_taken_is_written_safely():
     tool = wire.parse_tool({"type": "function", "name": "a.b", "parameters": {}, "strict": True})
     said = wire.parse_message({**FUNCTION, "name": "a.b", "id": "fc_1"})[0]

@@ -34,6 +34,7 @@ from program import served
 
 import foldline
 from foldline.apps.cli.app import run_command
+from foldline.apps.run.agent_setups import AGENTS
 from foldline.testing import Provider
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +52,7 @@ ELSEWHERE = {
     ("docs/how-to/policies.md", "console"): "tests/cli/test_docs.py::test_every_line_runs",
     ("docs/how-to/measure-quality.md", "console"): "tests/cli/test_lab_quality.py::test_every_line_of_the_page_runs",
     ("docs/how-to/chat.md", "text"): "scripts/screens.py::main",
+    ("docs/how-to/run.md", "text"): "tests/run/test_run_report.py::test_the_page_shows_a_report",
     ("docs/how-to/codex.md", "toml"): "tests/docs/test_codex.py::test_codex_works_with_the_settings_of_the_page",
     ("docs/how-to/gateway.md", "console"): "tests/gateway/test_relay_docs.py::test_every_line_runs_in_order",
     ("docs/how-to/instructions.md", "python"): "tests/agent/test_instructions_session.py::test_the_page_on_instructions_tells_the_truth",
@@ -228,6 +230,10 @@ class Page:
                 os.environ.pop("TELEGRAM_BOT_TOKEN", None)
                 code, _, err = ran(given)
                 assert (code, "the environment has no TELEGRAM_BOT_TOKEN" in err) == (2, True), err
+            case "foldline" if given[0] == "run":  # agents: tests/run/test_real_agents.py
+                name = next(one for one in given[1:] if one in ("--", *AGENTS))
+                code, _, err = ran([*given[: given.index(name)], "true"])
+                assert code == 0, f"{line}\n{err}"
             case "foldline" if given[0] == "serve":
                 comes_up(given, self.folder)
             case "foldline":

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [
     *("api.md", "api-agent.md", "api-core.md", "api-models.md", "api-store.md", "api-testing.md"),
     *("commands.md", "errors.md", "events.md", "openapi.md", "settings.md"),
-    "../requirements.md",
+    *("../papers.md", "../requirements.md"),
 ]
 
 
@@ -68,7 +68,7 @@ def test_every_error_is_told():
 
 def test_no_reader_meets_our_requirements_numbers():
     """Only docs/requirements.md has them, with their meaning."""
-    number = re.compile(r"\b[ARDP]-\d+\b")
+    number = re.compile(r"\b[ARDPM]-\d+\b")
     pages = {*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"}
     for path in pages - {ROOT / "docs" / "requirements.md"}:
         assert not number.search(path.read_text()), path.name
@@ -78,7 +78,8 @@ def test_no_reader_meets_our_requirements_numbers():
 def test_a_requirement_is_found_where_a_test_mentions_it(scripts):
     source = """'''Of this file: R-05.'''
 
-def test_r61_p2_by_its_name(): ...
+def test_r61_p2_m12_by_its_name(): ...
+def test_p1_31_an_item_of_a_paper(): ...
 
 @mark
 async def test_by_its_words():
@@ -87,7 +88,7 @@ async def test_by_its_words():
     found = {*scripts("make_requirements").mentions_in(source)}
     assert found == {
         ("R-05", ""),
-        *((one, "test_r61_p2_by_its_name") for one in ("R-61", "P-2")),
+        *((one, "test_r61_p2_m12_by_its_name") for one in ("R-61", "P-2", "M-12")),
         *((one, "test_by_its_words") for one in ("A-10", "A-11", "A-12")),
     }
 

@@ -129,7 +129,7 @@ SITUATIONS = {
     "policy": lambda: opened(policy="stedy"),
     "role": lambda: opened().add({"role": "assistent", "content": "Hello."}),
     "spent": lambda: str(Spent("session", spent=0.48, would=0.03, limit=0.5, unit="dollars")),
-    "failed": lambda: str(ModelFailed("gpt-5", Fault("rate", "Rate limit reached"))),
+    "failed": lambda: str(ModelFailed("gpt-6.1-sol", Fault("rate", "Rate limit reached"))),
 }
 
 

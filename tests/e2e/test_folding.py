@@ -5,12 +5,15 @@ refused. `FOLDLINE_LAWS=deep` makes it 300 turns.
 """
 
 import os
+import re
 from statistics import median
 
 import pytest
 from folding import settled
+from summary_prompts import PROMPTS
 
 import foldline
+from foldline.core.edits.fold.handoff import PROSE
 from foldline.core.log import Asked, Folded, UsageReported
 from foldline.core.spine import Range
 from foldline.models.clients import client
@@ -86,3 +89,54 @@ async def test_folds_are_told_behind_the_conversation_by_a_real_model(narrow_ser
     assert folds
     assert behind
     assert sum(count > 0 for count in cached) > len(cached) / 2
+
+
+BUILD = (
+    "How does our build work?",
+    (
+        "The build runs in two steps. First it compiles src/main.c with gcc. Then it runs 42 tests in "
+        "tests/run.sh. It takes 90 seconds on the old machine and 30 seconds on the new one. A build "
+        "that fails is started once more. If it fails again, the pipeline stops and a message is sent "
+        "to the channel."
+    ),
+    "And where do the logs go?",
+    (
+        "The logs go to build/log.txt. A failed test is listed in build/failed.txt. Both files are kept "
+        "for 14 days, and then they are packed into build/old.tar. The nightly run writes to "
+        "build/night.txt instead. Nothing is written to the console unless a test fails."
+    ),
+    "Thank you.",
+    "You are welcome.",
+    "What is next?",
+    "The next release is 2.4.",
+)
+
+
+@pytest.mark.parametrize("name", ["bullets", "compaction"])
+async def test_a_papers_prompt_is_answered_by_a_real_model_and_installed(model_server, name):
+    """M-1, P3-21, P5-16: even so small a model copies some true sentences, and only they stand."""
+    told = Heard(client(NAME, base_url=f"{model_server.url}/v1", api_key="none"))
+    tellers = Tellers(
+        (told,), Patience(tries=1), seconds=400.0, template=PROMPTS[name],
+        window=model_server.window, parameters={"temperature": 0},
+    )  # fmt: skip
+    given = {"model": "openai/other", "window": model_server.window, "reserve": 64}
+    async with foldline.aopen(":memory:", **given, policy="classic", summarizer=tellers) as s:
+        for turn, words in enumerate(BUILD):
+            await s.add({"role": "assistant", "content": words} if turn % 2 else words)
+        lost = await s.fold()
+        shown = str((await s.request())["messages"])
+        (record,) = await s.history.folds()
+    await told.close()
+    question = told.answers[0][0]["messages"][-1]["content"]
+    assert question.startswith(PROMPTS[name].split("%s")[0])
+    title, *lines = lost.summary.splitlines()
+    print(f"\n{name}: {len(lost.left_out)} of {lost.answered} lines left out; {lines}")
+    assert title == f"# {PROSE}"
+    assert lines
+    assert all(line in shown for line in lines)
+    said = " ".join(BUILD)
+    for word in re.findall(r"[\w./]*[\d/][\w./]*\w", "\n".join(lines)):
+        assert word in said, "a number or a file from nowhere"
+    assert record.model == NAME
+    assert record.used.output > 0

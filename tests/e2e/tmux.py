@@ -34,6 +34,10 @@ class Tmux:
         if keys:
             self._run("send-keys", *keys)
 
+    def resize(self, columns: int, rows: int) -> None:
+        """Give the window another size."""
+        self._run("resize-window", "-x", str(columns), "-y", str(rows))
+
     def screen(self, *, past: bool = False, colours: bool = False) -> str:
         """What is to be seen now, or all that was written."""
         more = [*(["-S", "-"] if past else []), *(["-e"] if colours else [])]

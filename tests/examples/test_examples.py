@@ -96,7 +96,7 @@ def test_loop_openai(start):
     assert 'call: read {"name": "README.md"}\nanswer: It lists the examples.\n' in out
     assert first["tools"][0]["function"]["name"] == "read"
     assert "loop_anthropic.py" in second["messages"][-1]["content"], "the file was read"
-    assert re.search(r"window: [\d,]+ of 400,000 tokens \(.*reported\)", out)
+    assert re.search(r"window: [\d,]+ of 1,050,000 tokens \(.*reported\)", out)
 
 
 def test_loop_anthropic(start):
@@ -180,7 +180,7 @@ def test_narrative(start):
     def told(body):
         asked = body["messages"][-1]["content"]
         seq = re.search(r"^(\d+) user: Keep Python", asked, re.MULTILINE)[1]
-        wrong = "" if "could not be used" in asked else f"- Mend it by 2031. [{seq}]\n"
+        wrong = "" if "could not be used" in asked else f"- Mend it by 2031. [{seq}]\n" * 2
         return f"## The user's goals and preferences\n- Keep Python 3.11 working. [{seq}]\n{wrong}"
 
     with Provider(told) as provider:
@@ -188,7 +188,7 @@ def test_narrative(start):
         assert len(provider.asked) == 2, "the first answer was sent back"
         assert "the number 2031 does not occur" in said(provider.asked[1])
     assert "left the window: " in out
-    assert "told by: gpt-5-mini\n" in out
+    assert "told by: gpt-6-luna\n" in out
     assert "# The user's goals and preferences\n- Keep Python 3.11 working. [log:4]" in out
     assert "2031" not in out
 
@@ -251,7 +251,7 @@ def test_import_and_compare(start, tmp_path):
     assert price["thrifty"] < price["steady"] < price["off"]
     assert "folds   0" in rows["off"]
     assert "folds   0" not in rows["steady"]
-    assert re.search(r"would cost \$[\d.]+ \(simulated\)\. Under steady it would have cost", out)
+    assert re.search(r"would cost \$[\d.]+; with steady it would have cost", out)
 
 
 def test_own_policy(start):

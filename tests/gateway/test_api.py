@@ -6,6 +6,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
 import pytest
 from api_server import serving
 from serving import address_of, an_empty_schema
@@ -14,10 +15,13 @@ from waiting import within
 import foldline
 from foldline.agent.loop import Agent
 from foldline.agent.tool import Tool, said
+from foldline.apps.gateway.api.schemas import FoldRecordSchema
 from foldline.core import log
+from foldline.core.log import UsageReported
 from foldline.dialects.provider_errors import Fault
 from foldline.errors import BadInput, ModelFailed
 from foldline.models.clients import client
+from foldline.session.fold_records import FoldRecord
 from foldline.session.spending import Cap, Caps
 from foldline.testing import ScriptedModel
 from foldline.testing.provider import Provider, Trouble
@@ -125,6 +129,11 @@ def test_every_verb_does_what_the_library_does():  # noqa: PLR0915 - there are m
         assert "pangolin" in found[0]["snippet"]
         turns = api.ok("GET", f"{one}/history")
         assert len(turns["turns"]) == 8
+        made = {one["at"]: one for one in turns["folds"]}
+        assert [*made] == [folded["edit"]]
+        assert made[folded["edit"]]["standing"]
+        assert made[folded["edit"]]["ratio"] == folded["ratio"] > 1
+        assert made[folded["edit"]]["first_turn"] == 1
         sent = api.ok("GET", f"{one}/requests/{turns['turns'][3]['asked']}")
         assert sent == api.model.requests[3]
         put = api.ok("PUT", f"{one}/instructions", {"system": ["One.", "Two."], "tools": [CLIENTS]})
@@ -432,6 +441,8 @@ def test_a_parameter_may_have_any_name():
         ("POST", "/sessions", b'{"model": "m", "polcy": "x"}', 400, "did you mean 'policy'?"),
         ("POST", "/sessions", b'{"model": "m", "policy": "x"}', 400, "no policy"),
         ("POST", "/sessions", b'{"model": "m", "carry": "nobody"}', 400, "carry on from"),
+        ("POST", "/sessions", b'{"model": "m", "carry": "t", "parts": ["all"]}', 400, "give some of: summary"),
+        ("POST", "/sessions", b'{"model": "m", "parts": ["pins"]}', 400, "that `carry` names"),
         ("POST", "/sessions", b'{"model": "m", "tools": [{}]}', 400, "tool"),
         ("POST", "/sessions", b"\xff", 400, "no JSON"),
         ("POST", "/sessions", b"[" * 100_000, 400, ""),
@@ -588,12 +599,32 @@ def test_no_tenant_sees_guesses_or_touches_anothers_sessions():
         assert [one["name"] for one in api.ok("GET", "/sessions", tenant="b")["sessions"]] == [
             "own"
         ]
-        carried = {"name": "c", "model": "scripted", "carry": "secret"}
+        carried = {"name": "c", "model": "scripted", "carry": "secret", "parts": ["summary"]}
         assert api.call("POST", "/sessions", carried, tenant="b")[0] == 400
         # The same name is free for another, and is another session.
         api.ok("POST", "/sessions", {"name": "secret", "model": "scripted"}, tenant="b")
         api.ok("DELETE", "/sessions/secret", tenant="b")
         assert api.events("secret", tenant="a") == before
+
+
+def test_m10_a_session_is_made_with_chosen_parts_of_another():
+    """M-10, P4-16: the answer says how many tokens each part takes."""
+    with serving(model=ScriptedModel(lambda _: "ok", name="scripted")) as api:
+        api.made("monday")
+        api.say("monday", "Fix the parser, please.")
+        at = api.ok("POST", "/sessions/monday/events", {"text": "Never touch the lexer."})["at"]
+        api.ok("POST", "/sessions/monday/pin", {"place": at})
+        made = api.made("tuesday", carry="monday", parts=["pins"])
+        assert [*made["carried"]] == ["pins"]
+        assert made["carried"]["pins"] > 0
+        opened, said = (one["event"] for one in api.events("tuesday")[:2])
+        assert (opened["origin"], opened["carried"]) == ("monday", ["pins"])
+        assert "Never touch the lexer." in said["parts"][0]["text"]
+        assert "Fix the parser" not in said["parts"][0]["text"]
+        whole = api.made("wednesday", carry="monday")
+        assert [*whole["carried"]] == ["summary", "pins", "files", "facts"]
+        assert api.made("thursday")["carried"] is None
+        assert api.ok("GET", "/sessions/tuesday")["carried"] is None
 
 
 def test_a47_over_http_it_is_the_same_path(file):
@@ -642,3 +673,15 @@ def test_a47_over_http_it_is_the_same_path(file):
         assert [one["event"] for one in api.events("t")] == events
     assert any(event["kind"] == "folded" for event in events)
     assert other.requests == one.requests
+
+
+def test_m12_the_record_of_a_fold_that_a_model_told_is_written_whole():
+    """M-12: the usage and the price of its narrative, beside the rest."""
+    made = FoldRecord(
+        at=9, time=3.0, lo=0, hi=7, start_time=1.0, end_time=2.0, first_turn=1, last_turn=2,
+        messages=5, before=900, after=90, why="due", quoted=2, facts=3, model="gpt-5-mini",
+        used=UsageReported(input=800, output=40), dollars=0.0003,
+    )  # fmt: skip
+    shown = msgspec.to_builtins(msgspec.convert(made, FoldRecordSchema, from_attributes=True))
+    assert shown["used"] == {"input": 800, "output": 40, "cache_read": None, "cache_write": None, "reasoning": None}  # fmt: skip
+    assert (shown["ratio"], shown["dollars"], shown["model"]) == (10.0, 0.0003, "gpt-5-mini")

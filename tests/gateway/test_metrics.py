@@ -55,6 +55,7 @@ def test_folds_of_planned_requests():
 
 
 def test_folds_of_sessions_over_http():
+    """M-5."""
     with Provider() as provider, Served(provider.url, store=":memory:") as gateway:
 
         def call(path, body):

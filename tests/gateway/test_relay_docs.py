@@ -73,7 +73,7 @@ def test_words_and_numbers_are_the_real_ones():
 def test_edits_and_patches_are_told_apart():
     """Edits were made for this request; patches are what differs in it, whenever that was decided."""
     rows = dict(re.findall(r"^\| `X-Foldline-(\w+)` \| gateway \| (.*?) \|$", PAGE, re.MULTILINE))
-    assert {"Session", "Tokens", "Edits", "Patches", "Unplanned", "Error"} == {*rows}
+    assert {"Session", "Tokens", "Edits", "Patches", "Cold", "Unplanned", "Error"} == {*rows}
     assert "made for this very request" in rows["Edits"]
     assert "byte for byte" in rows["Patches"]
     example = re.search(r"`(\w+=\d+(?:,\w+=\d+)+)`", PAGE)[1]

@@ -4,6 +4,7 @@ import json
 import socket
 import urllib.error
 import urllib.request
+from time import monotonic, sleep
 
 import pytest
 from program import served
@@ -62,3 +63,46 @@ def test_a08_what_nobody_waits_for_is_as_the_setting_says(tmp_path, options, lef
                 assert wire.recv(10)
             assert upstream.closed()
             assert upstream.left == left
+
+
+def test_retention_is_applied_at_the_start_if_it_is_set(tmp_path):
+    """M-13, P1-50: by rule, and nobody has to run a command."""
+
+    def sessions(port, token):
+        asked = urllib.request.Request(
+            f"http://127.0.0.1:{port}/sessions", headers={"authorization": f"Bearer {token}"}
+        )
+        with urllib.request.urlopen(asked, timeout=20) as answer:  # noqa: S310
+            return [one["name"] for one in json.load(answer)["sessions"]]
+
+    with Provider() as provider:
+        with served([*GIVEN, provider.url], tmp_path) as begun:
+            own = {"authorization": f"Bearer {begun.token}"}
+            for name in ("a", "b", "c"):
+                assert post(begun.port, "/sessions", {"name": name, "model": "m"}, **own)[0] == 201
+        with served([*GIVEN, provider.url], tmp_path) as begun:
+            assert sorted(sessions(begun.port, begun.token)) == ["a", "b", "c"]
+        rule = {"FOLDLINE_RETENTION__SESSIONS": "1"}
+        with served([*GIVEN, provider.url], tmp_path, **rule) as begun:
+            until = monotonic() + 20
+            while len(found := sessions(begun.port, begun.token)) > 1:
+                assert monotonic() < until, found
+                sleep(0.05)
+        assert found == ["c"]
+
+
+def test_the_session_api_follows_the_settings_unless_its_client_says_otherwise(tmp_path):
+    """G-10: policy, window and what a turn does without its client."""
+    settings = {
+        "FOLDLINE_POLICY": "sliding",
+        "FOLDLINE_MODEL__MAX_INPUT_TOKENS": "9000",
+        "FOLDLINE_SESSION__ON_DISCONNECT": "continue",
+    }
+    fields = ("policy", "window", "on_disconnect")
+    with Provider() as provider, served([*GIVEN, provider.url], tmp_path, **settings) as begun:
+        own = {"authorization": f"Bearer {begun.token}"}
+        _, made = post(begun.port, "/sessions", {"name": "a", "model": "m"}, **own)
+        assert [made[one] for one in fields] == ["sliding", 9_000, "continue"]
+        said = {"policy": "window", "window": 5_000, "on_disconnect": "pause"}
+        _, made = post(begun.port, "/sessions", {"name": "b", "model": "m", **said}, **own)
+        assert [made[one] for one in fields] == ["window", 5_000, "pause"]

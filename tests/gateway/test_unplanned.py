@@ -11,8 +11,10 @@ from foldline.apps.gateway.api_keys import Client, Keys, create_key
 from foldline.apps.gateway.plan_request import Warnings, find_reason, find_route
 from foldline.apps.gateway.settings import GatewaySettings, parse_upstreams
 from foldline.dialects import base
+from foldline.errors import StoreFailed
+from foldline.proxy.conversations import Conversations
 from foldline.testing.gateways import Served
-from foldline.testing.upstream import Upstream
+from foldline.testing.upstream import Upstream, head
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 PLAIN = b'{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}'
@@ -152,3 +154,49 @@ def test_reasons():
     assert find_reason("/v1/files", [(b"x-amz-content-sha256", b"0")], None) == ""
     assert find_route("/v1/responses/") == "/responses"
     assert find_route("/v1/responses/resp_1") == ""
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason", "status"),
+    [(StoreFailed("gone"), "store-away", 503), (ZeroDivisionError(), "fault", 500)],
+)
+def test_a_fault_may_relay_a_request_instead_of_refusing_it(fault, reason, status, monkeypatch):
+    """As `foldline run` wants it: its agent goes on, whatever becomes of the store or of us."""
+
+    async def fail(*_, **__):
+        raise fault
+
+    monkeypatch.setattr(Conversations, "start_exchange", fail)
+    with Upstream() as upstream:
+        for relays in (True, False):
+            to = parse_upstreams([upstream.url], {})
+            settings = GatewaySettings(upstreams=to, relays_faults=relays)
+            with Served(settings, store=":memory:") as gateway:
+                got, told = ask(gateway, CHAT)
+                if relays:
+                    assert (got, told) == (200, {"x-foldline-unplanned": reason})
+                else:
+                    assert got == status
+        assert [one.body for one in upstream.asked] == [PLAIN]
+
+
+def test_the_quota_of_a_subscription_is_in_the_audit(tmp_path):
+    said = b"".join(
+        b"anthropic-ratelimit-unified-" + line + b"\r\n"
+        for line in (
+            b"status: allowed",
+            b"5h-utilization: 0.31",
+            b"5h-reset: 1",
+            b"7d-utilization: x",
+        )
+    )
+    audit = tmp_path / "audit.jsonl"
+    answers = iter([said, b""])
+    with (
+        Upstream(lambda _: [head(length=2, more=next(answers)) + b"{}"]) as upstream,
+        Served(upstream.url, audit=audit) as gateway,
+    ):
+        for _ in range(2):
+            assert ask(gateway, MESSAGES)[0] == 200
+    lines = [json.loads(line) for line in audit.read_text().splitlines()]
+    assert [one["quota"] for one in lines] == [{"5h": 0.31}, None]

@@ -30,7 +30,9 @@ KINDS = {
     "anthropic.json": "anthropic-messages",
     "claude.jsonl": "claude-code",
     "codex.jsonl": "codex",
+    "gemini.jsonl": "gemini-cli",
     "openai.json": "openai-messages",
+    "opencode.json": "opencode",
     "pi.jsonl": "pi",
     "pi_tree.jsonl": "pi",
     "swe.traj": "swe-agent",
@@ -292,6 +294,68 @@ EXPECTED = {
             ["record of an abandoned branch: 1"],
         ),
     ],
+    "gemini.jsonl": [
+        Imported(
+            "gm-1",
+            "google/gemini-2.5-pro",
+            [
+                Opened("google/gemini-2.5-pro", origin="import:gemini-cli"),
+                UserSaid((Text("<session_context>\nThis is the Gemini CLI."),), "notice"),
+                UserSaid((Text("What is in a.txt?"), Media("image", "image/png", base64="aGk="))),
+                ModelSaid(
+                    (
+                        Thought("Files: I look."),
+                        Text("Looking."),
+                        Call("c1", "read_file", '{"path":"a.txt"}'),
+                    )
+                ),
+                UsageReported(input=910, cache_read=500, output=25, reasoning=5),
+                ToolReturned("c1", (Text("one line"),)),
+                ModelSaid((Text("One line."),)),
+                UsageReported(input=950, cache_read=900, output=4, reasoning=0),
+                UserSaid((Text("And b.txt?"),)),
+                ModelSaid((Call("c2", "read_file", '{"path":"b.txt"}'),)),
+                UsageReported(input=980, cache_read=940, output=9, reasoning=0),
+                ToolReturned("c2", (Text("no such file"),), ok=False),
+            ],
+            [
+                "record of an abandoned branch: 1 (first: line 9)",
+                "record info: 1 (first: line 12)",
+            ],
+        ),
+    ],
+    "opencode.json": [
+        Imported(
+            "ses_1",
+            "anthropic/claude-sonnet-4-5",
+            [
+                Opened("anthropic/claude-sonnet-4-5", origin="import:opencode"),
+                Linked("ses_0"),
+                UserSaid(
+                    (
+                        Text("What is in a.txt?"),
+                        Media("image", "image/png", base64="aGk=", name="a.png"),
+                    )
+                ),
+                ModelSaid(
+                    (
+                        Thought("I look."),
+                        Text("Looking."),
+                        Call("c1", "read", '{"path":"a.txt"}'),
+                    )
+                ),
+                UsageReported(input=910, cache_read=500, cache_write=400, output=25, reasoning=5),
+                ToolReturned("c1", (Text("one line"),)),
+                ModelSaid((Call("c2", "read", '{"path":"b.txt"}'),)),
+                UsageReported(input=953, cache_read=910, cache_write=40, output=9, reasoning=0),
+                ToolReturned("c2", (Text("no such file"),), ok=False),
+                UserSaid((Text("Go on."),), "notice"),
+                Checkpointed("compaction", "It has one line."),
+                ModelSaid((Text("So"), Gap("[new-kind]")), stop="cancelled"),
+            ],
+            ["part new-kind: 1 (first: messages[4])"],
+        ),
+    ],
     "swe.traj": [
         Imported(
             "swe",
@@ -348,6 +412,39 @@ def test_claude_code_in_sight():
     assert agent.name == "cc-1/ag"
 
 
+def test_p1_15_ghost_snapshots_are_kept_apart_and_never_sent():
+    """P1-15: each is an event with all that it said, and no request shows it."""
+    commit = {"id": "4f1d9c", "parent": None, "preexisting_untracked_files": ["a.txt"]}
+
+    def item(**payload):
+        return {"timestamp": "2026-01-01T00:00:00Z", "type": "response_item", "payload": payload}
+
+    def words(role, text):
+        kind = "output_text" if role == "assistant" else "input_text"
+        return item(type="message", role=role, content=[{"type": kind, "text": text}])
+
+    records = [
+        words("user", "Fix it."),
+        item(type="ghost_snapshot", ghost_commit=commit),
+        item(type="reasoning", summary=[{"type": "summary_text", "text": "Hm."}]),
+        item(type="ghost_snapshot", ghost_commit=commit | {"id": "other"}),
+        words("assistant", "Fixed."),
+    ]
+    (session,) = read("\n".join(map(json.dumps, records)), "codex.jsonl")
+    kept = [one for one in session.events if isinstance(one, Checkpointed)]
+    assert [one.label for one in kept] == ["ghost_snapshot"] * 2
+    assert [json.loads(one.body) for one in kept] == [
+        {"ghost_commit": commit},
+        {"ghost_commit": commit | {"id": "other"}},
+    ]
+    assert session.notes == []
+    (said,) = (one for one in session.events if isinstance(one, ModelSaid))
+    assert said.parts == (Thought("Hm."), Text("Fixed.")), "the answer is whole"
+    view = view_of(session.events)
+    assert [item.role for item in view.items] == ["user", "model"]
+    assert "4f1d9c" not in str(view.items)
+
+
 def test_codex_in_sight():
     (session,) = read((FILES / "codex.jsonl").read_text())
     assert shape(view_of(session.events)) == (
@@ -359,6 +456,56 @@ def test_codex_in_sight():
         "10 result f3 [interrupted, outcome unknown: whether t interrupted\n"
         "11 model [web_search_call] Found."
     )
+
+
+def test_gemini_cli_under_an_editor_repeats_calls_and_a_resumed_session_its_history():
+    """Calls of all answers stand in one record that grows; results are written again later."""
+
+    def call(name, *results):
+        answers = [
+            {"functionResponse": {"id": name, "response": {"output": one}}} for one in results
+        ]
+        return {"id": name, "name": "run", "args": {"n": name}, "result": answers}
+
+    def answer(own, **more):
+        return {"id": own, "type": "gemini", "content": "", "model": "gemini-2.5-pro", **more}
+
+    def result(own, name):
+        answered = {"functionResponse": {"id": name, "response": {"output": f"out {name}"}}}
+        return {"id": own, "type": "user", "content": [answered]}
+
+    tokens = {"input": 10, "output": 1, "cached": 0, "thoughts": 0, "tool": 0}
+    start = {"sessionId": "s", "projectHash": "p", "kind": "main"}
+    records = [
+        start,
+        {"id": "u", "type": "user", "content": "Run both."},
+        answer("a1", tokens=tokens),
+        answer("all", toolCalls=[call("c1", "out c1")]),
+        result("r1", "c1"),
+        answer("a2", tokens=tokens),
+        answer("all", toolCalls=[call("c1", "out c1"), call("c2", "out c2")]),
+        answer("a3", tokens=tokens, content="Done."),
+        start,
+        {"$set": {"messages": [{"id": "u", "type": "user", "content": "Run both."}]}},
+        {"$set": {"messages": [result("r9", "c1"), result("r10", "c2")]}},
+    ]
+    (session,) = read("\n".join(map(json.dumps, records)))
+    assert session.notes == ["message of a history written anew: 2 (first: line 11)"]
+    assert shape(view_of(session.events)) == (
+        "1 user Run both.\n"
+        "2 model run(c1)\n"
+        "4 result c1 out c1\n"
+        "5 model run(c2)\n"
+        "7 result c2 out c2\n"
+        "8 model Done."
+    )
+    older = {**start, "messages": [one for one in records[1:] if "$set" not in one]}
+    assert read(json.dumps(older))[0].events == session.events, "one object, as it was before"
+
+
+def test_opencode_exports_a_session_that_is_empty():
+    (session,) = read('{"info": {"id": "ses_9"}, "messages": []}')
+    assert (session.name, len(session.events)) == ("ses_9", 1)
 
 
 def test_a_sub_agents_own_file_is_a_session():

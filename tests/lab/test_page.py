@@ -122,7 +122,7 @@ def test_the_headline_and_the_limits_are_there(told, read):
     assert " %" not in render_comparison_page(told).partition("<main>")[2], (
         "no line begins with the sign"
     )
-    assert "Under steady they would have cost $" in words
+    assert "; with steady they would have cost $" in words
     assert "Quality is not measured" in words
     assert "What steady folded away" in words
     assert all(one.policy in words for one in told.totals)

@@ -5,18 +5,23 @@ import asyncio
 import pytest
 
 import foldline
+from foldline.core.budget import limits
 from foldline.core.log import (
+    Asked,
     Checkpointed,
     Folded,
     Instructed,
     ModelSaid,
     ModelSwitched,
     Opened,
+    ToolReturned,
     Undone,
     UsageReported,
     UserSaid,
 )
-from foldline.core.parts import Text
+from foldline.core.parts import Call, Text
+from foldline.core.plan import Facts
+from foldline.core.policy import STEADY
 from foldline.core.prices import UNKNOWN, Prices
 from foldline.core.spine import Change, FoldAt, Range, Spine
 from foldline.errors import BadInput
@@ -29,7 +34,9 @@ from foldline.lab.comparison import (
     make_tasks,
     run_task,
 )
+from foldline.lab.policy_run import Ours
 from foldline.lab.recorded import Recorded, convert_log, load_stored_session
+from foldline.lab.replay import replay_session
 from foldline.lab.report.sentences import list_caveats
 from foldline.stores.base import Name
 from foldline.stores.sqlite import SqliteStore
@@ -197,3 +204,24 @@ def test_a_log_that_is_not_whole_is_refused_with_the_reason(kept):
 
     with pytest.raises(BadInput, match=r"'talk' holds .* only whole logs are replayed"):
         asyncio.run(trimmed())
+
+
+@pytest.mark.parametrize("thinks", [True, False])
+def test_a_loop_of_tools_with_thinking_waits_until_the_window_is_full(thinks):
+    """As in proxied conversations; only our own logs hold what was asked for."""
+    parameters = '{"thinking":{"type":"enabled","budget_tokens":9}}' if thinks else "{}"
+    events = [Opened("m"), UserSaid((Text("Read them all."),))]
+    for step in range(60):
+        called = f"call_{step}"
+        words = " ".join(f"line {step}.{n} of the file is open," for n in range(60))
+        events += [
+            Asked(len(events) - 1, "anthropic", "", 1, parameters),
+            ModelSaid((Call(called, "read", "{}"),)),
+            ToolReturned(called, (Text(words),)),
+        ]
+    events += [Asked(len(events) - 1, "anthropic", "", 1, parameters), ModelSaid((Text("Done."),))]
+    recorded = Recorded("loop", "m", tuple(events))
+    facts = Facts(limits(20_000, None), STEADY, Prices(3.0, 0.3, 3.75, 15.0))
+    ours = Ours(recorded, facts)
+    replay_session(recorded, ours)
+    assert {fold.why for fold in ours.folds()} == ({"full"} if thinks else {"forced"})

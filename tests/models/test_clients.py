@@ -9,7 +9,7 @@ import pytest
 
 from foldline.dialects import base
 from foldline.errors import BadInput, ModelFailed
-from foldline.models.clients import client, strip_provider_prefix
+from foldline.models.clients import client
 from foldline.models.retries import is_retryable
 from foldline.testing import Provider, Trouble
 from foldline.testing.provider import HALF
@@ -67,20 +67,6 @@ def test_a_request_goes_out_as_it_is(sdk):
     with Provider() as provider:
         asyncio.run(said(a_client(provider, sdk), request))
         assert json.loads(provider.bodies[0]) == {**request, "stream": False}
-
-
-@pytest.mark.parametrize(
-    ("name", "host", "sent"),
-    [
-        ("openai/gpt-5", "api.openai.com", "gpt-5"),
-        ("gpt-5", "eu.api.openai.com", "gpt-5"),
-        ("openai/gpt-oss-20b", "127.0.0.1", "openai/gpt-oss-20b"),
-        ("openai/gpt-5", "notopenai.com", "openai/gpt-5"),
-    ],
-)
-def test_a_prefix_is_taken_off_where_it_is_no_part_of_the_name(name, host, sent):
-    """VLLM serves, and OpenRouter lists, models whose name begins with "openai/"."""
-    assert strip_provider_prefix(name, host) == sent
 
 
 def test_a_name_on_the_wire():

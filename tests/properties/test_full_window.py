@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from mutants import broken
 
 from foldline.core.budget import limits, measure_budget
+from foldline.core.fold_selection import count_most_messages
 from foldline.core.log import UsageReported
 from foldline.core.plan import Facts, Ready
 from foldline.core.policy import STEADY, THRIFTY
@@ -38,7 +39,7 @@ def check_full_window(plan, window, policy, prices):
         made = talk.plan()
         assert isinstance(made, Ready)
         if made.folded is not None:
-            crowd = len(talk.view.items) > talk.facts.limits.messages
+            crowd = len(talk.view.items) > count_most_messages(talk.facts.limits, policy)
             paid = made.folded.why in ("pays", "cold") and not prices.free
             assert not before.fits or crowd or paid, "it fitted"
         talk.ask(made)

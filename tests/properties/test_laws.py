@@ -157,7 +157,7 @@ GEMINI_MUTANTS = [
     # Law 4: the beginning of the contents left out.
     (laws.still, "write", "for item in request.items:", "for item in request.items[-6:]:"),
     # Law 5: bytes that another process would write otherwise.
-    (laws.same, "write", 'body: Json = {"model": strip_model_prefix(request.model), **others}',
+    (laws.same, "write", 'body: Json = {"model": strip_google_prefix(request.model), **others}',
      'body: Json = {"model": request.model, "user": str(id(request)), **others}'),
 ]  # fmt: skip
 """The same of Gemini, whose roles take turns and whose calls are signed."""
@@ -180,7 +180,7 @@ STEP_MUTANTS = [
     # Law 4: the beginning of the input left out.
     (laws.still, "write", "for item in request.items:", "for item in request.items[-6:]:"),
     # Law 5: bytes that another process would write otherwise.
-    (laws.same, "write", 'body: Json = {"model": strip_model_prefix(request.model), **parameters}',
+    (laws.same, "write", 'body: Json = {"model": strip_google_prefix(request.model), **parameters}',
      'body: Json = {"model": request.model, "user": str(id(request)), **parameters}'),
 ]  # fmt: skip
 """The same of Google's Interactions, whose calls and results have ids."""

@@ -112,7 +112,7 @@ MOMENT = "foldline.core.edits.fold.span"
         (MOMENT, "cost=rule.alpha * cost", "cost=0.0"),
         (MOMENT, "if gain < max(rule.gain, rule.gain_share * request):", "if False:"),
         (MOMENT, 'if cache == "cold" and request >= rule.floor:', "if True:"),
-        ("foldline.core.plan", 'is_full = pressure == "hard" or len', "is_full = True or len"),
+        ("foldline.core.plan", 'is_full = pressure == "hard" or is_crowded', "is_full = True"),
     ],
 )  # fmt: skip
 def test_law_7_catches(module, line, instead):

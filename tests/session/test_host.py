@@ -192,13 +192,13 @@ async def test_a_worker_asks_each_session_at_its_own_host(monkeypatch):
         )
     await agree_to_host(store, Name("local", "s"), HERE)
     host = await find_host((await open_stored_session(store, Name("local", "s"))).live)
-    asked = SummarizerClients(None, ["gpt-5"], None)
+    asked = SummarizerClients(("model", "gpt-5"))
     assert [host_of(one) for one in asked("m", host).models] == [HERE, HERE]
     assert host_of(asked("m").models[0]).base_url == "http://127.0.0.1:9/v1"
-    said = SummarizerClients(None, (), "http://127.0.0.1:10/v1")
+    said = SummarizerClients(base_url="http://127.0.0.1:10/v1")
     assert host_of(said("m", host).models[0]).base_url == "http://127.0.0.1:10/v1"
     with pytest.raises(OtherHost):
-        SummarizerClients("claude-haiku-4.5", (), None)("m", host)
+        SummarizerClients(("claude-haiku-4.5",))("m", host)
     await asked.close()
     await said.close()
     await store.close()

@@ -71,3 +71,32 @@ def test_a_call_that_broke_off_is_no_growth():
         s.add(UsageReported(input=300, output=5))
         s.add(UsageReported(input=0, output=0))
         assert s.history.turns()[0].input == 300
+
+
+def test_a_session_keeps_names_and_values_of_its_maker(tmp_path):
+    """P1-42: free metadata, kept in the log, never sent, listed with the session."""
+    address = tmp_path / "talks.db"
+    given = {"model": "m", "window": 8_000}
+    with foldline.open(address, **given, metadata={"ticket": 17, "customer": "Ann"}) as s:
+        s.add("Hello")
+        assert s.metadata == {"ticket": 17, "customer": "Ann"}
+        assert "Ann" not in str(s.request())
+    with foldline.open(address, **given) as s:  # left out: it stays
+        assert s.metadata == {"ticket": 17, "customer": "Ann"}
+    with foldline.open(address, **given, metadata={"ticket": None, "open": False}) as s:
+        assert s.metadata == {"customer": "Ann", "open": False}
+
+    async def listed():
+        store = SqliteStore(str(address))
+        try:
+            return [one.metadata async for one in iterate_summaries(store, "local")]
+        finally:
+            await store.close()
+
+    assert asyncio.run(listed()) == [{"customer": "Ann", "open": False}]
+
+
+@pytest.mark.parametrize("wrong", [["ticket"], {"": 1}, {7: 1}, {"ticket": [1]}, {"t": {"u": 1}}])
+def test_metadata_are_names_and_plain_values(wrong):
+    with pytest.raises(BadInput, match="metadata"):
+        foldline.open(":memory:", model="m", metadata=wrong)

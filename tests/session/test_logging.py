@@ -4,21 +4,29 @@ import logging
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import openai
 import pytest
 from folding import settled
+from prometheus_client import CollectorRegistry
 
 import foldline
-from foldline.core.log import Folded, UsageReported
+from foldline.core import fold_selection
+from foldline.core.budget import measure_budget
+from foldline.core.log import Folded, UsageReported, UserSaid
+from foldline.core.parts import Text
 from foldline.core.spine import Range
 from foldline.core.tokens import count_tokens
 from foldline.dialects.provider_errors import Fault
-from foldline.errors import BadInput, Vetoed
+from foldline.errors import BadInput, Overflow, StoreFailed, Vetoed
 from foldline.models.retries import Patience
 from foldline.models.summarize import Tellers
 from foldline.session import log_lines, metrics
+from foldline.session.model_facts import build_facts
+from foldline.stores.base import Name
+from foldline.stores.sqlite import SqliteStore
 from foldline.testing import ScriptedModel
 from foldline.testing.provider import Provider
 
@@ -74,6 +82,7 @@ async def folds(s):
 
 
 async def test_every_fold_is_one_line(caplog):
+    """M-4."""
     async with opened(session="alpha") as s:
         await talk(s, 20)
         await s.fold()
@@ -85,6 +94,19 @@ async def test_every_fold_is_one_line(caplog):
         for fold in made
     ]
     assert lines(caplog, "WARNING") == []
+
+
+async def test_a_fold_that_nobody_agreed_to_says_that_the_window_is_full(caplog):
+    """M-3: in the line and for watchers; while the request can be sent there is no fold."""
+    seen = []
+    async with opened(session="alpha", policy="confirm") as s:
+        s.live.passes.watchers.append(seen.append)
+        while not seen:
+            await talk(s, 1)
+    assert [(one.kind, one.trigger, one.outcome) for one in seen] == [("fold", "full", "applied")]
+    (line,) = lines(caplog, "INFO")
+    why = "the window is full: it cannot be sent otherwise, so no yes was waited for"
+    assert f"({why}): {seen[0].before:,} → {seen[0].after:,} tokens" in line
 
 
 async def test_a_fold_that_was_only_previewed_is_no_line(caplog):
@@ -315,3 +337,101 @@ def test_the_page_lists_every_metric_and_span():
 def test_importing_foldline_does_not_import_logging():
     code = "import sys, foldline; sys.exit('logging' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# What fails is logged, too, and counted.
+
+
+async def test_p3_24_a_fold_that_cannot_help_is_one_line_and_is_counted(caplog):
+    """P3-24, P3-31: level and one line; the metric has an outcome of its own."""
+    registry = CollectorRegistry()
+    async with opened(session="alpha", window=2_000) as s:
+        s.live.passes.watchers.append(metrics.prometheus(registry))
+        await s.live.receive_events(UserSaid((Text(PROSE * 900),)))
+        s.live.facts = build_facts("scripted", window=1_000, reserve=900, policy="steady")
+        with pytest.raises(Overflow):
+            await s.request()
+        with pytest.raises(Overflow):
+            await s.fold()
+        with pytest.raises(Overflow):
+            await s.fold(preview=True)
+    told = lines(caplog, "ERROR")
+    assert len(told) == 2, "a preview folds nothing, so nothing failed"
+    assert all(re.fullmatch(r"alpha: a fold failed \(Overflow: [\d,]+ tokens, and 1,000 fit\)", one) for one in told)  # fmt: skip
+    count = {"trigger": "forced", "outcome": "failed"}
+    assert registry.get_sample_value("foldline_folds_total", count) == 1.0
+    assert registry.get_sample_value("foldline_folds_total", count | {"trigger": "due"}) == 1.0
+
+
+class Full(SqliteStore):
+    """A store whose disk is full from some moment on."""
+
+    full = False
+
+    async def append(self, *args, **more):
+        """Fail, with words that quote a message."""
+        if self.full:
+            raise StoreFailed(f"disk full at {PROSE}")
+        return await super().append(*args, **more)
+
+    async def put(self, *args, **more):
+        """The same of side values."""
+        if self.full:
+            raise StoreFailed(f"disk full at {PROSE}")
+        return await super().put(*args, **more)
+
+    async def head(self, *args, **more):
+        """The same of reading."""
+        if self.full:
+            raise StoreFailed(f"disk full at {PROSE}")
+        return await super().head(*args, **more)
+
+
+async def test_p3_24_a_fold_that_the_store_does_not_take(caplog):
+    store = Full(":memory:")
+    async with opened(session="alpha", store=store) as s:
+        seen = []
+        s.live.passes.watchers.append(seen.append)
+        await talk(s, 3)
+        store.full = True
+        with pytest.raises(StoreFailed):
+            await s.fold()
+        store.full = False
+    await store.close()
+    assert lines(caplog, "ERROR") == ["alpha: a fold failed (StoreFailed)"]
+    assert [(one.kind, one.outcome, one.trigger) for one in seen] == [("fold", "failed", "due")]
+
+
+async def test_p3_24_a_narrative_that_the_store_does_not_take(caplog):
+    """Nobody waits for it, and still it is said."""
+    store, teller = Full(":memory:"), ScriptedModel(lambda _: "no", name="teller")
+    seen = []
+    async with opened(session="alpha", store=store, summarizer=teller) as s:
+        s.live.passes.watchers.append(seen.append)
+        await talk(s, 3)
+        budget = measure_budget(s.live.view, s.live.facts.limits)
+        facts = replace(s.live.facts, now=True)
+        ask = fold_selection.plan_narrative(s.live.view, None, budget=budget, facts=facts)
+        store.full = True
+        s.live.narrator.schedule_narrative(s.live, ask)
+        await settled(s)
+        store.full = False
+    await store.close()
+    (told,) = lines(caplog, "WARNING", "StoreFailed")
+    assert told == "alpha: a narrative of teller failed (StoreFailed); the fold goes without one"
+    assert [one.outcome for one in seen if one.kind == "narrative"][-1] == "failed"
+
+
+async def test_p3_24_a_session_that_cannot_be_opened_for_its_fold(caplog):
+    from foldline.session.fold_worker import fold_session  # noqa: PLC0415 - an extra
+
+    store = Full(":memory:")
+    assert (await fold_session(store, Name("local", "nobody"))).outcome == "gone"
+    assert lines(caplog, "ERROR") == []
+    store.full = True
+    with pytest.raises(StoreFailed):
+        await fold_session(store, Name("local", "alpha"))
+    await store.close()
+    assert lines(caplog, "ERROR") == [
+        "alpha: the session cannot be opened for a fold (StoreFailed)"
+    ]

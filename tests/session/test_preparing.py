@@ -151,17 +151,20 @@ async def test_one_process_asks_at_a_time(tmp_path):
                 break
         other = ScriptedModel(goals)
         second = Preparing(Tellers((other,)))
-        assert await second.fetch_narrative(s.live, "") is None
+        missing = await second.fetch_narrative(s.live, "")
+        assert (missing.lines, missing.reason) == (
+            (),
+            "it was skipped: another process is asking for it",
+        )
         assert second.last.outcome == "skipped"
         assert "another process" in second.last.reason
         assert not other.requests
         await s.live.narrator.close()
-        assert (
-            await second.fetch_narrative(s.live, "") is None
-        )  # not at once: whoever closes may open again
+        again = await second.fetch_narrative(s.live, "")
+        assert again.lines == ()  # not at once: whoever closes may open again
         for claim in await claims(s):
             await s.live.store.put(NAME, "preparing", claim, None)
-        assert await second.fetch_narrative(s.live, "")
+        assert (await second.fetch_narrative(s.live, "")).lines
 
 
 async def test_a_fold_by_hand_waits_for_its_narrative_and_has_the_focus():
@@ -328,7 +331,7 @@ async def test_an_edit_meanwhile_ends_the_asking():
         while not pieces:  # noqa: ASYNC110 - a script cannot wait for it
             await asyncio.sleep(0)
         await s.history.exclude(s.live.view.items[-2].seq)
-        assert await telling is None
+        assert (await telling).lines == ()
         assert s.live.narrator.last.outcome == "skipped"
         assert "edited meanwhile" in s.live.narrator.last.reason
 

@@ -222,10 +222,13 @@ def test_a_stranger_s_file_sets_nothing_that_could_do_harm(place):
 
 
 FREE = {
-    "policy", "start", "compact_threshold", "model.max_input_tokens", "model.max_output_tokens",
+    "policy", "start", "compact_threshold", "estimator", "model.max_input_tokens",
+    "model.max_output_tokens",
     "session.on_disconnect", "session.max_tool_iterations",
     "session.context.max_history_tokens", "session.context.max_tool_result_tokens",
     "session.context.tool_result_truncation", "session.context.tool_result_keep_first",
+    "session.context.max_tool_result_bytes", "session.context.max_tool_result_lines",
+    "session.context.tool_result_head_lines", "session.context.tool_result_tail_lines",
     "session.context.tool_result_keep_last", "context.tools.NAME.max_tool_result_tokens",
     "context.tools.NAME.tool_result_truncation", "providers.NAME.compact_threshold",
     "compaction.enabled", "compaction.invocation_threshold", "compaction.overlap_size",
@@ -368,6 +371,18 @@ def test_two_names_for_one_share_in_two_places_and_the_stronger_wins(place):
 
 
 # What is wrong
+
+
+def test_a_threshold_that_cannot_be_is_a_fault_of_its_line(place):
+    """M-3: the window and the reserve may stand in other files; the number that counts is named."""
+    place.user_says("model.max_input_tokens = 100000\ncompaction.safety_ratio = 0.99")
+    place.says("model.max_output_tokens = 20000\ncompact_threshold = 0.9")
+    with pytest.raises(BadInput) as fault:
+        place.load()
+    told = "foldline.toml:2: compact_threshold = 0.9 of the window cannot be reached: 20,000 of 100,000"
+    assert told in str(fault.value)
+    assert str(fault.value).endswith("the largest share that works is 0.78")
+    assert place.load(flags={"compact_threshold": "0.78"}).policy.soft == 0.78
 
 
 def test_all_that_is_wrong_is_told_at_once(place):

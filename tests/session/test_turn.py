@@ -285,8 +285,10 @@ def test_where_a_turn_began():
 
     async def work(s, model):
         assert turn_of(s.live.view) == 1
-        await s.add("tick", speaker="cron")
+        await s.add("news", speaker="notice")
         assert turn_of(s.live.view) == 1
+        await s.add("tick", speaker="cron")  # scheduled turns are turns, with caps of their own
+        assert turn_of(s.live.view) == s.live.view.head
         for turn in range(20):
             await s.add(f"{turn} {WORDS}")
             place = s.live.view.head

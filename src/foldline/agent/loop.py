@@ -1,6 +1,6 @@
 """The agentic loop: ask, run what was called for, ask again, until the model has answered.
 
-    agent = Agent(session, client("gpt-5"), tools=[...], approve=ask_a_person)
+    agent = Agent(session, client("gpt-6.1-sol"), tools=[...], approve=ask_a_person)
     ended = await agent.turn("Make the parser tests pass.")
 
 Read it as documentation for a loop of your own. Before every call of the model the session plans a

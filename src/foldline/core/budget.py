@@ -8,22 +8,36 @@ A model has three limits: its window, the most input it takes, and the most outp
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import ceil
 from typing import Literal, NamedTuple, TypeAlias
 
 from foldline.core import rules
 from foldline.core.parts import Native, Part
 from foldline.core.token_bounds import bound_tokens
-from foldline.core.tokens import MESSAGE, count_parts, count_tokens, count_tools
+from foldline.core.tokens import (
+    MESSAGE,
+    MOST_MARGIN,
+    Estimator,
+    count_parts,
+    count_tokens,
+    count_tools,
+    quarter_bytes,
+)
 from foldline.core.view import View
 
 Source: TypeAlias = Literal["user", "provider", "learned", "catalogue", "default"]
 UNKNOWN_WINDOW = 128_000
+_EXACT = 1e-6  # tokens
 _LEAST_CLIP = 64  # a marker with its handle, and a few words
 _LEAST_HANDOFF = 160  # a handoff that says little more than what it covers
 _KNOWN_BETTER = 0.06  # of the bound of plain text, for each of the first three reports
 _MOST_STRAIN = 3.0
 _NEAR = 0.8  # of room: above that it matters what is counted exactly
 _LARGE_TOOLS = 0.20  # of the window: larger tools are worth a warning
+_MOST_KEPT = 8  # a reserve that nobody asked for is at most this part of the window
+_ANSWER = 0.5  # of what a threshold leaves of the window: the most for a reserve nobody asked for
+_LEAST_ANSWER, _LEAST_PART = 2_000, 25  # tokens, and part of the window: no smaller reserve
+_LAST_CALL = 0.97  # of room: where a threshold above room takes effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +60,35 @@ class Limits:
     """Whether the requested reserve was too large to keep."""
     tokenizer: Callable[[str], int] | None = None
     """The model's own, where it can be had: it counts what would not fit by its bound."""
+    margin: float = MOST_MARGIN
+    """The most of the window, as a share, that is kept for the errors of estimates."""
+    threshold: float | None = None
+    """The share of the window from which a fold is due, if the policy has such a number."""
+    estimator: Estimator = "classes"
+    """How a request is estimated until a provider has counted it."""
 
     @property
-    def messages(self) -> int:
-        """The number of messages above which a fold is forced, to bound memory and time."""
-        if self.source == "default":
-            return 1_000
-        most = self.max_input or self.window - self.reserve
-        return min(max(most // 10, 200), 4_000)
+    def largest_threshold(self) -> float:
+        """The largest share of the window that can be filled: reserve and margin are the rest."""
+        most = min(self.window - self.reserve, self.max_input or self.window)
+        return max(most - int(self.window * self.margin), 0) / self.window
+
+    def explain_threshold(self) -> str:
+        """Explain why the threshold cannot be reached, and which can; "" if it can be."""
+        most, kept = self.largest_threshold, int(self.window * self.margin)
+        if self.threshold is None or self.threshold <= most:
+            return ""
+        taken = f"{self.reserve:,} of {self.window:,} tokens are kept for the answer"
+        if self.max_input is not None:
+            taken = f"the model takes {self.max_input:,} of {self.window:,} tokens"
+        return (
+            f"{self.threshold:g} of the window cannot be reached: {taken}, and {kept:,} for errors "
+            f"of the count; the largest share that works is {int(100 * most) / 100:g}"
+        )
+
+    def count_messages(self, *, each: int, least: int, most: int) -> int:
+        """Count the messages of `each` tokens that the input holds, two by two, within bounds."""
+        return min(max(2 * ((self.max_input or self.window) // (2 * each)), least), most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +154,15 @@ class Budget:
     ) -> int:
         """Compute a trigger: the least of a share, a number and, for shares of room, the step.
 
-        A share of the window counts all that is sent. If reserve and margin leave less than that,
-        shares keep their order below room, so that the user is warned before it is full.
+        A share of the window counts all that is sent, and is not changed by what reserve and
+        margin leave. One that they make impossible takes effect a little below room, so that the
+        user is warned before it is full.
         """
         limit = self.room * share
         if of == "window":
-            whole = self.limits.window * share - self.system - self.tools
-            limit = min(whole, self.room * (0.7 + 0.3 * share))
+            # A share such as 0.7 is no exact number: 0.7 of 90,000 is 62,999.99….
+            whole = ceil(self.limits.window * share - _EXACT) - self.system - self.tools
+            limit = whole if whole <= self.room else self.room * max(share, _LAST_CALL)
         if tokens is not None and tokens > 0:
             limit = min(limit, tokens)
         if of == "room" and self.limits.step is not None:
@@ -143,6 +180,8 @@ class Budget:
             notes.append(f"the model's window is not known: {window:,} is assumed; give window=")
         if self.limits.clamped:
             notes.append(f"the output reserve was clamped to {self.limits.reserve:,}")
+        if impossible := self.limits.explain_threshold():
+            notes.append(f"a threshold of {impossible}")
         if self.tools > _LARGE_TOOLS * window:
             notes.append(f"tools take {self.tools:,} of {window:,} tokens before anything is said")
         return tuple(notes)
@@ -166,11 +205,20 @@ def limits(  # noqa: PLR0913 - whatever is known of a model
     step: int | None = None,
     max_output: int | None = None,
     tokenizer: Callable[[str], int] | None = None,
+    usual: int | None = None,
+    margin: float = MOST_MARGIN,
+    threshold: float | None = None,
+    estimator: Estimator = "classes",
 ) -> Limits:
-    """Make limits from what is known; unset, 0 or negative values never disable the check."""
+    """Make limits from what is known; unset, 0 or negative values never disable the check.
+
+    `usual` is a policy's reserve, for windows that are large enough; `reserve` is what was asked.
+    """
     known = window is not None and window > 0
     size = window if known and window is not None else UNKNOWN_WINDOW
-    wanted = reserve if reserve is not None and reserve > 0 else size // 10
+    wanted = reserve if reserve and reserve > 0 else 0
+    usually = _choose_reserve(size, usual, threshold=threshold, margin=margin)
+    wanted = wanted or min(usually, max_output or size)  # no answer is longer than the model's most
     kept = min(wanted, size // 2)
     return Limits(
         window=size,
@@ -181,7 +229,23 @@ def limits(  # noqa: PLR0913 - whatever is known of a model
         max_output=max_output,
         clamped=kept < wanted,
         tokenizer=tokenizer,
+        margin=margin,
+        threshold=threshold,
+        estimator=estimator,
     )
+
+
+def _choose_reserve(
+    window: int, usual: int | None, *, threshold: float | None, margin: float
+) -> int:
+    """Choose the reserve that nobody asked for: it leaves a threshold the room that it needs."""
+    if usual is not None:
+        return min(usual, window // _MOST_KEPT)
+    if threshold is None:
+        return window // 10
+    left = 1 - threshold
+    most = int(window * min(left * _ANSWER, left - margin) + _EXACT)
+    return min(window // 10, max(most, min(_LEAST_ANSWER, window // _LEAST_PART)))
 
 
 def replace_reserve(known: Limits, reserve: int) -> Limits:
@@ -194,6 +258,9 @@ def replace_reserve(known: Limits, reserve: int) -> Limits:
         step=known.step,
         max_output=known.max_output,
         tokenizer=known.tokenizer,
+        margin=known.margin,
+        threshold=known.threshold,
+        estimator=known.estimator,
     )
 
 
@@ -215,20 +282,25 @@ def measure_budget(view: View, limits: Limits) -> Budget:
     system, tools = (round(size * ratio) for size in _count_fixed_tokens(view))
     strain = max(ratio, min(view.strains.get(view.model, 1.0), _MOST_STRAIN), 1.0)
     tokens, most = _bound_uncounted(view)
+    whole = view.learned.estimate_tokens(estimate_request(view))
+    uncounted = tokens * view.learned.ratio
+    if limits.estimator == "bytes/4":
+        _, quarter = _bound_uncounted(view, quarter_bytes)
+        whole, uncounted = whole + round(quarter - uncounted), quarter
     budget = Budget(
         limits=limits,
         system=system,
         tools=tools,
-        margin=int(limits.window * view.learned.margin),
-        used=max(view.learned.estimate_tokens(estimate_request(view)) - system - tools, 0),
+        margin=int(limits.window * min(view.learned.margin, limits.margin)),
+        used=max(whole - system - tools, 0),
         ratio=ratio,
-        doubt=max(round(most * strain - tokens * view.learned.ratio), 0),
+        doubt=max(round(most * strain - uncounted), 0),
         strain=strain,
     )
     if limits.tokenizer is None or budget.safe <= _NEAR * budget.room:
         return budget
-    tokens, most = _bound_uncounted(view, limits.tokenizer)
-    return replace(budget, doubt=max(round(most - tokens * view.learned.ratio), 0))
+    _, most = _bound_uncounted(view, limits.tokenizer)
+    return replace(budget, doubt=max(round(most - uncounted), 0))
 
 
 def _bound_uncounted(view: View, count: Callable[[str], int] = bound_tokens) -> tuple[int, int]:

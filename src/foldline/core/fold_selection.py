@@ -13,6 +13,7 @@ from foldline.core.edits import fold
 from foldline.core.log import Event, Folded
 from foldline.core.policy import Policy
 from foldline.core.prices import UNKNOWN, Prices
+from foldline.core.request import Pressure
 from foldline.core.spine import Range
 from foldline.core.view import View
 
@@ -20,6 +21,8 @@ _LEAST_GAIN = 0.05  # of room: the least gain of a fold that is not needed to fi
 _HYSTERESIS = 0.85  # of the size at which a fold is forced: it must not be forced again at once
 _BELOW_HARD = 0.92  # of that size: what a fold must come down to, if any can
 _REST_PAID = 0.45  # of room that a forced fold leaves at least where tokens cost
+_UNKNOWN_MESSAGES = 1_000  # that a model of unknown window may be sent
+_NEWEST = 0.5  # of room: the most for a handoff in which the user's newest messages stay whole
 _MOST_FILLED = 0.9  # of its share: a handoff below that leaves room for a longer tail
 
 
@@ -35,6 +38,8 @@ class Facts:
     """What tokens cost, which decides when a fold pays."""
     cache: fold.Cache = "unknown"
     """Whether the provider still caches the last request's prefix, as far as the caller knows."""
+    lifetime: float | None = None
+    """How many seconds the provider keeps a prompt; None if it does not say."""
     now: bool = False
     """Whether a person asked for a fold now."""
     focus: str = ""
@@ -69,6 +74,14 @@ class FoldDraft:
     budget: Budget
     facts: Facts
 
+    def choose_cap(self, most: int) -> int:
+        """Choose the most tokens of the handoff: what the newest messages need, if they stay."""
+        newest = self.budget.convert_to_estimate(self.facts.policy.newest)
+        if not newest:
+            return most
+        needed = fold.count_newest_words(self.material, newest)
+        return min(needed, self.budget.convert_to_estimate(self.budget.room * _NEWEST))
+
     def build_fold(self, cap: int) -> Folded:
         """Build the fold with a handoff of at most `cap` tokens."""
         form, span, narrative = self.facts.policy.form, self.span, self.facts.prepared
@@ -77,8 +90,9 @@ class FoldDraft:
             self.material,
             lines=(*self.material.lines, *lines),
             focus=self.facts.focus or self.material.focus,
+            newest=self.budget.convert_to_estimate(self.facts.policy.newest),
         )
-        by = narrative.by if narrative and lines else ""
+        by, used = (narrative.by, narrative.used) if narrative and lines else ("", None)
         if form == "omitted" and self.why == "due":
             left_out = fold.count_span_messages(self.view, span)
             handoff = fold.build_omission_notice(span.range, left_out, material.pins)
@@ -88,7 +102,7 @@ class FoldDraft:
             handoff = fold.add_acknowledgement(handoff)
         ratio, prices = self.budget.ratio, self.facts.prices
         return fold.fold_span(
-            self.view, span, handoff, ratio=ratio, why=self.why, prices=prices, by=by
+            self.view, span, handoff, ratio=ratio, why=self.why, prices=prices, by=by, used=used
         )
 
 
@@ -110,6 +124,31 @@ def build_shrinking_fold(made: FoldDraft | Need, cap: int) -> Folded | Need | No
     return event if event.after < event.before else None
 
 
+def compute_tiers(budget: Budget, policy: Policy) -> dict[Pressure, int]:
+    """Compute the conversation tokens at which each pressure begins, hardest first.
+
+    Warn and soft begin at their numbers, hard above it. Where a person starts folds, hard is what
+    cannot be sent; so it is where a user's threshold lies above the policy's own number.
+    """
+    hard = budget.compute_tier(policy.hard, of=policy.of)
+    tiers: dict[Pressure, int] = {"hard": hard if policy.start == "auto" else budget.room}
+    if policy.soft is not None:
+        of = policy.soft_of or policy.of
+        tiers["soft"] = budget.compute_tier(policy.soft, of=of, tokens=policy.soft_tokens)
+        if policy.delays and tiers["soft"] >= tiers["hard"]:
+            tiers["hard"] = budget.room
+    tiers["warn"] = budget.compute_tier(policy.warn, of=policy.of)
+    return tiers
+
+
+def count_most_messages(limits: Limits, policy: Policy) -> int:
+    """Count the messages above which a fold is forced, to bound memory and time."""
+    if limits.source == "default":
+        return _UNKNOWN_MESSAGES
+    crowd = policy.crowd
+    return limits.count_messages(each=crowd.tokens, least=crowd.least, most=crowd.most)
+
+
 def find_forced_fold(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
     """Find the gentlest fold that brings the view well below `hard`, else the deepest that fits.
 
@@ -117,9 +156,10 @@ def find_forced_fold(view: View, budget: Budget, facts: Facts) -> Folded | Need 
     """
     if not facts.policy.folds:
         return None
-    limit = budget.convert_to_estimate(budget.compute_tier(facts.policy.hard, of=facts.policy.of))
+    limit = budget.convert_to_estimate(compute_tiers(budget, facts.policy)["hard"])
     used = view.tokens + sum(item.tokens for item in view.waiting)
-    fits = budget.used <= budget.room and len(view.items) <= budget.limits.messages
+    most = count_most_messages(budget.limits, facts.policy)
+    fits = budget.used <= budget.room and len(view.items) <= most
     # While everything still fits, a tiny gain is not worth a rewritten prefix.
     least_gain = budget.convert_to_estimate(budget.room * _LEAST_GAIN) if fits else 1
     smallest, deepest = min(used, budget.convert_to_estimate(budget.room) + 1), None
@@ -146,11 +186,13 @@ def _iterate_forced_folds(
     spans = fold.iterate_fold_spans(
         view, tail=rest - share, folds=share // 2, merging=policy.merging
     )
+    why = "forced" if policy.start == "auto" else "full"
     for number, span in enumerate(spans):
-        draft = build_fold_draft(view, span, "forced", budget=budget, facts=facts)
+        draft = build_fold_draft(view, span, why, budget=budget, facts=facts)
         if isinstance(draft, Need):
             yield draft
             return
+        share = draft.choose_cap(share)
         if number == 0:
             most = int(limit * _BELOW_HARD)
             yield from _build_with_longer_tail(draft, rest=rest, share=share, most=most)
@@ -184,7 +226,7 @@ def _build_with_longer_tail(
     cut = fold.choose_cut_within(view, cuts, rest - beside)
     cap = min(share, event.after + most - rest)
     for span in fold.up_to(view, cut, lo=old.range.lo):
-        longer = build_fold_draft(view, span, "forced", budget=draft.budget, facts=facts)
+        longer = build_fold_draft(view, span, draft.why, budget=draft.budget, facts=facts)
         yield longer if isinstance(longer, Need) else longer.build_fold(cap)
 
 
@@ -204,8 +246,9 @@ def find_due_fold(view: View, budget: Budget, facts: Facts) -> Folded | Need | N
     span = next(fold.up_to(view, cut, lo=lo, overlap=policy.overlap), None)
     if span is None or (fold.taken_back(view, span) and not facts.now):
         return None
-    most = budget.convert_to_estimate(min(budget.room * policy.handoff, policy.words or inf))
     draft = build_fold_draft(view, span, "due", budget=budget, facts=facts)
+    most = budget.convert_to_estimate(min(budget.room * policy.handoff, policy.words or inf))
+    most = draft.choose_cap(most) if isinstance(draft, FoldDraft) else most
     # Who asks for a fold wants room: where a full handoff gains nothing, a smaller one does.
     return build_shrinking_fold(draft, most) or build_shrinking_fold(draft, span.tokens * 2 // 3)
 

@@ -34,6 +34,8 @@ class Opened(_Event, frozen=True, omit_defaults=True, tag="opened"):
     """The session it continues or was forked from: `NAME@PLACE`."""
     format: int = 1
     """Always 1 by default: a writer of a later format states it."""
+    carried: tuple[str, ...] = ()
+    """The parts of the origin's record that it continues with; empty: all, or it was forked."""
 
 
 class SettingsChanged(_Event, frozen=True, omit_defaults=True, tag="settings_changed"):
@@ -164,6 +166,8 @@ class UsageReported(_Event, frozen=True, omit_defaults=True, tag="usage_reported
     """The answer, reasoning included."""
     reasoning: int | None = None
     """The part of the output that was reasoning."""
+    cache_write_long: int | None = None
+    """The part of the cache writes that is kept for an hour, at a higher price."""
 
 
 class Masked(_Event, frozen=True, omit_defaults=True, tag="masked"):
@@ -217,8 +221,9 @@ class Folded(_Event, frozen=True, omit_defaults=True, tag="folded"):
     """The model's answer to it that a preset makes up, if any."""
     errors: tuple[float, ...] = ()
     """The relative errors of the last estimates, from which the margin is computed."""
-    why: Literal["", "forced", "pays", "cold", "due"] = ""
-    """It was forced, it pays, the cache was cold, or the policy or a person asked for it."""
+    why: Literal["", "forced", "full", "pays", "cold", "due"] = ""
+    """It was forced, the window was full and nobody had said yes, it pays, the cache was cold, or
+    the policy or a person asked for it."""
     pays_after: float | None = None
     """The calls after which it has paid for the cache it broke."""
     upto: int = 0
@@ -226,6 +231,8 @@ class Folded(_Event, frozen=True, omit_defaults=True, tag="folded"):
     conversations."""
     chain: str = ""
     """The digest of these messages, one after the other: a request that begins so may use it."""
+    used: UsageReported | None = None
+    """What asking for the narrative took, as the provider counted it."""
 
 
 class Clipped(_Event, frozen=True, omit_defaults=True, tag="clipped"):
@@ -407,6 +414,11 @@ def decode_event(body: bytes) -> Event:
 def by_user(event: Event | None) -> TypeGuard[UserSaid]:
     """Whether a person said this: not a notice, a heartbeat or a cron job."""
     return isinstance(event, UserSaid) and event.speaker == "human"
+
+
+def begins_turn(event: Event | None) -> TypeGuard[UserSaid]:
+    """Whether a turn begins here: a person, a heartbeat or a cron entry spoke, not a notice."""
+    return isinstance(event, UserSaid) and event.speaker != "notice"
 
 
 def select_shown_parts(event: UserSaid | ModelSaid | ToolReturned) -> tuple[Part, ...]:

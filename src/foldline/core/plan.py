@@ -15,8 +15,9 @@ from foldline.core import fold_selection, rules
 from foldline.core.budget import Budget, measure_budget, measure_message_room, measure_result_room
 from foldline.core.edits import fold, mask
 from foldline.core.edits.clip import clip_event
+from foldline.core.edits.fold.ask import is_recall_name
 from foldline.core.edits.undo import undo_edit
-from foldline.core.fold_selection import Facts, Need
+from foldline.core.fold_selection import Facts, Need, compute_tiers
 from foldline.core.item import Item
 from foldline.core.log import (
     Edit,
@@ -124,16 +125,20 @@ def _select_fold(
     pressure = pressure_of(budget, policy)
     if view.idle_folds >= _MOST_IDLE and not facts.now:
         return None, None  # another fold would lead to no answer either
-    is_full = pressure == "hard" or len(view.items) > budget.limits.messages
-    if not budget.fits and policy.start == "auto":
+    by_itself = policy.start == "auto"
+    most = fold_selection.count_most_messages(budget.limits, policy)
+    is_crowded = by_itself and len(view.items) > most
+    is_full = pressure == "hard" or is_crowded
+    if not budget.fits and by_itself:
         edit = _find_safe_fold(view, budget, facts)
         if edit is not None or not is_full:
             return edit, None
     if is_full:
         return fold_selection.find_forced_fold(view, budget, facts), None
-    automatic = not early and (policy.start == "auto" or policy.fill is not None)
-    if facts.now or (automatic and _is_due(view, budget, policy)):
+    if facts.now or (by_itself and not early and _is_due(view, budget, policy)):
         return fold_selection.find_due_fold(view, budget, facts), None
+    if policy.delays and pressure != "soft":
+        return None, None
     soon = fold_selection.find_fold_moment(view, budget, facts)
     if soon is None or not soon.ripe:
         return None, soon
@@ -200,26 +205,16 @@ def is_fold_waiting(view: View, facts: Facts) -> bool:
     policy = facts.policy
     if policy.start != "ask" or not policy.folds:
         return False
-    if pressure_of(measure_budget(view, facts.limits), policy) in ("soft", "hard"):
+    budget = measure_budget(view, facts.limits)
+    if pressure_of(budget, policy) in ("soft", "hard"):
         return True
-    made = plan(after(view, [UserSaid((Text("?"),))]), facts)
-    return isinstance(made, Ready) and made.report.due
-
-
-def compute_tiers(budget: Budget, policy: Policy) -> dict[Pressure, int]:
-    """Compute the conversation tokens above which each pressure begins, hardest first."""
-    tiers: dict[Pressure, int] = {"hard": budget.compute_tier(policy.hard, of=policy.of)}
-    if policy.soft is not None:
-        of = policy.soft_of or policy.of
-        tiers["soft"] = budget.compute_tier(policy.soft, of=of, tokens=policy.soft_tokens)
-    tiers["warn"] = budget.compute_tier(policy.warn, of=policy.of)
-    return tiers
+    return _is_due(after(view, [UserSaid((Text("?"),))]), budget, policy)
 
 
 def pressure_of(budget: Budget, policy: Policy) -> Pressure:
     """How near the conversation is to its limit."""
     for name, limit in compute_tiers(budget, policy).items():
-        if budget.used > limit:
+        if budget.used > limit or (budget.used == limit and name != "hard"):
             return name
     return "calm"
 
@@ -266,8 +261,10 @@ def admit(view: View, event: Event, facts: Facts) -> list[Event]:
             if budget.request < facts.fold_from:
                 most = free.tokens
             # What recall returned is bounded already: clipped again, it could never be read.
-            cap = free.tokens if tool == RECALL else min(free.tokens, most)
-            event = clip_event(event, cap=cap, how=wanted.how, most=free.most, bound=bound)
+            cap = free.tokens if is_recall_name(tool) else min(free.tokens, most)
+            event = clip_event(
+                event, cap=cap, how=wanted.how, most=free.most, bound=bound, lines=wanted.lines
+            )
         case _:
             pass
     return [event, *notes]
@@ -290,7 +287,7 @@ def take_back(view: View, seq: int, edit: Edit, facts: Facts) -> Undone | Blocke
         used = budget.grow((edit.before - edit.after) * budget.ratio).safe
     else:
         used = budget.safe
-    if used > max(budget.compute_tier(facts.policy.hard, of=facts.policy.of), budget.safe):
+    if used > max(compute_tiers(budget, facts.policy)["hard"], budget.safe):
         more = used - budget.used
         return Blocked({"conversation": budget.used, "what comes back": more}, budget.room)
     return undone

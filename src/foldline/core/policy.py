@@ -8,14 +8,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
+from foldline.core.tokens import LEAST_MARGIN, MOST_MARGIN, Estimator
 from foldline.errors import BadInput
 
 Start: TypeAlias = Literal["auto", "ask", "manual", "off"]
+_ASKED = 0.90  # of the window: where a person is asked
 How: TypeAlias = Literal["head", "tail", "both", "lines", "ends"]
 """How a text is cut: `ends` keeps head and tail, and of the rest the error lines and the names.
 
 Text of a known kind, such as a log or a test run, is cut by what is in it.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class LineLimits:
+    """From which size on a text is cut by lines, and how many lines of both ends stay."""
+
+    bytes: int = 10 * 1024
+    """Of the whole text; then of both ends together."""
+    lines: int = 256
+    head: int = 128
+    tail: int = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +38,8 @@ class Clipping:
     tokens: int
     how: How
     """head, tail, both, lines, or `ends`: what matters by its kind, else ends, errors and names."""
+    lines: LineLimits = LineLimits()
+    """The limits of `lines`, beside its tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +55,18 @@ class Tail:
     """A group: a model's message with calls, and all their results."""
     messages: int | None = None
     tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """How many messages are too many: as many as the input holds of this size, within bounds.
+
+    Ours is reached only by messages of a few words: a chat must not be folded while it fits.
+    """
+
+    tokens: int
+    least: int
+    most: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +115,13 @@ class Policy:
     soft: float | None = None
     """Above this share a fold is due at the end of a turn; the setting is `compact_threshold`."""
     soft_of: Literal["room", "window"] | None = None
-    """What `soft` is a share of, if not the same as the others."""
+    """What `soft` is a share of, where a user set it: a share of the window delays all folds."""
     soft_tokens: int | None = None
     """`soft` as a number of tokens; the smaller one counts."""
     hard: float
-    """Above this share something is edited at once; for shares of room also above a price step."""
+    """Above this share something is edited at once; for shares of room also above a price step.
+
+    Only where folds start by themselves: else when the request cannot be sent."""
     merging: Literal["rank", "sixth", "all"] = "rank"
     """What a new fold merges with: neighbours of equal rank, only what would make a sixth, all."""
     overlap: int = 0
@@ -104,7 +133,7 @@ class Policy:
     fill: int | None = None
     """The tokens above which a fold is due at a turn's end, and which it leaves."""
     start: Start = "auto"
-    """Who starts a fold that is due; a forced fold never waits."""
+    """Who starts a fold that is due; unless it is `auto`, nothing else is folded while it fits."""
     rest: float = 0.45
     """What a forced fold brings it down to: below hard, so that cuts are rare."""
     tail: Tail = Tail()
@@ -115,16 +144,43 @@ class Policy:
     """The share that all handoffs together may take."""
     words: int | None = None
     """The most tokens that one handoff may take."""
+    newest: int = 0
+    """The tokens of the user's newest messages that stay whole in a handoff, where half of room
+    allows it; 0: what is said in them decides."""
     reserve: int | None = None
-    """The tokens kept free for the answer, unless the user says otherwise."""
+    """The tokens kept free for the answer, unless the user says otherwise; of a small window at
+    most an eighth. None: a tenth of the window, and less where a threshold needs the room."""
+    crowd: Crowd = Crowd(10, 200, 4_000)
+    """From how many messages on a fold is forced, where folds start by themselves."""
     mask: Masking | None = None
     """Which results are masked before every call; None: none."""
     clip: Clipping
     """How results are clipped; none takes more than a quarter of room."""
     clips: Mapping[str, Clipping] = field(default_factory=dict[str, Clipping])
     """How results of single tools are clipped, by name."""
+    estimator: Estimator = "classes"
+    """How a request is estimated until a provider has counted it."""
     priced: Priced | None = None
     """When a fold pays; None: fold only when due or forced."""
+
+    @property
+    def threshold(self) -> float | None:
+        """The share of the window from which a fold is due; None without such a number."""
+        return self.soft if (self.soft_of or self.of) == "window" else None
+
+    @property
+    def margin(self) -> float:
+        """The most of the window to keep for the errors of estimates.
+
+        It must not take the room between what the user wrote and what can be sent. The bounds of
+        what no provider has counted are kept apart from it.
+        """
+        return LEAST_MARGIN if self.delays or self.start != "auto" else MOST_MARGIN
+
+    @property
+    def delays(self) -> bool:
+        """Whether folds that would pay wait for the threshold: the user wrote that number."""
+        return self.soft is not None and self.soft_of == "window"
 
     def clipping(self, tool: str) -> Clipping:
         """Return how results of a tool are clipped, whatever its server and spelling."""
@@ -166,6 +222,7 @@ THREE_LAYER = Policy(
     merging="all",
     tail=Tail(tokens=20_000),
     clip=Clipping(8_000, "head"),
+    crowd=Crowd(100, 100, 2_000),
     mask=Masking(first=2, last=5),
 )
 CLASSIC = Policy(
@@ -176,7 +233,7 @@ CLASSIC = Policy(
     hard=0.90,
     merging="all",
     narrative=200,
-    words=20_500,
+    newest=20_000,
     clip=Clipping(8_000, "lines"),
 )
 SLIDING = Policy(
@@ -199,14 +256,14 @@ WINDOW = Policy(
     merging="all",
     narrative=800,
     tail=Tail(messages=20),
-    reserve=4_000,
+    reserve=2_000,
     clip=_UNCLIPPED,
 )
 CONFIRM = Policy(
     name="confirm",
     of="window",
-    soft=0.90,
-    hard=0.98,
+    soft=_ASKED,
+    hard=1.0,
     start="ask",
     form="acknowledged",
     merging="all",

@@ -9,6 +9,9 @@ call, C the cost of the fold, r the price of a cached read, all relative to a fr
 from dataclasses import dataclass, replace
 from math import inf, sqrt
 
+LONG_WRITE = 2.0
+"""The price of a write that is kept for an hour, times that of input: only Anthropic has such."""
+
 
 @dataclass(frozen=True, slots=True)
 class Prices:
@@ -35,6 +38,11 @@ class Prices:
     def r(self) -> float:
         """A cached read, relative to input."""
         return self.read / self.input
+
+    @property
+    def long_write(self) -> float:
+        """Written to the cache, and kept for an hour."""
+        return LONG_WRITE * self.input
 
     @property
     def w(self) -> float:

@@ -12,7 +12,7 @@ from foldline.core.log import (
     Repaired,
     ToolReturned,
     UserSaid,
-    by_user,
+    begins_turn,
 )
 from foldline.core.parts import calls_of
 from foldline.core.view import View
@@ -89,7 +89,7 @@ def turn_end(view: View) -> bool:
 
 
 def count_turns(view: View) -> int:
-    """Count the turns in sight that a person began and the model answered."""
+    """Count the turns in sight that the model answered, scheduled ones too."""
     return len(turn_starts(view, view.items))
 
 
@@ -100,7 +100,7 @@ def turn_starts(view: View, items: Sequence[Item]) -> list[int]:
     for item in items:
         said = view.held.get(item.seq)
         if item.role == "user":
-            if spoke is None and by_user(said):
+            if spoke is None and begins_turn(said):
                 spoke = item.seq
         elif item.role == "model" and item.state != "folded" and spoke is not None:
             starts.append(spoke)

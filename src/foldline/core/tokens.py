@@ -10,11 +10,14 @@ the truth for that request; `Learned` carries it, and the ratio that corrects wh
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from statistics import median
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from foldline.core.parts import Call, Gap, Media, Part, Text, Thought, Tool, media_tokens
 
+Estimator: TypeAlias = Literal["classes", "bytes/4"]
+"""How a request is estimated until a provider has counted it."""
 MESSAGE = 6
 """The tokens that a chat template puts around one message."""
 
@@ -80,6 +83,11 @@ def count_tokens(text: str) -> int:
 def _count_short_text(text: str) -> int:
     body = text.encode("utf-8", "surrogatepass")
     return _weigh_bytes(body) // 1000 + 1 if body else 0
+
+
+def quarter_bytes(text: str) -> int:
+    """Estimate the tokens of a text as a quarter of its bytes: simple, and often far off."""
+    return -(-len(text.encode("utf-8", "surrogatepass")) // 4)
 
 
 def count_tokens_roughly(text: str, *, above: int) -> int:
@@ -162,8 +170,8 @@ _SAMPLES = 9
 _LEAST = 64  # tokens between two reports below which their ratio says nothing
 _TELLING = 512  # tokens below which a request is mostly what the provider adds
 _TRUNCATED = 0.6  # of what was expected: a lower count means that the server cut the prompt
-_MARGIN = 0.10
-_LEAST_MARGIN = 0.02
+MOST_MARGIN = 0.10
+LEAST_MARGIN = 0.02
 
 
 class Learned(msgspec.Struct, frozen=True):
@@ -224,7 +232,7 @@ class Learned(msgspec.Struct, frozen=True):
     def margin(self) -> float:
         """The share of the window to keep free: 10 % at first, then by the last errors."""
         known = len(self.errors) >= 3  # noqa: PLR2004 - one report may be a coincidence
-        return min(max(1.5 * max(self.errors), _LEAST_MARGIN), _MARGIN) if known else _MARGIN
+        return min(max(1.5 * max(self.errors), LEAST_MARGIN), MOST_MARGIN) if known else MOST_MARGIN
 
 
 def _clamp_ratio(ratio: float) -> float:

@@ -37,12 +37,12 @@ def truncate_to_ends(text: str, tokens: int) -> tuple[str, str]:
     return first, truncate_to_tail(text, tokens - tokens // 2, start=len(first))
 
 
-def truncate_to_lines(text: str, keep: int) -> tuple[str, int, str]:
-    """Keep the first and last `keep` lines; also return how many were left out between them."""
+def truncate_to_lines(text: str, *, head: int, tail: int) -> tuple[str, int, str]:
+    """Keep the first and last lines; also return how many were left out between them."""
     every = text.splitlines(keepends=True)
-    if len(every) <= 2 * keep:
+    if len(every) <= head + tail:
         return text, 0, ""
-    return "".join(every[:keep]), len(every) - 2 * keep, "".join(every[len(every) - keep :])
+    return "".join(every[:head]), len(every) - head - tail, "".join(every[len(every) - tail :])
 
 
 def _choose_whole_lines(lines: str, piece: str, tokens: int) -> str:

@@ -8,6 +8,7 @@ gemini_interactions  Google's Interactions dialect
 google           What all dialects of Google share
 joined_answers   Joins answers of a model to the one that a client sees
 json_slices      Reads foreign JSON safely; locates and splices values in its bytes
+model_names      Names of models as people write them, and as servers know them
 openai           What all dialects of OpenAI share
 openai_chat      The OpenAI chat completions dialect
 openai_responses  The OpenAI Responses dialect

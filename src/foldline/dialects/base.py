@@ -6,7 +6,6 @@ module, with a `dialect.py` that describes it, and one line in `DIALECTS`. Its m
 when it is used.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -21,6 +20,7 @@ from foldline.core.request import Request
 from foldline.core.view import View
 from foldline.dialects.client_messages import STATEFUL, ClientForm, FoldMark
 from foldline.dialects.json_slices import Json
+from foldline.dialects.model_names import is_relayed, names_claude, names_gemini
 from foldline.dialects.sse import SseEvent
 from foldline.errors import BadInput, FormatError
 
@@ -50,8 +50,6 @@ DIALECTS: dict[str, _Row] = {
 }
 """Every dialect, by the name that logs record; the last takes messages of types that none knows."""
 CHAT, ANTHROPIC, GEMINI = "openai-chat", "anthropic", "gemini"
-_CLAUDE = re.compile(r"anthropic/|claude|([a-z-]+\.)?anthropic\.")
-_GEMINI = re.compile(r"((google|gemini|vertex_ai|models)/)*gemini-")
 _COMPATIBLE = "/openai"  # how the address of Google's OpenAI-compatible route ends
 _PLAIN = {"role", "content", "name"}  # fields of a message that every dialect may mean
 
@@ -338,21 +336,23 @@ def find_request_vendor(path: str, headers: Iterable[bytes]) -> Vendor:
 
 def choose_model_dialect(model: str) -> Dialect:
     """Return the usual dialect of a model's name; also knows Bedrock's and Vertex's names."""
-    name = model.lower()
-    if _CLAUDE.match(name):
+    if names_claude(model):
         return get_dialect(ANTHROPIC)
-    return get_dialect(GEMINI if _GEMINI.match(name) else CHAT)
+    return get_dialect(GEMINI if names_gemini(model) else CHAT)
 
 
 def choose_dialect(model: str, asked: object, *, address: str | None = None) -> Dialect:
     """Return the dialect that was asked for, if the model's vendor speaks it; else the usual one.
 
     A session that switches to another vendor's model goes on in that vendor's usual dialect. An
-    `address` may be one at which only one dialect is spoken.
+    `address` may be one at which only one dialect is spoken: a relay that serves the models of
+    others, by names that begin with theirs, speaks OpenAI's chat.
     """
     usual = choose_model_dialect(model)
     if address and address.rstrip("/").endswith(_COMPATIBLE):
         asked = CHAT
+    if address and usual.name != CHAT and is_relayed(model, address):
+        return get_dialect(CHAT)
     if isinstance(asked, str) and asked in DIALECTS:
         wanted = get_dialect(asked)
         spoken = wanted.vendor == usual.vendor or asked in usual.vendor.also_speaks
@@ -360,9 +360,18 @@ def choose_dialect(model: str, asked: object, *, address: str | None = None) -> 
     return usual
 
 
+def find_client_dialect(client: Any) -> Dialect:
+    """Return the dialect that a model's client speaks: its own, or that of its name and address."""
+    if isinstance(own := getattr(client, "dialect", None), Dialect):
+        return own
+    address = getattr(client, "base_url", None)
+    return choose_dialect(client.name, None, address=address if isinstance(address, str) else None)
+
+
 def find_view_dialect(view: View) -> Dialect:
-    """Return the dialect that a session speaks: its settings may name one."""
-    return choose_dialect(view.model, view.settings.get("dialect"))
+    """Return the dialect that a session speaks: its settings may name one, or an address."""
+    asked, address = view.settings.get("dialect"), view.settings.get("base_url")
+    return choose_dialect(view.model, asked, address=address if isinstance(address, str) else None)
 
 
 def must_be_dialect(name: str) -> str:

@@ -10,7 +10,6 @@ from foldline.dialects.json_slices import Json, parse_count
 LONGEST_NAME = 64
 """Of a function."""
 FUNCTION_NAME = re.compile(rf"[a-zA-Z_][a-zA-Z0-9_.:-]{{0,{LONGEST_NAME - 1}}}")
-_PREFIX = re.compile(r"^(?:google/|gemini/|vertex_ai/|models/)+")
 
 _STATUSES = {
     400: "INVALID_ARGUMENT",
@@ -27,11 +26,6 @@ _STATUSES = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
-
-
-def strip_model_prefix(model: str) -> str:
-    """Return a model's name as Google's API knows it."""
-    return _PREFIX.sub("", model)
 
 
 class UsageNames(NamedTuple):

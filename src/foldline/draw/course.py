@@ -32,7 +32,7 @@ from foldline.core.log import (
     Undone,
     UsageReported,
     UserSaid,
-    by_user,
+    begins_turn,
 )
 from foldline.core.names import format_count
 from foldline.core.prices import UNKNOWN, Prices
@@ -348,7 +348,8 @@ class Following:
         self._front, self._said = 0, 0  # estimates: instructions and tools, all messages whole
         self._sizes: dict[int, int] = {}  # of results in sight: what a mask would take
         self._fixed: int | None = None  # tokens of another agent's requests that its log lacks
-        self._sums = 0, 0  # of our own requests: counted tokens, estimated tokens
+        self._grown = 0, 0  # between our own requests: counted tokens, estimated tokens
+        self._last: tuple[int, int] | None = None  # the newest request: counted, estimated
         self._asked: Asked | None = None
         self._open: tuple[int, int] | None = None
         """Estimates of the newest call until it is counted: of everything, of the request."""
@@ -400,7 +401,7 @@ class Following:
         )
 
     def _record_message(self, seq: int, event: UserSaid | ToolReturned) -> None:
-        self._turns += by_user(event)
+        self._turns += begins_turn(event)
         size = event.clip.whole if event.clip else count_parts(event.parts)
         shown = event.clip.shown if event.clip else size
         if event.clip:
@@ -448,7 +449,7 @@ class Following:
         if sent and not estimate and self._fixed is None:
             self._fixed = max(sent - whole, 0)
         if estimate and usage.input:
-            self._sums = self._sums[0] + usage.input, self._sums[1] + estimate
+            self._record_growth(usage.input, estimate, edited=bool(last.taken))
         self._steps[-1] = replace(
             last,
             usage=usage,
@@ -457,12 +458,20 @@ class Following:
             everything=self._estimate_everything(sent, estimate, whole),
         )
 
+    def _record_growth(self, counted: int, estimate: int, *, edited: bool) -> None:
+        """Learn how many tokens the provider counts for what is added, where nothing was edited."""
+        if self._last is not None and not edited and estimate > self._last[1]:
+            before, guess = self._last
+            more = max(counted - before, 0), estimate - guess
+            self._grown = self._grown[0] + more[0], self._grown[1] + more[1]
+        self._last = counted, estimate
+
     def _estimate_everything(self, sent: int, estimate: int, whole: int) -> int:
-        """Scale the estimate of everything by all counts so far: one count alone would waver."""
+        """Add to what was sent what edits took: its estimate, in tokens as the provider counts."""
         if not estimate:
             return max(sent, whole + (self._fixed or 0))
-        counted, estimated = self._sums if self._sums[1] else (sent, estimate)
-        return max(sent, round(whole * counted / estimated))
+        counted, estimated = self._grown if self._grown[1] else (sent, estimate)
+        return sent + round(max(whole - estimate, 0) * counted / estimated)
 
 
 def _estimate_costs(steps: Iterable[CourseStep], priced: Priced) -> tuple[CourseStep, ...]:
@@ -478,6 +487,7 @@ def _estimate_costs(steps: Iterable[CourseStep], priced: Priced) -> tuple[Course
             before = step
             continue
         wrote = min((step.usage.cache_write or 0) if step.usage else 0, step.input - step.read)
+        long = min((step.usage.cache_write_long or 0) if step.usage else 0, wrote)
         held = min(before.everything, step.everything) if before and cached else 0
         if before and _is_cold(step, before):
             held = 0
@@ -485,9 +495,16 @@ def _estimate_costs(steps: Iterable[CourseStep], priced: Priced) -> tuple[Course
         found.append(
             replace(
                 step,
-                dollars=_sum_dollars(prices, step.input, step.output, read=step.read, wrote=wrote),
+                dollars=_sum_dollars(
+                    prices, step.input, step.output, read=step.read, wrote=wrote, long=long
+                ),
                 all_dollars=_sum_dollars(
-                    prices, step.everything, step.output, read=held, wrote=rest
+                    prices,
+                    step.everything,
+                    step.output,
+                    read=held,
+                    wrote=rest,
+                    long=rest if long else 0,
                 ),
             )
         )
@@ -503,8 +520,10 @@ def _is_cold(step: CourseStep, before: CourseStep) -> bool:
     )
 
 
-def _sum_dollars(prices: Prices, sent: int, output: int, *, read: int, wrote: int) -> float:
+def _sum_dollars(  # noqa: PLR0913 - each has a price of its own
+    prices: Prices, sent: int, output: int, *, read: int, wrote: int, long: int
+) -> float:
     at = prices.at(sent)
     fresh = sent - read - wrote
-    paid = read * at.read + wrote * at.write + fresh * at.input + output * at.output
-    return paid / 1e6
+    paid = read * at.read + (wrote - long) * at.write + long * at.long_write
+    return (paid + fresh * at.input + output * at.output) / 1e6

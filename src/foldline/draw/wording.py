@@ -117,10 +117,10 @@ def render_usage_block(
     at = next((sizes[name] for name in _FOLDING if name in sizes), drawn.window)
     rows = (
         f"Used: {drawn.total:,} / {drawn.window:,} tokens ({drawn.percent:.1f}%)",
-        f"Latest turn: {latest:,}",
-        f"Avg turn: {growth:,}",
+        f"Latest turn: {latest:,} tokens",
+        f"Avg turn: {growth:,} tokens",
         f"Estimated turns remaining: {'unknown' if turns_left is None else f'~{turns_left:,}'}",
-        f"Compaction threshold: {100 * at / drawn.window:.0f}%",
+        f"Compaction threshold: {round(100 * at / drawn.window, 1):g}%",
     )
     return ["📊 Context Usage:", *(f"  {row}" for row in rows)]
 

@@ -117,8 +117,13 @@ class _CodexSession:
             case "function_call_output" | "custom_tool_call_output":
                 self._close_answer()
                 self._add_tool_result(item, place)
-            case "ghost_snapshot" | "compaction_trigger":
-                self.notes.add_note(f"item {item['type']}", place)
+            case "ghost_snapshot":
+                # Not part of an answer: one that is under way goes on behind it.
+                kept = {key: value for key, value in item.items() if key != "type"}
+                body = msgspec.json.encode(kept).decode()
+                self.taking.add_event(Checkpointed("ghost_snapshot", body), place)
+            case "compaction_trigger":
+                self.notes.add_note("item compaction_trigger", place)
             case str():
                 self.begun = self.begun or place
                 self.items.append(item)

@@ -18,7 +18,9 @@ from foldline.importers import (
     claude_code,
     codex,
     foldline_jsonl,
+    gemini_cli,
     openai_messages,
+    opencode,
     pi,
     swe_agent,
 )
@@ -98,11 +100,13 @@ def _is_message(body: Any) -> bool:
     return isinstance(body.get("role"), str) and (kind is None or "id" in body)
 
 
-# The most specific first: a run of SWE-agent also holds a list of messages.
+# The most specific first: sessions of several agents also hold a list of messages.
 SOURCES: tuple[Source, ...] = (
     codex,
     claude_code,
     pi,
+    gemini_cli,
+    opencode,
     swe_agent,
     anthropic_messages,
     openai_messages,
@@ -124,9 +128,9 @@ def detect(text: str, name: str = "") -> str:
 def read(text: str, name: str = "") -> list[Imported]:
     """Read the sessions in a file's text; `name` is the file's, and helps to name them.
 
-    The kind is detected by content: Claude Code, Codex, pi, SWE-agent, OpenAI or Anthropic
-    messages, or our own log. A broken line is skipped and noted; raises `WireError` if nothing can
-    be read.
+    The kind is detected by content: Claude Code, Codex, pi, gemini-cli, opencode, SWE-agent, OpenAI
+    or Anthropic messages, or our own log. A broken line is skipped and noted; raises `WireError` if
+    nothing can be read.
     """
     notes = Notes()
     found = parse_records(text, notes)

@@ -246,17 +246,24 @@ def parse_message_usage(given: Any) -> UsageReported | None:
         read=body.get("cache_read_input_tokens"),
         write=body.get("cache_creation_input_tokens"),
         output=body.get("output_tokens"),
+        long=dict_of(body.get("cache_creation")).get("ephemeral_1h_input_tokens"),
     )
 
 
-def make_usage(*, fresh: Any, read: Any, write: Any, output: Any) -> UsageReported | None:
+def make_usage(
+    *, fresh: Any, read: Any, write: Any, output: Any, long: Any = None
+) -> UsageReported | None:
     """Make a usage from foreign counts, where `fresh` input excludes the cache."""
     counts = parse_count(fresh), parse_count(read), parse_count(write)
     written = parse_count(output)
     if counts[0] is None and written is None:
         return None
     return UsageReported(
-        input=sum_counts(*counts), cache_read=counts[1], cache_write=counts[2], output=written
+        input=sum_counts(*counts),
+        cache_read=counts[1],
+        cache_write=counts[2],
+        cache_write_long=parse_count(long) or None,
+        output=written,
     )
 
 

@@ -22,6 +22,7 @@ from foldline.lab.kept_names import KeptShare
 from foldline.lab.policy_run import RECORDED, AsRecorded
 from foldline.lab.recorded import Recorded
 from foldline.lab.trials import Trial, TrialResult, evaluate_contender, run_trial
+from foldline.models.catalog import find
 
 _DRAWS = 2_000
 _SHARE = 0.95
@@ -61,6 +62,8 @@ class Case:
     window: int
     source: str = ""
     """The file it is from; "" for our own store."""
+    agent: str = ""
+    """The coding agent that wrote it; "" if that is not known."""
     priced_as: str = ""
     """The model whose prices these are; "" if they were given or are assumed."""
     window_assumed: bool = False
@@ -104,6 +107,7 @@ class Compared(msgspec.Struct, frozen=True):
 
     session: str
     source: str
+    agent: str
     model: str
     calls: int
     counts: bool
@@ -183,6 +187,25 @@ class Comparison:
         return sum(known) if known else None
 
     @property
+    def paid(self) -> float:
+        """What the sessions cost: by the recorded counts where there are any, else simulated."""
+        return sum(
+            one.result_of(self.baseline).dollars
+            if one.recorded_dollars is None
+            else one.recorded_dollars
+            for one in self.sessions
+        )
+
+    @property
+    def predicted(self) -> float:
+        """What they would have cost: in the proportion of the simulator's bills.
+
+        The errors of its model of the provider's cache are in both bills.
+        """
+        billed = self.total_of(self.baseline).dollars
+        return self.paid * self.total_of(self.chosen).dollars / billed if billed else 0.0
+
+    @property
     def counted(self) -> int:
         """Sessions whose record has counts."""
         return sum(one.counts for one in self.sessions)
@@ -225,10 +248,18 @@ def _make_cache_rules(case: Case) -> CacheRules:
 
 def _compare_session(case: Case, results: Sequence[TrialResult]) -> Compared:
     session = case.session
-    report = build_cost_report(session, _make_cache_rules(case)) if session.counts else None
+    rules = _make_cache_rules(case)
+
+    def choose_rules(model: str) -> CacheRules:
+        """Each call at its own model's prices, unless the prices were given."""
+        is_other = case.priced_as == session.model != model
+        return rules_for(model, find(model).prices) if is_other else rules
+
+    report = build_cost_report(session, rules, by_model=choose_rules) if session.counts else None
     return Compared(
         session=session.name,
         source=case.source,
+        agent=case.agent,
         model=session.model,
         calls=results[0].calls,
         counts=session.counts,

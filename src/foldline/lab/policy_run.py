@@ -6,12 +6,12 @@ scripted teller, and each request is counted as the record's provider would coun
 sends what was sent then, the agent's own compactions included.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import msgspec
 
-from foldline.core.edits import fold
+from foldline.core.cold_cache import estimate_cache_state
 from foldline.core.log import (
     Asked,
     Checkpointed,
@@ -27,13 +27,15 @@ from foldline.core.log import (
     select_shown_parts,
 )
 from foldline.core.plan import Blocked, Facts, Need, Ready, admit, plan
+from foldline.core.policy import limit_to_forced_folds
 from foldline.core.request import Request
 from foldline.core.spine import Change, Range, Spine, places_of
 from foldline.core.tokens import count_parts, count_tools
 from foldline.core.view import load
+from foldline.dialects.json_slices import dict_of
 from foldline.lab.bill.cache import Aside, CacheCall
 from foldline.lab.fake_summarizer import Teller
-from foldline.lab.recorded import Recorded, Scale
+from foldline.lab.recorded import Recorded
 from foldline.lab.replay import Offer, ReplayPiece, replay_session
 from foldline.lab.words import words_of
 
@@ -93,6 +95,9 @@ class Ours(Planned):
         self._scale = recorded.scale
         self._teller = teller
         self._asides: list[Aside] = []
+        self._texts: dict[Hashable, str] = {}
+        self._loops = [*_iterate_thinking_loops(recorded.events)]
+        self._answers = 0
 
     @property
     def name(self) -> str:
@@ -105,6 +110,7 @@ class Ours(Planned):
             case Opened() | ModelSwitched():
                 self.append(event)
             case ModelSaid():
+                self._answers += 1
                 self.add(msgspec.structs.replace(event, saw=None, native=None))
             case UserSaid() | ToolReturned() if event.clip is not None:
                 self.add(msgspec.structs.replace(event, clip=None))  # this policy clips anew
@@ -113,11 +119,15 @@ class Ours(Planned):
 
     def offer(self, *, seconds: float, missed: bool) -> Offer | None:
         """Plan a request, and count it as the provider would; None if it cannot fit."""
-        cache = "cold" if missed else fold.estimate_cache_state(seconds, self.facts.prices)
-        made = self.plan(replace(self.facts, cache=cache))
+        found = estimate_cache_state(seconds, self.facts.prices, self.facts.lifetime)
+        cache = "cold" if missed else found
+        facts = replace(self.facts, cache=cache)
+        if self._loops[self._answers]:  # as in proxied conversations
+            facts = replace(facts, policy=limit_to_forced_folds(facts.policy))
+        made = self.plan(facts)
         if not isinstance(made, Ready):
             return None
-        pieces = list(_iterate_pieces(made.request, self._scale))
+        pieces = list(self._iterate_pieces(made.request))
         total = sum(piece.tokens for piece in pieces)
         self.ask(made, counted=lambda _: round(total))
         asides, self._asides = tuple(self._asides), []
@@ -131,18 +141,39 @@ class Ours(Planned):
         folded = sum(item.state == "folded" for item in made.request.items)
         return Offer(pieces, marks=(1 + folded,), folds=folds, asides=asides)  # as our encoder does
 
+    def _iterate_pieces(self, request: Request) -> Iterator[ReplayPiece]:
+        """Yield a request as the cache sees it: the front, then item by item."""
+        scale = self._scale
+        fixed = count_parts(request.system) + count_tools(request.tools)
+        front = ("front", request.system, request.tools)
+        size = max(scale.fixed, 0) + fixed * scale.ratio
+        yield ReplayPiece(front, size, words_of(request.system))
+        short = min(scale.fixed, 0)  # the record holds more than was sent: take it off the first
+        for item in request.items:
+            key = (item.seq, item.state, item.role, item.tokens)
+            if key not in self._texts:  # each is sent many times
+                self._texts[key] = words_of(item.parts)
+            yield ReplayPiece(key, max(item.tokens * scale.ratio + short, 0), self._texts[key])
+            short = 0
 
-def _iterate_pieces(request: Request, scale: Scale) -> Iterator[ReplayPiece]:
-    """Yield a request as the cache sees it: the front, then item by item."""
-    fixed = count_parts(request.system) + count_tools(request.tools)
-    front = ("front", request.system, request.tools)
-    size = max(scale.fixed, 0) + fixed * scale.ratio
-    yield ReplayPiece(front, size, words_of(request.system))
-    short = min(scale.fixed, 0)  # the record holds more than was sent: take it off the first item
-    for item in request.items:
-        key = (item.seq, item.state, item.role, item.tokens)
-        yield ReplayPiece(key, max(item.tokens * scale.ratio + short, 0), words_of(item.parts))
-        short = 0
+
+def _iterate_thinking_loops(events: Iterable[Event]) -> Iterator[bool]:
+    """Yield for each answer whether it was asked for with thinking, by a tool's result.
+
+    Only our own logs hold the parameters of requests.
+    """
+    thinks = in_loop = False
+    for event in events:
+        match event:
+            case Asked():
+                parameters = dict_of(msgspec.json.decode(event.parameters))
+                thinks = dict_of(parameters.get("thinking")).get("type") == "enabled"
+            case UserSaid() | ToolReturned():
+                in_loop = isinstance(event, ToolReturned)
+            case ModelSaid():
+                yield thinks and in_loop
+            case _:
+                pass
 
 
 RECORDED = "as recorded"

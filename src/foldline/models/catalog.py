@@ -18,10 +18,12 @@ import msgspec
 
 from foldline.core.budget import Source
 from foldline.core.prices import UNKNOWN, Prices, make_prices
+from foldline.dialects.model_names import strip_google_prefix
 from foldline.errors import BadInput
 
 # Fallback windows for names outside the catalogue, the most specific first; matched on the part
-# after the last slash, because "ollama/mistral" is not a llama.
+# after the last slash, because "ollama/mistral" is not a llama. A family wins over a shorter name
+# of the catalogue: "deepseek-chat-v3" is no deepseek-chat.
 _WHOLE = (
     ("gemini-1.5-pro", 2_000_000),
     ("llama3.2:1b", 8_000),
@@ -30,6 +32,7 @@ _WHOLE = (
 )
 _FAMILIES = (
     ("claude", 200_000),
+    ("gpt-6", 922_000),
     ("gpt-5", 400_000),
     ("gpt-4.1", 1_000_000),
     ("gpt-4", 128_000),
@@ -63,6 +66,8 @@ class ModelEntry(msgspec.Struct, frozen=True):
     max_input: int | None
     max_output: int | None
     prices: Prices
+    ends: str | None = None
+    """The day from which its maker no longer serves it; "ended" if only that is known."""
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -77,6 +82,7 @@ class _Entry(msgspec.Struct, frozen=True):
     write: float | None = None
     step: int | None = None
     above: float | None = None
+    ends: str | None = None
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -107,6 +113,11 @@ def _load_entries() -> dict[str, _Entry]:
     return {normalise_model_name(entry.id): entry for entry in reversed(_load_catalog().models)}
 
 
+@cache
+def _load_ids() -> dict[str, _Entry]:
+    return {entry.id.lower(): entry for entry in reversed(_load_catalog().models)}
+
+
 def read_edition() -> Edition:
     """Return the catalogue's source, date and number of models."""
     return Edition(_load_catalog().source, _load_catalog().date, len(_load_entries()))
@@ -121,9 +132,9 @@ def explain_match(name: str) -> str:
     """Explain to people how a name was matched."""
     entry = _find_entry(name)
     if entry is not None:
-        exact = normalise_model_name(name.rpartition("/")[2]) == normalise_model_name(entry.id)
+        exact = normalise_model_name(_last_part(name)) == normalise_model_name(entry.id)
         return f"{'is' if exact else 'begins with'} {entry.id} of the catalogue"
-    if _find_family_window(name):
+    if _find_family(name):
         return "not in the catalogue; the usual window of its family"
     return "not in the catalogue, and of no known family"
 
@@ -131,13 +142,13 @@ def explain_match(name: str) -> str:
 def find(name: str) -> ModelEntry:
     """Look up a model in the catalogue by the name that a client would send."""
     entry = _find_entry(name)
-    guess = _find_family_window(name)
+    _, guess = _find_family(name) or ("", None)
     if entry is None:
         source: Source = "catalogue" if guess else "default"
         return ModelEntry(name, guess, source, None, None, make_prices(input=None))
     return ModelEntry(
         name=name,
-        window=entry.window or guess,
+        window=guess if guess and _is_of_ollama(name) else entry.window or guess,
         source="catalogue",
         max_input=entry.max_input,
         max_output=entry.max_output,
@@ -149,16 +160,27 @@ def find(name: str) -> ModelEntry:
             step=entry.step,
             above=entry.above,
         ),
+        ends=entry.ends,
     )
 
 
 def _find_entry(name: str) -> _Entry | None:
     """Find the entry of this name, or of the longest name that it begins with."""
-    wanted, entries = normalise_model_name(name.rpartition("/")[2]), _load_entries()
+    last, entries = _last_part(name), _load_entries()
+    if last in _load_ids():  # a dated name may have an entry of its own
+        return _load_ids()[last]
+    wanted = normalise_model_name(last)
     if wanted in entries:
         return entries[wanted]
     found = [one for one in entries if wanted.startswith((f"{one}-", f"{one}:", f"{one}@"))]
-    return entries[max(found, key=len)] if found else None
+    longest = max(found, key=len, default="")
+    family, _ = _find_family(name) or ("", None)
+    return entries[longest] if len(longest) >= max(len(family), 1) else None
+
+
+def _last_part(name: str) -> str:
+    """Return a name without what stands before slashes; "gemini/2.5-flash" is gemini-2.5-flash."""
+    return strip_google_prefix(name.lower()).rpartition("/")[2]
 
 
 def normalise_model_name(name: str) -> str:
@@ -166,15 +188,16 @@ def normalise_model_name(name: str) -> str:
     return _DATE.sub("", _HOST.sub("", name.lower())).replace(".", "-")
 
 
-def _find_family_window(name: str) -> int | None:
-    lower = name.lower()
-    last = lower.rpartition("/")[2]
-    tables = (_OLLAMA, _WHOLE, _FAMILIES) if lower.startswith("ollama/") else (_WHOLE, _FAMILIES)
-    for table in tables:
-        for family, window in table:
-            if family in last:
-                return window
-    return None
+def _find_family(name: str) -> tuple[str, int] | None:
+    """Find the family of a name, and its usual window."""
+    last = _last_part(name)
+    tables = (_OLLAMA, _WHOLE, _FAMILIES) if _is_of_ollama(name) else (_WHOLE, _FAMILIES)
+    known = (row for table in tables for row in table)
+    return next((row for row in known if row[0] in last), None)
+
+
+def _is_of_ollama(name: str) -> bool:
+    return name.lower().startswith(("ollama/", "ollama_chat/"))
 
 
 _COUNTS = ("window", "max_input", "max_output", "step")
@@ -226,7 +249,7 @@ def said_of(name: str) -> tuple[str, ...]:
 
 def _find_overrides(name: str) -> dict[str, Any]:
     overrides = load_overrides()
-    names = (normalise_model_name(name), normalise_model_name(name.rpartition("/")[2]))
+    names = (normalise_model_name(name), normalise_model_name(_last_part(name)))
     return overrides.get(names[0]) or overrides.get(names[1]) or {}
 
 

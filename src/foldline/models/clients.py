@@ -1,8 +1,10 @@
 """Implements the model port with the official SDKs, and normalizes server addresses.
 
-    model = client("anthropic/claude-sonnet-5")                       # ANTHROPIC_API_KEY
-    model = client("gpt-5")                                           # OPENAI_API_KEY
-    model = client("gemini-3-pro")                                    # GEMINI_API_KEY
+    model = client("anthropic/claude-sonnet-5-5")                     # ANTHROPIC_API_KEY
+    model = client("gpt-6.1-sol")                                     # OPENAI_API_KEY
+    model = client("gemini-3.8-flash")                                # GEMINI_API_KEY
+    model = client("openrouter/openai/gpt-6-luna")                    # OPENROUTER_API_KEY
+    model = client("ollama/llama3.2")                                 # http://127.0.0.1:11434/v1
     model = client("smollm2", base_url="http://127.0.0.1:8080/v1")    # any OpenAI chat server
 
 The SDKs send exactly what we encoded. Their own retries are off; `retries` does them. A cancelled
@@ -21,8 +23,15 @@ from urllib.parse import SplitResult, urlsplit
 
 from foldline.dialects import base
 from foldline.dialects.base import Dialect, Vendor
-from foldline.dialects.google import strip_model_prefix as strip_google_prefix
 from foldline.dialects.json_slices import parse_object
+from foldline.dialects.model_names import (
+    Provider,
+    find_address_provider,
+    needs_cloud_client,
+    split_provider,
+    strip_google_prefix,
+    write_model_name,
+)
 from foldline.dialects.provider_errors import Fault, of_exception
 from foldline.dialects.sse import SseReader
 from foldline.errors import BadInput, ModelFailed, WireError
@@ -32,9 +41,9 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _PORTS = {"http": 80, "https": 443}
 
 
-def dialect_of(model: str) -> str:
+def dialect_of(model: str, address: str | None = None) -> str:
     """Return the name of a model's usual dialect: `openai-chat`, `anthropic` or `gemini`."""
-    return base.choose_model_dialect(model).name
+    return base.choose_dialect(model, None, address=address).name
 
 
 def environment_address(vendor: Vendor, env: Mapping[str, str] = os.environ) -> str | None:
@@ -95,15 +104,62 @@ def client(  # noqa: PLR0913 - a name, and options
 ) -> Model:
     """Make a model client; address and key default to the SDK's environment variables.
 
-    `anthropic/…` and `claude…` use the anthropic SDK, `gemini-…` Google's, all others openai's.
-    `dialect` is the one to speak, where a vendor has several: "openai-responses". Raises `BadInput`
-    with the extra to install or the key that is missing. `tls` replaces the SDK's own certificate
-    check.
+    `anthropic/…` and `claude…` use the anthropic SDK, `gemini-…` Google's, all others openai's. A
+    prefix that names a provider, as in `groq/…`, also names its address and key. `dialect` is the
+    one to speak, where a vendor has several: "openai-responses". Raises `BadInput` with the extra
+    to install or the key that is missing. `tls` replaces the SDK's own certificate check.
     """
+    base_url = base_url or default_address(name)
     speaks = base.choose_dialect(name, dialect, address=base_url)
+    if api_key is None and headers is None:
+        api_key = _find_provider_key(name, base_url)
     make = _BUILDERS[speaks.vendor.name]
     given: Json = {"base_url": base_url, "api_key": api_key, "default_headers": headers}
     return make(name, speaks, {key: one for key, one in given.items() if one is not None}, tls)
+
+
+def default_address(model: str, env: Mapping[str, str] = os.environ) -> str | None:
+    """Return the address that a model's prefix names; None if the vendor's SDK knows where.
+
+    The environment's address of the vendor goes first. Raises `BadInput` where only the user knows
+    the address.
+    """
+    provider, _ = split_provider(model)
+    vendor = base.choose_model_dialect(model).vendor
+    if environment_address(vendor, env):
+        return None
+    if provider is not None and "azure" in provider.prefixes:
+        if not (endpoint := env.get("AZURE_OPENAI_ENDPOINT")):
+            raise BadInput(
+                f"where is {model!r}? set AZURE_OPENAI_ENDPOINT, or write --base-url "
+                "https://RESOURCE.openai.azure.com/openai/v1"
+            )
+        return f"{endpoint.rstrip('/').removesuffix('/openai/v1')}/openai/v1"
+    if provider is not None and provider.address:
+        return provider.address
+    if needs_cloud_client(model):
+        raise BadInput(
+            f"{model!r} is asked with a cloud's own sign-in: send request() by that cloud's SDK, "
+            "such as AnthropicBedrock, or write --base-url of a gateway that serves it"
+        )
+    return None
+
+
+def _find_provider_key(model: str, address: str | None) -> str | None:
+    """Find the key of the provider that is asked; raises `BadInput` if its prefix needs one.
+
+    Another provider's key is never sent to one that the prefix names.
+    """
+    named, _ = split_provider(model)
+    served: Provider | None = find_address_provider(address) if address else None
+    if named is not None and named.is_local and address == named.address:
+        return _NO_KEY
+    if served is None or not served.variable:
+        return None
+    key = os.environ.get(served.variable)
+    if not key and served == named:
+        raise _make_missing_key_error(model, served.variable)
+    return key
 
 
 def _build_openai_client(
@@ -127,7 +183,7 @@ def _build_openai_client(
     return _Client(
         name,
         dialect,
-        _make_sender(sdk, dialect, sdk.base_url.host),
+        _make_sender(sdk, dialect),
         sdk.close,
         where=_describe_address(sdk.base_url, own=own),
     )
@@ -203,6 +259,7 @@ async def _send_to_google(
 ) -> AsyncGenerator["_GoogleAnswer"]:
     """Send a body by Google's SDK, which gives answers only as objects of its own."""
     streams = bool(request["stream"])
+    request = {**request, "model": strip_google_prefix(request["model"])}
     if dialect.name != base.GEMINI:
         yield _GoogleAnswer(partial(sdk.interactions.create, **request), streams=streams)
         return
@@ -212,8 +269,8 @@ async def _send_to_google(
     body["contents"] = request["contents"]
     config["http_options"] = {"extra_body": body}
     ask = sdk.models.generate_content_stream if streams else sdk.models.generate_content
-    model = strip_google_prefix(request["model"])
-    yield _GoogleAnswer(partial(ask, model=model, contents="", config=config), streams=streams)
+    asked = partial(ask, model=request["model"], contents="", config=config)
+    yield _GoogleAnswer(asked, streams=streams)
 
 
 class _GoogleAnswer:
@@ -247,29 +304,21 @@ _BUILDERS = {
 """How each vendor's SDK is set up."""
 
 
-def _make_sender(
-    sdk: Any, dialect: Dialect, host: str = ""
-) -> Callable[[Json], AbstractAsyncContextManager[Any]]:
+def _make_sender(sdk: Any, dialect: Dialect) -> Callable[[Json], AbstractAsyncContextManager[Any]]:
     """Return a function that sends a body by the SDK's method for a dialect."""
     api = sdk
     for name in dialect.sdk_method[:-1]:
         api = getattr(api, name)
-    create = api.with_streaming_response.create
+    create, address = api.with_streaming_response.create, str(sdk.base_url)
 
     def send_request(request: Json) -> AbstractAsyncContextManager[Any]:
-        body = {**request, "model": strip_provider_prefix(request["model"], host)}
+        body = {**request, "model": write_model_name(request["model"], address)}
         for field, wanted in (dialect.stream_parameters or {}).items() if body["stream"] else ():
             body[field] = {**wanted, **cast("Json", body.get(field) or {})}
         # `extra_body` is sent as it is and overrides the arguments, whatever the SDK knows.
         return create(model="", **dialect.sdk_arguments, stream=body["stream"], extra_body=body)
 
     return send_request
-
-
-def strip_provider_prefix(name: str, host: str = "") -> str:
-    """Return a name as its provider knows it; hosts other than OpenAI keep "openai/…"."""
-    ours = f".{host}".endswith(".openai.com")
-    return name.removeprefix("openai/") if ours else name.removeprefix("anthropic/")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

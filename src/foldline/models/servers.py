@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from foldline.core.prices import Prices, make_prices
 from foldline.dialects.json_slices import dict_of, list_of
+from foldline.dialects.model_names import write_model_name
 
 _LEAST, _MOST = 256, 100_000_000  # tokens: no model's window is outside
 _BYTES = 20_000_000  # of a response: the longest lists of models have two million
@@ -118,7 +119,7 @@ def _find_window(site: _Site, model: str) -> tuple[int | None, str]:
     running = _find_entry(site.fetch_json("/api/ps"), model)
     if window := _parse_count(running.get("context_length")):
         return window, "/api/ps context_length"
-    shown = dict_of(site.fetch_json("/api/show", {"model": model.removeprefix("ollama/")}))
+    shown = dict_of(site.fetch_json("/api/show", {"model": write_model_name(model, site.root)}))
     chosen = _NUM_CTX.search(str(shown.get("parameters", "")))
     if chosen and (window := _parse_count(int(chosen[1][:12]))):
         return window, "/api/show num_ctx"

@@ -20,7 +20,14 @@ import msgspec
 
 from foldline.core.edits import fold
 from foldline.core.edits.fold.ask import TEMPLATE, render_fenced_event
-from foldline.core.edits.fold.verify import Accepted, Rejected, Repair, Verdict, verify_answer
+from foldline.core.edits.fold.verify import (
+    Accepted,
+    Rejected,
+    Repair,
+    Verdict,
+    choose_better_answer,
+    verify_answer,
+)
 from foldline.core.log import Logged, ModelSaid, UsageReported
 from foldline.core.parts import Line, calls_of, spoken_text_of
 from foldline.core.prices import Prices
@@ -48,6 +55,7 @@ _OWN = {
 _THINKS = re.compile(r"(?:^|/)(?:gpt-[5-9]|o\d|gemini-(?:2\.5|[3-9]))")
 _THOUGHT = 4_000
 _LONGER = 1.5  # an answer may be this many times longer than asked for
+_LONGEST_REASON = 200  # characters
 _WINDOW = 128_000  # assumed for an unknown model
 
 
@@ -56,6 +64,8 @@ class Piece(msgspec.Struct, frozen=True):
 
     lines: tuple[Line, ...]
     by: str
+    left_out: tuple[str, ...] = ()
+    """Why each of the answer's other lines is not among them."""
 
 
 class Kept(Protocol):
@@ -96,7 +106,10 @@ class Tellers:
     seconds: float = 120.0
     """For the whole narrative; after that, the fold is made without it."""
     template: str = TEMPLATE
-    """The question, or a file's address `file:///…`; names in braces are filled in."""
+    """The question, or a file's address: `file:///…`, `file://~/…`.
+
+    `%s` or `{conversation}` is replaced by the conversation, which else follows the question.
+    `{words}`, `{focus}`, `{sections}`, `{form}` and `{where}` are filled in."""
     parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Sent with every question, besides its text and its limit."""
     window: int | None = None
@@ -122,6 +135,7 @@ class Narrative:
 
     outcome: Outcome
     reason: str = ""
+    """Why there is none; "" if it was told."""
     prepared: fold.Prepared | None = None
     form: Literal["", "prefix", "pieces"] = ""
     asked: int = 0
@@ -134,6 +148,11 @@ class Narrative:
     """What failed, in a word: a kind of provider's error, or an exception's class.
 
     Unlike `reason` it quotes nobody, so it may be logged."""
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Why each line of the answers that was left out is not proven."""
+        return self.prepared.left_out if self.prepared else ()
 
 
 async def request_narrative(  # noqa: PLR0913 - a narrative's sources, and its observers
@@ -224,22 +243,29 @@ class _Telling:
                 "skipped", f"a window of {window:,} tokens cannot hold the question"
             )
         lines: list[Line] = []
+        left_out: list[str] = []
         by = ""
         for at, prompt in enumerate(prompts):
-            verdict, by = await self._ask_piece(prompt)
-            if isinstance(verdict, Rejected):
-                return self._apply_verdict(verdict, by)
-            lines += verdict.lines
+            verdict, name = await self._ask_piece(prompt)
+            if isinstance(verdict, Accepted):
+                lines += verdict.lines
+                left_out += verdict.left_out
+                by = name
+            elif not lines:  # a model that cannot do it is not asked for every piece
+                return self._apply_verdict(verdict, name)
+            else:
+                left_out += verdict.faults
             if self.progress:
                 self.progress(at + 1, len(prompts))
-        return self._apply_verdict(Accepted(tuple(lines)), by)
+        return self._apply_verdict(Accepted(tuple(lines), tuple(left_out)), by)
 
     def _apply_verdict(self, verdict: Accepted | Rejected, by: str) -> Narrative:
         if isinstance(verdict, Rejected):
             return self.build_narrative("rejected", "; ".join(verdict.faults[:3]))
-        return self.build_narrative(
-            "told", "", fold.Prepared(self.ask.base, self.ask.range, verdict.lines, by)
-        )
+        used = None if self.used == NOTHING else self.used
+        left_out = tuple(one[:_LONGEST_REASON] for one in verdict.left_out)
+        told = fold.Prepared(self.ask.base, self.ask.range, verdict.lines, by, used, left_out)
+        return self.build_narrative("told", "", told)
 
     def _find_prefix_prompt(self, prefix: SentPrefix) -> fold.Prompt | None:
         """Return the question to ask after the conversation, if allowed and cheaper."""
@@ -265,10 +291,10 @@ class _Telling:
         before = await self.kept.get(key) if self.kept else None
         if before is not None:
             self.reused += 1
-            return Accepted(before.lines), before.by
+            return Accepted(before.lines, before.left_out), before.by
         verdict, by = await self._ask_and_verify(prompt)
         if self.kept and isinstance(verdict, Accepted):
-            await self.kept.put(key, Piece(verdict.lines, by))
+            await self.kept.put(key, Piece(verdict.lines, by, verdict.left_out))
         return verdict, by
 
     async def _ask_and_verify(
@@ -277,11 +303,12 @@ class _Telling:
         """Return the verdict on an answer, after at most one repair, and its model."""
         said, by = await self._ask_models(prompt, prefix)
         verdict = await asyncio.to_thread(self._verify_answer, prompt, said, again=False)
-        if isinstance(verdict, Repair):
-            prompt = verdict.prompt
-            said, by = await self._ask_models(prompt, prefix)
-            verdict = await asyncio.to_thread(self._verify_answer, prompt, said, again=True)
-        return cast("Accepted | Rejected", verdict), by
+        if not isinstance(verdict, Repair):
+            return verdict, by
+        said, other = await self._ask_models(verdict.prompt, prefix)
+        second = await asyncio.to_thread(self._verify_answer, verdict.prompt, said, again=True)
+        better = choose_better_answer(verdict, cast("Accepted | Rejected", second))
+        return better, by if better is verdict.proven else other
 
     def _verify_answer(self, prompt: fold.Prompt, said: ModelSaid, *, again: bool) -> Verdict:
         """Verify an answer; call it in a thread, because a long span takes a while."""
@@ -302,7 +329,7 @@ class _Telling:
     async def _call_model(
         self, model: Model, prompt: fold.Prompt, prefix: SentPrefix | None
     ) -> ModelSaid:
-        dialect = base.choose_model_dialect(model.name)
+        dialect = base.find_client_dialect(model)
         most = min(int(prompt.tokens * _LONGER), self.bound) + estimate_thinking_tokens(model.name)
         request = {**_build_request(prompt, prefix, dialect), **self.tellers.parameters}
         request = dialect.replace_bounds(request, most)
@@ -348,8 +375,9 @@ def _read_template(given: str) -> str:
         return given
     path = Path(url2pathname(given.removeprefix("file://")))
     try:
+        path = path.expanduser()
         return path.read_text(encoding="utf-8")
-    except OSError as fault:
+    except (OSError, RuntimeError) as fault:  # also a home of nobody
         raise BadInput(f"the template {path} cannot be read: {fault}") from fault
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from foldline.core.cold_cache import LONG_LIFETIME
 from foldline.core.log import Instructed
 from foldline.dialects.base import Dialect, PathFacts
 from foldline.dialects.client_messages import (
@@ -36,6 +37,8 @@ _LATELY = 8  # messages: an earlier request of the same history ended at most th
 _ALIKE = 16  # requests with the same leading bytes that are kept
 _HELD = 64_000_000  # bytes of all kept requests
 _OPENED = re.compile(rb"\[\s*")
+_HOUR_MARK = re.compile(rb'"cache_control"\s*:\s*\{[^{}]*"ttl"\s*:\s*"1h"')
+_DAY = 86_400.0  # seconds
 _seen: "OrderedDict[tuple[str, bytes], Described]" = OrderedDict()
 
 
@@ -127,6 +130,15 @@ class ClientRequest:
         if self.path is not None:
             return self.path.streams
         return self.extract_field("stream") == b"true"
+
+    @cached_property
+    def cache_lifetime(self) -> float | None:
+        """How many seconds the client asks its provider to keep the prompt, if it says."""
+        if self.extract_field("prompt_cache_retention") == b'"24h"':
+            return _DAY
+        marked = next((at for at in reversed(self.chained) if self.described[at].marked), None)
+        raw = self.body if marked is None else self.extract_message(marked)
+        return LONG_LIFETIME if _HOUR_MARK.search(raw) else None
 
     @cached_property
     def leading(self) -> list[int]:

@@ -18,6 +18,12 @@ import msgspec
 from foldline.core import plan as plans
 from foldline.core import spine as spines
 from foldline.core.budget import measure_budget, replace_reserve
+from foldline.core.cold_cache import (
+    LONG_LIFETIME,
+    USUAL_LIFETIME,
+    ColdCall,
+    replace_write_price,
+)
 from foldline.core.edits.clip import clip_newest_messages
 from foldline.core.edits.fold.ask import find_recall_tool
 from foldline.core.edits.undo import iterate_covered_ranges, rewind_view
@@ -67,6 +73,7 @@ from foldline.session.client_row import (
     read_on,
     read_row,
 )
+from foldline.session.cold_call import estimate_planned_call
 from foldline.session.log_handle import Live, Settings
 from foldline.session.recall_tool import is_recall
 from foldline.stores import event_log
@@ -97,6 +104,8 @@ class PlannedRequest:
     """Why it is sent without a plan, in a word: overflow, conflict, compaction."""
     offers_recall: bool = False
     """Whether the tool `recall` is offered with it, which the client does not know."""
+    cold: ColdCall | None = None
+    """Its price, if the provider's cache has expired since the last request."""
 
 
 class Conversation:
@@ -212,9 +221,11 @@ class Conversation:
         if threshold := _find_threshold(request):
             most = min(threshold, facts.limits.max_input or threshold)
             facts = replace(facts, limits=replace(facts.limits, max_input=most))
-        if _thinks_in_loop(request):
+        if is_thinking := _thinks_in_loop(request):
             facts = replace(facts, policy=limit_to_forced_folds(facts.policy))
-        facts = replace(facts, stable=match.stable)
+        facts, seconds = replace(facts, stable=match.stable), time() - live.touched
+        if live.view.asked >= 0 and seconds > USUAL_LIFETIME:
+            facts = _apply_cache_lifetime(request, facts)
         live.facts = facts
 
         new = sum(
@@ -248,8 +259,12 @@ class Conversation:
             _log.warning("%s: a request may not fit, and is sent: %s", live.name.session, fault)
             entering, work = enter(replace(facts, limits=endless))
             ready = None
+        cold = ready and await estimate_planned_call(
+            live, facts, work, ready, seconds=seconds, may_fold=not is_thinking
+        )
         unplanned = "" if ready else "overflow"
-        return await self._record_request(request, entering, work, ready, unplanned=unplanned)
+        made = await self._record_request(request, entering, work, ready, unplanned=unplanned)
+        return replace(made, cold=cold)
 
     async def fold_history(
         self, request: ClientRequest, match: Match, facts: Facts
@@ -709,6 +724,15 @@ def _find_threshold(request: ClientRequest) -> int | None:
     """Find from how many tokens on the client wants its server to compact: we fold before that."""
     compaction = request.dialect.compaction
     return compaction.find_threshold(request.parameters) if compaction else None
+
+
+def _apply_cache_lifetime(request: ClientRequest, facts: Facts) -> Facts:
+    """Apply the cache lifetime that the client asks for, and its price."""
+    lifetime = request.cache_lifetime
+    if lifetime is None:
+        return facts
+    prices = replace_write_price(facts.prices) if lifetime == LONG_LIFETIME else facts.prices
+    return replace(facts, lifetime=lifetime, prices=prices)
 
 
 def _thinks_in_loop(request: ClientRequest) -> bool:

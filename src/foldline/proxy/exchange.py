@@ -9,6 +9,7 @@ from typing import cast
 
 import msgspec
 
+from foldline.core.cold_cache import ColdCall
 from foldline.core.log import Event, ModelSaid, UsageReported
 from foldline.core.request import Report
 from foldline.dialects import base
@@ -104,6 +105,11 @@ class Exchange:
     def edits(self) -> int:
         """How many edits were made for this request."""
         return self._flight.planned.edits
+
+    @property
+    def cold(self) -> ColdCall | None:
+        """Its price, if the provider's cache has expired since the last request."""
+        return self._flight.planned.cold
 
     @property
     def unplanned(self) -> str:
@@ -230,7 +236,7 @@ class Exchange:
             await flight.conversation.settle_spending(usage)
             planned = await flight.conversation.plan_round(flight.request)
             made = flight.planned.edits + planned.edits
-            flight.planned = replace(planned, edits=made)
+            flight.planned = replace(planned, edits=made, cold=self.cold)
         rounds.ask_again()
         self._tried = self._has_open_calls = False
         return True

@@ -31,9 +31,11 @@ from foldline.stores.open_store import store_at
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from foldline.core.plan import Facts
     from foldline.core.policy import Policy
     from foldline.models.summarize import Tellers
     from foldline.session.spending import Caps
+    from foldline.settings.kinds import Settings
 
 C = TypeVar("C")
 _OTHERS = "Others may use foldline.open(), which plans before the client sends"
@@ -54,6 +56,7 @@ class Options(TypedDict, total=False):
     own_history: bool
     recall: bool
     context: float | None
+    settings: "Settings"
 
 
 def wrap(client: C, **options: "Unpack[Options]") -> C:
@@ -78,6 +81,9 @@ def wrap(client: C, **options: "Unpack[Options]") -> C:
       has such a tool itself.
     - `context`: tell the model how full its window is, in a line at the end of the newest message,
       once this share of it is in use (0.5: from half on). The line is in no later request.
+    - `settings`: a file's settings, from `foldline.settings.layers.load_settings(Path.cwd())`:
+      policy, window, reserve, caps and summarizer are taken from them where no option says
+      otherwise. No file is read unless you do.
     - `on_store_error`: "raise" (the SDK's own connection or timeout error) or "pass" (the request
       is sent as it came). Either way the store takes at most half of the client's timeout.
     """
@@ -233,16 +239,27 @@ def check_options(options: Options) -> None:
         arguments.must_be_caps(caps)
         if caps.user != NO_CAP:
             raise BadInput("wrap() does not know users; give caps without a cap per user")
+    if "settings" in options:
+        arguments.must_be_settings(options["settings"])
     build_facts("m", window=None, reserve=None, policy=options.get("policy", "steady"))
+
+
+def _build_option_facts(options: Options, model: str) -> "Facts":
+    """Build a model's facts: options go before the settings."""
+    settings = options.get("settings")
+    window, reserve, policy = (options.get(key) for key in ("window", "reserve", "policy"))
+    if settings is not None:
+        from foldline.session.session_settings import resolve_session_settings  # noqa: PLC0415 - few have any
+
+        own = resolve_session_settings(settings, model, {})
+        window = window or own.model.max_input_tokens
+        reserve, policy = reserve or own.model.max_output_tokens, policy or own.policy
+    return build_facts(model, window=window, reserve=reserve, policy=policy or "steady")
 
 
 def make_conversations(options: Options) -> Conversations:
     """Open the store of some options, for the conversations that are kept there."""
-    facts_of = remember_facts(
-        window=options.get("window"),
-        reserve=options.get("reserve"),
-        policy=options.get("policy", "steady"),
-    )
+    facts_of = remember_facts(partial(_build_option_facts, options))
     fold_from = options.get("fold_from", 0)
     address = options.get("store", ":memory:")
     store = store_at(address)
@@ -250,16 +267,26 @@ def make_conversations(options: Options) -> Conversations:
         store,
         lambda model: replace(facts_of(model), fold_from=fold_from),
         shared=str(address) != ":memory:",
-        prepare=_make_preparation(store, options.get("summarizer"), options.get("caps")),
+        prepare=_make_preparation(store, options),
         own_history=options.get("own_history", False),
         recall=options.get("recall", False),
         context=options.get("context"),
     )
 
 
-def _make_preparation(store: Store, summarizer: Summarizer, caps: "Caps | None") -> Any:
+def _make_preparation(store: Store, options: Options) -> Any:
     """Make the function that gives each opened log its caps and its narrator."""
-    if summarizer is None and caps is None:
+    summarizer, caps, settings = (options.get(key) for key in ("summarizer", "caps", "settings"))
+    narrate = None
+    if settings is not None:
+        from foldline.session.host import make_teller  # noqa: PLC0415 - few have any
+        from foldline.session.session_settings import make_preparation  # noqa: PLC0415
+        from foldline.session.use_settings import build_caps  # noqa: PLC0415
+
+        # The cap of a user is left out: nobody says here who that is.
+        caps = caps or build_caps(settings, but=("user",))
+        narrate = make_preparation(settings, cache(partial(make_teller, host=None)))
+    if summarizer is None and caps is None and narrate is None:
         return None
     tellers: list[Tellers] = []
 
@@ -274,6 +301,8 @@ def _make_preparation(store: Store, summarizer: Summarizer, caps: "Caps | None")
             if not tellers:
                 tellers.append((await make_narrator(summarizer)).tellers)
             live.narrator = Preparing(tellers[0], live.spending)
+        elif narrate is not None:
+            await narrate(live)
 
     return prepare_log
 

@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast, get_args
 
-from foldline.core.log import Speaker
+from foldline.core.log import Setting, Speaker
 from foldline.core.parts import Text, Tool, replace_surrogates
 from foldline.dialects import base
 from foldline.errors import BadHandle, BadInput
 
 System: TypeAlias = str | Sequence[str | Mapping[str, Any]]
 """A system prompt: a text, or a list of texts and text blocks, `{"type": "text", "text": …}`."""
+_METADATA = "metadata."  # before a caller's own names, among a session's settings
 _OWN = {
     "model": "switch({value!r}) goes on with another model, and plans for it",
     "messages": "add() takes in messages, and the request holds what was added",
@@ -111,6 +112,27 @@ def must_be_caps(given: object) -> None:
         raise BadInput(f"caps={given!r} are none; give foldline.session.spending.Caps(…)")
 
 
+def read_metadata(given: Mapping[str, Any]) -> dict[str, Setting]:
+    """Read a caller's own names and values, as a session's settings keep them."""
+    if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise BadInput(f"metadata={given!r}; give names and values, as in {{'ticket': 17}}")
+    for name, value in given.items():
+        if not isinstance(name, str) or not name.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise BadInput(f"metadata: {name!r} is no name; give a text")
+        if not isinstance(value, get_args(Setting)):
+            raise BadInput(f"metadata[{name!r}]={value!r}; give a text, a number, a truth or None")
+    return {f"{_METADATA}{replace_surrogates(name)}": one for name, one in given.items()}
+
+
+def select_metadata(settings: Mapping[str, Setting]) -> dict[str, Setting]:
+    """Select the caller's own names and values from a session's settings; None removes one."""
+    return {
+        name.removeprefix(_METADATA): one
+        for name, one in settings.items()
+        if name.startswith(_METADATA) and one is not None
+    }
+
+
 def must_not_be_own(parameters: Mapping[str, Any]) -> None:
     """Raise if a request's parameters set what the session itself sets."""
     for name, way in _OWN.items():
@@ -140,3 +162,11 @@ def _read_text_block(where: str, piece: object) -> str:
             '{"type": "text", "text": "Be brief."}; give other things by add()'
         )
     return words
+
+
+def must_be_settings(settings: object) -> None:
+    """Raise unless these are settings that were loaded."""
+    from foldline.settings.kinds import Settings  # noqa: PLC0415 - few have any
+
+    if not isinstance(settings, Settings):
+        raise BadInput(f"settings={settings!r}; give what load_settings(Path.cwd()) returns")

@@ -51,8 +51,10 @@ def _render_markdown(name: str, events: list[Logged]) -> str:
     for seq, event in events:
         match event:
             case UserSaid(parts):
-                turns += log.by_user(event)
-                who = f"Turn {turns}" if log.by_user(event) else event.speaker.capitalize()
+                turns += log.begins_turn(event)
+                who = event.speaker.capitalize()
+                if log.begins_turn(event):
+                    who = f"Turn {turns}" + ("" if log.by_user(event) else f" by {event.speaker}")
                 lines += [f"## {who} (log:{seq})", "", *_render_blocks(parts)]
             case ModelSaid(parts):
                 lines += [f"### Model (log:{seq})", "", *_render_blocks(parts)]

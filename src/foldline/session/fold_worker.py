@@ -40,6 +40,8 @@ from foldline.session import planning
 from foldline.session.fold_queue import TASK, Queue
 from foldline.session.host import Host, find_host
 from foldline.session.log_handle import Live
+from foldline.session.log_lines import log_failed_fold, log_unopened
+from foldline.session.model_facts import FactsOf, of_session
 from foldline.session.stored_session import open_stored_session
 from foldline.session.summaries import prepare_narrative, read_prepared
 from foldline.stores.base import Name, Store
@@ -66,20 +68,21 @@ class Done:
     """The model that wrote the fold's narrative; "" for none."""
 
 
-async def fold_session(
+async def fold_session(  # noqa: PLR0913 - the session, and what may be otherwise
     store: Store,
     name: Name,
     *,
     tellers: Telling | None = None,
     install: bool = False,
     seconds: float = LEASE,
+    facts_of: FactsOf = of_session,
 ) -> Done:
     """Prepare the narrative of a session's next fold; with `install` make the fold that is due.
 
     Raises errors that may pass: `StoreFailed`, and `Conflict` over the fence.
     """
     try:
-        live = (await open_stored_session(store, name)).live
+        live = await _open_for_fold(store, name, facts_of)
         if live.view.head < 0:
             return Done("gone", "there is no such session")
         ready = await planning.plan_next_request(live, live.facts)
@@ -95,7 +98,18 @@ async def fold_session(
     except Busy:
         return Done("busy", "somebody works on the session, and folds it by their next request")
     except Overflow as fault:
+        log_failed_fold(name, fault)
         return Done("left", str(fault))
+
+
+async def _open_for_fold(store: Store, name: Name, facts_of: FactsOf) -> Live:
+    try:
+        return (await open_stored_session(store, name, facts_of=facts_of)).live
+    except Erased:
+        raise  # it is gone, and nothing failed
+    except FoldlineError as fault:
+        log_unopened(name, fault)
+        raise
 
 
 def _find_narrative_ask(live: Live, ready: Ready) -> fold.Ask | None:

@@ -6,15 +6,24 @@ It reads the whole log in batches; nothing here is needed to continue a conversa
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from foldline.core import log
 from foldline.core import spine as spines
 from foldline.core.edits import fold, mask
-from foldline.core.item import Item
-from foldline.core.log import Asked, Event, Folded, Logged, ModelSaid, Undone, UsageReported
+from foldline.core.item import Item, format_speaker_tag
+from foldline.core.log import (
+    Asked,
+    Event,
+    Folded,
+    Logged,
+    ModelSaid,
+    Speaker,
+    Undone,
+    UsageReported,
+)
 from foldline.core.names import format_handle
 from foldline.core.parts import render_parts
 from foldline.core.request import Report
@@ -26,17 +35,20 @@ from foldline.session.log_handle import Live, run_locked
 from foldline.session.sync import Face, make_sync
 from foldline.stores import event_log
 
+if TYPE_CHECKING:
+    from foldline.session.fold_records import FoldRecord
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A message of a person and everything that answers it."""
+    """A message, from a person or scheduled, and everything that answers it."""
 
     number: int
     """From 1."""
     at: int
     """The place of the message."""
     words: str
-    """What was said."""
+    """What was said; scheduled words stand behind a tag that says so."""
     time: float
     """When, in seconds since 1970."""
     calls: int = 0
@@ -53,6 +65,8 @@ class Turn:
     """The place of its last request."""
     answered: int = -1
     """The place of its last answer."""
+    speaker: Speaker = "human"
+    """Who began it."""
 
     @property
     def saw(self) -> int:
@@ -117,6 +131,12 @@ class AsyncHistory:
         ):
             _count_event(turns, row.seq, row.time, log.decode_event(row.body))
         return turns
+
+    async def folds(self) -> "list[FoldRecord]":
+        """Return the record of every fold, oldest first, in force or not."""
+        from foldline.session.fold_records import read_fold_records  # noqa: PLC0415 - seldom needed
+
+        return await read_fold_records(self.live, await self.turns())
 
     async def seen(self, turn: Turn) -> View:
         """Return what the last call of a turn showed, checked against the request's sha256.
@@ -231,9 +251,11 @@ def _list_shown_items(view: View | None) -> tuple[Item, ...]:
 
 
 def _count_event(turns: list[Turn], seq: int, time: float, event: Event) -> None:
-    if log.by_user(event):
+    if log.begins_turn(event):
         words = " ".join(render_parts(event.parts).split())
-        turns.append(Turn(len(turns) + 1, seq, words, time))
+        if not log.by_user(event):
+            words = f"{format_speaker_tag(event, words)} {words}"
+        turns.append(Turn(len(turns) + 1, seq, words, time, speaker=event.speaker))
         return
     if not turns:
         return
@@ -305,6 +327,7 @@ class History(Face[AsyncHistory]):
     sent = make_sync(AsyncHistory.sent)
     events = make_sync(AsyncHistory.events)
     turns = make_sync(AsyncHistory.turns)
+    folds = make_sync(AsyncHistory.folds)
     seen = make_sync(AsyncHistory.seen)
     loss = make_sync(AsyncHistory.loss)
     taken_back = make_sync(AsyncHistory.taken_back)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from foldline.core.log import Event, Folded
 from foldline.core.plan import Facts, Ready
 from foldline.core.policy import limit_to_forced_folds
-from foldline.errors import BadInput, Vetoed
-from foldline.session.log_lines import log_narrative, log_veto
+from foldline.errors import BadInput, FoldlineError, Vetoed
+from foldline.session.log_lines import log_failed_fold, log_narrative, log_veto
 from foldline.stores.base import Name
 
 if TYPE_CHECKING:
@@ -30,9 +30,10 @@ class Pass(NamedTuple):
     name: Name
     model: str
     trigger: str
-    """A fold's reason: forced, pays, cold, due; a narrative's form: prefix, pieces or none."""
+    """A fold's reason: forced, full (nobody had said yes, and it could not be sent otherwise),
+    pays, cold, due; a narrative's form: prefix, pieces or none."""
     outcome: str
-    """A fold's: applied or vetoed; a narrative's: told, rejected, failed, skipped."""
+    """A fold's: applied, vetoed or failed; a narrative's: told, rejected, failed, skipped."""
     reason: str = ""
     before: int = 0
     """Tokens of what was folded; for a narrative its input."""
@@ -110,6 +111,21 @@ class Passes:
         for fold in _select_folds(events) if self.watchers or _watchers else ():
             made = _of_fold(fold, self._name, model, outcome="applied")
             self._notify_watchers(made._replace(seconds=self._planned))
+
+    def report_failed_fold(self, fault: FoldlineError, model: str, trigger: str = "forced") -> None:
+        """Notify watchers of a fold that could not be made, and log it."""
+        log_failed_fold(self._name, fault)
+        self._notify_watchers(
+            Pass(
+                kind="fold",
+                name=self._name,
+                model=model,
+                trigger=trigger,
+                outcome="failed",
+                reason=type(fault).__name__,
+                seconds=self._planned,
+            )
+        )
 
     def report_narrative(self, one: "Narrative", model: str, seconds: float) -> None:
         """Notify watchers of a narrative, and log one that is not there."""

@@ -1,6 +1,6 @@
 """The server that a session's model is asked at: kept in its log, and changed only on request.
 
-    host = choose_host("notes", "gpt-5", recorded=recorded_host(view.settings), named=None)
+    host = choose_host("notes", "gpt-6.1-sol", recorded=recorded_host(view.settings), named=None)
     host.base_url        as the log keeps it: scheme, host, port and path, never a key
     host.given           what an SDK is given; None: its own default
 
@@ -18,10 +18,11 @@ from typing import NamedTuple
 from foldline.core.log import Setting, SettingsChanged
 from foldline.dialects import base
 from foldline.dialects.base import Vendor
+from foldline.dialects.model_names import is_served_elsewhere
 from foldline.errors import BadInput, OtherHost
 from foldline.models.clients import (
     client,
-    dialect_of,
+    default_address,
     is_same_address,
     normalize_address,
 )
@@ -73,18 +74,22 @@ def choose_host(session: str, model: str, *, recorded: Host | None, named: Named
     3. The address in settings or the environment, else the SDK's default.
     """
     asked = recorded.dialect if recorded is not None else None
-    speaks = base.choose_dialect(model, asked, address=named.base_url if named else None)
+    known = named or recorded
+    address = known.base_url if known is not None else default_address(model)
+    speaks = base.choose_dialect(model, asked, address=address)
     dialect, vendor = speaks.name, speaks.vendor
     if named is not None:
         host = Host(normalize_address(named.base_url), dialect, named.base_url)
     else:
-        host = _make_host(vendor.address, dialect)
+        host = _make_host(address or vendor.address, dialect)
     if recorded is None or (named is not None and named.is_explicit):
         return host
-    if _vendor_of(recorded.dialect) != vendor:
+    elsewhere = is_served_elsewhere(model, recorded.base_url)
+    if _vendor_of(recorded.dialect) != vendor or elsewhere:
+        whose = model.partition("/")[0] if elsewhere else vendor.title
         raise OtherHost(
             f"session {session!r} is asked at {recorded.base_url}, and {model!r} is asked as "
-            f"{vendor.title}'s are; name a model of the same provider, or say where it is asked: "
+            f"{whose}'s are; name a model of the same provider, or say where it is asked: "
             f"--model {model} --base-url URL"
         )
     if named is None:
@@ -110,7 +115,8 @@ def record_host(settings: Mapping[str, Setting], host: Host) -> SettingsChanged 
 def host_of(model: Model) -> Host | None:
     """Return a client's host; None for a model without a server."""
     base_url = getattr(model, "base_url", None)
-    return _make_host(base_url, dialect_of(model.name)) if isinstance(base_url, str) else None
+    own = base.find_client_dialect(model).name
+    return _make_host(base_url, own) if isinstance(base_url, str) else None
 
 
 def must_be_asked_at(session: str, settings: Mapping[str, Setting], host: Host | None) -> None:
@@ -131,7 +137,7 @@ def make_teller(said: str, host: Host | None, *, api_key: str | None = None) -> 
     name, is_named, rest = said.partition("@http")
     if is_named:
         return client(name, base_url=f"http{rest}")
-    vendor = base.choose_model_dialect(name).vendor
+    vendor = base.choose_dialect(name, None, address=host.base_url if host else None).vendor
     if host is not None and vendor != _vendor_of(host.dialect):
         raise OtherHost(
             f"the session is asked at {host.base_url}, and the summarizer {name!r} is asked as "

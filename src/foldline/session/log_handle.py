@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeAli
 from foldline.core import log
 from foldline.core.log import (
     Event,
+    Folded,
     Instructed,
     Logged,
     ModelSwitched,
@@ -136,19 +137,33 @@ class Live:
             await self.store.close()
 
     async def record_opening(
-        self, model: str, *, origin: str = "", settings: Settings | None = None
+        self,
+        model: str,
+        *,
+        origin: str = "",
+        carried: tuple[str, ...] = (),
+        settings: Settings | None = None,
     ) -> None:
         """Record what is new at this opening: the session, its model, its settings."""
-        await self.record_events(*self.make_opening_events(model, origin=origin, settings=settings))
+        await self.record_events(
+            *self.make_opening_events(model, origin=origin, carried=carried, settings=settings)
+        )
         if settings is not None and self.view.settings != settings:
             await self.record_events(SettingsChanged(settings))
 
     def make_opening_events(
-        self, model: str, *, origin: str = "", settings: Settings | None = None
+        self,
+        model: str,
+        *,
+        origin: str = "",
+        carried: tuple[str, ...] = (),
+        settings: Settings | None = None,
     ) -> list[Event]:
         """Make the events of an opening: that the session begins, or another model."""
         if self.view.head < 0:
-            return [Opened(model, settings or {}, origin=origin, format=log.FORMAT)]
+            return [
+                Opened(model, settings or {}, origin=origin, format=log.FORMAT, carried=carried)
+            ]
         return [ModelSwitched(model)] if self.view.model != model else []
 
     async def record_instructions(self, told: Instructed) -> None:
@@ -224,6 +239,9 @@ class Live:
             await event_log.append_events(self.store, self.name, events, after=after, fence=fence)
         except FoldlineError as fault:
             self._unknown = isinstance(fault, StoreFailed)  # any other: nothing was written
+            folds = [one for one in events if isinstance(one, Folded)]
+            if self._unknown and folds:
+                self.passes.report_failed_fold(fault, self.view.model, folds[-1].why)
             raise
         self._unknown = False
         await self._apply_events(events)

@@ -1,8 +1,9 @@
 """The lines that sessions log, at the logger `foldline.session`.
 
-    INFO      a fold, a fork, a learned window, a healed refusal
+    INFO      a fold, a fork, a learned window, a healed refusal, a narrative with lines left out
     WARNING   a vetoed fold, a narrative that failed or was rejected, an assumed window,
               a prompt that its server has cut
+    ERROR     a fold that could not be made, a session that could not be opened for one
 
 A line names sessions, models and sizes, and never says what was said. It holds no words of a
 provider or a summarizer either: these may quote a message.
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from foldline.core.log import Event, Folded, ServerTruncated, WindowLearned
+from foldline.errors import FoldlineError, Overflow
 from foldline.stores.base import Name
 
 if TYPE_CHECKING:
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 
     from foldline.models.summarize import Narrative
 
+_REASONS = {
+    "": "asked",
+    "full": "the window is full: it cannot be sent otherwise, so no yes was waited for",
+}
 _LONGEST = 80  # characters of a name
 _LONGEST_REASON = 200
 _MODELS = 1_000  # that are warned of: clients of a gateway may make up names without end
@@ -32,7 +38,7 @@ def log_events(name: Name, events: Sequence[Event]) -> None:
             case Folded():
                 _logger().info(
                     "%s: folded %d messages (%s): %s → %s tokens",
-                    _clean(name.session), event.messages, event.why or "asked",
+                    _clean(name.session), event.messages, _REASONS.get(event.why, event.why),
                     f"{event.before:,}", f"{event.after:,}",
                 )  # fmt: skip
             case WindowLearned(model, window):
@@ -69,8 +75,35 @@ def log_veto(name: Name, why: str) -> None:
     )  # fmt: skip
 
 
+def log_failed_fold(name: Name, fault: FoldlineError) -> None:
+    """Log a fold that could not be made: nothing made the request fit, or the store failed."""
+    _logger().error("%s: a fold failed (%s)", _clean(name.session), _describe_fault(fault))
+
+
+def log_unopened(name: Name, fault: FoldlineError) -> None:
+    """Log that a session could not be opened, and so not be folded."""
+    _logger().error(
+        "%s: the session cannot be opened for a fold (%s)",
+        _clean(name.session), _describe_fault(fault),
+    )  # fmt: skip
+
+
+def _describe_fault(fault: FoldlineError) -> str:
+    """Describe an error by its class: its words may be a driver's, or quote a message."""
+    if not isinstance(fault, Overflow):
+        return type(fault).__name__
+    total = sum(fault.parts.values())
+    return f"Overflow: {total:,} tokens, and {fault.limit:,} fit"
+
+
 def log_narrative(name: Name, narrative: "Narrative", model: str) -> None:
-    """Log a narrative that failed or was rejected."""
+    """Log a narrative that failed or was rejected, or of which lines were left out."""
+    if narrative.prepared is not None and narrative.left_out:
+        _logger().info(
+            "%s: a narrative of %s: %d of %d lines left out, not proven",
+            _clean(name.session), _clean(model), len(narrative.left_out),
+            len(narrative.left_out) + len(narrative.prepared.lines),
+        )  # fmt: skip
     if narrative.outcome not in ("failed", "rejected"):
         return
     fault = f" ({narrative.fault})" if narrative.fault else ""

@@ -8,18 +8,22 @@ answer limit of a request into the window.
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from time import monotonic
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from foldline.core.budget import Source, limits, replace_reserve
 from foldline.core.log import Setting
 from foldline.core.plan import Facts
 from foldline.core.policy import Policy, named
+from foldline.core.prices import Prices
 from foldline.dialects.base import Dialect
 from foldline.errors import BadInput
 
 if TYPE_CHECKING:
     from foldline.models.servers import Reported
 
+FactsOf: TypeAlias = Callable[[str, Mapping[str, Setting]], Facts]
+"""Builds the facts of a session from its model and from the settings in its log."""
+_OPENAI_LIFETIME = 1_800.0  # seconds, by OpenAI's page on models from GPT-5.6 on
 _UNSTREAMED = 20_000  # tokens: Anthropic's SDK allows no longer answer without a stream
 
 
@@ -76,19 +80,27 @@ def build_facts(  # noqa: PLR0913 - whatever is known of a model
     prices = reported.prices if reported and reported.prices else found.prices
     limit = limits(
         size,
-        reserve or preset.reserve,
+        reserve,
         source=source,
         max_input=most,
         step=prices.step,
         max_output=(reported.max_output if reported else None) or found.max_output,
         tokenizer=tokenizer,
+        usual=preset.reserve,
+        margin=preset.margin,
+        threshold=preset.threshold,
+        estimator=preset.estimator,
     )
-    return Facts(limit, preset, prices)
+    return Facts(limit, preset, prices, lifetime=_find_cache_lifetime(model, prices))
 
 
-def remember_facts(
-    *, window: int | None, reserve: int | None, policy: str | Policy
-) -> Callable[[str], Facts]:
+def _find_cache_lifetime(model: str, prices: Prices) -> float | None:
+    """Find how many seconds a provider keeps a prompt, where prices alone do not show it."""
+    is_newer_openai = "gpt-" in model and prices.w > 1  # the first that charge for writes
+    return _OPENAI_LIFETIME if is_newer_openai else None
+
+
+def remember_facts(build: Callable[[str], Facts]) -> Callable[[str], Facts]:
     """Return a function that caches the facts of models for seconds: a file may change them."""
     cached: dict[str, tuple[float, Facts]] = {}
 
@@ -96,7 +108,7 @@ def remember_facts(
         now = monotonic()
         since, facts = cached.get(model, (-_FRESH, None))
         if facts is None or now - since > _FRESH:
-            facts = build_facts(model, window=window, reserve=reserve, policy=policy)
+            facts = build(model)
             if len(cached) > _MODELS:
                 cached.clear()
             cached[model] = (now, facts)

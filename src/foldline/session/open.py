@@ -4,7 +4,7 @@ import os
 from collections.abc import Coroutine, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from foldline.core.log import Event
+from foldline.core.log import Setting
 from foldline.dialects import base
 from foldline.errors import BadInput
 from foldline.session import arguments
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from foldline.models.servers import Reported
     from foldline.models.summarize import Tellers
     from foldline.models.tokenizers import Tokenizer
+    from foldline.session.carry import Carried
     from foldline.session.spending import Caps
     from foldline.session.summaries import Narrator
 
@@ -41,6 +42,8 @@ def open(  # noqa: A001, PLR0913 - it is foldline.open; one keyword per property
     tenant: str = "local",
     dialect: str | None = None,
     carry: str | None = None,
+    parts: Sequence[str] | None = None,
+    metadata: Mapping[str, Setting] | None = None,
     exclusive: float | None = None,
     summarizer: Summarizer = None,
     caps: "Caps | None" = None,
@@ -54,24 +57,22 @@ def open(  # noqa: A001, PLR0913 - it is foldline.open; one keyword per property
     - `model`: the model's name; `claude…`, `anthropic/…` and Bedrock's names
       use Anthropic's API, `gemini-…` Google's, all others OpenAI's chat API
     - `dialect`: the API to write requests for, where the vendor has several:
-      "openai-responses" for `client.responses.create(**s.request())`,
-      "gemini-interactions" for `client.interactions.create(**s.request())`
+      "openai-responses", "gemini-interactions"
     - `system`: the system prompt, a text or text blocks
     - `tools`: as any of these APIs writes them
     - `window`: tokens in all; by default the catalogue's, else 128,000
     - `reserve`: tokens of these for the answer; by default a tenth
     - `policy`: a preset's name, or a `Policy`
     - `session`, `tenant`: the session's name, and whose it is
-    - `carry`: an earlier session whose record opens a new one
-    - `exclusive`: seconds to hold the session, renewed by every append;
-      raises `Busy` if another worker holds it
+    - `carry`: an earlier session whose record opens a new one; `parts`: what
+      of it, some of "summary", "pins", "files", "facts"; by default all
+    - `metadata`: names and values of your own, kept in the log, never sent
+    - `exclusive`: seconds to hold the session; `Busy` if another worker does
     - `summarizer`: who adds a narrative to folds: a model's name, a `Model`,
       a list of these, `Tellers`, or "worker"
     - `caps`: the most that may be spent, `foldline.session.spending.Caps`
-    - `reported`: what the model's server reports about it, a
-      `foldline.models.servers.Reported`
-    - `tokenizer`: the model's own, if you have it: a function that counts
-      the tokens of a text, or "o200k_base" (OpenAI's; needs `tokenizers`)
+    - `reported`: what its server says, `foldline.models.servers.Reported`
+    - `tokenizer`: the model's own: a function of a text, or "o200k_base"
     - `store`: the address's store, if it is open already
 
     System and tools that are left out stay as they were. Close the session,
@@ -91,6 +92,8 @@ def open(  # noqa: A001, PLR0913 - it is foldline.open; one keyword per property
                 tenant=tenant,
                 dialect=dialect,
                 carry=carry,
+                parts=parts,
+                metadata=metadata,
                 exclusive=exclusive,
                 summarizer=summarizer,
                 caps=caps,
@@ -115,6 +118,8 @@ def aopen(  # noqa: PLR0913
     tenant: str = "local",
     dialect: str | None = None,
     carry: str | None = None,
+    parts: Sequence[str] | None = None,
+    metadata: Mapping[str, Setting] | None = None,
     exclusive: float | None = None,
     summarizer: Summarizer = None,
     caps: "Caps | None" = None,
@@ -126,8 +131,8 @@ def aopen(  # noqa: PLR0913
 
     The parameters are those of `foldline.open`.
 
-        s = await foldline.aopen("talks.db", model="gpt-5")
-        async with foldline.aopen("talks.db", model="gpt-5") as s: ...
+        s = await foldline.aopen("talks.db", model="gpt-6.1-sol")
+        async with foldline.aopen("talks.db", model="gpt-6.1-sol") as s: ...
 
     The first leaves it to you to `await s.close()`; the second does it.
     """
@@ -144,6 +149,8 @@ def aopen(  # noqa: PLR0913
             tenant=tenant,
             dialect=dialect,
             carry=carry,
+            parts=parts,
+            metadata=metadata,
             exclusive=exclusive,
             summarizer=summarizer,
             caps=caps,
@@ -186,6 +193,8 @@ async def open_session(  # noqa: PLR0913
     tenant: str = "local",
     dialect: str | None = None,
     carry: str | None = None,
+    parts: Sequence[str] | None = None,
+    metadata: Mapping[str, Setting] | None = None,
     exclusive: float | None = None,
     summarizer: Summarizer = None,
     caps: "Caps | None" = None,
@@ -201,6 +210,8 @@ async def open_session(  # noqa: PLR0913
         base.must_be_dialect(dialect)
     if carry is not None:
         arguments.must_be_names(carry=carry)
+    chosen = _read_parts(carry, parts)
+    own = arguments.read_metadata(metadata or {})
     if caps is not None:
         arguments.must_be_caps(caps)
     if summarizer is not None:
@@ -237,8 +248,9 @@ async def open_session(  # noqa: PLR0913
         given: Settings = {"policy": facts.policy.name, "window": window, "reserve": reserve}
         if dialect is not None:
             given["dialect"] = dialect
+        given |= own
         settings: Settings = {**live.view.settings, **given}  # the host's settings stay
-        opened = await start_session(live, model, settings=settings, carry=carry)
+        opened = await start_session(live, model, settings=settings, carry=carry, parts=chosen)
         await opened.instruct(system=system, tools=tools or None)
     except BaseException:
         if store is None:
@@ -247,23 +259,44 @@ async def open_session(  # noqa: PLR0913
     return opened
 
 
+def _read_parts(carry: str | None, parts: Sequence[str] | None) -> tuple[str, ...] | None:
+    if parts is None:
+        return None
+    if carry is None:
+        raise BadInput(f"parts={parts!r} goes with carry=SESSION, the session that has them")
+    from foldline.session.carry import read_parts  # noqa: PLC0415 - few sessions carry on
+
+    return read_parts(parts)
+
+
 async def start_session(
-    live: Live, model: str, *, settings: Settings, carry: str | None = None
+    live: Live,
+    model: str,
+    *,
+    settings: Settings,
+    carry: str | None = None,
+    parts: Sequence[str] | None = None,
 ) -> AsyncSession:
-    """Start a session on an open log; record what is new at this opening."""
-    carried: list[Event] = []
+    """Start a session on an open log; record what is new at this opening.
+
+    `carry` names an earlier session whose record, or `parts` of it, opens a new one.
+    """
+    carried: Carried | None = None
     if live.view.head < 0 and carry:
+        from foldline.session.carry import PARTS, build_carried  # noqa: PLC0415 - few carry on
         from foldline.session.host import host_settings  # noqa: PLC0415
-        from foldline.session.turn import build_carry_message  # noqa: PLC0415 - few sessions carry on
 
         earlier = live.name._replace(session=carry)
         # The earlier session's words go to the same host as before.
         before = await Live.open(live.store, earlier, facts=live.facts)
         settings = {**settings, **host_settings(before.view.settings)}
-        carried.append(await build_carry_message(live.store, earlier, facts=live.facts))
-    await live.record_opening(model, origin=carry or "", settings=settings)
-    await live.receive_events(*carried)
-    return AsyncSession(live)
+        carried = await build_carried(live.store, earlier, facts=live.facts, parts=parts or PARTS)
+    await live.record_opening(
+        model, origin=carry or "", carried=tuple(parts or ()), settings=settings
+    )
+    if carried is not None:
+        await live.receive_events(carried.message)
+    return AsyncSession(live, carried=carried)
 
 
 def _make_worker_narrator(address: str | os.PathLike[str]) -> "Narrator":

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from foldline.core import plan as plans
-from foldline.core.edits.fold import estimate_cache_state
+from foldline.core.cold_cache import estimate_cache_state
 from foldline.core.log import Asked, Event, UserSaid
 from foldline.core.parts import Text
 from foldline.core.plan import Blocked, Facts, Need, Plan, Ready
@@ -22,6 +22,7 @@ from foldline.core.spine import Range
 from foldline.core.view import View
 from foldline.dialects import base
 from foldline.dialects.base import Dialect
+from foldline.dialects.model_names import write_model_name
 from foldline.errors import BadHandle, BadInput, BrokenView, Erased, FormatError, Overflow
 from foldline.session.client_row import digest_shown, read_row
 from foldline.session.log_handle import Live
@@ -33,17 +34,29 @@ _LARGE = 30_000  # tokens of a view: folding more of it takes tens of millisecon
 
 
 async def plan_and_record_request(
-    live: Live, parameters: Mapping[str, Any], *, dialect: Dialect, facts: Facts | None = None
+    live: Live,
+    parameters: Mapping[str, Any],
+    *,
+    dialect: Dialect,
+    facts: Facts | None = None,
+    address: str | None = None,
 ) -> bytes:
-    """Plan the next request, record it as sent, and return its bytes."""
-    given = _encode_parameters(parameters)
+    """Plan the next request, record it as sent, and return its bytes.
+
+    `address` is the server's, where the caller knows it better than the session.
+    """
+    given = _encode_parameters({**_name_model(live.view, address), **parameters})
     fields = msgspec.json.decode(given, type=dict[str, msgspec.Raw])
     body, seen, worth = b"", live.report, None
 
     async def decide_request() -> Sequence[Event]:
         nonlocal body, seen, worth
         notice, view = live.admit_events(say_to_go_on(live.view, fields, dialect=dialect))
-        ready = await plan_next_request(live, facts or live.facts, view=view)
+        try:
+            ready = await plan_next_request(live, facts or live.facts, view=view)
+        except Overflow as fault:
+            live.passes.report_failed_fold(fault, view.model)
+            raise
         if dialect.is_silent(ready.request):
             raise BadInput("nothing was said in this session that could be sent; add() a message")
         worth, seen = ready.ask, ready.report
@@ -74,6 +87,16 @@ def say_to_go_on(view: View, parameters: Mapping[str, Any], *, dialect: Dialect)
     if not dialect.must_be_told(view, parameters):
         return []
     return [UserSaid((Text(_GO_ON),), speaker="notice")]
+
+
+def _name_model(view: View, address: str | None) -> dict[str, str]:
+    """Return the parameter that names the model as its server knows it, if the session does not.
+
+    It is recorded with the request, so that a rebuilt request has the same name.
+    """
+    own = view.settings.get("base_url")
+    name = write_model_name(view.model, address or (own if isinstance(own, str) else None))
+    return {} if name == view.model else {"model": name}
 
 
 async def rebuild_request(live: Live, at: int) -> bytes:
@@ -118,7 +141,7 @@ async def _plan_until_ready(live: Live, facts: Facts, view: View) -> Ready:
     """Plan, and fetch what the plan needs, until it is ready."""
     if live.prepared is not None and not live.prepared.is_valid_for(view.spine):
         live.prepared = None
-    cache = estimate_cache_state(time() - live.touched, facts.prices)
+    cache = estimate_cache_state(time() - live.touched, facts.prices, facts.lifetime)
     facts = replace(facts, cache=cache, prepared=facts.prepared or live.prepared)
     while True:
         match await compute_plan(view, facts):

@@ -22,6 +22,7 @@ from foldline.core.log import (
     ModelSwitched,
     Opened,
     Pinned,
+    Setting,
     SettingsChanged,
     Speaker,
     ToolReturned,
@@ -48,6 +49,7 @@ from foldline.session.arguments import (
     must_not_be_own,
     read_system,
     read_tools,
+    select_metadata,
 )
 from foldline.session.given_objects import ModelTurn, join_given
 from foldline.session.log_handle import Live, run_locked
@@ -64,6 +66,7 @@ from foldline.session.sync import Face, make_sync, run_coroutine
 from foldline.stores import event_log
 
 if TYPE_CHECKING:
+    from foldline.session.carry import Carried
     from foldline.session.history import AsyncHistory, History
 
 R = TypeVar("R")
@@ -79,8 +82,9 @@ class AsyncSession:
     Also an async context manager, which closes it.
     """
 
-    def __init__(self, live: Live) -> None:
+    def __init__(self, live: Live, *, carried: "Carried | None" = None) -> None:
         self.live = live
+        self._carried = carried
 
     @property
     def history(self) -> "AsyncHistory":
@@ -88,6 +92,11 @@ class AsyncSession:
         from foldline.session.history import AsyncHistory  # noqa: PLC0415 - few programs look back
 
         return AsyncHistory(self.live)
+
+    @property
+    def carried(self) -> "Carried | None":
+        """What this opening carried on from an earlier session."""
+        return self._carried
 
     @run_locked
     async def add(
@@ -200,14 +209,22 @@ class AsyncSession:
         """Fold now what can be folded; return what the model no longer sees, or None.
 
         `focus` says what to keep above all. With `preview` nothing is folded, and the result says
-        what would be. If the session has a summarizer, its narrative is awaited.
+        what would be. If the session has a summarizer, its narrative is awaited: the result's
+        `summary` is what now stands of it, `left_out` and `no_summary` say what does not and why.
         """
         must_be_text(focus=focus)
         narrative, focus = None, replace_surrogates(focus)[:_FOCUS]
         if self.live.narrator is not None and not preview:
             narrative = await self.live.narrator.fetch_narrative(self.live, focus)
-        return await self._fold_now(
-            replace(self.live.facts, now=True, focus=focus, prepared=narrative), preview
+        prepared = narrative if narrative is not None and narrative.lines else None
+        found = await self._fold_now(
+            replace(self.live.facts, now=True, focus=focus, prepared=prepared), preview
+        )
+        if found is None or narrative is None:
+            return found
+        answered = len(narrative.lines) + len(narrative.left_out)
+        return replace(
+            found, left_out=narrative.left_out, answered=answered, no_summary=narrative.reason
         )
 
     @run_locked
@@ -222,8 +239,12 @@ class AsyncSession:
 
         if preview:
             await decide_fold()
-        else:
+            return left
+        try:
             await self.live.append_decision(decide_fold)
+        except Overflow as fault:
+            self.live.passes.report_failed_fold(fault, self.live.view.model, "due")
+            raise
         return left
 
     @run_locked
@@ -308,6 +329,23 @@ class AsyncSession:
         log_fork(live.name, to, place)
         return type(self)(child)
 
+    @run_locked
+    async def carry(
+        self, session: str, *, parts: Sequence[str] | None = None, preview: bool = False
+    ) -> "Carried":
+        """Add the record of another session, as a notice; return it, with its size by part.
+
+        `parts` are some of "summary", "pins", "files" and "facts"; all by default. With `preview`
+        nothing is added. Raises `OtherHost` if that session is asked at another address.
+        """
+        from foldline.session import carry  # noqa: PLC0415 - few sessions carry on
+
+        must_be_names(session=session)
+        chosen = carry.read_parts(parts)
+        if preview:
+            return (await carry.prepare_carry(self.live, session, parts=chosen))[0]
+        return await carry.carry_into(self.live, session, parts=chosen)
+
     async def recall(self, handle: str, *, most: int | None = None) -> str:
         """Return the original of anything in the log, by the handle that replaces it.
 
@@ -373,6 +411,11 @@ class AsyncSession:
         return self.live.report or build_report(
             self.live.view, measure_budget(self.live.view, self.live.facts.limits)
         )
+
+    @property
+    def metadata(self) -> dict[str, Setting]:
+        """The names and values that `open` was given for this session."""
+        return select_metadata(self.live.view.settings)
 
     @property
     def edits(self) -> list[int]:
@@ -452,6 +495,7 @@ class Session(Face[AsyncSession]):
     undo = make_sync(AsyncSession.undo)
     pin = make_sync(AsyncSession.pin)
     switch = make_sync(AsyncSession.switch)
+    carry = make_sync(AsyncSession.carry)
     recall = make_sync(AsyncSession.recall)
     answer_recall = make_sync(AsyncSession.answer_recall)
     record_usage = make_sync(AsyncSession.record_usage)
@@ -492,9 +536,19 @@ class Session(Face[AsyncSession]):
         return Session(run_coroutine(self.aio.fork(to, at=at)))
 
     @property
+    def carried(self) -> "Carried | None":
+        """What this opening carried on from an earlier session."""
+        return self.aio.carried
+
+    @property
     def report(self) -> Report:
         """How the window is used: by the last request, or by what would be sent now."""
         return self.aio.report
+
+    @property
+    def metadata(self) -> dict[str, Setting]:
+        """The names and values that `open` was given for this session."""
+        return self.aio.metadata
 
     @property
     def edits(self) -> list[int]:

@@ -69,7 +69,8 @@ class Bill:
             return
         at = prices.at(tokens)
         fresh = (tokens - read - write) * at.input
-        cached = read * at.read + write * at.write
+        long = min(used.cache_write_long or 0, write)
+        cached = read * at.read + (write - long) * at.write + long * at.long_write
         self.dollars += (fresh + cached + (used.output or 0) * at.output) / _MILLION
         self.assumed = self.assumed or at.assumed
 

@@ -303,8 +303,10 @@ def compute_cost(prices: Prices, usage: UsageReported, *, told: tuple[int, int] 
     at = prices.at(tokens_in)
     read = min(usage.cache_read or 0, tokens_in)
     write = min(usage.cache_write or 0, tokens_in - read)
+    long = min(usage.cache_write_long or 0, write)
     fresh = (tokens_in - read - write) * _convert_price(at.input)
-    cached = read * _convert_price(at.read) + write * _convert_price(at.write)
+    cached = read * _convert_price(at.read) + (write - long) * _convert_price(at.write)
+    cached += long * _convert_price(at.long_write)
     return Amount(tokens_in + tokens_out, fresh + cached + tokens_out * _convert_price(at.output))
 
 

@@ -4,24 +4,25 @@ A log names its own model and settings. Listing reads rows and loads no views.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from time import monotonic
 
 from foldline.core import log
-from foldline.core.log import ModelSwitched, Opened
+from foldline.core.log import ModelSwitched, Opened, Setting, SettingsChanged
 from foldline.core.parts import render_parts
 from foldline.errors import Busy, FoldlineError, FormatError
+from foldline.session.arguments import select_metadata
 from foldline.session.log_handle import Live
-from foldline.session.model_facts import of_session
+from foldline.session.model_facts import FactsOf, of_session
 from foldline.session.session import AsyncSession
 from foldline.stores import event_log
 from foldline.stores.base import Listed, Name, Store
 
 _PAGE = 100  # sessions listed at a time
-_TELLING = ("opened", "model_switched", "user_said")
+_TELLING = ("opened", "settings_changed", "model_switched", "user_said")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class Summary:
     turns: int = 0
     words: str = ""
     """The first message of a person."""
+    metadata: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
+    """The names and values that its maker gave it."""
     fault: str = ""
     """Why its log could not be read, or ""."""
 
@@ -60,19 +63,23 @@ async def iterate_summaries(store: Store, tenant: str) -> AsyncGenerator[Summary
 async def read_summary(store: Store, name: Name, known: Listed) -> Summary:
     """Read a session's current model, its number of turns and its first words."""
     model, turns, words = "", 0, ""
+    settings: Mapping[str, Setting] = {}
     try:
         async for row in event_log.iterate_rows(store, name, known.head):
             if row.kind not in _TELLING:
                 continue
             event = log.decode_event(row.body)
+            if isinstance(event, Opened | SettingsChanged):
+                settings = event.settings
             if isinstance(event, Opened | ModelSwitched):
                 model = event.model
-            elif log.by_user(event):
+            elif log.begins_turn(event):
                 turns += 1
-                words = words or " ".join(render_parts(event.parts).split())
+                if log.by_user(event):
+                    words = words or " ".join(render_parts(event.parts).split())
     except FormatError as fault:
         return Summary(known, model, turns, words, fault=str(fault))
-    return Summary(known, model, turns, words)
+    return Summary(known, model, turns, words, select_metadata(settings))
 
 
 SECONDS = 30.0
@@ -80,10 +87,12 @@ SECONDS = 30.0
 _LOOK = 0.25  # seconds between two tries to hold a session that another process holds
 
 
-async def open_stored_session(store: Store, name: Name) -> AsyncSession:
+async def open_stored_session(
+    store: Store, name: Name, *, facts_of: FactsOf = of_session
+) -> AsyncSession:
     """Open a stored session with the facts that its log names; empty if there is none."""
     live = await Live.open(store, name, facts=of_session("", {}))
-    live.facts, live.shared = of_session(live.view.model, live.view.settings), True
+    live.facts, live.shared = facts_of(live.view.model, live.view.settings), True
     return AsyncSession(live)
 
 

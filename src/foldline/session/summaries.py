@@ -21,6 +21,7 @@ import msgspec
 
 from foldline.core import fold_selection
 from foldline.core.budget import measure_budget
+from foldline.core.cold_cache import estimate_cache_state
 from foldline.core.edits import fold
 from foldline.core.edits.fold import Ask, Prepared
 from foldline.core.log import Asked, UsageReported
@@ -59,7 +60,7 @@ class Narrator(Protocol):
         ...
 
     async def fetch_narrative(self, live: Live, focus: str) -> Prepared | None:
-        """Return a narrative of what a fold made now would replace."""
+        """Return a narrative of what a fold made now would replace, or why it has no line."""
         ...
 
     async def close(self) -> None:
@@ -102,8 +103,17 @@ async def prepare_narrative(
 ) -> Narrative:
     """Ask for a narrative and keep it for the fold; one at a time per view."""
     begun = perf_counter()
-    narrative = await _ask_for_narrative(live, ask, tellers, spending=spending, progress=progress)
     model = tellers.models[0].name if tellers.models else ""
+    try:
+        narrative = await _ask_for_narrative(
+            live, ask, tellers, spending=spending, progress=progress
+        )
+    except Erased:
+        raise  # the session is gone, and nothing failed
+    except FoldlineError as fault:  # the store's
+        failed = Narrative("failed", str(fault), fault=type(fault).__name__)
+        live.passes.report_narrative(failed, model, perf_counter() - begun)
+        raise
     live.passes.report_narrative(narrative, model, perf_counter() - begun)
     return narrative
 
@@ -164,7 +174,7 @@ async def _record_outcome(
         await store.put(name, "narrator", "state", msgspec.json.encode(now), seconds=_KEPT)
         return
     if outcome in ("told", "rejected") or (narrative.asked and outcome == "skipped"):
-        kept = narrative.prepared or fold.Prepared(ask.base, ask.range, ())
+        kept = narrative.prepared or _make_missing(ask, narrative)
         await store.put(
             name, "prepared", _hash_spine(ask.base), msgspec.json.encode(kept), seconds=_KEPT
         )
@@ -191,7 +201,7 @@ def _build_sent_prefix(
 ) -> SentPrefix | None:
     # Called in a thread: a large view takes a while to encode.
     model, view = live.view.model, then.build_view()
-    if view.model != model or asked.dialect != base.choose_model_dialect(model).name:
+    if view.model != model or asked.dialect != _find_usual_dialect(view).name:
         return None  # the summarizer's client would not understand it
     last = view.head if ask.range.hi is None else ask.range.hi
     behind = [item for item in view.items if item.state != "folded" and item.seq > last]
@@ -201,9 +211,18 @@ def _build_sent_prefix(
     body = base.resolve_named_dialect(asked.dialect).encode(shown, parameters)
     ratio = asked.tokens / max(asked.estimate, 1)
     tokens = asked.tokens - int(ratio * sum(item.tokens for item in behind))
-    limits, prices = live.facts.limits, live.facts.prices
-    warm = fold.estimate_cache_state(time() - live.touched, prices) == "warm"
-    return SentPrefix(msgspec.json.decode(body), model, tokens, limits.window, prices, warm)
+    facts, seconds = live.facts, time() - live.touched
+    warm = estimate_cache_state(seconds, facts.prices, facts.lifetime) == "warm"
+    window = facts.limits.window
+    return SentPrefix(msgspec.json.decode(body), model, tokens, window, facts.prices, warm)
+
+
+def _find_usual_dialect(view: View) -> base.Dialect:
+    """Return the dialect in which a summarizer at the session's host is asked."""
+    address = view.settings.get("base_url")
+    return base.choose_dialect(
+        view.model, None, address=address if isinstance(address, str) else None
+    )
 
 
 class Pieces:
@@ -279,11 +298,11 @@ class Preparing:
         ask = fold_selection.plan_narrative(live.view, None, budget=budget, facts=facts)
         return None if ask is None else await self._prepare_and_keep(live, ask)
 
-    async def _prepare_and_keep(self, live: Live, ask: fold.Ask) -> fold.Prepared | None:
+    async def _prepare_and_keep(self, live: Live, ask: fold.Ask) -> fold.Prepared:
         self.last = await prepare_narrative(
             live, ask, self.tellers, spending=self.spending, progress=self.progress
         )
-        return self.last.prepared
+        return self.last.prepared or _make_missing(ask, self.last)
 
     async def close(self) -> None:
         """Stop asking; finished pieces stay. Close the models that we made."""
@@ -303,6 +322,12 @@ class Preparing:
             self.last = Narrative("skipped", "the session was erased")
         except FoldlineError as fault:  # the store's: no caller waits for this
             self.last = Narrative("failed", str(fault))
+
+
+def _make_missing(ask: fold.Ask, narrative: Narrative) -> fold.Prepared:
+    """Make what stands for a narrative that was not told: no line, and why."""
+    how = "asking for it failed" if narrative.outcome == "failed" else f"it was {narrative.outcome}"
+    return fold.Prepared(ask.base, ask.range, (), reason=f"{how}: {narrative.reason}")
 
 
 def _hash_spine(spine: Spine) -> str:

@@ -4,7 +4,7 @@
 
 A request that is refused for its length is edited and sent once more. A call that ends early
 leaves a usable log: the words heard so far, if any, as an answer that was cut or cancelled. The
-caller runs tools. `build_carry_message` starts a new session with the record of an earlier one.
+caller runs tools.
 """
 
 from contextlib import suppress
@@ -12,10 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from foldline.core import fold_selection
-from foldline.core.budget import measure_budget
-from foldline.core.fold_selection import Need
-from foldline.core.log import ModelSaid, Stop, UsageReported, UserSaid, by_user
+from foldline.core.log import ModelSaid, Stop, UsageReported, begins_turn
 from foldline.core.parts import Text, replace_surrogates
 from foldline.core.plan import Facts
 from foldline.core.tokens import count_tokens
@@ -27,33 +24,8 @@ from foldline.errors import BadInput, FoldlineError, ModelFailed, Overflow, Wire
 from foldline.models.port import Heard, Json, Model
 from foldline.models.retries import PATIENT, Patience, call_with_retries
 from foldline.session import model_facts, planning, refusals
-from foldline.session.log_handle import Live
 from foldline.session.session import AsyncSession
 from foldline.session.spending import Reserved, Spending
-from foldline.stores.base import Name, Store
-
-
-def nothing_to_carry(name: Name) -> BadInput:
-    """Make the error for a session to carry on from that is missing or empty."""
-    return BadInput(f"there is nothing in a session {name.session!r} to carry on from")
-
-
-async def build_carry_message(store: Store, name: Name, *, facts: Facts) -> UserSaid:
-    """Build the first message of a new session: the record of an old one, made without a model."""
-    live = await Live.open(store, name, facts=facts)
-    if not live.view.items:
-        raise nothing_to_carry(name)
-    budget = measure_budget(live.view, facts.limits)
-    draft = fold_selection.build_whole_draft(live.view, budget, facts)
-    while isinstance(draft, Need):
-        facts = await planning.fetch_needed_events(live, facts, draft)
-        draft = fold_selection.build_whole_draft(live.view, budget, facts)
-    record = draft.build_fold(budget.convert_to_estimate(budget.room * facts.policy.handoff)).text
-    head = (
-        f"[carried on from session {name.session!r}: a record of it. "
-        "Its handles are that session's, not this one's]"
-    )
-    return UserSaid((Text(f"{head}\n{record}"),), speaker="notice")
 
 
 class _Planned(NamedTuple):
@@ -91,8 +63,8 @@ async def reply(
 
 
 def turn_of(view: View) -> int:
-    """Return where the newest turn began: the place of a person's last message, or -1."""
-    said = [seq for seq, event in view.held.items() if by_user(event)]
+    """Return where the newest turn began: the place of the last message but notices, or -1."""
+    said = [seq for seq, event in view.held.items() if begins_turn(event)]
     folded = [start for fold in view.list_folds().values() for start in fold.starts[-1:]]
     return max((*said, *folded), default=-1)
 
@@ -106,7 +78,9 @@ class _Turn:
         self._session, self._live, self._model = session, session.live, model
         self._parameters, self._spending = parameters, spending
         self._dialect: Dialect = base.find_view_dialect(self._live.view)
-        own = getattr(model, "dialect", None) or base.choose_model_dialect(model.name)
+        address = getattr(model, "base_url", None)
+        self._address = address if isinstance(address, str) else None
+        own = base.find_client_dialect(model)
         if own.name != self._dialect.name:
             raise BadInput(
                 f"the session is {self._live.view.model!r}'s and {model.name!r} speaks another "
@@ -129,7 +103,9 @@ class _Turn:
         live, dialect = self._live, self._dialect
         facts, given = model_facts.fit_answer_limit(facts, dialect, self._parameters, streams=True)
         stated = dialect.find_bound(given)
-        body = await planning.plan_and_record_request(live, given, dialect=dialect, facts=facts)
+        body = await planning.plan_and_record_request(
+            live, given, dialect=dialect, facts=facts, address=self._address
+        )
         tokens = live.report.total if live.report else 0
         most = stated[1] if stated else facts.limits.reserve
         return _Planned(msgspec.json.decode(body), tokens, most, refusals.measure_fill(live))

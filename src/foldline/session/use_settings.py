@@ -4,23 +4,27 @@ Whoever gets a model closes it.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+from foldline.dialects.base import choose_dialect
 from foldline.errors import BadInput
-from foldline.models.clients import client, dialect_of
+from foldline.models.clients import client
 from foldline.models.port import Model
 from foldline.models.summarize import Tellers
 from foldline.session.host import Host, make_teller
+from foldline.session.session_settings import resolve_session_settings
 from foldline.session.spending import Cap, Caps
 from foldline.settings.kinds import NOBODY, OWN, Settings
 
 
-def build_caps(settings: Settings) -> Caps | None:
-    """Build the caps that are set; None if there are none."""
+def build_caps(settings: Settings, *, but: Collection[str] = ()) -> Caps | None:
+    """Build the caps that are set, `but` some; None if there are none."""
     limits = settings.limits.items()
-    caps = {whose: Cap(*limit) for whose, limit in limits if limit != (None, None)}
+    caps = {
+        whose: Cap(*limit) for whose, limit in limits if limit != (None, None) and whose not in but
+    }
     return Caps(**caps) if caps else None
 
 
@@ -31,10 +35,11 @@ def make_model_client(settings: Settings, *, env: Mapping[str, str] | None = Non
         raise BadInput(
             'no model is set: write model = "NAME" into foldline.toml, or set FOLDLINE_MODEL'
         )
-    return client(said.name, base_url=said.base_url, api_key=_read_api_key(settings, env))
+    return client(said.name, base_url=said.base_url, api_key=read_api_key(settings, env))
 
 
-def _read_api_key(settings: Settings, env: Mapping[str, str] | None) -> str | None:
+def read_api_key(settings: Settings, env: Mapping[str, str] | None = None) -> str | None:
+    """Read the model's key from the variable that the settings name, if they name one."""
     named = settings.model.key_env
     if named is None:
         return None
@@ -52,10 +57,11 @@ def build_tellers(settings: Settings, own: Model, *, host: Host | None = None) -
     named = {OWN: own, settings.model.name or OWN: own}
     said = settings.model
     if host is None and said.base_url is not None:
-        host = Host(said.base_url, dialect_of(said.name or ""), said.base_url)
+        speaks = choose_dialect(said.name or "", None, address=said.base_url)
+        host = Host(said.base_url, speaks.name, said.base_url)
     found = Tellers(
         tuple(
-            named.get(name) or make_teller(name, host, api_key=_read_api_key(settings, None))
+            named.get(name) or make_teller(name, host, api_key=read_api_key(settings))
             for name in settings.summarizer
         )
     )
@@ -65,6 +71,7 @@ def build_tellers(settings: Settings, own: Model, *, host: Host | None = None) -
 
 def build_open_arguments(settings: Settings) -> dict[str, Any]:
     """Build the arguments of `foldline.open`, except the address and the summarizer."""
+    settings = resolve_session_settings(settings, settings.model.name or "", {})
     said = settings.model
     return {
         "model": said.name or "",

@@ -11,7 +11,14 @@ from typing import Any
 
 from foldline.errors import BadInput
 from foldline.settings.kinds import Settings
-from foldline.settings.parse import SettingFault, build_settings, list_server_faults, parse_settings
+from foldline.settings.parse import (
+    SettingFault,
+    build_settings,
+    list_line_faults,
+    list_server_faults,
+    list_threshold_faults,
+    parse_settings,
+)
 
 __all__ = ["SettingFault", "Settings", "build_settings", "parse_settings", "read"]
 
@@ -19,7 +26,9 @@ __all__ = ["SettingFault", "Settings", "build_settings", "parse_settings", "read
 def read(given: Mapping[str, Any]) -> Settings:
     """Read settings from one file's content; tables may be nested or written with dots."""
     found, faults = parse_settings(given)
-    faults += list_server_faults(found)
+    faults += [
+        *list_server_faults(found), *list_threshold_faults(found), *list_line_faults(found)
+    ]  # fmt: skip
     if faults:
         raise BadInput("; ".join(fault.told for fault in faults))
     return build_settings(found)

@@ -103,6 +103,15 @@ class TelegramSettings:
     listen: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class RetentionSettings:
+    """What long-running processes erase by themselves; a limit of None erases nothing."""
+
+    days: int | None = None
+    sessions: int | None = None
+    every_hours: float = 24.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings, checked and typed."""
@@ -124,11 +133,14 @@ class Settings:
     shell: ShellSettings
     servers: tuple[ServerSettings, ...]
     telegram: TelegramSettings
+    retention: RetentionSettings
     profile: str | None
     said: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Every value that was set, by the setting's name."""
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
     """Where each of those comes from; a missing one is a default."""
+    outranked: frozenset[str] = frozenset()
+    """Names for the fold threshold that a stronger source overrides."""
     untrusted: tuple[Held, ...] = ()
 
 

@@ -1,6 +1,6 @@
 """Loads settings from files, environment, a profile and flags, and merges them.
 
-    settings = load_settings(Path.cwd(), flags={"model": "gpt-5"})
+    settings = load_settings(Path.cwd(), flags={"model": "gpt-6.1-sol"})
     settings.policy, settings.model.name, settings.origins["model.name"]
 
 Weakest first: defaults, the user's file, the project's, the environment, the chosen profile, the
@@ -25,7 +25,9 @@ from foldline.settings import Settings, build_settings, parse, schema
 from foldline.settings.kinds import Held, Wrong, format_setting_value
 from foldline.settings.parse import (
     PROFILES,
+    list_line_faults,
     list_server_faults,
+    list_threshold_faults,
     parse_settings,
     parse_single_setting,
     split_profile,
@@ -231,6 +233,7 @@ Trusted: TypeAlias = Callable[[Path, str], bool]
 _TEXTS = ("compaction.prompt_template", "instructions.text")  # may name a file
 _PATHS = ("store", "instructions.roots")
 _SHARES = ("compaction.safety_ratio", "compact_threshold")  # at equal rank the last counts
+_PROVIDERS = re.compile(r"providers\..*\.compact_threshold")
 LINE = "the command line"
 _PROFILE = 4
 _NEAR = 0.8
@@ -344,9 +347,10 @@ class _Layers:
         self._resolve_paths()
         self._load_texts()
         said = {name: one.value for name, one in self.said.items() if not split_profile(name)[0]}
-        self.faults += [
-            f"{self.said[one.name].origin}: {one.told}" for one in list_server_faults(said)
-        ]
+        weak = self.list_outranked_names()
+        wrong = [*list_server_faults(said), *list_line_faults(said)]
+        wrong += list_threshold_faults(said, outranked=weak)
+        self.faults += [f"{self.said[one.name].origin}: {one.told}" for one in wrong]
         return said
 
     def _resolve_paths(self) -> None:
@@ -378,12 +382,13 @@ class _Layers:
                 else:
                     self.said[name] = said._replace(value=text)
 
-    def list_outranked_names(self, provider: str) -> set[str]:
+    def list_outranked_names(self) -> set[str]:
         """List the names for the fold threshold that a stronger source overrides."""
         both = [name for name in _SHARES if name in self.said]
         weak = {min(both, key=lambda name: self.said[name].rank)} if len(both) > 1 else set[str]()
         if any(self.said[name].rank >= _PROFILE for name in both):
-            weak.add(f"providers.{provider}.compact_threshold")  # the profile's own goes first
+            # The profile's own goes first, whoever's model it is.
+            weak |= {name for name in self.said if _PROVIDERS.fullmatch(name)}
         return weak
 
 
@@ -410,7 +415,7 @@ def load_settings(  # noqa: PLR0913 - one keyword per source of settings
     if layers.faults:
         raise BadInput(_render_faults(layers.faults))
     settings = build_settings(values)
-    if weak := layers.list_outranked_names(settings.model.provider):
+    if weak := layers.list_outranked_names():
         settings = build_settings(values, outranked=weak)
     origins = {name: layers.said[name].origin for name in values}
     return replace(settings, origins=origins, untrusted=tuple(layers.held))

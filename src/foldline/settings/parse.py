@@ -10,13 +10,15 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
-from foldline.core.policy import Clipping, Masking, Policy, named
+from foldline.core.budget import limits
+from foldline.core.policy import Clipping, LineLimits, Masking, Policy, named
 from foldline.settings import kinds, schema
 from foldline.settings.kinds import (
     ApprovalSettings,
     InstructionSettings,
     Limit,
     ModelSettings,
+    RetentionSettings,
     ServerSettings,
     Settings,
     ShellSettings,
@@ -146,6 +148,42 @@ def list_server_faults(found: Mapping[str, Any]) -> list[SettingFault]:
     return faults
 
 
+def list_threshold_faults(
+    found: Mapping[str, Any], *, outranked: Collection[str] = ()
+) -> list[SettingFault]:
+    """List the fault of a fold threshold that the window and the reserve written beside it forbid.
+
+    Where the window is known only later, a session's report warns of it.
+    """
+    heard = {name: value for name, value in found.items() if name not in outranked}
+    model = build_model_settings(heard)
+    name = _find_threshold_name(heard, model.provider)
+    if name is None or model.max_input_tokens is None:
+        return []
+    policy = build_policy(heard, provider=model.provider)
+    known = limits(
+        model.max_input_tokens,
+        model.max_output_tokens,
+        usual=policy.reserve,
+        margin=policy.margin,
+        threshold=policy.threshold,
+    )
+    told = known.explain_threshold()
+    return [SettingFault(name, f"{name} = {told}")] if told else []
+
+
+def list_line_faults(found: Mapping[str, Any]) -> list[SettingFault]:
+    """List the fault of lines that are to stay, if together they are more than the most lines."""
+    limits = build_policy(found).clip.lines
+    if limits.head + limits.tail <= limits.lines:
+        return []
+    names = [f"{_CONTEXT}tool_result_{end}_lines" for end in ("tail", "head")]
+    name = next(name for name in names if name in found)
+    told = f"{limits.head} first and {limits.tail} last lines are more than {limits.lines}"
+    way = f"write fewer, or a larger {_CONTEXT}max_tool_result_lines"
+    return [SettingFault(name, f"{name} = {found[name]}: {told}; {way}")]
+
+
 def list_slot_values(found: Collection[str], prefix: str) -> list[str]:
     """List the slot values of the names with a prefix."""
     settings = [(own, find_setting(own)) for own in found if own.startswith(prefix)]
@@ -238,7 +276,7 @@ def build_settings(said: Mapping[str, Any], *, outranked: Collection[str] = ()) 
     def value_of(name: str) -> Any:
         return said.get(name, _DEFAULTS[name])
 
-    model = _build_model_settings(said)
+    model = build_model_settings(said)
     heard = {name: value for name, value in said.items() if name not in outranked}
     return Settings(
         policy=build_policy(heard, provider=model.provider),
@@ -268,12 +306,17 @@ def build_settings(said: Mapping[str, Any], *, outranked: Collection[str] = ()) 
             _build_server_settings(name, said) for name in list_slot_values(said, "mcp.servers.")
         ),
         telegram=TelegramSettings(**{one: value_of(f"telegram.{one}") for one in _TELEGRAM}),
+        retention=RetentionSettings(
+            **{one: value_of(f"retention.{one}") for one in ("days", "sessions", "every_hours")}
+        ),
         profile=value_of("profile"),
         said=said,
+        outranked=frozenset(outranked),
     )
 
 
-def _build_model_settings(said: Mapping[str, Any]) -> ModelSettings:
+def build_model_settings(said: Mapping[str, Any]) -> ModelSettings:
+    """Build the settings of the model: its name with its provider, its limits, its address."""
     parts = (said.get("model.provider", ""), said.get("model.name", ""))
     name = "/".join(part for part in parts if part) or None
     return ModelSettings(
@@ -305,8 +348,10 @@ def build_policy(said: Mapping[str, Any], *, provider: str = "") -> Policy:
     }
     zeroed = {field: said[name] or None for name, field in names.items() if name in said}
     changed = replace(changed, **zeroed)
-    if "compaction.overlap_size" in said:
-        changed = replace(changed, overlap=said["compaction.overlap_size"])
+    fields = {"compaction.overlap_size": "overlap", "estimator": "estimator"}
+    changed = replace(
+        changed, **{field: said[name] for name, field in fields.items() if name in said}
+    )
     return _apply_start(_apply_thresholds(changed, said, provider), said)
 
 
@@ -323,19 +368,33 @@ def _make_clipping(own: Clipping, said: Mapping[str, Any], before: str) -> Clipp
     return Clipping(
         said.get(f"{before}max_tool_result_tokens", own.tokens),
         said.get(f"{before}tool_result_truncation", own.how),
+        _make_line_limits(own.lines, said, before),
     )
+
+
+def _make_line_limits(own: LineLimits, said: Mapping[str, Any], before: str) -> LineLimits:
+    """Make the limits of cutting by lines; both ends are at most half where only that is set."""
+    lines = said.get(f"{before}max_tool_result_lines", own.lines)
+    head = said.get(f"{before}tool_result_head_lines", min(own.head, lines // 2))
+    tail = said.get(f"{before}tool_result_tail_lines", min(own.tail, lines - head))
+    return LineLimits(said.get(f"{before}max_tool_result_bytes", own.bytes), lines, head, tail)
 
 
 def _apply_thresholds(changed: Policy, said: Mapping[str, Any], provider: str) -> Policy:
     """Apply the fold thresholds: a share, the provider's own first, and a token count."""
-    names = (f"providers.{provider}.compact_threshold", *_SHARES)
-    share = next((said[name] for name in names if name in said), None)
-    if share is not None:
-        changed = replace(changed, soft=share, soft_of="window")
+    name = _find_threshold_name(said, provider)
+    if name is not None:
+        changed = replace(changed, soft=said[name], soft_of="window")
     if "compaction.token_threshold" in said:
         most = said["compaction.token_threshold"]
         changed = replace(changed, soft=changed.soft or 1.0, soft_tokens=most)
     return changed
+
+
+def _find_threshold_name(said: Mapping[str, Any], provider: str) -> str | None:
+    """Find the name under which the share is set: the provider's own goes first."""
+    names = (f"providers.{provider}.compact_threshold", *_SHARES)
+    return next((name for name in names if name in said), None)
 
 
 def _apply_start(changed: Policy, said: Mapping[str, Any]) -> Policy:

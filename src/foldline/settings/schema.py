@@ -16,7 +16,7 @@ SLOT = "NAME"
 """Placeholder in a setting's name for a name the user gives: a tool, a server, a provider."""
 PREFIX = "FOLDLINE_"
 SHORT = {"model": "model.name", "instructions": "instructions.text"}
-"""Text allowed in place of a table: `model = "gpt-5"` sets `model.name`."""
+"""Text allowed in place of a table: `model = "gpt-6.1-sol"` sets `model.name`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ KNOWN: tuple[Known, ...] = (
         "start",
         kinds.make_choice("auto", "ask", "manual", "off"),
         None,
-        "Who starts a fold that is due; what is forced is never asked for",
+        "Who starts folds; unless auto, none is made without a yes while a request can be sent",
         of=lambda p: p.start,
     ),
     _guarded(
@@ -82,8 +82,15 @@ KNOWN: tuple[Known, ...] = (
         "compact_threshold",
         kinds.SHARE,
         None,
-        "Share of the window from which a fold is due; also in a profile",
+        "Share of the window from which a fold is due, and before which none is; also in a profile",
         of=lambda p: p.soft,
+    ),
+    Known(
+        "estimator",
+        kinds.make_choice("classes", "bytes/4"),
+        None,
+        "How requests are estimated until a provider has counted them; bytes/4 is far less exact",
+        of=lambda p: p.estimator,
     ),
     _guarded(
         "store", kinds.NAME, None, "Where sessions are kept: a file, or a postgresql:// address"
@@ -135,6 +142,34 @@ KNOWN: tuple[Known, ...] = (
         None,
         "How a longer one is cut",
         of=lambda p: p.clip.how,
+    ),
+    Known(
+        f"{_C}max_tool_result_bytes",
+        kinds.POSITIVE,
+        None,
+        "The most bytes of a result that is cut by lines",
+        of=lambda p: p.clip.lines.bytes,
+    ),
+    Known(
+        f"{_C}max_tool_result_lines",
+        kinds.POSITIVE,
+        None,
+        "The most lines of such a result",
+        of=lambda p: p.clip.lines.lines,
+    ),
+    Known(
+        f"{_C}tool_result_head_lines",
+        kinds.COUNT,
+        None,
+        "How many of its first lines stay, if it has more; by default half of them at most",
+        of=lambda p: p.clip.lines.head,
+    ),
+    Known(
+        f"{_C}tool_result_tail_lines",
+        kinds.COUNT,
+        None,
+        "The same, of its last lines",
+        of=lambda p: p.clip.lines.tail,
     ),
     Known(
         f"{_C}tool_result_keep_first",
@@ -214,6 +249,19 @@ KNOWN: tuple[Known, ...] = (
         )
         for unit, kind in (("tokens", kinds.COUNT), ("dollars", kinds.DOLLARS))
     ),
+    _guarded(
+        "retention.days",
+        kinds.POSITIVE,
+        None,
+        "serve, worker, bot and schedule erase sessions that nobody changed for so many days",
+    ),
+    _guarded(
+        "retention.sessions",
+        kinds.POSITIVE,
+        None,
+        "They erase the least recently changed until this many are left",
+    ),
+    _guarded("retention.every_hours", kinds.SECONDS, 24.0, "Hours between two such erasures"),
     _guarded(
         "instructions.text",
         kinds.LONG,

@@ -5,8 +5,8 @@
 Its tools `recall`, `search_history` and `context` only read.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from foldline.agent.tool import Arguments, Result, Tool, said
 from foldline.core import recall
@@ -14,6 +14,7 @@ from foldline.core.parts import Call, Gap, Media, Part, Text, Thought, replace_s
 from foldline.draw import build_picture, draw_picture_terminal
 from foldline.errors import BadInput, FoldlineError
 from foldline.session.history import FoundMessage
+from foldline.session.recall_tool import measure_room
 from foldline.session.session import AsyncSession
 
 if TYPE_CHECKING:
@@ -122,37 +123,54 @@ def _encode_part(part: Part) -> "ContentBlock":
             return EmbeddedResource(resource=held)
 
 
-def build_history_tools(shelf: Shelf, *, only: str | None, most: int = MOST) -> list[Tool]:
-    """Build the tools for the past: of the session `only`, or of the one a call names."""
+FindCaller: TypeAlias = Callable[[str, Arguments], Awaitable[str]]
+"""Finds the session whose model made a call, by the tool's name and the arguments."""
 
-    def choose_session_name(given: Arguments) -> str:
+
+def build_history_tools(
+    shelf: Shelf,
+    *,
+    only: str | None = None,
+    find_caller: FindCaller | None = None,
+    most: int = MOST,
+) -> list[Tool]:
+    """Build the tools for the past: of session `only`, of the caller's, or of one it names."""
+
+    async def choose_session_name(tool: str, given: Arguments) -> str:
+        if find_caller is not None:
+            return await find_caller(tool, given)
         name = only if only is not None else _parse_text(given, "session")
         if not name:
             raise BadInput('which session? write session="NAME"; search_history names them')
         return name
 
     async def run_recall(given: Arguments) -> Result:
-        session = await shelf.session(choose_session_name(given))
-        return said(await session.recall(_build_recall_query(given), most=most))
+        session = await shelf.session(await choose_session_name("recall", given))
+        # Only the caller's own window is about to hold the answer.
+        room = most if find_caller is None else min(most, measure_room(session))
+        return said(await session.recall(_build_recall_query(given), most=room))
 
     async def run_search(given: Arguments) -> Result:
         words = _parse_text(given, "words")
         if not words.strip():
             raise BadInput('search for which words? write words="parser error"')
         name = only if only is not None else _parse_text(given, "session") or None
+        if find_caller is not None:
+            name = await find_caller("search_history", given)
         limit = min(max(_parse_number(given, "limit") or _HITS, 1), _MOST_HITS)
         found = await shelf.search(words, session=name, limit=limit)
-        return said(_render_hits(found, words, limit, titled=only is None))
+        return said(_render_hits(found, words, limit, titled=is_everywhere))
 
     async def run_context(given: Arguments) -> Result:
-        live = (await shelf.session(choose_session_name(given))).live
+        live = (await shelf.session(await choose_session_name("context", given))).live
         return said(
             draw_picture_terminal(build_picture(live.view, live.facts), _WIDE, colour=False)
         )
 
+    is_everywhere = only is None and find_caller is None
     which: dict[str, Any] = {}
     everywhere: dict[str, Any] = {}
-    if only is None:
+    if is_everywhere:
         which = {"session": _make_string_schema("The session's name.")}
         everywhere = {"session": _make_string_schema("Only this one; else all.")}
     return [

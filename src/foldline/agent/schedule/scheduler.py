@@ -39,6 +39,7 @@ from foldline.agent.schedule.schedule_entry import (
 from foldline.agent.schedule.schedule_store import Schedules
 from foldline.core.parts import calls_of
 from foldline.errors import BadInput, Busy, Conflict, Erased, FoldlineError
+from foldline.session.model_facts import FactsOf, of_session
 from foldline.session.session import AsyncSession
 from foldline.session.stored_session import open_stored_session
 from foldline.stores.base import Name
@@ -104,8 +105,10 @@ class Scheduler:
         hold: float = HOLD,
         look: float = _LOOK,
         concurrency: int = 4,
+        facts_of: FactsOf = of_session,
     ) -> None:
         self.schedules, self.clock = schedules, clock or Wall()
+        self._facts_of = facts_of
         self._seats, self._told, self._hold, self._look = seats, told, hold, look
         self._by = f"{os.getpid()}-{os.urandom(6).hex()}"
         self._stop = asyncio.Event()
@@ -206,7 +209,9 @@ class Scheduler:
     async def _append_message(self, entry: ScheduleEntry, words: str, once: str) -> int:
         """Append a message to a session's log, once, whoever holds it; returns its place."""
         session = await open_stored_session(
-            self.schedules.store, Name(self.schedules.tenant, entry.session)
+            self.schedules.store,
+            Name(self.schedules.tenant, entry.session),
+            facts_of=self._facts_of,
         )
         if session.live.view.head < 0:
             raise BadInput(

@@ -28,6 +28,7 @@ from foldline.apps.bot.bot_api import (
 )
 from foldline.apps.bot.html import (
     HtmlText,
+    count_utf16_units,
     format_usage,
     render_framed_text,
     render_plain_text,
@@ -44,8 +45,10 @@ COMPACT = Button("Compact", "compact")
 PREVIEW = Button("Preview", "preview")
 UNDO = Button("Undo", "undo")
 REDO = Button("Redo", "redo")
+_SUMMARY = 3_000  # letters of a summary in one message, whose HTML may be longer
 _REASONS = {
     "forced": "the window was nearly full",
+    "full": "the window was full: it could not be sent otherwise, so no yes was waited for",
     "pays": "it pays: fewer tokens are read from now on",
     "cold": "the cache was cold: it cost nothing",
     "due": "the policy's rule asked for it",
@@ -74,6 +77,22 @@ def render_fold_result(before: int, now: int, window: int, lost: Loss) -> tuple[
     """Report a fold that a person asked for."""
     head = f"◆ Context: {format_usage(before, window)} → {format_usage(now, window)}"
     return render_framed_text(head, str(lost)), [[UNDO]]
+
+
+def render_summary(lost: Loss) -> HtmlText | None:
+    """Show the summary that now stands, as far as one message has room; None if none was told."""
+    missing = f"Without a summary, {clean_line(lost.no_summary)}" if lost.no_summary else ""
+    if not lost.summary:
+        return render_plain_text(f"◇ {missing}") if missing else None
+    lines = [clean_line(line)[:1_000] for line in lost.summary.splitlines()]
+    shown = list[str]()
+    for line in lines:
+        if count_utf16_units("\n".join((*shown, line))) > _SUMMARY:
+            shown.append(f"… {len(lines) - len(shown)} more lines")
+            break
+        shown.append(line)
+    notes = [one for one in (lost.describe_left_out(), missing) if one]
+    return render_framed_text("◆ The summary that now stands:", "\n".join((*shown, *notes)))
 
 
 def render_fold_preview(lost: Loss, focus: str) -> tuple[HtmlText, Buttons]:

@@ -206,7 +206,9 @@ class Telegram:
         if asked is not None:
             to = message.reply_to_message
             asked = asked._replace(
-                admin=user.id in self.rules.admins, reply=to.message_id if to else None
+                admin=user.id in self.rules.admins,
+                reply=to.message_id if to else None,
+                user=user.id,
             )
             await chat.accept_command(number, commands.encode_command(asked))
             return

@@ -8,12 +8,14 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foldline.apps.bot import approval_cards
+from foldline.apps.bot.bot_api import PREFIX, parse_session_name
 from foldline.apps.bot.html import format_usage, render_framed_text, render_plain_text
 from foldline.apps.bot.inbox import Update
 from foldline.core.parts import replace_surrogates
 from foldline.draw import build_picture, draw_picture_svg, draw_picture_terminal, wording
 from foldline.draw.wording import clean_line, truncate_to_width
 from foldline.errors import FoldlineError
+from foldline.session.carry import PARTS, read_parts
 from foldline.session.history import measure_pace
 from foldline.session.model_facts import build_facts
 from foldline.session.session_bill import Bill
@@ -35,6 +37,8 @@ class CommandGiven(NamedTuple):
     admin: bool = False
     reply: int | None = None
     """The message that the command replies to."""
+    user: int = 0
+    """The account that gave it."""
 
 
 class BotCommand(NamedTuple):
@@ -90,6 +94,8 @@ async def _fold_session(chat: "Chat", asked: CommandGiven) -> None:
     if lost is None:
         await chat.send_notice(*approval_cards.render_nothing_to_fold())
         return
+    if summary := approval_cards.render_summary(lost):
+        await chat.send_notice(summary)
     now, window = _count_tokens(chat), chat.session.report.window
     await chat.send_notice(*approval_cards.render_fold_result(before, now, window, lost))
 
@@ -150,17 +156,24 @@ async def _send_token_usage(chat: "Chat", _: CommandGiven) -> None:
     await chat.send_notice(render_plain_text("\n".join(block)))
 
 
-async def _pin_message(chat: "Chat", asked: CommandGiven, *, on: bool = True) -> None:
-    place: int | None = None
+def _find_place(chat: "Chat", asked: CommandGiven, command: str) -> int | None:
+    """Find the message that a command is about: the one it replies to, or a place that it names."""
     if asked.reply is not None:
         place = chat.track.find_place(asked.reply)
         if place is None:
-            raise _Misused("That message is not known any more; /pin and its place: /pin 12")
-    elif asked.given:
-        number = asked.given.removeprefix("log:")
-        if not number.isdecimal():
-            raise _Misused("Reply to a message with /pin, or write its place: /pin 12")
-        place = int(number)
+            way = f"{command} and its place: {command} 12"
+            raise _Misused(f"That message is not known any more; {way}")
+        return place
+    if not asked.given:
+        return None
+    number = asked.given.removeprefix("log:")
+    if not number.isdecimal():
+        raise _Misused(f"Reply to a message with {command}, or write its place: {command} 12")
+    return int(number)
+
+
+async def _pin_message(chat: "Chat", asked: CommandGiven, *, on: bool = True) -> None:
+    place = _find_place(chat, asked, "/pin")
     if place is not None:
         await chat.session.pin(place, on=on)
     pins = ", ".join(f"log:{pin}" for pin in sorted(chat.session.live.view.pins))
@@ -172,6 +185,43 @@ async def _unpin_message(chat: "Chat", asked: CommandGiven) -> None:
     if asked.reply is None and not asked.given:
         raise _Misused("Reply to a message with /unpin, or write its place: /unpin 12")
     await _pin_message(chat, asked, on=False)
+
+
+async def _exclude_message(chat: "Chat", asked: CommandGiven) -> None:
+    place = _find_place(chat, asked, "/exclude")
+    if place is None:
+        raise _Misused("Reply to a message with /exclude, or write its place: /exclude 12")
+    before = _count_tokens(chat)
+    edit = await chat.session.history.exclude(place)
+    text = (
+        f"log:{place} is out of the model's sight: {before:,} tokens became "
+        f"{_count_tokens(chat):,}. /undo {edit} brings it back."
+    )
+    await chat.send_notice(render_plain_text(text), [[approval_cards.UNDO]])
+
+
+async def _carry_session(chat: "Chat", asked: CommandGiven) -> None:
+    name, _, words = replace_surrogates(asked.given).partition(" ")
+    if not name:
+        raise _Misused(
+            f"Write /carry and the session, and perhaps which parts of it: "
+            f"/carry {PREFIX}{asked.user} {', '.join(PARTS)}"
+        )
+    if not _may_carry(chat, name, asked.user):
+        raise _Misused(f"Only your own chats and this one's topics can be carried on, not {name}.")
+    parts = read_parts(words) if words.strip() else None
+    carried = await chat.session.carry(name, parts=parts)
+    text = f"Carried: {carried}. It is log:{chat.session.live.view.head}; the next message goes on."
+    await chat.send_notice(render_plain_text(text))
+
+
+def _may_carry(chat: "Chat", name: str, user: int) -> bool:
+    """Whether a session is this person's own, or all who are in this chat have it before them."""
+    place = parse_session_name(name)
+    if place is None or not user:
+        return False
+    shared = place.chat == chat.place.chat and place.user is None
+    return shared or user in (place.chat, place.user)
 
 
 async def _send_history(chat: "Chat", _: CommandGiven) -> None:
@@ -281,9 +331,15 @@ TABLE: tuple[BotCommand, ...] = (
     BotCommand("tokens", "how full the window is", _send_token_usage),
     BotCommand("pin", "as a reply: keep that message word for word", _pin_message),
     BotCommand("unpin", "as a reply: no longer", _unpin_message),
+    BotCommand(
+        "exclude", "as a reply: take that message out of the model's sight", _exclude_message
+    ),
     BotCommand("history", "the last turns", _send_history),
     BotCommand("cost", "what was spent", _send_cost),
     BotCommand("model", "which model answers; admins take another", _switch_model, "[NAME]"),
+    BotCommand(
+        "carry", "take in the record of another chat of yours", _carry_session, "NAME [PARTS]"
+    ),
     BotCommand("retry", "ask again for an answer that did not come", _retry_answer),
     BotCommand("help", "this", _send_help),
     BotCommand("start", "what this is", _send_welcome, hidden=True),

@@ -12,7 +12,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from foldline.agent.loop import Ended
 from foldline.apps.chat import status_bar
 from foldline.apps.chat.approval_prompt import ask_approval, ask_trust, explain_fault
 from foldline.apps.chat.chat_parts import ChatFace, ChatSeat
@@ -26,7 +25,8 @@ from foldline.apps.chat.slash_commands import (
     parse_chat_command,
 )
 from foldline.apps.cli.output import Style, apply_style, wrap_text
-from foldline.core.log import Interrupted, UsageReported, by_user
+from foldline.core.cold_cache import format_dollars, render_cold_call
+from foldline.core.log import Interrupted, UsageReported, begins_turn
 from foldline.core.parts import render_parts
 from foldline.core.plan import is_fold_waiting
 from foldline.core.spine import Range
@@ -34,6 +34,7 @@ from foldline.core.tokens import count_tokens
 from foldline.draw.picture import Picture, build_picture
 from foldline.draw.wording import clean_line, truncate_to_width
 from foldline.errors import FoldlineError
+from foldline.session.cold_call import preview_cold_call
 from foldline.session.session_bill import Bill
 from foldline.session.stored_session import iterate_sessions
 
@@ -70,6 +71,7 @@ class Talk:
         """The undo event that /redo takes back."""
         self.names: list[str] = []
         self._end: End | None = None
+        self._pause = 0.0  # since when the model was not asked, at the last warning of it
         self._picture: Picture | None = None
 
     async def run(self) -> End:
@@ -132,8 +134,7 @@ class Talk:
 
     async def ask_yes_no(self, question: str) -> bool:
         """Ask a question; return whether the person says yes."""
-        said = await self.face.ask(f"{question} ")
-        yes = (said or "").strip().lower() in ("y", "yes")
+        yes = _is_yes(await self.face.ask(f"{question} "))
         self.show_lines(f"{question} {'y' if yes else 'n'}")
         return yes
 
@@ -145,14 +146,14 @@ class Talk:
 
     async def go_on(self) -> None:
         """Have the model answer what stands unanswered."""
-        await self._run_turn(self.seat.agent.go_on())
+        await self._run_turn(None)
 
     async def _handle_input(self, said: str) -> None:
         """Run a command or a turn; whatever goes wrong, the talk goes on."""
         self.show_lines("", *(apply_style(line, "strong") for line in _render_input(said)), "")
         words = said[1:] if said.startswith("//") else said
         command = said.startswith("/") and not said.startswith("//")
-        work = self._run_command(said) if command else self._run_turn(self.seat.agent.turn(words))
+        work = self._run_command(said) if command else self._run_turn(words)
         try:
             await self._run_stoppable(work)
         except asyncio.CancelledError:
@@ -186,10 +187,13 @@ class Talk:
         command, rest = parse_chat_command(TABLE, said)
         await command.work(self, rest)
 
-    async def _run_turn(self, work: Coroutine[Any, Any, Ended]) -> None:
-        start = self.session.live.view.head
+    async def _run_turn(self, words: str | None) -> None:
+        """Send a message; without one, have the model answer what stands unanswered."""
+        if not await self._warn_of_pause(words or ""):
+            return
+        start, agent = self.session.live.view.head, self.seat.agent
         self.hearing.start_activity()
-        ended = await work
+        ended = await (agent.go_on() if words is None else agent.turn(words))
         self.hearing.stop_activity()
         if ended.how != "answered":
             self.show_note(ended.words, "yellow")
@@ -199,6 +203,30 @@ class Talk:
         self.show_usage(await self._count_response_tokens(start, ended.words))
         await self._ask_to_fold()
         await self._ask_about_instructions()
+
+    async def _warn_of_pause(self, words: str) -> bool:
+        """Say what a message costs after the cache has expired, and offer to fold before it.
+
+        Once per pause: who has said no is not asked again. Returns whether to send the message: not
+        if the question was left without an answer.
+        """
+        live = self.session.live
+        if live.touched == self._pause or (found := await preview_cold_call(live, words)) is None:
+            return True
+        self._pause = live.touched
+        if found.is_folded or found.folded is None:
+            self.show_note(f"⚠ {render_cold_call(found)}", "yellow")
+            return True
+        cold, warm, folded = map(format_dollars, (found.cold, found.warm, found.folded))
+        more = "" if live.narrator is None else " and the summarizer"
+        said = f"⚠ Cache expired: about {cold} instead of {warm}. Compact first ({folded}{more})?"
+        answer = await self.face.ask(f"{said} [y/N] ")
+        self.show_lines(f"{said} {(answer or '').strip()}".rstrip())
+        if answer is None:
+            self.show_note("stopped; nothing was sent", "yellow")
+        elif _is_yes(answer):
+            await fold_and_report(self)
+        return answer is not None
 
     async def _ask_about_instructions(self) -> None:
         """Ask about this folder's instructions that nobody has trusted yet."""
@@ -256,7 +284,7 @@ class Talk:
         live, name = self.session.live, clean_line(self.session.live.name.session)
         for line in self.seat.notes:
             self.show_note(line)
-        turns = [seq for seq, event in live.view.held.items() if by_user(event)]
+        turns = [seq for seq, event in live.view.held.items() if begins_turn(event)]
         drawn = self.update_picture()
         model = clean_line(drawn.model)
         if not turns and not live.view.items:
@@ -285,13 +313,17 @@ class Talk:
     def _describe_interrupted_calls(self) -> str:
         """Count the calls of the newest turn whose outcome is unknown."""
         view = self.session.live.view
-        last = max((seq for seq, event in view.held.items() if by_user(event)), default=-1)
+        last = max((seq for seq, event in view.held.items() if begins_turn(event)), default=-1)
         closed = [e.call_id for seq, e in view.held.items()
                   if seq > last and isinstance(e, Interrupted)]  # fmt: skip
         names = [*view.open, *closed]
         if not names:
             return ""
         return f"{len(names)} call{'' if len(names) == 1 else 's'} of a tool"
+
+
+def _is_yes(answer: str | None) -> bool:
+    return (answer or "").strip().lower() in ("y", "yes")
 
 
 def _render_input(said: str) -> list[str]:

@@ -21,6 +21,7 @@ _LEFT = 8  # rows kept for the input line, the bar and some earlier text
 _SHORT = 60
 _REASONS = {
     "forced": "the window was nearly full",
+    "full": "the window was full: it could not be sent otherwise, so no yes was waited for",
     "pays": "it pays: fewer tokens are read from now on",
     "cold": "the cache was cold: it cost nothing",
     "due": "the policy's rule asked for it",

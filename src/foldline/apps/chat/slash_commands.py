@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from foldline.apps.chat.safe import clean_text
 from foldline.apps.chat.status_bar import format_money
-from foldline.apps.cli.fold import explain_missing_narrative, lost_lines
+from foldline.apps.cli.fold import (
+    excluded_lines,
+    list_excluded_items,
+    lost_lines,
+    summary_lines,
+)
 from foldline.apps.cli.output import (
     Column,
     apply_style,
@@ -25,7 +30,13 @@ from foldline.apps.cli.output import (
     truncate_line,
     wrap_text,
 )
-from foldline.apps.cli.show_history import build_outline, render_hits, render_totals, turn_table
+from foldline.apps.cli.show_history import (
+    build_outline,
+    fold_table,
+    render_hits,
+    render_totals,
+    turn_table,
+)
 from foldline.core import log
 from foldline.core.log import by_user
 from foldline.core.names import format_count
@@ -34,7 +45,9 @@ from foldline.draw import draw_picture_terminal, wording
 from foldline.draw.picture import choose_level
 from foldline.draw.wording import clean_line, truncate_to_width
 from foldline.errors import FoldlineError
+from foldline.session.carry import PARTS, read_parts
 from foldline.session.export_log import Format, export_session
+from foldline.session.fold_records import read_fold_records
 from foldline.session.history import measure_pace
 from foldline.session.model_facts import build_facts
 from foldline.session.summaries import Preparing
@@ -251,16 +264,19 @@ async def fold_and_report(talk: "Talk", *, focus: str = "") -> None:
     finally:
         talk.hearing.quiet = False
         talk.hearing.stop_activity()
-    if isinstance(narrator, Preparing) and narrator.last and narrator.last.outcome != "told":
-        talk.show_lines(*explain_missing_narrative(narrator.last.outcome, narrator.last.reason))
     if lost is None:
         talk.show_lines(*_render_nothing_to_fold())
         return
     talk.reset_picture()
     then = talk.update_picture()
-    told = f"{before:,} tokens became {then.total:,}, edit {talk.session.edits[-1]}:"
+    edit = talk.session.edits[-1]
+    told = f"{before:,} tokens became {then.total:,}, edit {edit}:"
+    record = f"/recall log:{edit} shows the record that now stands"
     talk.show_lines(
-        apply_style(told, "strong"), *lost_lines(lost), *wrap_text("/undo takes it back")
+        *summary_lines(lost, rest=record),
+        apply_style(told, "strong"),
+        *lost_lines(lost),
+        *wrap_text(f"{record}; /undo takes it back"),
     )
     talk.show_usage()
 
@@ -303,6 +319,18 @@ async def _unpin_message(talk: "Talk", given: str) -> None:
     await talk.session.pin(await _parse_place(talk, given), on=False)
     talk.reset_picture()
     _show_pins(talk)
+
+
+async def _exclude_messages(talk: "Talk", given: str) -> None:
+    if not given:
+        raise Misused("say what: /exclude 12, /exclude log:12 log:14 or /exclude last")
+    places = [await _parse_place(talk, one) for one in given.replace(",", " ").split()]
+    items, before = list_excluded_items(talk.session, places), talk.update_picture().total
+    edit = await talk.session.history.exclude(*places)
+    talk.reset_picture()
+    told = f"edit {edit}: {before:,} tokens became {talk.update_picture().total:,}"
+    talk.show_lines(*excluded_lines(items))
+    talk.show_text(f"{told}; /undo {edit} brings it back")
 
 
 async def _parse_place(talk: "Talk", given: str) -> int | str:
@@ -350,7 +378,7 @@ def parse_number(text: str, what: str) -> int:
     return int(plain)
 
 
-_EVERYWHERE = "--everywhere"
+_EVERYWHERE, _FOLDS = "--everywhere", "--folds"
 _LIMIT = 20
 _PAGE = 4_000  # tokens of an original shown at once
 _FORMS: dict[str, Format] = {".md": "markdown", ".json": "openai"}
@@ -374,9 +402,13 @@ async def _search_history(talk: "Talk", given: str) -> None:
     talk.show_lines(*render_hits(found, words, _LIMIT, way="/recall log:N gives the whole one"))
 
 
-async def _show_history(talk: "Talk", _: str) -> None:
+async def _show_history(talk: "Talk", given: str) -> None:
     turns = await talk.session.history.turns()
-    body = build_outline(talk.session, turns)
+    folds = await read_fold_records(talk.session.live, turns)
+    if given == _FOLDS:
+        talk.show_lines(*fold_table(folds))
+        return
+    body = build_outline(talk.session, turns, folds)
     if len(turns) > _TURNS:
         talk.show_lines(
             apply_style(f"… {format_count(len(turns) - _TURNS, 'earlier turn')}", "dim")
@@ -456,6 +488,22 @@ async def _retry_answer(talk: "Talk", _: str) -> None:
     await talk.go_on()
 
 
+async def _carry_session(talk: "Talk", given: str) -> None:
+    name, _, words = replace_surrogates(given).partition(" ")
+    if not name:
+        raise Misused(f"say which: /carry NAME [PARTS]; the parts are {', '.join(PARTS)}")
+    chosen = read_parts(words) if words.strip() else None
+    seen = await talk.session.carry(name, parts=chosen, preview=True)
+    talk.show_text(clean_line(str(seen)))
+    if not await talk.ask_yes_no("Carry it into this session? [y/N]"):
+        talk.show_lines(apply_style("nothing was carried", "dim"))
+        return
+    await talk.session.carry(name, parts=chosen)
+    talk.reset_picture()
+    talk.show_text(f"carried, as log:{talk.session.live.view.head}; the next message goes on")
+    talk.show_usage()
+
+
 async def _start_session(talk: "Talk", given: str) -> None:
     talk.switch_session(replace_surrogates(given))
 
@@ -495,6 +543,10 @@ def _list_models(_: "Talk") -> Iterable[tuple[str, str]]:
     from foldline.models import catalog  # noqa: PLC0415 - only completion needs it
 
     return ((name, "") for name in catalog.list_model_names())
+
+
+def _list_carried(talk: "Talk") -> Iterable[tuple[str, str]]:
+    return (*_list_sessions(talk), *((part, "a part of its record") for part in PARTS))
 
 
 def _list_sessions(talk: "Talk") -> Iterable[tuple[str, str]]:
@@ -547,6 +599,13 @@ TABLE: tuple[ChatCommand, ...] = (
         choices=_list_pins,
     ),
     ChatCommand(
+        name="exclude",
+        arguments="PLACE...",
+        help="take messages out of the model's sight",
+        work=_exclude_messages,
+        choices=_list_messages,
+    ),
+    ChatCommand(
         name="recall",
         arguments="HANDLE",
         help="the original of anything, by its handle",
@@ -560,7 +619,13 @@ TABLE: tuple[ChatCommand, ...] = (
         work=_search_history,
         choices=lambda _: ((_EVERYWHERE, "in all sessions"),),
     ),
-    ChatCommand(name="history", help="the turns of this session", work=_show_history),
+    ChatCommand(
+        name="history",
+        arguments="[--folds]",
+        help="the turns of this session, or its folds",
+        work=_show_history,
+        choices=lambda _: ((_FOLDS, "turns, tokens and cost of each fold"),),
+    ),
     ChatCommand(
         name="export",
         arguments="[FILE]",
@@ -582,6 +647,13 @@ TABLE: tuple[ChatCommand, ...] = (
         work=_remember_text,
     ),
     ChatCommand(name="new", arguments="[NAME]", help="begin another session", work=_start_session),
+    ChatCommand(
+        name="carry",
+        arguments="NAME [PARTS]",
+        help="take in the record of another session, or parts of it",
+        work=_carry_session,
+        choices=_list_carried,
+    ),
     ChatCommand(
         name="open",
         arguments="NAME",

@@ -1,5 +1,6 @@
 """The `foldline` command. Every command is a few calls of the session API.
 
+    agent_sessions   the sessions that coding agents keep on this machine
     app              the table of commands, the help, the run of a command line
     bot              `bot`: the agent in Telegram
     build_agent      from options and settings to an agent with its session, model and tools
@@ -13,6 +14,7 @@
     export           `export` and `erase`
     find_sessions    the sessions that `lab` works on: files, folders, names
     fold             `fold`, `undo` and `pin`
+    hook             `hook claude`: warns in Claude Code of an expired cache
     import_          `import`: session files into the store
     lab              `lab compare` and `lab cost`
     lab_model        the model that `lab` asks: client, window, prices, consent
@@ -20,6 +22,8 @@
     lab_tasks        `lab tasks`: coding tasks worked by our agent
     mcp              `mcp`: a session's past for an agent host
     output           tables, wrapped lines, colours, sizes and times
+    plan_transcript  the fold of another agent's transcript, for `hook`
+    run_agent        `run`: a coding agent behind a gateway of its own
     run_worker       `worker`: a process that makes queued folds
     schedule         `schedule`: entries that speak into sessions at their times
     serve            `serve`: the gateway's process; `keys add`
@@ -44,6 +48,10 @@ def main() -> None:
 
         print(f"foldline {__version__}")  # noqa: T201
         return
+    if sys.argv[1:] == ["hook", "claude"]:
+        from foldline.apps.cli.hook import run_claude_hook  # noqa: PLC0415 - each prompt waits for it
+
+        sys.exit(run_claude_hook(sys.stdin.buffer))
     missing = next((name for name in ("typer", "rich") if find_spec(name) is None), None)
     if missing is not None:
         print(  # noqa: T201

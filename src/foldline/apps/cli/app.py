@@ -25,6 +25,7 @@ Begin with `foldline import ~/.claude/projects`, then `foldline sessions` and
 _CODES = "Exit codes: " + "; ".join(f"{code} {text}" for code, text in MEANINGS.items()) + "."
 _PANELS = {
     "Everyday commands": {
+        "run": "run_agent:run",
         "chat": "chat:chat",
         "import": "import_:take",
         "sessions": "show:sessions",
@@ -38,6 +39,7 @@ _PANELS = {
     },
     "Keep and erase": {
         "pin": "fold:pin",
+        "exclude": "fold:exclude",
         "export": "export:export",
         "erase": "export:erase",
     },
@@ -51,6 +53,7 @@ _PANELS = {
     "Servers and workers": {
         "worker": "run_worker:worker",
         "mcp": "mcp:mcp",
+        "hook claude": "hook:claude",
         "serve": "serve:serve",
         "bot": "bot:bot",
         "keys add": "serve:add_key",
@@ -73,6 +76,7 @@ _PANELS = {
 """The headings of the help; below each, commands and their `module:function`."""
 _GROUPS = {
     "config": "The settings: which are in force, who says so, and what is wrong with them.",
+    "hook": "Hooks of coding agents.",
     "keys": "Keys of the gateway's own.",
     "schedule": "Entries that speak into sessions at their times, as `cron`.",
     "lab": "What sessions cost and would have kept, and what a model remembers.",
@@ -117,7 +121,8 @@ def build_app(arguments: Sequence[str]) -> typer.Typer:
                 groups[first].command(second)(work)
                 groups[first].info.rich_help_panel = panel
             else:
-                app.command(first, rich_help_panel=panel)(work)
+                settings = getattr(import_module(work.__module__), "context_settings", None)
+                app.command(first, rich_help_panel=panel, context_settings=settings)(work)
     for name, group in groups.items():
         if group.registered_commands:
             group.callback()(_keep_group)

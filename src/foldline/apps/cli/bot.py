@@ -77,6 +77,7 @@ def bot(  # noqa: PLR0913 - one for each option
 async def _run_bot(wish: Wish, token: str) -> int:
     from foldline.apps.bot.bot_api import BotCalls, CallPace, bot_of  # noqa: PLC0415 - it takes half a second
     from foldline.apps.bot.bot_server import Telegram  # noqa: PLC0415
+    from foldline.session.retention import run_retention  # noqa: PLC0415
 
     wish = await wish.resolve_trust()
     settings = wish.load_settings()
@@ -108,7 +109,9 @@ async def _run_bot(wish: Wish, token: str) -> int:
     try:
         name = await telegram.start_bot()
         print_remark(f"@{name} answers; sessions are in {clean_line(wish.desk.where)}")
-        await _until_ended(_receive_updates(telegram, settings))
+        tenants = (wish.desk.tenant,)
+        async with run_retention(store, lambda: tenants, settings.retention, told=print_remark):
+            await _until_ended(_receive_updates(telegram, settings))
     finally:
         await telegram.close()
         await store.close()

@@ -7,7 +7,7 @@ nobody has trusted are asked about first. How it looks is up to `apps.chat`.
 import asyncio
 import os
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 _HOLD, _RENEW = 30.0, 8.0  # seconds: how long a session's lock lasts, how often it is renewed
 _UNNAMED = re.compile(r"[^a-z0-9]+")
-_LEFT = {"window": "model.max_input_tokens", "reserve": "model.max_output_tokens"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +61,10 @@ class Wish:
     """Tells whether a person has trusted a project's settings."""
     moves: bool = True
     """Whether the command line's address is meant for this session: not for one opened later."""
+    carry: str | None = None
+    """An earlier session whose record opens a new one."""
+    parts: tuple[str, ...] | None = None
+    """What of that record; None: all."""
 
     async def run_chat(self, face: ChatFace) -> int:
         """Chat until the person leaves, in one session or several."""
@@ -86,16 +89,25 @@ class Wish:
             if not isinstance(end, Another):
                 return DONE
             flags = {**self.flags, "model": seat.agent.model.name}
-            wish = replace(wish, name=end.name or None, go_on=end.known, flags=flags, moves=False)
+            wish = replace(
+                wish,
+                name=end.name or None,
+                go_on=end.known,
+                flags=flags,
+                moves=False,
+                carry=None,
+                parts=None,
+            )
             try:
                 name = await wish.choose_session_name()
             except FoldlineError as fault:
                 face.above(clean_line(f"{fault}; {before} goes on"))
 
-    def load_settings(self, weaker: Mapping[str, Any] | None = None) -> Settings:
-        """Load the settings in force; flags of the command line win over `weaker` ones."""
-        flags = {**(weaker or {}), **self.flags}
-        return load_settings(Path.cwd(), flags=flags, profile=self.profile, trusted=self.trusted)
+    def load_settings(self) -> Settings:
+        """Load the settings in force."""
+        return load_settings(
+            Path.cwd(), flags=self.flags, profile=self.profile, trusted=self.trusted
+        )
 
     async def resolve_trust(self, face: ChatFace | None = None) -> "Wish":
         """Apply the settings; ask about those of an untrusted project if there is a `face`."""
@@ -141,6 +153,12 @@ class Wish:
         if not found:
             raise NothingFound("there is no session to go on with; `foldline chat` begins one")
         return max(found, key=lambda one: one.changed).session
+
+
+def list_untrusted(settings: Settings) -> list[str]:
+    """Return a note about settings that are not in force, if there are any."""
+    held = ", ".join(sorted({one.name for one in settings.untrusted}))
+    return [f"not in force, for nobody has trusted this folder's settings: {held}"] if held else []
 
 
 async def _ask_to_trust(face: ChatFace, held: Sequence[Held]) -> bool:
@@ -228,7 +246,7 @@ async def open_agent(
     from foldline.session.stored_session import run_repeatedly  # noqa: PLC0415
     from foldline.session.use_settings import build_open_arguments, build_tellers  # noqa: PLC0415
 
-    settings, host = await _as_left(wish, name, store)
+    settings, host, carry = await _as_left(wish, name, store)
     clients: list[Model] = []
 
     def make_client(model: str) -> Later:
@@ -244,19 +262,20 @@ async def open_agent(
         tellers = build_tellers(settings, client, host=host)
         clients += [one for one in (tellers.models if tellers else ()) if one is not client]
         reported, notes = await _ask_server_limits(settings, host, sure=sure)
-        if settings.untrusted:
-            held = ", ".join(sorted({one.name for one in settings.untrusted}))
-            notes.append(f"not in force, for nobody has trusted this folder's settings: {held}")
+        notes += list_untrusted(settings)
         async with aopen(
             address_of(wish.desk),
             **given,
             session=name,
+            carry=carry,
+            parts=wish.parts if carry else None,
             exclusive=_HOLD if alone else None,
             summarizer=tellers,
             reported=reported,
             store=store,
         ) as opened:
             notes += await _record_host(opened, host)
+            notes += _describe_carried(wish, name, opened)
             # The lock must not run out while the person thinks.
             held = run_repeatedly(_RENEW, lambda: _extend_hold(opened)) if alone else nullcontext()
             async with (
@@ -282,6 +301,15 @@ async def open_agent(
     finally:
         for one in clients:
             await one.close()
+
+
+def _describe_carried(wish: Wish, name: str, opened: "AsyncSession") -> list[str]:
+    """Say what was carried on, and how large it is."""
+    if opened.carried is not None:
+        return [f"carried on: {opened.carried}"]
+    if wish.carry is None:
+        return []
+    return [f"{name} has begun already, and nothing was carried; /carry {wish.carry} takes it in"]
 
 
 async def _record_host(opened: "AsyncSession", host: Host) -> list[str]:
@@ -324,14 +352,20 @@ async def _ask_server_limits(
     return found, [f"{host.base_url} does not say how large its window is; --window says it"]
 
 
-async def _as_left(wish: Wish, name: str, store: Store | None) -> tuple[Settings, Host]:
+async def _as_left(wish: Wish, name: str, store: Store | None) -> tuple[Settings, Host, str | None]:
     """Return the settings, completed by what the session was left with, and its model's host.
 
-    Raises `OtherHost` if the host is not the one in the session's log.
+    Also the session that a new one carries on. Raises `OtherHost` if the host is not the one in the
+    session's log, or in the log of the session that is carried on.
     """
     async with wish.desk.open_store(make=True) if store is None else nullcontext(store) as there:
         seen = await open_stored_session(there, Name(wish.desk.tenant, name))
-        settings = _settings_of(wish, seen.live.view)
+        carried: AsyncSession | None = None
+        if wish.carry is not None and seen.live.view.head < 0:
+            earlier = await resolve_session_name(there, wish.desk.tenant, wish.carry)
+            carried = await open_stored_session(there, earlier)
+        origin = (carried or seen).live
+        settings = _settings_of(wish, origin.view)
         if settings.model.name is None:
             raise BadInput(
                 "which model? write --model NAME, for example --model claude-sonnet-5.5; a server "
@@ -339,11 +373,11 @@ async def _as_left(wish: Wish, name: str, store: Store | None) -> tuple[Settings
                 '`model = "NAME"` into foldline.toml'
             )
         named = _named_address(wish, settings)
-        recorded = recorded_host(seen.live.view.settings)
-        host = choose_host(name, settings.model.name, recorded=recorded, named=named)
+        recorded = recorded_host(origin.view.settings)
+        host = choose_host(origin.name.session, settings.model.name, recorded=recorded, named=named)
         if named is None:
-            await must_be_agreed(there, seen.live.name, host)
-    return settings, host
+            await must_be_agreed(there, origin.name, host)
+    return settings, host, None if carried is None else carried.live.name.session
 
 
 def _named_address(wish: Wish, settings: Settings) -> Named | None:
@@ -357,14 +391,13 @@ def _named_address(wish: Wish, settings: Settings) -> Named | None:
 
 
 def _settings_of(wish: Wish, view: View) -> Settings:
+    """Return the settings for a session; its model stays, unless the command line names another."""
+    from foldline.session.session_settings import resolve_session_settings  # noqa: PLC0415 - as above
+
     settings = wish.load_settings()
-    if view.head < 0:
-        return settings
-    was = {named: view.settings.get(key) for key, named in _LEFT.items()}
-    was["model"] = view.model or None
-    if "policy" not in settings.origins:
-        was["policy"] = view.settings.get("policy")
-    return wish.load_settings({key: one for key, one in was.items() if one})
+    named = settings.model.name or ""
+    model = named if settings.origins.get("model.name") == LINE else view.model or named
+    return resolve_session_settings(settings, model, view.settings)
 
 
 def _resolve_log_folder() -> Path:

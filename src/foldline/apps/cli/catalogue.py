@@ -84,6 +84,7 @@ def _encode_model(one: ModelEntry) -> dict[str, Any]:
         "output": prices.output if priced else None,
         "step": prices.step,
         "assumed": prices.assumed if priced else None,
+        "ends": one.ends,
         "own": list(said_of(one.name)),
     }
 
@@ -125,6 +126,9 @@ def _render_resolved_model(taken: ModelEntry | None) -> list[str]:
         return []
     window = f"window {taken.window:,}" if taken.window else "window not known: 128,000 is assumed"
     lines = wrap_text(f"{taken.name!r} {explain_match(taken.name)}: {window}")
+    if taken.ends:
+        when = "has ended" if taken.ends == "ended" else f"ends on {taken.ends}"
+        lines += wrap_text(f"its maker says that it {when}; choose another for new work")
     if own := said_of(taken.name):
         before = find(taken.name).window
         lines += wrap_text(

@@ -32,6 +32,8 @@ async def _send_one_message(wish: Wish, message: str) -> int:
     from foldline.agent.events import Speaking  # noqa: PLC0415 - `chat --help` needs none of it
     from foldline.apps.chat import status_bar  # noqa: PLC0415
     from foldline.apps.chat.safe import Safe  # noqa: PLC0415
+    from foldline.core.cold_cache import render_cold_call  # noqa: PLC0415
+    from foldline.session.cold_call import preview_cold_call  # noqa: PLC0415
 
     wish = await wish.resolve_trust()
     flow, name = Safe(), await wish.choose_session_name()
@@ -44,6 +46,10 @@ async def _send_one_message(wish: Wish, message: str) -> int:
     async with open_agent(wish, name, sure=True) as seat:
         for note in seat.notes:
             print_remark(note)
+        if sys.stderr.isatty() and (
+            cold := await preview_cold_call(seat.agent.session.live, message)
+        ):
+            print_remark(render_cold_call(cold, f"`foldline fold {name}` first"))
         seat.agent.hooks.append(print_words)
         ended = await seat.agent.turn(replace_surrogates(message))
         sys.stdout.write("\n")
@@ -86,6 +92,16 @@ def _start_chat(wish: Wish, message: str | None) -> Wish | int:
     )
 
 
+def _parse_parts(carry: str | None, parts: str | None) -> tuple[str, ...] | None:
+    if parts is None:
+        return None
+    if carry is None:
+        raise BadInput("--parts goes with --carry SESSION, the session that has them")
+    from foldline.session.carry import read_parts  # noqa: PLC0415 - few sessions carry on
+
+    return read_parts(parts)
+
+
 def chat(  # noqa: PLR0913 - one for each option
     ctx: typer.Context,
     name: Annotated[
@@ -125,6 +141,16 @@ def chat(  # noqa: PLR0913 - one for each option
     rounds: Annotated[
         int | None, typer.Option(min=1, help="How often in one turn tools may be run.")
     ] = None,
+    carry: Annotated[
+        str | None,
+        typer.Option(metavar="SESSION", help="Begin with the record of this earlier session."),
+    ] = None,
+    parts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PARTS", help="What of it: summary,pins,files,facts. All, if not said."
+        ),
+    ] = None,
     tools: Annotated[
         bool, typer.Option("--tools/--no-tools", help="Whether it may read, write and run.")
     ] = True,
@@ -158,6 +184,8 @@ def chat(  # noqa: PLR0913 - one for each option
         flags={**{key: one for key, one in said.items() if one is not None}, **parse_flags(set_)},
         profile=profile,
         tools=tools,
+        carry=carry,
+        parts=_parse_parts(carry, parts),
     )
     if policy is not None:
         preset(policy)  # raises for an unknown name, before anything is opened

@@ -1,12 +1,19 @@
-"""Find the sessions that `foldline lab` is given: files, folders, or names in the store."""
+"""Find the sessions for `foldline lab`: files, folders, names in the store, or what agents keep."""
 
 import math
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from foldline.apps.cli import context
+from foldline.apps.cli.agent_sessions import (
+    AgentSessions,
+    find_agent_name,
+    find_agent_sessions,
+)
 from foldline.apps.cli.context import Desk
 from foldline.apps.cli.exit_codes import NothingFound, Unusable
 from foldline.apps.cli.import_ import (
@@ -17,6 +24,7 @@ from foldline.apps.cli.import_ import (
     text_of,
 )
 from foldline.apps.cli.output import print_remark, wrap_text
+from foldline.apps.run.agent_setups import Surroundings
 from foldline.core.budget import UNKNOWN_WINDOW
 from foldline.core.names import format_count
 from foldline.core.parts import replace_surrogates
@@ -31,6 +39,7 @@ from foldline.stores.base import Name
 
 _FOUR = 4
 _EXAMPLE = "--prices 3,0.3,3.75,15 (dollars per million: input, cached read, cache write, output)"
+NO_ANSWER = "no answer of a model in it: nothing to replay"
 _SHOWN = 5  # files that were passed over and are named, where there are many
 
 
@@ -94,12 +103,33 @@ async def collect_cases(
         found += _from_files(paths, passed, on=not desk.json)
     if names or not given:
         found += await _from_store(desk, names, passed)
+    return _build_cases(found, passed, terms), passed
+
+
+def collect_agent_cases(
+    desk: Desk, terms: Terms, bound: int
+) -> tuple[list[Case], list[FilesPassed], AgentSessions]:
+    """Collect the newest sessions that agents keep on this machine, of so many bytes at most."""
+    sessions = find_agent_sessions(Surroundings(os.environ, Path.home(), Path.cwd()), bound)
+    passed = sessions.passed
+    found: list[tuple[str, Recorded]] = []
+    with show_progress("reading", len(sessions.files), "sessions", on=not desk.json) as bar:
+        for one in sessions.files:
+            found += _read_sessions(one.read_text, replace_surrogates(one.place), passed)
+            bar()
+    return _build_cases(found, passed, terms), passed, sessions
+
+
+def _build_cases(
+    found: Sequence[tuple[str, Recorded]], passed: list[FilesPassed], terms: Terms
+) -> list[Case]:
+    """Build the cases of sessions with their sources, each under a unique name."""
     cases: list[Case] = []
     taken: set[str] = set()
     for source, session in found:
         if not session.calls:
             place = source or f"session {session.name}"
-            passed.append(FilesPassed(place, "no answer of a model in it: nothing to replay"))
+            passed.append(FilesPassed(place, NO_ANSWER))
             continue
         name, number = session.name, 1
         while name in taken:
@@ -107,7 +137,7 @@ async def collect_cases(
             name = f"{session.name}-{number}"
         taken.add(name)
         cases.append(_build_case(replace(session, name=name), source, terms))
-    return cases, passed
+    return cases
 
 
 def _is_there(given: str) -> bool:
@@ -126,17 +156,24 @@ def _from_files(
     with show_progress("reading", len(inside.files), "files", on=on) as bar:
         for one in inside.files:
             file = replace_surrogates(str(one.path))
-            try:
-                sessions = read(text_of(one.path), file)
-            except FoldlineError as fault:
-                passed.append(FilesPassed(file, str(fault)))
-                sessions = []
-            found += [
-                (file, replace(convert_imported(one), name=replace_surrogates(name_of(one))))
-                for one in sessions
-            ]
+            found += _read_sessions(partial(text_of, one.path), file, passed)
             bar()
     return found
+
+
+def _read_sessions(
+    read_text: Callable[[], str], source: str, passed: list[FilesPassed]
+) -> list[tuple[str, Recorded]]:
+    """Read the sessions of a text; a text that holds none is passed over."""
+    try:
+        sessions = read(read_text(), source)
+    except FoldlineError as fault:
+        passed.append(FilesPassed(source, str(fault)))
+        sessions = []
+    return [
+        (source, replace(convert_imported(one), name=replace_surrogates(name_of(one))))
+        for one in sessions
+    ]
 
 
 async def _from_store(
@@ -184,6 +221,7 @@ def _build_case(session: Recorded, source: str, terms: Terms) -> Case:
         known.prices if terms.prices is None else terms.prices,
         terms.window or known.window or UNKNOWN_WINDOW,
         source=source,
+        agent=find_agent_name(session),
         priced_as=session.model if priced else terms.priced_as,
         window_assumed=terms.window is None and known.window is None,
     )

@@ -1,20 +1,25 @@
-"""`foldline fold`, `undo` and `pin`: edit a session, and say what it saves and loses."""
+"""`foldline fold`, `undo`, `exclude` and `pin`: edit a session, and say what it saves and loses."""
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Annotated
 
 import typer
 
 from foldline.apps.cli.context import Desk, make_command, open_named_session
 from foldline.apps.cli.exit_codes import DONE, NOTHING
-from foldline.apps.cli.output import wrap_text
+from foldline.apps.cli.output import truncate_line, wrap_text
 from foldline.apps.cli.show import NameArgument
 from foldline.core.budget import measure_budget
 from foldline.core.edits.fold import Loss
-from foldline.core.parts import replace_surrogates
+from foldline.core.item import Item
+from foldline.core.names import format_count, format_handle
+from foldline.core.parts import render_parts, replace_surrogates
 from foldline.core.request import Report, build_report
 from foldline.session.session import AsyncSession
 from foldline.session.stored_session import hold_stored_session
+
+_SUMMARY = 40  # lines that are shown at once
 
 
 def lost_lines(lost: Loss) -> list[str]:
@@ -25,8 +30,22 @@ def lost_lines(lost: Loss) -> list[str]:
     return lines
 
 
+def summary_lines(lost: Loss, *, rest: str) -> list[str]:
+    """Render the summary that now stands, and how much of the answer was left out of it.
+
+    `rest` says how to see the lines that are too many for a screen.
+    """
+    lines = [line for one in lost.summary.splitlines() for line in wrap_text(one)]
+    if len(lines) > _SUMMARY:
+        more = f"… {format_count(len(lines) - _SUMMARY, 'more line')}: {rest}"
+        lines = [*lines[:_SUMMARY], *wrap_text(more)]
+    left_out = lost.describe_left_out()
+    missing = f"without a narrative, {lost.no_summary}" if lost.no_summary else ""
+    return [*lines, *(line for one in (left_out, missing) if one for line in wrap_text(one))]
+
+
 @make_command
-async def fold(
+async def fold(  # noqa: PLR0913 - its options
     desk: Desk,
     name: NameArgument,
     *,
@@ -37,6 +56,9 @@ async def fold(
     summarizer: Annotated[
         str | None, typer.Option(metavar="MODEL", help="Have this model tell what is folded.")
     ] = None,
+    template: Annotated[
+        str, typer.Option(metavar="TEXT", help="Ask it so; file://PATH names a file.")
+    ] = "",
 ) -> int:
     """Fold now what may be folded; `undo` takes it back."""
     async with desk.open_store() as store:
@@ -47,6 +69,8 @@ async def fold(
             from foldline.session.summaries import make_narrator  # noqa: PLC0415
 
             narrator = await make_narrator(summarizer, host=lambda: find_host(seen.live))
+            if template:
+                narrator.tellers = replace(narrator.tellers, template=template)
             seen.live.narrator = narrator
         before = _build_report(seen)
         if preview:
@@ -66,25 +90,13 @@ async def fold(
         "edit": edit,
         "tokens_before": before.total,
         "tokens_after": None if preview else then.total,
+        "ratio": None if lost is None else round(lost.ratio, 2),
+        "summary": "" if lost is None else lost.summary,
         "loss": None if lost is None else asdict(lost),
         "narrative": None if told is None else {"outcome": told.outcome, "reason": told.reason},
     }
-    lines = (
-        []
-        if told is None or told.outcome == "told"
-        else explain_missing_narrative(told.outcome, told.reason)
-    )
-    desk.print_answer(
-        body,
-        lambda: [*lines, *_render_fold(seen, lost, before=before, then=then, edit=edit)],
-    )
+    desk.print_answer(body, lambda: _render_fold(seen, lost, before=before, then=then, edit=edit))
     return DONE if lost is not None else NOTHING
-
-
-def explain_missing_narrative(outcome: str, reason: str) -> list[str]:
-    """Say why a fold has no narrative."""
-    how = "asking for it failed" if outcome == "failed" else f"it was {outcome}"
-    return wrap_text(f"without a narrative, {how}: {reason}")
 
 
 def _build_report(seen: AsyncSession) -> Report:
@@ -100,8 +112,13 @@ def _render_fold(
     lines = lost_lines(lost)
     if edit is None:
         return [*wrap_text(f"a fold of {name} would do this; nothing was written:"), *lines]
-    total = f"{before.total:,} tokens became {then.total:,} in {name}, edit {edit}:"
-    return [*wrap_text(total), *lines, *wrap_text(f"`foldline undo {name}` takes it back")]
+    rest = f"`foldline show {name} {format_handle(edit)}` shows all of it"
+    return [
+        *summary_lines(lost, rest=rest),
+        *wrap_text(f"{before.total:,} tokens became {then.total:,} in {name}, edit {edit}:"),
+        *lines,
+        *wrap_text(f"`foldline undo {name}` takes it back"),
+    ]
 
 
 @make_command
@@ -137,6 +154,64 @@ async def undo(
         f"`foldline undo {session_name} {redo}` makes it again"
     )
     desk.print_answer(body, lambda: wrap_text(told))
+
+
+@make_command
+async def exclude(
+    desk: Desk,
+    name: NameArgument,
+    handles: Annotated[
+        list[str], typer.Argument(metavar="HANDLE...", help="The messages: log:12, or 12.")
+    ],
+) -> None:
+    """Take messages out of the model's sight; `undo` brings them back.
+
+    No fold reads or quotes them any more. In the log they stay.
+    """
+    places = [f"log:{one}" if one.isdecimal() else one for one in handles]
+    async with desk.open_store() as store:
+        seen = await open_named_session(store, desk.tenant, name)
+        before = _build_report(seen)
+        async with hold_stored_session(seen):
+            items = list_excluded_items(seen, places)
+            edit = await seen.history.exclude(*places)
+        then = _build_report(seen)
+    session_name = seen.live.name.session
+    body = {
+        "session": session_name,
+        "edit": edit,
+        "excluded": [
+            {"handle": format_handle(one.seq), "role": one.role, "tokens": one.tokens}
+            for one in items
+        ],
+        "tokens_before": before.total,
+        "tokens_after": then.total,
+    }
+    told = (
+        f"edit {edit}: {before.total:,} tokens became {then.total:,}; "
+        f"`foldline undo {session_name} {edit}` brings it back"
+    )
+    desk.print_answer(body, lambda: [*excluded_lines(items), *wrap_text(told)])
+
+
+def list_excluded_items(seen: AsyncSession, places: Sequence[int | str]) -> list[Item]:
+    """List the items in the model's sight that stand at some places."""
+    from foldline.core import recall  # noqa: PLC0415 - few exclude anything
+
+    seqs = {recall.parse_place(one) for one in places}
+    view = seen.live.view
+    return [one for one in (*view.items, *view.waiting) if one.seq in seqs]
+
+
+def excluded_lines(items: Sequence[Item]) -> list[str]:
+    """Describe what leaves the model's sight, one line per message."""
+    return [
+        truncate_line(
+            f"out of sight: {format_handle(one.seq)} {one.role}, {one.tokens:,} tokens: ",
+            " ".join(render_parts(one.parts)[:2_000].split()),
+        )
+        for one in items
+    ]
 
 
 @make_command

@@ -85,7 +85,7 @@ def collect_session_files(places: Sequence[Path]) -> Under:
     found = Under([], [])
     seen: set[tuple[int, int]] = set()
     for place in places:
-        inside = list(_iterate_files(place, found)) if place.is_dir() else [place]
+        inside = list(iterate_session_files(place, found)) if place.is_dir() else [place]
         if place.is_dir() and not inside:
             reason = f"no file in it ends in {', '.join(ENDINGS[:3])} or .gz"
             found.passed.append(FilesPassed(replace_surrogates(str(place)), reason))
@@ -103,8 +103,12 @@ def collect_session_files(places: Sequence[Path]) -> Under:
     return found
 
 
-def _iterate_files(folder: Path, found: Under) -> Generator[Path]:
+def iterate_session_files(folder: Path, found: Under) -> Generator[Path]:
+    """Yield the files below a folder that may hold sessions; what cannot be read is noted."""
+
     def record_refusal(fault: OSError) -> None:
+        if isinstance(fault, FileNotFoundError):
+            return
         found.passed.append(
             FilesPassed(replace_surrogates(str(fault.filename)), fault.strerror or "cannot be read")
         )
@@ -304,8 +308,8 @@ async def take(
 ) -> int:
     """Take in sessions that other agents left on disk.
 
-    Of Claude Code, Codex, pi and SWE-agent, chats of OpenAI's and Anthropic's form, and what
-    `export` wrote; files, or folders with all that is in them, packed (.gz) or not.
+    Of Claude Code, Codex, pi, gemini-cli, opencode and SWE-agent, chats as lists of messages, and
+    what `export` wrote; files, or folders with all that is in them, packed (.gz) or not.
 
     What was taken before is not taken twice; a file that has grown adds what is new. A file that is
     no session is named, and does not stop the others.

@@ -4,19 +4,39 @@
 found no cache. `foldline.lab` computes both.
 """
 
+import os
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
+from foldline.apps.cli.agent_sessions import AgentSessions
 from foldline.apps.cli.context import Desk, make_command
-from foldline.apps.cli.exit_codes import DONE, NOTHING, NothingFound
-from foldline.apps.cli.find_sessions import collect_cases, parse_terms, print_passed_files
+from foldline.apps.cli.exit_codes import DONE, NOTHING, NothingFound, Unusable
+from foldline.apps.cli.find_sessions import (
+    NO_ANSWER,
+    Terms,
+    collect_agent_cases,
+    collect_cases,
+    parse_terms,
+    print_passed_files,
+)
 from foldline.apps.cli.import_ import FilesPassed, open_executor, run_jobs, show_progress
-from foldline.apps.cli.output import Column, apply_style, render_table, truncate_line, wrap_text
+from foldline.apps.cli.output import (
+    Column,
+    apply_style,
+    format_size,
+    format_time,
+    render_table,
+    truncate_line,
+    wrap_text,
+)
+from foldline.core.cold_cache import FOLDED
 from foldline.core.names import format_count
 from foldline.core.parts import replace_surrogates
 from foldline.core.policy import named
@@ -24,10 +44,11 @@ from foldline.core.prices import Prices
 from foldline.errors import BadInput
 from foldline.lab.bill.cache import CacheRules, replace_cache_lifetime, rules_for
 from foldline.lab.bill.causes import format_duration
-from foldline.lab.bill.costs import FOLDED, CostReport, build_cost_report
+from foldline.lab.bill.costs import CostReport, build_cost_report
 from foldline.lab.comparison import (
     EVERYTHING,
     RECORDED,
+    Case,
     Comparison,
     build_comparison,
     make_tasks,
@@ -36,6 +57,9 @@ from foldline.lab.comparison import (
 from foldline.lab.report.sentences import (
     MEANINGS,
     REASONS,
+    describe_basis,
+    describe_cost,
+    describe_folded,
     describe_small_sessions,
     format_change,
     format_dollar_amount,
@@ -226,6 +250,7 @@ def _iterate_notes(report: CostReport) -> Generator[str]:
 
 
 _POLICIES = ("steady", "thrifty")
+_BYTES_EACH = 2_000_000  # of found sessions that a process replays, in a few seconds
 _MOST = 6  # rows of sessions, and of folds
 _WORTH = 2_000  # replayed events from which more processes are worth starting
 
@@ -237,7 +262,7 @@ async def compare(  # noqa: PLR0913 - the options of one command
         list[str] | None,
         typer.Argument(
             metavar="FILE|FOLDER|NAME",
-            help="Session files, folders of them, or names in the store; all of it if not said.",
+            help="Session files, folders of them, or names in the store; else what agents keep.",
             show_default=False,
         ),
     ] = None,
@@ -278,12 +303,20 @@ async def compare(  # noqa: PLR0913 - the options of one command
 
     Sessions are replayed call by call from their files (as `import` takes them) or from the store.
     No model is asked; what was still in the model's sight is measured, quality is not.
+
+    Without an argument: the newest sessions of every coding agent on this machine, as many as take
+    seconds; with `--store` alone, or if there are none, all sessions of the store.
     """
     wanted = list(dict.fromkeys(replace_surrogates(one) for one in policies or _POLICIES))
     for one in wanted:
         named(one)
     said = parse_terms(prices, window)
-    cases, passed = await collect_cases(desk, sessions or [], said)
+    # A store that a person names in the command is an argument; one in a variable is not.
+    if sessions or (desk.given and desk.address != os.environ.get("FOLDLINE_STORE")):
+        (cases, passed), found = await collect_cases(desk, sessions or [], said), None
+    else:
+        cases, passed, found = await _collect_found(desk, said, jobs)
+        wanted = wanted[:1] if found and not policies else wanted  # each takes as long again
     if not cases:
         print_passed_files(passed)
         raise NothingFound("no session to replay; `foldline import --help` says what is read")
@@ -299,11 +332,56 @@ async def compare(  # noqa: PLR0913 - the options of one command
         _write_page(html, told)
     page = "" if html is None else replace_surrogates(str(html))
     desk.print_answer(
-        _encode_comparison(told, passed, page), lambda: _render_comparison(told, page)
+        _encode_comparison(told, found, passed, page), lambda: _render_comparison(told, found, page)
     )
     if not desk.json:
-        print_passed_files(passed)
+        ordinary = () if found is None else (NO_ANSWER,)  # agents leave many of these
+        print_passed_files([one for one in passed if one.reason not in ordinary])
     return DONE
+
+
+async def _collect_found(
+    desk: Desk, terms: Terms, jobs: int | None
+) -> tuple[list[Case], list[FilesPassed], AgentSessions | None]:
+    """Collect what agents keep on this machine, else all sessions of the store."""
+    bound = _BYTES_EACH * (jobs or os.cpu_count() or 1)
+    cases, passed, found = collect_agent_cases(desk, terms, max(bound, _BYTES_EACH))
+    if cases:
+        return cases, passed, found
+    kept: list[FilesPassed] = []
+    try:
+        cases, kept = await collect_cases(desk, (), terms)
+    except Unusable as fault:
+        print_passed_files(passed)
+        looked = ", ".join(f"{one.agent} in {_format_path(one.path)}" for one in found.folders)
+        raise NothingFound(
+            f"no session to replay: looked for those of {looked}; and {fault}"
+        ) from fault
+    return cases, [*passed, *kept], None
+
+
+def _format_path(path: Path) -> str:
+    """Format a path as a person would type it."""
+    if path.is_relative_to(Path.home()):
+        return f"~/{quote(replace_surrogates(str(path.relative_to(Path.home()))))}"
+    return quote(replace_surrogates(str(path)))
+
+
+def _render_found(found: AgentSessions, told: Comparison) -> Generator[str]:
+    """Render how many sessions each agent left, and what was not read."""
+    counts = Counter(one.agent for one in told.sessions).most_common()
+    since = format_time(min(one.changed for one in found.files)).partition(" ")[0]
+    listed = ", ".join(f"{name} {count:,}" for name, count in counts)
+    yield from wrap_text(f"Found on this machine: {listed}; changed since {since}.")
+    if not found.left:
+        return
+    left = Counter(one.folder for one in found.left)
+    listed = ", ".join(f"{folder.agent} {count:,}" for folder, count in left.most_common())
+    places = " ".join(_format_path(one.path) for one in left if one.agent != "opencode")
+    size = format_size(sum(one.size for one in found.left))
+    yield from wrap_text(f"Left out, to answer in seconds: {listed}, older or larger ({size}).")
+    if places:
+        yield from wrap_text(f"All of them: foldline lab compare {places}")
 
 
 def _write_page(path: Path, told: Comparison) -> None:
@@ -317,13 +395,19 @@ def _write_page(path: Path, told: Comparison) -> None:
         ) from fault
 
 
-def _encode_comparison(told: Comparison, passed: list[FilesPassed], page: str) -> dict[str, Any]:
+def _encode_comparison(
+    told: Comparison, found: AgentSessions | None, passed: list[FilesPassed], page: str
+) -> dict[str, Any]:
     def encode_total(one: Any) -> dict[str, Any]:
         kept = {"kept_names": one.kept_names, "kept_lines": one.kept_lines}
         return {**msgspec.to_builtins(one), **kept}
 
     return {
+        "sentence": describe_cost(told),
         "headline": render_headline(told),
+        "cost": told.paid,
+        "predicted": told.predicted,
+        "agents": [] if found is None else [*_encode_found(found)],
         "baseline": told.baseline,
         "chosen": told.chosen,
         "recorded_dollars": told.recorded_dollars,
@@ -336,9 +420,23 @@ def _encode_comparison(told: Comparison, passed: list[FilesPassed], page: str) -
     }
 
 
-def _render_comparison(told: Comparison, page: str) -> list[str]:
-    lines = [*wrap_text(render_headline(told)), *wrap_text(describe_small_sessions(told))]
-    lines = [apply_style(line, "strong") if line else line for line in lines if line]
+def _encode_found(found: AgentSessions) -> Generator[dict[str, Any]]:
+    for folder in found.folders:
+        left = [one for one in found.left if one.folder == folder]
+        yield {
+            "agent": folder.agent,
+            "folder": replace_surrogates(str(folder.path)),
+            "read": sum(one.folder == folder for one in found.files),
+            "left": len(left),
+            "left_bytes": sum(one.size for one in left),
+        }
+
+
+def _render_comparison(told: Comparison, found: AgentSessions | None, page: str) -> list[str]:
+    lines = [apply_style(line, "strong") for line in wrap_text(describe_cost(told))]
+    lines += [] if found is None else [*_render_found(found, told)]
+    more = (describe_basis(told), describe_folded(told), describe_small_sessions(told))
+    lines += [line for one in more if one for line in wrap_text(one)]
     lines += ["", *_render_policies(told), ""]
     lines += _render_sessions(told)
     lines += _render_folds(told)

@@ -9,7 +9,7 @@ import signal
 import sys
 from asyncio import get_running_loop
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from foldline.apps.cli.build_agent import Wish, list_untrusted
+from foldline.apps.cli.config import ProfileOption, SetOption, parse_flags
 from foldline.apps.cli.context import Desk, make_command
 from foldline.apps.cli.exit_codes import DONE
 from foldline.apps.cli.output import clean_line, print_lines, print_remark
@@ -25,6 +27,8 @@ from foldline.models.clients import client
 from foldline.models.port import Model
 from foldline.models.summarize import Tellers
 from foldline.session.host import Host, make_teller
+from foldline.session.use_settings import read_api_key
+from foldline.settings.kinds import NOBODY, OWN
 from foldline.stores.base import POSTGRES, Name
 
 if TYPE_CHECKING:
@@ -36,20 +40,32 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class SummarizerClients:
     """The models that write narratives: a client per name and host, made when first needed."""
 
-    def __init__(self, first: str | None, others: Sequence[str], base_url: str | None) -> None:
-        self._first, self._others, self._base_url = first, others, base_url
+    def __init__(
+        self,
+        names: Sequence[str] = (OWN,),
+        *,
+        base_url: str | None = None,
+        template: str = "",
+        api_key: str | None = None,
+    ) -> None:
+        self._names, self._base_url, self._template = names, base_url, template
+        self._api_key = api_key
         self._clients: dict[tuple[str, str], Model] = {}
 
     def __call__(self, model: str, host: Host | None = None) -> Tellers:
         """Return the models to ask for a session, in order, at the session's host."""
-        names = (self._first or model, *self._others)
-        return Tellers(tuple(self._make_client(name, host) for name in names))
+        names = (model if name == OWN else name for name in self._names)
+        found = Tellers(tuple(self._make_client(name, host) for name in names))
+        return replace(found, template=self._template) if self._template else found
 
     def _make_client(self, name: str, host: Host | None) -> Model:
         there = self._base_url or (host and host.base_url) or ""
         if (name, there) not in self._clients:
-            made = client(name, base_url=there) if self._base_url else make_teller(name, host)
-            self._clients[name, there] = made
+            self._clients[name, there] = (
+                client(name, base_url=there, api_key=self._api_key)
+                if self._base_url and "@http" not in name
+                else make_teller(name, host, api_key=self._api_key)
+            )
         return self._clients[name, there]
 
     async def close(self) -> None:
@@ -83,23 +99,45 @@ async def worker(  # noqa: PLR0913 - one option for each thing that may be other
     once: Annotated[
         bool, typer.Option("--once", help="End when nothing is queued any more.")
     ] = False,
+    profile: ProfileOption = None,
+    set_: SetOption = None,
 ) -> int:
     """Prepare and install the folds that sessions on PostgreSQL have queued.
 
     Start as many as you like, on any machine. SIGTERM or Ctrl-C ends one within ten seconds; what
-    it has in hand is done then, or given back.
+    it has in hand is done then, or given back. Settings are read as `foldline chat` reads them.
     """
-    _check_requirements(desk.address)
+    wish = Wish(desk=desk, flags=parse_flags(set_), profile=profile)
+    wish = wish.apply_settings(wish.load_settings())
+    _check_requirements(wish.desk.address)
+    wish = await wish.resolve_trust()
+    desk, settings = wish.desk, wish.load_settings()
+    for note in list_untrusted(settings):
+        print_remark(note)
     from foldline.session.fold_queue import Queue  # noqa: PLC0415 - an extra
     from foldline.session.fold_worker import Worker, fold_session  # noqa: PLC0415
+    from foldline.session.retention import run_retention  # noqa: PLC0415
+    from foldline.session.session_settings import make_facts_of  # noqa: PLC0415
 
     logging.getLogger("procrastinate").setLevel(logging.CRITICAL)  # outcomes are printed here
-    asked = None if no_model else SummarizerClients(summarizer, fallback or (), base_url)
+    named = (summarizer or OWN, *(fallback or ())) if summarizer or fallback else ()
+    names = named or settings.summarizer
+    asked = None
+    if not no_model and NOBODY not in names:
+        asked = SummarizerClients(
+            names,
+            base_url=base_url,
+            template=settings.prompt_template,
+            api_key=read_api_key(settings),
+        )
+    facts_of = make_facts_of(settings)
     try:
         async with desk.open_store() as store, Queue(desk.address, connections=4) as queue:
             one = Worker(
                 queue,
-                lambda name, install: fold_session(store, name, tellers=asked, install=install),
+                lambda name, install: fold_session(
+                    store, name, tellers=asked, install=install, facts_of=facts_of
+                ),
                 concurrency=concurrency,
                 told=partial(_print_outcome, desk),
             )
@@ -107,7 +145,9 @@ async def worker(  # noqa: PLR0913 - one option for each thing that may be other
             loop.set_exception_handler(_handle_loop_error)
             for number in _SIGNALS:
                 loop.add_signal_handler(number, one.stop)
-            await one.run(once=once)
+            tenants = (desk.tenant,)
+            async with run_retention(store, lambda: tenants, settings.retention, told=print_remark):
+                await one.run(once=once)
     finally:
         if asked is not None:
             await asyncio.shield(asked.close())

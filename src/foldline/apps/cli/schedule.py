@@ -211,6 +211,8 @@ async def run(  # noqa: PLR0913 - one option for each thing that may be otherwis
     wish = await _build_wish(
         desk, flags=_collect_flags(base_url, approve, set_), profile=profile, tools=tools
     )
+    from foldline.session.retention import run_retention  # noqa: PLC0415 - few run
+
     async with wish.desk.open_store() as store:
         one = _build_scheduler(
             Schedules(store, wish.desk.tenant),
@@ -221,7 +223,9 @@ async def run(  # noqa: PLR0913 - one option for each thing that may be otherwis
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, one.stop)
-        await one.run(once=once)
+        said, tenants = wish.load_settings().retention, (wish.desk.tenant,)
+        async with run_retention(store, lambda: tenants, said, told=print_remark):
+            await one.run(once=once)
 
 
 @make_command
@@ -292,8 +296,15 @@ def _build_scheduler(
     schedules: Schedules, wish: Wish, *, told: "Callable[[ScheduleNotice], None]", most: int
 ) -> "Scheduler":
     from foldline.agent.schedule.scheduler import Scheduler  # noqa: PLC0415 - few fire
+    from foldline.session.session_settings import make_facts_of  # noqa: PLC0415
 
-    return Scheduler(schedules, partial(_open_session_agent, wish), told=told, concurrency=most)
+    return Scheduler(
+        schedules,
+        partial(_open_session_agent, wish),
+        told=told,
+        concurrency=most,
+        facts_of=make_facts_of(wish.load_settings()),
+    )
 
 
 def _open_session_agent(wish: Wish, session: str) -> "AbstractAsyncContextManager[Agent]":

@@ -4,16 +4,18 @@ Requests are handled in `foldline.apps.gateway`. Needs the extra `gateway`.
 """
 
 import asyncio
+import socket
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from foldline.apps.cli.build_agent import Wish, list_untrusted
+from foldline.apps.cli.config import ProfileOption, SetOption, parse_flags
 from foldline.apps.cli.context import Desk, StoreOption, TenantOption, make_command, make_desk
 from foldline.apps.cli.output import clean_line, print_lines, print_remark
-from foldline.core.policy import named
+from foldline.apps.run.private_gateway import follow_parent
 from foldline.errors import BadInput
 from foldline.proxy.conversations import Conversations
 from foldline.session.model_facts import remember_facts
@@ -21,6 +23,7 @@ from foldline.stores.open_store import store_at
 
 if TYPE_CHECKING:  # of an extra
     from foldline.apps.gateway.settings import GatewaySettings
+    from foldline.settings.kinds import Settings
 
 _MOST = 4_096  # conversations that a process holds
 _EXTRA = ("uvicorn", "httptools", "aiohttp")
@@ -48,7 +51,9 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
     window: Annotated[
         int | None, typer.Option(metavar="TOKENS", help="The models' window; else as known.", min=1)
     ] = None,
-    policy: Annotated[str, typer.Option(help="The preset that plans.")] = "steady",
+    policy: Annotated[
+        str | None, typer.Option(help="The preset that plans; else the setting.")
+    ] = None,
     fold_from: Annotated[
         list[str] | None,
         typer.Option(
@@ -115,31 +120,54 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
     shared: Annotated[
         bool, typer.Option("--reuse-port", help="Several processes at one port.")
     ] = False,
+    inherited: Annotated[
+        int | None,
+        typer.Option("--socket", hidden=True, help="A socket that the parent process opened."),
+    ] = None,
+    relays_faults: Annotated[
+        bool, typer.Option("--relay-faults", hidden=True, help="Relay what cannot be planned.")
+    ] = False,
+    profile: ProfileOption = None,
+    set_: SetOption = None,
     store_: StoreOption = None,
     tenant_: TenantOption = None,
 ) -> None:
     """Relay requests to a provider, planned to fit the model's window.
 
     Change a client's base URL and nothing else. SIGTERM or Ctrl-C ends it when answers are over.
+    Settings are read as `foldline chat` reads them: docs/how-to/gateway.md.
     """
     _check_extra()
     from foldline.apps.gateway import local_access, server, settings  # noqa: PLC0415 - an extra
     from foldline.apps.gateway.api_keys import Keys  # noqa: PLC0415
     from foldline.apps.gateway.asgi import Gateway  # noqa: PLC0415
     from foldline.apps.gateway.audit import Audit  # noqa: PLC0415
+    from foldline.apps.gateway.models import Models  # noqa: PLC0415
     from foldline.apps.gateway.network import read_network  # noqa: PLC0415
+    from foldline.session.session_settings import make_facts_of, make_preparation  # noqa: PLC0415
     from foldline.session.use_settings import build_caps  # noqa: PLC0415
-    from foldline.settings.layers import load_settings  # noqa: PLC0415
 
-    mine = make_desk(store=store_, tenant=tenant_, under=ctx.obj)
-    named(policy)
+    flags = {
+        "policy": policy,
+        "model.max_input_tokens": window,
+        "session.on_disconnect": _parse_disconnect_mode(on_disconnect),
+    }
+    wish = Wish(
+        desk=make_desk(store=store_, tenant=tenant_, under=ctx.obj),
+        flags={**{key: one for key, one in flags.items() if one is not None}, **parse_flags(set_)},
+        profile=profile,
+    )
+    said = wish.load_settings()  # faults are shown before a port or a store is opened
     ours = Keys(keys) if keys else None
     settings.must_be_closed(host, keys=ours, is_open=is_open)
     # Sessions are readable only with a key of ours, or with the token that is printed here.
     is_local = ours is None and settings.is_loopback(host) and not is_open and not plain
     token = local_access.make_token() if is_local else None
-    said = load_settings(Path.cwd())
-    set_ = settings.GatewaySettings(
+    if not plain:
+        wish = asyncio.run(_prepare_store(wish))
+        said = wish.load_settings()
+    mine = wish.desk
+    of_gateway = settings.GatewaySettings(
         upstreams=settings.parse_upstreams(upstream),
         keys=ours,
         token=token,
@@ -147,20 +175,27 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
         limits=settings.GatewayLimits(
             body=most_body, each=each, retries=retries, drain_seconds=drain
         ),
-        on_disconnect=_parse_disconnect_mode(on_disconnect) or said.on_disconnect,
+        on_disconnect=said.on_disconnect,
         fold_from=settings.fold_from(fold_from or ()),
+        relays_faults=relays_faults,
         caps=build_caps(said),
         tenant=mine.tenant,
+        sessions=said,
     )
-    listening = server.open_socket(host, port, shared=shared)
+    models = Models(of_gateway)
+    if inherited is None:
+        listening = server.open_socket(host, port, shared=shared)
+    else:  # of `foldline run`: it ends with its parent
+        listening = socket.socket(fileno=inherited)
+        follow_parent(sys.stdin.buffer)
     store = conversations = None
     if not plain:
-        asyncio.run(_prepare_store(mine))
-        store = store_at(mine.address)
+        store, facts_of = store_at(mine.address), make_facts_of(said)
         conversations = Conversations(
             store,
-            remember_facts(window=window, reserve=None, policy=policy),
+            remember_facts(lambda model: facts_of(model, {})),
             shared=True,
+            prepare=make_preparation(said, models.open_model),
             most=_MOST,
             prefix="talk",
             own_history=own_history,
@@ -168,11 +203,12 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
             context=context,
         )
     gateway = Gateway(
-        set_,
+        of_gateway,
         store=store,
         conversations=conversations,
         sessions=ours is not None or is_local,
         audit=Audit(audit) if audit is not None else None,
+        models=models,
     )
     where = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
     kept = "none (--plain): every request goes out as it came" if plain else mine.where
@@ -186,9 +222,13 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
         f"  ANTHROPIC_BASE_URL={where}",
         f"  GOOGLE_GEMINI_BASE_URL={where}",
         "",
-        *(f"upstream  {to.host}{to.path}  {name}".rstrip() for name, to in set_.upstreams.items()),
-        *_show_proxies(set_),
+        *(
+            f"upstream  {to.host}{to.path}  {name}".rstrip()
+            for name, to in of_gateway.upstreams.items()
+        ),
+        *_show_proxies(of_gateway),
         f"sessions  {clean_line(kept)}",
+        *([] if plain else [f"policy    {said.policy.name}  {_describe_origin(said)}".rstrip()]),
         f"keys      {asks}",
         *([] if token is None else [f"token     {token.reveal()}  for {where}/sessions"]),
         f"pages     {where}/healthz  /readyz  /metrics",
@@ -221,10 +261,23 @@ def _parse_disconnect_mode(given: str | None) -> Literal["pause", "continue"] | 
     return given
 
 
-async def _prepare_store(mine: Desk) -> None:
-    """Check that the store can be used; create a missing file, readable by its owner only."""
-    async with mine.open_store(make=True) as store:
-        await store.sessions(mine.tenant, limit=1)
+def _describe_origin(said: "Settings") -> str:
+    """Say where the policy is set; "" if it is the default."""
+    return clean_line(said.origins.get("policy", ""))
+
+
+async def _prepare_store(wish: Wish) -> Wish:
+    """Apply the settings, and check that the store can be used.
+
+    A missing file is created, readable by its owner only. What an untrusted folder's settings say
+    is left out where it could do harm: nobody is here to be asked.
+    """
+    wish = await wish.resolve_trust()
+    async with wish.desk.open_store(make=True) as store:
+        await store.sessions(wish.desk.tenant, limit=1)
+    for note in list_untrusted(wish.load_settings()):
+        print_remark(note)
+    return wish
 
 
 @make_command

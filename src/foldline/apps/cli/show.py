@@ -80,7 +80,7 @@ def _encode_summary(one: Summary) -> dict[str, Any]:
     kept: dict[str, Any] = asdict(one.listed)
     events = kept.pop("head") + 1
     told = {"model": one.model, "turns": one.turns, "words": one.words, "fault": one.fault}
-    return {**kept, "events": events, **told}
+    return {**kept, "events": events, **told, "metadata": one.metadata}
 
 
 def _render_sessions(desk: Desk, found: list[Summary]) -> list[str]:

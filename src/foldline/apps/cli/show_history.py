@@ -46,6 +46,7 @@ from foldline.draw.picture import build_picture
 from foldline.draw.wording import clean_line, find_word, truncate_to_width
 from foldline.errors import BadInput
 from foldline.models.catalog import resolve_model
+from foldline.session.fold_records import FoldRecord, read_fold_records
 from foldline.session.history import Changed, FoundMessage, Turn, diff_views, measure_pace
 from foldline.session.message_search import search_tenant_messages
 from foldline.session.session import AsyncSession
@@ -117,6 +118,9 @@ async def history(  # noqa: PLR0913 - one for each way to look
     drawn: Annotated[
         bool, typer.Option("--over-time", help="Draw tokens, edits and cost call by call.")
     ] = False,
+    only_folds: Annotated[
+        bool, typer.Option("--folds", help="List the folds: turns, tokens, cost.")
+    ] = False,
     vector: SvgOption = None,
     pixels: PngOption = None,
 ) -> int | None:
@@ -127,26 +131,84 @@ async def history(  # noqa: PLR0913 - one for each way to look
     drawn = drawn or vector is not None or pixels is not None
     if drawn and number is not None:
         raise BadInput("--over-time, --svg and --png draw all turns: leave out the turn's number")
+    if only_folds and (drawn or number is not None):
+        raise BadInput("--folds lists all folds: leave out the turn's number and the drawing")
     async with desk.open_store() as store:
         seen = await open_named_session(store, desk.tenant, name)
         if drawn:
             return await over_time(desk, seen, vector=vector, pixels=pixels)
         turns = await seen.history.turns()
         if number is None:
-            return _print_turns(desk, seen, turns)
+            folds = await read_fold_records(seen.live, turns)
+            if only_folds:
+                return _print_folds(desk, seen, folds)
+            return _print_turns(desk, seen, turns, folds)
         if not 1 <= number <= len(turns):
             raise NothingFound(f"there is no turn {number}; this session has 1 to {len(turns)}")
         return await _print_turn(desk, seen, turns[:number])
 
 
-def _print_turns(desk: Desk, seen: AsyncSession, turns: list[Turn]) -> int:
-    body = build_outline(seen, turns)
-    desk.print_answer(body, lambda: [*turn_table(turns), *render_totals(body)])
+def _print_turns(desk: Desk, seen: AsyncSession, turns: list[Turn], folds: list[FoldRecord]) -> int:
+    body = build_outline(seen, turns, folds)
+    more = f"{format_count(len(folds), 'fold')}; --folds lists them"
+    lines = wrap_text(more) if folds else []
+    desk.print_answer(body, lambda: [*turn_table(turns), *render_totals(body), *lines])
     return DONE if turns else NOTHING
 
 
-def build_outline(seen: AsyncSession, turns: list[Turn]) -> dict[str, Any]:
-    """Encode the turns, their sums, and how many more will fit."""
+def _print_folds(desk: Desk, seen: AsyncSession, folds: list[FoldRecord]) -> int:
+    body = {"session": seen.live.name.session, "folds": [encode_fold(one) for one in folds]}
+    desk.print_answer(body, lambda: fold_table(folds))
+    return DONE if folds else NOTHING
+
+
+def encode_fold(one: FoldRecord) -> dict[str, Any]:
+    """Encode a fold's record as the JSON document that scripts read."""
+    used = None if one.used is None else msgspec.to_builtins(one.used)
+    return {**asdict(one), "used": used, "ratio": round(one.ratio, 2)}
+
+
+def fold_table(folds: list[FoldRecord]) -> list[str]:
+    """Render a table with a row per fold, and what asking for their narratives cost."""
+    if not folds:
+        return wrap_text("no folds: the model sees everything as it came")
+    heads = (
+        Column("edit", most=7, right=True),
+        Column("ago", most=4, right=True),
+        Column("turns", most=9, right=True),
+        Column("messages", most=8, right=True),
+        Column("before", most=10, right=True),
+        Column("after", most=9, right=True),
+        Column("ratio", most=6, right=True),
+        Column("cost", most=8, right=True),
+        Column("told by"),
+    )
+    rows = [
+        (
+            str(one.at),
+            format_age(one.time),
+            _render_turn_span(one),
+            f"{one.messages:,}",
+            f"{one.before:,}",
+            f"{one.after:,}",
+            f"{one.ratio:.1f}",
+            "-" if one.dollars is None else f"${one.dollars:.4f}",
+            (one.model or "no model") + ("" if one.standing else ", not in force"),
+        )
+        for one in folds
+    ]
+    return render_table(heads, rows)
+
+
+def _render_turn_span(one: FoldRecord) -> str:
+    if one.first_turn is None:
+        return "-"
+    same = one.first_turn == one.last_turn
+    return str(one.first_turn) if same else f"{one.first_turn}-{one.last_turn}"
+
+
+def build_outline(seen: AsyncSession, turns: list[Turn], folds: list[FoldRecord]) -> dict[str, Any]:
+    """Encode the turns, their sums, the folds, and how many more turns will fit."""
     now = seen.report
     on = measure_pace(turns, now)
     return {
@@ -158,6 +220,7 @@ def build_outline(seen: AsyncSession, turns: list[Turn]) -> dict[str, Any]:
         "growth": on.growth,
         "turns_left": on.turns_left,
         "next_output": on.next_output,
+        "folds": [encode_fold(one) for one in folds],
     }
 
 

@@ -45,6 +45,7 @@ from foldline.session.session import AsyncSession
 _WHY = {
     "": "no reason was recorded",
     "forced": "it must: the window is nearly full",
+    "full": "it must: the window is full, and it cannot be sent otherwise",
     "pays": "it pays: fewer tokens are read from now on",
     "cold": "the cache is cold: it costs nothing now",
     "due": "the policy's own rule asks for it",

@@ -108,6 +108,11 @@ class Keys:
     def __len__(self) -> int:
         return sum(map(len, self._entries.values()))
 
+    @property
+    def tenants(self) -> set[str]:
+        """The tenants that have keys."""
+        return {entry.tenant for entries in self._entries.values() for entry in entries}
+
     def _reload_file(self) -> None:
         """Read the file again if it has changed; if it is gone, no key is valid."""
         first, self._looked = not self._stamp[0], monotonic()

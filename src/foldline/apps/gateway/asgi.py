@@ -9,6 +9,9 @@ everything else                 relayed to the operator's upstream (`relay`)
 
 import asyncio
 import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from time import monotonic
 from typing import Any, TypeAlias
@@ -32,6 +35,8 @@ from foldline.dialects.base import Vendor
 from foldline.errors import BadInput, FoldlineError
 from foldline.proxy.conversations import Conversations
 from foldline.session.hooks import watch
+from foldline.session.retention import run_retention
+from foldline.session.session_settings import make_facts_of, make_preparation
 from foldline.stores.base import Store
 
 ALIVE, READY, FIGURES = "/healthz", "/readyz", "/metrics"
@@ -86,7 +91,7 @@ class GatewayHealth:
 class Gateway:
     """The whole gateway as one ASGI application."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts that a gateway is made of
         self,
         settings: GatewaySettings,
         *,
@@ -94,6 +99,7 @@ class Gateway:
         conversations: Conversations | None = None,
         sessions: bool = False,
         audit: Audit | None = None,
+        models: Models | None = None,
     ) -> None:
         if store is not None and sessions and settings.keys is None and settings.token is None:
             raise BadInput(
@@ -101,13 +107,12 @@ class Gateway:
             )
         self.settings = settings
         self._store, self._audit = store, audit
-        self._models = Models(settings)
+        self._models = models or Models(settings)
+        self._conversations = conversations
         limits = settings.limits
         self._sessions = None
         if store is not None and sessions:
-            model_of = self._models.open_model
-            place = PoolPlace(store=store, model_of=model_of, caps=settings.caps, body=limits.body)
-            self._sessions = sessions_api(place)
+            self._sessions = sessions_api(self._build_pool_place(store))
         shortest = min(limits.body_seconds, limits.first_seconds, limits.idle_seconds)
         self.calls = Calls(each=limits.each, every=min(1.0, shortest / 4))
         self._links = Links(limits, settings.network)
@@ -116,6 +121,39 @@ class Gateway:
         )
         self._figures = Figures() if find_spec("prometheus_client") else None
         self.health = GatewayHealth(store, self._figures, tenant=settings.tenant)
+
+    @asynccontextmanager
+    async def _run_retention(self) -> AsyncGenerator[None]:
+        """Erase old sessions of this gateway's tenants from time to time, if that is set."""
+        said, keys = self.settings.sessions, self.settings.keys
+        if said is None or self._store is None:
+            yield
+            return
+
+        def list_tenants() -> set[str]:
+            return {self.settings.tenant, *(keys.tenants if keys is not None else ())}
+
+        async with run_retention(self._store, list_tenants, said.retention, told=_log.warning):
+            yield
+
+    def _build_pool_place(self, store: Store) -> PoolPlace:
+        """Build the session API's place, under the same settings as the terminal's sessions."""
+        place = PoolPlace(
+            store=store,
+            model_of=self._models.open_model,
+            caps=self.settings.caps,
+            body=self.settings.limits.body,
+            on_disconnect=self.settings.on_disconnect,
+        )
+        said = self.settings.sessions
+        if said is None:
+            return place
+        return replace(
+            place,
+            facts_of=make_facts_of(said),
+            prepare=make_preparation(said, self._models.open_model),
+            rounds=said.max_tool_iterations,
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or the lifespan of the process."""
@@ -231,15 +269,19 @@ class Gateway:
         self.calls.start()
         end_watch = None if self._figures is None else watch(self._figures.count_pass)
         await send({"type": "lifespan.startup.complete"})
-        await receive()
+        async with self._run_retention():
+            await receive()
         self.health.draining = True
         self.calls.stop_all()
         if self._sessions is not None:
             await self._sessions.close(seconds=self.settings.limits.drain_seconds)
-            await self._models.close()
         if not await self.calls.wait_for_end(self.settings.limits.drain_seconds):
             _log.error("%d requests did not end", len(self.calls))
         self.calls.close()
+        for live in self._conversations.list_held() if self._conversations is not None else ():
+            if live.narrator is not None:
+                await live.narrator.close()
+        await self._models.close()
         await self._links.close()
         if self._store is not None:
             await self._store.close()
@@ -251,7 +293,13 @@ class Gateway:
 
 
 def _check_no_upgrade(scope: Scope) -> None:
-    """Refuse an offered upgrade that `server` did not hide: the parser has skipped its body."""
+    """Refuse an offered upgrade that `server` did not hide: the parser has skipped its body.
+
+    Codex begins with a WebSocket, and goes on over HTTP at once when it is told to.
+    """
+    if any(name == b"sec-websocket-key" for name, _ in scope["headers"]):
+        words = "this gateway speaks no WebSocket; send the request over HTTP"
+        raise Refusal(426, "websocket", words)
     if any(name == b"upgrade" for name, _ in scope["headers"]):
         words = "another protocol was offered; send the request without `Upgrade`"
         raise Refusal(400, "upgrade", words, close=True)

@@ -5,7 +5,9 @@ metrics also count folds and narratives.
 """
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
 from time import time
@@ -47,6 +49,8 @@ class Note:
     """Seconds until the upstream began to answer."""
     added: float = 0.0
     """Seconds that planning took before the request was sent on."""
+    quota: dict[str, float] = field(default_factory=dict[str, float])
+    """The share of a subscription that is used up, by its window: see `parse_quota`."""
 
     def encode_line(self) -> str:
         """Encode the note as a line of the audit log."""
@@ -63,12 +67,28 @@ class Note:
             "edits": plan.edits,
             "patches": plan.patches,
             "unplanned": plan.unplanned,
+            "cold": {name: round(dollars, 4) for name, dollars in plan.cold.list_dollars().items()}
+            if plan.cold
+            else None,
+            "quota": self.quota or None,
             "received": self.received,
             "sent": self.sent,
             "ms": round(self.seconds * 1_000, 1),
             "added_ms": round(self.added * 1_000, 2),
         }
         return msgspec.json.encode(body).decode()
+
+
+def parse_quota(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, float]:
+    """Parse what Anthropic answers to a subscription: `{"5h": 0.31, "7d": 0.12}` is used up."""
+    found: dict[str, float] = {}
+    for name, value in headers:
+        begin, _, rest = name.lower().decode("latin-1").partition("ratelimit-unified-")
+        window = rest.removesuffix("-utilization")
+        if begin == "anthropic-" and rest != window and "-" not in window:
+            with suppress(ValueError):
+                found[window] = float(value)
+    return found
 
 
 class Audit:

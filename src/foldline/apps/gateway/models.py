@@ -10,6 +10,7 @@ from foldline.dialects import base
 from foldline.errors import BadInput
 from foldline.models.clients import client
 from foldline.models.port import Model
+from foldline.session.host import make_teller
 
 _MOST = 64  # open model clients: HTTP clients choose the names, so there must be an end
 
@@ -22,7 +23,7 @@ class Models:
         self._made: OrderedDict[str, Model] = OrderedDict()
         self._left: list[Model] = []  # a turn may still be asking one
 
-    def open_model(self, name: str, _tenant: str) -> Model:
+    def open_model(self, name: str, _tenant: str = "") -> Model:
         """Return the client of a model, and make it if there is none."""
         if name not in self._made:
             self._made[name] = self._build_client(name)
@@ -37,6 +38,8 @@ class Models:
             await model.close()
 
     def _build_client(self, name: str) -> Model:
+        if "@http" in name:  # a summarizer elsewhere, which the operator's settings name
+            return make_teller(name, None)
         vendor = base.choose_model_dialect(name).vendor
         upstream = self._settings.find_upstream(vendor)
         if upstream is None:

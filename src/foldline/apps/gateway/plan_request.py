@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from foldline.apps.gateway.api_keys import Client
 from foldline.apps.gateway.limits import Copy
+from foldline.core.cold_cache import ColdCall
 from foldline.dialects.base import Dialect, PathFacts
 from foldline.dialects.signatures import is_signed
 from foldline.errors import BrokenView, Conflict, Erased, FoldlineError, WireError
@@ -37,6 +38,8 @@ _WHY: Final = {
     "brokenview": "its log cannot be shown",
     "conflict": "others keep writing to its log",
     "erased": "its log was erased meanwhile",
+    "store-away": "the conversation cannot be kept now",
+    "fault": "a fault of the gateway itself",
 }
 """Reasons that are warned of here; `proxy` warns of the others itself."""
 _REMEMBERED = 10_000  # warnings, so that none is repeated
@@ -93,6 +96,8 @@ class PlanHeaders:
     """Why it was sent without a plan, in a word."""
     patches: dict[str, int] = field(default_factory=dict[str, int])
     """How many patches of each kind were made in what the client sent."""
+    cold: ColdCall | None = None
+    """Its price, if the provider's cache has expired since the last request."""
 
     def encode_headers(self) -> list[tuple[bytes, bytes]]:
         """Encode them as headers of the answer."""
@@ -106,6 +111,10 @@ class PlanHeaders:
         if self.patches:
             kinds = ",".join(f"{kind}={count}" for kind, count in sorted(self.patches.items()))
             headers.append((b"x-foldline-patches", kinds.encode()))
+        if self.cold is not None:
+            prices = self.cold.list_dollars().items()
+            dollars = "; ".join(f"{name}={one:.4f}" for name, one in prices)
+            headers.append((b"x-foldline-cold", dollars.encode()))
         if self.unplanned:
             headers.append((b"x-foldline-unplanned", self.unplanned.encode()))
         return headers
@@ -160,6 +169,7 @@ def make_plan_headers(exchange: Exchange) -> PlanHeaders:
         exchange.edits,
         exchange.unplanned,
         exchange.patches,
+        exchange.cold,
     )
 
 

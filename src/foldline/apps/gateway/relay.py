@@ -22,7 +22,7 @@ from yarl import URL
 
 from foldline.apps.gateway import api_keys
 from foldline.apps.gateway.api_keys import Client
-from foldline.apps.gateway.audit import Note
+from foldline.apps.gateway.audit import Note, parse_quota
 from foldline.apps.gateway.calls import Calls, GatewayCall, Watch
 from foldline.apps.gateway.error_response import Refusal
 from foldline.apps.gateway.limits import (
@@ -47,7 +47,7 @@ from foldline.apps.gateway.settings import GatewaySettings, Upstream
 from foldline.apps.gateway.upstream import Links, UpstreamAnswer, build_upstream_headers
 from foldline.dialects import base
 from foldline.dialects.base import Dialect, Vendor
-from foldline.errors import FoldlineError
+from foldline.errors import FoldlineError, Spent
 from foldline.proxy.compacted_history import CompactedHistory, answer_compaction
 from foldline.proxy.conversations import Conversations
 from foldline.proxy.identity import LONGEST, is_name
@@ -265,8 +265,17 @@ class Relay:
             )
         except FoldlineError as fault:
             _log.warning("a request was not planned: %s", fault)
+            if self._settings.relays_faults and not isinstance(fault, Spent):
+                return PlanHeaders(unplanned="store-away")
             words = f"the conversation cannot be kept now ({type(fault).__name__}); ask again"
             raise Refusal(503, "store_away", words, retry=1) from fault
+        except Refusal:
+            raise
+        except Exception:
+            if not self._settings.relays_faults:
+                raise
+            _log.exception("a request was not planned by a fault of the gateway itself")
+            return PlanHeaders(unplanned="fault")
 
     async def _pass_answer(self, way: Way, body: bytes, planned: PlannedExchange | None) -> None:
         """Ask the upstream, and pass its answer on to the client."""
@@ -377,6 +386,7 @@ class Relay:
         self, way: Way, answer: UpstreamAnswer, planned: PlannedExchange | None
     ) -> None:
         headers = answer.filter_headers()
+        way.note.quota = parse_quota(headers)
         if planned is not None:  # healing may have changed the plan
             way.note.told = make_plan_headers(planned.exchange)
             if planned.exchange.rewrites:

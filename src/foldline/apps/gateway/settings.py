@@ -11,6 +11,7 @@ from foldline.apps.gateway.network import Network
 from foldline.dialects.base import Vendor, list_vendors
 from foldline.errors import BadInput
 from foldline.session.spending import Caps
+from foldline.settings.kinds import Settings
 
 OnDisconnect: TypeAlias = Literal["pause", "continue"]
 """What happens to an answer whose client is gone: it is broken off, or read to its end."""
@@ -89,8 +90,13 @@ class GatewaySettings:
     fold_from: Mapping[str, int] = field(default_factory=dict[str, int])
     """From how many tokens on requests are edited although they fit: by the beginning of a client's
     user agent; "" is for all others."""
+    relays_faults: bool = False
+    """Whether a request that cannot be planned, by a fault of the store or ours, is relayed as it
+    came; else it is refused, so that no conversation grows past what is recorded."""
     caps: Caps | None = None
     """The most that sessions of the session API may spend; relayed requests are not counted."""
+    sessions: Settings | None = None
+    """The settings of sessions, as the terminal reads them; None: as each session's log says."""
 
     def fold_from_for(self, agent: bytes) -> int:
         """Return from how many tokens on a client's requests are edited."""

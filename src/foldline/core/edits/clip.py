@@ -15,14 +15,13 @@ from foldline.core.item import CUT_AGAIN, Item
 from foldline.core.log import Clipped, ToolReturned, UserSaid
 from foldline.core.names import count_names, format_handle
 from foldline.core.parts import Clip, Gap, Part, Stub, Text, text_of
-from foldline.core.policy import How
+from foldline.core.policy import How, LineLimits
 from foldline.core.spine import Change, Range, apply_spine_change
 from foldline.core.token_bounds import bound_tokens
 from foldline.core.tokens import count_parts, count_tokens, count_tokens_roughly
 from foldline.core.view import View
 
-_LINES = 128  # lines of each end
-_LINE_BYTES = 10 * 1024  # bytes of both ends together
+_LINES = LineLimits()
 _LOOK = 131_072  # characters of the cut that are searched; recall finds the rest
 _NEWEST = 0.7  # of room, for the newest messages of a request that was refused
 _LEAST_BYTES = 240  # of one message: fewer say nothing
@@ -31,27 +30,28 @@ _LEAST_CLIP = 57  # tokens of any clip
 _MARKER = 56  # tokens of the marker, its handle and line ends
 
 
-def clip_event(
+def clip_event(  # noqa: PLR0913 - how it is cut, and the limits of that
     event: UserSaid | ToolReturned,
     *,
     cap: int,
     how: How,
     most: float = inf,
     bound: Callable[[str], int] = bound_tokens,
+    lines: LineLimits = _LINES,
 ) -> UserSaid | ToolReturned:
     """Add a clip to an event whose words exceed `cap` tokens, or may exceed `most` by their bound.
 
-    The event keeps the whole.
+    Cut by lines, they may not exceed `lines` either. The event keeps the whole.
     """
     words = text_of(part for part in event.parts if isinstance(part, Text))
     whole = count_tokens_roughly(words, above=cap)  # far above the cap it is only mentioned
     fits = whole <= cap and (_count_bytes(words) <= most or bound(words) <= most)
-    if fits and not (how == "lines" and _is_long(words)):
+    if fits and not (how == "lines" and _is_long(words, lines)):
         return event
-    texts = _clip_words(words, cap, whole, how)
+    texts = _clip_words(words, cap, whole, how, lines)
     while (size := count_parts(texts, bound)) > most and cap > _LEAST_CLIP:
         cap = max(int(cap * most / size * 31 / 32), _LEAST_CLIP)
-        texts = _clip_words(words, cap, whole, how)
+        texts = _clip_words(words, cap, whole, how, lines)
     others = (part for part in event.parts if not isinstance(part, Text | Gap))
     if len(words) <= sum(len(text_of((part,))) for part in texts) + _HANDLE:
         return event  # the marker would be longer than what was cut
@@ -59,10 +59,10 @@ def clip_event(
     return msgspec.structs.replace(event, clip=Clip((*texts, *others), how, whole, shown))
 
 
-def _clip_words(words: str, cap: int, whole: int, how: How) -> tuple[Part, ...]:
+def _clip_words(words: str, cap: int, whole: int, how: How, lines: LineLimits) -> tuple[Part, ...]:
     keep = max(cap - _MARKER, 1)
     if how == "lines":
-        return _clip_to_lines(words, keep)
+        return _clip_to_lines(words, keep, lines)
     return _clip_to_ends(words, keep, of=(cap, whole), how=how)
 
 
@@ -122,25 +122,28 @@ def _select_cut_names(text: str, shown: str, tokens: int) -> str:
     return " ".join(kept)
 
 
-def _is_long(words: str) -> bool:
-    return _count_bytes(words) > _LINE_BYTES or len(words.splitlines()) > 2 * _LINES
+def _is_long(words: str, limits: LineLimits) -> bool:
+    return _count_bytes(words) > limits.bytes or len(words.splitlines()) > limits.lines
 
 
-def _clip_to_lines(words: str, keep: int) -> tuple[Part, ...]:
-    first, omitted, last = truncate.truncate_to_lines(words, _LINES)
-    total = omitted + 2 * _LINES if omitted else len(words.splitlines())
+def _clip_to_lines(words: str, keep: int, limits: LineLimits) -> tuple[Part, ...]:
+    total = len(words.splitlines())
+    first, omitted, last = words, 0, ""
+    if total > limits.lines:
+        first, omitted, last = truncate.truncate_to_lines(words, head=limits.head, tail=limits.tail)
     title = Text(f"Total output lines: {total}")
     markers = [f"[... omitted {omitted} of {total} lines ...]"] if omitted else []
     if (
         count_tokens(first) + count_tokens(last) > keep
-        or _count_bytes(first) + _count_bytes(last) > _LINE_BYTES
+        or _count_bytes(first) + _count_bytes(last) > limits.bytes
     ):
         # Both limits hold at once: cut by lines first, then the ends of what is still too long.
         markers.append("[... truncated for length ...]")
-        if not omitted:
-            first, last = truncate.truncate_to_ends(words, keep)
-        first = _first_bytes(truncate.truncate_to_head(first, keep // 2), _LINE_BYTES // 2)
-        last = _last_bytes(truncate.truncate_to_tail(last, keep - keep // 2), _LINE_BYTES // 2)
+        if not omitted:  # half of the text for each end: few tokens may be many bytes
+            first, last = words[: len(words) // 2], words[len(words) // 2 :]
+        half = max(limits.bytes // 2, 1)
+        first = _first_bytes(truncate.truncate_to_head(first, keep // 2), half)
+        last = _last_bytes(truncate.truncate_to_tail(last, keep - keep // 2), half)
     return (title, Text(first.rstrip("\n")), Gap("\n".join(markers)), Text(last))
 
 

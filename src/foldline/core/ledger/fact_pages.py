@@ -110,6 +110,8 @@ class Pages:
     """The lines to show, one block per kind, and the facts that are worth storing."""
 
     blocks: tuple[str, ...]
+    kinds: tuple[FactKind, ...]
+    """The kind of each block."""
     shown: tuple[Fact, ...]
     stored: tuple[Fact, ...]
     tokens: int
@@ -127,9 +129,10 @@ def build_pages(facts: Sequence[Fact], *, cap: int, told: Collection[str] = ()) 
     candidates: dict[FactKind, list[Fact]] = {**ranked, "todo": tasks}
     chosen = _allocate_tokens(candidates, cap, known=len(facts), covered=expand_names(told))
     stored = _keep_facts(ranked, chosen, cap)
-    blocks = (_render_block(kind, chosen.facts[kind], len(candidates[kind])) for kind in _SHARES)
-    shown = tuple(fact for kind in _SHARES for fact in chosen.facts[kind])
-    return Pages(tuple(block for block in blocks if block), shown, stored, chosen.tokens)
+    kinds: tuple[FactKind, ...] = tuple(kind for kind in _SHARES if chosen.facts[kind])
+    blocks = (_render_block(kind, chosen.facts[kind], len(candidates[kind])) for kind in kinds)
+    shown = tuple(fact for kind in kinds for fact in chosen.facts[kind])
+    return Pages(tuple(blocks), kinds, shown, stored, chosen.tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,8 +257,6 @@ def _score_name(fact: Fact, newest: int) -> float:
 
 
 def _render_block(kind: FactKind, facts: Sequence[Fact], known: int) -> str:
-    if not facts:
-        return ""
     ordered = sorted(facts, key=lambda fact: fact.seq)
     lines = [_render_fact(fact) for fact in ordered]
     if kind == "name":

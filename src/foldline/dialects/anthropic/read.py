@@ -81,6 +81,7 @@ class _Usage(msgspec.Struct):
     input_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
+    cache_creation: Json | None = None
     output_tokens: int | None = None
     output_tokens_details: Json | None = None
 
@@ -154,11 +155,13 @@ def make_usage_event(came: _Usage, *, asked: int | None) -> UsageReported:
     beside = (came.cache_read_input_tokens or 0) + (came.cache_creation_input_tokens or 0)
     details = came.output_tokens_details or {}
     thought = details.get("thinking_tokens")
+    long = (came.cache_creation or {}).get("ephemeral_1h_input_tokens")
     return UsageReported(
         asked=asked,
         input=None if came.input_tokens is None else came.input_tokens + beside,
         cache_read=came.cache_read_input_tokens,
         cache_write=came.cache_creation_input_tokens,
+        cache_write_long=long if type(long) is int and long else None,
         output=came.output_tokens,
         reasoning=thought if type(thought) is int else None,
     )

@@ -30,8 +30,9 @@ from foldline.dialects.gemini.content_parts import (
     number_calls,
     read_name,
 )
-from foldline.dialects.google import LONGEST_NAME, strip_model_prefix
+from foldline.dialects.google import LONGEST_NAME
 from foldline.dialects.json_slices import Json, dict_of, object_of
+from foldline.dialects.model_names import strip_google_prefix
 from foldline.dialects.tools import (
     Names,
     build_tool_names,
@@ -51,7 +52,7 @@ _ALONE = Names({}, LONGEST_NAME, letter_first=True)
 
 def must_sign_calls(model: str) -> bool:
     """Whether a model refuses calls without a signature: all but those before Gemini 3."""
-    return _SIGNS_NOTHING.match(strip_model_prefix(model).lower()) is None
+    return _SIGNS_NOTHING.match(strip_google_prefix(model).lower()) is None
 
 
 def encode_request(request: Request, parameters: Mapping[str, Any]) -> bytes:
@@ -64,7 +65,7 @@ def encode_request(request: Request, parameters: Mapping[str, Any]) -> bytes:
     if tools := encode_tools(request.tools, names):
         config["tools"] = tools
     others = {name: one for name, one in parameters.items() if name != "config"}
-    body: Json = {"model": strip_model_prefix(request.model), **others}
+    body: Json = {"model": strip_google_prefix(request.model), **others}
     if config:
         body["config"] = config
     body["contents"] = [

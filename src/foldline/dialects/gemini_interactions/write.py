@@ -22,8 +22,9 @@ from foldline.dialects.gemini_interactions.steps import (
     encode_turn,
     type_of,
 )
-from foldline.dialects.google import LONGEST_NAME, strip_model_prefix
+from foldline.dialects.google import LONGEST_NAME
 from foldline.dialects.json_slices import Json, object_of
+from foldline.dialects.model_names import strip_google_prefix
 from foldline.dialects.tools import (
     Names,
     append_digest,
@@ -42,7 +43,7 @@ _ALONE = Names({}, LONGEST_NAME, letter_first=True)
 def encode_request(request: Request, parameters: Mapping[str, Any]) -> bytes:
     """Encode a request; the input comes last, so that one that only grew begins as before."""
     names = _build_names(request)
-    body: Json = {"model": strip_model_prefix(request.model), **parameters}
+    body: Json = {"model": strip_google_prefix(request.model), **parameters}
     told = "\n".join(
         describe_media(part) if isinstance(part, Media) else text_of((part,))
         for part in request.system

@@ -178,7 +178,8 @@ def read_instructions(fields: Mapping[str, bytes], leading: Sequence[bytes]) -> 
     given = fields.get("tools")
     if given is not None and given != b"null":
         rows = shaped_bytes(given, list[msgspec.Raw], "a list of tools", path="$.tools")
-        tools = [_read_tool(raw, path=f"$.tools[{at}]") for at, raw in enumerate(rows)]
+        for at, raw in enumerate(rows):
+            tools += _read_tools(raw, path=f"$.tools[{at}]")
     native = tuple(Native(DIALECT, f"[{raw.decode()}]") for raw in leading)
     is_kept = fields.get("store") != b"false"
     return Instructed(tuple(parts), tuple(tools), native if is_kept else (), replaces=True)
@@ -299,12 +300,24 @@ def _read_turn(items: Sequence[Json]) -> tuple[Part, ...]:
     )
 
 
-def _read_tool(raw: msgspec.Raw, *, path: str) -> Tool:
-    """Read a tool; one without a schema of its own is counted by its JSON."""
+class _Namespace(msgspec.Struct, tag="namespace", tag_field="type"):
+    """The tools of one server, as Codex groups them."""
+
+    name: str
+    tools: list[msgspec.Raw]
+
+
+def _read_tools(raw: msgspec.Raw, *, path: str) -> list[Tool]:
+    """Read a tool, or those of a namespace; one without a schema is counted by its JSON."""
     tool = tool_of(raw, path=path)
     if tool.schema != "{}":
-        return tool
-    return msgspec.structs.replace(tool, schema=bytes(raw).decode())
+        return [tool]
+    try:
+        space = msgspec.json.decode(raw, type=_Namespace)
+    except msgspec.DecodeError:
+        return [msgspec.structs.replace(tool, schema=bytes(raw).decode())]
+    inside = (tool_of(one, path=f"{path}.tools") for one in space.tools)
+    return [msgspec.structs.replace(one, name=f"{space.name}__{one.name}") for one in inside]
 
 
 def _read_leading(raw: bytes) -> Sequence[Part]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from foldline.core.cold_cache import FOLDED
 from foldline.core.log import Checkpointed, Opened
 from foldline.core.tokens import count_parts, count_tokens, count_tools
 from foldline.lab.bill.cache import (
@@ -179,10 +180,6 @@ def sent_with_fronts(recorded: Recorded, seen: dict[int, Around]) -> list[CacheC
         blocks = [front, *sent.blocks[sent.front :]]
         made.append(replace(sent, time=call.began, blocks=blocks, front=1, changed=known))
     return made
-
-
-FOLDED = 20_000
-"""The tokens that a fold is assumed to leave, in the estimate of what folding would have cost."""
 
 
 @dataclass(frozen=True, slots=True)

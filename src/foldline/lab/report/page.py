@@ -14,6 +14,7 @@ from foldline.lab.report.plots import escape_text
 from foldline.lab.report.sentences import (
     MEANINGS,
     REASONS,
+    describe_basis,
     describe_cost,
     describe_folded,
     describe_small_sessions,
@@ -84,7 +85,8 @@ def _render_opening(told: Comparison) -> Iterable[str]:
         f"{format_count(calls, 'call')}</p>"
     )
     yield f"<h1>{escape_text(describe_cost(told))}</h1>"
-    rest = " ".join(one for one in (describe_folded(told), describe_small_sessions(told)) if one)
+    more = (describe_basis(told), describe_folded(told), describe_small_sessions(told))
+    rest = " ".join(one for one in more if one)
     if rest:
         yield f'<p class="lead">{escape_text(rest)}</p>'
     yield f'<p class="warn">{escape_text(list_caveats(told)[0])}</p>'

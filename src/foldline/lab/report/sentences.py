@@ -1,5 +1,6 @@
 """A comparison in sentences, for the terminal and the page: results, assumptions, caveats."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from foldline.core.names import format_count
@@ -20,6 +21,7 @@ MEANINGS = {
 REASONS = {
     "": "the agent's own compaction",
     "forced": "the window was counted as nearly full",
+    "full": "the window was full, and nobody had agreed to a fold",
     "pays": "cheaper than reading on",
     "cold": "the cache was cold anyway",
     "due": "the policy's own rule",
@@ -28,33 +30,53 @@ REASONS = {
 
 def render_headline(told: Comparison) -> str:
     """Say what it cost, what it would have cost, and what would have been folded."""
-    return " ".join(one for one in (describe_cost(told), describe_folded(told)) if one)
+    said = (describe_cost(told), describe_basis(told), describe_folded(told))
+    return " ".join(one for one in said if one)
 
 
 def describe_cost(told: Comparison) -> str:
-    """Say what it cost, and what it would have cost."""
-    base, mine = told.total_of(told.baseline), told.total_of(told.chosen)
-    one = len(told.sessions) == 1
-    yours = "Your session" if one else f"Your {len(told.sessions):,} sessions"
-    if told.baseline == RECORDED:
+    """Say in one sentence what it cost, and what it would have cost."""
+    mine = told.total_of(told.chosen)
+    first = f"{describe_sessions(told.sessions)} cost {format_dollar_amount(told.paid)}"
+    if told.baseline == EVERYTHING:
         first = (
-            f"{yours} cost {format_dollar_amount(base.dollars)} ({_describe_recorded_cost(told)})."
+            f"{describe_sessions(told.sessions)}, with everything sent in every call, would cost "
+            f"{format_dollar_amount(told.paid)}"
         )
-    else:
-        every = f"{yours}, with everything sent in every call, would cost"
-        guessed = not any(case.priced_as for case in told.sessions) and "prices" not in told.fixed
-        how = "simulated, at assumed prices" if guessed else "simulated"
-        first = f"{every} {format_dollar_amount(base.dollars)} ({how})."
     if mine.policy == EVERYTHING:
-        return first
-    they = "it" if one else "they"
-    now = f"{format_dollar_amount(mine.dollars)} ({format_change(mine.percent)})"
+        return f"{first}."
+    they = "it" if len(told.sessions) == 1 else "they"
+    now = f"{format_dollar_amount(told.predicted)} ({format_change(mine.percent)})"
     unfit = (
         f", without {format_count(mine.blocked, 'call')} that no fold makes fit"
         if mine.blocked
         else ""
     )
-    return f"{first} Under {mine.policy} {they} would have cost {now}{unfit}."
+    return f"{first}; with {mine.policy} {they} would have cost {now}{unfit}."
+
+
+def describe_sessions(sessions: Sequence[Compared]) -> str:
+    """Say how many sessions there are, and of which agents if that is known of all."""
+    said = format_count(len(sessions), "session")
+    agents = [name for name, _ in Counter(one.agent for one in sessions).most_common()]
+    if "" in agents:
+        return said
+    *most, last = agents
+    return f"{said} of {', '.join(most)} and {last}" if most else f"{said} of {last}"
+
+
+def describe_basis(told: Comparison) -> str:
+    """Say where both amounts come from."""
+    if told.baseline == EVERYTHING:
+        guessed = not any(case.priced_as for case in told.sessions) and "prices" not in told.fixed
+        return f"That is simulated{', at assumed prices' if guessed else ''}."
+    some = len(told.sessions) - told.counted
+    where = f" for {told.counted:,} of them, the rest is simulated" if some else ""
+    billed = format_dollar_amount(told.total_of(RECORDED).dollars)
+    now = (
+        "" if told.chosen == EVERYTHING else ", and the other amount is in proportion to its bills"
+    )
+    return f"The cost is by the recorded counts{where}; the simulator says {billed}{now}."
 
 
 def describe_folded(told: Comparison) -> str:
@@ -75,14 +97,6 @@ def describe_folded(told: Comparison) -> str:
         f"have cost {format_dollar_amount(mine.recall_dollars)} more, in "
         f"{format_count(mine.recalls, 'call')}."
     )
-
-
-def _describe_recorded_cost(told: Comparison) -> str:
-    known = told.recorded_dollars or 0.0
-    some = len(told.sessions) - told.counted
-    have = "that has counts" if told.counted == 1 else "of them that have counts"
-    where = f" for the {told.counted:,} {have}" if some else ""
-    return f"simulated; {format_dollar_amount(known)} by the recorded counts{where}"
 
 
 def describe_small_sessions(told: Comparison) -> str:

@@ -3,6 +3,8 @@
 import os
 from typing import Any
 
+import msgspec
+
 from foldline.apps.gateway.api.api_call import (
     ApiAnswer,
     ApiCall,
@@ -33,12 +35,12 @@ from foldline.dialects import base
 from foldline.errors import BadInput, Conflict, Erased, FoldlineError, NotAnEdit, OtherHost
 from foldline.models.clients import dialect_of
 from foldline.session import model_facts, planning
+from foldline.session.carry import nothing_to_carry, read_parts
 from foldline.session.host import recorded_host
 from foldline.session.log_handle import Live, Settings
-from foldline.session.model_facts import build_facts
 from foldline.session.open import start_session
 from foldline.session.session import AsyncSession
-from foldline.session.turn import nothing_to_carry
+from foldline.session.session_settings import GIVEN
 from foldline.stores.base import Name
 
 _OURS = ("model", "messages", "system", "tools")
@@ -50,23 +52,30 @@ async def create(call: ApiCall) -> Reply:
     body: NewSessionSchema = call.body
     name = Name(call.tenant, sound_name(body.name or f"s-{os.urandom(8).hex()}"))
     carry = None if body.carry is None else sound_name(body.carry)
+    parts = None if body.parts is None else read_parts(body.parts)
+    if parts is not None and carry is None:
+        raise BadInput("`parts` are those of the session that `carry` names; name it")
     for tool in body.tools or ():
         base.parse_any_tools(tool)  # before the session is made: a bad tool leaves none behind
-    facts = build_facts(body.model, window=body.window, reserve=body.reserve, policy=body.policy)
+    settings: Settings = {"window": body.window, "reserve": body.reserve}
+    if body.policy is not None:
+        settings |= {"policy": body.policy, GIVEN: True}
+    facts = call.pool.place.facts_of(body.model, settings)
     if carry is not None:
         await _check_carried(call, carry)
     await _claim_name(call, name)
     live = await Live.open(call.pool.place.store, name, facts=facts)
     if live.view.head >= 0:
         raise NameTaken(name.session)
-    settings: Settings = {"policy": body.policy, "window": body.window, "reserve": body.reserve}
-    if body.on_disconnect != "pause":
+    settings["policy"] = facts.policy.name
+    if body.on_disconnect is not None:
         settings["on_disconnect"] = body.on_disconnect
-    session = await start_session(live, body.model, settings=settings, carry=carry)
+    session = await start_session(live, body.model, settings=settings, carry=carry, parts=parts)
     if body.system or body.tools:
         await _change_instructions(call, session, body.system, body.tools or [])
+    carried = session.carried.tokens if session.carried is not None else None
     async with call.open_session(name.session) as kept:
-        return build_session_answer(kept)
+        return msgspec.structs.replace(build_session_answer(kept), carried=carried)
 
 
 async def _claim_name(call: ApiCall, name: Name) -> None:
@@ -149,7 +158,16 @@ async def fold(call: ApiCall) -> Reply:
             now = kept.session.report.total
             lost = await kept.session.fold(focus=body.focus, preview=True)
             return FoldedSchema(
-                folded=False, preview=True, edit=None, before=now, after=now, loss=lost
+                folded=False,
+                preview=True,
+                edit=None,
+                before=now,
+                after=now,
+                ratio=lost.ratio if lost is not None else None,
+                summary=lost.summary if lost is not None else "",
+                left_out=len(lost.left_out) if lost is not None else 0,
+                no_summary=lost.no_summary if lost is not None else "",
+                loss=lost,
             )
         async with call.pool.lock_session(kept, wait=call.query.wait) as session:
             before = session.report.total
@@ -160,6 +178,10 @@ async def fold(call: ApiCall) -> Reply:
                 edit=session.edits[-1] if lost is not None else None,
                 before=before,
                 after=session.report.total,
+                ratio=lost.ratio if lost is not None else None,
+                summary=lost.summary if lost is not None else "",
+                left_out=len(lost.left_out) if lost is not None else 0,
+                no_summary=lost.no_summary if lost is not None else "",
                 loss=lost,
             )
 
@@ -234,7 +256,7 @@ async def switch(call: ApiCall) -> Reply:
     async with call.open_session() as kept:
         async with call.pool.lock_session(kept, wait=call.query.wait) as session:
             host = recorded_host(session.live.view.settings)
-            if host is not None and host.dialect != dialect_of(body.model):
+            if host is not None and host.dialect != dialect_of(body.model, host.base_url):
                 raise OtherHost(
                     f"session {call.name.session!r} is asked at {host.base_url}, and "
                     f"{body.model!r} is another provider's; name a model of the same provider, or "

@@ -8,11 +8,11 @@ this process, a lease those in other processes.
 import asyncio
 import contextlib
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from foldline.agent.events import Moment
 from foldline.agent.loop import Agent
@@ -21,7 +21,8 @@ from foldline.apps.gateway.api.api_call import NotFound
 from foldline.errors import Busy
 from foldline.models.port import Model
 from foldline.models.retries import PATIENT, Patience
-from foldline.session.model_facts import of_session
+from foldline.session.log_handle import Live
+from foldline.session.model_facts import FactsOf, of_session
 from foldline.session.session import AsyncSession
 from foldline.session.spending import Caps, Spending
 from foldline.session.stored_session import open_stored_session, wait_and_hold_session
@@ -29,6 +30,7 @@ from foldline.stores.base import Name, Store
 
 ModelOf: TypeAlias = Callable[[str, str], Model]
 """Opens the model of a name for a tenant; raises `BadInput` if no upstream has it."""
+Prepare: TypeAlias = Callable[[Live], Awaitable[None]]
 ToolsOf: TypeAlias = Callable[[AsyncSession], Sequence[Tool]]
 _LONGEST = 600.0  # seconds that a client waits for its turn
 _BRIEFLY = 0.25  # seconds for a client that does not wait: a turn may just be ending
@@ -48,10 +50,16 @@ class PoolPlace:
     """Models are closed by whoever makes them."""
     tools_of: ToolsOf = _no_tools
     """Tools that the gateway runs itself."""
+    facts_of: FactsOf = of_session
+    """Builds a session's facts under the operator's settings."""
+    prepare: Prepare | None = None
+    """Gives an opened log its narrator."""
     caps: Caps | None = None
     patience: Patience = PATIENT
     rounds: int = 25
     """How often one turn may run tools."""
+    on_disconnect: Literal["pause", "continue"] = "pause"
+    """What happens to a turn whose client is gone, if neither it nor its session says."""
     most: int = 256
     """Sessions that are kept open although nobody uses them."""
     lease: float = 30.0
@@ -63,8 +71,8 @@ class PoolPlace:
 class OpenSession:
     """A session that is open."""
 
-    def __init__(self, session: AsyncSession) -> None:
-        self.session = session
+    def __init__(self, session: AsyncSession, place: PoolPlace) -> None:
+        self.session, self._place = session, place
         self.turn = asyncio.Lock()
         self.users = 0
         self.owner: str | None = None
@@ -74,6 +82,12 @@ class OpenSession:
         """Hears what happens in the newest turn."""
         self.known = (session.live.view.model, session.live.view.settings)
         """The model and settings that its facts were made from."""
+
+    @property
+    def on_disconnect(self) -> Literal["pause", "continue"]:
+        """What happens to a turn whose client is gone: as its log says, else as the operator."""
+        said = self.session.live.view.settings.get("on_disconnect") or self._place.on_disconnect
+        return "continue" if said == "continue" else "pause"
 
     def notify_listener(self, moment: Moment) -> None:
         """Pass a moment to the current listener; a hook of the agent."""
@@ -107,9 +121,12 @@ class Pool:
         if owner is not None and (kept is None or kept.owner != owner):
             await self._check_owner(name, owner)
         if kept is None:
-            session = await open_stored_session(self.place.store, name)
+            place = self.place
+            session = await open_stored_session(place.store, name, facts_of=place.facts_of)
             if session.live.view.head < 0:
                 raise _make_not_found(name)
+            if place.prepare is not None:
+                await place.prepare(session.live)
             kept = self._kept.get(name) or self._add_session(name, session)
         with self._hold_session(name, kept):
             await self._update_session(name, kept)
@@ -130,7 +147,7 @@ class Pool:
             raise Busy(kept.session.live.name.session) from None
         try:
             async with wait_and_hold_session(kept.session, seconds=self.place.lease, until=until):
-                _update_facts(kept)
+                self._update_facts(kept)
                 yield kept.session
         finally:
             kept.turn.release()
@@ -164,13 +181,16 @@ class Pool:
         for task in [*self._tasks]:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for kept in self._kept.values():
+            if kept.session.live.narrator is not None:
+                await kept.session.live.narrator.close()
         self._kept.clear()
 
     def _add_session(self, name: Name, session: AsyncSession) -> OpenSession:
         live, caps = session.live, self.place.caps
         if caps is not None:
             live.spending = Spending(live.store, name, live.facts.prices, caps)
-        kept = self._kept[name] = OpenSession(session)
+        kept = self._kept[name] = OpenSession(session, self.place)
         idle = [key for key, other in self._kept.items() if not other.users and other is not kept]
         for key in idle[: max(len(self._kept) - self.place.most, 0)]:
             del self._kept[key]
@@ -206,15 +226,14 @@ class Pool:
                 raise _make_not_found(name)
             if head.seq > live.view.head:
                 await live.catch_up()
-        _update_facts(kept)
+        self._update_facts(kept)
 
-
-def _update_facts(kept: OpenSession) -> None:
-    """Update the facts from the log: another process may have switched the model."""
-    live = kept.session.live
-    now = (live.view.model, live.view.settings)
-    if now != kept.known:
-        live.facts, kept.known = of_session(*now), now
+    def _update_facts(self, kept: OpenSession) -> None:
+        """Update the facts from the log: another process may have switched the model."""
+        live = kept.session.live
+        now = (live.view.model, live.view.settings)
+        if now != kept.known:
+            live.facts, kept.known = self.place.facts_of(*now), now
 
 
 def _make_not_found(name: Name) -> NotFound:

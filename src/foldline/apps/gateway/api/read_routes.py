@@ -11,6 +11,7 @@ from foldline.apps.gateway.api.schemas import (
     ContextSchema,
     CostSchema,
     ExportingSchema,
+    FoldRecordSchema,
     FoundSchema,
     HandleSchema,
     HistorySchema,
@@ -35,6 +36,7 @@ from foldline.draw.wording import clean_line, format_picture_usage
 from foldline.errors import BadInput
 from foldline.session import planning
 from foldline.session.export_log import export_session
+from foldline.session.fold_records import read_fold_records
 from foldline.session.history import measure_pace
 from foldline.session.model_facts import of_session
 from foldline.session.session import AsyncSession
@@ -79,12 +81,11 @@ async def session(call: ApiCall) -> Reply:
 def build_session_answer(kept: OpenSession) -> SessionSchema:
     """Describe a session as it is now."""
     view, now = kept.session.live.view, kept.session.report
-    goes_on = view.settings.get("on_disconnect") == "continue"
     return SessionSchema(
         name=kept.session.live.name.session,
         model=view.model,
         policy=kept.session.live.facts.policy.name,
-        on_disconnect="continue" if goes_on else "pause",
+        on_disconnect=kept.on_disconnect,
         at=view.head,
         tokens=now.total,
         window=now.window,
@@ -160,13 +161,15 @@ async def search(call: ApiCall) -> Reply:
 
 
 async def history(call: ApiCall) -> Reply:
-    """List every turn, and say how fast the window fills."""
+    """List every turn and every fold, and say how fast the window fills."""
     async with call.open_session() as kept:
         turns = await kept.session.history.turns()
+        folds = await read_fold_records(kept.session.live, turns)
         report = kept.session.report
     pace = measure_pace(turns, report)
     return HistorySchema(
         turns=[TurnSchema(**asdict(turn)) for turn in turns],
+        folds=msgspec.convert(folds, list[FoldRecordSchema], from_attributes=True),
         used=report.total,
         window=report.window,
         growth=pace.growth,

@@ -15,6 +15,7 @@ from foldline.core.policy import PRESETS
 from foldline.core.request import Pressure
 from foldline.draw.picture import Fold, Prefix, Run, Short
 from foldline.draw.picture import InputCost as NextCall
+from foldline.session.carry import PARTS
 from foldline.session.export_log import Format
 
 LONGEST_NAME = 200
@@ -40,6 +41,7 @@ Author: TypeAlias = Annotated[str, Meta(max_length=200)]
 Json: TypeAlias = dict[str, Any]
 Policy: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": sorted(PRESETS)})]
 OnDisconnect: TypeAlias = Literal["pause", "continue"]
+CarriedPart: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": [*PARTS]})]
 Limit: TypeAlias = Annotated[int, Meta(ge=1, le=1000)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=600)]
 
@@ -69,11 +71,14 @@ class NewSessionSchema(Shape, frozen=True, kw_only=True):
     """In either provider's form; a call of one ends the turn, and the client runs it."""
     window: Window | None = None
     reserve: Annotated[int, Meta(ge=1, le=10**9)] | None = None
-    policy: Policy = "steady"
+    policy: Policy | None = None
+    """The preset; by default the operator's setting, else steady."""
     carry: SessionName | None = None
     """An earlier session, whose record opens this one."""
-    on_disconnect: OnDisconnect = "pause"
-    """What happens to a turn whose client is gone."""
+    parts: list[CarriedPart] | None = None
+    """What of that record; all by default."""
+    on_disconnect: OnDisconnect | None = None
+    """What happens to a turn whose client is gone; by default the operator's setting or pause."""
 
 
 class SaidSchema(Shape, frozen=True, kw_only=True):
@@ -239,6 +244,8 @@ class SessionSchema(AnswerSchema, frozen=True, kw_only=True):
     """Ids of calls that wait for a result."""
     busy: bool
     """Whether a turn is under way here."""
+    carried: dict[str, int] | None = None
+    """Where it was just made: the tokens of each part that was carried on."""
 
 
 class ReceiptSchema(AnswerSchema, frozen=True, kw_only=True):
@@ -365,6 +372,14 @@ class FoldedSchema(AnswerSchema, frozen=True, kw_only=True):
     edit: int | None
     before: int
     after: int
+    ratio: float | None
+    """What was folded ÷ its handoff, in tokens; null if nothing was."""
+    summary: str
+    """The narrative that now stands, as the model reads it; "" if there is none."""
+    left_out: int
+    """How many lines of the summarizer's answer were left out; `loss.left_out` says why."""
+    no_summary: str
+    """Why the summarizer told nothing; "" if it did, or was not asked."""
     loss: Loss | None
 
 
@@ -434,12 +449,47 @@ class TurnSchema(AnswerSchema, frozen=True, kw_only=True):
     asked: int
     """The place of its last request, for `requests`; -1 where none was made."""
     answered: int
+    speaker: Speaker
+    """Who began it."""
+
+
+class FoldRecordSchema(AnswerSchema, frozen=True, kw_only=True):
+    """One fold: when it was made, which turns it covers, what it saved and what it cost."""
+
+    at: int
+    """The place of the fold; `recall` by it gives the handoff's text."""
+    time: float
+    lo: int
+    hi: int
+    start_time: float | None
+    """When its first event was recorded; null if that was erased."""
+    end_time: float | None
+    """When its last event was recorded; null if that was erased."""
+    first_turn: int | None
+    last_turn: int | None
+    messages: int
+    before: int
+    after: int
+    ratio: float
+    """Tokens before ÷ after."""
+    why: str
+    quoted: int
+    facts: int
+    model: str
+    """Who wrote the narrative; "" if there is none."""
+    used: UsageSchema | None
+    """What asking for the narrative took."""
+    dollars: float | None
+    pays_after: float | None
+    standing: bool
+    """Whether it is in force: not undone, and not merged into a later fold."""
 
 
 class HistorySchema(AnswerSchema, frozen=True, kw_only=True):
-    """Every turn, and how fast the window fills."""
+    """Every turn and every fold, and how fast the window fills."""
 
     turns: list[TurnSchema]
+    folds: list[FoldRecordSchema]
     used: int
     window: int
     growth: int

@@ -70,7 +70,7 @@ async def message(call: ApiCall) -> Reply:
         turn = _ApiTurn(call.pool, kept, model, at=at, tell=queue.put_nowait if streams else None)
         work = call.pool.start_task(turn.answer_client(wait=body.wait), call.name, kept)
         work.add_done_callback(lambda _: queue.put_nowait(None))
-        goes_on = (body.on_disconnect or view.settings.get("on_disconnect")) == "continue"
+        goes_on = (body.on_disconnect or kept.on_disconnect) == "continue"
     if streams:
         over = None if goes_on else lambda: _stop_turn(work)
         return Stream(_iterate_turn_events(work, queue), over)

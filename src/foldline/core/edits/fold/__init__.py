@@ -24,6 +24,7 @@ from foldline.core.edits.fold.handoff import (
     add_acknowledgement,
     build_handoff,
     build_omission_notice,
+    count_newest_words,
 )
 from foldline.core.edits.fold.loss import Loss, measure_loss
 from foldline.core.edits.fold.span import (
@@ -38,7 +39,6 @@ from foldline.core.edits.fold.span import (
     collect_hidden_events,
     count_span_messages,
     count_tokens_before,
-    estimate_cache_state,
     find_cut_before_tail,
     find_paying_fold,
     fold_span,
@@ -68,9 +68,9 @@ __all__ = [
     "choose_cut_within",
     "choose_fold_start",
     "collect_hidden_events",
+    "count_newest_words",
     "count_span_messages",
     "count_tokens_before",
-    "estimate_cache_state",
     "find_cut_before_tail",
     "find_paying_fold",
     "fold_span",

@@ -7,12 +7,13 @@ narrative, if there is one; then the ledger.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Literal, TypeAlias
 
 from foldline.core import ledger, truncate
 from foldline.core.item import format_speaker_tag
 from foldline.core.log import Event, Logged, ModelSaid, ToolReturned, UserSaid, by_user
 from foldline.core.names import count_names, format_handle
-from foldline.core.parts import Fact, Line, render_parts
+from foldline.core.parts import Fact, FactKind, Line, render_parts
 from foldline.core.passages import Passage, find_repeated, split_passages, weigh_passages
 from foldline.core.spine import Range
 from foldline.core.tokens import count_tokens
@@ -29,9 +30,15 @@ _WORDS, _NARRATIVE = 20_000, 4_000  # the most tokens of these parts; the ledger
 _WORDS_SHARE = 0.65  # of the handoff, for the user's words and pins
 _OWN = ("#", "[handoff", "log:", "> ")  # how the record's own lines begin
 _QUOTE = 5  # tokens of the handle before a message
+_HEAD = 250  # tokens of a handoff's frame: its head, titles and first task, counted generously
+_BESIDE = 750  # tokens of a handoff beside the newest messages, where these stay whole
 _LEAST = 40  # tokens of a message with its handles: a shorter quotation is not worth it
+PROSE = "In the summarizer's own words, which are not proven facts"
+"""The heading of sentences that cite nothing, as a user's own template may ask for."""
 NARRATIVE = 0.40
 """The share of what the user's words leave that a narrative may take."""
+Block: TypeAlias = Literal["words", "pins", "narrative", "next"] | FactKind
+"""The kinds of a handoff's blocks: each kind of fact has its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,8 @@ class Material:
     """What a person wants kept above all, in their words."""
     recall: str = ""
     """The tool that returns what a handle stands for; "" if the model has none."""
+    newest: int = 0
+    """The tokens of the newest messages that stay whole; 0: by what they say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +76,8 @@ class Handoff:
     focus: str = ""
     system: bool = False
     reply: str = ""
+    blocks: tuple[tuple[Block, str], ...] = ()
+    """What the text is made of below its head: the kind of each block, and its text."""
 
 
 def build_handoff(span: Range, material: Material, *, cap: int) -> Handoff:
@@ -80,6 +91,19 @@ def build_handoff(span: Range, material: Material, *, cap: int) -> Handoff:
         left = left * 9 // 10
         handoff = _assemble_handoff(head, material, left=left)
     return handoff
+
+
+def count_newest_words(material: Material, tokens: int) -> int:
+    """Count what a handoff needs for the newest messages up to so many tokens, and beside them."""
+    sizes = [count_tokens(_render_quote(event)) + _QUOTE for _, event in material.words]
+    needed = _BESIDE + _HEAD + sum(sizes[:1])  # the first task stays beside them
+    needed += sum(count_tokens(_render_quote(event)) + _QUOTE for _, event in material.pins)
+    for size in sizes[:0:-1]:
+        if tokens <= 0:
+            break
+        needed += min(size, tokens + _QUOTE)
+        tokens -= size - _QUOTE
+    return needed
 
 
 def build_omission_notice(
@@ -107,7 +131,8 @@ def _assemble_handoff(head: str, material: Material, *, left: int) -> Handoff:
     # Words stay whole where they all fit; otherwise they share a fixed part of the handoff.
     whole = sum(count_tokens(_render_words(event)) + 8 for _, event in (*words, *pins))
     share = left * 9 // 10 if whole <= left * 9 // 10 else int(left * _WORDS_SHARE)
-    quoted, cut_short, used = _quote_messages(material, cap=min(share, _WORDS))
+    share = max(left - _BESIDE, share) if material.newest else min(share, _WORDS)
+    quoted, cut_short, used = _quote_messages(material, cap=share)
     pinned = {seq for seq, _ in pins}
     others = {seq for seq, event in words if not by_user(event)}
     blocks = [
@@ -120,17 +145,27 @@ def _assemble_handoff(head: str, material: Material, *, left: int) -> Handoff:
     then = _render_next_step((*material.tasks, *material.facts))
     left -= used + count_tokens(then) + count_tokens(wish)
     lines = _select_newest_lines(material.lines, cap=min(int(left * NARRATIVE), _NARRATIVE))
-    narrative = _render_narrative(lines)
+    narrative = render_narrative(lines)
     told = {*material.told, *count_names("\n".join((*quoted.values(), narrative)))}
     known = ledger.build_pages(material.facts, cap=left - count_tokens(narrative), told=told)
-    text = "\n".join(one for one in (head, *blocks, wish, *known.blocks, narrative, then) if one)
+    every: list[tuple[Block, str]] = [
+        ("words", blocks[0]),
+        ("words", blocks[1]),
+        ("pins", blocks[2]),
+        ("words", wish),
+        *zip(known.kinds, known.blocks, strict=True),
+        ("narrative", narrative),
+        ("next", then),
+    ]
+    shown: tuple[tuple[Block, str], ...] = tuple((kind, text) for kind, text in every if text)
     return Handoff(
-        text,
+        "\n".join((head, *(text for _, text in shown))),
         verbatim=tuple(seq for seq in quoted if seq not in cut_short),
         clipped=tuple(sorted(cut_short)),
         facts=known.stored,
         lines=tuple(lines),
         focus=material.focus,
+        blocks=shown,
     )
 
 
@@ -140,18 +175,27 @@ def _quote_messages(material: Material, *, cap: int) -> tuple[dict[int, str], se
     What was said before in the same words is left out. If the rest fits, all of it stays, except
     pasted bulk. Otherwise the first task, pins and the newest messages take up to half of the cap,
     and the passages of all others that say most take the rest: a rule stated once in a few words
-    must not give way to an old paste.
+    must not give way to an old paste. With `material.newest`, the newest messages stay whole, up
+    to that many tokens, and the one that does not fit is cut.
     """
     words, pins = material.words, material.pins
     first = next((seq for seq, event in words if by_user(event)), None)
     said = {seq: text for seq, event in (*words, *pins) if (text := _render_quote(event)).strip()}
-    quotes = _Quotes(dict(sorted(said.items())), material.standing)
+    quotes = _Quotes(dict(sorted(said.items())), material.standing, whole=material.newest > 0)
     newest = [seq for seq, _ in reversed(words) if seq in said and seq != first]
     always = [seq for seq in dict.fromkeys((*(seq for seq, _ in pins), first)) if seq in said]
     bulk = max(cap // 3, _LEAST)
+    task = 0
+    if material.newest and first in said:  # it comes last, and has a third at least
+        always.remove(first)
+        task = min(count_tokens(said[first]) + _QUOTE, bulk)
     for seq in always:
-        quotes.take_message(seq, most=min(2 * bulk if seq == first else bulk, cap - quotes.used))
-    if not quotes.take_all(newest, most=bulk, cap=cap):
+        most = min(2 * bulk if seq == first else bulk, cap - task - quotes.used)
+        quotes.take_message(seq, most=most)
+    if material.newest:
+        quotes.take_newest(newest, tokens=material.newest, cap=cap - task)
+        quotes.take_newest([first] if first in said else [], tokens=cap, cap=cap)
+    elif not quotes.take_all(newest, most=bulk, cap=cap):
         for seq in newest:
             if quotes.used + quotes.size_of(seq) > cap // 2:
                 break
@@ -176,7 +220,7 @@ class _QuotedPassage:
 class _Quotes:
     """Messages of which passages are quoted."""
 
-    def __init__(self, said: dict[int, str], standing: Sequence[str]) -> None:
+    def __init__(self, said: dict[int, str], standing: Sequence[str], *, whole: bool) -> None:
         self._said = said
         shown = [one.text for text in standing for one in split_passages(text)]
         split = {seq: split_passages(text) for seq, text in said.items()}
@@ -193,7 +237,9 @@ class _Quotes:
             next(weights)
         self._passages = {
             seq: [
-                _QuotedPassage(seq, one, next(weights), count_tokens(one.text) + 1, again)
+                _QuotedPassage(
+                    seq, one, next(weights), count_tokens(one.text) + 1, again and not whole
+                )
                 for one, again in zip(passages, repeated, strict=True)
             ]
             for (seq, passages), repeated in zip(split.items(), find_repeated(texts), strict=True)
@@ -244,6 +290,24 @@ class _Quotes:
         for seq in seqs:
             self.take_message(seq, most=most)
         return True
+
+    def take_whole(self, seq: int, *, most: int) -> bool:
+        """Take a whole message if it has at most so many tokens, counted as one text."""
+        size = count_tokens(self._said[seq]) + _QUOTE
+        if size > most:
+            return False
+        self.used += size
+        self._kept[seq] = self._passages[seq]
+        return True
+
+    def take_newest(self, seqs: Sequence[int], *, tokens: int, cap: int) -> None:
+        """Take whole messages, the newest first, and what is left of `tokens` of the next one."""
+        for seq in seqs:
+            before, left = self.used, min(cap - self.used, tokens + _QUOTE)
+            if not self.take_whole(seq, most=left):
+                self.take_message(seq, most=left)
+                break
+            tokens -= self.used - before - _QUOTE
 
     def take_heaviest(self, cap: int) -> None:
         """Take the passages that say most, of all messages."""
@@ -337,7 +401,8 @@ def _select_newest_lines(lines: Sequence[Line], *, cap: int) -> list[Line]:
     return [line for line in lines if any(line is one for one in kept)]
 
 
-def _render_narrative(lines: Sequence[Line]) -> str:
+def render_narrative(lines: Sequence[Line]) -> str:
+    """Render the lines of a narrative under their headings."""
     sections = dict.fromkeys(line.section for line in lines)
     blocks = [
         _render_block(name, [_render_cited_line(one) for one in lines if one.section == name])
@@ -347,6 +412,8 @@ def _render_narrative(lines: Sequence[Line]) -> str:
 
 
 def _render_cited_line(line: Line) -> str:
+    if line.section == PROSE:  # it rests on the whole span, and cites nothing
+        return f"- {line.text}"
     return f"- {line.text} [{', '.join(format_handle(seq) for seq in line.seqs)}]"
 
 

@@ -79,6 +79,70 @@ _POSE = re.compile(
     r"|\s\[\d+(?:, ?\d+)*\]$",
     re.IGNORECASE,
 )
+# A line that poses so is no sentence of a summary.
+POSE = re.compile(
+    r"^\W*(?:system|user|human|assistant|developer|tool|admin)\W{0,3}[:>\]]|\[handoff|\[whole:|\[cut;"
+    r"|\blog:\d|</? ?event|<!--|\[/?inst\]|<\|\w+\|>",
+    re.IGNORECASE,
+)
+# A sentence of prose with these words speaks for the user, whatever its verb.
+_THINGS = r"table|id|account|name|data|model|interface|agent|login|input|stor|record|profile|session|class|list|page|role|servic"
+USER_NAMED = re.compile(
+    rf"\b(?:the|our|this|its) (?:\w+ )?(?:users?|human|customer|client|owner|operator|boss|manager|team lead"
+    rf"|admin(?:istrator)?)\b(?! (?:{_THINGS}))"
+    r"|\b(?:he|she|they) (?:is|are|was|were|wants?|wanted|asked|said|agreed?|likes?|gave|needs?|decided)\b"
+    r"|\b(?:be)?nutzer(?:in|s)?\b|\busuari[oa]|\butilisat(?:eur|rice)|\bпользовател|مستخدم|用户|使用者|ユーザ|사용자"
+    r"|\bkullanıcı|\bużytkowni|\butente\b|\bgebruiker|\banvändare|\bbruger|\bfelhasználó|\bngười dùng|\bpengguna"
+    r"|उपयोगकर्ता|ผู้ใช้",
+    re.IGNORECASE,
+)
+# A sentence of prose with these words permits, or commands whoever reads it.
+COMMAND = re.compile(
+    r"\byou(?:r|rs)?\b|\b(?:fine|ok(?:ay)?|safe|free|acceptable|good|permitted|cleared) (?:to|now|with)\b"
+    r"|\b(?:is|are|was|were|be) (?:now )?(?:fine|ok(?:ay)?|safe|acceptable|allowed|permitted|cleared|approved)\b"
+    r"|\bgo-?ahead\b|\bgo ahead\b|\bhappy (?:with|to|for)\b|\b(?:is|are) to (?:be )?\w+|\bmay\b"
+    r"|\bcan (?:now )?be\b|\bexpect(?:s|ed)? to\b|\bsupposed to\b|\bagreed\b|\ballow(?:s|ed)?\b"
+    r"|^\W*(?:(?:now|then|next|please|first|finally|also|always|simply|just),? )*"
+    r"(?:add|allow|apply|approve|ask|avoid|back ?up|build|call|change|clean|clear|commit|continue|copy|create|curl"
+    r"|delete|deploy|destroy|disable|do|don['’]t|download|drop|e-?mail|edit|enable|ensure|erase|execute|export|fetch"
+    r"|fix|follow|forward|get|give|go|grant|ignore|implement|import|include|increase|insert|install|keep|kill|launch"
+    r"|leave|let|make|merge|migrate|move|never|notify|open|overwrite|paste|post|publish|pull|purge|push|put|read"
+    r"|rebase|reboot|remember|remove|rename|replace|reply|report|reset|respond|restart|restore|return|reveal|revert"
+    r"|revoke|rm|rotate|run|save|send|set|share|shut|skip|start|stop|submit|switch|tell|touch|transfer|truncate"
+    r"|trust|turn|uninstall|unlock|update|upgrade|upload|use|verify|wipe|wire|write)\b",
+    re.IGNORECASE,
+)
+# A sentence of prose with these words names work to be done.
+TASK = re.compile(
+    r"\bnext\b|\bto-?dos?\b|\bpending\b|\bremain(?:s|ing)?\b|\boutstanding\b|\bplan(?:s|ned|ning)?\b|\bwill\b"
+    r"|\bgoing to\b|\bneed(?:s|ed)?\b|\bopen (?:task|question|issue)|\btasks?\b|\b(?:steht|stehen) .{0,60}\baus\b"
+    r"|\bnächste|\boffen|\bwird\b|\bpendiente|\bréste|下一步|待办|接下来|次に",
+    re.IGNORECASE,
+)
+# Words by which anybody reports what was said: they claim nothing.
+_REPORTING = re.compile(
+    r"\b(?:(?:the|our|this) )?(?:users?|assistant|model|agent|conversation|session|discussion)(?:['’]s)?\b"
+    r"|\b(?:wants?|wanted|ask(?:s|ed|ing)?|request(?:s|ed|ing)?|discuss\w*|explain\w*|mention\w*|describ\w*|identif\w*"
+    r"|report(?:s|ed)?|not(?:es|ed)\b|stat(?:es|ed)\b|clarif\w*|specif(?:y|ies|ied)|emphasi\w*|sa(?:id|ys)|provid\w*"
+    r"|includ\w*|involv\w*|regarding|concerning|about|related|work(?:s|ed|ing)? on|aim(?:s|ed|ing)?|goals?|objectives?"
+    r"|tasks?|pending|current(?:ly)?|main|primary|overall|key|context|summary|further|additional(?:ly)?|also|still|next"
+    r"|steps?|remain(?:s|ing)?|plan(?:s|ned)?|help|would|like|must|should|need(?:s|ed)?|please|so far|decid\w*|decisions?"
+    r"|outcomes?|facts?|numbers?|questions?|open|tool calls?|results?|changes?|files?|state|order to|however"
+    r"|der|die|das|nutzer\w*|benutzer\w*|assistent\w*|möchte|bittet|bat|gebeten|wurde[n]?|gespräch\w*|ziel\w*|aufgabe\w*"
+    r"|entschied\w*|soll(?:en|te)?|muss)\b",
+    re.IGNORECASE,
+)
+_GERMAN = re.compile(
+    r"\b(?:der|die|das|und|ist|nicht|eine?|wurden?|mit|von|für|dem|den|sind|war|auf|im|zu)\b"
+)
+_CLAUSE = re.compile(r"[,;:，；、]\s*|\s+(?:and|but|or|und|aber|oder|sowie|y|pero|et|mais|и|но)\s+")
+_PROPER = re.compile(r"(?<=[\w,;)] )[A-ZÀ-Þ][a-zß-ÿ]{2,}\b")
+_FUNCTION = frozenset(
+    "the and of was is were are in for with that this has have to on by not"
+    " der die das und ist nicht eine ein wurde mit von für sind war auf"
+    " el los las una que con por para está son fue les des une est dans pour avec sur"
+    " что это как для при или не на".split()
+)
 _POSED = 2  # passages after one that poses, which count as posing too
 _COMPLAINT = re.compile(r"\w(?:Error|Exception)\b|^E {2,}|\bassert|\bwarning:", re.IGNORECASE)
 NOT = re.compile(
@@ -136,6 +200,43 @@ class WordIndex:
             if abs(len(one) - len(word)) <= _ENDING
         )
 
+    def has_text(self, text: str) -> bool:
+        """Whether a text occurs here, in any case."""
+        return normalise_text(text).lower() in self._text
+
+
+def split_passages(text: str) -> list[str]:
+    """Split a text into its lines and sentences."""
+    return [one for one in _PASSAGE.split(text) if one.strip()]
+
+
+def split_words(text: str) -> frozenset[str]:
+    """Split a text into the set of its words, in small letters."""
+    return frozenset(_TOKEN.findall(normalise_text(text).lower()))
+
+
+def split_clauses(text: str) -> list[str]:
+    """Split a sentence at its commas and conjunctions."""
+    return [one.strip() for one in _CLAUSE.split(text) if one.strip()]
+
+
+def drop_reporting_words(text: str) -> str:
+    """Leave out the words that only say that something was said."""
+    return " ".join(_REPORTING.sub(" ", text).split())
+
+
+def list_proper_names(text: str) -> list[str]:
+    """List words inside a sentence that are capitalised; German capitalises every noun."""
+    found = [] if _GERMAN.search(text) else _PROPER.findall(text)
+    return [one for one in found if one.lower() not in _PLAIN and not _REPORTING.fullmatch(one)]
+
+
+def is_same_language(text: str, other: str) -> bool:
+    """Whether the function words of a text are those of another; False if it has none."""
+    own = {*_TOKEN.findall(text.lower())} & _FUNCTION
+    found = {one for one in own if re.search(rf"\b{one}\b", other, re.IGNORECASE)}
+    return bool(own) and len(found) * 2 >= len(own)
+
 
 def choose_nearest_passage(text: str, said: str) -> str:
     """Choose the passage of what the user said that shares most words with a line."""
@@ -180,7 +281,7 @@ def iterate_word_runs(words: str) -> Iterator[str]:
         for end in range(at, len(every)):
             word = every[end]
             weight += 1 if _HANS.match(word) else 2
-            telling += _is_telling_word(word)
+            telling += is_telling_word(word)
             named += code_like(word)
             if weight >= _RUN:
                 if telling and telling + named > 1:
@@ -190,10 +291,11 @@ def iterate_word_runs(words: str) -> Iterator[str]:
 
 def has_telling_words(words: str) -> bool:
     """Whether joined words say something, and are not merely a name or a phrase."""
-    return sum(map(_is_telling_word, words.split(" "))) > 1
+    return sum(map(is_telling_word, words.split(" "))) > 1
 
 
-def _is_telling_word(word: str) -> bool:
+def is_telling_word(word: str) -> bool:
+    """Whether a word says something by itself, and is not merely a name."""
     if _HANS.match(word):
         return True
     return len(word) > 2 and word not in _PLAIN and not code_like(word)  # noqa: PLR2004

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from foldline.core.edits.fold.handoff import render_narrative
 from foldline.core.item import Item
 from foldline.core.log import Folded
 from foldline.core.names import format_count, format_handle
@@ -49,6 +50,25 @@ class Loss:
     """How often its oldest part has been rewritten by merging."""
     pays_after: float | None
     """The calls after which it has paid for the cache it broke, if known."""
+    summary: str = ""
+    """The narrative that the handoff holds, as the model reads it; "" if it has none."""
+    left_out: tuple[str, ...] = ()
+    """Why each line of the summarizer's answer that was left out is not proven."""
+    answered: int = 0
+    """How many lines the summarizer's answer had."""
+    no_summary: str = ""
+    """Why the summarizer told nothing; "" if it did, or was not asked."""
+
+    @property
+    def ratio(self) -> float:
+        """Tokens before ÷ after."""
+        return self.before / self.after if self.after else 0.0
+
+    def describe_left_out(self) -> str:
+        """Say how many lines of the summarizer's answer were left out; "" if none was."""
+        if not self.left_out:
+            return ""
+        return f"{len(self.left_out)} of {format_count(self.answered, 'line')} left out: not proven"
 
     def __str__(self) -> str:
         lines = [f"{self.before:,} tokens become {self.after:,}"]
@@ -92,6 +112,7 @@ def measure_loss(view: View, fold: Folded) -> Loss:
         after=fold.after,
         rewritten=fold.rank,
         pays_after=fold.pays_after,
+        summary=render_narrative(fold.lines),
     )
 
 

@@ -15,9 +15,10 @@ import msgspec
 
 from foldline.core import ledger, rules
 from foldline.core import spine as spines
+from foldline.core.cold_cache import Cache
 from foldline.core.edits.fold.handoff import Handoff
 from foldline.core.item import Item
-from foldline.core.log import Excluded, Folded, Hiding
+from foldline.core.log import Excluded, Folded, Hiding, UsageReported
 from foldline.core.parts import Stub
 from foldline.core.policy import Priced, Tail
 from foldline.core.prices import UNKNOWN, Prices, cheapest_size, fold_cost, pays_back_after
@@ -26,10 +27,8 @@ from foldline.core.tokens import MESSAGE, count_tokens
 from foldline.core.view import View
 from foldline.errors import BrokenView
 
-Cache: TypeAlias = Literal["warm", "cold", "unknown"]
 _SOON = 0.8  # of the size at which a fold pays
 _LEAST_FACTS = 600  # tokens
-_KEPT, _KEPT_LONGEST = 300, 3_600  # seconds that providers cache a prefix: at least, at most
 _FRAME = 120  # tokens of a handoff besides words and facts
 
 
@@ -101,14 +100,6 @@ def find_paying_fold(  # noqa: PLR0913 - everything that the decision rests on
     return Moment(span, cap, "pays", ripe=request >= size)
 
 
-def estimate_cache_state(seconds: float, prices: Prices) -> Cache:
-    """Estimate whether a provider still caches a prefix that was sent so many seconds ago."""
-    if seconds < _KEPT:
-        return "warm"
-    briefly = prices.w > 1 and not prices.assumed  # providers that charge for writes state a time
-    return "cold" if seconds > _KEPT_LONGEST or briefly else "unknown"
-
-
 def estimate_growth(view: View) -> float:
     """Estimate the tokens that a call adds: the average over what is in sight."""
     return (view.tokens - view.sizes["handoff"]) / max(view.answers, 1)
@@ -124,7 +115,7 @@ def _find_fold_span(view: View, rule: Priced, *, most: int, stable: int | None) 
 
 Merging: TypeAlias = Literal["rank", "sixth", "all"]
 """What a new fold merges with: neighbours of equal rank, only what would make a sixth, or all."""
-Why: TypeAlias = Literal["forced", "pays", "cold", "due"]
+Why: TypeAlias = Literal["forced", "full", "pays", "cold", "due"]
 _STARTS = 8  # turns whose starts a fold remembers
 MOST_FOLDS = 5  # folds that stand side by side: a sixth is merged into them
 
@@ -259,6 +250,7 @@ def fold_span(  # noqa: PLR0913 - what the event records
     why: Why = "forced",
     prices: Prices = UNKNOWN,
     by: str = "",
+    used: UsageReported | None = None,
 ) -> Folded:
     """Build the event that installs a handoff, to be appended to `view` next."""
     seq, lo, hi = view.head + 1, span.range.lo, span.range.hi
@@ -310,6 +302,7 @@ def fold_span(  # noqa: PLR0913 - what the event records
         reply=handoff.reply,
         why=why,
         pays_after=None if after_calls == inf else round(after_calls, 1),
+        used=used if handoff.lines else None,
     )
 
 

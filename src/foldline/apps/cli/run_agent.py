@@ -1,0 +1,333 @@
+"""`foldline run claude`: a coding agent behind a private gateway, and what that saved."""
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from textwrap import wrap
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from foldline.apps.cli.context import (
+    Desk,
+    StoreOption,
+    TenantOption,
+    apply_look,
+    format_store_option,
+    make_desk,
+)
+from foldline.apps.run.agent_recall import RecallServer, add_agent_recall
+from foldline.apps.run.agent_setups import AGENTS, Launch, Surroundings, find_setup
+from foldline.apps.run.foreground import run_in_foreground
+from foldline.apps.run.private_gateway import PrivateGateway
+from foldline.apps.run.run_report import RunFigures, render_prediction, render_report
+from foldline.core.budget import UNKNOWN_WINDOW
+from foldline.core.log import (
+    Asked,
+    Folded,
+    ModelSaid,
+    ToolReturned,
+    UsageReported,
+    UserSaid,
+    decode_event,
+)
+from foldline.core.names import format_count
+from foldline.core.policy import OFF, STEADY, named
+from foldline.core.prices import UNKNOWN, Prices
+from foldline.draw.course import CourseStep, Following
+from foldline.draw.picture import build_picture
+from foldline.draw.wording import clean_line
+from foldline.errors import BadInput
+from foldline.models.catalog import resolve_model
+from foldline.session.spending import compute_cost
+from foldline.session.stored_session import open_stored_session
+from foldline.stores import event_log
+from foldline.stores.base import Name, Store
+
+context_settings = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+_EXTRA = ("uvicorn", "httptools", "aiohttp")
+_DRAIN = "5"  # seconds for answers under way when the agent has ended
+
+
+def run(  # noqa: PLR0913 - one option for each thing that may be otherwise
+    ctx: typer.Context,
+    agent: Annotated[
+        str, typer.Argument(metavar="AGENT", help=f"{', '.join(AGENTS)}, or any other program.")
+    ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGUMENTS]...", help="The agent's own.")
+    ] = None,
+    *,
+    policy: Annotated[
+        str | None, typer.Option(help="The preset that plans; else the setting.")
+    ] = None,
+    window: Annotated[
+        int | None, typer.Option(metavar="TOKENS", help="The models' window; else as known.", min=1)
+    ] = None,
+    dry: Annotated[
+        bool, typer.Option("--dry", help="Change nothing; say what folding would have saved.")
+    ] = False,
+    recall: Annotated[
+        bool, typer.Option("--recall", help="Let models get back what was folded, for this run.")
+    ] = False,
+    gateway: Annotated[
+        str | None, typer.Option(metavar="URL", help="Use a gateway that runs already.")
+    ] = None,
+    store_: StoreOption = None,
+    tenant_: TenantOption = None,
+) -> None:
+    """Run a coding agent with its conversations folded, and say what that saved.
+
+    Nothing of the agent's settings is changed. Ends with the agent's own exit code. Options of
+    `run` stand before AGENT, the agent's behind it.
+    """
+    preset = named(policy or STEADY.name).name
+    if gateway is not None and (policy or window or dry or recall):
+        raise BadInput(
+            "--gateway: that gateway was started with options of its own, so --policy, --window, "
+            "--dry and --recall mean nothing here; leave them out"
+        )
+    if shutil.which(agent) is None:
+        raise BadInput(f"there is no program {agent!r} here; install it first")
+    desk = make_desk(store=store_, tenant=tenant_, under=ctx.obj)
+    found = Surroundings(os.environ, Path.home(), Path.cwd())
+    with tempfile.TemporaryDirectory(prefix="foldline-run-") as folder:
+        place = Path(folder)
+        command = (agent, *(arguments or ()))
+        if gateway is not None:
+            launch = find_setup(agent)(found, gateway.rstrip("/").removesuffix("/v1"), place)
+            _print_wrapped(*launch.remarks)
+            code = _run_agent(command, launch, lambda _: None)
+            _print_wrapped(f"the figures are in the sessions of the gateway at {gateway}")
+            raise typer.Exit(code)
+        wanted = OFF.name if dry else policy
+        options = [] if wanted is None else ["--policy", wanted]
+        options += ["--recall"] if recall else []
+        options += [] if window is None else ["--window", str(window)]
+        code = _run_behind_gateway(
+            desk,
+            command,
+            found,
+            place,
+            options=options,
+            dry=Prediction(preset, window) if dry else None,
+        )
+    raise typer.Exit(code)
+
+
+def _run_behind_gateway(  # noqa: PLR0913
+    desk: Desk,
+    command: tuple[str, ...],
+    found: Surroundings,
+    folder: Path,
+    *,
+    options: list[str],
+    dry: "Prediction | None",
+) -> int:
+    """Run an agent behind a gateway of its own, and print the report."""
+    if missing := [name for name in _EXTRA if find_spec(name) is None]:
+        raise BadInput(
+            f"the gateway needs {missing[0]!r}, which is not installed; "
+            "pip install 'foldline[gateway]'"
+        )
+    is_first = "://" not in desk.address and not Path(desk.address).expanduser().exists()
+    audit = folder / "audit.jsonl"
+    setup = find_setup(command[0])
+    program = [sys.executable, "-m", "foldline", "serve", "--tenant", desk.tenant]
+    program += ["--audit", str(audit), "--drain", _DRAIN, "--relay-faults", *options]
+    # The store is named by a variable: its address may hold a password, and anybody may see
+    # command lines. The gateway has its port now, and is started when the agent could be set up.
+    serving = PrivateGateway(
+        program, folder / "gateway.log", environment={**os.environ, "FOLDLINE_STORE": desk.address}
+    )
+    launch = setup(found, serving.url, folder)
+    if "--recall" in options and dry is None:
+        server = RecallServer(desk.address, desk.tenant, audit, folder)
+        launch = add_agent_recall(command[0], launch, server)
+    serving.add_arguments(
+        word for name, url in launch.upstreams.items() for word in ("--upstream", f"{name}={url}")
+    )
+    since = time.time()
+    try:
+        serving.start()
+        _print_start(desk, launch, serving, is_first=is_first)
+        code = _run_agent(command, launch, serving.protect)
+    finally:
+        serving.stop()
+    if serving.restarts:
+        again = format_count(serving.restarts, "time")
+        _print_wrapped(f"the gateway died and was started again {again}")
+    if serving.is_plain:
+        _print_wrapped(f"nothing was folded, requests were only relayed: {serving.fault}")
+    try:
+        figures = asyncio.run(_build_report(desk, audit, since, dry))
+        _print_report(figures, dry, desk, launch)
+    except Exception as fault:  # noqa: BLE001 - the exit code is the agent's own, whatever fails here
+        _print_wrapped(f"no figures: {fault}")
+    return code
+
+
+def _run_agent(command: tuple[str, ...], launch: Launch, started: Callable[[int], None]) -> int:
+    program, *arguments = command
+    # Hooks that would offer what this run does already know by it to say nothing.
+    environment = {**os.environ, **launch.environment, "FOLDLINE_RUN": "1"}
+    return run_in_foreground([program, *launch.arguments, *arguments], environment, started=started)
+
+
+def _print_start(desk: Desk, launch: Launch, serving: PrivateGateway, *, is_first: bool) -> None:
+    """Say where conversations are kept; at the first run also what that means."""
+    if serving.is_plain:
+        _print_wrapped(
+            f"gateway at {serving.url}; it only relays and keeps nothing: {serving.fault}"
+        )
+    else:
+        kept = desk.where.replace(f"{Path.home()}/", "~/", 1)
+        _print_wrapped(f"gateway at {serving.url}; conversations in {kept}")
+    if is_first and not serving.is_plain:
+        _print_wrapped(
+            "they are kept there word for word, readable by you alone; keys pass through and are "
+            "stored nowhere; `foldline sessions` lists them, `foldline erase NAME` deletes one"
+        )
+    _print_wrapped(*launch.remarks)
+
+
+def _print_wrapped(*sentences: str) -> None:
+    """Write sentences to stderr, each wrapped to the terminal's width."""
+    width = max(shutil.get_terminal_size().columns, 20)
+    for sentence in sentences:
+        text = f"foldline: {clean_line(sentence)}"
+        lines = wrap(
+            text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
+        sys.stderr.write("".join(f"{line}\n" for line in lines))
+
+
+async def _build_report(
+    desk: Desk, audit: Path, since: float, dry: "Prediction | None"
+) -> RunFigures:
+    """Read the figures of all sessions that the gateway noted in its audit."""
+    figures = RunFigures()
+    names = dict[str, None]()
+    for line in _read_audit(audit):
+        figures.relayed += bool(line["unplanned"])
+        figures.add_quota(line["quota"] or {})
+        if line["session"]:
+            names[line["session"]] = None
+    if not names:
+        return figures
+    async with desk.open_store() as store:
+        for name in names:
+            one = Name(desk.tenant, name)
+            seen = await _read_session(store, one, since)
+            figures.add_session(name, seen.steps, seen.calls, priced=_find_prices)
+            for fold in seen.told:
+                figures.add_narrative(_price_narrative(fold))
+            if dry:
+                steps = [step for step in seen.steps if step.at in seen.calls]
+                await dry.add_session(store, one, steps)
+    return figures
+
+
+@dataclass(slots=True)
+class Prediction:
+    """What folding would have cost in a run that only recorded."""
+
+    policy: str
+    window: int | None
+    dollars: float = 0.0
+
+    async def add_session(self, store: Store, name: Name, steps: Sequence[CourseStep]) -> None:
+        """Replay a session under the policy, and add what these calls would have cost.
+
+        The lab replays what was sent, too, and the ratio of both is applied to what was paid: the
+        errors of its model of the provider's cache are in both.
+        """
+        from foldline.lab.comparison import RECORDED, Case, Task, run_task  # noqa: PLC0415 - few
+        from foldline.lab.recorded import load_stored_session  # noqa: PLC0415
+
+        paid = sum(step.dollars or 0.0 for step in steps)
+        if not paid:
+            return
+        session = await load_stored_session(store, name)
+        known = resolve_model(session.model)
+        case = Case(session, known.prices, self.window or known.window or UNKNOWN_WINDOW)
+        ends = {
+            one: sum(run_task(Task(case, one)).spent[-len(steps) :])
+            for one in (RECORDED, self.policy)
+        }
+        self.dollars += paid * ends[self.policy] / ends[RECORDED] if ends[RECORDED] else paid
+
+
+def _print_report(figures: RunFigures, dry: Prediction | None, desk: Desk, launch: Launch) -> None:
+    # A key has no such quota, so what was guessed from the agent's files gives way to it.
+    is_subscription = launch.login == "subscription" or bool(figures.quota)
+    lines = render_report(figures, is_subscription=is_subscription)
+    if dry is not None:
+        lines += render_prediction(
+            figures, dry.dollars, dry.policy, is_subscription=is_subscription
+        )
+    if figures.sessions:
+        option = format_store_option(desk.address)
+        lines.append(f"  look      foldline history {figures.sessions[-1]} --over-time{option}")
+    sys.stderr.write("".join(f"{line}\n" for line in lines))
+
+
+@dataclass(frozen=True, slots=True)
+class SeenSession:
+    """What a session's log tells of a run."""
+
+    steps: tuple[CourseStep, ...]
+    calls: frozenset[int]
+    """The places of the answers that were asked for in the run, not those of a client's history."""
+    told: tuple[Folded, ...]
+    """The run's folds with a narrative."""
+
+
+async def _read_session(store: Store, name: Name, since: float) -> SeenSession:
+    """Read a session's log once, from its beginning."""
+    seen = await open_stored_session(store, name)
+    head = seen.live.view.head
+    following = Following(build_picture(*apply_look(seen)), _find_prices)
+    calls, told, is_asked = set[int](), list[Folded](), False
+    async for row in event_log.iterate_rows(store, name, head):
+        event = decode_event(row.body)
+        following.apply_event(row.seq, event)
+        match event:
+            case Asked():
+                is_asked = row.time >= since
+            case ModelSaid() | UsageReported() if is_asked:  # a broken one may have no words
+                calls.add(row.seq)
+                is_asked = False
+            case UserSaid() | ToolReturned():
+                is_asked = False
+            case Folded() if event.by and row.time >= since:
+                told.append(event)
+            case _:
+                pass
+    return SeenSession(following.build_course().steps, frozenset(calls), tuple(told))
+
+
+def _price_narrative(fold: Folded) -> float:
+    """Return what asking for a fold's narrative cost; 0 if it was not counted or has no price."""
+    prices = _find_prices(fold.by)
+    if fold.used is None or prices == UNKNOWN:
+        return 0.0
+    return compute_cost(prices, fold.used).dollars
+
+
+def _find_prices(model: str) -> Prices:
+    return resolve_model(model).prices
+
+
+def _read_audit(path: Path) -> Iterator[dict[str, Any]]:
+    if path.exists():
+        for line in path.read_bytes().splitlines():
+            yield msgspec.json.decode(line)

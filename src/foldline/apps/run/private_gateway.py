@@ -1,0 +1,215 @@
+"""A gateway's process for one run: on a free port of loopback, restarted when it dies.
+
+The parent holds the listening socket, so requests wait while the gateway starts anew. The gateway
+ends when the pipe to it closes, however the parent ended, and then ends the agent too.
+"""
+
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from foldline.errors import BadInput
+
+_HOST = "127.0.0.1"
+_BACKLOG = 256
+_START_SECONDS = 30.0
+_END_SECONDS = 15.0
+_LOOK_SECONDS = 0.05
+_MOST_DEATHS = 3  # soon after a start: then requests are only relayed
+_SOON = 20.0  # seconds
+_SHOWN = 12  # lines of its log in an error
+_AGENT_SECONDS = 10.0  # for an agent without a parent to end by itself
+
+
+class PrivateGateway:
+    """A gateway that lives as long as a run."""
+
+    def __init__(
+        self, command: Sequence[str], log: Path, *, environment: Mapping[str, str]
+    ) -> None:
+        """`command` serves the socket whose number is appended; `log` gets what it prints."""
+        self._command, self._log, self._environment = (*command,), log, environment
+        self._listening = socket.create_server((_HOST, 0), backlog=_BACKLOG)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._agent: int | None = None
+        self._ending = threading.Event()
+        self._lock = threading.Lock()
+        self._started = 0.0
+        self._deaths = 0
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self.restarts = 0
+        self.is_plain = False
+        """Whether it only relays, because it could not start otherwise or died too often."""
+        self.fault = ""
+        """The last line of its log when it began to relay only."""
+
+    @property
+    def url(self) -> str:
+        """Its address, without a path."""
+        return f"http://{_HOST}:{self._listening.getsockname()[1]}"
+
+    @property
+    def pid(self) -> int | None:
+        """The process that serves now."""
+        return self._process.pid if self._process else None
+
+    def add_arguments(self, words: Iterable[str]) -> None:
+        """Add to its command line, before it is started."""
+        self._command = (*self._command, *words)
+
+    def start(self) -> None:
+        """Start it, and wait until it answers; if it cannot fold, it relays."""
+        if not self._try_start():
+            self._begin_relaying()
+            if not self._try_start():
+                self.stop()
+                raise BadInput(f"the gateway did not start:\n{self.read_log_end()}")
+        self._watcher.start()
+
+    def _try_start(self) -> bool:
+        process = self._spawn()
+        end = time.monotonic() + _START_SECONDS
+        while not self._answers():
+            if process.poll() is not None:
+                return False
+            if time.monotonic() > end:
+                process.kill()
+                process.wait()
+                return False
+            time.sleep(_LOOK_SECONDS)
+        return True
+
+    def _begin_relaying(self) -> None:
+        self.is_plain = True
+        self.fault = self.read_log_end().rpartition("\n")[2].removeprefix("foldline: ")
+
+    def protect(self, agent: int) -> None:
+        """Name the agent's process, which ends with the gateway if the parent is killed."""
+        with self._lock:
+            self._agent = agent
+            self._tell(f"agent {agent}")
+
+    def stop(self) -> None:
+        """End it; answers under way may end first."""
+        with self._lock:
+            self._ending.set()
+            self._tell("done")
+            process = self._process
+        if process is not None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if process.stdin is not None:
+                _close_quietly(process.stdin)
+        self._listening.close()
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        number = self._listening.fileno()
+        plain = ("--plain",) if self.is_plain else ()
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - our own program
+                [*self._command, *plain, "--socket", str(number)],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=self._environment,
+                pass_fds=(number,),
+                start_new_session=True,  # Ctrl-C is for the agent
+            )
+        self._started = time.monotonic()
+        if self._agent is not None:
+            self._tell(f"agent {self._agent}")
+        return self._process
+
+    def _watch(self) -> None:
+        """Start it anew whenever it ends by itself."""
+        while True:
+            process = self._process
+            if process is None:
+                return
+            process.wait()
+            with self._lock:
+                if self._ending.is_set():
+                    return
+                if process.stdin is not None:
+                    _close_quietly(process.stdin)
+                soon = time.monotonic() - self._started < _SOON
+                self._deaths = self._deaths + 1 if soon else 1
+                if self._deaths > _MOST_DEATHS:
+                    if self.is_plain:
+                        return  # nothing helps: the agent is refused, and says so
+                    self._begin_relaying()
+                    self._deaths = 1
+                self.restarts += 1
+                self._spawn()
+
+    def _tell(self, line: str) -> None:
+        pipe = self._process.stdin if self._process else None
+        if pipe is not None:
+            with suppress(OSError):  # if it has just died, the next one is told again
+                pipe.write(f"{line}\n".encode())
+                pipe.flush()
+
+    def _answers(self) -> bool:
+        connection = http.client.HTTPConnection(_HOST, self._listening.getsockname()[1], timeout=5)
+        try:
+            connection.request("GET", "/healthz")
+            return connection.getresponse().status == http.client.OK
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+    def read_log_end(self) -> str:
+        """Return the last lines of what it printed."""
+        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return "\n".join(lines[-_SHOWN:])
+
+
+def _close_quietly(pipe: IO[bytes]) -> None:
+    with suppress(OSError):
+        pipe.close()
+
+
+def follow_parent(lines: IO[bytes]) -> None:
+    """End this process when the pipe from its parent closes; in a thread.
+
+    If the parent was killed, its agent has nobody who waits for it: it is asked to end, and ended
+    if it does not.
+    """
+
+    def watch() -> None:
+        agent = 0
+        for line in lines:
+            word, _, number = line.decode().strip().partition(" ")
+            if word == "done":
+                return  # a signal follows
+            agent = int(number) if number.isdecimal() else agent
+        if agent:
+            _end_process(agent)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _end_process(pid: int) -> None:
+    """Ask a process to end, wait for a while, then end it."""
+    end = time.monotonic() + _AGENT_SECONDS
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGCONT)  # one that is stopped takes no signal
+        while time.monotonic() < end:
+            time.sleep(_LOOK_SECONDS)
+            os.kill(pid, 0)
+        os.kill(pid, signal.SIGKILL)

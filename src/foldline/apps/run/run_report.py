@@ -1,0 +1,229 @@
+"""What a run cost and saved: figures of the sessions that it talked in, and one screen of them.
+
+Dollars are the provider's counts at the catalogue's prices. What sending everything would have cost
+is the comparison of `foldline history --over-time`.
+"""
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import ceil
+
+from foldline.apps.run.cold_figures import measure_cold_call
+from foldline.core.names import format_count
+from foldline.core.prices import Prices
+from foldline.draw.course import CourseStep, format_dollars, format_tokens
+
+_MILLION = 1_000_000
+_LEAST_COLD = 0.005  # dollars: less is not worth a line
+
+
+@dataclass(frozen=True, slots=True)
+class FoldFigures:
+    """One fold: what it took out, what writing it anew cost, and when that is paid back."""
+
+    tokens: int
+    cost: float
+    """Dollars for what the cache no longer held."""
+    saving: float
+    """Dollars that each later call is cheaper by."""
+    calls: int
+    """Calls since, up to the next fold."""
+
+    @property
+    def pays_after(self) -> float | None:
+        """Calls until it is paid back; None if it never is."""
+        return self.cost / self.saving if self.saving > 0 else None
+
+    @property
+    def is_paid(self) -> bool:
+        """Whether enough calls followed."""
+        return self.pays_after is not None and self.calls >= self.pays_after
+
+
+@dataclass(slots=True)
+class RunFigures:
+    """A run in figures."""
+
+    sessions: list[str] = field(default_factory=list[str])
+    calls: int = 0
+    input: int = 0
+    read: int = 0
+    """Of the input: tokens that came from the provider's cache."""
+    output: int = 0
+    everything: int = 0
+    """The input if everything had been sent every time, estimated."""
+    dollars: float = 0.0
+    all_dollars: float = 0.0
+    estimated: int = 0
+    """Calls that no provider counted."""
+    unpriced: int = 0
+    """Calls of models without a known price."""
+    folds: list[FoldFigures] = field(default_factory=list[FoldFigures])
+    narratives: float = 0.0
+    """Of the dollars: what asking for narratives cost."""
+    cold: float = 0.0
+    """Of the dollars: what was paid again because the cache had expired."""
+    has_edits: bool = False
+    """Whether anything was edited in these sessions, in this run or before it."""
+    relayed: int = 0
+    """Requests that were relayed without figures."""
+    quota: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+    """The shares of a subscription's windows that were used up, at the first and last answer."""
+
+    def add_session(
+        self,
+        name: str,
+        steps: Sequence[CourseStep],
+        calls: Container[int],
+        *,
+        priced: Callable[[str], Prices],
+    ) -> None:
+        """Add those calls of a session that are this run's, by the places of their answers."""
+        if not any(step.at in calls for step in steps):
+            return
+        self.sessions.append(name)
+        self.has_edits = self.has_edits or any(step.taken for step in steps)
+        for before, step in pairwise((None, *steps)):
+            if step is None or step.at not in calls:
+                continue
+            self.calls += 1
+            self.estimated += not step.counted
+            self.input += step.input
+            self.read += step.read
+            self.output += step.output
+            self.everything += step.everything
+            if step.dollars is None or step.all_dollars is None:
+                self.unpriced += 1
+                continue
+            self.dollars += step.dollars
+            self.all_dollars += step.all_dollars
+            self.cold += measure_cold_call(before, step, priced(step.model))
+            gone = sum(one.tokens for one in step.taken if one.how == "fold")
+            if gone:
+                later = _count_until_fold(steps, step.at)
+                self.folds.append(_measure_fold(before, step, gone, later, priced(step.model)))
+
+    def add_narrative(self, dollars: float) -> None:
+        """Add what asking a model for a fold's narrative cost."""
+        self.dollars += dollars
+        self.narratives += dollars
+
+    def add_quota(self, used: Mapping[str, float]) -> None:
+        """Add what an answer said of a subscription's windows."""
+        for window, share in used.items():
+            first, _ = self.quota.get(window, (share, share))
+            self.quota[window] = first, share
+
+
+def _measure_fold(
+    before: CourseStep | None, step: CourseStep, gone: int, later: int, prices: Prices
+) -> FoldFigures:
+    """Measure a fold by the call that follows it: what was written anew beside what is new."""
+    new = step.everything - (before.everything if before else 0)
+    again = max(step.input - step.read - max(new, 0), 0)
+    at = prices.at(step.input)
+    wrote = (step.usage.cache_write or 0) if step.usage else 0
+    price = at.write if wrote else at.input
+    cost = again * max(price - at.read, 0) / _MILLION
+    return FoldFigures(gone, cost, gone * at.read / _MILLION, later)
+
+
+def _count_until_fold(steps: Sequence[CourseStep], at: int) -> int:
+    """Count the calls after a fold, up to the next one."""
+    count = 0
+    for step in steps:
+        if step.at <= at:
+            continue
+        if any(one.how == "fold" for one in step.taken):
+            break
+        count += 1
+    return count
+
+
+def render_report(found: RunFigures, *, is_subscription: bool) -> list[str]:
+    """Render what a run cost and saved, in a few lines."""
+    if not found.calls:
+        more = f"; relayed: {format_count(found.relayed, 'request')}" if found.relayed else ""
+        return [f"foldline: no call of a model was seen{more}"]
+    share = 100 * found.read / found.input if found.input else 0
+    calls = format_count(found.calls, "call")
+    sent, out = format_tokens(found.input), format_tokens(found.output)
+    lines = [f"foldline: {calls}, {sent} tokens in ({share:.0f}% from the cache), {out} out"]
+    has_prices = not is_subscription and found.unpriced < found.calls
+    if has_prices:
+        lines.append(f"  paid      {_format_paid(found.dollars)}{_note_gaps(found)}")
+    if has_prices and found.cold >= _LEAST_COLD:
+        cold = _format_paid(found.cold)
+        lines.append(f"  cold      {cold} of it again for what the cache had lost")
+    for window, (first, last) in found.quota.items():
+        lines.append(f"  quota     {window}: from {first:.0%} to {last:.0%} used")
+    if found.has_edits:
+        lines.append(_render_saved(found, has_prices=has_prices))
+    lines += _render_folds(found, has_prices=has_prices) if found.folds else ()
+    if found.relayed:
+        lines.append(f"  relayed   {format_count(found.relayed, 'request')}, not in these figures")
+    return lines
+
+
+def _render_saved(found: RunFigures, *, has_prices: bool) -> str:
+    """Render what it saved to send less than everything; folds of earlier runs still do."""
+    if not has_prices:
+        less = _percent(found.everything - found.input, found.everything)
+        return f"  saved     {less} of {format_tokens(found.everything)} tokens"
+    saved, whole = found.all_dollars - found.dollars, _format_paid(found.all_dollars)
+    if saved <= 0:
+        return f"  saved     nothing yet: sending everything would have cost about {whole}"
+    return f"  saved     {_format_paid(saved)}: sending everything would have cost about {whole}"
+
+
+def _render_folds(found: RunFigures, *, has_prices: bool) -> Iterable[str]:
+    """Render what the folds of this run took out, what they cost, and when that was paid back."""
+    folds = found.folds
+    gone = format_tokens(sum(one.tokens for one in folds))
+    told = f"{format_count(len(folds), 'fold')} took {gone} tokens out"
+    if not has_prices:
+        yield f"  folds     {told}"
+        return
+    cost = sum(one.cost for one in folds) + found.narratives
+    yield f"  folds     {told} and cost {_format_paid(cost)}"
+    paid = sum(one.is_paid for one in folds)
+    after = [one.pays_after for one in folds if one.pays_after is not None]
+    calls = ceil(sum(after) / len(after)) if after else None
+    when = "never" if calls is None else f"after {format_count(calls, 'call')}"
+    if len(folds) > 1:
+        yield f"  repaid    {paid} of {len(folds)} folds, on average {when}"
+    else:
+        yield f"  repaid    {'yes' if paid else 'not yet'}: {when}"
+
+
+def render_prediction(
+    found: RunFigures, predicted: float, policy: str, *, is_subscription: bool
+) -> list[str]:
+    """Render what folding would have saved in a run that only recorded."""
+    if not found.dollars:
+        return []
+    saved = found.dollars - predicted
+    if is_subscription:
+        share = _percent(max(saved, 0), found.dollars)
+        return [f"  dry       with {policy} it would have been {share} less, at list prices"]
+    spared = f"{_format_paid(saved)} less" if saved > 0 else "no less"
+    return [f"  dry       with {policy} it would have been {_format_paid(predicted)}: {spared}"]
+
+
+def _format_paid(dollars: float) -> str:
+    return f"${dollars:,.2f}" if dollars >= 1 else format_dollars(dollars)
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.0f}%" if whole else "0%"
+
+
+def _note_gaps(found: RunFigures) -> str:
+    """Say which calls the sum lacks, or has by an estimate."""
+    gaps: list[str] = []
+    if found.estimated:
+        gaps.append(f"{found.estimated} of {found.calls} calls estimated: no counts came")
+    if found.unpriced:
+        gaps.append(f"without {format_count(found.unpriced, 'call')} of unknown price")
+    return f" ({'; '.join(gaps)})" if gaps else ""

@@ -1,0 +1,128 @@
+"""The report of a run: one screen, from figures."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from foldline.apps.run.run_report import FoldFigures, RunFigures, render_prediction, render_report
+from foldline.core.log import UsageReported
+from foldline.core.prices import Prices
+from foldline.draw.course import CourseStep, TokensTaken
+
+PRICES = Prices(input=3.0, read=0.3, write=3.75, output=15.0)
+
+
+def step(  # noqa: PLR0913
+    at, sent, *, read=0, wrote=0, whole=0, taken=(), dollars=0.1, counted=True
+):  # fmt: skip
+    usage = UsageReported(input=sent, cache_read=read, cache_write=wrote) if counted else None
+    return CourseStep(
+        at=at, turn=1, model="m", input=sent, output=100, everything=whole or sent, usage=usage,
+        taken=taken, dollars=dollars, all_dollars=None if dollars is None else dollars * 3,
+    )  # fmt: skip
+
+
+def report(*steps, calls=None, is_subscription=False, **more):
+    figures = RunFigures()
+    calls = [one.at for one in steps] if calls is None else calls
+    figures.add_session("talk", steps, calls, priced=lambda _: PRICES)
+    for name, value in more.items():
+        setattr(figures, name, value)
+    return render_report(figures, is_subscription=is_subscription)
+
+
+FOLD = TokensTaken("fold", 7, 80_000, 12)
+BEFORE = step(5, 100_000, wrote=100_000)
+
+
+def test_a_fold_says_what_it_cost_and_when_that_was_repaid():
+    """20,000 tokens written again at 3.75 instead of read at 0.30, for 80,000 less in each call."""
+    fold = step(9, 20_000, wrote=20_000, whole=100_000, taken=(FOLD,))
+    after = [step(10 + n, 20_000, read=20_000, whole=100_000) for n in range(2)]
+    assert report(BEFORE, fold, *after) == [
+        "foldline: 4 calls, 160k tokens in (25% from the cache), 400 out",
+        "  paid      $0.4000",
+        "  saved     $0.8000: sending everything would have cost about $1.20",
+        "  folds     1 fold took 80k tokens out and cost $0.0690",
+        "  repaid    not yet: after 3 calls",
+    ]
+    more = [step(12, 20_000, read=20_000, whole=100_000)]
+    assert "  repaid    yes: after 3 calls" in report(BEFORE, fold, *after, *more)
+
+
+def test_the_page_shows_a_report():
+    """What docs/how-to/run.md shows is what is printed of such a run."""
+    figures = RunFigures(
+        sessions=["talk-13e20ee5b669-0"], calls=61, input=1_900_000, read=1_767_000, output=21_000,
+        everything=4_100_000, dollars=1.82, all_dollars=2.89, has_edits=True,
+        folds=[FoldFigures(80_000, 0.069, 0.024, 40)],
+    )  # fmt: skip
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "run.md").read_text()
+    (shown,) = re.findall(r"^```text\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    *lines, look = shown.splitlines()
+    assert lines == render_report(figures, is_subscription=False)
+    assert look.startswith("  look      foldline history talk-")
+
+
+def test_folds_of_earlier_runs_still_save():
+    fold = step(9, 20_000, wrote=20_000, whole=100_000, taken=(FOLD,))
+    lines = report(BEFORE, fold, step(12, 20_000, read=20_000, whole=100_000), calls=[12])
+    assert lines[0].startswith("foldline: 1 call, 20k tokens in (100% ")
+    assert [line.split()[0] for line in lines[1:]] == ["paid", "saved"]
+
+
+def test_without_edits_nothing_is_said_to_be_saved():
+    assert [line.split()[0] for line in report(BEFORE)[1:]] == ["paid"]
+
+
+def test_a_subscription_has_tokens_and_quota():
+    fold = step(9, 20_000, wrote=20_000, whole=100_000, taken=(FOLD,))
+    assert report(fold, is_subscription=True, quota={"5h": (0.314, 0.352)})[1:] == [
+        "  quota     5h: from 31% to 35% used",
+        "  saved     80% of 100k tokens",
+        "  folds     1 fold took 80k tokens out",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("one", "note"),
+    [
+        (step(5, 9, counted=False), "$0.2000 (1 of 2 calls estimated: no counts came)"),
+        (step(5, 9, dollars=None), "$0.1000 (without 1 call of unknown price)"),
+    ],
+)
+def test_what_the_sum_lacks_is_said(one, note):
+    assert f"  paid      {note}" in report(one, step(6, 9))
+
+
+def test_narratives_are_paid_for():
+    figures = RunFigures()
+    figures.add_session("talk", [step(9, 9, taken=(FOLD,))], [9], priced=lambda _: PRICES)
+    figures.add_narrative(0.25)
+    lines = render_report(figures, is_subscription=False)
+    assert "  paid      $0.3500" in lines
+    assert "  folds     1 fold took 80k tokens out and cost $0.2500" in lines
+
+
+def test_relayed_requests_are_no_figures():
+    assert report(BEFORE, relayed=2)[-1] == "  relayed   2 requests, not in these figures"
+    assert report(relayed=1) == ["foldline: no call of a model was seen; relayed: 1 request"]
+
+
+def test_a_prediction_in_dollars_or_percent():
+    figures = RunFigures(dollars=2.0)
+    for predicted, subscription, words in (
+        (1.5, False, "it would have been $1.50: $0.5000 less"),
+        (2.5, False, "it would have been $2.50: no less"),
+        (1.5, True, "it would have been 25% less, at list prices"),
+    ):
+        lines = render_prediction(figures, predicted, "steady", is_subscription=subscription)
+        assert lines == [f"  dry       with steady {words}"]
+
+
+@pytest.mark.parametrize("folds", [1, 999])
+def test_no_line_is_wider_than_a_terminal(folds):
+    many = [step(n, 900_000, whole=1_900_000, taken=(FOLD,), dollars=99.99) for n in range(folds)]
+    lines = report(*many, relayed=12_345, quota={"7d": (0.5, 1.0)})
+    assert max(map(len, lines)) <= 80
