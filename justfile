@@ -146,6 +146,17 @@ pin:
     printf 'pip-audit\ncyclonedx-python-lib[json-validation]\n' | uv pip compile --quiet - --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --upgrade -o requirements/release.txt
     echo mcp-server-time==2026.10.19 | uv pip compile --quiet - --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --upgrade -o requirements/mcp.txt
 
+# The pages of `foldline ui` in Chromium: `shots [FOLDER [WORD]]` looks at each, with axe-core and by keyboard; `screens` takes those of docs/how-to/pages.md
+pages what="shots" *args: setup
+    #!/usr/bin/env bash
+    set -euo pipefail
+    test -d .rig/axe/node_modules/axe-core || npm install --silent --no-audit --no-fund --no-package-lock --prefix .rig/axe axe-core@4.14.0
+    case "{{what}}" in
+        shots) {{python}} scripts/page_shots.py {{args}} ;;
+        screens) {{python}} scripts/page_shots.py --screens ;;
+        *) echo "just pages [shots [FOLDER [WORD]] | screens], not {{what}}" >&2; exit 2 ;;
+    esac
+
 # The screens of docs/how-to/chat.md, from a terminal that a script types in, and of docs/how-to/telegram.md
 screens: setup
     .venv/bin/python scripts/screens.py

@@ -159,7 +159,8 @@ async def _served(stack: AsyncExitStack) -> str:
     return f"http://127.0.0.1:{runner.addresses[0][1]}"
 
 
-async def _browsed(stack: AsyncExitStack, program: str) -> Page:
+async def browsed(stack: AsyncExitStack, program: str) -> Page:
+    """A tab of a browser of its own, which ends with the stack."""
     folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
     browser = await asyncio.create_subprocess_exec(
         program,
@@ -200,7 +201,7 @@ async def main(folder: Path, word: str, program: str) -> int:
     wrong = 0
     async with AsyncExitStack() as stack:
         url = await _served(stack)
-        browser = await _browsed(stack, program)
+        browser = await browsed(stack, program)
         names = pages(word)
         looks = [(name, width, "light") for name in names for width in WIDTHS]
         looks += [(name, width, "dark") for name in names if name in DARK for width in WIDTHS]

@@ -20,6 +20,7 @@ MAPPED = (
     "apps/cli",
     "apps/gateway",
     "apps/gateway/api",
+    "apps/pages",
     "dialects",
     "draw",
     "lab",

@@ -1,6 +1,7 @@
 """`foldline run --recall`: what each agent is given, and real agents that look back."""
 
 import json
+import re
 import shutil
 import subprocess
 import tomllib
@@ -132,10 +133,11 @@ def test_a_real_agents_model_looks_back_and_nothing_is_left(name, tmp_path):
     results = [(at, found) for at, body in enumerate(asked) if (found := find_recalled(body))]
     assert results, "the model looked back"
     for at, result in results:
-        lines = [line for line in result.splitlines() if line.startswith("entry ")]
-        assert len(lines) > 20, result[:500]
+        lines = re.findall(r"^\d+: (entry .+)$", result, re.MULTILINE)
+        assert len(lines) > 100, result[:500]
         before = json.dumps(asked[at - 1])
-        assert not [line for line in lines if line in before], "they had been folded"
+        gone = [line for line in lines if line not in before]
+        assert len(gone) > 0.9 * len(lines), "what had been folded, but for what a fold quotes"
     assert (home / path).read_text() == text, "the user's settings are as they were"
     assert not [*temporary.glob("foldline*")], "the run's folder is gone"
     assert not list_processes(home)

@@ -30,6 +30,7 @@
     show             `sessions`, `show` and `context`
     show_history     `history` and `search`
     show_plan        `plan`: what a policy would do now
+    ui               `ui`: the pages, in a browser of this machine
 
 Without the extra `[cli]` the command says what to install.
 """

@@ -29,6 +29,7 @@ _PANELS = {
         "chat": "chat:chat",
         "import": "import_:take",
         "sessions": "show:sessions",
+        "ui": "ui:ui",
         "context": "show:context",
         "show": "show:show",
         "history": "show_history:history",

@@ -34,6 +34,7 @@ from foldline.core.log import (
     Asked,
     Folded,
     ModelSaid,
+    Opened,
     ToolReturned,
     UsageReported,
     UserSaid,
@@ -301,6 +302,10 @@ async def _read_session(store: Store, name: Name, since: float) -> SeenSession:
         event = decode_event(row.body)
         following.apply_event(row.seq, event)
         match event:
+            case Opened():  # in the middle: a fork, and what stands before it is a copy
+                is_asked = False
+                calls.clear()
+                told.clear()
             case Asked():
                 is_asked = row.time >= since
             case ModelSaid() | UsageReported() if is_asked:  # a broken one may have no words

@@ -22,11 +22,14 @@ from foldline.session.model_facts import remember_facts
 from foldline.stores.open_store import store_at
 
 if TYPE_CHECKING:  # of an extra
+    from foldline.apps.gateway.api_keys import Secret
     from foldline.apps.gateway.settings import GatewaySettings
+    from foldline.apps.pages.access import SignIns
     from foldline.settings.kinds import Settings
 
+_PAGES = "/ui"
 _MOST = 4_096  # conversations that a process holds
-_EXTRA = ("uvicorn", "httptools", "aiohttp")
+_EXTRA = ("uvicorn", "httptools", "aiohttp", "jinja2")
 KeysOption = Annotated[
     str | None,
     typer.Option("--keys", metavar="FILE", help="Keys of the gateway's own; else none are asked."),
@@ -144,6 +147,8 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
     from foldline.apps.gateway.audit import Audit  # noqa: PLC0415
     from foldline.apps.gateway.models import Models  # noqa: PLC0415
     from foldline.apps.gateway.network import read_network  # noqa: PLC0415
+    from foldline.apps.pages import PagesApp  # noqa: PLC0415
+    from foldline.apps.pages.local_pages import make_sign_ins  # noqa: PLC0415
     from foldline.session.session_settings import make_facts_of, make_preparation  # noqa: PLC0415
     from foldline.session.use_settings import build_caps  # noqa: PLC0415
 
@@ -202,6 +207,9 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
             recall=recall,
             context=context,
         )
+    sign_ins = make_sign_ins(of_gateway, port=listening.getsockname()[1])
+    # A browser is signed in by one process: of several at one port another would not know it.
+    has_pages = (ours is not None or is_local) and not shared
     gateway = Gateway(
         of_gateway,
         store=store,
@@ -209,6 +217,7 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
         sessions=ours is not None or is_local,
         audit=Audit(audit) if audit is not None else None,
         models=models,
+        pages=(lambda pool: PagesApp(pool, sign_ins)) if has_pages else None,
     )
     where = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
     kept = "none (--plain): every request goes out as it came" if plain else mine.where
@@ -231,11 +240,19 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
         *([] if plain else [f"policy    {said.policy.name}  {_describe_origin(said)}".rstrip()]),
         f"keys      {asks}",
         *([] if token is None else [f"token     {token.reveal()}  for {where}/sessions"]),
+        *([f"look      {where}{_format_entrance(sign_ins, token)}"] if has_pages else []),
         f"pages     {where}/healthz  /readyz  /metrics",
     )  # fmt: skip
     sys.stdout.flush()
     server.run_server(server.Served(gateway, linger=linger), listening)
     print_remark("ended")
+
+
+def _format_entrance(sign_ins: "SignIns", token: "Secret | None") -> str:
+    """Return the address of the pages; without keys, one that signs a browser in, once."""
+    if token is None:
+        return f"{_PAGES}/"
+    return f"{_PAGES}/enter?ticket={sign_ins.issue_ticket(token)}"
 
 
 def _show_proxies(settings: "GatewaySettings") -> list[str]:

@@ -4,23 +4,25 @@
                                 that is away takes no gateway out of a balancer
 /sessions/…                     the session API, if there is one; without keys it asks for the
                                 token of this start (`local_access`)
+/ui/…                           the pages, where there are sessions: they sign browsers in
 everything else                 relayed to the operator's upstream (`relay`)
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from time import monotonic
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 from urllib.parse import parse_qsl
 
 import msgspec
 
 from foldline.apps.gateway import api_keys, local_access
 from foldline.apps.gateway.api import PoolPlace, sessions_api
+from foldline.apps.gateway.api.pool import Pool
 from foldline.apps.gateway.api_keys import Client
 from foldline.apps.gateway.audit import Audit, Figures, Note
 from foldline.apps.gateway.calls import WATCHED, Calls
@@ -41,12 +43,24 @@ from foldline.stores.base import Store
 
 ALIVE, READY, FIGURES = "/healthz", "/readyz", "/metrics"
 PATHS = frozenset((ALIVE, READY, FIGURES))
-SESSIONS = "/sessions"
+SESSIONS, PAGES = "/sessions", "/ui"
 Scope: TypeAlias = Message
 _SECONDS = 2.0  # for the store to answer
 _LASTS = 1.0  # seconds that the store's answer is reused, so that frequent probes cost it nothing
 _LONGEST = 200  # letters of a path that are noted
 _log = logging.getLogger("foldline.gateway")
+
+
+class MountedPages(Protocol):
+    """The pages as an application, made by whoever starts the gateway."""
+
+    def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
+        """Answer one request."""
+        ...
+
+    async def close(self) -> None:
+        """Stop what runs in the background."""
+        ...
 
 
 class GatewayHealth:
@@ -100,6 +114,7 @@ class Gateway:
         sessions: bool = False,
         audit: Audit | None = None,
         models: Models | None = None,
+        pages: Callable[[Pool], MountedPages] | None = None,
     ) -> None:
         if store is not None and sessions and settings.keys is None and settings.token is None:
             raise BadInput(
@@ -113,6 +128,7 @@ class Gateway:
         self._sessions = None
         if store is not None and sessions:
             self._sessions = sessions_api(self._build_pool_place(store))
+        self._pages = pages(self._sessions.pool) if pages and self._sessions else None
         shortest = min(limits.body_seconds, limits.first_seconds, limits.idle_seconds)
         self.calls = Calls(each=limits.each, every=min(1.0, shortest / 4))
         self._links = Links(limits, settings.network)
@@ -173,6 +189,9 @@ class Gateway:
                 mounted = _build_mounted_scope(scope, self._who_of_sessions(scope, note))
                 await self._sessions(mounted, receive, _wrap_send(send, note))
                 return
+            if self._pages is not None and _is_below(path, PAGES):
+                await self._serve_page(self._pages, scope, receive, _wrap_send(send, note))
+                return
             client = self._resolve_client(scope, note)
             request = self._build_relay_request(scope, path, client, vendor)
             await self._relay.serve_request(request, reply, note=note, receive=receive)
@@ -217,6 +236,15 @@ class Gateway:
         local_access.check_request(scope, token)
         note.tenant = self.settings.tenant
         return Client(self.settings.tenant, "", admin=True)
+
+    async def _serve_page(
+        self, pages: MountedPages, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Serve a page; without keys, only under this machine's name, as the session API."""
+        if self.settings.keys is None:
+            local_access.check_site(scope)
+        mounted = {**scope, "root_path": scope.get("root_path", "") + PAGES}
+        await pages(mounted, receive, send)
 
     def _build_relay_request(
         self, scope: Scope, path: str, client: Client, vendor: Vendor
@@ -273,6 +301,8 @@ class Gateway:
             await receive()
         self.health.draining = True
         self.calls.stop_all()
+        if self._pages is not None:
+            await self._pages.close()
         if self._sessions is not None:
             await self._sessions.close(seconds=self.settings.limits.drain_seconds)
         if not await self.calls.wait_for_end(self.settings.limits.drain_seconds):

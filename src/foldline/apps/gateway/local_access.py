@@ -41,11 +41,16 @@ def make_token(environment: Mapping[str, str] = os.environ) -> Secret:
 
 def check_request(scope: Message, token: Secret) -> None:
     """Refuse a request that may be a web page's, or that does not show the token."""
+    check_site(scope)
+    _check_token(scope, token)
+
+
+def check_site(scope: Message) -> None:
+    """Refuse a request to another name than this machine's, or from a page of another site."""
     server = scope.get("server") or ("", 0)
     names = _NAMES | {_format_host(server[0])}
     _check_host(_list_header_values(scope, b"host"), names)
     _check_origin(_list_header_values(scope, b"origin"), names, port=server[1])
-    _check_token(scope, token)
 
 
 def _check_host(hosts: list[str], names: frozenset[str]) -> None:

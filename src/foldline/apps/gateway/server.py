@@ -91,6 +91,12 @@ class Served(uvicorn.Server):
 
 def run_server(server: Served, listening: socket.socket) -> None:
     """Serve until a signal."""
+    prepare_process()
+    server.run(sockets=[listening])
+
+
+def prepare_process() -> None:
+    """Set up this process as one that serves: logging, switches, garbage, no core dumps."""
     set_up_logging()
     # After each statement SQLite's thread waits this long for a busy loop to yield: at Python's
     # default of 5 ms an append takes tens of milliseconds.
@@ -99,7 +105,6 @@ def run_server(server: Served, listening: socket.socket) -> None:
     gc.freeze()  # what is loaded now stays; what a request leaves is hardly ever in a cycle
     gc.set_threshold(*_COLLECT)
     keep_to_itself()
-    server.run(sockets=[listening])
 
 
 def open_socket(host: str, port: int, *, shared: bool = False) -> socket.socket:

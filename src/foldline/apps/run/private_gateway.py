@@ -23,6 +23,7 @@ _BACKLOG = 256
 _START_SECONDS = 30.0
 _END_SECONDS = 15.0
 _LOOK_SECONDS = 0.05
+_ANSWER_SECONDS = 1.0  # a request waits at the socket, also for a gateway that dies before it is up
 _MOST_DEATHS = 3  # soon after a start: then requests are only relayed
 _SOON = 20.0  # seconds
 _SHOWN = 12  # lines of its log in an error
@@ -162,7 +163,9 @@ class PrivateGateway:
                 pipe.flush()
 
     def _answers(self) -> bool:
-        connection = http.client.HTTPConnection(_HOST, self._listening.getsockname()[1], timeout=5)
+        connection = http.client.HTTPConnection(
+            _HOST, self._listening.getsockname()[1], timeout=_ANSWER_SECONDS
+        )
         try:
             connection.request("GET", "/healthz")
             return connection.getresponse().status == http.client.OK

@@ -372,7 +372,7 @@ class _LogWalk:
             case Checkpointed("compaction"):
                 self.edited = "a compaction"  # its summary is one of the call's messages
             case Asked():
-                self.chosen = _parse_thinking_parameters(event)
+                self.chosen = parse_thinking_parameters(event)
                 self.now = replace(self.now, thinking=self.chosen)
             case UserSaid() | ToolReturned():
                 self.spoken = True
@@ -395,7 +395,7 @@ def _choose_front(before: Instructed, now: Instructed, *, grows: bool) -> Instru
     return before if grows and before.parts and same else now
 
 
-def _parse_thinking_parameters(event: Asked) -> str:
+def parse_thinking_parameters(event: Asked) -> str:
     """Return a request's thinking parameters as JSON, or "none"."""
     try:
         given = msgspec.json.decode(event.parameters, type=dict[str, Any])

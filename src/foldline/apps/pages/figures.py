@@ -1,0 +1,269 @@
+"""What sessions cost and how full they are, read from their logs in the background.
+
+A store lists names, sizes and times; all else is in the logs. They are read one by one, the last
+changed first, and what was found is kept in this process until the session changes. A page says of
+how many sessions the figures are known.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from time import gmtime, monotonic, strftime
+from typing import Any
+
+import msgspec
+
+from foldline.core import log
+from foldline.core.log import Asked, Folded, ModelSwitched, Opened, Setting, UsageReported
+from foldline.core.parts import render_parts
+from foldline.core.prices import UNKNOWN, Prices
+from foldline.errors import FoldlineError
+from foldline.models.catalog import find
+from foldline.session.model_facts import FactsOf
+from foldline.session.spending import compute_cost
+from foldline.stores import event_log
+from foldline.stores.base import Listed, Name, Store
+
+_READ = ("opened", "settings_changed", "model_switched", "asked", "usage_reported", "folded")
+_WORDS = 200  # characters of a first message
+_MOST = 200_000  # sessions of a tenant whose figures are kept
+_QUIET, _ASIDE = 0.5, 0.05  # seconds after a request, and between two sessions until then
+_REST = 0.5  # of the time: reading the logs leaves room for the requests
+
+
+class DayFigures(msgspec.Struct):
+    """What a session did on a day with a model."""
+
+    day: str
+    model: str
+    calls: int = 0
+    input: int = 0
+    read: int = 0
+    output: int = 0
+    dollars: float = 0.0
+    folds: int = 0
+    folded: int = 0
+    """The tokens that folds took out of sight."""
+    unpriced: int = 0
+    """Calls without a known price."""
+
+
+class SessionFigures(msgspec.Struct):
+    """What the log of a session says in all."""
+
+    changed: float
+    """When the session had last changed."""
+    model: str = ""
+    words: str = ""
+    """The first message of a person."""
+    calls: int = 0
+    tokens: int = 0
+    """The size of its newest request."""
+    window: int = 0
+    assumed: bool = False
+    """Whether a price or the window is a guess."""
+    days: list[DayFigures] = []
+    text: str = ""
+    """Its first words and its model, as a search compares them."""
+    owner: str = ""
+    dollars: float | None = None
+    """What its calls cost; None if none has a price."""
+    fault: str = ""
+    """Why its log could not be read, or ""."""
+
+    @property
+    def fullness(self) -> float:
+        """The part of the window that its newest request filled."""
+        return self.tokens / self.window if self.window else 0.0
+
+
+async def read_figures(
+    store: Store, name: Name, listed: Listed, facts_of: FactsOf
+) -> SessionFigures:
+    """Read the figures of a session from its log."""
+    found = SessionFigures(listed.changed, days=[], owner=listed.owner)
+    days: dict[tuple[str, str], DayFigures] = {}
+    settings: dict[str, Setting] = {}
+    prices: Prices = UNKNOWN
+    try:
+        async for row in event_log.iterate_rows(store, name, listed.head):
+            if row.kind == "user_said" and not found.words:
+                said = log.decode_event(row.body)
+                if log.by_user(said):
+                    found.words = " ".join(render_parts(said.parts)[: 4 * _WORDS].split())[:_WORDS]
+            if row.kind not in _READ and row.kind != "model_said":
+                continue
+            day = strftime("%Y-%m-%d", gmtime(row.time))
+            key = day, found.model
+            if row.kind == "model_said":
+                found.calls += 1
+                now = days.setdefault(key, DayFigures(*key))
+                now.calls, now.unpriced = now.calls + 1, now.unpriced + 1
+                continue
+            match log.decode_event(row.body):
+                case Opened(model, given):
+                    found.model, settings = model, given
+                    prices = find(model).prices
+                case log.SettingsChanged(given):
+                    settings = given
+                case ModelSwitched(model):
+                    found.model, prices = model, find(model).prices
+                case Asked(tokens=tokens):
+                    found.tokens = tokens
+                case UsageReported() as used:
+                    now = days.setdefault(key, DayFigures(*key))
+                    _add_usage(now, used, prices)
+                    found.tokens = used.input or found.tokens
+                    found.assumed |= prices.assumed
+                case Folded() as fold:
+                    now = days.setdefault(key, DayFigures(*key))
+                    now.folds += 1
+                    now.folded += max(fold.before - fold.after, 0)
+                case _:
+                    pass
+        limits = facts_of(found.model, settings).limits
+        found.window = limits.window
+    except FoldlineError as fault:
+        found.fault = str(fault)
+    found.text = f"{found.words}\n{found.model}".lower()
+    found.days = list(days.values())
+    if any(one.calls > one.unpriced for one in found.days):
+        found.dollars = sum(one.dollars for one in found.days)
+    return found
+
+
+def _add_usage(now: DayFigures, used: UsageReported, prices: Prices) -> None:
+    now.input += used.input or 0
+    now.read += used.cache_read or 0
+    now.output += used.output or 0
+    if prices != UNKNOWN and used.input:
+        now.dollars += compute_cost(prices, used).dollars
+        now.unpriced = max(now.unpriced - 1, 0)
+
+
+@dataclass(slots=True)
+class FleetSum:
+    """Sums over the sessions of a model, an owner or a day."""
+
+    name: str
+    sessions: int = 0
+    calls: int = 0
+    input: int = 0
+    read: int = 0
+    output: int = 0
+    dollars: float = 0.0
+    folds: int = 0
+    folded: int = 0
+    unpriced: int = 0
+
+    @property
+    def share(self) -> float:
+        """The part of the input that was read from the cache."""
+        return self.read / self.input if self.input else 0.0
+
+    def add_days(self, days: list[DayFigures], sign: int) -> None:
+        """Add what one session did, or with -1 take it out again."""
+        self.sessions += sign
+        for one in days:
+            self.calls += sign * one.calls
+            self.input += sign * one.input
+            self.read += sign * one.read
+            self.output += sign * one.output
+            self.dollars += sign * one.dollars
+            self.folds += sign * one.folds
+            self.folded += sign * one.folded
+            self.unpriced += sign * one.unpriced
+
+
+class TenantFigures:
+    """The figures of a tenant's sessions by name, and their sums."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, SessionFigures] = {}
+        """Of a session that has changed, those of its earlier state until the new ones are read."""
+        self.all = FleetSum("all")
+        self.models: dict[str, FleetSum] = {}
+        self.owners: dict[str, FleetSum] = {}
+        self.days: dict[str, FleetSum] = {}
+
+    def keep(self, name: str, found: SessionFigures) -> None:
+        """Keep the figures of a session, in place of its earlier ones."""
+        self.drop(name)
+        self.known[name] = found
+        self._count(found, 1)
+
+    def drop(self, name: str) -> None:
+        """Forget a session."""
+        before = self.known.pop(name, None)
+        if before is not None:
+            self._count(before, -1)
+
+    def _count(self, one: SessionFigures, sign: int) -> None:
+        self.all.add_days(one.days, sign)
+        _add_to(self.owners, one.owner, one.days, sign)
+        for model in {day.model for day in one.days}:
+            _add_to(self.models, model, [day for day in one.days if day.model == model], sign)
+        for date in {day.day for day in one.days}:
+            _add_to(self.days, date, [day for day in one.days if day.day == date], sign)
+
+
+def _add_to(sums: dict[str, FleetSum], name: str, days: list[DayFigures], sign: int) -> None:
+    found = sums.setdefault(name, FleetSum(name))
+    found.add_days(days, sign)
+    if not found.sessions:
+        del sums[name]
+
+
+class FiguresKept:
+    """The figures that are known, and the work that finds the rest."""
+
+    def __init__(self, store: Store, facts_of: FactsOf) -> None:
+        self._store, self._facts_of = store, facts_of
+        self._kept: dict[str, TenantFigures] = {}
+        self._wanted: dict[str, list[Listed]] = {}
+        self._task: asyncio.Task[Any] | None = None
+        self._asked = 0.0
+
+    def of_tenant(self, tenant: str) -> TenantFigures:
+        """Return the figures of a tenant's sessions."""
+        return self._kept.setdefault(tenant, TenantFigures())
+
+    def step_aside(self) -> None:
+        """Read slowly for a moment: somebody waits for a page."""
+        self._asked = monotonic()
+
+    def want(self, tenant: str, listed: list[Listed], *, is_all: bool) -> None:
+        """Begin to read the figures of sessions, the last changed first.
+
+        With `is_all` these are all of the tenant's, and the figures of others are dropped.
+        """
+        kept = self.of_tenant(tenant)
+        if is_all and len(kept.known) > 0:
+            for name in kept.known.keys() - {one.session for one in listed}:
+                kept.drop(name)
+        self._wanted[tenant] = listed
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._read_wanted())
+
+    async def close(self) -> None:
+        """Stop reading."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _read_wanted(self) -> None:
+        while self._wanted:
+            tenant, listed = self._wanted.popitem()
+            kept = self.of_tenant(tenant)
+            for one in listed:
+                if tenant in self._wanted:  # a newer list: its newest sessions come first
+                    break
+                known = kept.known.get(one.session)
+                if known is not None and known.changed >= one.changed:
+                    continue
+                began = monotonic()
+                name = Name(tenant, one.session)
+                kept.keep(one.session, await read_figures(self._store, name, one, self._facts_of))
+                if len(kept.known) > _MOST:
+                    kept.drop(next(iter(kept.known)))
+                is_busy = monotonic() - self._asked < _QUIET
+                await asyncio.sleep(_ASIDE if is_busy else (monotonic() - began) * _REST)

@@ -1,0 +1,80 @@
+"""The pages of this machine: reached under its own name alone, by whoever has the ticket.
+
+`foldline ui` serves them by themselves. A gateway without keys mounts them under the same rules.
+"""
+
+import hmac
+from typing import Any
+
+from foldline.apps.gateway import local_access
+from foldline.apps.gateway.api.pool import Pool
+from foldline.apps.gateway.api_keys import Client, Secret
+from foldline.apps.gateway.error_response import Refusal
+from foldline.apps.gateway.settings import GatewaySettings
+from foldline.apps.pages.access import CheckSecret, SignIns
+from foldline.apps.pages.page_call import HEADERS
+from foldline.apps.pages.pages_app import PagesApp
+
+
+def check_local_token(token: Secret, *, tenant: str) -> CheckSecret:
+    """Return a check by which whoever has the token is the operator of this machine."""
+
+    def check(given: str) -> Client | None:
+        shown = given.encode("utf-8", "surrogateescape")
+        is_known = hmac.compare_digest(shown, token.reveal().encode())
+        return Client(tenant, "", admin=True) if is_known else None
+
+    return check
+
+
+def make_sign_ins(settings: GatewaySettings, *, port: int) -> SignIns:
+    """Make the sign-ins of a gateway: by its keys, or by the token of this start."""
+    keys, token = settings.keys, settings.token
+    check: CheckSecret = lambda _: None  # noqa: E731 - nobody is let in
+    if keys is not None:
+        check = keys.find_client
+    elif token is not None:
+        check = check_local_token(token, tenant=settings.tenant)
+    return SignIns(check, cookie=name_cookie(port), may_edit=True)
+
+
+def name_cookie(port: int) -> str:
+    """Name the cookie of a port: browsers send a machine's cookies to all of its ports."""
+    return f"foldline-{port}"
+
+
+class LocalPages:
+    """The pages of `foldline ui` as an ASGI application."""
+
+    def __init__(self, pool: Pool, sign_ins: SignIns) -> None:
+        self._pages = PagesApp(pool, sign_ins)
+        self._pool = pool
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one request, or the lifespan of the process."""
+        if scope["type"] == "lifespan":
+            await self._run_lifespan(receive, send)
+            return
+        try:
+            local_access.check_site(scope)
+        except Refusal as refusal:
+            await _send_refusal(send, refusal)
+            return
+        await self._pages(scope, receive, send)
+
+    async def _run_lifespan(self, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self._pages.close()
+        await self._pool.close()
+        await self._pool.place.store.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+async def _send_refusal(send: Any, refusal: Refusal) -> None:
+    body = refusal.message.encode()
+    given = (("content-type", "text/plain; charset=utf-8"), *HEADERS)
+    headers = [(name.encode(), value.encode()) for name, value in given]
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
