@@ -541,6 +541,16 @@ def test_a_run_that_is_killed_gives_the_terminal_back(place, terminal):
     )
 
 
+def test_a_terminal_that_is_closed_ends_all(place, terminal):
+    agent = write_agent(place, "print('pid', os.getppid(), flush=True); time.sleep(120)")
+    window = terminal()
+    window.types(f"{FOLDLINE} run {' '.join(agent)}", "Enter")
+    run_pid = int(re.search(r"^pid (\d+)", window.sees("\npid "), re.MULTILINE)[1])
+    gateway, _ = find_gateway(run_pid)
+    window.close()
+    wait_until(lambda: not list_processes(place / "home") and not is_alive(gateway))
+
+
 def check_report(place, terminal, columns):
     agent = write_agent(place, "for number in range(1, 26): ask(number)")
     with start_provider(place, reports_cache=True) as provider:

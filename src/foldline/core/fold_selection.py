@@ -75,12 +75,12 @@ class FoldDraft:
     facts: Facts
 
     def choose_cap(self, most: int) -> int:
-        """Choose the most tokens of the handoff: what the newest messages need, if they stay."""
+        """Choose the most tokens of the handoff: no less than newest messages need that stay."""
         newest = self.budget.convert_to_estimate(self.facts.policy.newest)
         if not newest:
             return most
         needed = fold.count_newest_words(self.material, newest)
-        return min(needed, self.budget.convert_to_estimate(self.budget.room * _NEWEST))
+        return max(most, min(needed, self.budget.convert_to_estimate(self.budget.room * _NEWEST)))
 
     def build_fold(self, cap: int) -> Folded:
         """Build the fold with a handoff of at most `cap` tokens."""

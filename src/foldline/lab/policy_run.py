@@ -146,9 +146,9 @@ class Ours(Planned):
         scale = self._scale
         fixed = count_parts(request.system) + count_tools(request.tools)
         front = ("front", request.system, request.tools)
-        size = max(scale.fixed, 0) + fixed * scale.ratio
-        yield ReplayPiece(front, size, words_of(request.system))
-        short = min(scale.fixed, 0)  # the record holds more than was sent: take it off the first
+        size = scale.fixed + fixed * scale.ratio
+        yield ReplayPiece(front, max(size, 0), words_of(request.system))
+        short = min(size, 0)  # the record holds more than was sent: take it off the first
         for item in request.items:
             key = (item.seq, item.state, item.role, item.tokens)
             if key not in self._texts:  # each is sent many times

@@ -176,7 +176,7 @@ def _quote_messages(material: Material, *, cap: int) -> tuple[dict[int, str], se
     pasted bulk. Otherwise the first task, pins and the newest messages take up to half of the cap,
     and the passages of all others that say most take the rest: a rule stated once in a few words
     must not give way to an old paste. With `material.newest`, the newest messages stay whole, up
-    to that many tokens, and the one that does not fit is cut.
+    to that many tokens, the one that does not fit is cut, and passages take what room is left.
     """
     words, pins = material.words, material.pins
     first = next((seq for seq, event in words if by_user(event)), None)
@@ -195,6 +195,7 @@ def _quote_messages(material: Material, *, cap: int) -> tuple[dict[int, str], se
     if material.newest:
         quotes.take_newest(newest, tokens=material.newest, cap=cap - task)
         quotes.take_newest([first] if first in said else [], tokens=cap, cap=cap)
+        quotes.take_heaviest(cap)
     elif not quotes.take_all(newest, most=bulk, cap=cap):
         for seq in newest:
             if quotes.used + quotes.size_of(seq) > cap // 2:
@@ -298,6 +299,9 @@ class _Quotes:
             return False
         self.used += size
         self._kept[seq] = self._passages[seq]
+        for one in self._passages[seq]:
+            self._texts.add(one.place.text)
+            one.is_taken = True
         return True
 
     def take_newest(self, seqs: Sequence[int], *, tokens: int, cap: int) -> None:
