@@ -145,7 +145,7 @@ def test_help_shows_everyday_commands_first(cli):
     headings = [line for line in told.splitlines() if line.endswith(":") and line[0] != " "]
     assert headings[:2] == ["Options:", "Everyday commands:"]
     first = told.partition("Everyday commands:\n")[2].partition("\n\n")[0].splitlines()
-    assert len(first) == 11
+    assert len(first) == 12
     assert [line.split()[0] for line in first[:2]] == ["run", "chat"]
     assert all(told.count(f"\n  {name} ") == 1 for name in ("undo", "pin", "config", "lab"))
 
