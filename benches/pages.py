@@ -115,6 +115,21 @@ def multiply(path: Path, name: str, count: int) -> None:
     db.close()
 
 
+def make_stores(folder: Path, *, sessions: int, events: int) -> tuple[Path, Path]:
+    """Make a store of one session and one of many in a folder, unless they are there."""
+    one, many = folder / "one.db", folder / "many.db"
+    if not one.exists():
+        asyncio.run(make_small(one, "first"))
+    if not many.exists():
+        part = folder / "part.db"
+        asyncio.run(make_small(part, "first"))
+        asyncio.run(make_folded(part, "folded", events))
+        asyncio.run(make_plain(part, "plain", events))
+        multiply(part, "first", sessions)
+        part.replace(many)
+    return one, many
+
+
 @contextmanager
 def served(path: Path, *options: str) -> Iterator[tuple[int, str]]:
     """`foldline ui` as a process: its port, and the cookie of a browser that is signed in."""
@@ -205,16 +220,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir=".") as made:
         folder = wanted.keep or Path(made)
         folder.mkdir(exist_ok=True)
-        one, many = folder / "one.db", folder / "many.db"
-        if not one.exists():
-            asyncio.run(make_small(one, "first"))
-        if not many.exists():
-            part = folder / "part.db"
-            asyncio.run(make_small(part, "first"))
-            asyncio.run(make_folded(part, "folded", wanted.events))
-            asyncio.run(make_plain(part, "plain", wanted.events))
-            multiply(part, "first", wanted.sessions)
-            part.replace(many)
+        one, many = make_stores(folder, sessions=wanted.sessions, events=wanted.events)
         print("one session")
         fine = measure(
             one,

@@ -23,7 +23,7 @@ import jury
 
 from foldline.dialects.base import DIALECTS
 
-STEPS = {"tau": 20, "swe": 5}
+STEPS = {"tau": 40, "swe": 9}
 """A short run takes every so many of these, and `pi` under one budget."""
 
 

@@ -131,6 +131,7 @@ PAGES = {
             "# The port",
             "foldline.models.port:Model",
             "foldline.models.port:Heard",
+            "foldline.models.port:AnswerListener",
             "foldline.models.clients:client",
             "> foldline.models.clients",
             "# Asking",
@@ -170,13 +171,17 @@ PAGES = {
             "foldline.agent.tool:Result",
             "foldline.agent.tool:Intent",
             "foldline.agent.tool:said",
+            "foldline.agent.tool:report_output",
             "foldline.agent.tools:own",
             "# Hooks",
             "> foldline.agent.events",
             "foldline.agent.events:Hook",
             *(
                 f"foldline.agent.events:{name}"
-                for name in ("Asking", "Speaking", "Answered", "Calling", "Called", "Folding")
+                for name in (
+                    *("Asking", "Thinking", "Speaking", "Retrying", "Answered"),
+                    *("Calling", "Printing", "Called", "Folding"),
+                )
             ),
             "foldline.agent.events:Passed",
         ),

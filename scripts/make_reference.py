@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import make_api
+import make_chat_output
 import make_commands
 import make_errors
 import make_events
@@ -19,6 +20,7 @@ import make_settings
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 PAGES: dict[str, Callable[[], str]] = {
     **{name: partial(make_api.page, name) for name in make_api.PAGES},
+    "chat-output.md": make_chat_output.page,
     "commands.md": make_commands.page,
     "errors.md": make_errors.page,
     "events.md": make_events.page,

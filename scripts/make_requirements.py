@@ -26,7 +26,7 @@ HEAD = """\
 
 What Foldline must do, one line each, and the tests that hold it. Tests mention a requirement by its
 id. Ids with A come from the papers that Foldline implements, ids with R from problems that people
-who run agents report, ids with P and M from faults that were found in 0.1.0. Every item of
+who run agents report, ids with P, M and C from faults that were found in 0.1.0. Every item of
 [the papers](papers.md) has a row on a page of its own.
 
 A file without the name of a test holds the requirement as a whole. "—" means that no test mentions
@@ -82,7 +82,7 @@ def mentions_in(source: str) -> Iterator[tuple[str, str]]:
     for test in tests:
         # Not `p1_31`: that is an item of a paper.
         letters = re.match(
-            r"test((?:_(?:[ar]\d\d|[pm]\d{1,2}(?!\d|_\d\d(?:_|$))))+)(?:_|$)", test.name
+            r"test((?:_(?:[ar]\d\d|[pmc]\d{1,2}(?!\d|_\d\d(?:_|$))))+)(?:_|$)", test.name
         )
         for one in letters[1].strip("_").split("_") if letters else ():
             yield f"{one[0].upper()}-{one[1:]}", test.name
@@ -90,10 +90,10 @@ def mentions_in(source: str) -> Iterator[tuple[str, str]]:
 
 def ids_in(line: str) -> Iterator[str]:
     """The ids in a line; `R-20 to R-23` is four."""
-    for found in re.finditer(r"\b([ARPM])-(\d{1,2})\b(?: to \1-(\d\d)\b)?", line):
+    for found in re.finditer(r"\b([ARPMC])-(\d{1,2})\b(?: to \1-(\d\d)\b)?", line):
         letter, first, last = found.groups()
         for number in range(int(first), int(last or first) + 1):
-            yield f"{letter}-{number}" if letter in "PM" else f"{letter}-{number:02}"
+            yield f"{letter}-{number}" if letter in "PMC" else f"{letter}-{number:02}"
 
 
 def _tables(meanings: dict[str, dict[str, str]], held: dict[str, Mentions]) -> Iterator[str]:

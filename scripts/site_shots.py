@@ -69,6 +69,9 @@ class Page:
     faults: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     loaded: asyncio.Event = field(default_factory=asyncio.Event)
+    first: float = 0.0
+    """Seconds to the first byte of the page, and its bytes, where somebody has measured them."""
+    size: int = 0
     _waiting: dict[int, asyncio.Future[Any]] = field(default_factory=dict)
     _last: int = 0
 

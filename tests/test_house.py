@@ -2,7 +2,10 @@
 
 import ast
 import re
+from contextlib import suppress
 from pathlib import Path
+from re import _compiler as re_compiler
+from re import _parser as re_parser
 
 import pytest
 
@@ -75,3 +78,51 @@ def test_no_download_host_is_committed():
     ):
         assert not bad.search(path.read_text()), path.name
     assert not list(ROOT.glob("*.lock"))
+
+
+POSSESSIVE = re.compile(r"[)}](?:[*+?]|\{+[\d,]+\}+)\+")
+
+
+def list_patterns(path):
+    """Texts of a module that may be such patterns, parsed; values inside them are any word."""
+    if not POSSESSIVE.search(path.read_text()):
+        return
+    tree = ast.parse(path.read_text())
+    joined = [one for one in ast.walk(tree) if isinstance(one, ast.JoinedStr)]
+    pieces = {id(piece) for one in joined for piece in one.values}
+    texts = [
+        "".join(one.value if isinstance(one, ast.Constant) else "(?:ab?)" for one in text.values)
+        for text in joined
+    ]
+    texts += [
+        one.value
+        for one in ast.walk(tree)
+        if isinstance(one, ast.Constant) and isinstance(one.value, str) and id(one) not in pieces
+    ]
+    for text in filter(POSSESSIVE.search, texts):
+        with suppress(re.error, OverflowError):
+            yield text, re_parser.parse(text)
+
+
+def repeats_groups_possessively(parsed):
+    if not isinstance(parsed, re_parser.SubPattern):
+        return isinstance(parsed, tuple | list) and any(map(repeats_groups_possessively, parsed))
+    return any(
+        (code is re_parser.POSSESSIVE_REPEAT and not re_compiler._simple(given[2]))
+        or repeats_groups_possessively(given)
+        for code, given in parsed
+    )
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_no_group_is_repeated_possessively():
+    """Python before 3.11.5 mismatches `(?:…)++` (its gh-106052), `(?>(?:…)+)` not; Debian 12 has 3.11.2."""
+    assert repeats_groups_possessively(re_parser.parse("a(?:(?:bc?)++)?"))
+    assert not repeats_groups_possessively(re_parser.parse("[a-c]++(?>(?:bc?)+)x?+"))
+    found = [
+        f"{name_of(path)}: {text}"
+        for path in MODULES
+        for text, parsed in list_patterns(path)
+        if repeats_groups_possessively(parsed)
+    ]
+    assert not found

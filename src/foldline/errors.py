@@ -17,6 +17,7 @@
     ├── ModelFailed     a model gave no answer, and what its provider said
     ├── Vetoed          a hook forbids the fold that a request needs
     ├── Spent           a call would exceed a cap on tokens or money; it was not made
+    ├── Limited         a limit of the gateway's operator is reached; the call was not made
     ├── OtherHost       a request would go to another address than the session's; nothing was sent
     └── FormatError     stored bytes that this release cannot read
 
@@ -250,6 +251,17 @@ class Spent(FoldlineError):  # noqa: N818
             f"this call would take {format_amount(would)}; "
             "raise the cap, or wait until it begins anew"
         )
+
+
+class Limited(FoldlineError):  # noqa: N818
+    """A limit of the gateway's operator is reached: the call was not made.
+
+    Ask again after `seconds`, or ask the operator for more.
+    """
+
+    def __init__(self, why: str, *, status: int = 429, seconds: int | None = None) -> None:
+        self.status, self.seconds = status, seconds
+        super().__init__(f"{why}; ask again later, or ask the gateway's operator for more")
 
 
 class OtherHost(FoldlineError):  # noqa: N818

@@ -61,6 +61,8 @@ _DOING = """
     from procrastinate_jobs where status = 'doing'
 """
 _NEWEST = "select last_value * is_called::int as worker from procrastinate_workers_id_seq"
+_WORKERS = "select id from procrastinate_workers order by id"
+_KILLING = 600.0  # seconds in which all kills have met work, on any machine
 _PATIENCE = STALLED + LEASE + 30.0  # seconds in which all of it is worked off once nobody is killed
 
 
@@ -84,6 +86,8 @@ class Workers:
     running: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     """What the table calls each that runs."""
+    known: set[int] = field(default_factory=set)
+    """All that it ever called one of them."""
     started: int = 0
 
     def start(self) -> None:
@@ -111,9 +115,20 @@ class Workers:
             now = await queue.connector.execute_query_one_async(_NEWEST)
             if now["worker"] != before["worker"]:
                 self.numbers.append(now["worker"])
+                self.known.add(now["worker"])
                 return
             await asyncio.sleep(0.05)
         raise Broken(f"a worker does not start: {self.said()[-300:]}")
+
+    async def learn(self, queue: Queue) -> None:
+        """Who was slow enough to be taken for dead has registered again, by another number."""
+        rows = await queue.connector.execute_query_all_async(_WORKERS)
+        there = [row["id"] for row in rows]
+        new = [number for number in there if number not in self.known]
+        for at, number in enumerate(self.numbers):
+            if number not in there and new:
+                self.numbers[at] = new.pop(0)
+                self.known.add(self.numbers[at])
 
     def said(self) -> str:
         """All that they told."""
@@ -162,7 +177,10 @@ async def killed(
         async with Queue(address, connections=4) as queue:
             for _ in range(2):
                 await workers.begun(queue)
+            until = time.monotonic() + _KILLING
             while seen["kills"] < kills:
+                if time.monotonic() > until:
+                    raise Broken(f"{seen['kills']} kills met work in {_KILLING:.0f} s")
                 todo = (await queue.count_jobs())["todo"]
                 while count < sessions or todo < 6:  # so that each kill meets work
                     name = Name("acme", f"s{count}")
@@ -171,6 +189,7 @@ async def killed(
                     count, todo = count + 1, todo + 1
                 doing = await queue.connector.execute_query_all_async(_DOING)
                 if all(row["worker"] != workers.numbers[place] for row in doing):
+                    await workers.learn(queue)
                     await asyncio.sleep(0.02)
                     continue
                 await asyncio.sleep(random.uniform(0, 0.2))

@@ -61,7 +61,7 @@ def test_the_keys_are_all_told(cli):
         "plan pi-1",
         "fold pi-1 --preview",
         "pin pi-1 log:2",
-        "exclude pi-1 log:3",
+        "exclude pi-1 log:13",
         "history cc-1 --folds",
         "export pi-1",
         "erase --all --dry-run",

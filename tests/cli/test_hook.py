@@ -69,6 +69,25 @@ def describe(path, prompt="And now?"):
     return describe_claude_session(path, NOW, prompt)
 
 
+@pytest.mark.parametrize(
+    ("event", "says"), [("UserPromptSubmit", True), ("SessionStart", True), ("Stop", False)]
+)
+def test_it_speaks_before_a_call_alone(write, capsys, monkeypatch, event, says):
+    monkeypatch.delenv("FOLDLINE_RUN", raising=False)
+    path = write(user(420), answer(400))
+    given = {"transcript_path": str(path), "prompt": "hi", "hook_event_name": event}
+    assert run_claude_hook(io.BytesIO(json.dumps(given).encode())) == 0
+    assert bool(capsys.readouterr().out) == says
+
+
+def test_a_pipe_and_a_count_that_no_model_has_say_nothing(write, tmp_path):
+    """A pipe that nobody writes to would hold the prompt up (outside, 20)."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert describe(pipe) == ""
+    assert describe(write(user(420), answer(400, read=2 * 10**21))) == ""
+
+
 def test_it_names_the_price(write):
     said = describe(write(user(420), answer(400)))
     prices = resolve_model(MODEL).prices

@@ -110,7 +110,7 @@ MUTANTS = {
     ),
     "the log is not looked at": (
         "foldline.apps.cli.build_agent",
-        "        recorded = recorded_host(seen.live.view.settings)",
+        "        recorded = recorded_host(origin.view.settings)",
         "        recorded = None",
     ),
     "a flag is no better than a file": (
@@ -120,8 +120,8 @@ MUTANTS = {
     ),
     "what is written is not what is asked": (
         "foldline.apps.cli.build_agent",
-        "base_url=host.given))\n",
-        "base_url=None))\n",
+        "name=name, base_url=host.given)",
+        "name=name, base_url=None)",
     ),
 }
 

@@ -112,6 +112,7 @@ def begun(cli, here):
 
 
 def test_a_session_goes_on_where_it_was_begun_without_the_flag(begun, here):
+    """C-1: it went to the provider's own address."""
     done = begun("chat", "one", "-m", "and again").tidy()
     assert (done.code, done.out) == (0, "ok\n")
     assert len(turns(here)) == 2
@@ -336,6 +337,7 @@ class Script:
     """A person who enters lines one after the other."""
 
     bar = words = stop = None
+    expands = False
     columns, rows = 100, 30
 
     def __init__(self, *lines):

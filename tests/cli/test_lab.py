@@ -216,7 +216,8 @@ def test_recorded_counts_are_the_baseline(cli):
 
 
 def test_the_prediction_is_in_the_proportion_of_the_simulated_bills(cli, shared):
-    body = cli("lab", "compare", shared / "data" / "pi_session_sonnet45.jsonl.gz", "--json").json
+    session = shared / "data" / "pi_session_sonnet45.jsonl.gz"
+    body = cli("lab", "compare", session, "--policy", "steady", "--json").json
     bills = {one["policy"]: one["dollars"] for one in body["policies"]}
     assert body["cost"] == pytest.approx(30.33, abs=0.005)
     ratio = bills["steady"] / bills["as recorded"]
@@ -261,6 +262,7 @@ def test_each_call_is_billed_at_its_own_models_prices(cli, tmp_path):
         (("{folder}", "--prices", "3,0,3,15"), 2, "must each cost more than nothing"),
         (("{folder}", "--prices", "nan,1,1,1"), 2, "neither four numbers"),
         (("{folder}", "--window", "0"), 2, "a window of 0 tokens holds nothing"),
+        (("{folder}", "--window", "5"), 2, "a window of 5 tokens holds nothing"),
         (("{folder}", "--jobs", "0"), 2, "at least one process must do the work"),
         (("{folder}", "--html", "{folder}/no/a.html"), 2, "No such file or directory"),
         (("{folder}/none",), 1, "is no file or folder here"),
@@ -513,7 +515,10 @@ REAL = {
 @pytest.mark.real
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is missing: no agents to install")
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize(
+    "name",
+    ["claude", *(pytest.param(name, marks=pytest.mark.long) for name in REAL if name != "claude")],
+)
 def test_what_a_real_agent_leaves_is_found_and_costs_what_was_paid(
     name, cli, tmp_path, monkeypatch
 ):

@@ -136,7 +136,7 @@ def test_a_failure_keeps_what_was_answered(quality, model, tmp_path):
 
     model.script = answer_five
     told = quality("--arms", "truncation")
-    assert told.code == 2
+    assert told.code == 6
     assert "the key has expired" in told.err
     assert len(rows_of(tmp_path)) == 5
     model.refusal, model.script = None, model.lookup

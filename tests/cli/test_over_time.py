@@ -78,7 +78,7 @@ def test_over_time_is_asked_for(sample):
     assert plain.out.split()[:3] == ["turn", "at", "calls"]
     drawn = sample("history", "cc-1", "--over-time").tidy()
     assert drawn.code == 0
-    assert drawn.out.startswith("2 turns, no fold: ")
+    assert drawn.out.startswith("2 turns, 1 fold: ")  # its own compaction
     for line in ("tokens", "everything", "folds", "masks", "clips"):
         assert f"\n{line} " in drawn.out
     refused = sample("history", "cc-1", "1", "--over-time")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import foldline
+from foldline.apps.cli import is_debugging
 from foldline.apps.cli.exit_codes import MEANINGS
 from foldline.testing import Provider
 
@@ -55,7 +56,7 @@ BAD = [
     (["context", "pi-1", "--svg", "{folder}/no/folder.svg"], 2),
     (["plan", "pi-1", "--policy", "off", "--window", "10"], 5),
     (["fold", "pi-1", "--preview", "extra"], 2),
-    (["undo", "pi-1"], 2),
+    (["undo", "openai"], 2),
     (["undo", "pi-1", "1"], 2),
     (["undo", "pi-1", "x"], 2),
     (["pin", "pi-1"], 2),
@@ -144,7 +145,8 @@ def test_help_shows_everyday_commands_first(cli):
     told = cli("--help").tidy().out
     headings = [line for line in told.splitlines() if line.endswith(":") and line[0] != " "]
     assert headings[:2] == ["Options:", "Everyday commands:"]
-    first = told.partition("Everyday commands:\n")[2].partition("\n\n")[0].splitlines()
+    listed = told.partition("Everyday commands:\n")[2].partition("\n\n")[0].splitlines()
+    first = [line for line in listed if line[2] != " "]  # help is wrapped, not cut
     assert len(first) == 12
     assert [line.split()[0] for line in first[:2]] == ["run", "chat"]
     assert all(told.count(f"\n  {name} ") == 1 for name in ("undo", "pin", "config", "lab"))
@@ -180,6 +182,12 @@ def test_warnings_of_the_library_are_not_on_the_screen(program, tmp_path):
         assert "128,000 tokens are assumed" in program(*given, env={"FOLDLINE_DEBUG": "1"}).err
 
 
+@pytest.mark.parametrize(("value", "shows"), [("0", False), ("off", False), ("1", True)])
+def test_a_traceback_is_shown_only_where_it_was_asked_for(monkeypatch, value, shows):
+    monkeypatch.setenv("FOLDLINE_DEBUG", value)
+    assert is_debugging() == shows
+
+
 def test_somebody_else_writes(program, tmp_path, monkeypatch):
     """A store that another process holds locked is a conflict, not a crash."""
     import apsw  # noqa: PLC0415
@@ -188,7 +196,7 @@ def test_somebody_else_writes(program, tmp_path, monkeypatch):
 
     store = tmp_path / "a.db"
     assert program("import", FILES, "--store", store).code == 0
-    monkeypatch.setattr(sqlite, "_PATIENCE", 100)
+    monkeypatch.setattr(sqlite, "_PATIENCE", 0.1)
     holding = apsw.Connection(str(store))
     holding.execute("begin immediate")
     from foldline.apps.cli.app import run_command  # noqa: PLC0415

@@ -361,6 +361,69 @@ async def test_what_is_entered_during_an_answer_is_sent_after_it():
         assert one.line.buffer.text == "half a li"
 
 
+async def test_c7_ctrl_c_puts_what_was_queued_back_on_the_line():
+    async with sitting([Trouble.TIMEOUT, "second"]) as one:
+        one.keys.send_text(f"hello{ENTER}")
+        await one.until(lambda: one.model.requests)
+        one.keys.send_text(f"and then{ENTER}and last{ENTER}half a li")
+        await one.until(lambda: one.line.buffer.text == "half a li")
+        one.keys.send_text(CTRL_C)
+        await one.sees("stopped")
+        assert one.line.buffer.text == "and then\nand last\nhalf a li"
+        assert messages(one.model) == ["hello"], "nothing is sent unasked"
+        one.keys.send_text(ENTER)
+        await one.sees("second")
+        assert messages(one.model)[1].endswith("and then\nand last\nhalf a li")
+
+
+class Stuck(ScriptedModel):
+    """Says some words and stops; the second time it answers."""
+
+    async def say(self, request, *, heard=None):
+        """Stop the first time."""
+        if not self.requests:
+            self.requests.append(request)
+            heard("half of it")
+            await asyncio.Event().wait()
+        return await super().say(request, heard=heard)
+
+
+async def test_c10_an_answer_that_is_asked_for_again_stands_once():
+    async with sitting(model=Stuck(["the whole of it", "another one"])) as one:
+        one.keys.send_text(f"hello{ENTER}")
+        await one.until(lambda: one.model.requests)
+        one.keys.send_text(CTRL_C)
+        await one.sees("stopped")
+        await one.enters("/retry", "the whole of it", "response:")
+        assert "half of it" not in str(one.model.requests[-1]), "the fragment is not sent again"
+        answers = [item for item in one.session.live.view.items if item.role == "model"]
+        assert [text_of(item.parts) for item in answers] == ["the whole of it"]
+        await one.enters("/retry", "another one", "response:")
+        answers = [item for item in one.session.live.view.items if item.role == "model"]
+        assert [text_of(item.parts) for item in answers] == ["another one"]
+        assert "half of it" in await one.enters("/recall log:3", "half of it"), "nothing is lost"
+
+
+async def test_c12_the_last_words_are_pinned_after_a_fold_too():
+    async with sitting(lambda _: "An answer of some length. " * 60) as one:
+        for turn in range(8):
+            await one.enters(f"Step {turn}", "response:")
+        said = max(seq for seq, e in await one.session.history.events() if isinstance(e, UserSaid))
+        await one.session.fold()
+        live = one.session.live
+        live.view.held = {
+            seq: e for seq, e in live.view.held.items() if not isinstance(e, UserSaid)
+        }
+        await one.enters("/pin last", f"pinned: log:{said}")
+
+
+async def test_c12_a_fault_of_the_server_is_not_told_as_nobody_there():
+    async with sitting([Fault("overloaded", "The server had an error")]) as one:
+        text = await one.enters("hello", "/retry")
+        assert "nobody answers" not in text
+        assert "the server failed, or has too much to do" in text
+
+
 async def test_ctrl_c_clears_and_twice_leaves():
     async with sitting() as one:
         one.keys.send_text("half a line")
@@ -410,7 +473,7 @@ async def test_several_lines(typed, said_):
     ("fault", "words"),
     [
         (Fault("rate", "slow down"), ("slow down", "/retry")),
-        (Fault("overloaded", "Connection error"), ("is the server up?",)),
+        (Fault("overloaded", "Connection error"), ("Connection error", "has too much to do")),
         (Busy("main"), ("another terminal",)),
         (Vetoed("not now"), ("not now", "/compaction-status")),
         (StoreFailed("the disk is full"), ("the disk is full", "doctor")),
@@ -461,7 +524,7 @@ async def test_tools_are_told_in_a_line_each():
     async with sitting(script, tools=[a_tool()]) as one:
         text = await one.enters("hello", "response:")
         assert re.search(r"● look\(a\.py\) · \d\.\ds · [\d,]+ of [\d,]+ tokens, clipped\n", text)
-        assert re.search(r"● look\(bad\) failed · \d\.\ds · \d+ tokens\n  no such file\n", text)
+        assert re.search(r"● look\(bad\) failed · \d\.\ds · \d+ tokens\n  │ no such file\n", text)
         await one.enters("/tools", "looks")
 
 
@@ -738,11 +801,14 @@ BULK = "An answer that is long. " * 1_500
 
 @asynccontextmanager
 async def paused(policy, *, answers=("one", "two"), columns=100, seconds=400):
-    """A talk of 30,000 tokens that nobody went on with for a while."""
-    model = ScriptedModel([*[BULK] * 6, *answers], name="claude-sonnet-4-5")
+    """A talk of 30,000 tokens that nobody went on with for a while; only its last answer was drawn."""
+    model = ScriptedModel(["last", *answers], name="claude-sonnet-4-5")
     async with sitting(model=model, window=200_000, policy=policy, columns=columns) as one:
         for turn in range(6):
-            await one.enters(f"turn {turn}", "response:")
+            await one.session.add(f"turn {turn}")
+            await one.session.add({"role": "assistant", "content": BULK})
+        one.talk.reset_picture()
+        await one.enters("turn 6", "response:")
         one.session.live.touched -= seconds
         yield one
 
@@ -760,11 +826,11 @@ async def test_the_price_of_a_pause_is_named_and_a_fold_offered(columns):
             question,
         )
         assert measure_width(question) <= 80
-        assert len(one.model.requests) == 6, "nothing is sent before the answer"
+        assert len(one.model.requests) == 1, "nothing is sent before the answer"
         text = await one.enters("y", "response:")
         assert "tokens became" in text
         assert len(one.session.edits) == 1
-        assert json.dumps(one.model.requests[6]).count(BULK) < 3, "the fold came first"
+        assert json.dumps(one.model.requests[1]).count(BULK) < 3, "the fold came first"
 
 
 async def test_the_price_of_a_pause_is_named_once():
@@ -775,10 +841,10 @@ async def test_the_price_of_a_pause_is_named_once():
         await one.sees("stopped; nothing was sent")
         text = await one.enters("And now?", "response:")
         assert "Cache expired" not in text
-        assert "And now?" in json.dumps(messages(one.model)[6])
+        assert "And now?" in json.dumps(messages(one.model)[1])
         await one.enters("Go on.", "response:")
         assert not one.session.edits
-        assert len(one.model.requests) == 8
+        assert len(one.model.requests) == 3
 
 
 async def test_no_price_is_named_without_a_pause():
@@ -806,4 +872,4 @@ async def test_an_answer_that_is_asked_for_again_has_a_price_too():
         one.keys.send_text(f"/retry{ENTER}")
         await one.asked()
         await one.enters("n", "response:")
-        assert len(one.model.requests) == 8
+        assert len(one.model.requests) == 3

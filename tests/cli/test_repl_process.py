@@ -109,8 +109,8 @@ def test_a_message_from_a_pipe_and_the_session_goes_on(program, tmp_path):
     ("arguments", "words", "code"),
     [
         (["-m", "x"], "which model?", 2),
-        (["-m", "", "--model", "m"], "nothing was said: write -m TEXT", 2),
-        (["-m", " \n", "--model", "m"], "nothing was said: write -m TEXT", 2),
+        (["-m", "", "--model", "m"], "nothing was said: write -p TEXT", 2),
+        (["-m", " \n", "--model", "m"], "nothing was said: write -p TEXT", 2),
         (["-m", "x", "--model", "m", "--policy", "stedy"], "there is no policy 'stedy'", 2),
         (["-c", "-m", "x"], "no session to go on with", 1),
         (["-c", "nobody", "-m", "x"], "there is no session 'nobody'", 1),
@@ -141,12 +141,12 @@ def test_no_key_says_so_and_leaves_nothing_behind(cli, monkeypatch, model, varia
 def test_a_server_that_is_down_says_so_and_leaves_nothing_behind(cli):
     url = "http://127.0.0.1:9/v1"
     done = cli("chat", "k", "-m", "x", "--model", "m", "--base-url", url).tidy()
-    assert done.code == 2
+    assert done.code == 6
     way = "start it, or correct --base-url"
     assert done.err == f"foldline: {url} cannot be reached (Connection refused); {way}\n"
     assert cli("sessions", "--json").json["sessions"] == []
     done = cli("chat", "k", "-m", "x", "--model", "m", "--base-url", url, "--window", "9000").tidy()
-    assert done.code == 2
+    assert done.code == 6
     assert f"m gave no answer (unreachable): {url} cannot be reached" in done.err
     assert way in done.err
 

@@ -31,7 +31,7 @@ TEXTS = st.lists(st.one_of(STEERING, st.text(max_size=8)), max_size=30).map("".j
 def unsafe(text):
     return [
         letter for letter in text
-        if letter not in "\n\t" and unicodedata.category(letter) in ("Cc", "Cf", "Cs")
+        if letter not in "\n\t\u200c\u200d" and unicodedata.category(letter) in ("Cc", "Cf", "Cs")
     ]  # fmt: skip
 
 
@@ -48,6 +48,22 @@ def test_nothing_steers_however_it_is_cut(text, cuts):
     fed = "".join(map(flow.feed, pieces(text, cuts)))
     assert unsafe(fed) == []
     assert fed == clean_text(text), "the same, however it came"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("👨\u200d👩\u200d👧 and 🏳\ufe0f\u200d🌈", "👨\u200d👩\u200d👧 and 🏳\ufe0f\u200d🌈"),
+        ("می\u200cخواهم", "می\u200cخواهم"),
+        ("rm\u200d -rf", "rm -rf"),
+        ("\u200dx", "x"),
+        ("👩\u200d\u200d\u200d👩", "👩\u200d👩"),
+        ("👩\n\u200d👩", "👩\n👩"),
+    ],
+)
+def test_c8_a_joiner_stays_where_letters_need_it_and_hides_nothing(text, shown):
+    assert clean_text(text) == shown
+    assert "".join(map(Safe().feed, text)) == shown
 
 
 @given(st.binary(max_size=200))

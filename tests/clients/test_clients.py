@@ -29,10 +29,12 @@ def test_codex_works_through_the_gateway_as_without_it():
     measure_short("codex")
 
 
+@pytest.mark.long
 def test_gemini_cli_works_through_the_gateway_as_without_it():
     measure_short("gemini")
 
 
+@pytest.mark.long
 def test_codex_compacts_remotely_through_the_gateway_which_it_cannot_without_it():
     measure_short("codex-remote")
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from prompt_cache import CacheUse
 from upstream import (
     Answer,
     Job,
@@ -105,7 +106,7 @@ def ask_responses(upstream, *items, **more):
         raise refusal
     answer = upstream.answer(asked)
     upstream.served.append(answer)
-    return upstream.say(asked, answer, upstream.find_cached(asked))[0]
+    return upstream.say(asked, answer, upstream.use_cache(asked))[0]
 
 
 def test_a_round_over_responses_is_answered():
@@ -200,7 +201,9 @@ def test_what_is_cached_is_in_the_usage():
 def test_a_stream_ends_with_the_whole_response():
     upstream = Upstream(Job(1, (100, 200)))
     asked = upstream.read("/v1/responses", {"model": "m", "input": "Begin.", "tools": [BASH]})
-    whole, events = upstream.say(asked, Answer("call", tool="bash", calls=({"command": "ls"},)), 0)
+    whole, events = upstream.say(
+        asked, Answer("call", tool="bash", calls=({"command": "ls"},)), CacheUse()
+    )
     read = [json.loads(one.partition("data: ")[2]) for one in events]
     done = [one["item"] for one in read if one["type"] == "response.output_item.done"]
     assert done == whole["output"] == read[-1]["response"]["output"]
@@ -288,7 +291,7 @@ def test_a_stream_over_gemini_has_all_that_the_whole_answer_has(model):
     thinking = {"thinkingConfig": {"includeThoughts": True}}
     asked = ask_gemini(ASKED, model=model, tools=[GEMINI_BASH], generationConfig=thinking)
     for answer in (Answer("call", tool="bash", calls=({}, {})), Answer("answer", text="Done.")):
-        whole, events = Upstream(Job(1, (100, 200))).say(asked, answer, 1024)
+        whole, events = Upstream(Job(1, (100, 200))).say(asked, answer, CacheUse(1024))
         read = [json.loads(one.removeprefix("data: ")) for one in events]
         said = [part for one in read for part in one["candidates"][0]["content"]["parts"]]
         kept = whole["candidates"][0]["content"]["parts"]

@@ -22,7 +22,7 @@ import hashlib
 import json
 import os
 import re
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -30,7 +30,15 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
-from comparison import find_common
+from prompt_cache import (
+    Block,
+    CacheUse,
+    MarkCache,
+    PrefixCache,
+    has_mark,
+    iterate_raw_blocks,
+    write_key,
+)
 
 TAP_HEADER = "x-tap"
 SIDE_WORDS = ("A title for the job", "A summary of the job")
@@ -40,10 +48,6 @@ _REMINDER = "<system-reminder>"  # Claude Code's own words behind a result
 _HANDLE = re.compile(r"\blog:\d+-\d+")
 _SHELLS = ("Bash", "bash", "exec_command", "run_shell_command")
 _MAX_MARKS = 4
-_CACHE_UNIT, _CACHE_LEAST = (
-    128,
-    1024,
-)  # OpenAI caches so many tokens at a time, and none below the least
 _MAX_ID = 64
 _GEMINI = re.compile(r"/models/([^/:]+):(\w+)$")
 _SIGNING = re.compile(r"gemini-[3-9]")
@@ -110,10 +114,10 @@ class Asked:
         """What a provider would count."""
         return sum(map(count_tokens, self.fixed)) + sum(count_tokens(t) + 4 for _, t in self.texts)
 
-    @property
-    def prompt(self) -> str:
-        """All that the model reads, as one text."""
-        return "\x1e".join((*self.fixed, *("\x1f".join(one) for one in self.texts)))
+    def list_pieces(self) -> list[tuple[str, int]]:
+        """All that the model reads, piece by piece, with the tokens of each."""
+        fixed = [(text, count_tokens(text)) for text in self.fixed]
+        return fixed + [(f"{role}\x1f{text}", count_tokens(text) + 4) for role, text in self.texts]
 
 
 def join_text(content: Any) -> str:
@@ -142,6 +146,29 @@ def read_anthropic(body: dict[str, Any]) -> Asked:
     schemas = {one["name"]: one.get("input_schema") or {} for one in tools}
     fixed = (join_text(body.get("system")), json.dumps(tools))
     return Asked("anthropic", body, fixed, tuple(texts), schemas)
+
+
+def list_blocks(asked: Asked) -> list[Block]:
+    """The blocks of a request to Anthropic, as its cache sees them."""
+    body, blocks, texts = asked.body, [], iter(asked.texts)
+    tools, system = body.get("tools") or [], body.get("system") or ""
+    parameters = json.dumps([body.get("thinking"), body.get("tool_choice")])
+    fixed, end, place = 0, 0, ""
+    for at, (where, raw) in enumerate(iterate_raw_blocks(body)):
+        key = write_key(raw)
+        match where:
+            case "tools":
+                fixed = end = count_tokens(json.dumps(tools[: at + 1]))
+            case "system":
+                pieces = system if isinstance(system, str) else system[: at + 1 - len(tools)]
+                end = fixed + count_tokens(join_text(pieces))
+            case _:
+                if place in ("", "tools", "system"):
+                    end, key = sum(map(count_tokens, asked.fixed)), parameters + key
+                end += count_tokens(next(texts)[1]) + 4
+        place = where
+        blocks.append(Block(f"{where}\x1f{key}", end, has_mark(raw)))
+    return blocks
 
 
 def read_chat(body: dict[str, Any]) -> Asked:
@@ -371,8 +398,7 @@ class Upstream:
         """The whole conversation behind each response that was to be stored."""
         self.items: dict[str, dict[str, Any]] = {}
         """The items that were stored, by their ids."""
-        self.prompts: deque[str] = deque(maxlen=64)
-        """What the newest requests had in the cache."""
+        self.prefixes, self.marked = PrefixCache(), MarkCache()
 
     def make_app(self) -> web.Application:
         """The routes."""
@@ -395,7 +421,8 @@ class Upstream:
     async def expire(self, request: web.Request) -> web.Response:
         """Forget what is cached, as after a long pause."""
         del request
-        self.prompts.clear()
+        self.prefixes.clear()
+        self.marked.clear()
         return web.Response()
 
     async def count(self, request: web.Request) -> web.Response:
@@ -421,10 +448,10 @@ class Upstream:
         except Refusal as refusal:
             self.served.append(Served(tap, raw, tokens, "refused", str(refusal)))
             return web.json_response(refusal.write(request.path), status=refusal.status)
-        answer, cached = self.answer(asked), self.find_cached(asked)
+        answer, cache = self.answer(asked), self.use_cache(asked)
         served = Served(tap, raw, tokens, answer.kind)
         self.served.append(served)
-        whole, events = self.say(asked, answer, cached)
+        whole, events = self.say(asked, answer, cache)
         served.usage.update(whole.get("usage") or whole.get("usageMetadata") or {})
         quota = self.measure_quota(request) if self.reports_cache else {}
         if not asked.body.get("stream"):
@@ -503,25 +530,24 @@ class Upstream:
         text = self.job.summarize(find_turn(asked))
         return Answer("compaction" if self.compaction == "made" else "summary", text)
 
-    def find_cached(self, asked: Asked) -> int:
-        """How many tokens a request has in common with an earlier one, as far as they can be cached."""
-        common = max((find_common(asked.prompt, one) for one in self.prompts), default=0)
-        self.prompts.append(asked.prompt)
-        cached = int(asked.tokens * common / max(len(asked.prompt), 1))
-        return cached // _CACHE_UNIT * _CACHE_UNIT if cached >= _CACHE_LEAST else 0
+    def use_cache(self, asked: Asked) -> CacheUse:
+        """What a request takes from the cache, and what it leaves there."""
+        if asked.dialect == "anthropic":
+            return self.marked.use(asked.body.get("model", ""), list_blocks(asked))
+        return self.prefixes.use(asked.list_pieces())
 
     def say(
-        self, asked: Asked, answer: Answer, cached: int
+        self, asked: Asked, answer: Answer, cache: CacheUse
     ) -> tuple[dict[str, Any], Iterator[str]]:
         """An answer in the dialect of the request: whole, and as the events of a stream."""
         number = len(self.served)
         if asked.dialect == "anthropic":
-            return say_anthropic(asked, answer, number, cached if self.reports_cache else None)
+            return say_anthropic(asked, answer, number, cache if self.reports_cache else None)
         if asked.dialect == "chat":
-            return say_chat(asked, answer, number, cached if self.reports_cache else None)
+            return say_chat(asked, answer, number, cache.read if self.reports_cache else None)
         if asked.dialect == "gemini":
-            return say_gemini(asked, answer, number, cached)
-        whole = make_response(asked, answer, number, cached)
+            return say_gemini(asked, answer, number, cache.read)
+        whole = make_response(asked, answer, number, cache.read)
         if asked.body.get("store") is not False and not self.stateless:
             items = [*asked.body["input"], *whole["output"]]
             self.kept[whole["id"]] = items
@@ -798,7 +824,7 @@ def sign(thinking: str) -> str:
 
 
 def say_anthropic(
-    asked: Asked, answer: Answer, number: int, cached: int | None
+    asked: Asked, answer: Answer, number: int, cache: CacheUse | None
 ) -> tuple[dict[str, Any], Iterator[str]]:
     """An answer in Anthropic's form: whole, and as the events of a stream."""
     blocks: list[dict[str, Any]] = []
@@ -816,16 +842,14 @@ def say_anthropic(
         "stop_sequence": None,
     }
     usage = {"input_tokens": asked.tokens, "output_tokens": count_tokens(json.dumps(blocks))}
-    if cached is not None:  # Anthropic counts apart what was read and what was written
-        fresh = asked.tokens - cached
-        wrote = fresh // _CACHE_UNIT * _CACHE_UNIT
+    if cache is not None:  # Anthropic counts apart what was read and what was written
         lives = "1h" if '"ttl": "1h"' in json.dumps(asked.body) else "5m"
         usage |= {
-            "input_tokens": fresh - wrote,
-            "cache_read_input_tokens": cached,
-            "cache_creation_input_tokens": wrote,
+            "input_tokens": asked.tokens - cache.read - cache.written,
+            "cache_read_input_tokens": cache.read,
+            "cache_creation_input_tokens": cache.written,
             "cache_creation": {
-                f"ephemeral_{name}_input_tokens": wrote if name == lives else 0
+                f"ephemeral_{name}_input_tokens": cache.written if name == lives else 0
                 for name in ("5m", "1h")
             },
         }

@@ -22,6 +22,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 import urllib.request
 from dataclasses import dataclass
@@ -49,8 +50,11 @@ ELSEWHERE = {
     ("README.md", "python"): "tests/e2e/test_readme.py::test_a_conversation_outlives_its_window",
     ("docs/reference/cli.md", "console"): "tests/cli/test_docs.py::test_every_line_runs",
     ("docs/reference/http.md", "console"): "tests/gateway/test_api_document.py::test_the_lines_of_the_page_are_true",
+    ("docs/how-to/run-a-gateway.md", "console"): "benches/first_gateway.py::main",
+    ("docs/how-to/runbook.md", "console"): "tests/gateway/test_runbook.py::test_every_line_runs_in_order",
     ("docs/how-to/policies.md", "console"): "tests/cli/test_docs.py::test_every_line_runs",
     ("docs/how-to/measure-quality.md", "console"): "tests/cli/test_lab_quality.py::test_every_line_of_the_page_runs",
+    ("docs/how-to/chat.md", "sh"): "tests/cli/test_one_message.py::test_c2_a_pipe_goes_along_with_the_message",
     ("docs/how-to/chat.md", "text"): "scripts/screens.py::main",
     ("docs/how-to/run.md", "text"): "tests/run/test_run_report.py::test_the_page_shows_a_report",
     ("docs/how-to/codex.md", "toml"): "tests/docs/test_codex.py::test_codex_works_with_the_settings_of_the_page",
@@ -238,6 +242,8 @@ class Page:
                 comes_up(given, self.folder)
             case "foldline":
                 given += ["--jobs", "1"] if given[:2] == ["lab", "compare"] else []
+                # The page has the model in the settings; here there are none.
+                given += ["--model", "gpt-6.1-sol"] if given[:2] == ["chat", "-p"] else []
                 code, out, err = ran(given, stdin="Hello." if given[0] == "chat" else "")
                 assert code == 0, f"{line}\n{out}{err}"
                 return out
@@ -257,12 +263,15 @@ class Page:
 def ran(given: list[str], stdin: str = "") -> tuple[int, str, str]:
     """Run the command in this process: its code, and what it wrote on both streams."""
     out, err, before = io.StringIO(), io.StringIO(), sys.stdin
-    sys.stdin = io.StringIO(stdin)
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = run_command(given)
-    finally:
-        sys.stdin = before
+    with tempfile.TemporaryFile("w+") as said:  # a real file: the command asks for its number
+        said.write(stdin)
+        said.seek(0)
+        sys.stdin = said if stdin else io.StringIO()
+        try:
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                code = run_command(given)
+        finally:
+            sys.stdin = before
     return code, out.getvalue(), err.getvalue()
 
 

@@ -17,7 +17,7 @@ from foldline.core import log
 ROOT = Path(__file__).parents[2]
 PAGES = [
     *("api.md", "api-agent.md", "api-core.md", "api-models.md", "api-store.md", "api-testing.md"),
-    *("commands.md", "errors.md", "events.md", "openapi.md", "settings.md"),
+    *("chat-output.md", "commands.md", "errors.md", "events.md", "openapi.md", "settings.md"),
     *("../papers.md", "../requirements.md"),
 ]
 

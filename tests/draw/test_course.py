@@ -10,11 +10,24 @@ from hypothesis import strategies as st
 
 from foldline.core.budget import estimate_request, limits
 from foldline.core.edits.clip import clip_event
-from foldline.core.log import Asked, Folded, Logged, ModelSwitched, Opened, UsageReported
+from foldline.core.edits.undo import rewind_view
+from foldline.core.log import (
+    Asked,
+    Edit,
+    Folded,
+    Logged,
+    ModelSwitched,
+    Opened,
+    ToolReturned,
+    Undone,
+    UsageReported,
+    UserSaid,
+)
 from foldline.core.plan import Facts
 from foldline.core.policy import STEADY
 from foldline.core.prices import UNKNOWN, Prices, make_prices
 from foldline.core.rules import cut_points
+from foldline.core.spine import Change, Range, Spine
 from foldline.draw import course as words
 from foldline.draw.course import HOWS, Following, build_course_columns
 from foldline.draw.course_svg import course_svg
@@ -95,6 +108,24 @@ def test_columns_hold_every_call_once(events, most):
     for how in HOWS:
         taken = [one for column in shown for one in column.select_edits(how)]
         assert taken == [one for one in drawn.taken if one.how == how and one not in drawn.later]
+
+
+@given(logs(), st.sampled_from((PRICES, STEPPED)))
+def test_without_an_edit_everything_costs_what_was_paid(events, prices):
+    """Exactly, whatever the caches held: also for a first call that hit what another session left."""
+    drawn = drawn_of([one for one in events if not is_edit(one)], prices=prices)
+    for step in drawn.steps:
+        assert (step.everything, step.all_dollars) == (step.input, step.dollars)
+    cut = next((at for at, one in enumerate(events) if is_edit(one)), len(events))
+    edited = drawn_of(events, prices=prices)
+    for step in edited.steps:
+        if step.at < cut:
+            assert (step.everything, step.all_dollars) == (step.input, step.dollars)
+
+
+def is_edit(event):
+    clipped = isinstance(event, ToolReturned | UserSaid) and event.clip is not None
+    return clipped or isinstance(event, Edit)
 
 
 def boxed(text):
@@ -217,6 +248,54 @@ def test_everything_has_the_luck_of_the_session():
     )
     held = before.everything * 0.4 + (step.everything - before.everything) * 5
     assert step.all_dollars == pytest.approx(held / 1e6)
+
+
+def test_what_an_earlier_session_left_in_the_cache_is_read_by_everything_too():
+    """A first call that was read from the cache (G: outside, 2), then a fold."""
+    first = UsageReported(input=27_013, cache_read=27_008, output=53)
+    (step,) = told(first)
+    assert step.all_dollars == step.dollars == pytest.approx((27_008 * 0.4 + 5 * 4 + 53 * 20) / 1e6)
+    warm = UsageReported(input=29_000, cache_read=27_000, cache_write=2_000, output=0)
+    fold = UsageReported(input=28_000, cache_read=26_000, cache_write=2_000, output=0)
+    *before, after = told(
+        first, warm, warm, warm, fold, edit=lambda talk: talk.fold(cut_points(talk.view)[-2])
+    )
+    assert all(one.all_dollars == one.dollars for one in before)
+    held = before[-1].everything
+    assert after.everything > after.input
+    whole = (held * 0.4 + (after.everything - held) * 5) / 1e6
+    assert after.all_dollars == pytest.approx(whole)
+
+
+def test_what_a_client_rewound_is_not_in_everything():
+    talk = Conversation("test/model")
+    talk.add(user("go"))
+    ask(talk)
+    talk.add(user("words of a person " * 3_000))
+    ask(talk)
+    whole = drawn_of(talk.events).steps[-1].everything
+    talk.add(rewind_view(talk.view, dropped=[Range(len(talk.events) - 4, len(talk.events) - 1)]))
+    for _ in range(3):
+        talk.add(user("something else " * 100))
+        ask(talk)
+    talk.fold(cut_points(talk.view)[-2])
+    talk.add(user("and on"))
+    ask(talk)
+    assert drawn_of(talk.events).steps[-1].everything < whole / 2
+
+
+def test_edits_that_were_undone_are_said():
+    """The course stays as it was: what was sent was sent (outside, 17). A redo is no undo."""
+    events = session().events
+    place = next(at for at, one in enumerate(events) if isinstance(one, Folded))
+    none = Change(Range(0, 0))
+    undone = [*events, Undone(place, none, Spine())]
+    drawn = drawn_of(undone, window=24_000)
+    assert "1 edit was undone later." in course_terminal(drawn, 500)
+    assert drawn.steps == drawn_of(events, window=24_000).steps
+    again = [*undone, Undone(len(events), none, Spine())]
+    assert drawn_of(again, window=24_000).undone == 0
+    assert "undone" not in course_terminal(drawn_of(again, window=24_000), 500)
 
 
 def test_what_could_not_be_sent_is_told():

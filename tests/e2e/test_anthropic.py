@@ -10,6 +10,7 @@ TURNS = 20
 
 
 @pytest.mark.real
+@pytest.mark.long
 def test_a_conversation_outlives_its_window_in_the_other_dialect(narrow_server):
     """Turns past 1,024 tokens on /v1/messages: every request is taken, and within the window."""
     largest = 0

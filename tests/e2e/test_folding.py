@@ -112,7 +112,7 @@ BUILD = (
 )
 
 
-@pytest.mark.parametrize("name", ["bullets", "compaction"])
+@pytest.mark.parametrize("name", ["bullets", pytest.param("compaction", marks=pytest.mark.long)])
 async def test_a_papers_prompt_is_answered_by_a_real_model_and_installed(model_server, name):
     """M-1, P3-21, P5-16: even so small a model copies some true sentences, and only they stand."""
     told = Heard(client(NAME, base_url=f"{model_server.url}/v1", api_key="none"))

@@ -92,8 +92,15 @@ def test_a_turn_survives_an_overflow(model_server, sdk, stream):
 
 
 @pytest.mark.real
-@BOTH
-@pytest.mark.parametrize("where", ["before the first token", "in the middle"])
+@pytest.mark.parametrize(
+    ("sdk", "where"),
+    [
+        ("openai", "before the first token"),
+        ("anthropic", "in the middle"),
+        pytest.param("openai", "in the middle", marks=pytest.mark.long),
+        pytest.param("anthropic", "before the first token", marks=pytest.mark.long),
+    ],
+)
 def test_cancelling_a_real_answer(model_server, sdk, where, timed):
     """R-53: over within a second, and the server's only slot is free for the next one."""
     pieces, middle = [], where == "in the middle"

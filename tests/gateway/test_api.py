@@ -587,7 +587,9 @@ def test_no_tenant_sees_guesses_or_touches_anothers_sessions():
             asked = {"body": bodies.get(verb, {})} if route.body else {}
             answers = []
             for name in ("secret", "nosuch"):
-                path = f"/sessions{route.path}{queries.get(verb, '')}".format(name=name, at=3)
+                path = f"/sessions{route.path}{queries.get(verb, '')}".format(
+                    name=name, at=3, owner="bob"
+                )
                 status, got = api.call(route.method, path, tenant="b", **asked)
                 answers.append((status, json.dumps(got).replace(name, "NAME")))
                 assert CANARY not in answers[-1][1]

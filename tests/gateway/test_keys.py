@@ -1,5 +1,6 @@
 """Keys: who comes in, what goes on to the upstream, and that no key is shown."""
 
+import asyncio
 import http.client
 import json
 import logging
@@ -12,6 +13,7 @@ import pytest
 from foldline.apps.cli.app import run_command
 from foldline.apps.gateway.api.routes import ROUTES as ROUTES_OF_SESSIONS
 from foldline.apps.gateway.api_keys import Keys, Secret, create_key, digest_of, resolve_client
+from foldline.apps.gateway.roles import ROLES
 from foldline.apps.gateway.settings import GatewaySettings, must_be_closed, parse_upstreams
 from foldline.dialects import base
 from foldline.errors import BadInput, StoreFailed
@@ -156,7 +158,7 @@ def test_a_key_that_is_taken_away_is_refused_soon(tmp_path, monkeypatch):
     keys = Keys(path)
     assert keys.find_client(one).tenant == "a"
     found = keys.find_client(two)
-    assert (found.tenant, found.name, found.owner, found.admin) == ("b", "two", "two", False)
+    assert (found.tenant, found.name, found.owner, found.role) == ("b", "two", "two", "client")
     path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if "two" in line))  # fmt: skip
     os.utime(path, (time.time() + 5, time.time() + 5))
     assert keys.find_client(one) is None
@@ -187,9 +189,9 @@ def test_the_file_keeps_digests_and_only_its_owner_reads_it(tmp_path):
     path.write_text("not a key\n")
     with pytest.raises(BadInput, match="line 1"):
         Keys(path)
-    for word in ("Admin", "admin admin", "admin2", "owner=x"):
+    for word in ("Admin", "admin admin", "admin2", "owner=x admin", "admin=x"):
         path.write_text(f"{digest_of(key)}  acme  ci  {word}\n")
-        with pytest.raises(BadInput, match=r"line 1: .*admin"):
+        with pytest.raises(BadInput, match=r"line 1: .*(admin|ROLE)"):
             Keys(path)
     with pytest.raises(BadInput, match="No such file"):
         Keys(tmp_path / "none")
@@ -206,11 +208,11 @@ def test_an_admins_key_is_one_by_the_word_behind_its_name(tmp_path, capsys):
     assert path.read_text().splitlines()[-1] == f"{digest_of(ops)}  acme  ops  admin"
     plain = create_key(path, "plain", tenant="acme")
     keys = Keys(path)
-    told = {key: keys.find_client(key)[2:] for key in ("fl-old", ops, plain)}
+    told = {key: keys.find_client(key)[2:5] for key in ("fl-old", ops, plain)}
     assert told == {
-        "fl-old": ("old", "old", False),
-        ops: ("ops", "ops", True),
-        plain: ("plain", "plain", False),
+        "fl-old": ("old", "old", "client"),
+        ops: ("ops", "ops", "admin"),
+        plain: ("plain", "plain", "client"),
     }
     with pytest.raises(BadInput, match="already"):
         create_key(path, "ops", tenant="acme")
@@ -218,14 +220,13 @@ def test_an_admins_key_is_one_by_the_word_behind_its_name(tmp_path, capsys):
 
 def test_scopes_tell_keys_apart():
     """Conversations are found under the key that was shown: never under another's."""
-    seen = [
-        resolve_client([(b"authorization", b"Bearer sk-1")], None, tenant="t"),
-        resolve_client([(b"authorization", b"Bearer sk-2")], None, tenant="t"),
-        resolve_client(
-            [(b"x-api-key", b"sk-1"), (b"authorization", b"Bearer sk-2")], None, tenant="t"
-        ),
-        resolve_client([], None, tenant="t"),
-    ]
+    shown = (
+        [(b"authorization", b"Bearer sk-1")],
+        [(b"authorization", b"Bearer sk-2")],
+        [(b"x-api-key", b"sk-1"), (b"authorization", b"Bearer sk-2")],
+        [],
+    )
+    seen = [asyncio.run(resolve_client(one, None, tenant="t")) for one in shown]
     assert len({one.scope for one in seen}) == 4
     assert not any("sk-" in one.scope for one in seen)
 
@@ -277,9 +278,9 @@ def test_addresses():
 def test_a_port_for_strangers_needs_keys(tmp_path, capsys):
     """Another host than loopback without keys is refused, unless --open says so."""
     with pytest.raises(BadInput, match="--open"):
-        must_be_closed("0.0.0.0", keys=None, is_open=False)  # noqa: S104
-    must_be_closed("0.0.0.0", keys=None, is_open=True)  # noqa: S104
-    must_be_closed("127.0.0.1", keys=None, is_open=False)
+        must_be_closed("0.0.0.0", has_keys=False, is_open=False)  # noqa: S104
+    must_be_closed("0.0.0.0", has_keys=False, is_open=True)  # noqa: S104
+    must_be_closed("127.0.0.1", has_keys=False, is_open=False)
     everywhere = ["serve", "--host", "0.0.0.0", "--upstream", "http://127.0.0.1:1", "--plain"]  # noqa: S104
     assert run_command(everywhere) == 2
     assert "--open" in capsys.readouterr().err
@@ -287,7 +288,7 @@ def test_a_port_for_strangers_needs_keys(tmp_path, capsys):
     assert run_command(["keys", "add", "ci", "--tenant", "acme", "--keys", str(path)]) == 0
     key = capsys.readouterr().out.strip()
     assert Keys(path).find_client(key).tenant == "acme"
-    must_be_closed("0.0.0.0", keys=Keys(path), is_open=False)  # noqa: S104
+    must_be_closed("0.0.0.0", has_keys=True, is_open=False)  # noqa: S104
     for wrong in (["--on-disconnect", "x"], ["--policy", "none"], ["--keys", "none"]):
         assert run_command(["serve", "--upstream", "http://127.0.0.1:1", "--plain", *wrong]) == 2
 
@@ -361,3 +362,30 @@ def test_a_refusal_that_cannot_be_healed_passes_as_it_came(monkeypatch):
     with Upstream(lambda _: [head(400, length=len(told)) + told]) as upstream, Served(upstream.url, store=":memory:") as gateway:  # fmt: skip
         status, _, body = ask(gateway, "POST", "/v1/chat/completions", (), said("hi"))
         assert (status, body) == (400, told)
+
+
+def test_metrics_are_a_readers_and_an_operators(tmp_path):
+    """G-5: no developer's key reads them; a tenant's reader and admin read its series alone."""
+    path = tmp_path / "keys"
+    keys = {role: create_key(path, role, tenant="acme", role=role) for role in ROLES}
+    keys["prometheus"] = create_key(path, "prometheus", tenant="local", role="reader")
+    with Upstream() as upstream:
+        settings = GatewaySettings(upstreams=parse_upstreams([upstream.url], {}), keys=Keys(path))
+        with Served(settings, store=":memory:") as gateway:
+            told = {role: ask(gateway, "GET", "/metrics", [("X-Api-Key", key)]) for role, key in keys.items()}  # fmt: skip
+            assert {role: one[0] for role, one in told.items()} == {"client": 403, "reader": 200, "admin": 200, "operator": 200, "prometheus": 200}  # fmt: skip
+            for role in ("prometheus", "operator"):
+                assert b"foldline_gateway_requests" in told[role][2]
+            for role in ("admin", "reader"):  # of a tenant: its own series alone
+                assert b"foldline_gateway_requests_in_flight" not in told[role][2]
+            status, headers, _ = ask(gateway, "POST", "/v1/embeddings", [("X-Api-Key", keys["reader"])])  # fmt: skip
+            assert (status, headers["x-foldline-error"]) == (403, "bad_role")
+            assert not upstream.asked
+
+
+def test_an_owner_of_the_line_has_the_sessions(tmp_path):
+    """A key's name is its owner's, unless the line says another."""
+    path = tmp_path / "keys"
+    key = create_key(path, "ci-2", tenant="acme", owner="ci")
+    assert path.read_text() == f"{digest_of(key)}  acme  ci-2  owner=ci\n"
+    assert Keys(path).find_client(key)[:4] == ("acme", digest_of(key), "ci-2", "ci")

@@ -4,9 +4,12 @@ import json
 import re
 from http.client import HTTPConnection
 
+from counted import CountingUpstream, make_request
 from program import served
 
+from foldline.apps.gateway.usage_series import UsageSeries
 from foldline.session import metrics
+from foldline.session.usage_records import UsageSums
 from foldline.testing.gateways import Served
 from foldline.testing.provider import Provider
 
@@ -87,3 +90,36 @@ def test_folds_of_the_program(tmp_path):
         with served([*options, "--store", tmp_path / "s.db"], tmp_path) as begun:
             chat(begun.port, 30)
             assert count(begun.port, f"{metrics.FOLDS}_total") >= 1
+
+
+def test_what_calls_take_by_tenant_and_model():
+    """G-5: as the provider counted it; no series names an owner, a key or a session."""
+    with CountingUpstream(2) as upstream, Served(upstream.url, store=":memory:") as gateway:
+        for model in ("gpt-5.1", "claude-opus-4-6", "gpt-5.1"):
+            dialect = "anthropic" if "claude" in model else "openai-chat"
+            request = make_request(dialect, model, [f"{model} {len(upstream.given)}"])
+            ask(gateway.port, "POST", request.path, json.loads(request.body))
+        text = ask(gateway.port, "GET", "/metrics")
+        assert 'foldline_usage_calls_total{model="gpt-5.1",tenant="local"} 2.0' in text
+        assert count(gateway.port, "foldline_usage_calls_total") == upstream.counted["calls"]
+        tokens = {
+            kind: sum(map(float, re.findall(rf'tokens_total{{kind="{kind}"[^}}]*}} (\S+)', text)))
+            for kind in ("fresh", "cache_read", "cache_write", "output")
+        }
+        counted = upstream.counted
+        assert tokens.pop("output") == counted["output"]
+        assert sum(tokens.values()) == counted["input"]
+        assert tokens["cache_read"] == counted["cache_read"]
+        dollars = count(gateway.port, "foldline_usage_dollars_total")
+        assert count(gateway.port, "foldline_usage_whole_dollars_total") == dollars > 0
+    labels = set(re.findall(r'[{,](\w+)="', text))
+    assert labels <= {"tenant", "model", "kind", "route", "status", "reason", "way", "le", "trigger", "outcome", "form", "what"}  # fmt: skip
+
+
+def test_series_are_bounded():
+    series = UsageSeries()
+    for number in range(1_500):
+        series.add("acme", f"m{number}", UsageSums(calls=1))
+    (calls,) = [one for one in series.collect() if one.name == "foldline_usage_calls"]
+    assert len(calls.samples) == 1_001
+    assert sum(one.value for one in calls.samples) == 1_500

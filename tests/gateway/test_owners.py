@@ -98,7 +98,7 @@ def rig(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("owners")
     path = folder / "keys"
     keys = {who: create_key(path, who, tenant="acme") for who in ("alice", "bob")}
-    keys["admin"] = create_key(path, "ops", tenant="acme", admin=True)
+    keys["admin"] = create_key(path, "ops", tenant="acme", role="admin")
     keys |= {"stranger": "fl-stranger", "their admin": "fl-their-admin"}  # of the same names
     with path.open("a") as file:
         file.write(f"{digest_of(keys['stranger'])}  other  alice\n")

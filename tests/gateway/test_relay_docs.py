@@ -40,19 +40,22 @@ def run(arguments, folder):
 
 def test_every_line_runs_in_order(tmp_path):
     """What a person would type, as it stands but for the port."""
-    assert len(LINES) == 6
+    assert len(LINES) == 7
     shown = [run(line, tmp_path) for line in LINES]
     assert "OPENAI_BASE_URL=http://127.0.0.1:" in shown[0]
     assert "\ntoken     fl-local-" in shown[0]
     assert shown[3].startswith("fl-")
     assert shown[4].startswith("fl-")
-    assert (tmp_path / "keys").read_text().splitlines()[1].endswith("  acme  ops  admin")
-    assert "2 of the gateway's own" in shown[5]
+    assert "of the gateway's own, in the store" in shown[5]
     assert (tmp_path / "talks.db").stat().st_mode & 0o777 == 0o600
 
 
 def test_options_that_are_named_are_there():
-    told = subprocess.run([PROGRAM, "serve", "--help"], capture_output=True, text=True, check=True).stdout  # fmt: skip
+    commands = ("serve", "share", "usage", "migrate", *(f"keys {one}" for one in ("add", "list", "rotate", "revoke", "import")))  # fmt: skip
+    told = "".join(
+        subprocess.run([PROGRAM, *one.split(), "--help"], capture_output=True, text=True, check=True).stdout
+        for one in commands
+    )  # fmt: skip
     for text in (PAGE, UNIT.read_text().partition("[Service]")[2], COMPOSE.read_text()):
         for option in set(re.findall(r"--[a-z][a-z-]+", text)) - {"--help", "--admin"}:
             assert option in told, option
@@ -73,7 +76,9 @@ def test_words_and_numbers_are_the_real_ones():
 def test_edits_and_patches_are_told_apart():
     """Edits were made for this request; patches are what differs in it, whenever that was decided."""
     rows = dict(re.findall(r"^\| `X-Foldline-(\w+)` \| gateway \| (.*?) \|$", PAGE, re.MULTILINE))
-    assert {"Session", "Tokens", "Edits", "Patches", "Cold", "Unplanned", "Error"} == {*rows}
+    assert {"Session", "Tokens", "Edits", "Patches", "Cold", "Limit", "Unplanned", "Error"} == {
+        *rows
+    }
     assert "made for this very request" in rows["Edits"]
     assert "byte for byte" in rows["Patches"]
     example = re.search(r"`(\w+=\d+(?:,\w+=\d+)+)`", PAGE)[1]

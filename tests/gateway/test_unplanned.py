@@ -128,7 +128,7 @@ def test_each_key_is_warned_of_once(tmp_path, caplog):
     settings = GatewaySettings(upstreams=parse_upstreams(["http://127.0.0.1:1"], {}), keys=Keys(tmp_path / "keys"))  # fmt: skip
     with Served(settings, store=":memory:") as gateway:
         for key in keys * 2:
-            for path in ("/v1/messages:rawPredict", "/v1/models/a:generateContent", "/v1/models/b:generateContent"):  # fmt: skip
+            for path in ("/v1/projects/p/locations/l/publishers/anthropic/models/m:rawPredict", "/v1/models/a:generateContent", "/v1/models/b:generateContent"):  # fmt: skip
                 ask(gateway, path, authorization=f"Bearer {key}")
     said = [one.partition(" are relayed")[0] for one in warnings(caplog)]
     assert said == [f"key {name}: requests to …{route}" for name in ("ci", "ops") for route in (":rawPredict", ":generateContent")]  # fmt: skip

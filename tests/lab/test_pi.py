@@ -2,6 +2,7 @@
 
 import gzip
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -9,13 +10,14 @@ from foldline.core.budget import limits
 from foldline.core.plan import Facts
 from foldline.core.policy import PRESETS
 from foldline.importers import read
-from foldline.lab.bill.cache import CacheRules, compute_bills
+from foldline.lab.bill.cache import CacheRules, compute_bills, rules_for
 from foldline.lab.kept_names import measure_retention
 from foldline.lab.policy_run import Ours, as_recorded
 from foldline.lab.recorded import convert_imported
 from foldline.lab.replay import replay_session
 from foldline.models.catalog import find
 
+ROOT = Path(__file__).parents[2]
 PAID = {"opus45": 42.60, "sonnet45": 30.33}
 COLD = {"opus45": 6.70, "sonnet45": 14.26}
 
@@ -62,6 +64,16 @@ def test_under_every_preset(shared, name):
         assert peak < 200_000 or preset.name == "off"
         if preset.name == "steady":
             assert replay_session(recorded, Ours(recorded, facts)).steps == made.steps
+            # As `lab compare` and `bench lab` bill it; README and docs name what anyone gets.
+            calls = [step.sent for step in made.steps]
+            shown = sum(
+                call.dollars for call in compute_bills(calls, rules_for(recorded.model, prices))
+            )
+            for page in ("README.md", "docs/performance.md"):
+                row = next(
+                    line for line in (ROOT / page).read_text().splitlines() if "$42.60" in line
+                )
+                assert f"${shown:.2f}" in row
         if preset.name == "off":
             assert kept.lines.percent == 100
     assert dollars["thrifty"] < dollars["steady"] < PAID[name] / 2

@@ -1,8 +1,10 @@
 """A session of our own store in the lab: what was sent then, and what others would send."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as replace_usage
 
 import foldline
 from foldline.core.budget import limits
@@ -19,7 +21,7 @@ from foldline.core.log import (
     UsageReported,
     UserSaid,
 )
-from foldline.core.parts import Call, Text
+from foldline.core.parts import Call, Native, Text
 from foldline.core.plan import Facts
 from foldline.core.policy import STEADY
 from foldline.core.prices import UNKNOWN, Prices
@@ -34,7 +36,7 @@ from foldline.lab.comparison import (
     make_tasks,
     run_task,
 )
-from foldline.lab.policy_run import Ours
+from foldline.lab.policy_run import Ours, as_recorded
 from foldline.lab.recorded import Recorded, convert_log, load_stored_session
 from foldline.lab.replay import replay_session
 from foldline.lab.report.sentences import list_caveats
@@ -206,9 +208,13 @@ def test_a_log_that_is_not_whole_is_refused_with_the_reason(kept):
         asyncio.run(trimmed())
 
 
+@pytest.mark.parametrize("reminds", [True, False])
 @pytest.mark.parametrize("thinks", [True, False])
-def test_a_loop_of_tools_with_thinking_waits_until_the_window_is_full(thinks):
-    """As in proxied conversations; only our own logs hold what was asked for."""
+def test_a_loop_of_tools_with_thinking_waits_until_the_window_is_full(thinks, reminds):
+    """As in proxied conversations; only our own logs hold what was asked for.
+
+    A reminder behind a result, as Claude Code's, does not end the loop.
+    """
     parameters = '{"thinking":{"type":"enabled","budget_tokens":9}}' if thinks else "{}"
     events = [Opened("m"), UserSaid((Text("Read them all."),))]
     for step in range(60):
@@ -218,10 +224,91 @@ def test_a_loop_of_tools_with_thinking_waits_until_the_window_is_full(thinks):
             Asked(len(events) - 1, "anthropic", "", 1, parameters),
             ModelSaid((Call(called, "read", "{}"),)),
             ToolReturned(called, (Text(words),)),
+            *[UserSaid((Text("Mind the time."),))] * reminds,
         ]
     events += [Asked(len(events) - 1, "anthropic", "", 1, parameters), ModelSaid((Text("Done."),))]
     recorded = Recorded("loop", "m", tuple(events))
     facts = Facts(limits(20_000, None), STEADY, Prices(3.0, 0.3, 3.75, 15.0))
     ours = Ours(recorded, facts)
     replay_session(recorded, ours)
-    assert {fold.why for fold in ours.folds()} == ({"full"} if thinks else {"forced"})
+    whys = {fold.why for fold in ours.folds()}
+    assert whys == {"full"} if thinks else "full" not in whys
+    assert whys
+
+
+def make_counted_log(*, native: bool = False):
+    """A log of ours whose counts no straight line fits: words and digits take turns."""
+    events = [Opened("m")]
+    counted, counts = 3_000, []
+    for turn in range(8):
+        words = " ".join(f"{turn * n}" if turn % 2 else "word" for n in range(400))
+        counted += 1_500 if turn % 2 else 450
+        body = f'[{{"type":"reasoning","encrypted_content":"{"x" * 900}"}}]'
+        own = Native("openai-responses", body) if native else None
+        events += [
+            UserSaid((Text(words),)),
+            Asked(len(events), "openai-responses", "", 1, "{}"),
+            ModelSaid((Text("Yes."),), native=own),
+            UsageReported(asked=len(events) + 1, input=counted),
+        ]
+        counts.append(counted)
+    return Recorded("talk", "m", tuple(events), is_ours=True), counts
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_a_log_of_ours_has_the_providers_counts_call_by_call(native):
+    """A line through all of them would miss each: then folds are replayed at other calls."""
+    recorded, counts = make_counted_log(native=native)
+    sent = [round(sum(block.tokens for block in call.blocks)) for call in as_recorded(recorded)]
+    assert sent == counts
+    ours = Ours(recorded, Facts(limits(1_000_000, None), STEADY))
+    steps = replay_session(recorded, ours).steps
+    assert [round(sum(one.tokens for one in step.sent.blocks)) for step in steps] == counts
+    line = replace(recorded, is_ours=False)
+    rough = [round(sum(block.tokens for block in call.blocks)) for call in as_recorded(line)]
+    assert rough != counts
+
+
+def test_a_replay_estimates_as_the_session_did():
+    """What an answer holds in the provider's own form is counted by the provider too."""
+    sizes = []
+    for native in (True, False):
+        recorded, _ = make_counted_log(native=native)
+        ours = Ours(recorded, Facts(limits(1_000_000, None), STEADY))
+        replay_session(recorded, ours)
+        sizes.append(ours.view.tokens)
+    assert sizes[0] > sizes[1] + 8 * 50
+
+
+def test_growth_that_no_message_explains_is_no_ratio():
+    """One call has something beside the log: it and the next have the line of all calls."""
+    recorded, counts = make_counted_log()
+    events = [
+        replace_usage(event, input=event.input + 9_000 * (event.input == counts[4]))
+        if isinstance(event, UsageReported)
+        else event
+        for event in recorded.events
+    ]
+    odd = replace(recorded, events=tuple(events))
+    assert len(odd.scale.ratios) == len(recorded.scale.ratios) - 4
+
+
+def test_a_thinking_budget_that_must_be_lowered_costs_the_cached_messages():
+    """As in proxied conversations, once: where the answer's limit no longer has room."""
+    parameters = '{"max_tokens":8000,"thinking":{"type":"enabled","budget_tokens":7999}}'
+    costs = {}
+    for asked in (parameters, '{"max_tokens":8000}'):
+        events = [Opened("claude-sonnet-4-5")]
+        for turn in range(8):
+            events += [
+                UserSaid((Text(f"Turn {turn}. " + "word " * 1_200),)),
+                Asked(len(events), "anthropic", "", 1, asked),
+                ModelSaid((Text("Yes."),)),
+            ]
+        recorded = Recorded("talk", "claude-sonnet-4-5", tuple(events), is_ours=True)
+        case = Case(recorded, Prices(3.0, 0.3, 3.75, 15.0), 14_000)
+        costs[asked] = run_task(Task(case, "steady"))
+    with_budget, without = (costs[asked].lost for asked in costs)
+    assert with_budget.get("thinking", 0) > 0
+    assert "thinking" not in without
+    assert costs[parameters].spent[:4] == costs['{"max_tokens":8000}'].spent[:4], "while it fits"

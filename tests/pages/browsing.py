@@ -1,19 +1,40 @@
 """A browser of a few lines for the pages: it keeps its cookie, fills in forms, and reads what came."""
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from html.parser import HTMLParser
 from urllib.parse import urlencode, urlsplit
 
 from foldline.apps.gateway import local_access
 from foldline.apps.gateway.api.pool import Pool, PoolPlace
 from foldline.apps.pages import SignIns
+from foldline.apps.pages.access import StoreSide
 from foldline.apps.pages.local_pages import LocalPages, check_local_token
+from foldline.stores.encryption import CryptStore
 from foldline.stores.open_store import store_at
 
 HOST = "127.0.0.1:8123"
 ORIGIN = f"http://{HOST}"
 COOKIE = "foldline-8123"
+
+
+KINDS = ("sqlite", "encrypted", "postgresql", "encrypted postgresql")
+"""The stores that the pages are tried with; the fixture `kind` sets the one that `a_store` opens."""
+chosen = {"kind": "sqlite"}
+
+
+@contextmanager
+def a_store():
+    """An empty store of the chosen kind."""
+    is_postgresql = chosen["kind"].endswith("postgresql")
+    with ExitStack() as stack:
+        address = ":memory:"
+        if is_postgresql:
+            from serving import address_of, an_empty_schema  # noqa: PLC0415 - needs the extra `pg`
+
+            address = address_of(stack.enter_context(an_empty_schema()))
+        store = store_at(address)
+        yield CryptStore(store, bytes(range(32))) if "encrypted" in chosen["kind"] else store
 
 
 class Parsed(HTMLParser):
@@ -117,16 +138,24 @@ class Browser:
 
 
 @asynccontextmanager
-async def opened(address=":memory:", *, edit=True, store=None):
+async def opened(*, edit=True):
     """The pages of a store, and a browser that has entered by the ticket."""
-    store = store or store_at(address)
+    with a_store() as store:
+        async with _opened(store, edit=edit) as browser:
+            yield browser
+
+
+@asynccontextmanager
+async def _opened(store, *, edit):
     token = local_access.make_token({})
     check = check_local_token(token, tenant="local")
-    sign_ins = SignIns(check, cookie=COOKIE, may_edit=edit)
+    sign_ins = SignIns(
+        check, cookie=COOKIE, may_edit=edit, token=token, side=StoreSide(store, "local")
+    )
     pages = LocalPages(Pool(PoolPlace(store=store, model_of=None)), sign_ins)
     browser = Browser(pages)
     browser.sign_ins, browser.store, browser.token = sign_ins, store, token
-    await browser.get("/enter", ticket=sign_ins.issue_ticket(token))
+    await browser.get("/enter", ticket=sign_ins.issue_ticket())
     try:
         yield browser
     finally:

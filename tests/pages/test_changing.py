@@ -3,6 +3,7 @@
 import asyncio
 import re
 
+import pytest
 from browsing import opened
 from logs import conversation, write
 
@@ -10,6 +11,8 @@ from foldline.session.stored_session import hold_stored_session, open_stored_ses
 from foldline.stores.base import Name
 
 NAME = Name("local", "mine")
+
+pytestmark = pytest.mark.usefixtures("kind")
 
 
 async def head_of(browser):

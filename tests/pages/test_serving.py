@@ -5,8 +5,10 @@ import http.client
 import os
 import re
 import signal
+import socket
 import subprocess
 from contextlib import contextmanager
+from urllib.parse import urlencode
 
 import pytest
 from logs import conversation, write
@@ -129,3 +131,61 @@ def test_a_gateway_with_keys_asks_for_one(tmp_path):
         assert re.search(r"^look +http://\S+/ui/$", begun.shown, re.MULTILINE)
         status, _, body = ask(begun.port, "/ui/")
         assert (status, 'type="password"' in body) == (401, True)
+
+
+@pytest.mark.parametrize("how", ["keys", "token"])
+def test_a_browser_is_known_to_each_of_several_processes_at_one_port(tmp_path, how):
+    fill(tmp_path / "s.db")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    given = ["--port", port, "--reuse-port", "--store", tmp_path / "s.db"]
+    env = {"FOLDLINE_TOKEN": "fl-local-token-of-all-of-them"}
+    if how == "keys":
+        key = subprocess.run(
+            [PROGRAM, "keys", "add", "ops", "--admin", "--keys", tmp_path / "keys"],
+            env={**os.environ, "FOLDLINE_STORE": str(tmp_path / "s.db")},
+            check=True, capture_output=True, text=True,
+        ).stdout.strip()  # fmt: skip
+        given, env = [*given, "--keys", tmp_path / "keys"], {}
+    with (
+        Provider() as provider,
+        served([*map(str, given), "--upstream", provider.url], tmp_path, **env) as begun,
+        served([*map(str, given), "--upstream", provider.url], tmp_path, **env),
+    ):
+        if how == "keys":
+            cookie = sign_in(port, key)
+        else:
+            found = re.search(
+                r"^look +http://\S+?(/ui/enter\?ticket=\S+)", begun.shown, re.MULTILINE
+            )
+            cookie = ask(port, found[1])[1]
+            assert {ask(port, found[1])[0] for _ in range(12)} == {401}
+        assert cookie
+        cookie = cookie.partition(";")[0]
+        # Each is a new connection, and goes to one of the two.
+        assert {ask(port, "/ui/session?name=mine", cookie=cookie)[0] for _ in range(24)} == {200}
+        if how == "keys":
+            (tmp_path / "keys").write_text("")
+            assert {ask(port, "/ui/", cookie=cookie)[0] for _ in range(24)} == {401}
+
+
+def sign_in(port, key):
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    headers = {
+        "origin": f"http://127.0.0.1:{port}",
+        "content-type": "application/x-www-form-urlencoded",
+    }
+    client.request("POST", "/ui/sign-in", body=urlencode({"key": key}), headers=headers)
+    answer = client.getresponse()
+    answer.read()
+    client.close()
+    return answer.getheader("set-cookie") or ""
+
+
+def test_several_processes_without_a_common_secret_have_no_pages(tmp_path):
+    """And say which one would do."""
+    given = ["--port", "0", "--reuse-port", "--store", tmp_path / "s.db", "--upstream"]
+    with Provider() as provider, served([*given, provider.url], tmp_path) as begun:
+        assert re.search(r"^look +none: .*FOLDLINE_TOKEN", begun.shown, re.MULTILINE)
+        assert ask(begun.port, "/ui/")[0] != 200

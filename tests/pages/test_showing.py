@@ -9,10 +9,13 @@ import pytest
 from browsing import opened, settled
 from logs import MODEL, asked, conversation, fold, write
 
+from foldline.apps.pages import logged_calls
 from foldline.apps.pages.session_list import ORDERS, PER_PAGE
 from foldline.core.log import Masked, ModelSaid, Opened, ToolReturned, UsageReported, UserSaid
 from foldline.core.parts import Call, Clip, Gap, Stub, Text
 from foldline.core.spine import Change, Range, Spine
+
+pytestmark = pytest.mark.usefixtures("kind")
 
 
 def priced(model, tokens, words="Hello."):
@@ -181,6 +184,22 @@ def test_a_call_shows_its_count_its_cost_and_its_cache():
     asyncio.run(work())
 
 
+def test_a_call_that_nobody_counted_has_the_estimate_of_its_window():
+    """As an imported session of plain messages: not "0 estimated" above a full table (outside, 8)."""
+
+    async def look():
+        async with opened() as browser:
+            plain = [Opened(MODEL), UserSaid((Text("Look. " * 900),)), ModelSaid((Text("Yes."),))]
+            await write(browser.store, "plain", plain)
+            answer = await browser.get("/session?name=plain")
+            (shown,) = re.findall(
+                r"<dt>Tokens</dt><dd>([\d,]+) <span class=.soft.>estimated", answer.text
+            )
+            assert int(shown.replace(",", "")) > 500
+
+    asyncio.run(look())
+
+
 def test_a_call_is_compared_with_the_one_before():
     async def work():
         async with opened() as browser:
@@ -291,13 +310,20 @@ def test_the_fleet_sums_what_the_sessions_cost():
             figures = browser.app._pages._lists.figures.of_tenant("local").known
             total = sum(one.dollars for one in figures.values() if one.dollars)
             text = " ".join(came.page.text.split())
-            assert f"${total:.4f} for 21 calls of 4 sessions" in text
+            assert f"${total:.4f} for 21 calls of tenant local" in text
+            assert "there are no usage rows for these days" in text
             # 40,000 at $3 and 10 at $15 per million.
             assert figures["gamma"].dollars == pytest.approx(0.12015)
             dearest = text.partition("The dearest")[2]
             assert dearest.index("beta") < dearest.index("gamma") < dearest.index("alpha")
-            rows = [*csv.DictReader(io.StringIO((await browser.get("/fleet.csv")).text))]
+            rows = [
+                *csv.DictReader(io.StringIO((await browser.get("/fleet.csv", by="session")).text))
+            ]
             assert {row["session"] for row in rows} == {*figures}
+            assert sum(float(row["dollars"]) for row in rows) == pytest.approx(total, abs=1e-4)
+            rows = [*csv.DictReader(io.StringIO((await browser.get("/fleet.csv")).text))]
+            assert {row["source"] for row in rows} == {"logs"}
+            assert {row["owner"] for row in rows} == {"", "amy", "bob", "zoe"}
             assert sum(float(row["dollars"]) for row in rows) == pytest.approx(total, abs=1e-4)
 
     asyncio.run(work())
@@ -309,8 +335,75 @@ def test_no_name_is_a_formula_in_a_spreadsheet():
             for name in ("=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)"):
                 await write(browser.store, name, priced(MODEL, 500))
             await settled(browser)
-            rows = [*csv.DictReader(io.StringIO((await browser.get("/fleet.csv")).text))]
+            rows = [
+                *csv.DictReader(io.StringIO((await browser.get("/fleet.csv", by="session")).text))
+            ]
             assert len(rows) == 4
             assert all(row["session"].startswith("'") for row in rows)
+
+    asyncio.run(work())
+
+
+def test_messages_are_found_by_their_words(kind):
+    """In all sessions, and in one; an encrypted store says that it searches one at a time."""
+
+    async def work():
+        async with opened() as browser:
+            await fill(browser)
+            await write(browser.store, "other", priced(MODEL, 900, "Nothing alike."))
+            inside = await browser.get("/search", q="needle", name="alpha")
+            assert [*re.findall(r"<bdi>(A needle in it\.)</bdi>", inside.text)] == [
+                "A needle in it."
+            ]
+            assert 'href="/original?name=alpha&amp;at=1"' in inside.text
+            nothing = await browser.get("/search", q="needle", name="other")
+            assert "No message has any of these words" in nothing.text
+            everywhere = await browser.get("/search", q="needle")
+            assert everywhere.status == 200
+            if kind.startswith("encrypted"):
+                assert "encrypted" in everywhere.text
+                assert "choose one" in everywhere.text
+            else:
+                assert 'href="/session?name=alpha&amp;at=1"' in everywhere.text
+            assert (await browser.get("/search", q="x", name="never-was")).status == 404
+            listed = await browser.get("/", q="needle")
+            assert 'href="/search?q=needle"' in listed.text
+            page = await browser.get("/session", name="alpha")
+            assert page.page.find_form("/search")[1]["name"] == "alpha"
+
+    asyncio.run(work())
+
+
+def test_every_message_of_a_view_without_bounds_is_reached(monkeypatch):
+    """Never folded, and too large to be shown at once: earlier messages are one link away, and back."""
+    monkeypatch.setattr(logged_calls, "_HELD", 300)
+    monkeypatch.setattr(logged_calls, "NEWEST", 100)
+
+    async def work():
+        async with opened() as browser:
+            events = conversation(80, size=1)
+            await write(browser.store, "mine", events)
+            address, seen, pages = "/session?name=mine&at=now", [], 0
+            while address:
+                came = await browser.ask("GET", address)
+                assert len(came.body) < 300_000
+                seen = [
+                    *map(int, re.findall(r'aria-label="\w+ at log:(\d+)"', came.text)),
+                    *seen,
+                ]
+                more = re.search(r'href="([^"]+)#messages">‹ Earlier', came.text)
+                address = more[1].replace("&amp;", "&") if more else ""
+                pages += 1
+            wanted = [
+                at
+                for at, event in enumerate(events)
+                if isinstance(event, UserSaid | ModelSaid | ToolReturned)
+            ]
+            assert seen == wanted
+            assert pages > 10
+            first = re.search(r'href="([^"]+)#messages">Later', came.text)[1].replace("&amp;", "&")
+            back = await browser.ask("GET", first)
+            places = [*map(int, re.findall(r'aria-label="\w+ at log:(\d+)"', back.text))]
+            assert places[0] > 30
 
     asyncio.run(work())

@@ -196,6 +196,7 @@ def test_no_means_no(case):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_no_means_no_ten_thousand_times():
     for seed in range(10_000):
         check_consent(draw_case(Random(seed)))

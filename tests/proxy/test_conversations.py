@@ -871,6 +871,96 @@ async def test_a_refusal_is_healed_once(dialect, kind):
     await store.close()
 
 
+MESSAGES = get_dialect("anthropic")
+
+
+async def think(proxy, client, number, *, calls):
+    """One call with thoughts, in a loop of tools or its end; what was sent, and whether it was edited."""
+    one = await proxy.start_exchange(client.dialect, client.body())
+    said = {**message(f"Step {number}", calls), "reasoning": f"Thought {number}"}
+    answer, _ = written(client.dialect.name, json.loads(one.body), said, len(one.body) // 4)
+    one.start_response(200)
+    one.receive_chunk(json.dumps(answer).encode())
+    await one.end_response()
+    for block in client.heard(answer):
+        client.results([block], "A long line of what was found. " * 30)
+    return json.loads(one.body)["messages"], bool(one.edits)
+
+
+async def test_a_request_begins_with_the_one_before_unless_it_was_edited():
+    """Also where a loop ends in which was folded: what it thought is cached, so it stays."""
+    store = store_at(":memory:")
+    proxy = Conversations(store, facts_of(9_000), shared=True)
+    thinking = {"type": "enabled", "budget_tokens": 1_024}
+    client = Client(MESSAGES, thinking=thinking, max_tokens=2_000)
+    before, folded, number = [], [], 0
+    for turn in range(6):
+        client.user(f"Turn {turn} begins.")
+        for step in range(8):
+            sent, is_edited = await think(proxy, client, number, calls=["c"] * (step < 7))
+            number += 1
+            assert is_edited or sent[: len(before)] == before, f"turn {turn}, step {step}"
+            folded += [step] * is_edited
+            before = sent
+    assert len(folded) >= 3
+    assert any(folded), "some folds were made inside a loop"
+    assert "Thought" in json.dumps(before), "and thoughts before the newest of them are there"
+    await store.close()
+
+
+async def test_thoughts_that_were_refused_behind_an_edit_are_not_sent_again():
+    """Some models bind thoughts to what stood before them: one refusal is enough for each edit."""
+    store = store_at(":memory:")
+    proxy = Conversations(store, facts_of(9_000), shared=True)
+    thinking = {"type": "enabled", "budget_tokens": 1_024}
+    client = Client(MESSAGES, thinking=thinking, max_tokens=2_000)
+    client.user("Begin.")
+    for number in range(30):
+        _, is_edited = await think(proxy, client, number, calls=["c"])
+        if is_edited:
+            break
+    one = await proxy.start_exchange(MESSAGES, client.body())
+    early = f"Thought {number - 1}"
+    assert early in json.dumps(json.loads(one.body)), "in the loop they stay"
+    told = {"type": "invalid_request_error", "message": "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation."}  # fmt: skip
+    one.start_response(400)
+    one.receive_chunk(json.dumps({"type": "error", "error": told}).encode())
+    assert await one.heal_refusal()
+    healed = json.loads(one.body)["messages"]
+    assert early not in json.dumps(healed)
+    answer, _ = written("anthropic", json.loads(one.body), message("Step", ["c"]), 2_000)
+    one.start_response(200)
+    one.receive_chunk(json.dumps(answer).encode())
+    await one.end_response()
+    client.results(client.heard(answer), "found")
+    later = await proxy.start_exchange(MESSAGES, client.body())
+    assert json.loads(later.body)["messages"][: len(healed)] == healed
+    await later.end_response()
+    await store.close()
+
+
+async def test_a_thinking_budget_that_is_lowered_stays_as_it_is():
+    """Anthropic forgets the messages it has cached whenever the budget changes."""
+    store = store_at(":memory:")
+    proxy = Conversations(store, facts_of(20_000), shared=True)
+    thinking = {"type": "enabled", "budget_tokens": 8_999}
+    client = Client(get_dialect("anthropic"), thinking=thinking, max_tokens=9_000)
+    limits, budgets = [], []
+    for turn in range(24):
+        client.user(f"Turn {turn}. " + "Words are said, and more of them. " * 60)
+        one, answer = await exchange(proxy, client, message("noted"))
+        client.heard(answer)
+        sent = json.loads(one.body)
+        limits.append(sent["max_tokens"])
+        budgets.append(sent["thinking"]["budget_tokens"])
+    assert limits[0] == 9_000
+    assert len({*limits}) > 5, "what limits the answer follows the room there is"
+    assert budgets == [8_999] * budgets.count(8_999) + [1_024] * (24 - budgets.count(8_999))
+    assert 0 < budgets.count(8_999) < 20
+    assert all(budget < limit for budget, limit in zip(budgets, limits, strict=True))
+    await store.close()
+
+
 async def test_the_same_body_on_another_path_is_another_request():
     """Gemini's path names the model: what is sent again to a smaller one is planned for its window."""
     windows = {"large": 100_000, "small": 2_000}

@@ -226,14 +226,14 @@ LOOK = {"content": "Let me look.", "tool_calls": [call("recall", 1, handle="log:
 def test_calls_that_cannot_be_answered_end_the_answer(kind, streams, tmp_path, monkeypatch):
     with Provider(window=WINDOW) as provider, opened(kind, provider, tmp_path) as (http, url):
         talk = grown(provider, http, url, streams=streams)
-        real, times = event_log.append_events, iter([True])
+        real, times = event_log.build_draft, iter([True])
 
-        async def fail_once(store, name, events, **more):
+        def fail_once(events, **more):
             if any(getattr(event, "more", False) for event in events) and next(times, False):
                 raise StoreFailed("the disk is full")
-            return await real(store, name, events, **more)
+            return real(events, **more)
 
-        monkeypatch.setattr(event_log, "append_events", fail_once)
+        monkeypatch.setattr(event_log, "build_draft", fail_once)
         provider.script = lambda _: LOOK
         assert talk.say("Which?") == ("Let me look.", [])
         provider.script = lambda _: "Yes."

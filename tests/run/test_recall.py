@@ -102,7 +102,10 @@ TURNS = 3
 @pytest.mark.real
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is missing: no agents to install")
-@pytest.mark.parametrize("name", ADDED)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(one, marks=[pytest.mark.long] * (one != "claude")) for one in ADDED],
+)
 def test_a_real_agents_model_looks_back_and_nothing_is_left(name, tmp_path):
     install(name)
     home, work, temporary = (tmp_path / one for one in ("home", "work", "tmp"))

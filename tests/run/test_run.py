@@ -21,6 +21,7 @@ from foldline.apps.cli import run_agent
 from foldline.apps.cli.app import build_app
 from foldline.errors import BadInput
 
+FEW_BLOCKS = 400
 FOLDLINE = Path(sys.executable).with_name("foldline")
 Tmux = runpy.run_path(str(Path(__file__).parents[1] / "e2e" / "tmux.py"))["Tmux"]
 AGENT = """
@@ -67,8 +68,9 @@ AGENT = """
 
     def ask_claude(number, **mark):
         said.append(make_words(number))
-        system = [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral", **mark}}]
-        body = {"model": "claude-sonnet-4-5", "max_tokens": 99, "system": system, "messages": said}
+        text = {"type": "text", "text": said[-1]["content"]}
+        newest = {"role": "user", "content": [{**text, "cache_control": {"type": "ephemeral", **mark}}]}
+        body = {"model": "claude-sonnet-4-5", "max_tokens": 99, "messages": [*said[:-1], newest]}
         answer = send(os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages", body, KEY)
         said.append({"role": "assistant", "content": answer["content"]})
         print("answered", number, flush=True)
@@ -200,6 +202,31 @@ def test_what_it_paid_is_what_the_providers_counted(place):
     assert stored == {(".local", "share", "foldline")}
 
 
+def test_a_cache_that_was_lost_has_a_line(place):
+    """What a call paid again is what it wrote of the conversation before it, above reading that."""
+    agent = write_agent(place, """
+        for number in range(1, 5): ask_claude(number)
+        urllib.request.urlopen(urllib.request.Request(sys.argv[1] + "/expire", b"")).close()
+        for number in range(5, 7): ask_claude(number)
+        """)  # fmt: skip
+    with start_provider(place, reports_cache=True) as provider:
+        done = run(place, *agent, provider.url, ANTHROPIC_BASE_URL=provider.url)
+        used = provider.list_usage()
+    assert done.returncode == 0, done.stderr
+    assert [one["cache_read_input_tokens"] > 0 for one in used] == [False, *[True] * 3, False, True]
+    lost = used[3]["cache_read_input_tokens"] + used[3]["cache_creation_input_tokens"]
+    cold = lost * (3.75 - 0.3) / 1e6
+    (line,) = (one for one in done.stderr.splitlines() if one.startswith("  cold "))
+    assert line == f"  cold      ${cold:.4f} of it was paid again: the cache was lost"
+
+
+def test_a_hook_of_the_agent_knows_that_it_is_in_a_run(place):
+    """It then says nothing: the gateway folds by itself where a cache is dead."""
+    done = run(place, "sh", "-c", "echo in a run: $FOLDLINE_RUN")
+    assert "in a run: 1\n" in done.stdout
+    assert "FOLDLINE_RUN" not in environment(place), "and nothing else has set it"
+
+
 def test_what_was_said_before_the_run_is_no_call_of_it(place):
     """An agent that continues a conversation brings all of it along."""
     agent = write_agent(place, """
@@ -319,17 +346,26 @@ def test_a_gateway_that_is_killed_is_started_again_and_the_agent_goes_on(place):
 
 
 def test_a_run_that_is_killed_leaves_no_process(place):
+    """Nor a folder, once there is another run; the folder of one that goes on is left alone."""
     agent = write_agent(place, "ask(1); time.sleep(120)")
+    temporary = place / "tmp"
+    temporary.mkdir()
     with (
         start_provider(place) as provider,
-        started(place, *agent, OPENAI_BASE_URL=f"{provider.url}/v1") as process,
+        started(
+            place, *agent, OPENAI_BASE_URL=f"{provider.url}/v1", TMPDIR=str(temporary)
+        ) as process,
     ):
         wait_until(lambda: "answered" in process.stdout.readline())
         gateway, _ = find_gateway(process.pid)
         before = [pid for pid in list_processes(place / "home") if pid != process.pid]
+        assert run(place, "true", TMPDIR=str(temporary)).returncode == 0
+        assert len([*temporary.glob("foldline-run-*")]) == 1, "it is in use"
         process.kill()
         wait_until(lambda: not any(map(is_alive, [*before, gateway])), 30)
     assert not list_processes(place / "home")
+    assert run(place, "true", TMPDIR=str(temporary)).returncode == 0
+    assert not [*temporary.glob("foldline-run-*")]
 
 
 def test_a_store_that_cannot_be_used_makes_it_a_relay(place):
@@ -346,6 +382,72 @@ def test_a_store_that_cannot_be_used_makes_it_a_relay(place):
     assert "nothing was folded, requests were only relayed: " in after
     assert "word for word" not in done.stderr
     assert broken.read_text().startswith("no database"), "and it is left alone"
+
+
+def test_what_a_broken_store_only_relayed_is_counted_as_such(place):
+    """Not "no call was seen": each call went through (outside, 13)."""
+    broken = place / "broken.db"
+    broken.write_text("no database at all\n" * 500)
+    agent = write_agent(place, "for number in (1, 2, 3): ask(number)")
+    with start_provider(place) as provider:
+        done = run(place, *agent, options=("--store", broken), OPENAI_BASE_URL=f"{provider.url}/v1")
+    assert "foldline: 3 calls were relayed, not counted\n" in done.stderr
+
+
+def test_calls_that_fit_no_window_are_in_the_figures_once(place):
+    """Sent as they came, and counted all the same: they are not said to be missing (outside, 4)."""
+    agent = write_agent(place, "for number in (1, 2, 3): ask(number)")
+    with start_provider(place, reports_cache=True) as provider:
+        done = run(place, *agent, options=("--window", "60"), OPENAI_BASE_URL=f"{provider.url}/v1")
+        assert len(provider.list_usage()) == 3
+    assert "foldline: 3 calls, " in done.stderr
+    assert "  relayed " not in done.stderr
+
+
+def test_calls_that_a_full_disk_did_not_keep_are_counted_with_the_reason(place):
+    """Every call is in the figures or said to be missing, and why (outside, 9)."""
+    agent = write_agent(place, "for number in range(1, 41): ask(number)")
+    limited = ("sh", "-c", f'ulimit -f {FEW_BLOCKS}; exec "$@"', "sh", str(FOLDLINE), "run")
+    with start_provider(place, reports_cache=True) as provider:
+        done = subprocess.run(
+            [*limited, *agent], cwd=place / "work", capture_output=True, text=True, timeout=120,
+            env=environment(place, OPENAI_BASE_URL=f"{provider.url}/v1"), check=False,
+        )  # fmt: skip
+        sent = len(provider.list_usage())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sent == 40
+    counted = int(re.search(r"^foldline: (\d+) calls?, ", done.stderr, re.MULTILINE)[1])
+    relayed = int(re.search(r"^  relayed +(\d+) request", done.stderr, re.MULTILINE)[1])
+    assert 0 < counted < 40
+    assert counted + relayed == 40
+    assert "  because   " in done.stderr
+
+
+@pytest.mark.parametrize("text", ['policy = "nosuch"', "policy = = 3"])
+def test_a_mistake_in_the_settings_is_said_as_everywhere(place, text):
+    """And the agent does not run without them (outside, 11)."""
+    (place / "work" / "foldline.toml").write_text(f"{text}\n")
+    done = run(place, "sh", "-c", "echo the agent")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("foldline: ")
+    assert done.stderr.count("foldline.toml:1") == 1
+    assert "a fault of foldline" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("nonsense", "give its address"),
+        ("ftp://127.0.0.1:1", "give its address"),
+        ("http://127.0.0.1:1", "nobody answers there (Connection refused)"),
+    ],
+)
+def test_a_gateway_that_is_not_there_is_said_before_the_agent_runs(place, url, words):
+    done = run(place, "sh", "-c", "echo the agent", options=("--gateway", url))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "foldline: --gateway " in done.stderr
+    assert words in unwrap(done.stderr).replace("[Errno 111] ", "")
 
 
 def test_a_gateway_that_runs_already_is_used(place):

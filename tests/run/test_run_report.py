@@ -54,7 +54,7 @@ def test_a_fold_says_what_it_cost_and_when_that_was_repaid():
 def test_the_page_shows_a_report():
     """What docs/how-to/run.md shows is what is printed of such a run."""
     figures = RunFigures(
-        sessions=["talk-13e20ee5b669-0"], calls=61, input=1_900_000, read=1_767_000, output=21_000,
+        sessions={"talk-13e20ee5b669-0": 1_900_000}, calls=61, input=1_900_000, read=1_767_000, output=21_000,
         everything=4_100_000, dollars=1.82, all_dollars=2.89, has_edits=True,
         folds=[FoldFigures(80_000, 0.069, 0.024, 40)],
     )  # fmt: skip
@@ -63,6 +63,20 @@ def test_the_page_shows_a_report():
     *lines, look = shown.splitlines()
     assert lines == render_report(figures, is_subscription=False)
     assert look.startswith("  look      foldline history talk-")
+
+
+def test_what_the_cache_had_lost_is_said():
+    """100,000 tokens written again at 3.75 instead of read at 0.30; half a cent is no line."""
+    cold = step(9, 101_000, wrote=101_000)
+    lines = report(BEFORE, cold)
+    assert lines[1:] == [
+        "  paid      $0.2000",
+        "  cold      $0.3450 of it was paid again: the cache was lost",
+    ]
+    assert not any("  cold  " in line for line in report(BEFORE, cold, is_subscription=True))
+    assert not any("  cold  " in line for line in report(BEFORE, step(9, 101_000, read=100_000)))
+    small = step(5, 1_300, wrote=1_300), step(9, 1_400, wrote=1_400)
+    assert not any("  cold  " in line for line in report(*small))
 
 
 def test_folds_of_earlier_runs_still_save():
@@ -105,9 +119,23 @@ def test_narratives_are_paid_for():
     assert "  folds     1 fold took 80k tokens out and cost $0.2500" in lines
 
 
+def test_the_session_to_look_at_is_the_one_that_most_was_sent_in():
+    """Claude Code asks a small model for a title in a conversation of its own, before and after."""
+    figures = RunFigures()
+    assert figures.main_session is None
+    for name, sent in (("title", 300), ("talk", 90_000), ("summary", 400)):
+        figures.add_session(name, [step(9, sent)], [9], priced=lambda _: PRICES)
+    assert figures.main_session == "talk"
+
+
 def test_relayed_requests_are_no_figures():
     assert report(BEFORE, relayed=2)[-1] == "  relayed   2 requests, not in these figures"
-    assert report(relayed=1) == ["foldline: no call of a model was seen; relayed: 1 request"]
+    assert report(relayed=1) == ["foldline: 1 call was relayed, not counted"]
+    assert report(relayed=7, fault="database or disk is full") == [
+        "foldline: 7 calls were relayed, not counted",
+        "  because   database or disk is full",
+    ]
+    assert report() == ["foldline: no call of a model was seen"]
 
 
 def test_a_prediction_in_dollars_or_percent():

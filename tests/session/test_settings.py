@@ -306,7 +306,10 @@ def test_every_setting_can_be_set_by_its_variable(place):
     """A-08: all also by environment and by flag, and the origin says so."""
     words = {"whole number": "7", "share, 0 to 1": "0.5", "seconds": "7", "dollars": "7"}
     words |= {"true or false": "true", "address": "http://h", "variable's name": "KEY"}
-    words |= {"table of texts": '{"a": "b"}'}
+    words |= {
+        "table of texts": '{"a": "b"}',
+        "list of tables": '[{"stored_bytes": 7, "tenant": "*"}]',
+    }
     for one in KNOWN:
         name = one.name.replace(SLOT, "x")
         if name.startswith("mcp.") and not name.endswith("command"):

@@ -267,12 +267,12 @@ async def test_two_workers_make_one_fold(store):
 
 
 async def test_without_fence_and_end_there_would_be_two(store):
-    line = "await event_log.append_events(self.store, self.name, events, after=after, fence=fence)"
+    line = "await self.store.append(self.name, draft, after=after, fence=fence)"
     with (
         broken(
             "foldline.session.log_handle",
             line,
-            "await event_log.append_events(self.store, self.name, events)",
+            "await self.store.append(self.name, draft)",
         ),
         pytest.raises(AssertionError),
     ):

@@ -12,12 +12,13 @@ import pwd
 import shutil
 import socket
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -146,3 +147,37 @@ def pooler(folder: Path, logins: Sequence[str], *, size: int) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(timeout=10)
+
+
+class Documented(NamedTuple):
+    """A database of its own with the roles that `foldline migrate --roles` prints."""
+
+    schema: str
+    database: str
+
+    def address(self, role: str) -> str:
+        """The store, for one of these roles: owner, gateway, worker, reader."""
+        given = conninfo_to_dict(SERVER)
+        where = f"{given.get('host', '127.0.0.1')}:{given.get('port', 5432)}"
+        return f"postgresql://{self.schema}_{role}@{where}/{self.database}?schema={self.schema}"
+
+
+@contextmanager
+def documented_roles() -> Iterator[Documented]:
+    """Make the roles as printed, and a database of their owner; all of it is gone afterwards."""
+    name = _new_name()
+    made = Documented(name, name)
+    with connected() as server:
+        printed = subprocess.run(
+            [Path(sys.executable).with_name("foldline"), "migrate", "--roles", "--store", made.address("owner")],
+            capture_output=True, text=True, check=True,
+        ).stdout  # fmt: skip
+        server.execute(printed.encode())
+        server.execute(f"create database {name} owner {name}_owner".encode())
+    try:
+        yield made
+    finally:
+        with connected() as server:
+            server.execute(f"drop database {name} with (force)".encode())
+            for role in ("owner", "gateway", "worker", "reader", "backup", "app"):
+                server.execute(f"drop role if exists {name}_{role}".encode())

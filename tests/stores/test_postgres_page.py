@@ -163,4 +163,4 @@ def test_its_numbers_are_the_code_s():
     assert "Appends take two" in PAGE
     assert f"{retention._BATCH:,} a\ntransaction" in PAGE
     assert f"repeated for {append.PATIENCE:.0f} s" in PAGE
-    assert PAGE.count("\n") <= 200
+    assert PAGE.count("\n") <= 210

@@ -1,6 +1,7 @@
 """An agent to talk to for months: a session, a model, and tools.
 
     approval      Asks before a call changes something, and remembers the answers
+    checkpoints   What tools changed in files, turn by turn, and how to take it back
     events        The moments of a turn, as hooks see them
     factory       Builds an agent from settings
     instructions  Instructions from files: AGENTS.md, nearest first, and the memory file

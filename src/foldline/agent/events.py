@@ -31,6 +31,22 @@ class Speaking:
 
 
 @dataclass(frozen=True, slots=True)
+class Thinking:
+    """A piece of the model's reasoning has arrived, as far as its provider shows it."""
+
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retrying:
+    """The model gave no answer, and is asked again."""
+
+    why: str
+    seconds: float
+    """The pause before that."""
+
+
+@dataclass(frozen=True, slots=True)
 class Answered:
     """The answer is in the log; it may have tool calls."""
 
@@ -47,6 +63,14 @@ class Calling:
     tool: Tool
     arguments: Arguments
     intent: Intent | None
+
+
+@dataclass(frozen=True, slots=True)
+class Printing:
+    """A running tool has printed something; all of it is in its result later."""
+
+    call: Call
+    words: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +96,18 @@ class Passed:
     one: Pass
 
 
-Moment: TypeAlias = Asking | Speaking | Answered | Calling | Called | Folding | Passed
+Moment: TypeAlias = (
+    Asking
+    | Thinking
+    | Speaking
+    | Retrying
+    | Answered
+    | Calling
+    | Printing
+    | Called
+    | Folding
+    | Passed
+)
 Hook: TypeAlias = Callable[[Moment], "str | Event | None"]
 """Called with every moment. A text returned for `Asking`, `Calling` or `Folding` forbids it; an
 event is added before the next call of the model; None changes nothing."""

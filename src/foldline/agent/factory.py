@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foldline.agent.approval import Approvals, Ask
+from foldline.agent.checkpoints import Checkpoints
 from foldline.agent.events import Asking, Hook, Moment
 from foldline.agent.instructions import Instructions, Trust
 from foldline.agent.loop import Agent
@@ -63,6 +64,7 @@ class Made:
     approvals: Approvals
     instructions: Instructions
     servers: Servers
+    checkpoints: Checkpoints | None = None
 
     def list_notes(self) -> list[str]:
         """List what the user should know before the first turn."""
@@ -88,8 +90,12 @@ async def agent_of(  # noqa: PLR0913 - what an agent is made of
     ask: Ask | None = None,
     tools: bool = True,
     logs: Path | None = None,
+    checkpoints: Path | None = None,
 ) -> AsyncGenerator[Made]:
-    """Build an agent that works in a folder; its servers stop with the context."""
+    """Build an agent that works in a folder; its servers stop with the context.
+
+    With `checkpoints`, a folder, what its tools change in files can be taken back.
+    """
     store, tenant = session.live.store, session.live.name.tenant
     written = settings.instructions
     instructions = Instructions(
@@ -113,21 +119,29 @@ async def agent_of(  # noqa: PLR0913 - what an agent is made of
         deny=settings.approval.deny,
     )
     shell = settings.shell
+    kept = Checkpoints(checkpoints, root) if checkpoints is not None and tools else None
+    given = own(session, root, shell=shell.enabled, seconds=shell.timeout) if tools else []
     agent = Agent(
         session,
         model,
-        tools=own(session, root, shell=shell.enabled, seconds=shell.timeout) if tools else [],
+        tools=given if kept is None else [kept.watch_tool(tool) for tool in given],
         approve=approvals,
         hooks=[instructions.track_touched_paths, approvals.refuse_denied_call],
         instructions=instructions.render_texts,
         rounds=settings.max_tool_iterations,
     )
     agent.hooks.append(keep_host(agent))
+    if kept is not None:
+        agent.hooks.append(kept.begin_turn)
     async with Servers(map(_build_server, settings.servers if tools else ()), logs=logs) as servers:
         if settings.servers and tools:
             await servers.wait_for_start(_SERVERS)
         servers.provide_tools(agent)
-        yield Made(agent, approvals, instructions, servers)
+        try:
+            yield Made(agent, approvals, instructions, servers, kept)
+        finally:
+            if kept is not None:
+                kept.end_session()
 
 
 def _expand_path(written: str) -> Path:

@@ -24,14 +24,17 @@ from foldline.agent.events import (
     Hook,
     Moment,
     Passed,
+    Printing,
+    Retrying,
     Speaking,
+    Thinking,
 )
-from foldline.agent.tool import Arguments, Intent, Result, Tool, said
+from foldline.agent.tool import Arguments, Intent, Result, Tool, output_watcher, said
 from foldline.core.log import Event, Interrupted, ModelSaid, Speaker, ToolReturned
 from foldline.core.parts import Call, calls_of
 from foldline.core.spine import Range
 from foldline.errors import FoldlineError
-from foldline.models.port import Model
+from foldline.models.port import AnswerListener, Model
 from foldline.models.retries import PATIENT, Patience
 from foldline.session.session import AsyncSession, Given
 from foldline.session.turn import reply
@@ -150,8 +153,13 @@ class Agent:
             heard.append(piece)
             self._notify_hooks(Speaking(piece))
 
+        heard_by_hooks = AnswerListener(
+            handle_piece,
+            lambda piece: self._notify_hooks(Thinking(piece)),
+            lambda why, seconds: self._notify_hooks(Retrying(why, seconds)),
+        )
         begun = perf_counter()
-        answer = await reply(self.session, self.model, patience=self.patience, heard=handle_piece)
+        answer = await reply(self.session, self.model, patience=self.patience, heard=heard_by_hooks)
         calls = self._list_open_calls()
         self._notify_hooks(Answered(answer, calls, perf_counter() - begun))
         return "".join(heard), calls
@@ -207,6 +215,8 @@ class Agent:
             if why:
                 return said(f"not run: {why}", ok=False)
             self._begun.add(call.id)
+            # Each call has a task or a row of awaits of its own, so this is seen by its tool only.
+            output_watcher.set(lambda words: self._notify_hooks(Printing(call, words)))
             return await tool.run(arguments)
         except Exception as fault:  # noqa: BLE001 - a tool's failure is its result
             return said(f"{call.name} failed: {_describe_fault(fault)}", ok=False)

@@ -6,6 +6,7 @@ The loop calls every tool in the same way; a result is a list of parts.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -33,6 +34,25 @@ class Intent(NamedTuple):
     """The whole change: a diff, a script."""
     rules: tuple[str, ...] = ()
     """The rules an answer may be remembered by, the narrowest first: `shell: pytest *`."""
+
+    @property
+    def is_diff(self) -> bool:
+        """Whether the detail is a unified diff."""
+        return self.detail.startswith("--- ")
+
+
+output_watcher: ContextVar[Callable[[str], object] | None] = ContextVar("watcher", default=None)
+"""Whoever watches what the tool of this call prints; the loop sets it."""
+
+
+def report_output(words: str) -> None:
+    """Show what a running tool has printed so far to whoever watches; the result is for the model.
+
+    A tool that takes long calls it from within its `run`.
+    """
+    watcher = output_watcher.get()
+    if watcher is not None:
+        watcher(words)
 
 
 def said(words: str, *, ok: bool = True) -> Result:

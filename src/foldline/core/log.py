@@ -233,6 +233,9 @@ class Folded(_Event, frozen=True, omit_defaults=True, tag="folded"):
     """The digest of these messages, one after the other: a request that begins so may use it."""
     used: UsageReported | None = None
     """What asking for the narrative took, as the provider counted it."""
+    client: str = ""
+    """The agent whose compaction this is, in an imported session: its text is that agent's summary,
+    and nothing of it is ours."""
 
 
 class Clipped(_Event, frozen=True, omit_defaults=True, tag="clipped"):

@@ -184,6 +184,11 @@ class ItemRow:
         """Whether an answer now follows other words than it did when it was said."""
         return any(place < seq < edit for place, edit in self._breaks)
 
+    @property
+    def newest_edit(self) -> int:
+        """The newest edit that changed what stood before an answer; -1 if there is none."""
+        return max((edit for _, edit in self._breaks), default=-1)
+
     def _find_open_call(self, call_id: str) -> str | None:
         """Find the oldest open call that a result can belong to, by the id it is shown under."""
         for shown, came in self.open.items():

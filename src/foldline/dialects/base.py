@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 import msgspec
 
-from foldline.core.log import Event
+from foldline.core.log import Event, UsageReported
 from foldline.core.parts import Tool
 from foldline.core.request import Request
 from foldline.core.view import View
@@ -175,6 +175,8 @@ class Dialect:
     """Parses a whole answer: the last event it saw, and where its request was recorded."""
     parse_tools: Callable[[Mapping[str, Any]], list[Tool]]
     """Parses a tool; in some dialects one dict declares several."""
+    parse_usage: Callable[[Json], UsageReported | None]
+    """Parses what an answer's body says of usage, whatever else it lacks; None if nothing."""
     is_answer: Callable[[Mapping[str, Any]], bool]
     is_message: Callable[[Mapping[str, Any]], bool]
     """Whether only this dialect writes a message so."""
@@ -186,6 +188,8 @@ class Dialect:
     """Lists what its provider would refuse in a request's body."""
     read_delta: Callable[[Json], str]
     """Returns the text that one event of a stream adds."""
+    read_thought: Callable[[Json], str]
+    """Returns the reasoning that one event of a stream adds, as far as the provider shows it."""
     bounds: tuple[str, ...]
     """The parameters that limit the length of the answer; the first is written. A dot stands
     between the name of an object and that of its field."""

@@ -40,7 +40,7 @@ class UsageNames(NamedTuple):
     """Counted beside the output."""
 
 
-def parse_usage(usage: Json, names: UsageNames, *, asked: int | None) -> UsageReported | None:
+def parse_counts(usage: Json, names: UsageNames, *, asked: int | None) -> UsageReported | None:
     """Return the usage that an answer reports, or None."""
     prompt, served, cached, said, thought = (parse_count(usage, name) for name in names)
     report = UsageReported(

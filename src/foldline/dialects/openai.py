@@ -9,12 +9,16 @@ _ERRORS = {
     429: ("rate_limit_error", "rate_limit_exceeded"),
 }
 _SERVER = 500
+_SPENT = "limit_spent"
+"""The code of a gateway's error that no waiting for seconds mends."""
 
 
 def encode_error(status: int, code: str, message: str) -> Json:
     """Write an error as OpenAI's SDK reads it."""
     plain = "server_error" if status >= _SERVER else "invalid_request_error"
     kind, said = _ERRORS.get(status, (plain, code))
+    if code == _SPENT:
+        kind = said = "insufficient_quota"
     return {"error": {"message": message, "type": kind, "param": None, "code": said}}
 
 

@@ -5,9 +5,10 @@
     following.build_course()                                    # for course_svg, course_terminal
 
 A provider's count is shown as counted, all else as estimated. Each call is compared with sending
-everything: the newest instructions and every message whole, in the provider's tokens. That bill
-assumes that all the call before had sent is read from the cache, except where the session's own
-cache was cold. So it is the least that sending everything would have cost, if any window held it.
+everything: the newest instructions and every message whole, in the provider's tokens. What was sent
+is billed there as the provider billed it, what edits kept out of sight as read from the cache,
+except where the session's own cache was cold. So both bills are the same until the first edit, and
+afterwards it is about the least that sending everything would have cost, if any window held it.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,6 +19,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from foldline.core.log import (
     Asked,
+    Checkpointed,
     Clipped,
     Event,
     Excluded,
@@ -28,6 +30,7 @@ from foldline.core.log import (
     ModelSaid,
     ModelSwitched,
     Opened,
+    Rewound,
     ToolReturned,
     Undone,
     UsageReported,
@@ -36,6 +39,7 @@ from foldline.core.log import (
 )
 from foldline.core.names import format_count
 from foldline.core.prices import UNKNOWN, Prices
+from foldline.core.spine import FoldAt, Range, Spine
 from foldline.core.tokens import MESSAGE, count_parts, count_tokens, count_tools
 from foldline.draw.picture import Picture
 from foldline.draw.wording import clean_line
@@ -100,6 +104,8 @@ class Course:
     turns: int
     later: tuple[TokensTaken, ...] = ()
     """The edits since the last call, drawn at the end."""
+    undone: int = 0
+    """Edits that were undone later, and not made again."""
     told: int = 0
     """Folds with a model's narrative: the calls that asked for it are not in the log."""
     step: int | None = None
@@ -223,8 +229,8 @@ def describe_outgrown_window(drawn: Course) -> str:
 def explain_estimates(drawn: Course) -> tuple[str, ...]:
     """Explain the numbers that no provider counted."""
     bill = (
-        "Its bill is the least it could be: all that the call before had sent is read from the "
-        "cache, but where this session's own cache was cold."
+        "Its bill is that of what was sent, and of what edits took: read from the cache, but where "
+        "this session's own cache was cold."
     )
     found = ["Everything is estimated: the newest instructions and every message whole."]
     if drawn.dollars is not None:
@@ -233,6 +239,9 @@ def explain_estimates(drawn: Course) -> tuple[str, ...]:
             turn = f"turn {drawn.outgrown.turn:,}"
             found.append(f"From {turn} on it could not have been sent: that bill is a comparison.")
     found.append("Window and tiers are as they are now; what edits took is estimated.")
+    if drawn.undone:
+        were = "was" if drawn.undone == 1 else "were"
+        found.append(f"{format_count(drawn.undone, 'edit')} {were} undone later.")
     if drawn.step is not None:
         found.append(f"Above {drawn.step:,} tokens of input every token of a call costs more.")
     if drawn.now.cost is not None and drawn.now.cost.assumed:
@@ -346,6 +355,11 @@ class Following:
         self._steps: list[CourseStep] = []
         self._turns, self._told, self._model = 0, 0, ""
         self._front, self._said = 0, 0  # estimates: instructions and tools, all messages whole
+        self._whole: dict[int, int] = {}  # estimates: every message, also those rewound
+        self._kept: set[int] = set()  # the places of those that no client has rewound
+        self._folded: dict[int, set[int]] = {}  # and of those behind each fold
+        self._is_edited = False
+        self._undone: dict[int, int] = {}  # the edits that are undone, by the place of the undo
         self._sizes: dict[int, int] = {}  # of results in sight: what a mask would take
         self._fixed: int | None = None  # tokens of another agent's requests that its log lacks
         self._grown = 0, 0  # between our own requests: counted tokens, estimated tokens
@@ -362,13 +376,15 @@ class Following:
                 self._model = model
             case Instructed() if not event.aside:
                 self._front = count_parts(event.parts) + count_tools(event.tools) + MESSAGE
+            case Instructed():
+                self._add_message(seq, count_parts(event.parts))
             case UserSaid() | ToolReturned():
                 self._record_message(seq, event)
             case Asked():
                 self._asked, self._open = event, None
             case ModelSaid():
                 self._record_call(seq, count_parts(event.parts))
-                self._said += count_parts(event.parts) + MESSAGE
+                self._add_message(seq, count_parts(event.parts))
             case UsageReported():
                 self._record_usage(seq, event)
             case Masked() | Clipped() | Excluded():
@@ -378,8 +394,16 @@ class Following:
                 self._taken.append(TokensTaken("fold", seq, gone, event.messages))
                 self._told += bool(event.by)
                 self._sizes.clear()
-            case Undone():
+                self._folded[seq] = _select_places(self._kept, event.change.span)
+                self._is_edited = True
+            case Undone(edit=edit):
                 self._sizes.clear()
+                if self._undone.pop(edit, None) is None:  # else it makes the edit again
+                    self._undone[seq] = edit
+            case Rewound():
+                self._rewind(event.spine)
+            case Checkpointed(label="compaction"):
+                self._is_edited = True  # by the agent whose log this was
             case _:
                 pass
 
@@ -396,6 +420,7 @@ class Following:
             steps=steps,
             turns=self._turns,
             later=tuple(self._taken),
+            undone=len(self._undone),
             told=self._told,
             step=min(passed, default=None),
         )
@@ -406,14 +431,31 @@ class Following:
         shown = event.clip.shown if event.clip else size
         if event.clip:
             self._taken.append(TokensTaken("clip", seq, max(size - shown, 0), 1))
-        self._said += size + MESSAGE
+            self._is_edited = True
+        self._add_message(seq, size)
         self._sizes[seq] = shown
+
+    def _add_message(self, seq: int, size: int) -> None:
+        self._whole[seq] = size + MESSAGE
+        self._kept.add(seq)
+        self._said += size + MESSAGE
+
+    def _rewind(self, spine: Spine) -> None:
+        """Keep what a client's history still shows: the rest is not sent by any policy."""
+        self._kept = set[int]()
+        for segment in spine.segments:
+            if isinstance(segment, FoldAt):
+                self._kept |= self._folded.get(segment.edit, set())
+            else:
+                self._kept |= _select_places(self._whole, segment)
+        self._said = sum(self._whole[at] for at in self._kept)
 
     def _record_mask(self, seq: int, event: Hiding) -> None:
         gone = sum(
             max(self._sizes.pop(stub.seq, 0) - count_tokens(stub.text), 0) for stub in event.stubs
         )
         self._taken.append(TokensTaken("mask", seq, gone, len(event.stubs)))
+        self._is_edited = True
 
     def _record_call(self, seq: int, output: int) -> None:
         """Add an answered call, with estimates until it is counted."""
@@ -467,11 +509,24 @@ class Following:
         self._last = counted, estimate
 
     def _estimate_everything(self, sent: int, estimate: int, whole: int) -> int:
-        """Add to what was sent what edits took: its estimate, in tokens as the provider counts."""
+        if not self._is_edited:
+            return sent
         if not estimate:
             return max(sent, whole + (self._fixed or 0))
         counted, estimated = self._grown if self._grown[1] else (sent, estimate)
-        return sent + round(max(whole - estimate, 0) * counted / estimated)
+        return estimate_everything(sent, whole - estimate, ratio=counted / estimated)
+
+
+def estimate_everything(sent: int, gone: int, *, ratio: float) -> int:
+    """Add to what was sent what edits took: its estimate, in tokens as the provider counts.
+
+    `ratio` is how many tokens the provider counts for an estimated one.
+    """
+    return sent + round(max(gone, 0) * ratio)
+
+
+def _select_places(places: Iterable[int], span: Range) -> set[int]:
+    return {at for at in places if span.lo <= at and (span.hi is None or at <= span.hi)}
 
 
 def _estimate_costs(steps: Iterable[CourseStep], priced: Priced) -> tuple[CourseStep, ...]:
@@ -482,34 +537,85 @@ def _estimate_costs(steps: Iterable[CourseStep], priced: Priced) -> tuple[Course
     writes = any(one.usage and one.usage.cache_write for one in steps)
     for step in steps:
         prices = priced(step.model)
-        if prices == UNKNOWN:
-            found.append(step)
-            before = step
-            continue
-        wrote = min((step.usage.cache_write or 0) if step.usage else 0, step.input - step.read)
-        long = min((step.usage.cache_write_long or 0) if step.usage else 0, wrote)
-        held = min(before.everything, step.everything) if before and cached else 0
-        if before and _is_cold(step, before):
-            held = 0
-        rest = step.everything - held if writes else 0
-        found.append(
-            replace(
-                step,
-                dollars=_sum_dollars(
-                    prices, step.input, step.output, read=step.read, wrote=wrote, long=long
-                ),
-                all_dollars=_sum_dollars(
-                    prices,
-                    step.everything,
-                    step.output,
-                    read=held,
-                    wrote=rest,
-                    long=rest if long else 0,
-                ),
-            )
-        )
+        found.append(price_step(step, before, prices, cached=cached, writes=writes))
         before = step
     return tuple(found)
+
+
+def price_step(
+    step: CourseStep, before: CourseStep | None, prices: Prices, *, cached: bool, writes: bool
+) -> CourseStep:
+    """Add to a call what it cost, and would have cost with everything, after the call `before`.
+
+    `cached` and `writes` say whether the provider reports reads from its cache, and writes.
+    """
+    if prices == UNKNOWN:
+        return step
+    whole = _estimate_whole_bill(step, before, cached=cached, writes=writes)
+    return replace(
+        step,
+        dollars=_find_bill(step).compute_dollars(prices, step.output),
+        all_dollars=whole.compute_dollars(prices, step.output),
+    )
+
+
+class _Bill(NamedTuple):
+    """The input of one call, by how it is paid for."""
+
+    read: int
+    wrote: int
+    """Written to the cache, `long` of it included."""
+    long: int
+    fresh: int
+    """Neither read nor written."""
+
+    def compute_dollars(self, prices: Prices, output: int) -> float:
+        """Compute what the call costs."""
+        at = prices.at(self.read + self.wrote + self.fresh)
+        paid = self.read * at.read + (self.wrote - self.long) * at.write + self.long * at.long_write
+        return (paid + self.fresh * at.input + output * at.output) / 1e6
+
+
+def _find_bill(step: CourseStep) -> _Bill:
+    """Find a call's own bill, as its provider reported it."""
+    used = step.usage
+    wrote = min((used.cache_write or 0) if used else 0, step.input - step.read)
+    long = min((used.cache_write_long or 0) if used else 0, wrote)
+    return _Bill(step.read, wrote, long, step.input - step.read - wrote)
+
+
+def _estimate_whole_bill(
+    step: CourseStep, before: CourseStep | None, *, cached: bool, writes: bool
+) -> _Bill:
+    """Estimate the bill of a call that sends everything.
+
+    Whatever the call itself found in the cache is found here too, also what an earlier session had
+    left there. A fold breaks the call's own cache, and not that of everything.
+    """
+    paid, hidden = _find_bill(step), step.everything - step.input
+    if not (hidden or step.taken):
+        return paid  # to the token: nothing is out of sight
+    if before is None or step.model != before.model:
+        return _add_bills(paid, _write_rest(hidden, paid, 0, writes=writes))
+    known = max(before.everything - before.input, 0)
+    held = min(before.everything, step.everything) if cached else 0
+    if any(one.how != "clip" for one in step.taken):
+        return _write_rest(step.everything - held, paid, held, writes=writes)
+    warm = cached and not _is_cold(step, before)
+    also = min(hidden, known if step.taken else hidden) if warm else 0  # a clip took what is new
+    if warm and held > paid.read + also:
+        return _write_rest(step.everything - held, paid, held, writes=writes)
+    return _add_bills(paid, _write_rest(hidden - also, paid, also, writes=writes))
+
+
+def _add_bills(one: _Bill, other: _Bill) -> _Bill:
+    return _Bill(*(a + b for a, b in zip(one, other, strict=True)))
+
+
+def _write_rest(rest: int, paid: _Bill, held: int, *, writes: bool) -> _Bill:
+    """Bill tokens that no cache holds, in the way the call itself paid."""
+    wrote = rest if writes else 0
+    return _Bill(held, wrote, wrote if paid.long else 0, rest - wrote)
 
 
 def _is_cold(step: CourseStep, before: CourseStep) -> bool:
@@ -518,12 +624,3 @@ def _is_cold(step: CourseStep, before: CourseStep) -> bool:
     return step.model != before.model or (
         not edited and step.read < _COLD * min(before.input, step.input)
     )
-
-
-def _sum_dollars(  # noqa: PLR0913 - each has a price of its own
-    prices: Prices, sent: int, output: int, *, read: int, wrote: int, long: int
-) -> float:
-    at = prices.at(sent)
-    fresh = sent - read - wrote
-    paid = read * at.read + (wrote - long) * at.write + long * at.long_write
-    return (paid + fresh * at.input + output * at.output) / 1e6

@@ -141,6 +141,8 @@ class Fold:
     messages: int
     before: int
     after: int
+    client: str = ""
+    """The agent whose own compaction it is; "" if it is ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,6 +368,7 @@ def _collect_folds(view: View, scale: float) -> tuple[Fold, ...]:
             fold.messages,
             round(fold.before * scale),
             round(fold.after * scale),
+            fold.client,
         )
         for at, fold in view.list_folds().items()
     )

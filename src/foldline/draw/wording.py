@@ -214,6 +214,7 @@ def _describe_folds(folds: tuple[Fold, ...]) -> list[str]:
     notes = [
         f"fold {fold.span.lo:,}–{fold.span.hi:,}: "  # noqa: RUF001 - from, to
         f"{format_count(fold.messages, 'message')}, {fold.before:,} → {fold.after:,}"
+        f"{f', by {fold.client}' if fold.client else ''}"
         for fold in newest
     ]
     if older:

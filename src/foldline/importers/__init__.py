@@ -2,6 +2,7 @@
 
     text  →  detect: records, and which agent wrote them  →  one source  →  draft_log: the log
 
+`recorded_folds` makes folds of the compactions that a file records, when it is put into a store.
 What events cannot carry is counted by kind in `Imported.notes`. A broken line is skipped and noted;
 only a file of which nothing can be read raises `WireError`.
 """

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from foldline.core.log import Checkpointed, Linked, ModelSaid, ToolReturned, UsageReported, UserSaid
-from foldline.core.parts import Call, Gap, Media, Native, Part, Text, Thought
+from foldline.core.parts import Call, Gap, Media, Native, Part, Text, Thought, text_of
 from foldline.dialects.json_slices import Json, dict_of, list_of
 from foldline.importers.draft_log import Taking
 from foldline.importers.source import (
@@ -189,7 +189,13 @@ class _CodexSession:
 
     def _add_compaction(self, payload: Json, place: str) -> None:
         self._close_answer()
-        self.taking.add_event(Checkpointed("compaction", str_of(payload.get("message"))), place)
+        instead = [
+            text_of(_parse_content(item.get("content"), self.notes, place)[0])
+            for item in map(dict_of, list_of(payload.get("replacement_history")))
+            if item.get("type") == "message"
+        ]
+        told = "\n\n".join(instead) or str_of(payload.get("message"))
+        self.taking.add_event(Checkpointed("compaction", told), place)
         if payload.get("replacement_history"):
             self.notes.add_note("history that a compaction put in place of the old", place)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from foldline.core.log import ModelSaid, ToolReturned, UsageReported, UserSaid
+from foldline.core.log import Checkpointed, ModelSaid, ToolReturned, UsageReported, UserSaid
 from foldline.core.parts import Call, Gap, Media, Part, Text, Thought
 from foldline.dialects.json_slices import Json, dict_of, list_of
 from foldline.importers.draft_log import Taking
@@ -31,6 +31,8 @@ KIND = "gemini-cli"
 _TYPES = {"user", "gemini", "info", "error", "warning"}
 _CLIENT = "<session_context>"
 """How a message begins that the client wrote in the user's role."""
+_SNAPSHOT = "<state_snapshot>"
+"""How the message begins that a compressed history opens with."""
 
 
 def can_read(body: Json) -> bool:
@@ -137,7 +139,10 @@ class _GeminiSession:
         if not said:
             return
         self._close_calls()
-        client = str_of(said[0].get("text")).startswith(_CLIENT)
+        if (snapshot := str_of(said[0].get("text"))).startswith(_SNAPSHOT):
+            self.taking.add_event(Checkpointed("compaction", snapshot), place)
+            return
+        client = snapshot.startswith(_CLIENT)
         parts = tuple(self._parse_blocks(said, place))
         self.taking.add_event(UserSaid(parts, speaker="notice" if client else "human"), place)
 

@@ -47,8 +47,11 @@ def read_sessions(records: Sequence[Record], name: str, notes: Notes) -> list[Im
     taking = Taking(KIND, notes)
     title = ""
     began: list[int] = []  # where in the log each record's events begin
+    named: dict[str, int] = {}  # the same, by the record's id
     for place, body in _select_newest_branch(records, notes):
         began.append(len(taking.events))
+        if own := str_of(body.get("id")):
+            named[own] = len(taking.events)
         taking.now = parse_timestamp(body.get("timestamp")) or taking.now
         match str_of(body.get("type")):
             case "session":
@@ -66,8 +69,10 @@ def read_sessions(records: Sequence[Record], name: str, notes: Notes) -> list[Im
             case "compaction":
                 taking.add_event(Checkpointed("compaction", str_of(body.get("summary"))), place)
                 kept = parse_count(body.get("firstKeptEntryIndex"))
-                if kept is not None and kept < len(began):
-                    taking.add_event(Checkpointed("kept from", str(began[kept])), place)
+                first = began[kept] if kept is not None and kept < len(began) else None
+                first = named.get(str_of(body.get("firstKeptEntryId")), first)
+                if first is not None:
+                    taking.add_event(Checkpointed("kept from", str(first)), place)
             case "branch_summary":
                 said = Text(str_of(body.get("summary")))
                 taking.add_event(UserSaid((said,), speaker="notice", author="branch"), place)

@@ -28,7 +28,7 @@ from foldline.core.log import (
 )
 from foldline.core.plan import Blocked, Facts, Need, Ready, admit, plan
 from foldline.core.policy import limit_to_forced_folds
-from foldline.core.request import Request
+from foldline.core.request import Report, Request
 from foldline.core.spine import Change, Range, Spine, places_of
 from foldline.core.tokens import count_parts, count_tools
 from foldline.core.view import load
@@ -78,7 +78,8 @@ class Planned:
         seen = made.report
         self.append(*made.events, Asked(at, "", "", 0, tokens=seen.total, estimate=seen.estimate))
         if counted is not None:
-            self.append(UsageReported(input=counted(made)))
+            # As answers are recorded: a count from before an edit says nothing behind it.
+            self.append(UsageReported(asked=self.view.asked, input=counted(made)))
 
     def folds(self) -> list[Folded]:
         """List every fold so far."""
@@ -93,10 +94,15 @@ class Ours(Planned):
         opened = first if isinstance(first, Opened) else Opened(recorded.model)
         super().__init__(facts, opened=opened)
         self._scale = recorded.scale
+        self._is_ours = recorded.is_ours
+        self._places = {id(event): at for at, event in enumerate(recorded.events)}
+        self._ratios: dict[int, float] = {}  # by the places of our own log
         self._teller = teller
         self._asides: list[Aside] = []
         self._texts: dict[Hashable, str] = {}
         self._loops = [*_iterate_thinking_loops(recorded.events)]
+        self._budgets = [*_iterate_thinking_budgets(recorded.events)]
+        self._is_lowered, self._offers = False, 0
         self._answers = 0
 
     @property
@@ -106,12 +112,19 @@ class Ours(Planned):
 
     def take(self, event: Event) -> None:
         """Add a recorded event as a session would; the model saw what this policy shows."""
+        first = self.view.head + 1
+        self._take(event)
+        ratio = self._scale.ratio_at(self._places[id(event)])
+        self._ratios |= dict.fromkeys(range(first, self.view.head + 1), ratio)
+
+    def _take(self, event: Event) -> None:
         match event:
             case Opened() | ModelSwitched():
                 self.append(event)
             case ModelSaid():
                 self._answers += 1
-                self.add(msgspec.structs.replace(event, saw=None, native=None))
+                native = event.native if self._is_ours else None
+                self.add(msgspec.structs.replace(event, saw=None, native=native))
             case UserSaid() | ToolReturned() if event.clip is not None:
                 self.add(msgspec.structs.replace(event, clip=None))  # this policy clips anew
             case _:
@@ -139,7 +152,23 @@ class Ours(Planned):
             self.facts = replace(self.facts, prepared=narrative)
             self._asides.append(self._teller.make_aside(narrative, prefix=total))
         folded = sum(item.state == "folded" for item in made.request.items)
-        return Offer(pieces, marks=(1 + folded,), folds=folds, asides=asides)  # as our encoder does
+        before, self._is_lowered = self._is_lowered, self._lowers_budget(made.report)
+        changed = "thinking" if before != self._is_lowered and self._offers else ""
+        self._offers += 1
+        return Offer(  # with marks as our encoder makes them
+            pieces, marks=(1 + folded,), folds=folds, asides=asides, changed=changed
+        )
+
+    def _lowers_budget(self, report: Report) -> bool:
+        """Whether a proxied request has no room for the thinking budget that its client asked for.
+
+        Anthropic forgets the cached messages where the budget changes.
+        """
+        limit, budget = self._budgets[self._answers]
+        if not budget or report.total + limit <= report.window or report.total >= report.window:
+            return False
+        room = report.window - report.total - report.margin
+        return budget >= max(room, min(report.reserve, limit))
 
     def _iterate_pieces(self, request: Request) -> Iterator[ReplayPiece]:
         """Yield a request as the cache sees it: the front, then item by item."""
@@ -153,14 +182,16 @@ class Ours(Planned):
             key = (item.seq, item.state, item.role, item.tokens)
             if key not in self._texts:  # each is sent many times
                 self._texts[key] = words_of(item.parts)
-            yield ReplayPiece(key, max(item.tokens * scale.ratio + short, 0), self._texts[key])
+            ratio = self._ratios.get(item.seq, scale.ratio)  # what a plan has added has none
+            yield ReplayPiece(key, max(item.tokens * ratio + short, 0), self._texts[key])
             short = 0
 
 
 def _iterate_thinking_loops(events: Iterable[Event]) -> Iterator[bool]:
     """Yield for each answer whether it was asked for with thinking, by a tool's result.
 
-    Only our own logs hold the parameters of requests.
+    Words of the user behind the result, such as a client's reminder, do not end the loop. Only our
+    own logs hold the parameters of requests.
     """
     thinks = in_loop = False
     for event in events:
@@ -168,10 +199,28 @@ def _iterate_thinking_loops(events: Iterable[Event]) -> Iterator[bool]:
             case Asked():
                 parameters = dict_of(msgspec.json.decode(event.parameters))
                 thinks = dict_of(parameters.get("thinking")).get("type") == "enabled"
-            case UserSaid() | ToolReturned():
-                in_loop = isinstance(event, ToolReturned)
+            case ToolReturned():
+                in_loop = True
             case ModelSaid():
                 yield thinks and in_loop
+                in_loop = False
+            case _:
+                pass
+
+
+def _iterate_thinking_budgets(events: Iterable[Event]) -> Iterator[tuple[int, int]]:
+    """Yield for each answer the limit and the thinking budget it was asked for with; 0: none."""
+    limit = budget = 0
+    for event in events:
+        match event:
+            case Asked():
+                parameters = dict_of(msgspec.json.decode(event.parameters))
+                found = parameters.get("max_tokens"), dict_of(parameters.get("thinking"))
+                limit = found[0] if isinstance(found[0], int) else 0
+                asked = found[1].get("budget_tokens")
+                budget = asked if isinstance(asked, int) else 0
+            case ModelSaid():
+                yield limit, budget
             case _:
                 pass
 
@@ -208,7 +257,9 @@ class AsRecorded:
         pieces = [ReplayPiece("front", max(scale.fixed, 0.0), "")]
         for at, tokens in call.messages:
             pieces.append(
-                ReplayPiece(at, max(tokens * scale.ratio + short, 0.0), self._render_message(at))
+                ReplayPiece(
+                    at, max(tokens * scale.ratio_at(at) + short, 0.0), self._render_message(at)
+                )
             )
             short = 0.0
         has_system = bool(call.messages) and isinstance(

@@ -5,11 +5,13 @@ request held after it, so the recorded calls keep their sizes. Masks and exclusi
 over: such a session appears larger than it was.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from statistics import median
 
+from foldline.core.item import make_item
 from foldline.core.log import (
     Checkpointed,
     Event,
@@ -32,6 +34,7 @@ from foldline.stores import event_log
 from foldline.stores.base import Name, Store
 
 _MISSED = 0.5  # of what the call before left in the cache: if less was read, it was gone
+_ODD = 0.25  # of what is expected: growth below it, or as far above it, has another cause
 _LEAST = 500  # tokens between two calls whose counts are used for the ratio
 
 
@@ -45,11 +48,13 @@ class Recorded:
     times: tuple[float, ...] = ()
     marks: tuple[Mark, ...] = ()
     """What the file says about how requests were made, beside the events."""
+    is_ours: bool = False
+    """Whether it is a log of ours, which holds all that was sent."""
 
     @cached_property
     def calls(self) -> tuple["RecordedCall", ...]:
         """Every recorded answer, with the provider's counts."""
-        return tuple(_iterate_calls(self.events, self.times))
+        return tuple(_iterate_calls(self.events, self.times, is_ours=self.is_ours))
 
     @property
     def counts(self) -> bool:
@@ -59,7 +64,8 @@ class Recorded:
     @cached_property
     def scale(self) -> "Scale":
         """How the provider's counts relate to our estimates; 1:1 without counts."""
-        return _fit_scale(self.calls)
+        scale = _fit_scale(self.calls)
+        return _refine_scale(scale, self.calls) if self.is_ours else scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +95,16 @@ class RecordedCall:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Counted tokens = fixed + ratio · estimate."""
+    """Counted tokens = fixed + ratio · estimate, message by message."""
 
     fixed: float = 0.0
     ratio: float = 1.0
+    ratios: Mapping[int, float] = field(default_factory=dict[int, float])
+    """By the place of a message: a ratio of its own, where two calls show it."""
+
+    def ratio_at(self, place: int) -> float:
+        """Return the ratio of a message."""
+        return self.ratios.get(place, self.ratio)
 
 
 def convert_imported(session: Imported) -> Recorded:
@@ -101,14 +113,21 @@ def convert_imported(session: Imported) -> Recorded:
     return Recorded(session.name, session.model, events, times, marks)
 
 
-def estimate_event_tokens(event: Event) -> int:
-    """Estimate a message's tokens, as the model saw it then."""
-    if isinstance(event, UserSaid | ModelSaid | ToolReturned):
-        return count_parts(select_shown_parts(event)) + MESSAGE
-    return 0
+def estimate_event_tokens(event: Event, *, is_ours: bool = False) -> int:
+    """Estimate a message's tokens, as the model saw it then; in a log of ours as a session does."""
+    if isinstance(event, Instructed) and event.aside:
+        return count_parts(event.parts) + MESSAGE
+    if not isinstance(event, UserSaid | ModelSaid | ToolReturned):
+        return 0
+    parts = select_shown_parts(event)
+    if is_ours and parts == event.parts:
+        return make_item(0, "user", parts, native=event.native).tokens
+    return count_parts(parts) + MESSAGE
 
 
-def _iterate_calls(events: Sequence[Event], times: Sequence[float]) -> Iterator[RecordedCall]:
+def _iterate_calls(
+    events: Sequence[Event], times: Sequence[float], *, is_ours: bool
+) -> Iterator[RecordedCall]:
     sent: list[tuple[int, int]] = []
     front: list[tuple[int, int]] = []
     cached, heard = 0, 0.0
@@ -117,13 +136,14 @@ def _iterate_calls(events: Sequence[Event], times: Sequence[float]) -> Iterator[
         match event:
             case UserSaid() | ToolReturned():
                 heard = now
-            case Instructed(parts, tools):
+            case Instructed(parts, tools) if not event.aside:
                 front = [(at, count_parts(parts) + count_tools(tools))]
             case Checkpointed("compaction", summary):
                 sent = [(at, count_tokens(summary) + MESSAGE)]
                 cached = 0  # no miss: the cache was there for a policy that had not edited
             case Checkpointed("kept from", first):
-                sent += [(n, estimate_event_tokens(events[n])) for n in range(int(first), at - 1)]
+                kept = range(int(first), at - 1)
+                sent += [(n, estimate_event_tokens(events[n], is_ours=is_ours)) for n in kept]
             case _:
                 pass
         if isinstance(event, ModelSaid):
@@ -145,7 +165,7 @@ def _iterate_calls(events: Sequence[Event], times: Sequence[float]) -> Iterator[
             cached = read + write if usage.input else cached
         # Agents do not send an answer again that was cut off.
         if not isinstance(event, ModelSaid) or event.stop not in ("cancelled", "cut"):
-            sent.append((at, estimate_event_tokens(event)))
+            sent.append((at, estimate_event_tokens(event, is_ours=is_ours)))
 
 
 def _find_usage(events: Sequence[Event], at: int) -> UsageReported:
@@ -172,6 +192,24 @@ def _fit_scale(calls: Sequence[RecordedCall]) -> Scale:
         return Scale()
     ratio = median(slopes)
     return Scale(median(counted - ratio * estimate for estimate, counted in known), ratio)
+
+
+def _refine_scale(scale: Scale, calls: Sequence[RecordedCall]) -> Scale:
+    """Give messages the counts by which two calls differ, so that each call has its own count."""
+    counted = [call for call in calls if call.input]
+    ratios: dict[int, float] = {}
+    for before, call in pairwise(counted):
+        old, new = len(before.messages), call.messages[len(before.messages) :]
+        estimate = sum(tokens for _, tokens in new) * scale.ratio
+        growth = (call.input or 0) - (before.input or 0)
+        if call.messages[:old] == before.messages and _ODD * estimate < growth < estimate / _ODD:
+            ratios |= dict.fromkeys((at for at, _ in new), scale.ratio * growth / estimate)
+    if not ratios:
+        return scale
+    fine = Scale(scale.fixed, scale.ratio, ratios)
+    sums = (sum(tokens * fine.ratio_at(at) for at, tokens in call.messages) for call in counted)
+    rests = ((call.input or 0) - known for call, known in zip(counted, sums, strict=True))
+    return Scale(median(rests), scale.ratio, ratios)
 
 
 def join_sessions(name: str, sessions: Sequence[Recorded]) -> Recorded:
@@ -202,7 +240,7 @@ async def load_stored_session(store: Store, name: Name) -> Recorded:
             f"session {name.session!r} holds {len(events):,} of its {head + 1:,} events, the rest "
             "was erased; only whole logs are replayed"
         )
-    return convert_log(name.session, events, times)
+    return replace(convert_log(name.session, events, times), is_ours=True)
 
 
 def convert_log(name: str, events: Sequence[Event], times: Sequence[float] = ()) -> Recorded:
@@ -215,8 +253,14 @@ def convert_log(name: str, events: Sequence[Event], times: Sequence[float] = ())
         places.append(len(kept))
         if isinstance(event, Opened | ModelSwitched):
             model = event.model
-        is_edit = isinstance(event, Folded | Undone)
-        converted = _make_checkpoints(event.spine, events, places) if is_edit else [event]
+        converted: list[Event] = [event]
+        if isinstance(event, Folded) and event.client:
+            converted = []  # the checkpoint before it says the same
+        elif isinstance(event, Folded | Undone):
+            converted = _make_checkpoints(event.spine, events, places)
+        elif isinstance(event, Checkpointed) and event.label == "kept from":
+            first = int(event.body)
+            converted = [Checkpointed("kept from", str(places[min(first, seq)]))]
         kept += converted
         dates += [times[seq] if seq < len(times) else 0.0] * len(converted)
     return Recorded(name, model, tuple(kept), tuple(dates))

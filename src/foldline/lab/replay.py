@@ -18,7 +18,7 @@ from foldline.core.log import (
     ToolReturned,
     UserSaid,
 )
-from foldline.lab.bill.cache import Aside, CacheBlock, CacheCall
+from foldline.lab.bill.cache import Aside, CacheBlock, CacheCall, Cause
 from foldline.lab.recorded import Recorded
 
 
@@ -44,6 +44,8 @@ class Offer:
     """The folds made for this request."""
     asides: tuple[Aside, ...] = ()
     """Calls made beside the conversation before this request, such as summaries."""
+    changed: Cause = ""
+    """What else changed since the request before, so that its cache is lost."""
 
 
 class Contender(Protocol):
@@ -123,7 +125,7 @@ def replay_session(recorded: Recorded, contender: Contender) -> Replayed:
                             missed=call.missed,
                             asides=offer.asides,
                             marks=offer.marks,
-                            changed="model" if asked and asked != model else "",
+                            changed="model" if asked and asked != model else offer.changed,
                         )
                         asked = model
                         texts = tuple(piece.text for piece in offer.pieces)

@@ -35,7 +35,7 @@ from foldline.dialects.model_names import (
 from foldline.dialects.provider_errors import Fault, of_exception
 from foldline.dialects.sse import SseReader
 from foldline.errors import BadInput, ModelFailed, WireError
-from foldline.models.port import Heard, Json, Model
+from foldline.models.port import AnswerListener, Heard, Json, Model
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _PORTS = {"http": 80, "https": 443}
@@ -389,9 +389,8 @@ class _CallUnderWay:
                     raise self._make_model_error(fault) from fault
                 if assembly.fault is not None:
                     raise self._make_body_error(assembly.fault)
-                for words in filter(None, (_extract_text(dialect, one) for one in events)):
-                    self.begun = True
-                    heard(words)
+                for event in events:
+                    self._pass_on(dialect, event, heard)
         for sent in lines.close():
             assembly.add_event(sent.data, whole=False)
         if assembly.fault is not None:
@@ -400,6 +399,17 @@ class _CallUnderWay:
             cut = Fault("overloaded", "the stream ended before the answer did")
             raise ModelFailed(self.model, cut, begun=self.begun)
         return assembly.build_body()
+
+    def _pass_on(self, dialect: Dialect, event: str, heard: Heard) -> None:
+        """Pass on what an event of the stream adds to the answer, or to its reasoning."""
+        if '"delta"' not in event and '"text"' not in event:
+            return
+        body = parse_object(event)
+        if isinstance(heard, AnswerListener) and (thought := dialect.read_thought(body)):
+            heard.thoughts(thought)
+        if words := dialect.read_delta(body):
+            self.begun = True
+            heard(words)
 
     async def _iterate_chunks(self) -> AsyncGenerator[bytes]:
         """Yield the answer's bytes; any error here is the provider's or the network's."""
@@ -449,13 +459,6 @@ def _translate_error(fault: Exception, where: tuple[str, str]) -> Fault:
     if "connection" in words.lower() and fault.__cause__ is not None:
         words = f"{words} {fault.__cause__}".strip()
     return replace(meant, message=words)
-
-
-def _extract_text(dialect: Dialect, event: str) -> str:
-    """Return the text of a stream's event."""
-    return (
-        dialect.read_delta(parse_object(event)) if '"delta"' in event or '"text"' in event else ""
-    )
 
 
 def _make_missing_extra_error(name: str, extra: str, fault: ImportError) -> BadInput:

@@ -5,11 +5,27 @@ the real implementations, `foldline.testing.ScriptedModel` is a scripted one.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 Json: TypeAlias = dict[str, Any]
 Heard: TypeAlias = Callable[[str], None]
 """Called with each piece of an answer's text as it arrives."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerListener:
+    """A `Heard` that is also told of the reasoning, and of calls that are made again."""
+
+    words: Heard
+    thoughts: Callable[[str], object]
+    """Called with each piece of the reasoning that the provider shows."""
+    retried: Callable[[str, float], object]
+    """Called with the reason, and with the seconds until the model is asked again."""
+
+    def __call__(self, piece: str) -> None:
+        """Pass on a piece of the text."""
+        self.words(piece)
 
 
 class Model(Protocol):

@@ -59,13 +59,14 @@ _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _IS = r"""(?:\\?["'`]\]?)?\s{0,4}(?::=|=>|==?|:)\s{0,4}\\?["'`]?"""  # from a name to its value
 
 # Between the lines of a PEM key: line ends, real or escaped, quotes, and the marks of diffs,
-# quotations and numbered lines.
-_GAP = r"""(?:[\s"'+|>,:→]|\\{1,4}[nrt]|\d{1,6}(?=[\s|:→])){0,40}+"""
-_LINES = rf"(?:{_GAP}[A-Za-z-]{{4,12}}: [^\n\\]{{1,80}}+){{0,4}}+(?:{_GAP}[A-Za-z0-9+/=]{{16,}}+)"
+# quotations and numbered lines. Groups are atomic, never possessive: see `permission_rules`.
+_GAP = r"""(?>(?:[\s"'+|>,:→]|\\{1,4}[nrt]|\d{1,6}(?=[\s|:→])){0,40})"""
+_HEADERS = rf"(?>(?:{_GAP}[A-Za-z-]{{4,12}}: [^\n\\]{{1,80}}+){{0,4}})"
+_FULL = rf"(?:{_GAP}[A-Za-z0-9+/=]{{16,}}+)"
 _PEM = (
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-    rf"(?:{_LINES}*+(?:{_GAP}[A-Za-z0-9+/=]{{1,15}}+){{0,2}}+{_GAP}"
-    rf"-----END [A-Z0-9 ]{{0,40}}PRIVATE KEY(?: BLOCK)?-----|{_LINES}++)"
+    rf"{_HEADERS}(?:(?>{_FULL}*)(?>(?:{_GAP}[A-Za-z0-9+/=]{{1,15}}+){{0,2}}){_GAP}"
+    rf"-----END [A-Z0-9 ]{{0,40}}PRIVATE KEY(?: BLOCK)?-----|(?>{_FULL}+))"
 )
 # The first part of a bot's token is its number in base64, so few letters are possible there.
 _DIGITS = ("MT", "Mj", "Mz", "ND", "NT", "Nj", "Nz", "OD", "OT")  # 1… to 9…

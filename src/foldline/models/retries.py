@@ -1,18 +1,19 @@
 """Calls a model with retries and time limits.
 
 Only failures that pass by themselves are retried, and never once a part of the answer was heard.
-Overflows are left to `session.turn`. Nothing is random unless a generator is given. Cancelling ends
-the call in progress at once.
+Overflows are left to `session.turn`. Pauses of calls are random only if a generator is given.
+Cancelling ends the call in progress at once. `Outage` is for what is tried again until it works.
 """
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from random import Random
 from time import monotonic
 
 from foldline.dialects.provider_errors import Fault
 from foldline.errors import ModelFailed
-from foldline.models.port import Heard, Json, Model
+from foldline.models.port import AnswerListener, Heard, Json, Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,47 @@ PASSING = ("rate", "overloaded", "unreachable")
 """The kinds of faults that pass by themselves."""
 
 
+class Outage:
+    """Something that cannot be reached: how long to wait before each try, and a line per state.
+
+    Pauses double up to `longest` and are drawn between half and all of that, so that many programs
+    do not come back together. A line is told when it begins, when the reason changes, and when it
+    is over; not for every try.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        tell: Callable[[str], object],
+        *,
+        first: float = 0.5,
+        longest: float = 60.0,
+        random: Random | None = None,
+    ) -> None:
+        self._what, self._tell = what, tell
+        self._first, self._longest = first, longest
+        self._random = random or Random()  # noqa: S311 - pauses need no secrecy
+        self._state = ""
+        self._tries, self._since = 0, 0.0
+
+    def note_failure(self, why: str, *, state: str = "down") -> float:
+        """Note a failed try; returns the seconds to wait; only a new `state` is told."""
+        if state != self._state:
+            self._tell(f"{self._what}: {why}; tried again, less and less often")
+            self._since = self._since or monotonic()
+            self._state = state
+        self._tries += 1
+        whole = min(self._first * 2.0 ** min(self._tries - 1, 40), self._longest)
+        return self._random.uniform(whole / 2, whole)
+
+    def note_success(self) -> None:
+        """Note that it works."""
+        if self._state:
+            took, tries = monotonic() - self._since, self._tries
+            self._tell(f"{self._what}: it works again, after {took:.0f} s and {tries:,} tries")
+        self._state, self._tries, self._since = "", 0, 0.0
+
+
 async def call_with_retries(
     model: Model,
     request: Json,
@@ -67,6 +109,8 @@ async def call_with_retries(
             late = pause > patience.longest or monotonic() + pause >= until
             if failed.begun or tried >= patience.tries or late or not is_retryable(failed.fault):
                 raise
+            if isinstance(heard, AnswerListener):
+                heard.retried(failed.fault.message or failed.fault.kind, pause)
         await asyncio.sleep(pause)
 
 
@@ -85,9 +129,12 @@ async def _call_once(model: Model, request: Json, *, seconds: float, heard: Hear
         if heard is not None:
             heard(words)
 
+    listener: Heard = hear_words
+    if isinstance(heard, AnswerListener):
+        listener = replace(heard, words=hear_words)
     try:
         async with asyncio.timeout(seconds):
-            return await model.say(request, heard=hear_words if heard else None)
+            return await model.say(request, heard=listener if heard else None)
     except TimeoutError:
         what = "the rest of the answer" if begun else "an answer"
         late = Fault("overloaded", f"{what} was waited for {seconds:.3g} seconds, and did not come")

@@ -65,18 +65,47 @@ def fetch_report(url: str, model: str, *, key: str = "", seconds: float = 3.0) -
     return found if (found.window or found.max_output or found.prices) else None
 
 
+def fetch_model_names(
+    address: str, *, key: str = "", vendor: str = "openai", seconds: float = 5.0
+) -> list[str]:
+    """List the models that a server has, by the names it knows them by; empty if it does not say.
+
+    `vendor` is how it takes the key: "anthropic", "google", or "openai" for all others.
+    """
+    site = _Site(address.rstrip("/").removesuffix("/v1"), "", seconds)
+    if not site.root.lower().startswith(("http://", "https://")):
+        return []
+    heads = {
+        "anthropic": {"x-api-key": key, "anthropic-version": "2023-06-01"},
+        "google": {"x-goog-api-key": key},
+    }.get(vendor, {"authorization": f"Bearer {key}"})
+    path = "/v1beta/models?pageSize=1000" if vendor == "google" else "/v1/models?limit=1000"
+    body = dict_of(
+        site.fetch_json(path if key else path.partition("?")[0], heads=heads if key else {})
+    )
+    entries = map(dict_of, list_of(body.get("data", body.get("models"))))
+    names = (str(one.get("id") or one.get("name") or "") for one in entries)
+    return sorted({name.removeprefix("models/") for name in names if name})
+
+
 @dataclass(frozen=True, slots=True)
 class _Site:
     root: str
     key: str
     seconds: float
 
-    def fetch_json(self, path: str, body: object = None) -> Any:
+    def fetch_json(
+        self, path: str, body: object = None, *, heads: dict[str, str] | None = None
+    ) -> Any:
         """Fetch a path's JSON; None on any failure."""
         import urllib.request  # noqa: PLC0415 - as above
         from http.client import HTTPException  # noqa: PLC0415
 
-        heads = {"accept": "application/json", "content-type": "application/json"}
+        heads = {
+            "accept": "application/json",
+            "content-type": "application/json",
+            **(heads or {}),
+        }
         if self.key:
             heads["authorization"] = f"Bearer {self.key}"
         sent = None if body is None else json.dumps(body).encode()

@@ -13,6 +13,7 @@
     index           Finds logs by the digests of a history, and compares the two
     patch           Applies edits as patches to a client's bytes
     rounds          Answers in which the model calls `recall`, as one for the client
+    spared_tokens   How much larger a client's own request is than the one that is sent
     transport       HTTP transports that plan what an SDK's client sends
     wrap            Wraps clients of the official SDKs
 

@@ -59,6 +59,13 @@ from foldline.proxy.client_request import ClientRequest
 from foldline.proxy.identity import Caller, Scope
 from foldline.proxy.index import Match, match_row
 from foldline.proxy.patch import AnswerLimit, Patched, find_tool_loop, patch_request
+from foldline.proxy.spared_tokens import (
+    NO_CALL_BEFORE,
+    CallBefore,
+    MessageSizes,
+    SparedTokens,
+    find_call_before,
+)
 from foldline.session import planning, recall_tool
 from foldline.session.client_row import (
     EDITED,
@@ -106,6 +113,8 @@ class PlannedRequest:
     """Whether the tool `recall` is offered with it, which the client does not know."""
     cold: ColdCall | None = None
     """Its price, if the provider's cache has expired since the last request."""
+    spared: SparedTokens | None = None
+    """How much larger the client's own request is; None if nothing was taken out of it."""
 
 
 class Conversation:
@@ -134,8 +143,13 @@ class Conversation:
         self._chains: dict[int, tuple[int, str]] = {}
         self._said: tuple[int, set[str]] = (-1, set())
         self._has_warned = False
+        self._bound = -1
+        """The edit behind which the provider refused the thinking of earlier answers."""
         self._row: ClientRow | None = None
         self._reserved: Reserved | None = None
+        self._sizes = MessageSizes()
+        self._before: tuple[CallBefore, Sequence[int]] = NO_CALL_BEFORE, ()
+        """The call before, and the indexes of the messages that came since."""
 
     async def match_request(self, request: ClientRequest, *, known: int = 0) -> Match:
         """Compare a request with the log; opens folds if the log is known to have more of it."""
@@ -228,10 +242,9 @@ class Conversation:
             facts = _apply_cache_lifetime(request, facts)
         live.facts = facts
 
-        new = sum(
-            request.places[at].end - request.places[at].start
-            for at in _list_new_messages(request, match)
-        )
+        added = _list_new_messages(request, match)
+        self._before = find_call_before(live.view), added
+        new = sum(request.places[at].end - request.places[at].start for at in added)
         enter = partial(self._admit_request, request, match, summary=summary)
         endless = replace(facts.limits, window=_ENDLESS, max_input=None)
         if request.is_relayed:
@@ -467,6 +480,7 @@ class Conversation:
         stable = newest[0].first - 1 if newest else -1
         facts = replace(facts, policy=limit_to_forced_folds(facts.policy), stable=stable)
         ready = await planning.plan_next_request(self.live, facts, view=work)
+        self._before = find_call_before(work), ()
         return await self._record_request(request, [], work, ready)
 
     async def _record_request(  # noqa: PLR0913 - a request and its plan
@@ -493,12 +507,14 @@ class Conversation:
             patched = Patched(request.original)
         else:
             tools = _add_recall_tool(request) if offers else None
+            if thoughtless:
+                self._bound = view.newest_edit
             patched = patch_request(
                 request,
                 view,
                 row,
                 limit=limit,
-                thoughtless=thoughtless,
+                thoughtless=view.newest_edit == self._bound >= 0,
                 tools=tools,
                 tail=_tell_context(report, self._context),
             )
@@ -524,7 +540,15 @@ class Conversation:
             live.narrator.schedule_narrative(live, ready.ask)
         clips = sum(getattr(event, "clip", None) is not None for event in entering)
         made = len(report.edits) + clips
-        return PlannedRequest(patched, report, live.view.asked, made, unplanned, offers)
+        planned = PlannedRequest(patched, report, live.view.asked, made, unplanned, offers)
+        return replace(planned, spared=self._measure_spared(request, view, planned))
+
+    def _measure_spared(
+        self, request: ClientRequest, view: View, planned: PlannedRequest
+    ) -> SparedTokens | None:
+        before, new = self._before
+        found = self._sizes.measure_spared(request, view, planned.patched.kinds, new)
+        return found and found._replace(before=before, is_edited=bool(planned.report.edits))
 
     async def reserve_spending(self, report: Report, view: View) -> None:
         """Reserve the most that a call may cost, if there is a cap; raises `Spent`."""
@@ -712,12 +736,13 @@ def _find_answer_limit(
     if stated is None:
         return None
     name, asked = stated
+    least = min(report.reserve, asked)
     if answer is not None:
-        return AnswerLimit(name, asked, max(min(answer, asked), 1))
+        return AnswerLimit(name, asked, max(min(answer, asked), 1), least)
     if report.total + asked <= report.window or report.total >= report.window:
         return None  # it fits, or no limit would make it fit: then it goes as it came
-    least = min(report.reserve, asked)
-    return AnswerLimit(name, asked, max(report.window - report.total - report.margin, least, 1))
+    allowed = max(report.window - report.total - report.margin, least, 1)
+    return AnswerLimit(name, asked, allowed, least)
 
 
 def _find_threshold(request: ClientRequest) -> int | None:

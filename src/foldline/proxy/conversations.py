@@ -93,16 +93,23 @@ class Conversations:
         own_history: bool = False,
         recall: bool = False,
         context: float | None = None,
+        facts_of_tenant: Callable[[str, str], Facts] | None = None,
     ) -> None:
         self.store = store
         self._own_history, self._recall, self._context = own_history, recall, context
-        self._facts_of = facts_of
+        self._facts_of, self._facts_of_tenant = facts_of, facts_of_tenant
         self._index = Index(store if shared else None)
         self._shared, self._most, self._prepare = shared, most, prepare
         self._held: OrderedDict[Name, Conversation] = OrderedDict()
         self._flights: dict[_Key, Future[Flight]] = {}
         self._answers: OrderedDict[str, deque[str]] = OrderedDict()
         self._prefix, self._count = f"{prefix}-{os.urandom(6).hex()}", 0
+
+    def _build_facts(self, model: str, tenant: str) -> Facts:
+        """Build the facts of a model, as the tenant's settings have them."""
+        if self._facts_of_tenant is None:
+            return self._facts_of(model)
+        return self._facts_of_tenant(model, tenant)
 
     def list_held(self, session: str = "") -> list[Live]:
         """List the logs that this process holds, newest last; with `session` those of one name."""
@@ -120,8 +127,8 @@ class Conversations:
         held = self._held.get(name)
         if held is not None:
             return held.live
-        live = await self._open_log(name, self._facts_of(""))
-        live.facts, live.shared = self._facts_of(live.view.model), True
+        live = await self._open_log(name, self._build_facts("", name.tenant))
+        live.facts, live.shared = self._build_facts(live.view.model, name.tenant), True
         return live if live.view.head >= 0 else None
 
     async def close(self) -> None:
@@ -147,7 +154,7 @@ class Conversations:
         callers with equal histories apart. `path` is what the request's path says.
         """
         request = await self._read_request(dialect, body, scope, path)
-        facts = self._facts_of(request.model)
+        facts = self._build_facts(request.model, scope.tenant)
         if fold_from is not None:
             facts = replace(facts, fold_from=fold_from)
         key = (scope, caller, len(body), request.hashes[-1], path)
@@ -184,7 +191,7 @@ class Conversations:
                 raw = request.extract_message(at)
                 events += request.form.read_message(raw, request.described[at])
         view = load(Spine(), dict(enumerate(events)), head=len(events) - 1)
-        limits = self._facts_of(request.model).limits
+        limits = self._build_facts(request.model, scope.tenant).limits
         return build_report(view, measure_budget(view, limits)).total
 
     async def compact_history(
@@ -196,7 +203,7 @@ class Conversations:
         the request cannot be read.
         """
         request = await self._read_request(dialect, body, scope)
-        facts = self._facts_of(request.model)
+        facts = self._build_facts(request.model, scope.tenant)
         for left in reversed(range(_FOLD_TRIES)):
             try:
                 mark, edits = await self._fold_chosen(request, scope, facts, caller)
@@ -251,7 +258,7 @@ class Conversations:
         without = read_request(dialect, remove_field(body, dialect.chain_field))
         if not places:
             raise ServerStateError(dialect.chain_field)
-        facts = self._facts_of(without.model)
+        facts = self._build_facts(without.model, scope.tenant)
         opened = await self._open_current(places[-1].session, scope, facts)
         mark = await opened.find_mark(places[-1].seq) if opened else None
         if opened is None or mark is None:
@@ -283,7 +290,7 @@ class Conversations:
 
         What the client kept before the mark is in the log, or stays behind it.
         """
-        facts = self._facts_of(request.model)
+        facts = self._build_facts(request.model, scope.tenant)
         return await self._open_marked(request, mark, scope, facts)
 
     async def _write_marked(

@@ -11,6 +11,7 @@ import msgspec
 
 from foldline.core.cold_cache import ColdCall
 from foldline.core.log import Event, ModelSaid, UsageReported
+from foldline.core.parts import Part
 from foldline.core.request import Report
 from foldline.dialects import base
 from foldline.dialects.json_slices import Splice, parse_object
@@ -20,6 +21,7 @@ from foldline.errors import Conflict, FoldlineError, WireError
 from foldline.proxy.client_request import ClientRequest
 from foldline.proxy.conversation import Conversation, PlannedRequest
 from foldline.proxy.rounds import Rounds, list_recalls
+from foldline.proxy.spared_tokens import SparedTokens
 from foldline.session import refusals
 from foldline.session.log_handle import Live
 
@@ -63,6 +65,10 @@ class Exchange:
         self._taken = 0
         self._beside: Task[None] | None = None
         self._rounds = Rounds(self._dialect) if flight.planned.offers_recall else None
+        self.healed = 0
+        """How many refusals were answered by another request, so that the client never saw them."""
+        self.heard: tuple[Part, ...] = ()
+        """What was read of the newest answer."""
         self._has_open_calls = False  # whether the log has a round that could not be answered
         self.start_response(0)
 
@@ -82,6 +88,11 @@ class Exchange:
         return self.live.name.session
 
     @property
+    def model(self) -> str:
+        """The model that is asked."""
+        return self._flight.request.model
+
+    @property
     def report(self) -> Report:
         """How the window is used."""
         return self._flight.planned.report
@@ -90,6 +101,19 @@ class Exchange:
     def asked(self) -> int:
         """Where the request was recorded; -1 if it was not."""
         return self._flight.planned.asked
+
+    @property
+    def most_output(self) -> int | None:
+        """The most tokens of an answer, if the request says."""
+        request = self._flight.request
+        bound = request.dialect.find_bound(request.parameters)
+        return bound[1] if bound else None
+
+    @property
+    def answers(self) -> int:
+        """How many answers the request asks for."""
+        count = self._flight.request.extract_field("n")
+        return int(count) if count.isdigit() else 1
 
     @property
     def splices(self) -> list[Splice]:
@@ -110,6 +134,11 @@ class Exchange:
     def cold(self) -> ColdCall | None:
         """Its price, if the provider's cache has expired since the last request."""
         return self._flight.planned.cold
+
+    @property
+    def spared(self) -> SparedTokens | None:
+        """How much larger the client's own request is; None if nothing was taken out of it."""
+        return self._flight.planned.spared
 
     @property
     def unplanned(self) -> str:
@@ -275,6 +304,7 @@ class Exchange:
             ", ".join(planned.patched.kinds),
         )  # fmt: skip
         self._flight.planned = planned
+        self.healed += 1
         return True
 
     async def _plan_retry(self, meant: Fault) -> PlannedRequest | None:
@@ -416,6 +446,7 @@ class Exchange:
             events = base.parse_any_message(body, own=self._dialect, saw=None, asked=asked)
             if not isinstance(events[0], ModelSaid):
                 return []
+            self.heard = events[0].parts
             if not events[0].parts:
                 cut = self._streams and not self._assembly.done
                 return events[1:] if cut else events

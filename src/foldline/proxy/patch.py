@@ -53,6 +53,9 @@ class AnswerLimit:
     name: str
     asked: int
     allowed: int
+    least: int
+    """What every request of the conversation has room for: a thinking budget is lowered by it.
+    Anthropic forgets the cached messages whenever that budget changes."""
 
 
 def patch_request(  # noqa: PLR0913 - a request, its view, and how it is shown
@@ -86,8 +89,10 @@ def patch_request(  # noqa: PLR0913 - a request, its view, and how it is shown
         _add_tail(request, tail, splices, kinds)
         return Patched(apply_splices(request.body, splices), dict(kinds), splices)
     items = items_by_place(view)
-    loop = len(request.places) if thoughtless else find_tool_loop(request)
     edited = any(isinstance(piece, FoldedMessages) for piece in row) or bool(view.spine.masks)
+    loop = len(request.places)
+    if edited and not thoughtless:
+        loop = _find_kept_thinking(request, view, row)
     at, results, is_behind = 0, b"", False
     for piece in row:
         if isinstance(piece, FoldedMessages):
@@ -266,15 +271,34 @@ def _patch_message(  # noqa: PLR0913, PLR0917 - one message, and the view of it
     return None if put == raw else put
 
 
-def find_tool_loop(request: ClientRequest) -> int:
+def _find_kept_thinking(request: ClientRequest, view: View, row: Sequence[Piece]) -> int:
+    """Find the first message whose thinking stays although an edit stands before it.
+
+    In the tool loop under way it is required. In one that was under way when the edit was made it
+    was sent behind the edit and is cached: without it all of that would be written once more.
+    """
+    at, last, edit = 0, -1, view.newest_edit
+    for piece in row:
+        if isinstance(piece, FoldedMessages):
+            at = piece.upto
+        elif not (piece.is_open or piece.is_aside):
+            last = request.chained[at] if piece.last < edit else last
+            at += 1
+    return min(find_tool_loop(request), find_tool_loop(request, end=last + 1))
+
+
+def find_tool_loop(request: ClientRequest, *, end: int | None = None) -> int:
     """Find the first message of the tool loop under way; without one, the number of messages.
 
     An API with thinking requires the thinking of the calls whose results it gets. Words of the
-    user behind the newest results do not end the loop.
+    user behind the newest results do not end the loop. With `end` only the messages before that
+    count.
     """
-    end = start = len(request.places)
+    end = start = len(request.places) if end is None else end
     has_results = False
     for at in reversed(request.chained):
+        if at >= end:
+            continue
         role = request.described[at].role
         if role == "user" and request.form.is_results(request.extract_message(at)):
             has_results = True
@@ -298,7 +322,7 @@ def _lower_answer_limit(request: ClientRequest, limit: AnswerLimit) -> list[Spli
             asked: object = msgspec.json.decode(request.body[slice(*budget)])
             if type(asked) is int and asked >= allowed:
                 allowed = max(allowed, _LEAST_BUDGET + 1)
-                less = max(min(asked, allowed // 2), _LEAST_BUDGET)
+                less = max(min(asked, allowed // 2, limit.least // 2), _LEAST_BUDGET)
                 splices.append(Splice(*budget, str(less).encode()))
     head, _, inner = limit.name.partition(".")
     place = request.fields[head]

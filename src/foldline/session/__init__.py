@@ -31,5 +31,6 @@ stored_session    Sessions in a store: opened, held while changed, and listed
 summaries         Narratives prepared ahead of folds
 sync              Runs async code from sync code
 turn              One call of a model for a session, with retries after a refusal
+usage_records     What calls took, by hour, owner, key and model
 use_settings      Builds caps, clients and narrators from settings
 """

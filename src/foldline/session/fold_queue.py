@@ -10,6 +10,7 @@ nothing that was said; a row goes when its job is done. Losing it is harmless: s
 Needs the extra `[worker]`, and a server that is reached without a transaction pooler.
 """
 
+import logging
 from asyncio import CancelledError, Task, create_task, timeout
 from collections import Counter
 from contextlib import suppress
@@ -47,6 +48,9 @@ _GRANT = """
         end if;
     end $$
 """
+_LACKS_JOBS = (
+    "select 1 from pg_roles where rolname = %s and not has_schema_privilege(rolname, %s, 'usage')"
+)
 _AGAIN = 30.0  # seconds in which a view's narrative is not deferred a second time
 _CLOSING = 0.5  # seconds that closing a session waits for its job to be queued
 
@@ -134,6 +138,33 @@ async def defer_fold(address: str, name: Name, *, install: bool = False) -> bool
         raise _translate_fault(queue.place, fault) from fault
 
 
+async def migrate_queue(address: str) -> None:
+    """Create the jobs' tables, and give the role of programs its rights in them."""
+    queue = Queue(address)
+    try:
+        await _create_tables(queue.place, queue.schema)
+        async with await _open_connection(queue.place) as connection:
+            grant = _GRANT.replace("{schema}", queue.schema).replace("{role}", queue.place.role)
+            await connection.execute(grant.encode())
+    except psycopg.Error as fault:
+        raise _translate_fault(queue.place, fault) from fault
+
+
+async def list_pending_queue(address: str) -> list[str]:
+    """Say what `migrate_queue` would do; nothing is changed."""
+    queue = Queue(address)
+    newest = max(file.name for file in migrations_path.glob("*.sql"))
+    try:
+        async with await _open_connection(queue.place) as connection:
+            if not await _has_our_tables(connection, queue.place, queue.schema, newest):
+                return [f"the workers' jobs, in schema {queue.schema}"]
+            named = (queue.place.role, queue.schema)
+            row = await (await connection.execute(_LACKS_JOBS, named)).fetchone()
+    except psycopg.Error as fault:
+        raise _translate_fault(queue.place, fault) from fault
+    return [f"rights of {queue.place.role} in schema {queue.schema}"] if row else []
+
+
 async def _open_connection(place: PostgresSchema, **given: Any) -> "psycopg.AsyncConnection[Any]":
     return await psycopg.AsyncConnection.connect(
         place.address, autocommit=True, prepare_threshold=None, connect_timeout=10, **given
@@ -182,7 +213,7 @@ def _translate_fault(place: PostgresSchema, fault: Exception) -> Exception:
     if isinstance(cause, psycopg.errors.InsufficientPrivilege):
         return BadInput(
             f"this login may not make the jobs' tables of {place.shown}: "
-            f"{cause.diag.message_primary}; run `foldline worker` once as the schema's owner"
+            f"{cause.diag.message_primary}; run `foldline migrate` as the schema's owner"
         )
     words = " ".join(str(cause).split()) or type(cause).__name__
     return StoreFailed(f"the jobs of {place.shown} cannot be reached: {words}")
@@ -238,5 +269,6 @@ class Deferring:
             self._record_failure(str(fault))
 
     def _record_failure(self, reason: str) -> None:
+        logging.getLogger("foldline.session").warning("a fold was not queued: %s", reason)
         self.failed, self.reason = self.failed + 1, reason
         self._before = (None, 0.0)

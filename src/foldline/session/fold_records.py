@@ -57,6 +57,8 @@ class FoldRecord:
     """What that cost at today's prices; None if unknown."""
     pays_after: float | None = None
     """The calls after which it has paid for the cache it broke."""
+    client: str = ""
+    """The agent whose own compaction it is, in an imported session; "" if it is ours."""
     standing: bool = True
     """Whether it is in force: not undone, and not merged into a later fold."""
 
@@ -114,6 +116,7 @@ def _build_record(  # noqa: PLR0913 - an event, and what others know of it
         used=event.used,
         dollars=_compute_dollars(event),
         pays_after=event.pays_after,
+        client=event.client,
         standing=standing,
     )
 

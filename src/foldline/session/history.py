@@ -13,6 +13,7 @@ import msgspec
 from foldline.core import log
 from foldline.core import spine as spines
 from foldline.core.edits import fold, mask
+from foldline.core.edits.undo import rewind_view
 from foldline.core.item import Item, format_speaker_tag
 from foldline.core.log import (
     Asked,
@@ -25,7 +26,8 @@ from foldline.core.log import (
     UsageReported,
 )
 from foldline.core.names import format_handle
-from foldline.core.parts import render_parts
+from foldline.core.own_words import read_own_words
+from foldline.core.parts import calls_of, render_parts
 from foldline.core.request import Report
 from foldline.core.spine import Range
 from foldline.core.view import View
@@ -191,6 +193,23 @@ class AsyncHistory:
         return self.live.view.head
 
     @run_locked
+    async def withdraw_answer(self) -> int | None:
+        """Take the newest answer out of the model's sight, so that another one can replace it.
+
+        Returns its place; None if something else is newest. The log keeps it.
+        """
+        items = self.live.view.items
+        last = items[-1] if items else None
+        if last is None or last.role != "model" or calls_of(last.parts):
+            return None
+
+        async def decide_rewind() -> Sequence[Event]:
+            return [rewind_view(self.live.view, dropped=[Range(last.seq, last.seq)])]
+
+        await self.live.append_decision(decide_rewind)
+        return last.seq
+
+    @run_locked
     async def trim(self, *, keep: int = 0) -> int:
         """Erase for good what was folded, except its newest `keep` events; return how many.
 
@@ -252,7 +271,7 @@ def _list_shown_items(view: View | None) -> tuple[Item, ...]:
 
 def _count_event(turns: list[Turn], seq: int, time: float, event: Event) -> None:
     if log.begins_turn(event):
-        words = " ".join(render_parts(event.parts).split())
+        words = read_own_words(event.parts) or " ".join(render_parts(event.parts).split())
         if not log.by_user(event):
             words = f"{format_speaker_tag(event, words)} {words}"
         turns.append(Turn(len(turns) + 1, seq, words, time, speaker=event.speaker))
@@ -332,5 +351,6 @@ class History(Face[AsyncHistory]):
     loss = make_sync(AsyncHistory.loss)
     taken_back = make_sync(AsyncHistory.taken_back)
     exclude = make_sync(AsyncHistory.exclude)
+    withdraw_answer = make_sync(AsyncHistory.withdraw_answer)
     search = make_sync(AsyncHistory.search)
     trim = make_sync(AsyncHistory.trim)

@@ -31,6 +31,7 @@ from foldline.session.log_handle import Live
 from foldline.stores.base import Name, Store
 
 _BASE_URL, _DIALECT = "base_url", "dialect"  # among a session's settings
+_AT = "@http"  # between a model's name and its address
 _SPACE = "hosts"  # of the side table: addresses that this tenant has agreed to
 
 
@@ -129,12 +130,20 @@ def must_be_asked_at(session: str, settings: Mapping[str, Setting], host: Host |
         )
 
 
+def names_address(model: str) -> bool:
+    """Whether a model's name says where it is asked, as only the operator's settings may.
+
+    Clients choose the models of their sessions: nothing is sent where such a name says.
+    """
+    return _AT in model
+
+
 def make_teller(said: str, host: Host | None, *, api_key: str | None = None) -> Model:
     """Make a summarizer's client: `MODEL` uses its session's host, `MODEL@URL` that address.
 
     It is sent the session's words, which go to no host that was not named.
     """
-    name, is_named, rest = said.partition("@http")
+    name, is_named, rest = said.partition(_AT)
     if is_named:
         return client(name, base_url=f"http{rest}")
     vendor = base.choose_dialect(name, None, address=host.base_url if host else None).vendor

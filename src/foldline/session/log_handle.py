@@ -88,6 +88,7 @@ class Live:
         """Watchers of folds, and vetoes on them."""
         self.prepared: Prepared | None = None
         """A narrative for the coming fold, once one is found."""
+        self._written = 0
         self._holder, self._seconds = os.urandom(8).hex(), 0.0
         self._lock: Lock | None = None
         self._unknown = False  # whether an append ended without a known outcome
@@ -189,8 +190,10 @@ class Live:
             entering, _ = self.admit_events(events)
             _check_events(entering)
             self._unknown = True
-            end = await event_log.append_events(self.store, self.name, entering, once=once)
+            draft = event_log.build_draft(entering)
+            end = await self.store.append(self.name, draft, once=once)
             self._unknown = False
+            self._written += draft.size
             await self.catch_up()
             return end
 
@@ -236,7 +239,8 @@ class Live:
             await self.store.claim(self.name, self.owner)
         self._unknown = True
         try:
-            await event_log.append_events(self.store, self.name, events, after=after, fence=fence)
+            draft = event_log.build_draft(events)
+            await self.store.append(self.name, draft, after=after, fence=fence)
         except FoldlineError as fault:
             self._unknown = isinstance(fault, StoreFailed)  # any other: nothing was written
             folds = [one for one in events if isinstance(one, Folded)]
@@ -244,9 +248,15 @@ class Live:
                 self.passes.report_failed_fold(fault, self.view.model, folds[-1].why)
             raise
         self._unknown = False
+        self._written += draft.size
         await self._apply_events(events)
         log_events(self.name, events)
         self.passes.report_folds(events, self.view.model)
+
+    def take_written(self) -> int:
+        """Return how many bytes were written here since this was last asked."""
+        written, self._written = self._written, 0
+        return written
 
     async def _look_up(self) -> None:
         """Reload the view if the outcome of an append is unknown."""

@@ -36,20 +36,20 @@ def log_events(name: Name, events: Sequence[Event]) -> None:
     for event in events:
         match event:
             case Folded():
-                _logger().info(
+                _get_logger().info(
                     "%s: folded %d messages (%s): %s → %s tokens",
-                    _clean(name.session), event.messages, _REASONS.get(event.why, event.why),
+                    _clean_text(name.session), event.messages, _REASONS.get(event.why, event.why),
                     f"{event.before:,}", f"{event.after:,}",
                 )  # fmt: skip
             case WindowLearned(model, window):
-                _logger().info(
+                _get_logger().info(
                     "%s: the window of %s is %s tokens, learned from a refusal",
-                    _clean(name.session), _clean(model), f"{window:,}",
+                    _clean_text(name.session), _clean_text(model), f"{window:,}",
                 )  # fmt: skip
             case ServerTruncated(estimated, reported):
-                _logger().warning(
+                _get_logger().warning(
                     "%s: the server has cut the prompt: %s tokens were sent, %s were read",
-                    _clean(name.session), f"{estimated:,}", f"{reported:,}",
+                    _clean_text(name.session), f"{estimated:,}", f"{reported:,}",
                 )  # fmt: skip
             case _:
                 pass
@@ -57,34 +57,37 @@ def log_events(name: Name, events: Sequence[Event]) -> None:
 
 def log_fork(name: Name, to: str, at: int) -> None:
     """Log that a session was forked."""
-    _logger().info("%s: forked at %d into %s", _clean(name.session), at, _clean(to))
+    _get_logger().info("%s: forked at %d into %s", _clean_text(name.session), at, _clean_text(to))
 
 
 def log_heal(name: Name, before: int, after: int) -> None:
     """Log that a refused request is replaced by a smaller one."""
-    _logger().info(
-        "%s: a refusal is healed: %s → %s tokens", _clean(name.session), f"{before:,}", f"{after:,}"
+    _get_logger().info(
+        "%s: a refusal is healed: %s → %s tokens",
+        _clean_text(name.session),
+        f"{before:,}",
+        f"{after:,}",
     )
 
 
 def log_veto(name: Name, why: str) -> None:
     """Log that a request is sent without a fold that was vetoed."""
-    _logger().warning(
+    _get_logger().warning(
         "%s: a fold was vetoed, and the request is sent without it: %s",
-        _clean(name.session), _clean(why, most=_LONGEST_REASON),
+        _clean_text(name.session), _clean_text(why, most=_LONGEST_REASON),
     )  # fmt: skip
 
 
 def log_failed_fold(name: Name, fault: FoldlineError) -> None:
     """Log a fold that could not be made: nothing made the request fit, or the store failed."""
-    _logger().error("%s: a fold failed (%s)", _clean(name.session), _describe_fault(fault))
+    _get_logger().error("%s: a fold failed (%s)", _clean_text(name.session), _describe_fault(fault))
 
 
 def log_unopened(name: Name, fault: FoldlineError) -> None:
     """Log that a session could not be opened, and so not be folded."""
-    _logger().error(
+    _get_logger().error(
         "%s: the session cannot be opened for a fold (%s)",
-        _clean(name.session), _describe_fault(fault),
+        _clean_text(name.session), _describe_fault(fault),
     )  # fmt: skip
 
 
@@ -99,17 +102,17 @@ def _describe_fault(fault: FoldlineError) -> str:
 def log_narrative(name: Name, narrative: "Narrative", model: str) -> None:
     """Log a narrative that failed or was rejected, or of which lines were left out."""
     if narrative.prepared is not None and narrative.left_out:
-        _logger().info(
+        _get_logger().info(
             "%s: a narrative of %s: %d of %d lines left out, not proven",
-            _clean(name.session), _clean(model), len(narrative.left_out),
+            _clean_text(name.session), _clean_text(model), len(narrative.left_out),
             len(narrative.left_out) + len(narrative.prepared.lines),
         )  # fmt: skip
     if narrative.outcome not in ("failed", "rejected"):
         return
     fault = f" ({narrative.fault})" if narrative.fault else ""
-    _logger().warning(
+    _get_logger().warning(
         "%s: a narrative of %s %s%s; the fold goes without one",
-        _clean(name.session), _clean(model), narrative.outcome, fault,
+        _clean_text(name.session), _clean_text(model), narrative.outcome, fault,
     )  # fmt: skip
 
 
@@ -118,19 +121,19 @@ def warn_of_assumed_window(model: str, window: int) -> None:
     if model in _assumed or len(_assumed) >= _MODELS:
         return
     _assumed.add(model)
-    _logger().warning(
+    _get_logger().warning(
         "%s: its window is unknown, %s tokens are assumed; set `window` or models.toml (said once)",
-        _clean(model), f"{window:,}",
+        _clean_text(model), f"{window:,}",
     )  # fmt: skip
 
 
-def _clean(text: str, *, most: int = _LONGEST) -> str:
+def _clean_text(text: str, *, most: int = _LONGEST) -> str:
     """Return a text as one line without control characters: it may be a stranger's."""
     line = " ".join(text[: 2 * most].split())
     return "".join(one if one.isprintable() else "?" for one in line)[:most]
 
 
-def _logger() -> "Logger":
+def _get_logger() -> "Logger":
     import logging  # noqa: PLC0415 - slow to import, and few calls log anything
 
     return logging.getLogger("foldline.session")

@@ -1,6 +1,6 @@
 """Retention on a schedule: a process that runs for long erases old sessions from time to time.
 
-    async with run_retention(store, lambda: ["local"], settings.retention, told=print):
+    async with run_retention(store, lambda: ["local"], lambda _: settings.retention, told=print):
         ...                                     # at once, then every `every_hours`
 
 Off unless a limit is set. Of all processes on a store one erases at a time: it moves the time of
@@ -11,7 +11,7 @@ finishes what it began.
 from asyncio import create_task, sleep, wait
 from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import asynccontextmanager
-from time import time
+from time import monotonic, time
 
 from foldline.errors import FoldlineError
 from foldline.settings.kinds import RetentionSettings
@@ -20,6 +20,7 @@ from foldline.stores.base import Name, Receipt, Retention, Store
 _SPACE, _KEY = "retention", "next"
 _DAY, _HOUR = 86_400.0, 3_600.0
 _LOOK = 60.0  # seconds between two looks at whether it is time
+_QUIET = 900.0  # seconds without a look at a tenant whose time has not come
 _ENDING = 5.0  # seconds to wait for an erasure that is under way when the process ends
 _AGAIN = 600.0  # seconds until the next try after a failure
 
@@ -28,13 +29,16 @@ _AGAIN = 600.0  # seconds until the next try after a failure
 async def run_retention(
     store: Store,
     tenants: Callable[[], Collection[str]],
-    said: RetentionSettings,
+    rule_of: RetentionSettings | Callable[[str], RetentionSettings],
     *,
     told: Callable[[str], None],
     look: float = _LOOK,
 ) -> AsyncGenerator[None]:
-    """Apply the rule that is set while the block runs: first at its start, then when it is time."""
-    if said.days is None and said.sessions is None:
+    """Apply the rule that is set while the block runs: first at its start, then when it is time.
+
+    `rule_of` gives a tenant's rule, which may change meanwhile; one rule alone is for all.
+    """
+    if not callable(rule_of) and not _is_limited(rule_of):
         yield
         return
 
@@ -43,14 +47,21 @@ async def run_retention(
             await look_at_tenants()
             await sleep(look)
 
+    quiet: dict[tuple[str, RetentionSettings], float] = {}  # until when others need no look
+
     async def look_at_tenants() -> None:
-        for tenant in tenants():
+        for tenant in sorted(tenants()):
+            said = rule_of(tenant) if callable(rule_of) else rule_of
+            if not _is_limited(said) or quiet.get((tenant, said), 0.0) > monotonic():
+                continue
             try:
                 receipt = await apply_retention_when_due(store, tenant, said)
             except FoldlineError as fault:
                 told(f"retention of {tenant} failed and is tried again: {fault}")
                 continue
-            if receipt is not None and receipt.sessions:
+            if receipt is None:  # with thousands of tenants a look a minute at each is too many
+                quiet[tenant, said] = monotonic() + min(_QUIET, said.every_hours * _HOUR)
+            elif receipt.sessions:
                 told(describe_receipt(tenant, receipt))
 
     task = create_task(look_for_ever(), name="retention")
@@ -81,6 +92,10 @@ async def apply_retention_when_due(
     except FoldlineError:
         await store.put(place, _SPACE, _KEY, b"%d" % (now + _AGAIN))
         raise
+
+
+def _is_limited(said: RetentionSettings) -> bool:
+    return said.days is not None or said.sessions is not None
 
 
 def describe_receipt(tenant: str, receipt: Receipt) -> str:

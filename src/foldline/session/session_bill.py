@@ -3,9 +3,10 @@
 Each call has the price of the model that was asked. `spending` enforces caps.
 """
 
+from asyncio import Lock
 from dataclasses import dataclass, field
 
-from foldline.core.log import ModelSwitched, Opened, UsageReported
+from foldline.core.log import Folded, ModelSwitched, Opened, UsageReported
 from foldline.core.prices import UNKNOWN, Prices
 from foldline.session.session import AsyncSession
 
@@ -30,6 +31,7 @@ class Bill:
     """Calls of models without a known price."""
     ready: bool = False
     _at: int = 0
+    _counting: Lock = field(default_factory=Lock)
     _model: str = ""
     _prices: dict[str, Prices] = field(default_factory=dict[str, Prices])
 
@@ -40,6 +42,10 @@ class Bill:
 
     async def catch_up(self) -> None:
         """Count what was logged since the last time."""
+        async with self._counting:  # else two who wait would count the same events
+            await self._count_events()
+
+    async def _count_events(self) -> None:
         head = self.session.live.view.head
         while self._at <= head:
             upto = min(self._at + _STEP - 1, head)
@@ -48,13 +54,15 @@ class Bill:
                     case Opened(model) | ModelSwitched(model):
                         self._model = model
                     case UsageReported():
-                        self._count_usage(event)
+                        self._count_usage(event, self._model)
+                    case Folded(by=by, used=used) if by and used is not None:
+                        self._count_usage(used, by)  # its narrative
                     case _:
                         pass
             self._at = upto + 1
         self.ready = True
 
-    def _count_usage(self, used: UsageReported) -> None:
+    def _count_usage(self, used: UsageReported, model: str) -> None:
         tokens = used.input or 0
         read = min(used.cache_read or 0, tokens)
         write = min(used.cache_write or 0, tokens - read)
@@ -63,7 +71,7 @@ class Bill:
         self.written += write
         self.output += used.output or 0
         self.calls += 1
-        prices = self._resolve_prices(self._model)
+        prices = self._resolve_prices(model)
         if prices == UNKNOWN:
             self.unpriced += 1
             return

@@ -24,9 +24,10 @@ from foldline.core.log import Setting
 from foldline.core.plan import Facts
 from foldline.core.policy import PRESETS, Policy
 from foldline.dialects.base import choose_model_dialect
-from foldline.errors import FoldlineError
+from foldline.errors import BadInput, FoldlineError
 from foldline.models.port import Model
 from foldline.models.summarize import Tellers
+from foldline.session.host import names_address
 from foldline.session.log_handle import Live
 from foldline.session.model_facts import FactsOf, build_facts
 from foldline.session.spending import Spending
@@ -110,6 +111,8 @@ def make_preparation(settings: Settings, client_of: ClientOf) -> Prepare | None:
         return None
 
     def tellers_of(model: str) -> Tellers:
+        if OWN in settings.summarizer and names_address(model):
+            raise BadInput(f"{model[:80]!r} is the session's own model, and names an address")
         names = (model if name == OWN else name for name in settings.summarizer)
         found = Tellers(tuple(map(client_of, names)))
         template = settings.prompt_template

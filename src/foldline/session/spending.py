@@ -172,7 +172,7 @@ class Spending:
         exceed a cap.
         """
         prices = prices or self._prices
-        amount = _estimate_cost(prices, tokens_in, tokens_out, cached=min(cached, tokens_in))
+        amount = estimate_cost(prices, tokens_in, tokens_out, cached=min(cached, tokens_in))
         one = os.urandom(8).hex()
         tokens = (tokens_in, tokens_out)
         reserved = Reserved(one, amount, prices, tokens, turn, kind, self._today())
@@ -285,7 +285,7 @@ def _sum_amounts(spent: Amount, held: dict[str, _Held]) -> Amount:
     return sum((one.amount for one in held.values()), spent)
 
 
-def _estimate_cost(prices: Prices, tokens_in: int, tokens_out: int, *, cached: int) -> Amount:
+def estimate_cost(prices: Prices, tokens_in: int, tokens_out: int, *, cached: int = 0) -> Amount:
     """Estimate the most that a call costs: everything new may be written to the cache."""
     at = prices.at(tokens_in)
     fresh = (tokens_in - cached) * _convert_price(max(at.input, at.write))

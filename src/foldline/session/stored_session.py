@@ -11,7 +11,8 @@ from math import inf
 from time import monotonic
 
 from foldline.core import log
-from foldline.core.log import ModelSwitched, Opened, Setting, SettingsChanged
+from foldline.core.log import Checkpointed, ModelSwitched, Opened, Setting, SettingsChanged
+from foldline.core.own_words import read_own_words
 from foldline.core.parts import render_parts
 from foldline.errors import Busy, FoldlineError, FormatError
 from foldline.session.arguments import select_metadata
@@ -22,7 +23,7 @@ from foldline.stores import event_log
 from foldline.stores.base import Listed, Name, Store
 
 _PAGE = 100  # sessions listed at a time
-_TELLING = ("opened", "settings_changed", "model_switched", "user_said")
+_TELLING = ("opened", "settings_changed", "model_switched", "user_said", "checkpointed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +34,15 @@ class Summary:
     model: str = ""
     turns: int = 0
     words: str = ""
-    """The first message of a person."""
+    """The first words of a person."""
     metadata: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     """The names and values that its maker gave it."""
     fault: str = ""
     """Why its log could not be read, or ""."""
+    title: str = ""
+    """What the agent called it, in an imported session."""
+    happened: float = 0.0
+    """When its last event happened; of an imported session, not when it was imported."""
 
     @property
     def name(self) -> str:
@@ -62,10 +67,11 @@ async def iterate_summaries(store: Store, tenant: str) -> AsyncGenerator[Summary
 
 async def read_summary(store: Store, name: Name, known: Listed) -> Summary:
     """Read a session's current model, its number of turns and its first words."""
-    model, turns, words = "", 0, ""
+    model, turns, words, any_words, title, happened = "", 0, "", "", "", 0.0
     settings: Mapping[str, Setting] = {}
     try:
         async for row in event_log.iterate_rows(store, name, known.head):
+            happened = max(happened, row.time)
             if row.kind not in _TELLING:
                 continue
             event = log.decode_event(row.body)
@@ -73,13 +79,19 @@ async def read_summary(store: Store, name: Name, known: Listed) -> Summary:
                 settings = event.settings
             if isinstance(event, Opened | ModelSwitched):
                 model = event.model
+            elif isinstance(event, Checkpointed):
+                title = event.body if event.label == "title" else title
             elif log.begins_turn(event):
                 turns += 1
                 if log.by_user(event):
-                    words = words or " ".join(render_parts(event.parts).split())
+                    words = words or read_own_words(event.parts)
+                    any_words = any_words or " ".join(render_parts(event.parts).split())
     except FormatError as fault:
-        return Summary(known, model, turns, words, fault=str(fault))
-    return Summary(known, model, turns, words, select_metadata(settings))
+        words = words or any_words
+        return Summary(known, model, turns, words, fault=str(fault), happened=known.changed)
+    about, words = select_metadata(settings), words or any_words
+    last = happened or known.changed
+    return Summary(known, model, turns, words, about, title=" ".join(title.split()), happened=last)
 
 
 SECONDS = 30.0

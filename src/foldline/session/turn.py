@@ -8,6 +8,7 @@ caller runs tools.
 """
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,7 +22,7 @@ from foldline.dialects import base
 from foldline.dialects.base import Dialect
 from foldline.dialects.provider_errors import Fault, of_exception
 from foldline.errors import BadInput, FoldlineError, ModelFailed, Overflow, WireError
-from foldline.models.port import Heard, Json, Model
+from foldline.models.port import AnswerListener, Heard, Json, Model
 from foldline.models.retries import PATIENT, Patience, call_with_retries
 from foldline.session import model_facts, planning, refusals
 from foldline.session.session import AsyncSession
@@ -120,12 +121,15 @@ class _Turn:
             if heard is not None:
                 heard(piece)
 
+        listener: Heard = receive_piece
+        if isinstance(heard, AnswerListener):
+            listener = replace(heard, words=receive_piece)
         try:
             answer = await call_with_retries(
                 self._model,
                 planned.request,
                 patience=patience,
-                heard=receive_piece if heard else None,
+                heard=listener if heard else None,
             )
         except BaseException as fault:
             failed = isinstance(fault, ModelFailed)

@@ -28,14 +28,21 @@ def build_caps(settings: Settings, *, but: Collection[str] = ()) -> Caps | None:
     return Caps(**caps) if caps else None
 
 
-def make_model_client(settings: Settings, *, env: Mapping[str, str] | None = None) -> Model:
-    """Make a client of the model that is set, with its address and key."""
+def make_model_client(
+    settings: Settings, *, env: Mapping[str, str] | None = None, saved_key: str | None = None
+) -> Model:
+    """Make a client of the model that is set, with its address and key.
+
+    `saved_key` is used where the settings name no variable.
+    """
     said = settings.model
     if said.name is None:
         raise BadInput(
             'no model is set: write model = "NAME" into foldline.toml, or set FOLDLINE_MODEL'
         )
-    return client(said.name, base_url=said.base_url, api_key=read_api_key(settings, env))
+    return client(
+        said.name, base_url=said.base_url, api_key=read_api_key(settings, env) or saved_key
+    )
 
 
 def read_api_key(settings: Settings, env: Mapping[str, str] | None = None) -> str | None:
@@ -50,7 +57,9 @@ def read_api_key(settings: Settings, env: Mapping[str, str] | None = None) -> st
     return key
 
 
-def build_tellers(settings: Settings, own: Model, *, host: Host | None = None) -> Tellers | None:
+def build_tellers(
+    settings: Settings, own: Model, *, host: Host | None = None, saved_key: str | None = None
+) -> Tellers | None:
     """Build the narrators: the agent's own model, others at the same host, or none."""
     if NOBODY in settings.summarizer:
         return None
@@ -61,7 +70,7 @@ def build_tellers(settings: Settings, own: Model, *, host: Host | None = None) -
         host = Host(said.base_url, speaks.name, said.base_url)
     found = Tellers(
         tuple(
-            named.get(name) or make_teller(name, host, api_key=read_api_key(settings))
+            named.get(name) or make_teller(name, host, api_key=read_api_key(settings) or saved_key)
             for name in settings.summarizer
         )
     )

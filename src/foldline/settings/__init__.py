@@ -1,9 +1,11 @@
 """Settings: from names and values in files to one typed value and a policy.
 
-kinds   The kinds of values, their checks, and the typed `Settings`
-layers  Loads files, environment, a profile and flags, and merges them
-parse   Checks a file's content and builds `Settings` from it
-schema  The table of all settings
+gateway_tables  What `[gateway]` says, and the settings of each tenant
+kinds           The kinds of values, their checks, and the typed `Settings`
+layers          Loads files, environment, a profile and flags, and merges them
+limit_rules     The operator's limits on what clients of a gateway may use
+parse           Checks a file's content and builds `Settings` from it
+schema          The table of all settings
 """
 
 from collections.abc import Mapping

@@ -142,6 +142,8 @@ class Settings:
     outranked: frozenset[str] = frozenset()
     """Names for the fold threshold that a stronger source overrides."""
     untrusted: tuple[Held, ...] = ()
+    tenants: Mapping[str, "Settings"] = field(default_factory=dict[str, "Settings"])
+    """The settings of tenants that have a table of their own: see `gateway_tables`."""
 
 
 _MOST = 10**12  # of any count
@@ -198,11 +200,12 @@ def _parse_bool(text: str) -> Any:
 def _parse_list(text: str) -> Any:
     """Parse `["a", "b"]` or `a, b`."""
     if text.lstrip().startswith("["):
-        return _parse_json(text)
+        return parse_json(text)
     return [one.strip() for one in text.split(",") if one.strip()]
 
 
-def _parse_json(text: str) -> Any:
+def parse_json(text: str) -> Any:
+    """Parse a value that a variable or a flag gives as JSON; other text stays text."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
@@ -339,4 +342,4 @@ DOLLARS = Kind("dollars", _check_dollars, _parse_number)
 TEXTS = Kind("list of texts", _check_texts, _parse_list)
 COMMAND = Kind("list of texts", _check_command, _parse_list)
 TELLERS = Kind("name, list, model, off", _check_tellers, _parse_list)
-PAIRS = Kind("table of texts", _check_pairs, _parse_json)
+PAIRS = Kind("table of texts", _check_pairs, parse_json)

@@ -22,11 +22,13 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 from foldline.errors import BadInput
 from foldline.settings import Settings, build_settings, parse, schema
+from foldline.settings.gateway_tables import OF_TENANT, TENANTS
 from foldline.settings.kinds import Held, Wrong, format_setting_value
 from foldline.settings.parse import (
     PROFILES,
     list_line_faults,
     list_server_faults,
+    list_slot_values,
     list_threshold_faults,
     parse_settings,
     parse_single_setting,
@@ -40,7 +42,7 @@ _PACKAGE = ("go.mod", "package.json", "pyproject.toml", "Cargo.toml")
 _MOST = 1_000_000  # bytes: nobody writes a longer settings file
 _PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
 _NAME = rf"({_PART}(?:\s*\.\s*{_PART})*)"
-_TABLE = re.compile(rf"\s*\[\s*{_NAME}\s*\]")
+_TABLE = re.compile(rf"\s*\[\[?\s*{_NAME}\s*\]")
 _KEY = re.compile(rf"\s*{_NAME}\s*=")
 _LINE = re.compile(r"\(at line (\d+), column \d+\)")
 _QUOTES = ('"""', "'''")
@@ -236,6 +238,7 @@ _SHARES = ("compaction.safety_ratio", "compact_threshold")  # at equal rank the 
 _PROVIDERS = re.compile(r"providers\..*\.compact_threshold")
 LINE = "the command line"
 _PROFILE = 4
+_LINE_RANK = 5
 _NEAR = 0.8
 
 
@@ -257,6 +260,8 @@ class _Layers:
     said: dict[str, SettingSource] = field(default_factory=dict[str, SettingSource])
     held: list[Held] = field(default_factory=list[Held])
     faults: list[str] = field(default_factory=list[str])
+    before_profile: dict[str, SettingSource] = field(default_factory=dict[str, SettingSource])
+    """What files and environment say, without the chosen profile."""
 
     def merge_sources(
         self,
@@ -277,12 +282,36 @@ class _Layers:
             self.add_file(project, 2, trusted or (lambda _path, _sha256: False))
         _add_environment(self, env)
         given = {**(flags or {}), **({"profile": profile} if profile else {})}
+        self.before_profile = {**self.said}
         if "profile" in given:
-            self.add_value("profile", given.pop("profile"), LINE, 5)
+            self.add_value("profile", given.pop("profile"), LINE, _LINE_RANK)
         self.apply_profile()
         for name, value in given.items():
-            self.add_value(name, value, LINE, 5)
+            self.add_value(name, value, LINE, _LINE_RANK)
         return self.collect_values()
+
+    def list_tenants(self) -> list[str]:
+        """List the tenants that have a table of their own."""
+        return list_slot_values(self.said, TENANTS)
+
+    def layer_tenant(self, tenant: str) -> "_Layers":
+        """Lay a tenant's profile and table over what files and environment say."""
+        table = f"{TENANTS}{tenant}."
+        flags = {name: one for name, one in self.said.items() if one.rank == _LINE_RANK}
+        own = {name: self.said.get(f"{table}{name}") for name in OF_TENANT}
+        layers = _Layers(self.here, {**self.before_profile}, held=self.held)
+        chosen = flags.get("profile") or own.pop("profile")
+        if chosen is not None:
+            layers.said["profile"] = chosen
+        layers.apply_profile()
+        said = {name: one._replace(rank=_PROFILE) for name, one in own.items() if one is not None}
+        layers.said |= {**said, **flags}
+        return layers
+
+    def build_settings(self, values: Mapping[str, Any]) -> Settings:
+        """Build typed settings from the values in force."""
+        settings = build_settings(values, outranked=self.list_outranked_names())
+        return replace(settings, origins={name: self.said[name].origin for name in values})
 
     def add_file(self, path: Path, rank: int, trusted: Trusted | None) -> None:
         """Add a file's settings; hold back the guarded ones of an untrusted file."""
@@ -412,13 +441,27 @@ def load_settings(  # noqa: PLR0913 - one keyword per source of settings
     values = layers.merge_sources(
         env=env, flags=flags, profile=profile, config=config, trusted=trusted
     )
-    if layers.faults:
-        raise BadInput(_render_faults(layers.faults))
-    settings = build_settings(values)
-    if weak := layers.list_outranked_names():
-        settings = build_settings(values, outranked=weak)
-    origins = {name: layers.said[name].origin for name in values}
-    return replace(settings, origins=origins, untrusted=tuple(layers.held))
+    tenants = {name: layers.layer_tenant(name) for name in layers.list_tenants()}
+    tenant_values = {name: one.collect_values() for name, one in tenants.items()}
+    if faults := _list_all_faults(layers, tenants):
+        raise BadInput(_render_faults(faults))
+    return replace(
+        layers.build_settings(values),
+        untrusted=tuple(layers.held),
+        tenants={
+            name: replace(one.build_settings(tenant_values[name]), tenant=name)
+            for name, one in tenants.items()
+        },
+    )
+
+
+def _list_all_faults(layers: _Layers, tenants: Mapping[str, _Layers]) -> list[str]:
+    """List all faults; those of a tenant that everybody has are not repeated."""
+    found = [*layers.faults]
+    for name, one in tenants.items():
+        new = (fault for fault in one.faults if fault not in layers.faults)
+        found += [f"tenant {name}: {fault}" for fault in new]
+    return found
 
 
 def list_problems(cwd: Path, *, alone: Path | None = None) -> list[str]:
@@ -428,9 +471,13 @@ def list_problems(cwd: Path, *, alone: Path | None = None) -> list[str]:
         layers.merge_sources(env=os.environ)
     else:
         layers.add_file(alone, 2, None)
+        layers.before_profile = {**layers.said}
         layers.apply_profile()
         layers.collect_values()
-    return layers.faults
+    tenants = {name: layers.layer_tenant(name) for name in layers.list_tenants()}
+    for one in tenants.values():
+        one.collect_values()
+    return _list_all_faults(layers, tenants)
 
 
 def find_settings_files(

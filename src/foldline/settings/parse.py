@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 from foldline.core.budget import limits
 from foldline.core.policy import Clipping, LineLimits, Masking, Policy, named
 from foldline.settings import kinds, schema
+from foldline.settings.gateway_tables import OF_TENANT, ON_STORE_FAILURE, TENANTS
 from foldline.settings.kinds import (
     ApprovalSettings,
     InstructionSettings,
@@ -243,6 +244,11 @@ def _explain_unknown_name(name: str, own: str, profile: str) -> str:
         return (
             f"{told}, and no key stands in a file: put it into an environment variable, and write "
             'model.key_env = "THE_VARIABLES_NAME"'
+        )
+    if own.startswith(TENANTS):
+        return (
+            f"{told}; a tenant's table has {', '.join(OF_TENANT)} and {ON_STORE_FAILURE}: put "
+            "others into a profile, and name that here"
         )
     below = [one.name for one in schema.KNOWN if one.name.startswith(f"{own}.")]
     if own in ("", "profiles") or below:

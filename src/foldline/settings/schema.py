@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from foldline.core.policy import PRESETS, Policy
-from foldline.settings import kinds
+from foldline.settings import gateway_tables, kinds, limit_rules
 from foldline.settings.kinds import Kind
 
 SLOT = "NAME"
@@ -57,7 +57,8 @@ def variable_of(name: str) -> str:
 _guarded = partial(Known, guarded=True)
 _C = "session.context."
 _ON = True
-KNOWN: tuple[Known, ...] = (
+_ON_STORE_FAILURE = kinds.make_choice("open", "closed")
+_SETTINGS: tuple[Known, ...] = (
     _guarded("profile", kinds.NAME, None, "The profile in force: a name of [profiles.NAME]"),
     Known(
         "policy",
@@ -361,4 +362,47 @@ KNOWN: tuple[Known, ...] = (
         "127.0.0.1:8443",
         "Where the bot waits for them, behind whoever speaks TLS",
     ),
+)
+
+
+def _make_tenant_settings() -> tuple[Known, ...]:
+    """Make the settings of `[gateway.tenants.NAME]` from those of the same names for everybody."""
+    table = f"{gateway_tables.TENANTS}{SLOT}."
+    everybody = {one.name: one for one in _SETTINGS}
+    own = (everybody[name] for name in gateway_tables.OF_TENANT)
+    return (
+        *(
+            _guarded(f"{table}{one.name}", one.kind, None, f"`{one.name}` for this tenant alone")
+            for one in own
+        ),
+        _guarded(
+            f"{table}{gateway_tables.ON_STORE_FAILURE}",
+            _ON_STORE_FAILURE,
+            None,
+            f"`{gateway_tables.GATEWAY}{gateway_tables.ON_STORE_FAILURE}` for this tenant alone",
+        ),
+    )
+
+
+KNOWN: tuple[Known, ...] = (
+    *_SETTINGS,
+    _guarded(
+        f"{gateway_tables.GATEWAY}{gateway_tables.ON_STORE_FAILURE}",
+        _ON_STORE_FAILURE,
+        "closed",
+        "While the store is away, serve refuses conversations (closed) or relays them (open)",
+    ),
+    _guarded(
+        gateway_tables.PREPARE_FOLDS,
+        kinds.make_choice("gateway", "worker"),
+        "gateway",
+        "Who asks the summarizers of relayed conversations: serve itself, or `foldline worker`",
+    ),
+    _guarded(
+        gateway_tables.LIMITS,
+        limit_rules.LIMIT_TABLES,
+        (),
+        "What clients of serve may use at most, in tables `[[gateway.limits]]`",
+    ),
+    *_make_tenant_settings(),
 )

@@ -127,6 +127,11 @@ class Draft(msgspec.Struct, frozen=True):
     rows: Sequence[Row]
     blobs: Mapping[str, bytes] = {}
 
+    @property
+    def size(self) -> int:
+        """The bytes of all rows and pieces, before a store compresses or encrypts them."""
+        return sum(len(row.body) for row in self.rows) + sum(map(len, self.blobs.values()))
+
 
 class Store(Protocol):
     """A place where logs are kept."""

@@ -333,7 +333,9 @@ def _openai(given: Json, message: Json, tokens: int) -> tuple[Json, Iterator[str
         calls = [{"index": at, **call} for at, call in enumerate(message.get("tool_calls", ()))]
         words = str(message.get("content") or "")
         pieces = [words[at : at + 5] for at in range(0, len(words), 5)]
-        deltas: list[Json] = [{"role": "assistant"}, *({"content": piece} for piece in pieces)]
+        deltas: list[Json] = [{"role": "assistant"}]
+        deltas += [{"reasoning": message["reasoning"]}] if message.get("reasoning") else []
+        deltas += [{"content": piece} for piece in pieces]
         deltas += [{"refusal": message["refusal"]}] if message.get("refusal") else []
         deltas += [{"tool_calls": calls}] if calls else []
         for delta, reason_ in [*((delta, None) for delta in deltas), ({}, reason)]:

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec.structs import replace
@@ -39,6 +40,7 @@ from foldline.agent.schedule.schedule_entry import (
 from foldline.agent.schedule.schedule_store import Schedules
 from foldline.core.parts import calls_of
 from foldline.errors import BadInput, Busy, Conflict, Erased, FoldlineError
+from foldline.models.retries import Outage
 from foldline.session.model_facts import FactsOf, of_session
 from foldline.session.session import AsyncSession
 from foldline.session.stored_session import open_stored_session
@@ -106,6 +108,7 @@ class Scheduler:
         look: float = _LOOK,
         concurrency: int = 4,
         facts_of: FactsOf = of_session,
+        random: Random | None = None,
     ) -> None:
         self.schedules, self.clock = schedules, clock or Wall()
         self._facts_of = facts_of
@@ -118,6 +121,15 @@ class Scheduler:
         self._tasks: set[asyncio.Task[None]] = set()
         self._doing: Counter[str] = Counter()  # answers under way or queued, by entry
         self._free = asyncio.Semaphore(concurrency)
+        self._random = random
+        self._outage = Outage(
+            "the schedule cannot be read",
+            lambda words: told(ScheduleNotice("failed", None, words)),
+            first=look,
+            random=random,
+        )
+        # What was told of an entry last, if it has no answer: the same is not told again.
+        self._waiting: dict[str, ScheduleNotice] = {}
 
     def stop(self) -> None:
         """Start nothing more."""
@@ -129,11 +141,11 @@ class Scheduler:
             while not self._stop.is_set():
                 try:
                     seconds = await self.run_due_entries()
+                    self._outage.note_success()
                 except FoldlineError as fault:
                     if once:
                         raise
-                    self._told(ScheduleNotice("failed", None, str(fault)))
-                    seconds = self._look  # the store may come back
+                    seconds = self._outage.note_failure(str(fault))  # the store may come back
                 if once and not await self._answered_all():
                     return
                 if not once:
@@ -268,8 +280,18 @@ class Scheduler:
             raise
         except FoldlineError as fault:  # the store failed: the answer stays owed
             told = ScheduleNotice("failed", entry, str(fault))
-        self._told(told)
+        self._tell_once(told)
         return told
+
+    def _tell_once(self, notice: ScheduleNotice) -> None:
+        """Tell how an answer went; one that is waited for is told once for each reason."""
+        name = "" if notice.entry is None else notice.entry.name
+        before = self._waiting.pop(name, None)
+        if notice.what in ("busy", "failed"):
+            self._waiting[name] = notice
+            if before is not None and (before.what, before.words) == (notice.what, notice.words):
+                return
+        self._told(notice)
 
     async def _try_answer(self, entry: ScheduleEntry, place: int) -> ScheduleNotice:
         words = ""
@@ -281,8 +303,9 @@ class Scheduler:
             await self._settle_answer(entry, place, lambda owed: self._defer_answer(owed, _AGAIN))
             return ScheduleNotice("busy", entry, str(fault))
         except FoldlineError as fault:
-            await self._settle_answer(entry, place, self._once_more, fault=str(fault))
-            return ScheduleNotice("failed", entry, str(fault))
+            left = await self._settle_answer(entry, place, self._once_more, fault=str(fault))
+            end = "" if left is None or left.owed else f"; given up after {_TRIES} tries"
+            return ScheduleNotice("failed", entry, f"{fault}{end}")
         await self._settle_answer(entry, place, lambda _: None)
         return ScheduleNotice("answered", entry, words)
 
@@ -293,15 +316,16 @@ class Scheduler:
         how: "Callable[[Owed], Owed | None]",
         *,
         fault: str = "",
-    ) -> None:
+    ) -> ScheduleEntry | None:
         """Write the result of an owed answer, unless a later one is owed by now."""
         while (seen := await self.schedules.find_entry(entry.name)) is not None:
             owed = seen.entry.owed
             if owed is None or owed.place > place:
-                return
+                return None
             changed = replace(seen.entry, owed=how(owed), fault=fault)
             if await self.schedules.write_entry(changed, seen.version):
-                return
+                return changed
+        return None
 
     def _defer_answer(self, owed: Owed, seconds: float) -> Owed:
         return replace(owed, until=self.clock.now() + timedelta(seconds=seconds))
@@ -310,7 +334,10 @@ class Scheduler:
         tries = owed.tries + 1
         if tries >= _TRIES:
             return None
-        return replace(self._defer_answer(owed, self._hold * 2**tries), tries=tries)
+        seconds = self._hold * 2**tries
+        if self._random is not None:  # entries that failed together do not come back together
+            seconds *= self._random.uniform(1.0, 1.5)
+        return replace(self._defer_answer(owed, seconds), tries=tries)
 
     def _measure_wait(self, entry: ScheduleEntry) -> float:
         """Return the seconds until an entry must be examined again."""

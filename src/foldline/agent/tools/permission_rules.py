@@ -20,8 +20,9 @@ from itertools import chain
 from foldline.agent.tool import Intent
 
 # Outside quotes only what no shell expands, inside them what it leaves alone. Linear time.
-_WORD = r"""(?:[A-Za-z0-9_./:=@,+%^-]|(?<=[A-Za-z0-9])~|'[^'\n\r\0]*'|"[^"$`\\!\n\r\0]*")++"""
-_SIMPLE = re.compile(rf" *+{_WORD}(?: ++{_WORD})*+ *+")
+# Groups are atomic, not possessive: Python before 3.11.5 mismatches `(?:…)++` (gh-106052).
+_WORD = r"""(?>(?:[A-Za-z0-9_./:=@,+%^-]|(?<=[A-Za-z0-9])~|'[^'\n\r\0]*'|"[^"$`\\!\n\r\0]*")+)"""
+_SIMPLE = re.compile(rf" *+{_WORD}(?>(?: ++{_WORD})*) *+")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*+")
 _BREAKS = re.compile(r"[;&|()<>`${}\n\r]+")
 _QUOTES = re.compile(r"['\"\\]")

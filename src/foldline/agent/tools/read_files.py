@@ -408,7 +408,7 @@ def _read_file(place: PathPlace, asked: _Read) -> Result:
     size = _measure_file(place)
     with place.real.open("rb") as file:
         start = file.read(_LOOK)
-    if mime := _detect_picture_type(start):
+    if mime := detect_picture_type(start):
         about = Text(replace_surrogates(f"{place.told}: {mime}, {size:,} bytes"))
         if size > LARGEST:
             return Result((Text(f"{about.text}; too large to be shown"),))
@@ -458,7 +458,8 @@ def _decode_text(body: bytes) -> tuple[str, str]:
         return text, "not UTF-8: \N{REPLACEMENT CHARACTER} is lost"
 
 
-def _detect_picture_type(start: bytes) -> str:
+def detect_picture_type(start: bytes) -> str:
+    """Return the type of a picture by its first bytes; "" if they are none."""
     if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
         return "image/webp"
     return next((mime for sign, mime in _PICTURES.items() if start.startswith(sign)), "")

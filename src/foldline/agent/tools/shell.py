@@ -9,13 +9,14 @@ import asyncio
 import os
 import re
 import signal
+from codecs import getincrementaldecoder
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from foldline.agent.tool import Arguments, Intent, Result, Tool, said
+from foldline.agent.tool import Arguments, Intent, Result, Tool, report_output, said
 from foldline.agent.tools.permission_rules import for_command
 from foldline.agent.tools.read_files import Root, convert_arguments, make_object_schema
 from foldline.errors import BadInput
@@ -62,7 +63,7 @@ def build_shell_tool(root: Root, *, most: float = MOST, keep: Collection[str] = 
     async def run_shell(arguments: Arguments) -> Result:
         given = _check_arguments(arguments)
         seconds = min(given.timeout or min(USUAL, most), most)
-        return await _run_command(
+        return await run_shell_command(
             given.command, root.path, seconds, build_environment(os.environ, keep)
         )
 
@@ -129,9 +130,10 @@ class _Output:
             self._dropped += over
 
 
-async def _run_command(
-    command: str, cwd: Path, seconds: float, variables: dict[str, str]
+async def run_shell_command(
+    command: str, cwd: Path, seconds: float, variables: Mapping[str, str]
 ) -> Result:
+    """Run a command for at most `seconds`; what it printed is the result, also when stopped."""
     from shutil import which  # noqa: PLC0415 - imports every archive format
 
     # Our own pipe: asyncio would wait for its pipe as long as any child has it open.
@@ -157,7 +159,7 @@ async def _run_command(
     finally:
         os.close(write)
     output = _Output(KEPT)
-    printed = asyncio.ensure_future(_read_output(stream, output))
+    printed = asyncio.ensure_future(_read_output(stream, output))  # in this call's context
     killed = ""
     try:
         async with asyncio.timeout(seconds):
@@ -185,8 +187,10 @@ async def _run_command(
 
 
 async def _read_output(stream: asyncio.StreamReader, output: _Output) -> None:
+    decoder = getincrementaldecoder("utf-8")("replace")
     while piece := await stream.read(_PIECE):
         output.add_chunk(piece)
+        report_output(decoder.decode(piece))
 
 
 async def _stop_group(group: int) -> bool:

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from random import Random
 from time import monotonic
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -37,6 +38,7 @@ _SAME = "message is not modified"
 _UNREADABLE = "can't parse entities"
 _LONGEST = 30.0  # seconds between two tries
 _CONNECTIONS = 64
+_RANDOM = Random()  # noqa: S311 - pauses need no secrecy
 
 
 class ChatPlace(NamedTuple):
@@ -269,7 +271,8 @@ class BotCalls:
                 except NetworkError:
                     if tries is not None and tried >= tries:
                         raise
-                    pause, wait = wait, min(wait * 2, _LONGEST)
+                    # Drawn: chats that were cut off together do not come back together.
+                    pause, wait = _RANDOM.uniform(wait / 2, wait), min(wait * 2, _LONGEST)
                 finally:
                     self._next[chat] = monotonic() + self.pace.chat
                 await asyncio.sleep(pause)

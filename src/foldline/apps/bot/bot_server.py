@@ -48,6 +48,7 @@ from foldline.apps.bot.telegram_chat import Chat
 from foldline.core.parts import replace_surrogates
 from foldline.draw.wording import clean_line
 from foldline.errors import BadInput, FoldlineError, StoreFailed
+from foldline.models.retries import Outage
 from foldline.session.stored_session import iterate_sessions
 from foldline.stores.base import Name, Store
 
@@ -57,6 +58,7 @@ _LARGEST = 1024 * 1024  # bytes of an update
 _REFUSED = 30 * 86_400.0  # seconds after which a stranger is refused in words again
 _TRIES = 3  # of an update that fails for a reason of its own
 _PAUSE = 1.0  # seconds before an update that failed is tried again
+_LONGEST_PAUSE = 15.0
 Seats: TypeAlias = Callable[[str], AbstractAsyncContextManager[Seat]]
 """Opens an agent for the session of a name."""
 
@@ -89,6 +91,9 @@ class Telegram:
         self._me: User | None = None
         self._looking: asyncio.Task[None] | None = None
         self._beside: set[asyncio.Task[None]] = set()
+        self._outage = Outage("Telegram does not answer", tell, first=line.pace.again)
+        self._store_outage = Outage("the store", tell, first=_PAUSE, longest=_LONGEST_PAUSE)
+        self._look_outage = Outage("looking for work", tell)
 
     async def start_bot(self) -> str:
         """Connect to the API, resume unfinished chats, and return the bot's name."""
@@ -107,8 +112,8 @@ class Telegram:
             except RetryAfter as fault:
                 await asyncio.sleep(retry_seconds_of(fault))
             except NetworkError as fault:
-                self.tell(f"Telegram cannot be reached: {fault.message}; tried again")
-                await asyncio.sleep(self.line.pace.again)
+                await asyncio.sleep(self._outage.note_failure(fault.message))
+        self._outage.note_success()
         await self._resume_unfinished_chats(orders=True)
         self._looking = asyncio.create_task(self._look_on())
         return self._me.username or ""
@@ -118,7 +123,7 @@ class Telegram:
         await self._call_until_accepted(
             lambda: self.line.bot.delete_webhook(drop_pending_updates=False)
         )
-        offset, wait = None, self.line.pace.again
+        offset = None
         while True:
             try:
                 updates = await self.line.bot.get_updates(
@@ -126,17 +131,17 @@ class Telegram:
                     timeout=self.line.pace.polling,
                     allowed_updates=KINDS,
                 )
-                wait = self.line.pace.again
+                self._outage.note_success()
             except (Forbidden, InvalidToken) as fault:
                 raise BadInput(f"Telegram no longer takes this token: {fault.message}") from fault
             except RetryAfter as fault:
                 await asyncio.sleep(retry_seconds_of(fault))
                 continue
             except TelegramError as fault:
+                told, state = fault.message, "down"
                 if isinstance(fault, Conflict | BadRequest):
-                    self.tell(f"updates are asked for elsewhere too: {fault.message}")
-                await asyncio.sleep(wait)
-                wait = min(wait * 2, 30.0)
+                    told, state = f"updates are asked for elsewhere too: {told}", "elsewhere"
+                await asyncio.sleep(self._outage.note_failure(told, state=state))
                 continue
             await self.receive_updates(updates)
             if updates:
@@ -156,10 +161,10 @@ class Telegram:
             while True:
                 try:
                     await self._handle_update(update)
+                    self._store_outage.note_success()
                     break
                 except (StoreFailed, OSError) as fault:  # unconfirmed until the store takes it
-                    self.tell(f"update {update.update_id}: {fault}")
-                    await asyncio.sleep(_PAUSE)
+                    await asyncio.sleep(self._store_outage.note_failure(str(fault)))
                 except (FoldlineError, TelegramError, ApiRefused, Unreachable) as fault:
                     tried += 1
                     self.tell(f"update {update.update_id}: {type(fault).__name__}: {fault}")
@@ -330,8 +335,9 @@ class Telegram:
             await asyncio.sleep(self.rules.look)
             try:
                 await self._resume_unfinished_chats()
+                self._look_outage.note_success()
             except (FoldlineError, OSError) as fault:
-                self.tell(f"looking for work: {fault}")
+                self._look_outage.note_failure(str(fault))
 
     async def _resume_unfinished_chats(self, *, orders: bool = False) -> None:
         """Open or wake chats with unanswered messages, undelivered answers or waiting commands."""
@@ -378,9 +384,10 @@ class Telegram:
                 await asyncio.sleep(retry_seconds_of(fault))
             except BadRequest as fault:
                 raise BadInput(f"Telegram does not take this: {fault.message}") from fault
-            except NetworkError:
-                await asyncio.sleep(self.line.pace.again)
+            except NetworkError as fault:
+                await asyncio.sleep(self._outage.note_failure(fault.message))
             else:
+                self._outage.note_success()
                 return
 
     async def close(self) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from math import inf
+from random import Random
 from time import monotonic
 
 from foldline.agent.events import Moment, Passed
@@ -33,6 +34,7 @@ from foldline.session.hooks import Pass
 from foldline.session.stored_session import wait_and_hold_session
 
 _DRAFT = "…"
+_RANDOM = Random()  # noqa: S311 - pauses need no secrecy
 _AGAIN = 2.0  # seconds after which failed work is tried again
 _BROKEN = {"cancelled": "(stopped)", "cut": "(it broke off here)", "length": "(cut at its length)"}
 
@@ -231,7 +233,8 @@ class Chat:
             return None
         passing = isinstance(fault, ModelFailed) and fault.fault.kind in PASSING
         if passing or isinstance(fault, StoreFailed):
-            pause = min(self.rules.again * 2**self._failed, 3_600.0)
+            # Drawn: chats whose provider failed at once do not ask it again at once.
+            pause = min(self.rules.again * 2**self._failed, 3_600.0) * _RANDOM.uniform(0.5, 1.0)
             self._waits, self._failed = monotonic() + pause, self._failed + 1
             way = f"It is asked again in {pause:,.0f} s; /retry asks now."
         else:

@@ -1,11 +1,13 @@
 """The terminal of `foldline chat`: a line to write on, and what is shown above it.
 
+    attachments      bytes that go along with a message: from a pipe, a file or a command
     approval_prompt  questions before something is changed or trusted; errors with their remedies
     chat_parts       the agent and the face that a chat works with
     chat_loop        a person and an agent, turn by turn, until the person leaves
     input_line       the input line, with keys, history and completion
     live_output      a turn as it happens: words, tools, folds
     markdown         an answer rendered block by block, as it comes
+    mentions         files that a message names by `@`
     plain            input and output without a capable terminal
     safe             text that others wrote, made safe for a terminal
     slash_commands   the commands that begin with a slash

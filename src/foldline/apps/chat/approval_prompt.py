@@ -6,6 +6,7 @@
 """
 
 from collections.abc import Sequence
+from textwrap import wrap
 
 from foldline.agent.approval import Answer, No, Span, Yes
 from foldline.agent.instructions import Answer as Trusting
@@ -14,7 +15,7 @@ from foldline.agent.tool import Intent
 from foldline.apps.chat.chat_parts import ChatFace
 from foldline.apps.chat.safe import clean_text, escape_hidden_characters
 from foldline.apps.cli.exit_codes import explain_error
-from foldline.apps.cli.output import apply_style
+from foldline.apps.cli.output import Style, apply_style
 from foldline.core.parts import Call
 from foldline.draw.wording import clean_line, measure_width, truncate_to_width
 from foldline.errors import (
@@ -35,7 +36,8 @@ _SPANS: dict[str, Span] = {"s": "session", "p": "project"}
 
 async def ask_approval(face: ChatFace, call: Call, intent: Intent) -> Answer:
     """Ask a person about one call; no answer is a no."""
-    detail = _render_detail(intent, face.columns)
+    repeats = _is_said_by_question(intent, face.columns)
+    detail = [] if repeats else render_detail(intent.detail, face.columns)
     first, below = detail[:_MOST], detail[_MOST:]
     if below:
         first.append(apply_style(f"  │ … and {len(below):,} more lines: v shows them", "yellow"))
@@ -47,8 +49,12 @@ async def ask_approval(face: ChatFace, call: Call, intent: Intent) -> Answer:
     )
     lasting = " · s for this session · p for this project" if rules else ""
     more = " · v the rest" if below else ""
-    ways = apply_style(truncate_to_width(f"  y once{lasting}{more} · n [why]", face.columns), "dim")
-    face.above("\n".join([*(apply_style(row, "yellow") for row in what), ways]))
+    ways = wrap_at_dots(f"  y once{lasting}{more} · n [why]", face.columns)
+    shown = [
+        *(apply_style(row, "yellow") for row in what),
+        *(apply_style(row, "dim") for row in ways),
+    ]
+    face.above("\n".join(shown))
     while True:
         said = await face.ask("Allow it? [y/N] ")
         if said is None:
@@ -67,6 +73,13 @@ async def ask_approval(face: ChatFace, call: Call, intent: Intent) -> Answer:
                 face.above("\n".join(below))
             case _:
                 face.above(apply_style("  answer y, n and why, s or p", "dim"))
+
+
+def _is_said_by_question(intent: Intent, columns: int) -> bool:
+    """Whether the question shows all of a short command: again, it looked like output above it."""
+    plain = intent.detail.isprintable() and "  " not in intent.detail
+    fits = measure_width(intent.what) + 2 <= columns
+    return plain and fits and intent.what.endswith(f" {intent.detail}")
 
 
 async def _choose_rule(face: ChatFace, rules: tuple[str, ...], given: str) -> str | None:
@@ -113,18 +126,34 @@ async def ask_trust(face: ChatFace, files: Sequence[InstructionFile]) -> Trustin
                 face.above(apply_style("  answer y, a or n", "dim"))
 
 
-def _render_detail(intent: Intent, columns: int) -> list[str]:
-    """Render all of it with nothing hidden: an unseen part would be agreed to all the same."""
-    lines = (
-        escape_hidden_characters(intent.detail).expandtabs(4).rstrip("\n").split("\n")
-        if intent.detail
-        else []
-    )
+def render_detail(detail: str, columns: int) -> list[str]:
+    """Render a change with nothing hidden: an unseen part would be agreed to all the same."""
+    shown = escape_hidden_characters(detail).expandtabs(4).rstrip("\n")
+    is_diff = detail.startswith("--- ")
     found: list[str] = []
-    for line in lines:
-        style = "green" if line.startswith("+") else "red" if line.startswith("-") else "dim"
+    for at, line in enumerate(shown.split("\n") if shown else []):
+        style: Style = "dim"
+        if is_diff and at > 1:  # the first two lines name the file
+            style = "green" if line[:1] == "+" else "red" if line[:1] == "-" else "dim"
         found += (apply_style(f"  │ {row}", style) for row in _wrap_line(line, max(columns - 4, 8)))
     return found
+
+
+def wrap_at_dots(text: str, columns: int) -> list[str]:
+    """Wrap a line at the dots between its pieces; a piece that is too long at its blanks."""
+    rows: list[str] = []
+    for piece in text.split(" · "):
+        if rows and measure_width(rows[-1]) + measure_width(piece) + 3 <= columns:
+            rows[-1] += f" · {piece}"
+        else:
+            indent = "  " if rows else ""
+            rows += wrap(
+                piece.strip(),
+                max(columns, 8),
+                initial_indent=indent or piece[: len(piece) - len(piece.lstrip())],
+                subsequent_indent="  ",
+            )
+    return rows
 
 
 def _wrap_line(line: str, columns: int) -> list[str]:
@@ -140,7 +169,7 @@ def _wrap_line(line: str, columns: int) -> list[str]:
 
 _WAYS = {
     "rate": "the provider asks to slow down: wait, then /retry",
-    "overloaded": "nobody answers there now: is the server up? then /retry",
+    "overloaded": "the server failed, or has too much to do: wait a moment, then /retry",
     "unreachable": "then /retry; /model NAME takes another model",
     "tokens": "/compact makes room, then /retry",
     "auth": "check the key, then /retry",

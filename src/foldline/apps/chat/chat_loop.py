@@ -7,16 +7,29 @@ and a fold is offered where one is due.
 """
 
 import asyncio
-from collections.abc import Coroutine
+import gc
+import os
+from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from foldline.agent.approval import Answer, Mode
+from foldline.agent.tool import Intent, output_watcher
+from foldline.agent.tools.shell import run_shell_command
 from foldline.apps.chat import status_bar
 from foldline.apps.chat.approval_prompt import ask_approval, ask_trust, explain_fault
-from foldline.apps.chat.chat_parts import ChatFace, ChatSeat
+from foldline.apps.chat.attachments import LARGEST, Attachment, attach_bytes, join_message
+from foldline.apps.chat.chat_parts import (
+    ChatFace,
+    ChatSeat,
+    RecentSession,
+    render_recent_sessions,
+)
 from foldline.apps.chat.input_line import MARK
-from foldline.apps.chat.live_output import TurnOutput
+from foldline.apps.chat.live_output import Hidden, TurnOutput
+from foldline.apps.chat.mentions import find_mentions, iterate_files_for, read_mention
 from foldline.apps.chat.safe import clean_text
 from foldline.apps.chat.slash_commands import (
     TABLE,
@@ -26,8 +39,9 @@ from foldline.apps.chat.slash_commands import (
 )
 from foldline.apps.cli.output import Style, apply_style, wrap_text
 from foldline.core.cold_cache import format_dollars, render_cold_call
-from foldline.core.log import Interrupted, UsageReported, begins_turn
-from foldline.core.parts import render_parts
+from foldline.core.log import Interrupted, UsageReported, UserSaid, begins_turn
+from foldline.core.names import format_count
+from foldline.core.parts import Call, render_parts, text_of
 from foldline.core.plan import is_fold_waiting
 from foldline.core.spine import Range
 from foldline.core.tokens import count_tokens
@@ -35,12 +49,16 @@ from foldline.draw.picture import Picture, build_picture
 from foldline.draw.wording import clean_line, truncate_to_width
 from foldline.errors import FoldlineError
 from foldline.session.cold_call import preview_cold_call
+from foldline.session.session import Given
 from foldline.session.session_bill import Bill
 from foldline.session.stored_session import iterate_sessions
 
 _TICK = 0.2  # seconds between redraws during a turn
 _NAMES = 500  # sessions offered as completions
 _MARGIN = "  "
+_SHELL = 3_600.0  # seconds that a person's own command may take
+_MOST_LINES = 60  # of its output that are shown
+_TITLE = 60  # columns of it in a title
 _BRIEF = 3  # lines of the last messages shown at the start
 
 
@@ -62,7 +80,11 @@ End: TypeAlias = PersonLeft | Another
 class Talk:
     """The chat of one session."""
 
-    def __init__(self, seat: ChatSeat, face: ChatFace) -> None:
+    def __init__(
+        self, seat: ChatSeat, face: ChatFace, *, recent: Sequence[RecentSession] = ()
+    ) -> None:
+        self.recent = recent
+        """The sessions that the first line may name by number."""
         self.seat, self.face = seat, face
         self.session = seat.agent.session
         self.bill = Bill(self.session)
@@ -70,19 +92,24 @@ class Talk:
         self.redo: int | None = None
         """The undo event that /redo takes back."""
         self.names: list[str] = []
+        self.pending: list[Attachment] = []
+        """What goes along with the next message."""
+        self.planning: Mode | None = None
+        """The approval mode to come back to from /plan."""
         self._end: End | None = None
         self._pause = 0.0  # since when the model was not asked, at the last warning of it
         self._picture: Picture | None = None
 
     async def run(self) -> End:
         """Chat until the person leaves, or wants another session."""
+        gc.freeze()  # what was imported stays: looking through it again would hold keys up
         face, agent = self.face, self.seat.agent
         self.hearing.changed = self.reset_picture
         agent.hooks.append(self._handle_moment)
         face.bar = self._draw_bar
         if self.seat.approvals is not None:
-            self.seat.approvals.ask = partial(ask_approval, face)
-        face.words = lambda text: iterate_completions(TABLE, self, text)
+            self.seat.approvals.ask = self._ask_approval
+        face.words, face.expand = self._complete_input, self.hearing.open_hidden
         beside = [
             asyncio.create_task(work)
             for work in (self._run_refresh_loop(), self._load_bill_and_names())
@@ -94,14 +121,24 @@ class Talk:
                 said = await face.said()
                 if said is None:
                     return PersonLeft()
+                recent, self.recent = self.recent, ()
+                if said.isdecimal() and 0 < int(said) <= len(recent):
+                    return Another(recent[int(said) - 1].name, known=True)
                 await self._handle_input(said)
             return self._end
         finally:
             agent.hooks.remove(self._handle_moment)
-            face.words, face.stop = None, None
+            face.words, face.stop, face.expand = None, None, None
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
+
+    def _complete_input(self, text: str) -> Iterable[tuple[str, str]]:
+        """Complete a command, or the name of a file at the end of a message."""
+        if text.startswith("/") and not text.startswith("//"):
+            return iterate_completions(TABLE, self, text)
+        drawn = self.update_picture()
+        return iterate_files_for(text, Path.cwd(), drawn.window - drawn.total)
 
     def show_lines(self, *lines: str) -> None:
         """Show lines above the input line, for good."""
@@ -153,7 +190,12 @@ class Talk:
         self.show_lines("", *(apply_style(line, "strong") for line in _render_input(said)), "")
         words = said[1:] if said.startswith("//") else said
         command = said.startswith("/") and not said.startswith("//")
-        work = self._run_command(said) if command else self._run_turn(words)
+        if command:
+            work = self._run_command(said)
+        elif said.startswith("!") and said[1:].strip():
+            command, work = True, self._run_shell(said[1:].strip())
+        else:
+            work = self._run_turn(words)
         try:
             await self._run_stoppable(work)
         except asyncio.CancelledError:
@@ -187,20 +229,83 @@ class Talk:
         command, rest = parse_chat_command(TABLE, said)
         await command.work(self, rest)
 
+    async def _ask_approval(self, call: Call, intent: Intent) -> Answer:
+        """Ask the person about a call, and say meanwhile that they are waited for."""
+        self.hearing.start_question(call, intent.what)
+        try:
+            return await ask_approval(self.face, call, intent)
+        finally:
+            self.hearing.end_question()
+
+    async def _run_shell(self, command: str) -> None:
+        """Run a person's own command, show what it prints, and offer it to the model."""
+        self.hearing.start_activity("running")
+        title = truncate_to_width(clean_line(command), _TITLE)
+        output_watcher.set(partial(self.hearing.show_output, of=title))
+        try:
+            result = await run_shell_command(command, Path.cwd(), _SHELL, os.environ)
+        finally:
+            self.hearing.stop_activity()
+        text = text_of(result.parts)
+        lines = clean_text(text).expandtabs(4).rstrip("\n").split("\n")
+        if len(lines) > _MOST_LINES:
+            half = _MOST_LINES // 2
+            way = self.hearing.hide_text(Hidden(f"output of {title}", text))
+            told = f"… {len(lines) - 2 * half:,} more lines · {way}"
+            lines = [*lines[:half], apply_style(told, "yellow"), *lines[-half:]]
+        self.show_lines(*lines)
+        body = text.encode(errors="replace")
+        found = attach_bytes(f"what `{command}` printed", body[: LARGEST // 2])
+        asked = f"Add it to your next message ({self._describe_size(found)})? [y/N]"
+        if await self.ask_yes_no(asked):
+            self.pending.append(found)
+
+    async def _gather_message(self, words: str) -> Given | None:
+        """Add what goes along with a message; None if the person would rather not send it."""
+        root = Path.cwd()
+        attached: list[Attachment] = []
+        for one in find_mentions(words, root):
+            asked = f"@{clean_line(one.name)} is {clean_line(str(one.path))}. Send it? [y/N]"
+            if one.asks and not await self.ask_yes_no(asked):
+                self.show_note("nothing was sent", "yellow")
+                return None
+            found = await asyncio.to_thread(read_mention, one)
+            self.show_note(f"@{one.name}: {self._describe_size(found)}")
+            attached.append(found)
+        attached, self.pending = [*self.pending, *attached], []
+        return UserSaid(join_message(words, attached)) if attached else words
+
+    def _describe_size(self, found: Attachment) -> str:
+        """Say how large an attachment is, compared with what is left."""
+        drawn = self.update_picture()
+        tokens, window = found.tokens, drawn.window
+        note = f"; {found.note}" if found.note else ""
+        cut = ", will be cut to fit" if tokens > window - drawn.total else ""
+        return f"{tokens:,} tokens, {100 * tokens / window:.1f}% of the window{cut}{note}"
+
     async def _run_turn(self, words: str | None) -> None:
         """Send a message; without one, have the model answer what stands unanswered."""
+        given = None if words is None else await self._gather_message(words)
+        if words is not None and given is None:
+            return
         if not await self._warn_of_pause(words or ""):
             return
+        files = self.seat.checkpoints
+        points = len(files.points) if files is not None else 0
         start, agent = self.session.live.view.head, self.seat.agent
         self.hearing.start_activity()
-        ended = await (agent.go_on() if words is None else agent.turn(words))
+        ended = await (agent.go_on() if given is None else agent.turn(given))
         self.hearing.stop_activity()
         if ended.how != "answered":
             self.show_note(ended.words, "yellow")
         elif not ended.words.strip():
             self.show_note("the answer has no words")
         self.reset_picture()
+        await self.bill.catch_up()  # what it has cost is right when the line is there
         self.show_usage(await self._count_response_tokens(start, ended.words))
+        if files is not None and len(files.points) > points:
+            count = format_count(len(files.points[-1].changes), "path")
+            self.show_note(f"{count} changed on disk · /undo files takes it back")
         await self._ask_to_fold()
         await self._ask_about_instructions()
 
@@ -258,6 +363,7 @@ class Talk:
 
     def _draw_bar(self, columns: int) -> list[tuple[str, str]]:
         name = self.session.live.name.session
+        name = f"plan · {name}" if self.planning is not None else name
         stand = status_bar.Stand(name, self.update_picture(), self.bill.known, self.hearing.more)
         return status_bar.draw_status_bar(stand, columns)
 
@@ -266,6 +372,8 @@ class Talk:
         while True:
             await asyncio.sleep(_TICK)
             if self.face.stop is not None:
+                with suppress(FoldlineError):
+                    await self.bill.catch_up()
                 self.face.refresh()
 
     async def _load_bill_and_names(self) -> None:
@@ -289,6 +397,9 @@ class Talk:
         model = clean_line(drawn.model)
         if not turns and not live.view.items:
             self.show_note(f"{name} · {model} · /help lists commands, Ctrl-D leaves")
+            if self.recent:
+                self.show_lines(*render_recent_sessions(self.recent))
+                self.show_note("a number goes on with one of these; all else begins a new session")
             return
         self.show_note(f"{name} goes on · {model} · /help lists commands, Ctrl-D leaves")
         for role in ("user", "model"):

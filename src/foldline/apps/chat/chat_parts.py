@@ -3,13 +3,16 @@
 `cli.build_agent` makes the agent.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from foldline.agent.approval import Approvals
+from foldline.agent.checkpoints import Checkpoints
 from foldline.agent.instructions import Instructions
 from foldline.agent.loop import Agent
+from foldline.apps.cli.output import format_age, format_size, measure_terminal, truncate_line
+from foldline.draw.wording import clean_line, measure_width, truncate_to_width
 from foldline.models.port import Model
 
 
@@ -22,8 +25,33 @@ class ChatSeat:
     """Makes the client of another model, for `/model`."""
     instructions: Instructions | None = None
     approvals: Approvals | None = None
+    checkpoints: Checkpoints | None = None
+    list_models: Callable[[], Awaitable[Sequence[str]]] | None = None
+    """Asks the session's server which models it has."""
     notes: Sequence[str] = ()
     """Remarks to show before the first line."""
+
+
+class RecentSession(NamedTuple):
+    """A session that can be gone on with."""
+
+    name: str
+    title: str
+    """What was said first."""
+    changed: float
+    size: int
+    model: str
+
+
+def render_recent_sessions(recent: Sequence[RecentSession]) -> list[str]:
+    """Render a numbered list: name, title, age, size, model."""
+    lines: list[str] = []
+    for at, one in enumerate(recent, 1):
+        tail = f" · {format_age(one.changed)} · {format_size(one.size)} · {one.model}"
+        room = max(measure_terminal() - measure_width(clean_line(tail)) - 4, 10)
+        head = truncate_to_width(clean_line(f"{one.name}: {one.title}"), room)
+        lines.append(truncate_line(f"  {at} ", f"{head}{tail}"))
+    return lines
 
 
 class ChatFace(Protocol):
@@ -32,12 +60,16 @@ class ChatFace(Protocol):
     bar: Callable[[int], list[tuple[str, str]]]
     words: "Callable[[str], Iterable[tuple[str, str]]] | None"
     stop: Callable[[], object] | None
+    expand: Callable[[], object] | None
+    """Shows what was folded away last."""
+    expands: str
+    """The key or the command that does so."""
 
     async def said(self) -> str | None:
         """Return what the person enters next, or None if they leave."""
         ...
 
-    async def ask(self, question: str) -> str | None:
+    async def ask(self, question: str, *, secret: bool = False) -> str | None:
         """Return the answer to a question, or None."""
         ...
 

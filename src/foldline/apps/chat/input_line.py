@@ -39,7 +39,11 @@ from prompt_toolkit.layout import (
 )
 from prompt_toolkit.layout.controls import BufferControl
 from prompt_toolkit.layout.menus import CompletionsMenu
-from prompt_toolkit.layout.processors import BeforeInput
+from prompt_toolkit.layout.processors import (
+    BeforeInput,
+    ConditionalProcessor,
+    PasswordProcessor,
+)
 from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
@@ -51,7 +55,8 @@ MARK = "❯ "  # noqa: RUF001 - as shells show it
 _AGAIN = 2.0  # seconds in which a second Ctrl-C leaves
 _MOST_LINES = 10  # rows of the input that are visible at once
 _MENU = 8
-_REDRAW = 0.03  # seconds: nobody sees faster redraws
+_REDRAW = 0.05  # seconds between redraws of what changes by itself; keys are drawn at once
+_TYPING, _SLOWER = 0.5, 3  # seconds after a key in which that happens so many times less often
 _PRIVATE = 0o600
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"  # synchronized output: no flicker, where supported
 _STYLE = Style.from_dict(
@@ -72,7 +77,7 @@ _STYLE = Style.from_dict(
 
 
 class _Completing(Completer):
-    """Completes a line that begins with a slash."""
+    """Completes a line that begins with a slash, and a file's name behind `@`."""
 
     def __init__(self, words: Callable[[], Words | None]) -> None:
         self._words = words
@@ -82,9 +87,14 @@ class _Completing(Completer):
     ) -> Iterable[Completion]:
         del complete_event
         text, words = document.text_before_cursor, self._words()
-        if words is None or not text.startswith("/") or "\n" in document.text:
+        if words is None or (text.startswith("/") and "\n" in document.text):
             return
         last = text.rpartition(" ")[2]
+        if not text.startswith("/"):
+            at = text.rfind("@")
+            if at < 0:
+                return
+            last = text[at:]
         for word, told in words(text):
             yield Completion(word, start_position=-len(last), display_meta=told)
 
@@ -105,21 +115,31 @@ class InputLine:
         """Completes a line that begins with a slash."""
         self.stop: Callable[[], object] | None = None
         """Cancels the work under way; None if there is none."""
+        self.expand: Callable[[], object] | None = None
+        """Shows what was folded away last."""
+        self.expands = "Ctrl-O"
         self._live: str | Callable[[], str] = ""
+        # The columns, and the unfinished text as it was drawn for them.
+        self._drawn_live: tuple[int, StyleAndTextTuples] | None = None
+        self._refreshing: asyncio.TimerHandle | None = None
         self._hint = ""
         self._pressed = 0.0  # when Ctrl-C was last pressed
+        self._typed = 0.0  # when the input was last changed
         self._said: deque[str] = deque()
         self._left = False
         self._more = asyncio.Event()
         self._question: tuple[str, asyncio.Future[str | None], Document] | None = None
         self._asking = asyncio.Lock()
+        self._secret = False
         self._drawing = False
         self.buffer = Buffer(
             completer=_Completing(lambda: None if self._question else self.words),
-            complete_while_typing=Condition(lambda: self.buffer.text.startswith("/")),
+            complete_while_typing=Condition(
+                lambda: self.buffer.text.startswith("/") or _is_naming_file(self.buffer.document)
+            ),
             history=_open_history(history),
             multiline=True,
-            on_text_changed=lambda _: self._clear_hint(),
+            on_text_changed=lambda _: self._handle_typing(),
         )
         search = SearchToolbar(ignore_case=True)
         self.app: Application[None] = Application(
@@ -130,7 +150,6 @@ class InputLine:
             input=input or create_input(always_prefer_tty=False),
             output=output or _make_output(),
             color_depth=ColorDepth.DEPTH_1_BIT if os.environ.get("NO_COLOR") else None,
-            min_redraw_interval=_REDRAW,
             after_render=lambda _: self._finish_drawing(),
         )
 
@@ -152,10 +171,17 @@ class InputLine:
             await self._more.wait()
         return self._said.popleft()
 
-    async def ask(self, question: str) -> str | None:
-        """Return the answer to a question, or None; then restore the unfinished input."""
+    async def ask(self, question: str, *, secret: bool = False) -> str | None:
+        """Return the answer to a question, or None; then restore the unfinished input.
+
+        A `secret` answer is not shown.
+        """
         async with self._asking:  # one at a time: tools run in parallel
-            return None if self._left else await self._ask_question(question)
+            self._secret = secret
+            try:
+                return None if self._left else await self._ask_question(question)
+            finally:
+                self._secret = False
 
     async def _ask_question(self, question: str) -> str | None:
         answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
@@ -189,12 +215,16 @@ class InputLine:
 
     def live(self, text: "str | Callable[[], str]") -> None:
         """Show unfinished text directly above the line."""
-        self._live = text
+        self._live, self._drawn_live = text, None
         self._request_redraw()
 
     def refresh(self) -> None:
-        """Redraw what changes by itself."""
-        self._request_redraw()
+        """Redraw what changes by itself, soon: words come faster than anybody reads."""
+        if self._refreshing is None and self.app.is_running:
+            loop = asyncio.get_running_loop()
+            typing = time.monotonic() - self._typed < _TYPING
+            pause = _REDRAW * (_SLOWER if typing else 1)
+            self._refreshing = loop.call_later(pause, self._draw_refresh)
 
     @property
     def columns(self) -> int:
@@ -211,6 +241,11 @@ class InputLine:
         """How many entered lines are queued."""
         return len(self._said)
 
+    def _draw_refresh(self) -> None:
+        self._refreshing = self._drawn_live = None
+        self._build_live_text()  # apart from the drawing: a key gets in between
+        self._request_redraw()
+
     def _request_redraw(self) -> None:
         if self.app.is_running:
             self.app.invalidate()
@@ -221,13 +256,16 @@ class InputLine:
             self.app.output.write_raw(_END)
             self.app.output.flush()
 
-    def _clear_hint(self) -> None:
-        self._hint, self._pressed = "", 0.0
+    def _handle_typing(self) -> None:
+        self._hint, self._pressed, self._typed = "", 0.0, time.monotonic()
 
     def _build_layout(self, search: SearchToolbar) -> Layout:
         writing = BufferControl(
             self.buffer,
-            input_processors=[BeforeInput(self._render_prompt)],
+            input_processors=[
+                ConditionalProcessor(PasswordProcessor(), Condition(lambda: self._secret)),
+                BeforeInput(self._render_prompt),
+            ],
             search_buffer_control=search.control,
         )
         body = HSplit(
@@ -267,8 +305,18 @@ class InputLine:
         return [("class:mark.busy" if self.stop else "class:mark", MARK)]
 
     def _render_live_text(self) -> StyleAndTextTuples:
-        text = self._live if isinstance(self._live, str) else self._live()
-        return to_formatted_text(ANSI(text.rstrip("\n"))) if text else []
+        return self._build_live_text()
+
+    def _build_live_text(self) -> StyleAndTextTuples:
+        """Build the unfinished text once for each refresh: no key waits for markdown."""
+        columns, drawn = self.columns, self._drawn_live
+        if drawn is None or drawn[0] != columns:
+            text = self._live if isinstance(self._live, str) else self._live()
+            parsed: StyleAndTextTuples = []
+            if text:
+                parsed = to_formatted_text(ANSI(text.rstrip("\n")))
+            drawn = self._drawn_live = (columns, parsed)
+        return drawn[1]
 
     def _render_queue(self) -> StyleAndTextTuples:
         if not self.stop:
@@ -313,6 +361,12 @@ class InputLine:
             del event
             self.leave()
 
+        @keys.add("c-o")
+        def _(event: KeyPressEvent) -> None:
+            del event
+            if self.expand is not None:
+                self.expand()
+
         @keys.add("c-z")
         def _(event: KeyPressEvent) -> None:
             event.app.suspend_to_background()
@@ -346,7 +400,7 @@ class InputLine:
         if self._question is not None:
             self._answer_question(None)
         elif self.stop is not None:
-            self._said.clear()  # the queue was meant for an answer that will not come
+            self._take_back_queue()
             self.stop()
         elif self.buffer.text:
             self.buffer.reset()
@@ -356,6 +410,14 @@ class InputLine:
             self._hint, self._pressed = "Ctrl-C again leaves; so does Ctrl-D", time.monotonic()
             self._request_redraw()
 
+    def _take_back_queue(self) -> None:
+        """Put what is queued back on the line: it is neither lost nor sent unasked."""
+        if self._said:
+            lines = [*self._said, *([self.buffer.text] if self.buffer.text else [])]
+            self._said.clear()
+            text = "\n".join(lines)
+            self.buffer.reset(Document(text, len(text)))
+
     def leave(self) -> None:
         """Leave: cancel the work under way and drop the queue."""
         self._left = True
@@ -364,6 +426,12 @@ class InputLine:
         if self.stop is not None:
             self.stop()
         self._more.set()
+
+
+def _is_naming_file(document: Document) -> bool:
+    """Whether the word at the cursor begins with `@`."""
+    word = document.current_line_before_cursor.rpartition(" ")[2]
+    return word.startswith("@")
 
 
 def _build_optional_window(text: Callable[[], StyleAndTextTuples]) -> ConditionalContainer:

@@ -10,6 +10,7 @@ links of the terminal.
 """
 
 import io
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -79,6 +80,7 @@ class _AnswerMarkdown(Markdown):
         self.parsed = _make_parser().parse(source)
 
 
+@cache
 def _make_parser() -> MarkdownIt:
     return MarkdownIt("commonmark", {"html": False}).enable("strikethrough").enable("table")
 
@@ -134,9 +136,16 @@ class Saying:
 
 def render_markdown(source: str, columns: int, *, colour: bool = True) -> str:
     """Render clean markdown for a terminal, with an empty line between blocks."""
-    console = Console(
+    console = _make_console(max(min(columns, _WIDEST), 10), colour=colour)
+    shown = (_render_block(console, block) for block in _split_blocks(source))
+    return "\n".join(one for one in shown if one.strip())
+
+
+@lru_cache(maxsize=8)
+def _make_console(width: int, *, colour: bool) -> Console:
+    return Console(
         file=io.StringIO(),
-        width=max(min(columns, _WIDEST), 10),
+        width=width,
         force_terminal=colour,
         color_system="256" if colour else None,
         no_color=not colour,
@@ -146,8 +155,6 @@ def render_markdown(source: str, columns: int, *, colour: bool = True) -> str:
         legacy_windows=False,
         theme=_THEME,
     )
-    shown = (_render_block(console, block) for block in _split_blocks(source))
-    return "\n".join(one for one in shown if one.strip())
 
 
 def _render_block(console: Console, block: str) -> str:

@@ -8,7 +8,8 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager, nullcontext
 
 from foldline.apps.chat.safe import clean_text
 from foldline.apps.cli.output import measure_terminal
@@ -25,6 +26,8 @@ class Plain:
         self.bar: Callable[[int], list[tuple[str, str]]] = lambda _: []
         self.words: Callable[[str], Iterable[tuple[str, str]]] | None = None
         self.stop: Callable[[], object] | None = None
+        self.expand: Callable[[], object] | None = None
+        self.expands = "/expand"
         self._prompt = prompt
         self._lines: deque[str] = deque()
         self._rest = b""
@@ -47,9 +50,10 @@ class Plain:
                 return "\n".join(found)
             found.clear()
 
-    async def ask(self, question: str) -> str | None:
-        """Return the next line, as the answer to a question."""
-        return await self._read_line(question)
+    async def ask(self, question: str, *, secret: bool = False) -> str | None:
+        """Return the next line, as the answer to a question; a `secret` one is not echoed."""
+        with _no_echo() if secret else nullcontext():
+            return await self._read_line(question)
 
     def above(self, text: str) -> None:
         """Write text to stdout."""
@@ -122,3 +126,21 @@ class Plain:
             self.stop()
         else:
             self.leave()
+
+
+@contextmanager
+def _no_echo() -> Generator[None]:
+    """Turn the terminal's echo off, if it is one."""
+    import termios  # noqa: PLC0415 - not on every system
+
+    stdin = sys.stdin.fileno()
+    if not os.isatty(stdin):
+        yield
+        return
+    before, now = termios.tcgetattr(stdin), termios.tcgetattr(stdin)
+    now[3] &= ~termios.ECHO
+    termios.tcsetattr(stdin, termios.TCSADRAIN, now)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(stdin, termios.TCSADRAIN, before)

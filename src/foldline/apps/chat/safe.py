@@ -4,7 +4,8 @@ r"""Make text of many lines that others wrote safe for a terminal, also piece by
     flow.feed("\x1b]0;ti"), flow.feed("tle\x07shown")      →  "", "shown"
 
 Whole escape sequences go, also those split over two pieces; newline and tab are the only control
-characters that stay. For a single line use `draw.wording.clean_line`.
+characters that stay, and a joiner stays where letters or emoji need it. For a single line use
+`draw.wording.clean_line`.
 """
 
 import unicodedata
@@ -12,6 +13,7 @@ from typing import Literal, TypeAlias
 
 _State: TypeAlias = Literal["text", "escape", "short", "control", "string"]
 _MOST = 4_096  # letters of a sequence: anything longer is none
+_JOINERS = "\u200c\u200d"  # join or part what stands around them: emoji, Persian, Hindi
 _MARKS = 2  # combining marks on a letter: more would cover the lines around it
 _UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn")
 _ESCAPE, _CONTROL = "\x1b", "\x9b"
@@ -26,11 +28,14 @@ class Safe:
         self._state: _State = "text"
         self._length = 0
         self._marks = _MARKS  # a mark without a letter before it would stand on our own text
+        self._joins = False
+        """Whether a joiner may follow: after a letter that is no ASCII, and only one."""
 
     def feed(self, piece: str) -> str:
         """Return the safe part of a piece; an unfinished sequence is held back."""
         if self._state == "text" and piece.isascii() and piece.isprintable():
-            self._marks = 0 if piece else self._marks
+            if piece:
+                self._marks, self._joins = 0, False
             return piece
         return "".join(map(self._process_letter, piece))
 
@@ -90,8 +95,11 @@ class Safe:
 
     def _filter_letter(self, letter: str) -> str:
         if letter in "\n\t":
-            self._marks = _MARKS
+            self._marks, self._joins = _MARKS, False
             return letter
+        if letter in _JOINERS:
+            joins, self._joins = self._joins, False
+            return letter if joins else ""
         if letter in "\u2028\u2029":
             return self._filter_letter("\n")
         category = unicodedata.category(letter)
@@ -100,7 +108,7 @@ class Safe:
             return letter if self._marks <= _MARKS else ""
         if category in _UNSEEN:
             return ""
-        self._marks = 0
+        self._marks, self._joins = 0, not letter.isascii()
         return letter
 
 

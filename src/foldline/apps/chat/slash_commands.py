@@ -12,6 +12,7 @@ from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, TypeAlias
 
+from foldline.agent.checkpoints import describe_change, describe_path
 from foldline.apps.chat.safe import clean_text
 from foldline.apps.chat.status_bar import format_money
 from foldline.apps.cli.fold import (
@@ -41,6 +42,7 @@ from foldline.core import log
 from foldline.core.log import by_user
 from foldline.core.names import format_count
 from foldline.core.parts import render_parts, replace_surrogates
+from foldline.core.spine import Range
 from foldline.draw import draw_picture_terminal, wording
 from foldline.draw.picture import choose_level
 from foldline.draw.wording import clean_line, truncate_to_width
@@ -228,6 +230,10 @@ class ChatCommand:
 
 _PREVIEW = "--preview"
 _CHOICES = 20
+_FILES = "files"
+_PLAN_BEGINS = "[Planning: look, and say what you would do. Change nothing until you are told to.]"
+_PLAN_ENDS = "[Planning is over: you may change things again.]"
+_LOOK = 200  # events read at a time
 
 
 async def _run_compact(talk: "Talk", given: str) -> None:
@@ -271,7 +277,8 @@ async def fold_and_report(talk: "Talk", *, focus: str = "") -> None:
     then = talk.update_picture()
     edit = talk.session.edits[-1]
     told = f"{before:,} tokens became {then.total:,}, edit {edit}:"
-    record = f"/recall log:{edit} shows the record that now stands"
+    talk.hearing.hide_record()
+    record = f"/recall log:{edit} shows the record that now stands, and so does {talk.face.expands}"
     talk.show_lines(
         *summary_lines(lost, rest=record),
         apply_style(told, "strong"),
@@ -286,6 +293,16 @@ def _render_nothing_to_fold() -> list[str]:
 
 
 async def _undo_edit(talk: "Talk", given: str) -> None:
+    if given.strip().lower() == _FILES:
+        await _restore_files(talk, again=False)
+        return
+    if (
+        not given
+        and not talk.session.edits
+        and talk.seat.checkpoints
+        and talk.seat.checkpoints.points
+    ):
+        raise Misused("there is no fold to take back; /undo files takes back what changed on disk")
     edit = parse_number(given, "edit") if given else None
     before = talk.update_picture().total
     which = edit if edit is not None else (talk.session.edits[-1] if talk.session.edits else None)
@@ -295,7 +312,62 @@ async def _undo_edit(talk: "Talk", given: str) -> None:
     talk.show_text(f"{told}; /redo makes it again")
 
 
-async def _redo_edit(talk: "Talk", _: str) -> None:
+async def _restore_files(talk: "Talk", *, again: bool) -> None:
+    """Take back what the newest turn changed on disk, or make it again."""
+    files = talk.seat.checkpoints
+    if files is None:
+        raise Misused("nothing on disk is kept here: this agent has no tools")
+    plan = files.plan_redo() if again else files.plan_undo()
+    if plan is None:
+        raise Misused("no turn of this session has changed files here that were not restored")
+    shown = [describe_change(one, files.root) for one in plan.changes]
+    rest = [f"… and {len(shown) - _CHOICES:,} more"] if len(shown) > _CHOICES else []
+    talk.show_lines(*(truncate_line("  ", line) for line in [*shown[:_CHOICES], *rest]))
+    for one in plan.lost:
+        talk.show_text(f"not kept, and stays as it is: {describe_path(one, files.root)}")
+    if plan.point.partial or files.fault:
+        talk.show_text(
+            f"a command may have changed more: {files.fault or 'the folder is too large'}"
+        )
+    if plan.conflicts:
+        names = ", ".join(clean_line(describe_path(one, files.root)) for one in plan.conflicts[:5])
+        more = f" and {len(plan.conflicts) - 5:,} more" if len(plan.conflicts) > 5 else ""  # noqa: PLR2004
+        talk.show_text(f"changed by somebody else since, or in between: {names}{more}")
+        if not await talk.ask_yes_no("Restore all the same, and lose these changes? [y/N]"):
+            talk.show_lines(apply_style("nothing was restored", "dim"))
+            return
+    faults = files.restore_files(plan)
+    for fault in faults:
+        talk.show_text(f"not restored: {clean_line(fault)}")
+    done = "made again" if again else "taken back"
+    if talk.session.live.view.items:
+        names = ", ".join(describe_path(one.path, files.root) for one in plan.changes[:_CHOICES])
+        notice = f"[The person has {done} on disk what a turn changed. Read anew: {names}]"
+        await talk.session.add(replace_surrogates(notice), speaker="notice")
+    other = "/undo files takes it back" if again else "/redo files makes it again"
+    talk.show_text(f"{format_count(len(plan.changes) - len(faults), 'path')} {done}; {other}")
+
+
+async def _plan_first(talk: "Talk", given: str) -> None:
+    approvals = talk.seat.approvals
+    if approvals is None:
+        raise Misused("this agent only talks: it can change nothing")
+    if given:
+        raise Misused("/plan begins to plan, and /plan again ends it")
+    if talk.planning is None:
+        talk.planning, approvals.mode = approvals.mode, "none"
+        await talk.session.add(_PLAN_BEGINS, speaker="notice")
+        talk.show_text("planning: it may look, and changes nothing; /plan again lets it work")
+    else:
+        approvals.mode, talk.planning = talk.planning, None
+        await talk.session.add(_PLAN_ENDS, speaker="notice")
+        talk.show_text("it may change things again, as before")
+
+
+async def _redo_edit(talk: "Talk", given: str) -> None:
+    if given.strip().lower() == _FILES:
+        await _restore_files(talk, again=True)
+        return
     place = talk.redo if talk.redo is not None else await talk.session.history.taken_back()
     if place is None:
         raise Misused("there is nothing to make again: no edit was taken back last")
@@ -336,16 +408,25 @@ async def _exclude_messages(talk: "Talk", given: str) -> None:
 async def _parse_place(talk: "Talk", given: str) -> int | str:
     if given.strip().lower() != "last":
         return given.strip() if "(" in given or "-" in given else parse_number(given, "place")
-    held = talk.session.live.view.held
-    said = [seq for seq, event in held.items() if by_user(event)]
-    if not said:
-        raise Misused("you have said nothing that is in sight; /search finds it, /pin log:N pins")
-    return max(said)
+    live = talk.session.live
+    if said := [seq for seq, event in live.view.held.items() if by_user(event)]:
+        return max(said)
+    for high in range(live.view.head, -1, -_LOOK):  # after a fold it is in the log alone
+        found = await live.read_events(Range(max(high - _LOOK + 1, 0), high))
+        if said := [seq for seq, event in found if by_user(event)]:
+            return max(said)
+    raise Misused("you have said nothing yet")
 
 
 def _show_pins(talk: "Talk") -> None:
     pins = ", ".join(f"log:{one}" for one in sorted(talk.session.live.view.pins))
     talk.show_text(f"pinned: {pins}" if pins else "nothing is pinned; /pin last pins your words")
+
+
+def _list_undoable(talk: "Talk") -> Iterable[tuple[str, str]]:
+    if talk.seat.checkpoints is not None:
+        yield _FILES, "what the last turn changed on disk"
+    yield from _list_edits(talk)
 
 
 def _list_edits(talk: "Talk") -> Iterable[tuple[str, str]]:
@@ -383,6 +464,7 @@ _LIMIT = 20
 _PAGE = 4_000  # tokens of an original shown at once
 _FORMS: dict[str, Format] = {".md": "markdown", ".json": "openai"}
 _TURNS = 30
+_SHOWN = 40  # models listed
 
 
 async def _recall_original(talk: "Talk", given: str) -> None:
@@ -439,11 +521,33 @@ def _list_handles(talk: "Talk") -> Iterable[tuple[str, str]]:
         yield f"log:{fold.span.lo}-{fold.span.hi}", told
 
 
+async def _pick_model(talk: "Talk") -> str:
+    """Show what the server has, and let a person choose; "" if they do not."""
+    drawn = talk.update_picture()
+    talk.show_text(f"{clean_line(drawn.model)}, window {drawn.window:,}")
+    ask = talk.seat.list_models
+    names = [] if ask is None else [*await ask()]
+    if not names:
+        talk.show_text("its server lists no models; /model NAME [WINDOW] takes another")
+        return ""
+    for at, name in enumerate(names[:_SHOWN], 1):
+        talk.show_lines(truncate_line(f"  {at:3} ", name))
+    if len(names) > _SHOWN:
+        talk.show_text(f"and {len(names) - _SHOWN:,} more: write a part of the name")
+    said = replace_surrogates((await talk.face.ask("Which? [number or name] ") or "").strip())
+    if said.isdecimal() and 0 < int(said) <= len(names):
+        return names[int(said) - 1]
+    near = [name for name in names if said.lower() in name.lower()]
+    if not said or said in names or len(near) != 1:
+        return said
+    return near[0]
+
+
 async def _switch_model(talk: "Talk", given: str) -> None:
     session, drawn = talk.session, talk.update_picture()
     if not given:
-        told = f"{drawn.model}, window {drawn.window:,}; /model NAME [WINDOW] takes another"
-        talk.show_text(told)
+        given = await _pick_model(talk)
+    if not given:
         return
     name, _, size = replace_surrogates(given).partition(" ")
     window = parse_number(size, "window") if size.strip() else None
@@ -475,6 +579,17 @@ async def _switch_model(talk: "Talk", given: str) -> None:
     talk.show_usage()
 
 
+async def _expand_hidden(talk: "Talk", given: str) -> None:
+    number = parse_number(given, "number") if given else 1
+    if not talk.hearing.open_hidden(number):
+        raise Misused("nothing was folded away here; /recall HANDLE shows what the log has")
+
+
+def _list_hidden(talk: "Talk") -> Iterable[tuple[str, str]]:
+    for at, one in enumerate(reversed(talk.hearing.hidden), 1):
+        yield str(at), truncate_to_width(clean_line(one.title), 60)
+
+
 async def _remember_text(talk: "Talk", given: str) -> None:
     if talk.seat.instructions is None:
         raise Misused("there is no memory file here; write it into AGENTS.md")
@@ -485,6 +600,10 @@ async def _remember_text(talk: "Talk", given: str) -> None:
 
 
 async def _retry_answer(talk: "Talk", _: str) -> None:
+    """Ask again; an answer that stands, whole or cut, leaves the model's sight first."""
+    if (place := await talk.session.history.withdraw_answer()) is not None:
+        talk.reset_picture()
+        talk.show_text(f"the model no longer sees its earlier answer; /recall log:{place} shows it")
     await talk.go_on()
 
 
@@ -528,7 +647,9 @@ async def _show_help(talk: "Talk", _: str) -> None:
             for line in (
                 "Enter sends · Alt-Enter, Ctrl-J or \\ at the end begins a new line",
                 "Ctrl-C stops an answer, clears the line, and twice leaves · Ctrl-D leaves",
+                "Ctrl-O shows in full what was folded away: output, changes, reasoning, records",
                 "what you enter while an answer comes is sent after it",
+                "@file goes along with a message · !command runs here, and may go along",
                 "//text says something that begins with a slash",
             )
         ),
@@ -578,12 +699,19 @@ TABLE: tuple[ChatCommand, ...] = (
     ),
     ChatCommand(
         name="undo",
-        arguments="[EDIT]",
-        help="take back the last fold, or an edit",
+        arguments="[EDIT|files]",
+        help="take back the last fold, or what changed on disk",
         work=_undo_edit,
-        choices=_list_edits,
+        choices=_list_undoable,
     ),
-    ChatCommand(name="redo", help="make again what was taken back", work=_redo_edit),
+    ChatCommand(
+        name="redo",
+        arguments="[files]",
+        help="make again what was taken back",
+        work=_redo_edit,
+        choices=lambda _: ((_FILES, "what was taken back on disk"),),
+    ),
+    ChatCommand(name="plan", help="let it look only, until /plan again", work=_plan_first),
     ChatCommand(
         name="pin",
         arguments="[last|N|HANDLE]",
@@ -613,6 +741,13 @@ TABLE: tuple[ChatCommand, ...] = (
         choices=_list_handles,
     ),
     ChatCommand(
+        name="expand",
+        arguments="[N]",
+        help="all of an output, a change or a reasoning; N is how far back",
+        work=_expand_hidden,
+        choices=_list_hidden,
+    ),
+    ChatCommand(
         name="search",
         arguments="WORDS [--everywhere]",
         help="find what was said",
@@ -639,7 +774,9 @@ TABLE: tuple[ChatCommand, ...] = (
         work=_switch_model,
         choices=_list_models,
     ),
-    ChatCommand(name="retry", help="ask again for an answer that did not come", work=_retry_answer),
+    ChatCommand(
+        name="retry", help="ask again; the answer so far goes out of sight", work=_retry_answer
+    ),
     ChatCommand(
         name="remember",
         arguments="TEXT",

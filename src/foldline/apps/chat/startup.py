@@ -25,21 +25,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 COMMAND = "chat"
 _STOPPED = 130
-_NOT_HERE = ("-h", "--help", "--message")
+_NOT_HERE = ("-h", "--help", "--message", "--print", "--file", "--output", "--json")
 waiting: ContextVar["InputLine | None"] = ContextVar("waiting", default=None)
 """The input line that is open already, if any."""
 
 
 def is_interactive_chat(arguments: Sequence[str]) -> bool:
     """Whether these arguments start a chat in a capable terminal."""
-    asked = any(one.startswith(("--message=", "-m")) or one in _NOT_HERE for one in arguments)
+    asked = any(
+        one.partition("=")[0] in _NOT_HERE or one[:2] in ("-m", "-p", "-f") for one in arguments
+    )
     return [*arguments[:1]] == [COMMAND] and not asked and has_capable_terminal()
 
 
 def has_capable_terminal() -> bool:
     """Whether input and output are a terminal that the input line can use."""
-    seen = sys.stdin.isatty() and sys.stdout.isatty()
-    return seen and os.environ.get("TERM", "dumb") != "dumb"
+    streams: tuple[Any, ...] = (sys.stdin, sys.stdout)  # None if closed
+    return (
+        all(one is not None and one.isatty() for one in streams)
+        and os.environ.get("TERM", "dumb") != "dumb"
+    )
 
 
 def choose_history_path() -> Path:

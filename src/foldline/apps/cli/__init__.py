@@ -6,6 +6,8 @@
     build_agent      from options and settings to an agent with its session, model and tools
     catalogue        `models`: windows and prices
     chat             `chat`: talk with a model in a terminal
+    chat_records     what `chat --output` prints: the records and their fields
+    completion       `completion`: what a shell needs to complete
     config           `config show`, `config path`, `config check`
     context          the options that all commands share, the store, sessions by name
     doctor           `doctor`: checks of the installation and of a store file
@@ -13,23 +15,31 @@
     exit_codes       exit codes, and the code of each error
     export           `export` and `erase`
     find_sessions    the sessions that `lab` works on: files, folders, names
+    first_run        the questions of a first chat: who answers, key, model
     fold             `fold`, `undo` and `pin`
     hook             `hook claude`: warns in Claude Code of an expired cache
     import_          `import`: session files into the store
+    keys             `keys`: the gateway's own keys
     lab              `lab compare` and `lab cost`
     lab_model        the model that `lab` asks: client, window, prices, consent
     lab_quality      `lab quality`: what a model remembers
     lab_tasks        `lab tasks`: coding tasks worked by our agent
     mcp              `mcp`: a session's past for an agent host
+    migrate          `migrate`: PostgreSQL's tables and rights, brought to this release
+    one_message      one message by `-p`: pipes, files, three forms of output
     output           tables, wrapped lines, colours, sizes and times
     plan_transcript  the fold of another agent's transcript, for `hook`
     run_agent        `run`: a coding agent behind a gateway of its own
     run_worker       `worker`: a process that makes queued folds
+    saved_keys       keys that a first run has saved
     schedule         `schedule`: entries that speak into sessions at their times
-    serve            `serve`: the gateway's process; `keys add`
+    serve            `serve`: the gateway's process
+    serve_workers    `serve --workers`: several processes at one port
+    share            `share`: who may read a session beside its owner
     show             `sessions`, `show` and `context`
     show_history     `history` and `search`
     show_plan        `plan`: what a policy would do now
+    show_usage       `usage`: what calls through a gateway took
     ui               `ui`: the pages, in a browser of this machine
 
 Without the extra `[cli]` the command says what to install.
@@ -74,6 +84,12 @@ def main() -> None:
     sys.exit(run_command(sys.argv[1:]))
 
 
+def is_debugging() -> bool:
+    """Whether FOLDLINE_DEBUG asks for tracebacks and the log; 0, no, off and false do not."""
+    said = os.environ.get("FOLDLINE_DEBUG", "").strip().lower()
+    return said not in ("", "0", "no", "off", "false")
+
+
 def _keep_log_off_terminal() -> None:
     """Keep warnings of the library off the screen, where Python prints them if nobody else does.
 
@@ -81,5 +97,5 @@ def _keep_log_off_terminal() -> None:
     """
     import logging  # noqa: PLC0415 - not for `--version`
 
-    if not os.environ.get("FOLDLINE_DEBUG"):
+    if not is_debugging():
         logging.getLogger("foldline").addHandler(logging.NullHandler())

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from foldline import __version__
+from foldline.apps.cli import is_debugging
 from foldline.apps.cli.context import JsonOption, StoreOption, TenantOption, make_desk
 from foldline.apps.cli.exit_codes import DONE, MEANINGS, STOPPED, USAGE, explain_error
 from foldline.apps.cli.output import print_remark
@@ -46,6 +47,7 @@ _PANELS = {
     },
     "Set up and check": {
         "models": "catalogue:models",
+        "completion": "completion:completion",
         "doctor": "doctor:doctor",
         "config show": "config:show",
         "config path": "config:path",
@@ -57,7 +59,14 @@ _PANELS = {
         "hook claude": "hook:claude",
         "serve": "serve:serve",
         "bot": "bot:bot",
-        "keys add": "serve:add_key",
+        "keys add": "keys:add_key",
+        "keys list": "keys:list_keys",
+        "keys rotate": "keys:rotate_key",
+        "keys revoke": "keys:revoke_key",
+        "keys import": "keys:import_keys",
+        "share": "share:share",
+        "usage": "show_usage:usage",
+        "migrate": "migrate:migrate",
         "schedule add": "schedule:add",
         "schedule list": "schedule:listed",
         "schedule next": "schedule:upcoming",
@@ -75,6 +84,7 @@ _PANELS = {
     },
 }
 """The headings of the help; below each, commands and their `module:function`."""
+_SENTENCE = 1_000  # letters: no first sentence is longer, and none is cut
 _GROUPS = {
     "config": "The settings: which are in force, who says so, and what is wrong with them.",
     "hook": "Hooks of coding agents.",
@@ -96,7 +106,7 @@ class _PanelGroup(TyperGroup):
         for title, commands in panels.items():
             with formatter.section(title):
                 formatter.write_dl(
-                    (name.ljust(wide), command.get_short_help_str(formatter.width - 6 - wide))
+                    (name.ljust(wide), command.get_short_help_str(_SENTENCE))
                     for name, command in commands
                 )
 
@@ -173,6 +183,8 @@ def _apply_shared_options(
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run one command line; return its exit code."""
+    if "_FOLDLINE_COMPLETE" in os.environ:
+        _prepare_completion()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a character that the terminal lacks is shown as ?
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
@@ -191,9 +203,15 @@ def run_command(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else DONE
 
 
+def _prepare_completion() -> None:
+    """Let typer answer the shell that asks how a line may go on."""
+    completion: Any = import_module("typer.completion")
+    completion.completion_init()
+
+
 def print_error(fault: Exception) -> int:
     """Print an error in one line; return its exit code."""
-    if os.environ.get("FOLDLINE_DEBUG"):
+    if is_debugging():
         raise fault
     number, line = explain_error(fault)
     print_remark(line)

@@ -10,16 +10,23 @@ import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from time import localtime, strftime
 from typing import TYPE_CHECKING, Any
 
-from foldline.apps.chat.chat_parts import ChatFace, ChatSeat
-from foldline.apps.cli.context import MEMORY, Desk, resolve_session_name
-from foldline.apps.cli.exit_codes import DONE, NothingFound
+from foldline.apps.chat.chat_parts import ChatFace, ChatSeat, RecentSession, render_recent_sessions
+from foldline.apps.cli.context import MEMORY, Desk, find_checkpoints, resolve_session_name
+from foldline.apps.cli.exit_codes import DONE, NothingFound, ServerSilent
+from foldline.apps.cli.saved_keys import find_saved_key
+from foldline.core.log import by_user
+from foldline.core.own_words import read_own_words
 from foldline.core.parts import replace_surrogates
+from foldline.core.spine import Range
 from foldline.core.view import View
 from foldline.dialects.base import CHAT, choose_model_dialect
+from foldline.dialects.model_names import find_address_provider
 from foldline.draw.wording import clean_line
 from foldline.errors import BadInput, Busy, FoldlineError, OtherHost
 from foldline.models.clients import environment_address, is_same_address
@@ -43,6 +50,7 @@ if TYPE_CHECKING:
     from foldline.session.session import AsyncSession
 
 _HOLD, _RENEW = 30.0, 8.0  # seconds: how long a session's lock lasts, how often it is renewed
+_RECENT, _FIRST = 6, 40  # sessions offered; events in which a title is looked for
 _UNNAMED = re.compile(r"[^a-z0-9]+")
 
 
@@ -56,6 +64,8 @@ class Wish:
     flags: dict[str, Any] = field(default_factory=dict[str, Any])
     """Settings by name."""
     profile: str | None = None
+    config: Path | None = None
+    """A file that is read instead of the project's, and trusted."""
     tools: bool = True
     trusted: Trusted | None = None
     """Tells whether a person has trusted a project's settings."""
@@ -73,13 +83,15 @@ class Wish:
         us = asyncio.current_task()
         face.stop = us.cancel if us else None  # leaving while it opens ends it at once
         wish = await self.resolve_trust(face)
+        wish = await wish.ask_for_model(face)
         name = await wish.choose_session_name()
+        recent = await wish.list_recent_sessions() if not (wish.name or wish.go_on) else []
         before: str | None = None
         while True:
             face.stop = us.cancel if us else None
             try:
                 async with open_agent(wish, name) as seat:
-                    before, end = name, await Talk(seat, face).run()
+                    before, end = name, await Talk(seat, face, recent=recent).run()
             except FoldlineError as fault:
                 if before is None or before == name:
                     raise
@@ -88,6 +100,7 @@ class Wish:
                 continue
             if not isinstance(end, Another):
                 return DONE
+            recent = []
             flags = {**self.flags, "model": seat.agent.model.name}
             wish = replace(
                 wish,
@@ -103,10 +116,57 @@ class Wish:
             except FoldlineError as fault:
                 face.above(clean_line(f"{fault}; {before} goes on"))
 
+    async def list_recent_sessions(self) -> list[RecentSession]:
+        """List the sessions that were changed last."""
+        async with self.desk.open_store(make=True) as store:
+            every = [one async for one in iterate_sessions(store, self.desk.tenant)]
+            every.sort(key=lambda one: one.changed, reverse=True)
+            found: list[RecentSession] = []
+            for one in every:
+                if len(found) == _RECENT:
+                    break
+                with suppress(FoldlineError):
+                    seen = await open_stored_session(store, Name(self.desk.tenant, one.session))
+                    first = await seen.live.read_events(Range(0, min(one.head, _FIRST)))
+                    said = (read_own_words(event.parts) for _, event in first if by_user(event))
+                    title = next(filter(None, said), "")
+                    model = seen.live.view.model
+                    if title:  # in the others nobody has said anything
+                        found.append(
+                            RecentSession(one.session, title, one.changed, one.size, model)
+                        )
+        return found
+
+    async def ask_for_model(self, face: ChatFace) -> "Wish":
+        """Ask who answers, if nothing says it: on the first run, and in a session of old."""
+        if self.load_settings().model.name is not None:
+            return self
+        recent = await self.list_recent_sessions()
+        if self.go_on or (self.name and any(one.name == self.name for one in recent)):
+            return self
+        if self.name:
+            async with self.desk.open_store(make=True) as store:
+                seen = await open_stored_session(store, Name(self.desk.tenant, self.name))
+                if seen.live.view.model:
+                    return self
+        elif recent:
+            face.above("\n".join(render_recent_sessions(recent)))
+            said = (await face.ask("Which? [number; Enter sets a new model up] ") or "").strip()
+            if said.isdecimal() and 0 < int(said) <= len(recent):
+                return replace(self, name=recent[int(said) - 1].name, go_on=True)
+        from foldline.apps.cli.first_run import set_up_model  # noqa: PLC0415 - once in a life
+
+        await set_up_model(face)
+        return self
+
     def load_settings(self) -> Settings:
         """Load the settings in force."""
         return load_settings(
-            Path.cwd(), flags=self.flags, profile=self.profile, trusted=self.trusted
+            Path.cwd(),
+            flags=self.flags,
+            profile=self.profile,
+            config=self.config,
+            trusted=self.trusted,
         )
 
     async def resolve_trust(self, face: ChatFace | None = None) -> "Wish":
@@ -220,7 +280,8 @@ def _build_client(settings: Settings, name: str, host: Host) -> Model:
     from foldline.session.use_settings import make_model_client  # noqa: PLC0415 - in a thread
 
     client = make_model_client(
-        replace(settings, model=replace(settings.model, name=name, base_url=host.given))
+        replace(settings, model=replace(settings.model, name=name, base_url=host.given)),
+        saved_key=find_saved_key(host.base_url),
     )
     found = host_of(client)
     if found is not None and not is_same_address(found.base_url, host.base_url):
@@ -259,7 +320,9 @@ async def open_agent(
     try:
         if sure:
             await client.wait_for_model()
-        tellers = build_tellers(settings, client, host=host)
+        tellers = build_tellers(
+            settings, client, host=host, saved_key=find_saved_key(host.base_url)
+        )
         clients += [one for one in (tellers.models if tellers else ()) if one is not client]
         reported, notes = await _ask_server_limits(settings, host, sure=sure)
         notes += list_untrusted(settings)
@@ -287,6 +350,7 @@ async def open_agent(
                     root=Path.cwd(),
                     tools=wish.tools,
                     logs=_resolve_log_folder(),
+                    checkpoints=_choose_checkpoint_folder(wish.desk, name) if alone else None,
                 ) as made,
             ):
                 yield ChatSeat(
@@ -294,6 +358,8 @@ async def open_agent(
                     models=make_client,
                     instructions=made.instructions,
                     approvals=made.approvals,
+                    checkpoints=made.checkpoints,
+                    list_models=partial(_list_models, settings, host),
                     notes=[*notes, *made.list_notes()],
                 )
     except Busy as fault:
@@ -346,10 +412,11 @@ async def _ask_server_limits(
         return found, []
     why = await explain_unreachable(address, option="--base-url") if found is None else ""
     if why and sure:
-        raise BadInput(why)
+        raise ServerSilent(why)
     if why:
         return None, [why]
-    return found, [f"{host.base_url} does not say how large its window is; --window says it"]
+    told = f"{host.base_url} does not say how large its window is"
+    return found, [f"{told}; --set model.max_input_tokens=TOKENS does"]
 
 
 async def _as_left(wish: Wish, name: str, store: Store | None) -> tuple[Settings, Host, str | None]:
@@ -404,6 +471,25 @@ def _resolve_log_folder() -> Path:
     """Return the folder for the logs of MCP servers."""
     folder = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(folder) / "foldline" / "mcp"
+
+
+async def _list_models(settings: Settings, host: Host) -> list[str]:
+    """Ask the session's server which models it has."""
+    from foldline.models.servers import fetch_model_names  # noqa: PLC0415 - few ask
+    from foldline.session.use_settings import read_api_key  # noqa: PLC0415
+
+    vendor = choose_model_dialect(settings.model.name or "").vendor.name
+    served = find_address_provider(host.base_url)
+    variables = {"anthropic": "ANTHROPIC_API_KEY", "google": "GEMINI_API_KEY"}
+    variable = (served.variable if served else "") or variables.get(vendor, "OPENAI_API_KEY")
+    key = read_api_key(settings) or os.environ.get(variable) or find_saved_key(host.base_url)
+    return await asyncio.to_thread(fetch_model_names, host.base_url, key=key or "", vendor=vendor)
+
+
+def _choose_checkpoint_folder(desk: Desk, name: str) -> Path:
+    """Return the folder for a session's checkpoints of this working folder."""
+    here = sha256(os.fsencode(Path.cwd().resolve())).hexdigest()[:16]
+    return find_checkpoints(desk, name) / here
 
 
 async def _extend_hold(opened: "AsyncSession") -> None:

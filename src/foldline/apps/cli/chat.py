@@ -5,60 +5,24 @@
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Literal
 
 import typer
 
 from foldline.apps.chat import startup
-from foldline.apps.cli.build_agent import Wish, open_agent
+from foldline.apps.cli.build_agent import Wish
+from foldline.apps.cli.completion import complete_session_name
 from foldline.apps.cli.config import ProfileOption, SetOption, parse_flags
-from foldline.apps.cli.context import StoreOption, TenantOption, make_desk
-from foldline.apps.cli.exit_codes import DONE
-from foldline.apps.cli.output import print_remark
-from foldline.core.parts import replace_surrogates
+from foldline.apps.cli.context import JsonOption, StoreOption, TenantOption, make_desk
 from foldline.core.policy import named as preset
 from foldline.errors import BadInput
 
-if TYPE_CHECKING:
-    from foldline.agent.events import Moment
-
 Start = Literal["auto", "ask", "manual"]
+Form = Literal["text", "json", "stream-json"]
 Approve = Literal["ask", "edits", "all", "none"]
-
-
-async def _send_one_message(wish: Wish, message: str) -> int:
-    """Send one message and write its answer to stdout."""
-    from foldline.agent.events import Speaking  # noqa: PLC0415 - `chat --help` needs none of it
-    from foldline.apps.chat import status_bar  # noqa: PLC0415
-    from foldline.apps.chat.safe import Safe  # noqa: PLC0415
-    from foldline.core.cold_cache import render_cold_call  # noqa: PLC0415
-    from foldline.session.cold_call import preview_cold_call  # noqa: PLC0415
-
-    wish = await wish.resolve_trust()
-    flow, name = Safe(), await wish.choose_session_name()
-
-    def print_words(moment: "Moment") -> None:
-        if isinstance(moment, Speaking):
-            sys.stdout.write(flow.feed(moment.words))
-            sys.stdout.flush()
-
-    async with open_agent(wish, name, sure=True) as seat:
-        for note in seat.notes:
-            print_remark(note)
-        if sys.stderr.isatty() and (
-            cold := await preview_cold_call(seat.agent.session.live, message)
-        ):
-            print_remark(render_cold_call(cold, f"`foldline fold {name}` first"))
-        seat.agent.hooks.append(print_words)
-        ended = await seat.agent.turn(replace_surrogates(message))
-        sys.stdout.write("\n")
-        if ended.how != "answered":
-            print_remark(ended.words)
-        if sys.stderr.isatty():
-            used = seat.agent.session.report
-            print_remark(f"{name}: {status_bar.render_usage_line(used.total, used.window)[0]}")
-    return DONE
 
 
 async def _run_plain_chat(wish: Wish) -> int:
@@ -71,25 +35,28 @@ async def _run_plain_chat(wish: Wish) -> int:
         face.close()
 
 
-def _start_chat(wish: Wish, message: str | None) -> Wish | int:
+def _start_chat(wish: Wish, message: str | None, form: Form, files: Sequence[Path]) -> Wish | int:
     if startup.waiting.get() is not None:
         return wish  # `startup` has the input line open already and runs the chat itself
-    if message is None and not sys.stdin.isatty():
-        message = str(sys.stdin.read())
-    if message is not None:
-        if not message.strip():
-            raise BadInput("nothing was said: write -m TEXT, or give a text on the standard input")
-        return asyncio.run(_send_one_message(wish, message))
+    if message is not None or form != "text" or files or not _has_terminal():
+        from foldline.apps.cli.one_message import OneMessage  # noqa: PLC0415 - `--help` needs none
+
+        return OneMessage(words=message, form=form, files=files).send_message(wish)
     if find_spec("prompt_toolkit") is None:
         raise BadInput(
             "a terminal to talk in needs the extra `chat`: pip install 'foldline[chat]'; "
-            "without it one message goes by -m TEXT"
+            "without it one message goes by -p TEXT"
         )
     return (
         startup.run_with_line(wish.run_chat)
         if startup.has_capable_terminal()
         else asyncio.run(_run_plain_chat(wish))
     )
+
+
+def _has_terminal() -> bool:
+    """Whether a person writes on stdin; it may be closed."""
+    return sys.stdin is not None and sys.stdin.isatty()  # pyright: ignore[reportUnnecessaryComparison]
 
 
 def _parse_parts(carry: str | None, parts: str | None) -> tuple[str, ...] | None:
@@ -106,7 +73,11 @@ def chat(  # noqa: PLR0913 - one for each option
     ctx: typer.Context,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="The session: new, or where it was left."),
+        typer.Argument(
+            metavar="NAME",
+            help="The session: new, or where it was left.",
+            autocompletion=complete_session_name,
+        ),
     ] = None,
     *,
     go_on: Annotated[
@@ -114,7 +85,22 @@ def chat(  # noqa: PLR0913 - one for each option
     ] = False,
     message: Annotated[
         str | None,
-        typer.Option("--message", "-m", metavar="TEXT", help="One message, its answer, and out."),
+        typer.Option(
+            "--message",
+            "-m",
+            "--print",
+            "-p",
+            metavar="TEXT",
+            help="One message, its answer, and out. A pipe goes along with it.",
+        ),
+    ] = None,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option("--file", "-f", metavar="FILE", help="A file that goes along with -p."),
+    ] = None,
+    output: Annotated[
+        Form | None,
+        typer.Option(help="With -p: the answer, one JSON document, or a line for each event."),
     ] = None,
     model: Annotated[
         str | None, typer.Option(metavar="MODEL", help="Who answers. As it was, if not said.")
@@ -161,6 +147,7 @@ def chat(  # noqa: PLR0913 - one for each option
     set_: SetOption = None,
     store_: StoreOption = None,
     tenant_: TenantOption = None,
+    json_: JsonOption = False,
 ) -> Wish | int:
     """Talk with a model, for as long as you like.
 
@@ -178,7 +165,7 @@ def chat(  # noqa: PLR0913 - one for each option
         "approval.mode": approve,
     }
     wish = Wish(
-        desk=make_desk(store=store_, tenant=tenant_, under=ctx.obj),
+        desk=make_desk(store=store_, tenant=tenant_, json=json_, under=ctx.obj),
         name=name,
         go_on=go_on,
         flags={**{key: one for key, one in said.items() if one is not None}, **parse_flags(set_)},
@@ -189,4 +176,5 @@ def chat(  # noqa: PLR0913 - one for each option
     )
     if policy is not None:
         preset(policy)  # raises for an unknown name, before anything is opened
-    return _start_chat(wish, message)
+    form: Form = output or ("json" if wish.desk.json else "text")
+    return _start_chat(wish, message, form, file or ())

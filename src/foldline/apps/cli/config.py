@@ -147,7 +147,7 @@ def redact_value(name: str, value: Any) -> Any:
     if setting is not None and setting.secret and value is not None:
         return dict.fromkeys(cast("Mapping[str, str]", value), _HIDDEN)
     if isinstance(value, tuple):
-        return [_without_secrets(one) for one in cast("tuple[str, ...]", value)]
+        return [_without_secrets(str(one)) for one in cast("tuple[object, ...]", value)]
     return _without_secrets(value) if isinstance(value, str) else value
 
 

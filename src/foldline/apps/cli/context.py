@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import wraps
+from hashlib import sha256
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any, Concatenate, ParamSpec
@@ -52,6 +53,12 @@ def resolve_default_store() -> Path:
     """Return the path of the store in the user's data folder."""
     folder = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(folder) / "foldline" / "sessions.db"
+
+
+def find_checkpoints(desk: "Desk", session: str) -> Path:
+    """Return the folder of a session's checkpoints, in the user's data folder."""
+    key = f"{desk.address}\0{desk.tenant}\0{session}".encode(errors="surrogatepass")
+    return resolve_default_store().parent / "checkpoints" / sha256(key).hexdigest()[:32]
 
 
 def format_store_option(address: str) -> str:

@@ -1,16 +1,21 @@
 """The exit codes of the command, and the code and message of every error."""
 
 from foldline.errors import (
+    BadInput,
     Busy,
     Conflict,
     Erased,
     FoldlineError,
     FormatError,
+    ModelFailed,
     Overflow,
+    Spent,
     StoreFailed,
+    Vetoed,
 )
 
-DONE, NOTHING, USAGE, STORE, CONFLICT, TOO_LARGE, BUG, STOPPED = 0, 1, 2, 3, 4, 5, 70, 130
+DONE, NOTHING, USAGE, STORE, CONFLICT, TOO_LARGE = 0, 1, 2, 3, 4, 5
+UNANSWERED, LIMITED, REFUSED, BUG, STOPPED = 6, 7, 8, 70, 130
 MEANINGS = {
     DONE: "done",
     NOTHING: "found nothing, or a check failed",
@@ -18,6 +23,9 @@ MEANINGS = {
     STORE: "the store cannot be used",
     CONFLICT: "somebody else wrote first, or holds it",
     TOO_LARGE: "it does not fit the window",
+    UNANSWERED: "the model gave no answer: its key, the network, or its provider",
+    LIMITED: "a limit was reached: tool rounds, a cap, the answer's length",
+    REFUSED: "the model refused, or a hook did",
     BUG: "a fault of foldline itself",
     STOPPED: "interrupted",
 }
@@ -27,6 +35,20 @@ class NothingFound(FoldlineError):  # noqa: N818 - named for what happened
     """The session, setting or entry that was asked for does not exist."""
 
 
+class ServerSilent(BadInput):
+    """The server that a person named does not answer; nothing was kept."""
+
+
+class TooMuch(FoldlineError):  # noqa: N818
+    """There is more than one message may carry; nothing was sent."""
+
+    def __init__(self, name: str, most: int) -> None:
+        super().__init__(
+            f"{name} has more than {most:,} bytes; nothing was sent: take less of it (head, tail, "
+            "grep), or name a file that the model can search"
+        )
+
+
 class Unusable(FoldlineError):  # noqa: N818
     """The store does not exist, or is not one of ours."""
 
@@ -34,7 +56,10 @@ class Unusable(FoldlineError):  # noqa: N818
 _CODES: tuple[tuple[tuple[type[Exception], ...], int], ...] = (
     ((NothingFound, Erased), NOTHING),
     ((Conflict, Busy), CONFLICT),
-    ((Overflow,), TOO_LARGE),
+    ((Overflow, TooMuch), TOO_LARGE),
+    ((ModelFailed, ServerSilent), UNANSWERED),
+    ((Spent,), LIMITED),
+    ((Vetoed,), REFUSED),
     ((Unusable, FormatError, StoreFailed), STORE),
     ((FoldlineError, OSError), USAGE),
 )

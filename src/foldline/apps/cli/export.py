@@ -5,12 +5,19 @@ Erasing asks first; the store's receipt says what went.
 
 import sys
 from pathlib import Path
+from shutil import rmtree
 from typing import Annotated
 
 import typer
 from msgspec.structs import asdict
 
-from foldline.apps.cli.context import Desk, make_command, open_named_session, resolve_session_name
+from foldline.apps.cli.context import (
+    Desk,
+    find_checkpoints,
+    make_command,
+    open_named_session,
+    resolve_session_name,
+)
 from foldline.apps.cli.exit_codes import DONE, NOTHING, STOPPED, NothingFound
 from foldline.apps.cli.output import (
     escape_controls,
@@ -132,6 +139,8 @@ async def erase(  # noqa: PLR0913 - one option for each limit of a rule
                 if name is None
                 else await store.erase(Name(desk.tenant, name))
             )
+            for one in going.sessions:
+                rmtree(find_checkpoints(desk, one), ignore_errors=True)
         kept = [one.session async for one in iterate_sessions(store, desk.tenant) if one.held]
     _print_receipt(desk, going)
     if kept and not desk.json:

@@ -38,6 +38,7 @@ from foldline.session.stored_session import iterate_sessions
 from foldline.stores.base import Name
 
 _FOUR = 4
+_LEAST_WINDOW = 256  # tokens: each call of a session would be planned in vain
 _EXAMPLE = "--prices 3,0.3,3.75,15 (dollars per million: input, cached read, cache write, output)"
 NO_ANSWER = "no answer of a model in it: nothing to replay"
 _SHOWN = 5  # files that were passed over and are named, where there are many
@@ -60,8 +61,10 @@ class Terms:
 
 def parse_terms(prices: str | None, window: int | None) -> Terms:
     """Parse `--prices` and `--window`; raises `BadInput` for what cannot be used."""
-    if window is not None and window < 1:
-        raise BadInput(f"a window of {window} tokens holds nothing; write --window 128000")
+    if window is not None and window < _LEAST_WINDOW:
+        raise BadInput(
+            f"a window of {window:,} tokens holds nothing that agents send; write --window 128000"
+        )
     if prices is None:
         return Terms(window=window)
     given = replace_surrogates(prices).strip()

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _BLOCK = 1_000_000  # bytes read at a time, from the end
 _MOST = 32_000_000  # bytes in which the last answer must be
 _MOST_PLANNED = 8_000_000  # bytes of a transcript that is read whole: that takes a second
+_ASKS = "UserPromptSubmit"
+_BEFORE_A_CALL = frozenset((_ASKS, "SessionStart"))
+_MOST_TOKENS = 100_000_000  # no window holds more: such a count is a broken one
 _CALLS = 50  # records of answers in which the cache's lifetime must be told
 _RECORDED, _SAID = b'"hook_system_message"', b"The cache has expired"  # what we said, on record
 _OWN = ("/clear", "/compact")  # commands that begin anew: the next request is another
@@ -33,6 +36,7 @@ class _HookInput(msgspec.Struct):
 
     transcript_path: str
     prompt: str | None = None
+    hook_event_name: str = _ASKS
 
 
 class _CacheWrites(msgspec.Struct):
@@ -99,6 +103,8 @@ def run_claude_hook(given: BinaryIO) -> int:
         return 0
     try:
         event = msgspec.json.decode(given.read(), type=_HookInput)
+        if event.hook_event_name not in _BEFORE_A_CALL:  # no call could be spared
+            return 0
         said = describe_claude_session(Path(event.transcript_path), time(), event.prompt or "")
         if said:
             sys.stdout.write(msgspec.json.encode({"systemMessage": said}).decode() + "\n")
@@ -113,6 +119,8 @@ def describe_claude_session(path: Path, now: float, prompt: str = "") -> str:
     if prompt.startswith(_OWN):
         return ""
     path = path.expanduser()
+    if not path.is_file():  # a pipe would never end
+        return ""
     call = find_last_call(path)
     if call is None or call.is_told or now - call.time <= call.lifetime:
         return ""
@@ -215,7 +223,7 @@ def _parse_call(line: bytes) -> LastCall | None:
         return None
     used = answer.message.usage
     read, written = used.cache_read_input_tokens or 0, used.cache_creation_input_tokens or 0
-    if answer.isSidechain or not (read or written):
+    if answer.isSidechain or not 0 < read + written <= _MOST_TOKENS:
         return None  # a sub-agent's, the client's own words, or a call that was not cached
     kept = used.cache_creation or _CacheWrites()
     hour, minutes = kept.ephemeral_1h_input_tokens or 0, kept.ephemeral_5m_input_tokens or 0

@@ -1,7 +1,8 @@
 """`foldline import`: session files of other agents, and our own, into the store.
 
 A file's session is found again by its name. If the session begins with the file's first events, the
-rest is appended; if not, the file is another session and gets another name.
+rest is appended; if not, the file is another session and gets another name. Compactions that a file
+records become folds, which are not ours (`importers.recorded_folds`).
 
 Also here: session files on disk (`collect_session_files`, `text_of`), and work in parallel with a
 progress bar (`run_jobs`, `open_executor`, `show_progress`), which the lab uses, too.
@@ -37,7 +38,7 @@ from foldline.apps.cli.output import (
     wrap_text,
 )
 from foldline.core import log
-from foldline.core.log import Event, UserSaid
+from foldline.core.log import Event, Opened, UserSaid
 from foldline.core.names import format_count
 from foldline.core.parts import render_parts, replace_surrogates
 from foldline.core.spine import Range
@@ -45,6 +46,7 @@ from foldline.core.tokens import count_parts
 from foldline.draw.wording import clean_line
 from foldline.errors import BadInput, Erased, FoldlineError
 from foldline.importers import Imported, read
+from foldline.importers.recorded_folds import LogDraft
 from foldline.stores import event_log
 from foldline.stores.base import Name, Store
 
@@ -390,32 +392,31 @@ def _extract_user_text(event: Event | None) -> str:
 
 async def _append_session(store: Store, name: Name, session: Imported, file: str) -> Taken:
     """Append the new events of a session, under its name or the next free one."""
-    events, first, number = session.events, name.session, 1
-    while not await _has_same_beginning(
-        store, name, events, end=(end := (await store.head(name)).seq)
-    ):
+    first, number = name.session, 1
+    draft = await _read_draft(store, name)
+    while (new := draft.add_session(session)) is None:
         number += 1
         name = name._replace(session=f"{first}-{number}")
+        draft = await _read_draft(store, name)
+    events = draft.events
     digest = hashlib.sha256(b"\n".join(map(log.encode_event, events))).hexdigest()
-    new = events[end + 1 :]
-    for at in range(end + 1, len(events), _BATCH):
+    for at in range(len(events) - len(new), len(events), _BATCH):
         piece = slice(at, at + _BATCH)
-        dated = event_log.build_draft(events[piece], session.times[piece])
+        dated = event_log.build_draft(events[piece], draft.times[piece])
         await store.append(name, dated, after=at - 1, once=f"import {digest} {at}")
     tokens = sum(count_parts(one.parts) for one in new if isinstance(one, event_log.Said))
     return Taken(name.session, session.model, len(new), len(events), tokens, file, session.notes)
 
 
-async def _has_same_beginning(
-    store: Store, name: Name, events: Sequence[Event], *, end: int
-) -> bool:
-    """Whether a session and some events begin the same, as far as both go."""
-    for lo in range(0, min(end + 1, len(events)), _BATCH):
-        hi = min(lo + _BATCH - 1, end, len(events) - 1)
-        kept = await event_log.read_events(store, name, Range(lo, hi))
-        if [one.event for one in kept] != list(events[lo : hi + 1]):
-            return False
-    return True
+async def _read_draft(store: Store, name: Name) -> LogDraft:
+    """Read what is in the store of a session; erased events fit no file."""
+    end, stored = (await store.head(name)).seq, list[Event]()
+    for lo in range(0, end + 1, _BATCH):
+        found = await event_log.read_events(store, name, Range(lo, min(lo + _BATCH - 1, end)))
+        stored += [one.event for one in found]
+    if len(stored) != end + 1:
+        stored = [Opened("erased")]
+    return LogDraft.of_stored(stored)
 
 
 def _render_import(

@@ -4,7 +4,6 @@ import asyncio
 import os
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +26,8 @@ from foldline.apps.cli.context import (
 from foldline.apps.run.agent_recall import RecallServer, add_agent_recall
 from foldline.apps.run.agent_setups import AGENTS, Launch, Surroundings, find_setup
 from foldline.apps.run.foreground import run_in_foreground
-from foldline.apps.run.private_gateway import PrivateGateway
+from foldline.apps.run.private_gateway import PrivateGateway, check_gateway
+from foldline.apps.run.run_folder import make_run_folder
 from foldline.apps.run.run_report import RunFigures, render_prediction, render_report
 from foldline.core.budget import UNKNOWN_WINDOW
 from foldline.core.log import (
@@ -43,6 +43,7 @@ from foldline.core.log import (
 from foldline.core.names import format_count
 from foldline.core.policy import OFF, STEADY, named
 from foldline.core.prices import UNKNOWN, Prices
+from foldline.dialects.base import find_path_dialect
 from foldline.draw.course import CourseStep, Following
 from foldline.draw.picture import build_picture
 from foldline.draw.wording import clean_line
@@ -55,6 +56,7 @@ from foldline.stores.base import Name, Store
 
 context_settings = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 _EXTRA = ("uvicorn", "httptools", "aiohttp")
+_REFUSED = 400
 _DRAIN = "5"  # seconds for answers under way when the agent has ended
 
 
@@ -85,7 +87,7 @@ def run(  # noqa: PLR0913 - one option for each thing that may be otherwise
     store_: StoreOption = None,
     tenant_: TenantOption = None,
 ) -> None:
-    """Run a coding agent with its conversations folded, and say what that saved.
+    """Run a coding agent with its history folded; say what that saved.
 
     Nothing of the agent's settings is changed. Ends with the agent's own exit code. Options of
     `run` stand before AGENT, the agent's behind it.
@@ -100,10 +102,10 @@ def run(  # noqa: PLR0913 - one option for each thing that may be otherwise
         raise BadInput(f"there is no program {agent!r} here; install it first")
     desk = make_desk(store=store_, tenant=tenant_, under=ctx.obj)
     found = Surroundings(os.environ, Path.home(), Path.cwd())
-    with tempfile.TemporaryDirectory(prefix="foldline-run-") as folder:
-        place = Path(folder)
+    with make_run_folder() as place:
         command = (agent, *(arguments or ()))
         if gateway is not None:
+            check_gateway(gateway)
             launch = find_setup(agent)(found, gateway.rstrip("/").removesuffix("/v1"), place)
             _print_wrapped(*launch.remarks)
             code = _run_agent(command, launch, lambda _: None)
@@ -112,7 +114,9 @@ def run(  # noqa: PLR0913 - one option for each thing that may be otherwise
         wanted = OFF.name if dry else policy
         options = [] if wanted is None else ["--policy", wanted]
         options += ["--recall"] if recall else []
-        options += [] if window is None else ["--window", str(window)]
+        # A dry run changes nothing, so the window is only the prediction's: a gateway would lower
+        # what limits answers in it.
+        options += [] if window is None or dry else ["--window", str(window)]
         code = _run_behind_gateway(
             desk,
             command,
@@ -170,6 +174,7 @@ def _run_behind_gateway(  # noqa: PLR0913
         _print_wrapped(f"nothing was folded, requests were only relayed: {serving.fault}")
     try:
         figures = asyncio.run(_build_report(desk, audit, since, dry))
+        figures.fault = "" if serving.is_plain else clean_line(serving.find_unplanned())
         _print_report(figures, dry, desk, launch)
     except Exception as fault:  # noqa: BLE001 - the exit code is the agent's own, whatever fails here
         _print_wrapped(f"no figures: {fault}")
@@ -216,12 +221,16 @@ async def _build_report(
 ) -> RunFigures:
     """Read the figures of all sessions that the gateway noted in its audit."""
     figures = RunFigures()
-    names = dict[str, None]()
+    names, kept = dict[str, None](), 0
     for line in _read_audit(audit):
-        figures.relayed += bool(line["unplanned"])
         figures.add_quota(line["quota"] or {})
+        is_call = find_path_dialect(line["route"].partition("?")[0]) is not None
+        is_answered = line["status"] < _REFUSED and line["ended"] == "done"
         if line["session"]:
             names[line["session"]] = None
+            kept += is_answered and "compaction" not in (line["patches"] or {})  # answered by us
+        elif is_answered and (is_call or line["unplanned"]):
+            figures.relayed += 1
     if not names:
         return figures
     async with desk.open_store() as store:
@@ -232,8 +241,9 @@ async def _build_report(
             for fold in seen.told:
                 figures.add_narrative(_price_narrative(fold))
             if dry:
-                steps = [step for step in seen.steps if step.at in seen.calls]
-                await dry.add_session(store, one, steps)
+                await dry.add_session(store, one, seen)
+    # An answer that could not be recorded, as when a disk is full, is in no session.
+    figures.relayed += max(kept - figures.calls, 0)
     return figures
 
 
@@ -245,26 +255,42 @@ class Prediction:
     window: int | None
     dollars: float = 0.0
 
-    async def add_session(self, store: Store, name: Name, steps: Sequence[CourseStep]) -> None:
-        """Replay a session under the policy, and add what these calls would have cost.
+    async def add_session(self, store: Store, name: Name, seen: "SeenSession") -> None:
+        """Replay a session under the policy, and add what this run's calls would have cost.
 
-        The lab replays what was sent, too, and the ratio of both is applied to what was paid: the
-        errors of its model of the provider's cache are in both.
+        The lab replays what was sent, too: the errors of its model of the provider's cache are in
+        both, and only what differs between them changes what was paid.
         """
-        from foldline.lab.comparison import RECORDED, Case, Task, run_task  # noqa: PLC0415 - few
+        from foldline.lab.comparison import EVERYTHING, RECORDED, Case, Task, run_task  # noqa: PLC0415 - few
         from foldline.lab.recorded import load_stored_session  # noqa: PLC0415
 
-        paid = sum(step.dollars or 0.0 for step in steps)
-        if not paid:
+        paid = [step.dollars or 0.0 for step in seen.steps if step.at in seen.calls]
+        if not any(paid):
             return
         session = await load_stored_session(store, name)
         known = resolve_model(session.model)
         case = Case(session, known.prices, self.window or known.window or UNKNOWN_WINDOW)
-        ends = {
-            one: sum(run_task(Task(case, one)).spent[-len(steps) :])
-            for one in (RECORDED, self.policy)
-        }
-        self.dollars += paid * ends[self.policy] / ends[RECORDED] if ends[RECORDED] else paid
+        # The same replay as the policy's, unless runs before this one have edited the session.
+        sent = RECORDED if any(step.taken for step in seen.steps) else EVERYTHING
+        bills = [run_task(Task(case, one)).spent[-len(paid) :] for one in (sent, self.policy)]
+        self.dollars += predict_dollars(paid, *bills)
+
+
+def predict_dollars(paid: Sequence[float], sent: Sequence[float], folded: Sequence[float]) -> float:
+    """Predict what calls would have cost, from two replays: of what was sent, and of a policy.
+
+    Until the first call that the policy bills otherwise, each costs what was paid, wherever the
+    provider found its tokens. From there on it is the ratio of both replays.
+    """
+    same = 0
+    if len(paid) == len(sent) == len(folded):
+        same = next(
+            (at for at, bill in enumerate(zip(sent, folded, strict=True)) if bill[0] != bill[1]),
+            len(paid),
+        )
+    rest = sum(sent[same:])
+    ratio = sum(folded[same:]) / rest if rest else 1.0
+    return sum(paid[:same]) + sum(paid[same:]) * ratio
 
 
 def _print_report(figures: RunFigures, dry: Prediction | None, desk: Desk, launch: Launch) -> None:
@@ -275,9 +301,9 @@ def _print_report(figures: RunFigures, dry: Prediction | None, desk: Desk, launc
         lines += render_prediction(
             figures, dry.dollars, dry.policy, is_subscription=is_subscription
         )
-    if figures.sessions:
+    if name := figures.main_session:
         option = format_store_option(desk.address)
-        lines.append(f"  look      foldline history {figures.sessions[-1]} --over-time{option}")
+        lines.append(f"  look      foldline history {name} --over-time{option}")
     sys.stderr.write("".join(f"{line}\n" for line in lines))
 
 

@@ -8,7 +8,7 @@ import logging
 import signal
 import sys
 from asyncio import get_running_loop
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from importlib.util import find_spec
@@ -18,20 +18,22 @@ import msgspec
 import typer
 
 from foldline.apps.cli.build_agent import Wish, list_untrusted
-from foldline.apps.cli.config import ProfileOption, SetOption, parse_flags
+from foldline.apps.cli.config import ConfigOption, ProfileOption, SetOption, parse_flags
 from foldline.apps.cli.context import Desk, make_command
 from foldline.apps.cli.exit_codes import DONE
 from foldline.apps.cli.output import clean_line, print_lines, print_remark
+from foldline.apps.gateway.current_settings import CurrentSettings
 from foldline.errors import BadInput
 from foldline.models.clients import client
 from foldline.models.port import Model
 from foldline.models.summarize import Tellers
-from foldline.session.host import Host, make_teller
+from foldline.session.host import Host, make_teller, names_address
 from foldline.session.use_settings import read_api_key
 from foldline.settings.kinds import NOBODY, OWN
 from foldline.stores.base import POSTGRES, Name
 
 if TYPE_CHECKING:
+    from foldline.apps.gateway.models import Models
     from foldline.session.fold_worker import Done
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -47,19 +49,24 @@ class SummarizerClients:
         base_url: str | None = None,
         template: str = "",
         api_key: str | None = None,
+        at_upstream: Callable[[str], Model] | None = None,
     ) -> None:
+        self._at_upstream = at_upstream
         self._names, self._base_url, self._template = names, base_url, template
         self._api_key = api_key
         self._clients: dict[tuple[str, str], Model] = {}
 
     def __call__(self, model: str, host: Host | None = None) -> Tellers:
         """Return the models to ask for a session, in order, at the session's host."""
-        names = (model if name == OWN else name for name in self._names)
+        own = [] if names_address(model) else [model]
+        names = [one for name in self._names for one in (own if name == OWN else [name])]
         found = Tellers(tuple(self._make_client(name, host) for name in names))
         return replace(found, template=self._template) if self._template else found
 
     def _make_client(self, name: str, host: Host | None) -> Model:
         there = self._base_url or (host and host.base_url) or ""
+        if not there and self._at_upstream is not None:
+            return self._at_upstream(name)
         if (name, there) not in self._clients:
             self._clients[name, there] = (
                 client(name, base_url=there, api_key=self._api_key)
@@ -67,6 +74,48 @@ class SummarizerClients:
                 else make_teller(name, host, api_key=self._api_key)
             )
         return self._clients[name, there]
+
+    async def close(self) -> None:
+        """Close all clients."""
+        for one in self._clients.values():
+            await one.close()
+
+
+class TenantSummarizers:
+    """The models that write narratives, as each tenant's settings name them now.
+
+    A relayed conversation names no host: its client asked the gateway. So its models are asked at
+    the gateway's upstreams.
+    """
+
+    def __init__(
+        self,
+        current: CurrentSettings,
+        *,
+        names: Sequence[str] = (),
+        base_url: str | None = None,
+        at_upstream: Callable[[str], Model] | None = None,
+    ) -> None:
+        self._current, self._names = current, tuple(names)
+        self._base_url, self._at_upstream = base_url, at_upstream
+        self._clients: dict[tuple[tuple[str, ...], str], SummarizerClients] = {}
+
+    def find_clients(self, tenant: str) -> SummarizerClients | None:
+        """Return a tenant's narrators; None if it wants none."""
+        own = self._current.find_tenant(tenant).settings
+        names = self._names or own.summarizer
+        if NOBODY in names:
+            return None
+        key = (names, own.prompt_template)
+        if key not in self._clients:
+            self._clients[key] = SummarizerClients(
+                names,
+                base_url=self._base_url,
+                template=own.prompt_template,
+                api_key=read_api_key(own),
+                at_upstream=self._at_upstream,
+            )
+        return self._clients[key]
 
     async def close(self) -> None:
         """Close all clients."""
@@ -93,6 +142,14 @@ async def worker(  # noqa: PLR0913 - one option for each thing that may be other
         str | None,
         typer.Option("--base-url", metavar="URL", help="Where they are; else where sessions are."),
     ] = None,
+    upstream: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--upstream",
+            metavar="URL",
+            help="Where models of relayed conversations are, as `serve` has it.",
+        ),
+    ] = None,
     no_model: Annotated[
         bool, typer.Option("--no-model", help="Ask nobody: folds without a narrative.")
     ] = False,
@@ -100,14 +157,16 @@ async def worker(  # noqa: PLR0913 - one option for each thing that may be other
         bool, typer.Option("--once", help="End when nothing is queued any more.")
     ] = False,
     profile: ProfileOption = None,
+    config: ConfigOption = None,
     set_: SetOption = None,
 ) -> int:
     """Prepare and install the folds that sessions on PostgreSQL have queued.
 
     Start as many as you like, on any machine. SIGTERM or Ctrl-C ends one within ten seconds; what
-    it has in hand is done then, or given back. Settings are read as `foldline chat` reads them.
+    it has in hand is done then, or given back. Settings are read as `foldline chat` reads them, and
+    again when they change; tenants have their own.
     """
-    wish = Wish(desk=desk, flags=parse_flags(set_), profile=profile)
+    wish = Wish(desk=desk, flags=parse_flags(set_), profile=profile, config=config)
     wish = wish.apply_settings(wish.load_settings())
     _check_requirements(wish.desk.address)
     wish = await wish.resolve_trust()
@@ -117,41 +176,69 @@ async def worker(  # noqa: PLR0913 - one option for each thing that may be other
     from foldline.session.fold_queue import Queue  # noqa: PLC0415 - an extra
     from foldline.session.fold_worker import Worker, fold_session  # noqa: PLC0415
     from foldline.session.retention import run_retention  # noqa: PLC0415
-    from foldline.session.session_settings import make_facts_of  # noqa: PLC0415
 
     logging.getLogger("procrastinate").setLevel(logging.CRITICAL)  # outcomes are printed here
     named = (summarizer or OWN, *(fallback or ())) if summarizer or fallback else ()
-    names = named or settings.summarizer
-    asked = None
-    if not no_model and NOBODY not in names:
-        asked = SummarizerClients(
-            names,
-            base_url=base_url,
-            template=settings.prompt_template,
-            api_key=read_api_key(settings),
+    read_api_key(settings)  # a missing variable is said now, not in each job
+    models = _open_upstream_models(upstream) if upstream else None
+    current = CurrentSettings(
+        settings, wish.load_settings, files=() if config is None else (config,)
+    )
+    asked = TenantSummarizers(
+        current,
+        names=named,
+        base_url=base_url,
+        at_upstream=models.open_model if models is not None else None,
+    )
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("foldline.gateway.settings").setLevel(logging.INFO)
+
+    async def fold(name: Name, install: bool) -> "Done":  # noqa: FBT001 - the queue's word
+        return await fold_session(
+            store,
+            name,
+            tellers=None if no_model else asked.find_clients(name.tenant),
+            install=install,
+            facts_of=current.find_facts_of(name.tenant),
         )
-    facts_of = make_facts_of(settings)
+
     try:
         async with desk.open_store() as store, Queue(desk.address, connections=4) as queue:
-            one = Worker(
-                queue,
-                lambda name, install: fold_session(
-                    store, name, tellers=asked, install=install, facts_of=facts_of
-                ),
-                concurrency=concurrency,
-                told=partial(_print_outcome, desk),
-            )
+            one = Worker(queue, fold, concurrency=concurrency, told=partial(_print_outcome, desk))
             loop = get_running_loop()
             loop.set_exception_handler(_handle_loop_error)
             for number in _SIGNALS:
                 loop.add_signal_handler(number, one.stop)
-            tenants = (desk.tenant,)
-            async with run_retention(store, lambda: tenants, settings.retention, told=print_remark):
+            loop.add_signal_handler(signal.SIGHUP, current.reload, "SIGHUP")
+            current.start()
+
+            def list_tenants() -> set[str]:
+                return {desk.tenant, *current.tables.tenants}
+
+            async with run_retention(store, list_tenants, current.get_retention, told=print_remark):
                 await one.run(once=once)
     finally:
-        if asked is not None:
-            await asyncio.shield(asked.close())
+        await current.close()
+        await asyncio.shield(asked.close())
+        if models is not None:
+            await models.close()
     return DONE
+
+
+def _open_upstream_models(upstream: Sequence[str]) -> "Models":
+    """Open the models at the gateway's upstreams, with the operator's key."""
+    if missing := [name for name in ("aiohttp", "uvicorn") if find_spec(name) is None]:
+        raise BadInput(
+            f"--upstream needs {missing[0]!r}, which is not installed; "
+            "pip install 'foldline[gateway]'"
+        )
+    from foldline.apps.gateway import models, network, settings  # noqa: PLC0415 - an extra
+
+    return models.Models(
+        settings.GatewaySettings(
+            upstreams=settings.parse_upstreams(upstream), network=network.read_network()
+        )
+    )
 
 
 def _check_requirements(address: str) -> None:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from heapq import merge
 from itertools import islice
+from random import Random
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -303,6 +304,7 @@ def _build_scheduler(
         partial(_open_session_agent, wish),
         told=told,
         concurrency=most,
+        random=Random(),  # noqa: S311 - pauses need no secrecy
         facts_of=make_facts_of(wish.load_settings()),
     )
 

@@ -1,42 +1,52 @@
-"""`foldline serve`: the gateway's process; `foldline keys add`: a key for it.
+"""`foldline serve`: the gateway's process.
 
 Requests are handled in `foldline.apps.gateway`. Needs the extra `gateway`.
 """
 
 import asyncio
+import os
 import socket
 import sys
+from collections.abc import Sequence
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from foldline.apps.cli.build_agent import Wish, list_untrusted
-from foldline.apps.cli.config import ProfileOption, SetOption, parse_flags
-from foldline.apps.cli.context import Desk, StoreOption, TenantOption, make_command, make_desk
+from foldline.apps.cli.config import ConfigOption, ProfileOption, SetOption, parse_flags
+from foldline.apps.cli.context import StoreOption, TenantOption, make_desk
 from foldline.apps.cli.output import clean_line, print_lines, print_remark
+from foldline.apps.cli.serve_workers import Supervisor, build_worker_command
 from foldline.apps.run.private_gateway import follow_parent
 from foldline.errors import BadInput
 from foldline.proxy.conversations import Conversations
-from foldline.session.model_facts import remember_facts
+from foldline.settings.gateway_tables import PREPARE_FOLDS
+from foldline.stores.base import POSTGRES
 from foldline.stores.open_store import store_at
 
 if TYPE_CHECKING:  # of an extra
-    from foldline.apps.gateway.api_keys import Secret
+    from foldline.apps.gateway.current_settings import CurrentSettings
+    from foldline.apps.gateway.provider_routes import RouteFilter
     from foldline.apps.gateway.settings import GatewaySettings
     from foldline.apps.pages.access import SignIns
     from foldline.settings.kinds import Settings
 
 _PAGES = "/ui"
+_NO_PAGES = "none: several processes at one port need the same FOLDLINE_TOKEN, or --keys"
+_IN_STORE = "store"  # what --keys says instead of a file
 _MOST = 4_096  # conversations that a process holds
 _EXTRA = ("uvicorn", "httptools", "aiohttp", "jinja2")
 KeysOption = Annotated[
     str | None,
-    typer.Option("--keys", metavar="FILE", help="Keys of the gateway's own; else none are asked."),
+    typer.Option(
+        "--keys", metavar="store|FILE", help="Keys of the gateway's own; else none are asked."
+    ),
 ]
 
 
-def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
+def serve(  # noqa: PLR0913, PLR0915 - one option for each thing that may be otherwise
     ctx: typer.Context,
     *,
     upstream: Annotated[
@@ -95,6 +105,22 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
     is_open: Annotated[
         bool, typer.Option("--open", help="Let anybody in who reaches the port.")
     ] = False,
+    allowed: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-route",
+            metavar="ROUTE",
+            help="A route that passes beside those that ask models: 'GET /v1/files/*'; * for all.",
+        ),
+    ] = None,
+    allowed_models: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-model",
+            metavar="PATTERN",
+            help="Models that may be asked; TENANT=PATTERN for one tenant; else all.",
+        ),
+    ] = None,
     audit: Annotated[
         str | None, typer.Option(metavar="FILE", help="One line of JSON for each request.")
     ] = None,
@@ -120,6 +146,9 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
     linger: Annotated[
         float, typer.Option(metavar="SECONDS", help="Unready but serving, at its end.", min=0)
     ] = 0.0,
+    workers: Annotated[
+        int, typer.Option("--workers", metavar="N", help="Processes at the port.", min=1)
+    ] = 1,
     shared: Annotated[
         bool, typer.Option("--reuse-port", help="Several processes at one port.")
     ] = False,
@@ -131,6 +160,7 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
         bool, typer.Option("--relay-faults", hidden=True, help="Relay what cannot be planned.")
     ] = False,
     profile: ProfileOption = None,
+    config: ConfigOption = None,
     set_: SetOption = None,
     store_: StoreOption = None,
     tenant_: TenantOption = None,
@@ -142,14 +172,15 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
     """
     _check_extra()
     from foldline.apps.gateway import local_access, server, settings  # noqa: PLC0415 - an extra
-    from foldline.apps.gateway.api_keys import Keys  # noqa: PLC0415
+    from foldline.apps.gateway.api_keys import Keys, KeySource  # noqa: PLC0415
     from foldline.apps.gateway.asgi import Gateway  # noqa: PLC0415
     from foldline.apps.gateway.audit import Audit  # noqa: PLC0415
+    from foldline.apps.gateway.current_settings import CurrentSettings  # noqa: PLC0415
+    from foldline.apps.gateway.key_store import StoredKeys  # noqa: PLC0415
     from foldline.apps.gateway.models import Models  # noqa: PLC0415
     from foldline.apps.gateway.network import read_network  # noqa: PLC0415
     from foldline.apps.pages import PagesApp  # noqa: PLC0415
     from foldline.apps.pages.local_pages import make_sign_ins  # noqa: PLC0415
-    from foldline.session.session_settings import make_facts_of, make_preparation  # noqa: PLC0415
     from foldline.session.use_settings import build_caps  # noqa: PLC0415
 
     flags = {
@@ -161,20 +192,34 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
         desk=make_desk(store=store_, tenant=tenant_, under=ctx.obj),
         flags={**{key: one for key, one in flags.items() if one is not None}, **parse_flags(set_)},
         profile=profile,
+        config=config,
     )
     said = wish.load_settings()  # faults are shown before a port or a store is opened
-    ours = Keys(keys) if keys else None
-    settings.must_be_closed(host, keys=ours, is_open=is_open)
+    passage = _build_passage(allowed or (), allowed_models or (), has_keys=bool(keys))
+    in_store = keys == _IN_STORE
+    ours: KeySource | None = Keys(keys) if keys and not in_store else None
+    settings.must_be_closed(host, has_keys=bool(keys), is_open=is_open)
     # Sessions are readable only with a key of ours, or with the token that is printed here.
-    is_local = ours is None and settings.is_loopback(host) and not is_open and not plain
+    is_local = not keys and settings.is_loopback(host) and not is_open and not plain
     token = local_access.make_token() if is_local else None
-    if not plain:
+    if not plain or in_store:
         wish = asyncio.run(_prepare_store(wish))
         said = wish.load_settings()
     mine = wish.desk
+    store = None if plain else store_at(mine.address)
+    if in_store:
+        ours = StoredKeys(store or store_at(mine.address), owns_store=plain)
+    current = CurrentSettings(
+        said,
+        wish.load_settings,
+        files=() if config is None else (config,),
+        address=mine.address,
+    )
+    _check_worker(current, mine.address)
     of_gateway = settings.GatewaySettings(
         upstreams=settings.parse_upstreams(upstream),
         keys=ours,
+        passage=passage,
         token=token,
         network=read_network(ca=ca),
         limits=settings.GatewayLimits(
@@ -185,31 +230,38 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
         relays_faults=relays_faults,
         caps=build_caps(said),
         tenant=mine.tenant,
-        sessions=said,
+        current=current,
     )
+    if workers > 1 and inherited is None:
+        command = build_worker_command(sys.argv[1:])
+        if token is not None:  # each process has to know it
+            os.environ[local_access.VARIABLE] = token.reveal()
+        listening = server.open_socket(host, port, shared=shared)
+        raise typer.Exit(Supervisor(command, listening, count=workers, drain=drain + linger).run())
     models = Models(of_gateway)
     if inherited is None:
         listening = server.open_socket(host, port, shared=shared)
     else:  # of `foldline run`: it ends with its parent
         listening = socket.socket(fileno=inherited)
         follow_parent(sys.stdin.buffer)
-    store = conversations = None
-    if not plain:
-        store, facts_of = store_at(mine.address), make_facts_of(said)
+    conversations = None
+    if store is not None:
         conversations = Conversations(
             store,
-            remember_facts(lambda model: facts_of(model, {})),
+            partial(current.build_relayed_facts, tenant=mine.tenant),
             shared=True,
-            prepare=make_preparation(said, models.open_model),
+            prepare=partial(current.give_narrator, client_of=models.open_narrator),
+            facts_of_tenant=current.build_relayed_facts,
             most=_MOST,
             prefix="talk",
             own_history=own_history,
             recall=recall,
             context=context,
         )
-    sign_ins = make_sign_ins(of_gateway, port=listening.getsockname()[1])
-    # A browser is signed in by one process: of several at one port another would not know it.
-    has_pages = (ours is not None or is_local) and not shared
+    sign_ins = make_sign_ins(of_gateway, port=listening.getsockname()[1], store=store)
+    # Of several processes at one port each must know what signed a browser in.
+    has_secret = local_access.VARIABLE in os.environ or not shared
+    has_pages = not plain and (ours is not None or (is_local and has_secret))
     gateway = Gateway(
         of_gateway,
         store=store,
@@ -221,9 +273,7 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
     )
     where = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
     kept = "none (--plain): every request goes out as it came" if plain else mine.where
-    asks = (
-        f"{len(ours)} of the gateway's own" if ours is not None else "providers' keys pass through"
-    )
+    asks = ours.describe() if ours is not None else "providers' keys pass through"
     print_lines(
         f"foldline gateway at {where}",
         "",
@@ -240,7 +290,8 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
         *([] if plain else [f"policy    {said.policy.name}  {_describe_origin(said)}".rstrip()]),
         f"keys      {asks}",
         *([] if token is None else [f"token     {token.reveal()}  for {where}/sessions"]),
-        *([f"look      {where}{_format_entrance(sign_ins, token)}"] if has_pages else []),
+        *([f"look      {where}{_format_entrance(sign_ins)}"] if has_pages else []),
+        *([f"look      {_NO_PAGES}"] if is_local and not has_secret else []),
         f"pages     {where}/healthz  /readyz  /metrics",
     )  # fmt: skip
     sys.stdout.flush()
@@ -248,11 +299,39 @@ def serve(  # noqa: PLR0913 - one option for each thing that may be otherwise
     print_remark("ended")
 
 
-def _format_entrance(sign_ins: "SignIns", token: "Secret | None") -> str:
+def _check_worker(current: "CurrentSettings", address: str) -> None:
+    """Raise if workers are to prepare folds and there can be none."""
+    if current.tables.prepare_folds != "worker":
+        return
+    if not address.startswith(POSTGRES):
+        raise BadInput(
+            f'{PREPARE_FOLDS} = "worker" is for sessions on PostgreSQL, and they are in {address}'
+        )
+    if find_spec("procrastinate") is None:
+        raise BadInput(
+            f"{PREPARE_FOLDS} = \"worker\" needs the extra `worker`: pip install 'foldline[worker]'"
+        )
+
+
+def _build_passage(
+    routes: Sequence[str], models: Sequence[str], *, has_keys: bool
+) -> "RouteFilter":
+    """Build what may pass: without keys of ours all routes, unless some are named."""
+    from foldline.apps.gateway import provider_routes  # noqa: PLC0415 - an extra
+
+    every, tenants = provider_routes.parse_models(models)
+    return provider_routes.RouteFilter(
+        provider_routes.parse_allowed(routes),
+        is_open=not has_keys and not routes,
+        models=every,
+        tenant_models=tenants,
+    )
+
+
+def _format_entrance(sign_ins: "SignIns") -> str:
     """Return the address of the pages; without keys, one that signs a browser in, once."""
-    if token is None:
-        return f"{_PAGES}/"
-    return f"{_PAGES}/enter?ticket={sign_ins.issue_ticket(token)}"
+    ticket = sign_ins.issue_ticket()
+    return f"{_PAGES}/enter?ticket={ticket}" if ticket else f"{_PAGES}/"
 
 
 def _show_proxies(settings: "GatewaySettings") -> list[str]:
@@ -295,25 +374,3 @@ async def _prepare_store(wish: Wish) -> Wish:
     for note in list_untrusted(wish.load_settings()):
         print_remark(note)
     return wish
-
-
-@make_command
-async def add_key(
-    desk: Desk,
-    name: Annotated[str, typer.Argument(help="What you call it: one word.")],
-    *,
-    keys: Annotated[str, typer.Option("--keys", metavar="FILE", help="Where keys are kept.")],
-    admin: Annotated[
-        bool, typer.Option("--admin", help="It reaches all sessions of its tenant.")
-    ] = False,
-) -> None:
-    """Make a key of the gateway's own, for a tenant; it is shown this once and kept as a digest.
-
-    Sessions belong to the name of the key that they are made with, and no other key reaches them
-    but one made with --admin.
-    """
-    from foldline.apps.gateway.api_keys import create_key  # noqa: PLC0415 - few commands need it
-
-    key = create_key(keys, name, tenant=desk.tenant, admin=admin)
-    told = {"name": name, "tenant": desk.tenant, "admin": admin, "key": key}
-    desk.print_answer(told, lambda: [key])

@@ -8,6 +8,7 @@ import msgspec
 import typer
 from msgspec.structs import asdict
 
+from foldline.apps.cli.completion import complete_session_name
 from foldline.apps.cli.context import (
     Desk,
     Look,
@@ -46,7 +47,12 @@ from foldline.session.stored_session import Summary, iterate_summaries
 _UNKNOWN = "unknown"  # the model of an imported file that names none
 _SPAN = re.compile(r"(?:log:)?(\d{1,15})?(-)?(?:log:)?(\d{1,15})?")
 NameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="The session; the beginning of its name is enough.")
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="The session; the beginning of its name is enough.",
+        autocompletion=complete_session_name,
+    ),
 ]
 PolicyOption = Annotated[
     str | None, typer.Option("--policy", metavar="POLICY", help="Look through another policy.")
@@ -70,7 +76,7 @@ async def sessions(desk: Desk) -> int:
     """List the sessions, the last changed first."""
     async with desk.open_store() as store:
         found = [one async for one in iterate_summaries(store, desk.tenant)]
-    found.sort(key=lambda one: one.listed.changed, reverse=True)
+    found.sort(key=lambda one: one.happened, reverse=True)
     body = {"store": desk.where, "sessions": [_encode_summary(one) for one in found]}
     desk.print_answer(body, lambda: _render_sessions(desk, found))
     return DONE if found else NOTHING
@@ -80,6 +86,7 @@ def _encode_summary(one: Summary) -> dict[str, Any]:
     kept: dict[str, Any] = asdict(one.listed)
     events = kept.pop("head") + 1
     told = {"model": one.model, "turns": one.turns, "words": one.words, "fault": one.fault}
+    told |= {"title": one.title, "happened": one.happened}
     return {**kept, "events": events, **told, "metadata": one.metadata}
 
 
@@ -103,8 +110,8 @@ def _render_sessions(desk: Desk, found: list[Summary]) -> list[str]:
             str(one.turns),
             str(one.listed.head + 1),
             format_size(one.listed.size),
-            format_age(one.listed.changed),
-            one.fault or one.words,
+            format_age(one.happened),
+            one.fault or one.title or one.words,
         )
         for one in found
     ]

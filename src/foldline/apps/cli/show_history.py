@@ -193,11 +193,19 @@ def fold_table(folds: list[FoldRecord]) -> list[str]:
             f"{one.after:,}",
             f"{one.ratio:.1f}",
             "-" if one.dollars is None else f"${one.dollars:.4f}",
-            (one.model or "no model") + ("" if one.standing else ", not in force"),
+            _describe_teller(one) + ("" if one.standing else ", not in force"),
         )
         for one in folds
     ]
-    return render_table(heads, rows)
+    note = (
+        "before and after are estimates of when a fold was made; `foldline context` scales them to "
+        "what the provider has counted since"
+    )
+    return [*render_table(heads, rows), *wrap_text(note)]
+
+
+def _describe_teller(one: FoldRecord) -> str:
+    return f"{one.client}, not ours" if one.client else one.model or "no model"
 
 
 def _render_turn_span(one: FoldRecord) -> str:
@@ -392,7 +400,7 @@ async def search(
     ] = None,
     limit: Annotated[int, typer.Option(help="At most so many.", min=1, max=1_000)] = 20,
 ) -> int:
-    """Find what was said, the best match first; words in double quotes as a phrase."""
+    """Find what was said; "quoted words" as a phrase."""
     asked = replace_surrogates(" ".join(words))
     async with desk.open_store() as store:
         only = (await resolve_session_name(store, desk.tenant, within)).session if within else None

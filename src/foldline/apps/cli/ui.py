@@ -64,8 +64,8 @@ def ui(
     listening = server.open_socket(_HOST, port)
     taken = listening.getsockname()[1]
     check = check_local_token(token, tenant=desk.tenant)
-    sign_ins = SignIns(check, cookie=name_cookie(taken), may_edit=edit)
-    ticket = sign_ins.issue_ticket(token)
+    sign_ins = SignIns(check, cookie=name_cookie(taken), may_edit=edit, token=token)
+    ticket = sign_ins.issue_ticket()
 
     def make_pages() -> "LocalPages":
         return LocalPages(

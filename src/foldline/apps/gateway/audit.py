@@ -5,8 +5,10 @@ metrics also count folds and narratives.
 """
 
 import logging
+import os
 from collections.abc import Iterable
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
@@ -15,7 +17,10 @@ from typing import Any
 
 import msgspec
 
+from foldline.apps.gateway.call_figures import CallFigures, CallMeter, find_error
+from foldline.apps.gateway.limiter import Admission
 from foldline.apps.gateway.plan_request import PlanHeaders
+from foldline.apps.gateway.usage_series import UsageSeries
 from foldline.errors import BadInput
 from foldline.session import metrics
 from foldline.session.hooks import Watcher
@@ -26,6 +31,7 @@ _ROUTES = frozenset(
         "/v1/embeddings", "/v1/models", "/v1/completions",
     )
 )  # fmt: skip
+_PICO = 10**12
 
 
 @dataclass(slots=True)
@@ -36,6 +42,8 @@ class Note:
     tenant: str = ""
     key: str = ""
     """What the operator calls the key."""
+    owner: str = ""
+    """Whose key it is."""
     status: int = 0
     told: PlanHeaders | None = None
     received: int = 0
@@ -51,6 +59,34 @@ class Note:
     """Seconds that planning took before the request was sent on."""
     quota: dict[str, float] = field(default_factory=dict[str, float])
     """The share of a subscription that is used up, by its window: see `parse_quota`."""
+    parent: str = ""
+    """The client's span, as `traceparent` names it; only where spans are written."""
+    error: str = ""
+    """Why there was no good answer, in a word, if that was our doing."""
+    meter: CallMeter | None = None
+    """Reads the call's figures, if it asks a model."""
+    session: str = ""
+    """The session of a request to the session API that asked a model."""
+    figures: CallFigures | None = None
+    """What it took, if it asked a model; complete when the call is over."""
+
+    asked: bool = False
+    """Whether an upstream was asked."""
+    admission: Admission | None = None
+    """What was reserved for it, if limits hold for it."""
+
+    def end_figures(self) -> CallFigures | None:
+        """Sum what the request took, now that it is over; None if it asked no model."""
+        if self.meter is None:
+            return self.figures
+        meter, self.meter = self.meter, None
+        error = self.error or (self.ended if self.ended != "done" else find_error(self.status))
+        self.figures = meter.end_call(self.route, error=error)
+        sums = self.figures.sums
+        sums.edits += self.told.edits if self.told is not None else 0
+        if meter.is_sent:
+            sums.count_added(self.added)
+        return self.figures
 
     def encode_line(self) -> str:
         """Encode the note as a line of the audit log."""
@@ -59,7 +95,8 @@ class Note:
             "time": round(time(), 3),
             "tenant": self.tenant,
             "key": self.key,
-            "session": plan.session,
+            "owner": self.owner,
+            "session": plan.session or self.session,
             "route": self.route,
             "status": self.status,
             "ended": self.ended,
@@ -75,8 +112,31 @@ class Note:
             "sent": self.sent,
             "ms": round(self.seconds * 1_000, 1),
             "added_ms": round(self.added * 1_000, 2),
+            **_describe_figures(self.figures),
         }
         return msgspec.json.encode(body).decode()
+
+
+def _describe_figures(figures: CallFigures | None) -> dict[str, Any]:
+    """Describe what a call took; nothing for a request that asked no model."""
+    if figures is None:
+        return {}
+    sums = figures.sums
+    return {
+        "model": figures.model,
+        "calls": sums.calls,
+        "input": sums.input,
+        "output": sums.output,
+        "cache_read": sums.cache_read,
+        "cache_write": sums.cache_write,
+        "dollars": sums.pico / _PICO,
+        "saved": sums.saved_pico / _PICO,
+        "folds": sums.folds,
+        "healed": sums.healed,
+        "stored": sums.stored,
+        "estimated": sums.estimated,
+        "error": next(iter(sums.errors), ""),
+    }
 
 
 def parse_quota(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, float]:
@@ -110,6 +170,9 @@ class Audit:
         self._file.close()
 
 
+_SHARED = "PROMETHEUS_MULTIPROC_DIR"
+
+
 class Figures:
     """Requests, folds and narratives counted for Prometheus, in the gateway's own registry."""
 
@@ -126,7 +189,9 @@ class Figures:
         self._requests = client.Counter(
             metrics.REQUESTS, "Requests, by route and status.", ["route", "status"], **where
         )
-        self.under_way: Any = client.Gauge(metrics.IN_FLIGHT, "Requests under way.", **where)
+        self.under_way: Any = client.Gauge(
+            metrics.IN_FLIGHT, "Requests under way.", multiprocess_mode="livesum", **where
+        )
         self._upstream = client.Histogram(
             metrics.UPSTREAM_SECONDS, "Until the upstream began to answer.", **where
         )
@@ -150,6 +215,8 @@ class Figures:
         self._in, self._out = passed.labels("in"), passed.labels("out")
         self._known: dict[tuple[str, int], Any] = {}
         self.count_pass: Watcher = metrics.prometheus(self.registry)
+        self.usage = UsageSeries()
+        self.registry.register(self.usage)
 
     def record_note(self, note: Note) -> None:
         """Count one request."""
@@ -168,6 +235,33 @@ class Figures:
             if note.told.unplanned:
                 self._unplanned.labels(note.told.unplanned).inc()
 
-    def render_metrics(self) -> bytes:
-        """Render the metrics in Prometheus' text format."""
-        return self._text(self.registry)
+    def render_metrics(self, tenant: str | None = None) -> bytes:
+        """Render the metrics in Prometheus' text format; with `tenant` its own series alone."""
+        registry = self._find_registry()
+        return self._text(registry if tenant is None else _TenantSeries(registry, tenant))
+
+    def _find_registry(self) -> Any:
+        """Return the registry to show: of all processes, if they share a folder for it."""
+        if _SHARED not in os.environ:
+            return self.registry
+        from prometheus_client import CollectorRegistry, multiprocess  # noqa: PLC0415 - an extra
+
+        whole = CollectorRegistry()
+        multiprocess.MultiProcessCollector(whole)
+        return whole
+
+
+class _TenantSeries:
+    """The series of a registry that are labelled with one tenant."""
+
+    def __init__(self, registry: Any, tenant: str) -> None:
+        self._registry, self._tenant = registry, tenant
+
+    def collect(self) -> Iterable[Any]:
+        """Collect the metrics that have such series; those of the whole process are left out."""
+        for metric in self._registry.collect():
+            own = [one for one in metric.samples if one.labels.get("tenant") == self._tenant]
+            if own:
+                shown = copy(metric)
+                shown.samples = own
+                yield shown

@@ -22,6 +22,8 @@ class Refusal(Exception):  # noqa: N818 - named for what happened
     """Seconds after which the client may ask again."""
     close: bool = False
     """Whether to close the connection: the rest of the request is not wanted."""
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    """More headers of the answer."""
 
     def encode_body(self, vendor: Vendor) -> bytes:
         """Encode the error as the vendor's SDK reads it."""
@@ -33,6 +35,7 @@ class Refusal(Exception):  # noqa: N818 - named for what happened
             (b"content-type", b"application/json"),
             (b"content-length", str(length).encode()),
             (b"x-foldline-error", self.code.encode()),
+            *self.headers,
         ]
         if self.status == 401:  # noqa: PLR2004 - unauthorized
             headers.append((b"www-authenticate", b"Bearer"))

@@ -5,12 +5,14 @@ No key is taken from a client: the operator pays for these answers, and decides 
 
 from collections import OrderedDict
 
+from foldline.apps.gateway.api_keys import Client
+from foldline.apps.gateway.call_limits import CallLimits
 from foldline.apps.gateway.settings import GatewaySettings
 from foldline.dialects import base
 from foldline.errors import BadInput
 from foldline.models.clients import client
 from foldline.models.port import Model
-from foldline.session.host import make_teller
+from foldline.session.host import make_teller, names_address
 
 _MOST = 64  # open model clients: HTTP clients choose the names, so there must be an end
 
@@ -22,9 +24,22 @@ class Models:
         self._settings = settings
         self._made: OrderedDict[str, Model] = OrderedDict()
         self._left: list[Model] = []  # a turn may still be asking one
+        self.limits: CallLimits | None = None
+        """The operator's limits, which also count what narrators ask."""
+
+    def open_narrator(self, name: str, tenant: str) -> Model:
+        """Return the client of a model that tells folds, whose calls count to the tenant."""
+        model = self.open_summarizer(name)
+        return model if self.limits is None else self.limits.limit_model(model, Client(tenant, ""))
 
     def open_model(self, name: str, _tenant: str = "") -> Model:
-        """Return the client of a model, and make it if there is none."""
+        """Return the client of a model that a client names: one at the operator's upstreams."""
+        if names_address(name):  # a key of the environment would go there
+            raise BadInput(f"{name[:80]!r} names an address; the gateway's operator sets those")
+        return self.open_summarizer(name)
+
+    def open_summarizer(self, name: str, _tenant: str = "") -> Model:
+        """Return the client of a model that the operator's settings name, at any address."""
         if name not in self._made:
             self._made[name] = self._build_client(name)
             if len(self._made) > _MOST:
@@ -38,7 +53,7 @@ class Models:
             await model.close()
 
     def _build_client(self, name: str) -> Model:
-        if "@http" in name:  # a summarizer elsewhere, which the operator's settings name
+        if names_address(name):
             return make_teller(name, None)
         vendor = base.choose_model_dialect(name).vendor
         upstream = self._settings.find_upstream(vendor)

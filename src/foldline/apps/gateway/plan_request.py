@@ -156,7 +156,7 @@ def build_scope(client: Client, session: str, headers: Sequence[tuple[bytes, byt
     has_bearer = any(
         name == b"authorization" and value[:7].lower() == b"bearer " for name, value in headers
     )
-    key = "" if family and has_bearer and not client.owner else client.scope
+    key = "" if client.owner or (family and has_bearer) else client.scope
     holder = f"folds of {client.owner or client.scope}"
     return Scope(client.tenant, key, session, client.owner, family, holder)
 

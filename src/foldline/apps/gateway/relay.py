@@ -23,6 +23,12 @@ from yarl import URL
 from foldline.apps.gateway import api_keys
 from foldline.apps.gateway.api_keys import Client
 from foldline.apps.gateway.audit import Note, parse_quota
+from foldline.apps.gateway.call_figures import (
+    CallMeter,
+    asks_model,
+    choose_usage_dialect,
+)
+from foldline.apps.gateway.call_limits import CallLimits
 from foldline.apps.gateway.calls import Calls, GatewayCall, Watch
 from foldline.apps.gateway.error_response import Refusal
 from foldline.apps.gateway.limits import (
@@ -43,10 +49,12 @@ from foldline.apps.gateway.plan_request import (
     make_plan_headers,
     plan_exchange,
 )
+from foldline.apps.gateway.provider_routes import ALL_MODELS, ModelLimits
 from foldline.apps.gateway.settings import GatewaySettings, Upstream
 from foldline.apps.gateway.upstream import Links, UpstreamAnswer, build_upstream_headers
 from foldline.dialects import base
 from foldline.dialects.base import Dialect, Vendor
+from foldline.dialects.signatures import is_signed
 from foldline.errors import FoldlineError, Spent
 from foldline.proxy.compacted_history import CompactedHistory, answer_compaction
 from foldline.proxy.conversations import Conversations
@@ -56,6 +64,7 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 _log = logging.getLogger("foldline.gateway")
 _UNKNOWN_ROUTE = (404, 405, 501)  # what servers say to a path that they do not have
 _OTHER_BYTES = (b"content-length", b"content-encoding")  # of a body that is written anew
+_PATIENCE = 1.0  # seconds of planning after which the store is asked whether it is there
 _GONE = 499  # as nginx writes it: the client hung up
 
 
@@ -77,6 +86,8 @@ class RelayRequest:
     """Whether its path is one to which histories are posted to be compacted."""
     watch: Watch | None = None
     """Subscribes to the client's disconnect, if the server reports it."""
+    models: ModelLimits = ALL_MODELS
+    """The models that it may ask."""
 
     def find_header(self, name: bytes) -> bytes | None:
         """Return the first header of this name."""
@@ -125,23 +136,28 @@ class Way:
     call: GatewayCall
     reply: Reply
     note: Note
+    meter: CallMeter | None = None
 
 
 class Relay:
     """Relays all requests of one process."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a relay is made of
         self,
         settings: GatewaySettings,
         *,
         links: Links,
         calls: Calls,
         conversations: Conversations | None,
+        can_reach_store: Callable[[], Awaitable[bool]],
+        call_limits: CallLimits,
     ) -> None:
         self._settings, self._limits = settings, settings.limits
         self._links, self._calls, self._conversations = links, calls, conversations
+        self._can_reach_store = can_reach_store
         self._room = Room(settings.limits.held)
         self._warnings = Warnings()
+        self._call_limits = call_limits
 
     async def serve_request(
         self, request: RelayRequest, reply: Reply, *, note: Note, receive: Receive
@@ -150,15 +166,23 @@ class Relay:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         call, share = GatewayCall(begun + self._limits.body_seconds), Share(self._room)
+        note.meter = meter = self._build_meter(request)
         self._calls.add_call(call, request.client)
         unwatch: Callable[[], object] | None = None
         try:
             stated = request.find_header(b"content-length")
             body = await read_request_body(receive, stated, most=self._limits.body, share=share)
             note.received = len(body)
+            if request.models.sets:
+                self._check_models(request, body)
             call.deadline = loop.time() + self._limits.first_seconds
             unwatch = _watch_disconnect(request, receive, call)
-            await self._run_exchange(Way(request, call, reply, note), body)
+            if meter is not None:
+                meter.body = body
+            await self._run_exchange(Way(request, call, reply, note, meter), body)
+        except Refusal as refusal:
+            note.error = refusal.code
+            raise
         except Gone:
             note.ended, note.status = "gone", _GONE
         except asyncio.CancelledError:
@@ -169,6 +193,7 @@ class Relay:
                 note.status = note.status or _GONE
             else:
                 refusal = _make_stop_refusal(why, received=unwatch is not None)
+                note.error = refusal.code
                 await reply.send_refusal(refusal, request.vendor)
         finally:
             call.ended = True
@@ -178,12 +203,35 @@ class Relay:
             self._calls.remove_call(call, request.client)
             note.seconds = loop.time() - begun
 
+    def _build_meter(self, request: RelayRequest) -> CallMeter | None:
+        """Build what reads the call's figures; None for a request that asks no model."""
+        if not asks_model(request.method, request.path):
+            return None
+        dialect = choose_usage_dialect(request.dialect, request.vendor, request.path)
+        return CallMeter(
+            self._call_limits.prices_of, dialect, self._settings.name_upstream(request.vendor)
+        )
+
+    def _check_models(self, request: RelayRequest, body: bytes) -> None:
+        encoding = request.find_header(b"content-encoding")
+        plain = decode_body(body, encoding, most=self._limits.body) if encoding else body
+        request.models.check_request(request.path, plain)
+
     async def _run_exchange(self, way: Way, body: bytes) -> None:
         """Plan the request, pass its answer on, and record what was heard however that ends."""
+        if way.meter is not None:
+            self._call_limits.check_client(way.request.client)
         planned = await self._plan_and_note(way, body)
         if isinstance(planned, CompactedHistory):
+            way.note.meter = None  # no model is asked
             await _send_local_answer(way, planned.body, planned.content_type)
             return
+        try:
+            await self._admit_way(way, body, planned)
+        except BaseException:
+            if planned is not None:
+                planned.exchange.mark_unanswered()
+            raise
         if planned is None:
             way.call.check_not_stopped()
             await self._pass_answer(way, body, None)
@@ -203,16 +251,32 @@ class Relay:
             await _record_answer(planned)
             raise
 
+    async def _admit_way(self, way: Way, body: bytes, planned: PlannedExchange | None) -> None:
+        """Reserve what the call may take of the operator's limits; raises `Refusal`."""
+        request, limits = way.request, self._call_limits
+        if way.meter is None or not limits.limiter.has_rules:
+            return
+        plain: bytes | None = body
+        if planned is None and (encoding := request.find_header(b"content-encoding")):
+            plain = decode_body(body, encoding, most=self._limits.body)
+        way.note.admission = await way.call.run_shielded(
+            limits.admit_request(
+                request.client, request.path, plain, dialect=request.dialect, planned=planned
+            )
+        )
+
     async def _plan_and_note(
         self, way: Way, body: bytes
     ) -> PlannedExchange | CompactedHistory | None:
         """Plan the request, and note how long that took and what came of it."""
         clock = asyncio.get_running_loop().time
         started = clock()
-        planned = await way.call.run_shielded(self._plan_exchange(way.request, body))
+        planned = await way.call.run_shielded(self._plan_while_stored(way.request, body))
         way.note.added = clock() - started
         if isinstance(planned, PlannedExchange):
             way.note.told = make_plan_headers(planned.exchange)
+            if way.meter is not None:
+                way.meter.planned = planned
             return planned
         if isinstance(planned, CompactedHistory):
             patches = {"compaction": 1}
@@ -222,6 +286,27 @@ class Relay:
         if planned is not None:
             self._warnings.warn_once(way.request.client, way.request.path, planned.unplanned)
         return None
+
+    async def _plan_while_stored(
+        self, request: RelayRequest, body: bytes
+    ) -> PlannedExchange | CompactedHistory | PlanHeaders | None:
+        """Plan the request, unless its tenant rather goes on without a plan and the store is away.
+
+        Planning is given up only if the store does not answer: a long history takes its time.
+        """
+        tenant = request.client.tenant
+        if request.dialect is None or not self._settings.relays_without_store(tenant):
+            return await self._plan_exchange(request, body)
+        if not await self._can_reach_store():
+            return PlanHeaders(unplanned="store-away")
+        plan = asyncio.ensure_future(self._plan_exchange(request, body))
+        while not plan.done():
+            await asyncio.wait([plan], timeout=_PATIENCE)
+            if not plan.done() and not await self._can_reach_store():
+                plan.cancel()
+                await asyncio.wait([plan])
+                return PlanHeaders(unplanned="store-away")
+        return plan.result()
 
     async def _plan_exchange(
         self, request: RelayRequest, body: bytes
@@ -265,14 +350,15 @@ class Relay:
             )
         except FoldlineError as fault:
             _log.warning("a request was not planned: %s", fault)
-            if self._settings.relays_faults and not isinstance(fault, Spent):
+            relays = self._settings.relays_without_store(request.client.tenant)
+            if relays and not isinstance(fault, Spent):
                 return PlanHeaders(unplanned="store-away")
             words = f"the conversation cannot be kept now ({type(fault).__name__}); ask again"
             raise Refusal(503, "store_away", words, retry=1) from fault
         except Refusal:
             raise
         except Exception:
-            if not self._settings.relays_faults:
+            if not self._settings.relays_without_store(request.client.tenant):
                 raise
             _log.exception("a request was not planned by a fault of the gateway itself")
             return PlanHeaders(unplanned="fault")
@@ -369,15 +455,22 @@ class Relay:
             key = request.upstream.key
             pairs = api_keys.replace_credentials(pairs, key, header=request.vendor.key_header)
         headers = build_upstream_headers(
-            pairs, len(body), readable=planned is not None, decoded=decoded
+            pairs,
+            len(body),
+            readable=planned is not None or (way.meter is not None and not is_signed(pairs)),
+            decoded=decoded,
         )
         # SDKs that send this header ask again themselves.
         patient = request.find_header(b"x-stainless-retry-count") is None
         begun = clock()
+        way.note.asked = True
         way.call.deadline = begun + self._limits.first_seconds
         answer = await self._links.send_request(
             request.method, request.url, headers=headers, body=body, patient=patient
         )
+        if way.meter is not None:
+            way.meter.begin_answer(answer.status, answer.encoding, sent=len(body))
+            answer.listen = way.meter.receive_chunk
         way.note.upstream += clock() - begun
         self._extend_deadline(way.call)
         return answer
@@ -393,6 +486,8 @@ class Relay:
                 headers = [pair for pair in headers if pair[0].lower() not in _OTHER_BYTES]
         if way.note.told is not None:
             headers += way.note.told.encode_headers()
+        if way.note.admission is not None:
+            headers += way.note.admission.encode_headers()
         await way.reply.send_head(answer.status, headers)
 
     async def _pass_chunks(

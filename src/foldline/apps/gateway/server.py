@@ -79,13 +79,14 @@ class Served(uvicorn.Server):
         try:
             for number in _SIGNALS:
                 loop.add_signal_handler(number, self.stop)
+            loop.add_signal_handler(signal.SIGHUP, self._gateway.reload)
         except (RuntimeError, ValueError):  # not in the main thread: no signals here
             yield
             return
         try:
             yield
         finally:
-            for number in _SIGNALS:
+            for number in (*_SIGNALS, signal.SIGHUP):
                 loop.remove_signal_handler(number)
 
 
@@ -134,13 +135,17 @@ def keep_to_itself() -> None:
 
 
 def set_up_logging() -> None:
-    """Log warnings to standard error, without secrets and without answers that we break off."""
+    """Log warnings to standard error, without secrets and without answers that we break off.
+
+    Of the gateway itself also what an operator asked for, such as settings that are read again.
+    """
     root = logging.getLogger()
     if not root.handlers:
         logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     for handler in root.handlers:
         if not any(isinstance(each, Redacting) for each in handler.filters):
             handler.addFilter(Redacting())
+    logging.getLogger("foldline.gateway").setLevel(logging.INFO)
     uvicorns = logging.getLogger("uvicorn.error")
     uvicorns.setLevel(logging.ERROR)  # it warns of every bad request: strangers could fill the log
     uvicorns.addFilter(_is_unexpected)

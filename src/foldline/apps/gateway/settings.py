@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from foldline.apps.gateway.api_keys import Keys, Secret
+from foldline.apps.gateway.api_keys import KeySource, Secret
+from foldline.apps.gateway.current_settings import CurrentSettings
 from foldline.apps.gateway.network import Network
+from foldline.apps.gateway.provider_routes import RouteFilter
 from foldline.dialects.base import Vendor, list_vendors
 from foldline.errors import BadInput
 from foldline.session.spending import Caps
-from foldline.settings.kinds import Settings
 
 OnDisconnect: TypeAlias = Literal["pause", "continue"]
 """What happens to an answer whose client is gone: it is broken off, or read to its end."""
@@ -77,11 +78,14 @@ class GatewaySettings:
 
     upstreams: Mapping[str, Upstream]
     """By vendor; `ANY` serves those that have none of their own."""
-    keys: Keys | None = None
+    keys: KeySource | None = None
     """The gateway's own keys; without them anyone who reaches it may use a provider's key."""
     token: Secret | None = None
     """The session API's token if there are no keys: see `local_access.make_token`."""
     limits: GatewayLimits = field(default_factory=GatewayLimits)
+    passage: RouteFilter | None = None
+    """What may pass; None: with keys the default routes, and without keys, where clients show
+    their own provider's, all."""
     network: Network = field(default_factory=Network)
     """How upstreams are reached: `network.read_network` reads it from the environment."""
     on_disconnect: OnDisconnect = "pause"
@@ -95,14 +99,31 @@ class GatewaySettings:
     came; else it is refused, so that no conversation grows past what is recorded."""
     caps: Caps | None = None
     """The most that sessions of the session API may spend; relayed requests are not counted."""
-    sessions: Settings | None = None
-    """The settings of sessions, as the terminal reads them; None: as each session's log says."""
+    current: CurrentSettings | None = None
+    """The settings of sessions, as the terminal reads them, by tenant; None: as each session's log
+    says."""
+
+    def get_passage(self) -> RouteFilter:
+        """Return what may pass."""
+        return self.passage or RouteFilter(is_open=self.keys is None)
+
+    def relays_without_store(self, tenant: str) -> bool:
+        """Whether a tenant's requests are relayed while their conversations cannot be kept."""
+        if self.relays_faults or self.current is None:
+            return self.relays_faults
+        return self.current.find_tenant(tenant).on_store_failure == "open"
 
     def fold_from_for(self, agent: bytes) -> int:
         """Return from how many tokens on a client's requests are edited."""
         name = agent.decode("latin-1").lower()
         found = (begins for begins in self.fold_from if begins and name.startswith(begins))
         return self.fold_from.get(max(found, key=len, default=""), 0)
+
+    def name_upstream(self, vendor: Vendor) -> str:
+        """Return the name of the upstream that `find_upstream` finds, or its host."""
+        if vendor.name in self.upstreams or ANY not in self.upstreams:
+            return vendor.name
+        return self.upstreams[ANY].host.partition("://")[2]
 
     def find_upstream(self, vendor: Vendor) -> Upstream | None:
         """Return the upstream that speaks as a vendor does."""
@@ -171,11 +192,11 @@ def is_loopback(host: str) -> bool:
     return host in _LOOPBACK
 
 
-def must_be_closed(host: str, *, keys: Keys | None, is_open: bool) -> None:
+def must_be_closed(host: str, *, has_keys: bool, is_open: bool) -> None:
     """Refuse to listen beyond loopback without keys, unless that is asked for."""
-    if is_loopback(host) or keys is not None or is_open:
+    if is_loopback(host) or has_keys or is_open:
         return
     raise BadInput(
-        f"at {host} anybody could use this gateway: give --keys FILE, which "
-        "`foldline keys add NAME --keys FILE` makes, or say --open where something else guards it"
+        f"at {host} anybody could use this gateway: give --keys store, with keys that "
+        "`foldline keys add NAME` makes, or say --open where something else guards it"
     )

@@ -6,7 +6,7 @@ the client.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias, TypedDict
 
 import aiohttp
@@ -190,7 +190,7 @@ def _find_retry_delay(response: aiohttp.ClientResponse) -> float | None:
 class UpstreamAnswer:
     """An upstream's answer, read as it comes."""
 
-    __slots__ = ("_content", "_response", "cut", "status")
+    __slots__ = ("_content", "_response", "cut", "listen", "status")
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
@@ -198,6 +198,8 @@ class UpstreamAnswer:
         self.status = response.status
         self.cut = False
         """Whether the answer broke off."""
+        self.listen: Callable[[bytes], None] | None = None
+        """Called with all bytes that are read."""
 
     @property
     def encoding(self) -> bytes:
@@ -218,10 +220,14 @@ class UpstreamAnswer:
         return [(name, value) for name, value in raw if name.lower() not in dropped]
 
     async def read_chunk(self) -> bytes:
-        """Wait for bytes and return them; b"" at the end, or where the answer is cut.
+        """Wait for bytes and return them; b"" at the end, or where the answer is cut."""
+        chunk = await self._read_bytes()
+        if chunk and self.listen is not None:
+            self.listen(chunk)
+        return chunk
 
-        aiohttp drops what came before a fault, so that is read from its buffer directly.
-        """
+    async def _read_bytes(self) -> bytes:
+        # aiohttp drops what came before a fault, so that is read from its buffer directly.
         content: Any = self._content
         try:
             if content.exception() is None:

@@ -43,7 +43,7 @@ def _get_form_number(call: PageCall, key: str) -> int:
 
 async def show_fold(call: PageCall) -> PageAnswer:
     """Preview a fold: what would leave the model's sight. Nothing is written."""
-    name, head = await call.find_session()
+    name, head = await call.find_session(to_change=True)
     async with call.pool.open_session(name, owner=call.visitor.sees) as kept:
         lost = await kept.session.fold(preview=True)
         now = kept.session.report
@@ -63,7 +63,7 @@ async def show_fold(call: PageCall) -> PageAnswer:
 
 async def fold(call: PageCall) -> PageAnswer:
     """Fold a session now."""
-    name, _ = await call.find_session(call.form.get("name", ""))
+    name, _ = await call.find_session(call.form.get("name", ""), to_change=True)
     async with _lock_session(call, name) as session:
         lost = await session.fold(focus=call.form.get("focus", ""))
         edit = session.edits[-1] if lost is not None else None
@@ -74,7 +74,7 @@ async def fold(call: PageCall) -> PageAnswer:
 
 async def show_undo(call: PageCall) -> PageAnswer:
     """Show what an undo would bring back, and ask."""
-    name, head = await call.find_session()
+    name, head = await call.find_session(to_change=True)
     at = call.get_number("at", -1)
     store = call.pool.place.store
     read = await event_log.read_events(store, name, Range(at, at)) if at >= 0 else []
@@ -99,7 +99,7 @@ async def show_undo(call: PageCall) -> PageAnswer:
 
 async def undo(call: PageCall) -> PageAnswer:
     """Take an edit back."""
-    name, _ = await call.find_session(call.form.get("name", ""))
+    name, _ = await call.find_session(call.form.get("name", ""), to_change=True)
     at = _get_form_number(call, "at")
     async with _lock_session(call, name) as session:
         redo = await session.undo(at)
@@ -108,7 +108,7 @@ async def undo(call: PageCall) -> PageAnswer:
 
 async def show_pin(call: PageCall) -> PageAnswer:
     """Show the message that would be pinned, or no longer be, and ask."""
-    name, head = await call.find_session()
+    name, head = await call.find_session(to_change=True)
     at = call.get_number("at", -1)
     view = (await logged_calls.load_view(call.pool.place.store, name, head.seq)).view
     read = await event_log.read_events(call.pool.place.store, name, Range(at, at))
@@ -126,7 +126,7 @@ async def show_pin(call: PageCall) -> PageAnswer:
 
 async def pin(call: PageCall) -> PageAnswer:
     """Pin a message, or no longer."""
-    name, _ = await call.find_session(call.form.get("name", ""))
+    name, _ = await call.find_session(call.form.get("name", ""), to_change=True)
     at = _get_form_number(call, "at")
     async with _lock_session(call, name) as session:
         await session.pin(at, on=call.form.get("on") == "1")

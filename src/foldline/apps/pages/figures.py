@@ -6,7 +6,7 @@ how many sessions the figures are known.
 """
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from time import gmtime, monotonic, strftime
 from typing import Any
 
@@ -14,12 +14,14 @@ import msgspec
 
 from foldline.core import log
 from foldline.core.log import Asked, Folded, ModelSwitched, Opened, Setting, UsageReported
-from foldline.core.parts import render_parts
+from foldline.core.own_words import read_own_words
+from foldline.core.parts import Part, render_parts
 from foldline.core.prices import UNKNOWN, Prices
 from foldline.errors import FoldlineError
 from foldline.models.catalog import find
 from foldline.session.model_facts import FactsOf
 from foldline.session.spending import compute_cost
+from foldline.session.usage_records import UsageSums
 from foldline.stores import event_log
 from foldline.stores.base import Listed, Name, Store
 
@@ -27,6 +29,7 @@ _READ = ("opened", "settings_changed", "model_switched", "asked", "usage_reporte
 _WORDS = 200  # characters of a first message
 _MOST = 200_000  # sessions of a tenant whose figures are kept
 _QUIET, _ASIDE = 0.5, 0.05  # seconds after a request, and between two sessions until then
+_PICO = 10**12
 _REST = 0.5  # of the time: reading the logs leaves room for the requests
 
 
@@ -54,7 +57,7 @@ class SessionFigures(msgspec.Struct):
     """When the session had last changed."""
     model: str = ""
     words: str = ""
-    """The first message of a person."""
+    """The first words of a person."""
     calls: int = 0
     tokens: int = 0
     """The size of its newest request."""
@@ -84,12 +87,13 @@ async def read_figures(
     days: dict[tuple[str, str], DayFigures] = {}
     settings: dict[str, Setting] = {}
     prices: Prices = UNKNOWN
+    has_own_words = False
     try:
         async for row in event_log.iterate_rows(store, name, listed.head):
-            if row.kind == "user_said" and not found.words:
+            if row.kind == "user_said" and not has_own_words:
                 said = log.decode_event(row.body)
                 if log.by_user(said):
-                    found.words = " ".join(render_parts(said.parts)[: 4 * _WORDS].split())[:_WORDS]
+                    has_own_words = _take_words(found, said.parts)
             if row.kind not in _READ and row.kind != "model_said":
                 continue
             day = strftime("%Y-%m-%d", gmtime(row.time))
@@ -131,6 +135,14 @@ async def read_figures(
     return found
 
 
+def _take_words(found: SessionFigures, parts: Sequence[Part]) -> bool:
+    """Take a message's own words, or until there are some all of the first; whether it has any."""
+    own = read_own_words(parts)
+    if own or not found.words:
+        found.words = (own or " ".join(render_parts(parts)[: 4 * _WORDS].split()))[:_WORDS]
+    return bool(own)
+
+
 def _add_usage(now: DayFigures, used: UsageReported, prices: Prices) -> None:
     now.input += used.input or 0
     now.read += used.cache_read or 0
@@ -140,38 +152,25 @@ def _add_usage(now: DayFigures, used: UsageReported, prices: Prices) -> None:
         now.unpriced = max(now.unpriced - 1, 0)
 
 
-@dataclass(slots=True)
-class FleetSum:
-    """Sums over the sessions of a model, an owner or a day."""
+class LogSums:
+    """Sums over the sessions of a day, an owner and a model, and how many sessions these are."""
 
-    name: str
-    sessions: int = 0
-    calls: int = 0
-    input: int = 0
-    read: int = 0
-    output: int = 0
-    dollars: float = 0.0
-    folds: int = 0
-    folded: int = 0
-    unpriced: int = 0
+    __slots__ = ("sessions", "sums")
 
-    @property
-    def share(self) -> float:
-        """The part of the input that was read from the cache."""
-        return self.read / self.input if self.input else 0.0
+    def __init__(self) -> None:
+        self.sessions, self.sums = 0, UsageSums()
 
-    def add_days(self, days: list[DayFigures], sign: int) -> None:
-        """Add what one session did, or with -1 take it out again."""
+    def add_day(self, day: DayFigures, sign: int) -> None:
+        """Add what one session did, or with -1 take it out again; in integers, so exactly."""
         self.sessions += sign
-        for one in days:
-            self.calls += sign * one.calls
-            self.input += sign * one.input
-            self.read += sign * one.read
-            self.output += sign * one.output
-            self.dollars += sign * one.dollars
-            self.folds += sign * one.folds
-            self.folded += sign * one.folded
-            self.unpriced += sign * one.unpriced
+        sums = self.sums
+        sums.calls += sign * day.calls
+        sums.input += sign * day.input
+        sums.cache_read += sign * day.read
+        sums.output += sign * day.output
+        sums.pico += sign * round(day.dollars * _PICO)
+        sums.folds += sign * day.folds
+        sums.unpriced += sign * day.unpriced
 
 
 class TenantFigures:
@@ -180,10 +179,8 @@ class TenantFigures:
     def __init__(self) -> None:
         self.known: dict[str, SessionFigures] = {}
         """Of a session that has changed, those of its earlier state until the new ones are read."""
-        self.all = FleetSum("all")
-        self.models: dict[str, FleetSum] = {}
-        self.owners: dict[str, FleetSum] = {}
-        self.days: dict[str, FleetSum] = {}
+        self.groups: dict[tuple[str, str, str], LogSums] = {}
+        """By day, owner and model."""
 
     def keep(self, name: str, found: SessionFigures) -> None:
         """Keep the figures of a session, in place of its earlier ones."""
@@ -198,26 +195,19 @@ class TenantFigures:
             self._count(before, -1)
 
     def _count(self, one: SessionFigures, sign: int) -> None:
-        self.all.add_days(one.days, sign)
-        _add_to(self.owners, one.owner, one.days, sign)
-        for model in {day.model for day in one.days}:
-            _add_to(self.models, model, [day for day in one.days if day.model == model], sign)
-        for date in {day.day for day in one.days}:
-            _add_to(self.days, date, [day for day in one.days if day.day == date], sign)
-
-
-def _add_to(sums: dict[str, FleetSum], name: str, days: list[DayFigures], sign: int) -> None:
-    found = sums.setdefault(name, FleetSum(name))
-    found.add_days(days, sign)
-    if not found.sessions:
-        del sums[name]
+        for day in one.days:
+            key = day.day, one.owner, day.model
+            group = self.groups.setdefault(key, LogSums())
+            group.add_day(day, sign)
+            if not group.sessions:
+                del self.groups[key]
 
 
 class FiguresKept:
     """The figures that are known, and the work that finds the rest."""
 
-    def __init__(self, store: Store, facts_of: FactsOf) -> None:
-        self._store, self._facts_of = store, facts_of
+    def __init__(self, store: Store, facts_of_tenant: Callable[[str], FactsOf]) -> None:
+        self._store, self._facts_of_tenant = store, facts_of_tenant
         self._kept: dict[str, TenantFigures] = {}
         self._wanted: dict[str, list[Listed]] = {}
         self._task: asyncio.Task[Any] | None = None
@@ -262,7 +252,8 @@ class FiguresKept:
                     continue
                 began = monotonic()
                 name = Name(tenant, one.session)
-                kept.keep(one.session, await read_figures(self._store, name, one, self._facts_of))
+                facts_of = self._facts_of_tenant(tenant)
+                kept.keep(one.session, await read_figures(self._store, name, one, facts_of))
                 if len(kept.known) > _MOST:
                     kept.drop(next(iter(kept.known)))
                 is_busy = monotonic() - self._asked < _QUIET

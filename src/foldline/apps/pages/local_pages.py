@@ -8,34 +8,48 @@ from typing import Any
 
 from foldline.apps.gateway import local_access
 from foldline.apps.gateway.api.pool import Pool
-from foldline.apps.gateway.api_keys import Client, Secret
+from foldline.apps.gateway.api_keys import Client, KeySource, Secret, digest_of
 from foldline.apps.gateway.error_response import Refusal
 from foldline.apps.gateway.settings import GatewaySettings
-from foldline.apps.pages.access import CheckSecret, SignIns
+from foldline.apps.pages.access import CheckDigest, SignIns, StoreSide
 from foldline.apps.pages.page_call import HEADERS
 from foldline.apps.pages.pages_app import PagesApp
+from foldline.stores.base import Store
 
 
-def check_local_token(token: Secret, *, tenant: str) -> CheckSecret:
+def check_local_token(token: Secret | None, *, tenant: str) -> CheckDigest:
     """Return a check by which whoever has the token is the operator of this machine."""
+    known = digest_of(token.reveal()) if token is not None else ""
 
-    def check(given: str) -> Client | None:
-        shown = given.encode("utf-8", "surrogateescape")
-        is_known = hmac.compare_digest(shown, token.reveal().encode())
-        return Client(tenant, "", admin=True) if is_known else None
+    async def check(digest: str) -> Client | None:
+        is_known = bool(known) and hmac.compare_digest(digest, known)
+        return Client(tenant, "", role="admin") if is_known else None
 
     return check
 
 
-def make_sign_ins(settings: GatewaySettings, *, port: int) -> SignIns:
-    """Make the sign-ins of a gateway: by its keys, or by the token of this start."""
+def check_keys(keys: KeySource) -> CheckDigest:
+    """Return a check by the gateway's keys, as they are at each request."""
+
+    async def check(digest: str) -> Client | None:
+        return await keys.identify(digest, anew=True)
+
+    return check
+
+
+def make_sign_ins(settings: GatewaySettings, *, port: int, store: Store | None) -> SignIns:
+    """Make the sign-ins of a gateway: by its keys, or by the token of this start.
+
+    They are kept in the store, so that each of several processes at one port knows them.
+    """
     keys, token = settings.keys, settings.token
-    check: CheckSecret = lambda _: None  # noqa: E731 - nobody is let in
-    if keys is not None:
-        check = keys.find_client
-    elif token is not None:
-        check = check_local_token(token, tenant=settings.tenant)
-    return SignIns(check, cookie=name_cookie(port), may_edit=True)
+    return SignIns(
+        check_local_token(token, tenant=settings.tenant) if keys is None else check_keys(keys),
+        cookie=name_cookie(port),
+        may_edit=True,
+        token=token if keys is None else None,
+        side=None if store is None else StoreSide(store, settings.tenant),
+    )
 
 
 def name_cookie(port: int) -> str:

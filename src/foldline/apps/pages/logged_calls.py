@@ -43,7 +43,7 @@ _FAR = 8_192
 _BEFORE = 16  # rows in which the request of an answer is looked for
 _HELD = 3_000  # events of a view that is loaded whole
 _OPENING = 4  # events that begin a log
-_NEWEST = 1_000  # events that are loaded of a larger one
+NEWEST = 1_000  # events that are loaded of a larger one
 _TELLING = frozenset(("asked", "model_said", "usage_reported"))
 _EDITS = frozenset(("masked", "folded", "clipped", "excluded", "undone", "rewound"))
 _FRONT = frozenset(("opened", "settings_changed", "model_switched", "instructed"))
@@ -163,32 +163,45 @@ def _replace_call(
 
 @dataclass(frozen=True, slots=True)
 class BoundedView:
-    """What a model saw at a place; of a view too large to be shown, only the newest events."""
+    """What a model saw at a place; of a view too large to be shown at once, only a part."""
 
     view: View
     left_out: int = 0
     """How many events of the view were not loaded."""
+    first: int = 0
+    """The first place of the part; 0 if nothing before it was left out."""
+    last: int = -1
+    """The last place of the part; -1 if nothing behind it was left out."""
 
 
-async def load_view(store: Store, name: Name, at: int) -> BoundedView:
-    """Load the view at a place, in time that does not depend on the log's length."""
+async def load_view(store: Store, name: Name, at: int, *, until: int | None = None) -> BoundedView:
+    """Load the view at a place, in time that does not depend on the log's length.
+
+    Of one that is too large, the newest events are loaded, or those up to `until`.
+    """
     head = await store.head(name, at=at)
     spine = _SPINES.decode(head.edit.body).spine if head.edit else Spine()
     live = event_log.list_live_spans(spine, head.seq)
     held = sum(max(_end_of(one) - one.lo + 1, 0) for one in live)
+    first, last = 0, -1
     if held > _HELD:
-        spine = _narrow_spine(spine, max(head.seq - _NEWEST + 1, 0))
+        end = head.seq if until is None else max(min(until, head.seq), 0)
+        first, last = max(end - NEWEST + 1, 0), end if end < head.seq else -1
+        spine = _narrow_spine(spine, first, end)
         live = event_log.list_live_spans(spine, head.seq)
     events = dict(await event_log.read_events(store, name, *live))
-    return BoundedView(load(spine, events, head=head.seq), max(held - len(events), 0))
+    view = load(spine, events, head=head.seq)
+    return BoundedView(view, max(held - len(events), 0), first, last)
 
 
-def _narrow_spine(spine: Spine, first: int) -> Spine:
-    """Leave out what stands before a place, but not the model and the instructions."""
+def _narrow_spine(spine: Spine, first: int, end: int) -> Spine:
+    """Leave out what stands before or behind a part, but not the model and the instructions."""
     kept = [
-        Range(max(one.lo, first), one.hi) if isinstance(one, Range) else one
+        Range(max(one.lo, first), end if one.hi is None else min(one.hi, end))
+        if isinstance(one, Range)
+        else one
         for one in spine.segments
-        if not isinstance(one, Range) or one.hi is None or one.hi >= first
+        if not isinstance(one, Range) or (one.lo <= end and (one.hi is None or one.hi >= first))
     ]
     opening = () if spine.standing else range(min(_OPENING, first))
     standing = tuple(sorted({*spine.standing, *opening}))

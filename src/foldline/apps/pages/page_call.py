@@ -16,9 +16,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from foldline.apps.cli.output import format_age, format_size, format_time
 from foldline.apps.gateway.api.api_call import NotFound
 from foldline.apps.gateway.error_response import Refusal
+from foldline.apps.gateway.session_shares import is_shared
 from foldline.apps.pages.access import Visitor
 from foldline.apps.pages.safe_text import shorten_line
 from foldline.core.names import format_count
+from foldline.draw.course import format_tokens
 from foldline.stores.base import Head, Name
 
 if TYPE_CHECKING:
@@ -84,15 +86,31 @@ class PageCall:
             raise Refusal(400, "bad_number", f"{key} is a number, not {given[:40]!r}")
         return int(given[:16])
 
-    async def find_session(self, given: str | None = None) -> tuple[Name, Head]:
-        """Find the session that is named; another owner's is as one that does not exist."""
+    async def find_session(
+        self, given: str | None = None, *, to_change: bool = False
+    ) -> tuple[Name, Head]:
+        """Find the session that is named; another owner's is as one that does not exist.
+
+        One that is shared is shown, and not changed.
+        """
         name = Name(self.visitor.tenant, self.get("name") if given is None else given)
         if not 0 < len(name.session) <= _LONGEST_NAME or "\0" in name.session:
             raise NotFound("no session is named in this address; the list of sessions names them")
-        head = await self.pool.place.store.head(name)
-        if head.seq < 0 or (self.visitor.sees is not None and head.owner != self.visitor.sees):
-            raise NotFound(f"there is no session {name.session[:80]!r}; the list shows which are")
+        visitor, store = self.visitor, self.pool.place.store
+        head = await store.head(name)
+        has_it = visitor.words and (visitor.sees is None or head.owner == visitor.sees)
+        if not has_it and (to_change or not await is_shared(store, name, visitor.owner)):
+            self.must_read_words()
+            raise _make_no_session(name)
+        if head.seq < 0:
+            raise _make_no_session(name)
         return name, head
+
+    def must_read_words(self) -> None:
+        """Refuse whoever reads figures alone."""
+        if not self.visitor.words:
+            words = "this key reads figures without words; a session may be shared with it"
+            raise Refusal(403, "bad_role", words)
 
     def must_edit(self) -> None:
         """Refuse whoever may not change sessions."""
@@ -125,6 +143,10 @@ class PageCall:
         return PageAnswer(b"", status=303, headers=(("location", place),))
 
 
+def _make_no_session(name: Name) -> NotFound:
+    return NotFound(f"there is no session {name.session[:80]!r}; the list shows which are")
+
+
 def render_outside(template: str, root: str, *, status: int = 200, **values: Any) -> PageAnswer:
     """Render a page for somebody who is not signed in."""
     text = _load_templates().get_template(template).render(visitor=None, root=root, **values)
@@ -149,6 +171,7 @@ def _load_templates() -> Environment:
         "line": shorten_line,
         "percent": format_share,
         "thousands": "{:,}".format,
+        "tokens": format_tokens,
     }
     made.filters.update(own)
     return made

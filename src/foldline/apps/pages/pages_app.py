@@ -14,7 +14,7 @@ from typing import Any, Final
 from foldline.apps.gateway.api.api_call import Misfit, build_error_answer, read_body
 from foldline.apps.gateway.api.pool import Pool
 from foldline.apps.gateway.error_response import Refusal
-from foldline.apps.pages import change_pages, fleet_pages, session_pages, what_if
+from foldline.apps.pages import change_pages, fleet_pages, search_page, session_pages, what_if
 from foldline.apps.pages.access import SignIns, Visitor, holds_form_word, is_from_here
 from foldline.apps.pages.figures import FiguresKept
 from foldline.apps.pages.page_call import (
@@ -36,6 +36,7 @@ _STATIC: Final = {
 }
 READ: Final[dict[str, Show]] = {
     "/": session_pages.show_sessions,
+    "/search": search_page.show_search,
     "/session": session_pages.show_session,
     "/picture.svg": session_pages.show_picture,
     "/original": session_pages.show_original,
@@ -64,7 +65,7 @@ class PagesApp:
 
     def __init__(self, pool: Pool, sign_ins: SignIns) -> None:
         self._pool, self.sign_ins = pool, sign_ins
-        figures = FiguresKept(pool.place.store, pool.place.facts_of)
+        figures = FiguresKept(pool.place.store, pool.place.facts_of_tenant)
         self._lists = SessionLists(pool.place.store, figures)
 
     async def close(self) -> None:
@@ -97,7 +98,7 @@ class PagesApp:
             raise Refusal(405, "bad_method", f"{method[:20]} is not answered here")
         if path in ("/enter", "/sign-in", "/sign-out"):
             return await self._sign(scope, receive, path, root)
-        visitor = self.sign_ins.find_visitor(scope)
+        visitor = await self.sign_ins.find_visitor(scope)
         if visitor is None:
             return render_outside("sign_in.html", root, status=401, fault="")
         pairs = parse_pairs(scope.get("query_string", b""), what="address")
@@ -134,10 +135,10 @@ class PagesApp:
 
     async def _sign(self, scope: Any, receive: Any, path: str, root: str) -> PageAnswer:
         """Sign in by a ticket or a key, or sign out."""
-        visitor = self.sign_ins.find_visitor(scope)
+        visitor = await self.sign_ins.find_visitor(scope)
         if path == "/enter":
             ticket = dict(parse_pairs(scope["query_string"], what="address")).get("ticket", "")
-            word = self.sign_ins.redeem_ticket(ticket) if scope["method"] == "GET" else None
+            word = await self.sign_ins.redeem_ticket(ticket) if scope["method"] == "GET" else None
             if word is None and visitor is None:
                 return render_outside("sign_in.html", root, status=401, fault="used")
             # No redirect: a browser that comes from elsewhere would follow it without the cookie.
@@ -146,18 +147,20 @@ class PagesApp:
             return render_outside("sign_in.html", root, fault="")
         form = dict(await self._read_form(scope, receive))
         if path == "/sign-out":
-            return self._sign_out(scope, visitor, form, root)
-        word = self.sign_ins.sign_in(form.get("key", "").strip())
+            return await self._sign_out(scope, visitor, form, root)
+        word = await self.sign_ins.sign_in(
+            form.get("key", "").strip(), tenant=form.get("tenant", "").strip()
+        )
         if word is None:
             return render_outside("sign_in.html", root, status=401, fault="unknown")
         return self._set_cookie(scope, word, root, "enter.html")
 
-    def _sign_out(
+    async def _sign_out(
         self, scope: Any, visitor: Visitor | None, form: dict[str, str], root: str
     ) -> PageAnswer:
         if visitor is not None and not holds_form_word(visitor, form.get("word", "")):
             raise Refusal(403, "bad_form", "this form is not of this visit; open the page again")
-        self.sign_ins.sign_out(scope)
+        await self.sign_ins.sign_out(scope)
         return self._set_cookie(scope, "", root, "sign_in.html")
 
     def _set_cookie(self, scope: Any, word: str | None, root: str, template: str) -> PageAnswer:

@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any
 
 from foldline.apps.pages.figures import FiguresKept, SessionFigures
+from foldline.apps.pages.fleet_sums import UsageKept
 from foldline.stores.base import Listed, Store
 
 _PIECE = 5_000  # sessions listed at a time
@@ -90,7 +91,7 @@ class SessionLists:
     """The lists that somebody looks at, one for each tenant and owner."""
 
     def __init__(self, store: Store, figures: FiguresKept) -> None:
-        self._store, self.figures = store, figures
+        self._store, self.figures, self.usage = store, figures, UsageKept(store)
         self._kept: OrderedDict[tuple[str, str | None], _KeptList] = OrderedDict()
 
     async def close(self) -> None:
@@ -100,6 +101,7 @@ class SessionLists:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.figures.close()
+        await self.usage.close()
 
     async def list_all(self, tenant: str, sees: str | None) -> tuple[list[Listed], bool]:
         """Return all sessions that are listed so far, and whether that is all."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from markupsafe import escape
 
 from foldline.apps.gateway.error_response import Refusal
+from foldline.apps.gateway.session_shares import list_shared
 from foldline.apps.pages import logged_calls
 from foldline.apps.pages.logged_calls import BoundedView, LoggedCall, NearbyCalls
 from foldline.apps.pages.page_call import SVG, PageAnswer, PageCall
@@ -44,6 +45,8 @@ _LIVE_REFRESH = {True: _LIVE, False: 0}
 
 async def show_sessions(call: PageCall) -> PageAnswer:
     """Show the list of sessions."""
+    if not call.visitor.words:
+        return call.redirect("fleet")
     order = call.get("sort") or "changed"
     if order not in ORDERS:
         raise Refusal(400, "bad_sort", f"sessions are sorted by {', '.join(ORDERS)}")
@@ -56,9 +59,11 @@ async def show_sessions(call: PageCall) -> PageAnswer:
     )
     page = await call.lists.find_page(call.visitor.tenant, call.visitor.sees, query)
     live = call.get("live") == "1"
+    store, visitor = call.pool.place.store, call.visitor
     return call.render(
         "sessions.html",
         page=page,
+        shared=await list_shared(store, visitor.tenant, visitor.owner),
         query=page.query,
         orders=ORDERS,
         live=live,
@@ -107,9 +112,10 @@ async def show_session(call: PageCall) -> PageAnswer:
     if current is None:
         is_now = True
     seen_at = head.seq if is_now or current is None else current.shown
-    bounded = await logged_calls.load_view(store, name, seen_at)
+    until = call.get_number("until", seen_at)
+    bounded = await logged_calls.load_view(store, name, seen_at, until=until)
     view = bounded.view
-    facts = place.facts_of(view.model, view.settings)
+    facts = place.facts_of_tenant(name.tenant)(view.model, view.settings)
     earlier = current if is_now else near.before
     past, changes = await _compare_with(call, name, near, bounded, earlier)
     items = (*view.items, *view.waiting)
@@ -127,6 +133,9 @@ async def show_session(call: PageCall) -> PageAnswer:
         current=None if is_now else current,
         nearby=near.calls[max(near.index - _AROUND, 0) : near.index + _AROUND + 1],
         bounded=bounded,
+        earlier_part=bounded.first - 1 if bounded.first > 0 else None,
+        first_part=logged_calls.NEWEST - 1,
+        later_part=None if bounded.last < 0 else min(bounded.last + logged_calls.NEWEST, seen_at),
         picture=picture,
         bar_parts=() if picture is None else draw_bar(picture),
         rows=() if picture is None else build_table_rows(picture),
@@ -269,7 +278,7 @@ async def show_picture(call: PageCall) -> PageAnswer:
     bounded = await logged_calls.load_view(call.pool.place.store, name, at)
     if bounded.left_out:
         raise Refusal(404, "too_large", "this view is too large to be drawn")
-    facts = call.pool.place.facts_of(bounded.view.model, bounded.view.settings)
+    facts = call.pool.place.facts_of_tenant(name.tenant)(bounded.view.model, bounded.view.settings)
     drawn = draw_picture_svg(build_picture(bounded.view, facts))
     return PageAnswer(drawn.encode("utf-8", "replace"), SVG)
 
@@ -324,7 +333,7 @@ async def _read_edit(call: PageCall, name: Name, at: int) -> EditShown:
     )
     whole = not before.left_out
     lost = measure_loss(before.view, event) if isinstance(event, Folded) and whole else None
-    facts = call.pool.place.facts_of(after.view.model, after.view.settings)
+    facts = call.pool.place.facts_of_tenant(name.tenant)(after.view.model, after.view.settings)
     return EditShown(event, before, after, lost, facts)
 
 

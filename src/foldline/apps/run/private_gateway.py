@@ -11,10 +11,13 @@ import socket
 import subprocess
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
+from urllib.parse import urlsplit
 
 from foldline.errors import BadInput
 
@@ -27,6 +30,9 @@ _ANSWER_SECONDS = 1.0  # a request waits at the socket, also for a gateway that 
 _MOST_DEATHS = 3  # soon after a start: then requests are only relayed
 _SOON = 20.0  # seconds
 _SHOWN = 12  # lines of its log in an error
+_NAMED_SECONDS = 10.0  # for a gateway elsewhere to answer at all
+_SAID = "foldline: "  # how a program of ours begins the line that says why it ends
+_UNPLANNED = "a request was not planned: "  # in its log
 _AGENT_SECONDS = 10.0  # for an agent without a parent to end by itself
 
 
@@ -72,25 +78,42 @@ class PrivateGateway:
             self._begin_relaying()
             if not self._try_start():
                 self.stop()
+                last = self._read_last_line()
+                if last.startswith(_SAID):  # it says itself what to mend, such as a setting
+                    raise BadInput(last.removeprefix(_SAID))
                 raise BadInput(f"the gateway did not start:\n{self.read_log_end()}")
         self._watcher.start()
 
     def _try_start(self) -> bool:
-        process = self._spawn()
-        end = time.monotonic() + _START_SECONDS
-        while not self._answers():
-            if process.poll() is not None:
-                return False
-            if time.monotonic() > end:
+        """Start it, and anew if something kills it meanwhile; return whether it answers."""
+        for _ in range(_MOST_DEATHS):
+            process = self._spawn()
+            if self._wait_until_up(process):
+                return True
+            if process.stdin is not None:
+                _close_quietly(process.stdin)
+            if process.poll() is None:
                 process.kill()
                 process.wait()
+                self.fault = f"it did not answer within {_START_SECONDS:.0f} seconds"
+                return False
+            if process.returncode >= 0:
+                return False
+            self.fault = f"its process was killed (signal {-process.returncode})"
+            self.restarts += 1
+        return False
+
+    def _wait_until_up(self, process: subprocess.Popen[bytes]) -> bool:
+        end = time.monotonic() + _START_SECONDS
+        while not self._answers():
+            if process.poll() is not None or time.monotonic() > end:
                 return False
             time.sleep(_LOOK_SECONDS)
         return True
 
     def _begin_relaying(self) -> None:
         self.is_plain = True
-        self.fault = self.read_log_end().rpartition("\n")[2].removeprefix("foldline: ")
+        self.fault = self._read_last_line().removeprefix(_SAID) or self.fault
 
     def protect(self, agent: int) -> None:
         """Name the agent's process, which ends with the gateway if the parent is killed."""
@@ -101,6 +124,8 @@ class PrivateGateway:
     def stop(self) -> None:
         """End it; answers under way may end first."""
         with self._lock:
+            if self._ending.is_set():
+                return
             self._ending.set()
             self._tell("done")
             process = self._process
@@ -145,6 +170,8 @@ class PrivateGateway:
                     return
                 if process.stdin is not None:
                     _close_quietly(process.stdin)
+                if process.returncode < 0:
+                    self.fault = f"its process was killed (signal {-process.returncode})"
                 soon = time.monotonic() - self._started < _SOON
                 self._deaths = self._deaths + 1 if soon else 1
                 if self._deaths > _MOST_DEATHS:
@@ -158,7 +185,7 @@ class PrivateGateway:
     def _tell(self, line: str) -> None:
         pipe = self._process.stdin if self._process else None
         if pipe is not None:
-            with suppress(OSError):  # if it has just died, the next one is told again
+            with suppress(OSError, ValueError):  # if it has just died, the next one is told again
                 pipe.write(f"{line}\n".encode())
                 pipe.flush()
 
@@ -176,8 +203,38 @@ class PrivateGateway:
 
     def read_log_end(self) -> str:
         """Return the last lines of what it printed."""
-        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
-        return "\n".join(lines[-_SHOWN:])
+        return "\n".join(self._read_lines()[-_SHOWN:])
+
+    def find_unplanned(self) -> str:
+        """Find why it has only relayed a request: the newest reason in its log; "" if none."""
+        found = (line.partition(_UNPLANNED)[2] for line in reversed(self._read_lines()))
+        return next(filter(None, found), "")
+
+    def _read_last_line(self) -> str:
+        return next(reversed(self._read_lines()), "")
+
+    def _read_lines(self) -> list[str]:
+        if not self._log.exists():
+            return []
+        return self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+
+
+def check_gateway(url: str) -> None:
+    """Raise `BadInput` unless a server answers at a gateway's address, whatever it answers."""
+    named = urlsplit(url)
+    if named.scheme not in ("http", "https") or not named.hostname:
+        raise BadInput(f"--gateway {url!r}: give its address, such as http://127.0.0.1:8080")
+    is_near = named.hostname in ("localhost", "::1") or named.hostname.startswith("127.")
+    # What is on this machine is asked directly, whatever proxy the environment names.
+    handlers = [urllib.request.ProxyHandler({})] if is_near else []
+    opener = urllib.request.build_opener(*handlers)
+    try:
+        opener.open(f"{url.rstrip('/').removesuffix('/v1')}/healthz", timeout=_NAMED_SECONDS)
+    except urllib.error.HTTPError:
+        return  # a server answers
+    except (OSError, http.client.HTTPException, ValueError) as fault:
+        reason = getattr(fault, "reason", None) or fault
+        raise BadInput(f"--gateway {url}: nobody answers there ({reason})") from fault
 
 
 def _close_quietly(pipe: IO[bytes]) -> None:

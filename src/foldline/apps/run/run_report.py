@@ -8,6 +8,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil
+from textwrap import wrap
 
 from foldline.apps.run.cold_figures import measure_cold_call
 from foldline.core.names import format_count
@@ -16,6 +17,7 @@ from foldline.draw.course import CourseStep, format_dollars, format_tokens
 
 _MILLION = 1_000_000
 _LEAST_COLD = 0.005  # dollars: less is not worth a line
+_LEAST_SAVED = 0.00005  # dollars: less is written as nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,8 @@ class FoldFigures:
 class RunFigures:
     """A run in figures."""
 
-    sessions: list[str] = field(default_factory=list[str])
+    sessions: dict[str, int] = field(default_factory=dict[str, int])
+    """The input of each session that it talked in, in tokens."""
     calls: int = 0
     input: int = 0
     read: int = 0
@@ -67,9 +70,16 @@ class RunFigures:
     has_edits: bool = False
     """Whether anything was edited in these sessions, in this run or before it."""
     relayed: int = 0
-    """Requests that were relayed without figures."""
+    """Answered requests that no session has: they were only relayed."""
+    fault: str = ""
+    """Why, if the gateway said so."""
     quota: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
     """The shares of a subscription's windows that were used up, at the first and last answer."""
+
+    @property
+    def main_session(self) -> str | None:
+        """The session that most was sent in; agents ask for titles and the like in others."""
+        return max(self.sessions, key=lambda name: self.sessions[name], default=None)
 
     def add_session(
         self,
@@ -82,7 +92,7 @@ class RunFigures:
         """Add those calls of a session that are this run's, by the places of their answers."""
         if not any(step.at in calls for step in steps):
             return
-        self.sessions.append(name)
+        self.sessions[name] = sum(step.input for step in steps if step.at in calls)
         self.has_edits = self.has_edits or any(step.taken for step in steps)
         for before, step in pairwise((None, *steps)):
             if step is None or step.at not in calls:
@@ -144,8 +154,13 @@ def _count_until_fold(steps: Sequence[CourseStep], at: int) -> int:
 def render_report(found: RunFigures, *, is_subscription: bool) -> list[str]:
     """Render what a run cost and saved, in a few lines."""
     if not found.calls:
-        more = f"; relayed: {format_count(found.relayed, 'request')}" if found.relayed else ""
-        return [f"foldline: no call of a model was seen{more}"]
+        if not found.relayed:
+            return ["foldline: no call of a model was seen"]
+        verb = "was" if found.relayed == 1 else "were"
+        return [
+            f"foldline: {format_count(found.relayed, 'call')} {verb} relayed, not counted",
+            *_render_fault(found),
+        ]
     share = 100 * found.read / found.input if found.input else 0
     calls = format_count(found.calls, "call")
     sent, out = format_tokens(found.input), format_tokens(found.output)
@@ -155,7 +170,7 @@ def render_report(found: RunFigures, *, is_subscription: bool) -> list[str]:
         lines.append(f"  paid      {_format_paid(found.dollars)}{_note_gaps(found)}")
     if has_prices and found.cold >= _LEAST_COLD:
         cold = _format_paid(found.cold)
-        lines.append(f"  cold      {cold} of it again for what the cache had lost")
+        lines.append(f"  cold      {cold} of it was paid again: the cache was lost")
     for window, (first, last) in found.quota.items():
         lines.append(f"  quota     {window}: from {first:.0%} to {last:.0%} used")
     if found.has_edits:
@@ -163,7 +178,13 @@ def render_report(found: RunFigures, *, is_subscription: bool) -> list[str]:
     lines += _render_folds(found, has_prices=has_prices) if found.folds else ()
     if found.relayed:
         lines.append(f"  relayed   {format_count(found.relayed, 'request')}, not in these figures")
+        lines += _render_fault(found)
     return lines
+
+
+def _render_fault(found: RunFigures) -> list[str]:
+    """Say why requests were relayed, if that is known."""
+    return wrap(found.fault, 79, initial_indent="  because   ", subsequent_indent=" " * 12)
 
 
 def _render_saved(found: RunFigures, *, has_prices: bool) -> str:
@@ -172,7 +193,7 @@ def _render_saved(found: RunFigures, *, has_prices: bool) -> str:
         less = _percent(found.everything - found.input, found.everything)
         return f"  saved     {less} of {format_tokens(found.everything)} tokens"
     saved, whole = found.all_dollars - found.dollars, _format_paid(found.all_dollars)
-    if saved <= 0:
+    if saved < _LEAST_SAVED:
         return f"  saved     nothing yet: sending everything would have cost about {whole}"
     return f"  saved     {_format_paid(saved)}: sending everything would have cost about {whole}"
 
@@ -207,7 +228,7 @@ def render_prediction(
     if is_subscription:
         share = _percent(max(saved, 0), found.dollars)
         return [f"  dry       with {policy} it would have been {share} less, at list prices"]
-    spared = f"{_format_paid(saved)} less" if saved > 0 else "no less"
+    spared = f"{_format_paid(saved)} less" if saved >= _LEAST_SAVED else "no less"
     return [f"  dry       with {policy} it would have been {_format_paid(predicted)}: {spared}"]
 
 

@@ -73,6 +73,11 @@ def _read_delta(body: Json) -> str:
     return said if isinstance(said, str) else ""
 
 
+def _read_thought(body: Json) -> str:
+    said = dict_of(body.get("delta")).get("thinking")
+    return said if isinstance(said, str) else ""
+
+
 VENDOR = Vendor(
     name="anthropic",
     title="Anthropic",
@@ -95,12 +100,14 @@ DIALECT = Dialect(
     parse_message=_parse_message,
     parse_answer=_parse_answer,
     parse_tools=lambda tool: [read.parse_tool(tool)],
+    parse_usage=read.parse_usage,
     is_answer=_is_answer,
     is_message=_is_message,
     is_stream_event=lambda body: body.get("type") in _STREAM_EVENTS,
     is_tool=lambda tool: "input_schema" in tool or ("name" in tool and not _FLAT & tool.keys()),
     list_faults=_list_faults,
     read_delta=_read_delta,
+    read_thought=_read_thought,
     bounds=("max_tokens",),
     sdk_method=("messages", "create"),
     sdk_arguments={"messages": [], "max_tokens": 0},

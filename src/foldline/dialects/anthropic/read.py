@@ -10,7 +10,7 @@ refuse is not kept. Unknown kinds of blocks and tools are kept.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -148,6 +148,16 @@ def parse_answer(given: Mapping[str, Any], *, saw: int | None, asked: int | None
     if came.usage is not None:
         events.append(make_usage_event(came.usage, asked=asked))
     return events
+
+
+def parse_usage(body: Json) -> UsageReported | None:
+    """Return the usage that an answer reports, or None."""
+    given = body.get("usage")
+    if not isinstance(given, dict):
+        return None
+    came = convert_to_shape(cast("Json", given), _Usage, "an Anthropic usage")
+    report = make_usage_event(came, asked=None)
+    return None if report == UsageReported() else report
 
 
 def make_usage_event(came: _Usage, *, asked: int | None) -> UsageReported:

@@ -69,6 +69,13 @@ def _read_delta(body: Json) -> str:
     return "".join(one for one in said if isinstance(one, str))
 
 
+def _read_thought(body: Json) -> str:
+    candidate = dict_of(next(iter(list_of(body.get("candidates"))), None))
+    parts = parts_of(dict_of(candidate.get("content")))
+    said = (part["text"] for part in parts if "text" in part and is_thought(part))
+    return "".join(one for one in said if isinstance(one, str))
+
+
 DIALECT = Dialect(
     name=content_parts.DIALECT,
     vendor=VENDOR,
@@ -81,12 +88,14 @@ DIALECT = Dialect(
     parse_message=_parse_message,
     parse_answer=_parse_answer,
     parse_tools=read.parse_tools,
+    parse_usage=read.parse_usage,
     is_answer=lambda body: bool(_ANSWERS & body.keys()),
     is_message=lambda body: isinstance(body.get("parts"), list),
     is_stream_event=lambda _: False,  # a piece is a whole answer by itself
     is_tool=_is_tool,
     list_faults=_list_faults,
     read_delta=_read_delta,
+    read_thought=_read_thought,
     bounds=(
         "config.maxOutputTokens",
         "config.max_output_tokens",

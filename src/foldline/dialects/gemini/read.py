@@ -16,6 +16,7 @@ from foldline.core.log import (
     ModelSaid,
     Stop,
     ToolReturned,
+    UsageReported,
     UserSaid,
 )
 from foldline.core.parts import Media, Thought, Tool, spoken_text_of
@@ -34,7 +35,7 @@ from foldline.dialects.gemini.content_parts import (
 )
 from foldline.dialects.gemini.validate import list_faults
 from foldline.dialects.gemini.write import write_tool
-from foldline.dialects.google import UsageNames, parse_usage
+from foldline.dialects.google import UsageNames, parse_counts
 from foldline.dialects.json_slices import Json, convert_to_json, dict_of, list_of
 from foldline.errors import WireError
 
@@ -169,8 +170,13 @@ def parse_answer(given: Mapping[str, Any], *, saw: int | None, asked: int | None
     said = build_model_event(
         parts, saw=saw, exact=False, stop="refused" if not candidates else stop
     )
-    usage = parse_usage(dict_of(body.get("usageMetadata")), _USAGE, asked=asked)
+    usage = parse_counts(dict_of(body.get("usageMetadata")), _USAGE, asked=asked)
     return [said, usage] if usage is not None else [said]
+
+
+def parse_usage(body: Json) -> UsageReported | None:
+    """Return the usage that an answer reports, or None."""
+    return parse_counts(dict_of(body.get("usageMetadata")), _USAGE, asked=None)
 
 
 def parse_tools(given: Mapping[str, Any]) -> list[Tool]:

@@ -37,6 +37,12 @@ def _read_delta(body: Json) -> str:
     return said if isinstance(said, str) else ""
 
 
+def _read_thought(body: Json) -> str:
+    delta = dict_of(body.get("delta")) if body.get("event_type") == "step.delta" else {}
+    said = dict_of(delta.get("content")).get("text")
+    return said if isinstance(said, str) and delta.get("type") == "thought_summary" else ""
+
+
 DIALECT = Dialect(
     name=NAME,
     vendor=VENDOR,
@@ -49,6 +55,7 @@ DIALECT = Dialect(
     parse_message=_parse_message,
     parse_answer=_parse_answer,
     parse_tools=lambda tool: [read.parse_tool(tool)],
+    parse_usage=read.parse_usage,
     is_answer=lambda body: "steps" in body and "status" in body,
     is_message=_is_message,
     is_stream_event=lambda body: "event_type" in body,
@@ -60,6 +67,7 @@ DIALECT = Dialect(
         system=body.get("system_instruction"),
     ),
     read_delta=_read_delta,
+    read_thought=_read_thought,
     bounds=("generation_config.max_output_tokens",),
     sdk_method=("interactions", "create"),
     sdk_arguments={"input": []},

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from foldline.core.log import Event, ModelSaid, Stop, ToolReturned, UserSaid
+from foldline.core.log import Event, ModelSaid, Stop, ToolReturned, UsageReported, UserSaid
 from foldline.core.parts import Tool
 from foldline.dialects.gemini_interactions.steps import (
     CALL,
@@ -29,7 +29,7 @@ from foldline.dialects.gemini_interactions.steps import (
     type_of,
 )
 from foldline.dialects.gemini_interactions.validate import list_faults
-from foldline.dialects.google import UsageNames, parse_usage
+from foldline.dialects.google import UsageNames, parse_counts
 from foldline.dialects.json_slices import Json, convert_to_json, dict_of, list_of
 from foldline.errors import WireError
 
@@ -110,9 +110,14 @@ def parse_answer(given: Mapping[str, Any], *, saw: int | None, asked: int | None
     steps = [dict_of(step) for step in list_of(body.get("steps"))]
     turn = [must_be_step(step, path="$.steps") for step in steps if is_models(step)]
     stop = _STOPS.get(str(body.get("status") or ""), "done")
-    usage = parse_usage(dict_of(body.get("usage")), _USAGE, asked=asked)
+    usage = parse_counts(dict_of(body.get("usage")), _USAGE, asked=asked)
     said = build_turn_event(turn, saw=saw, stop=stop, exact=False)
     return [said, usage] if usage is not None else [said]
+
+
+def parse_usage(body: Json) -> UsageReported | None:
+    """Return the usage that an answer reports, or None."""
+    return parse_counts(dict_of(body.get("usage")), _USAGE, asked=None)
 
 
 def parse_tool(given: Mapping[str, Any]) -> Tool:

@@ -10,6 +10,7 @@ from foldline.dialects.openai import VENDOR
 from foldline.dialects.openai_chat import read, validate, write
 from foldline.dialects.openai_chat.joined_completions import JoinedCompletions
 from foldline.dialects.openai_chat.stream import ChatAssembly
+from foldline.dialects.openai_chat.usage import parse_usage
 
 
 def _is_message(body: Mapping[str, Any]) -> bool:
@@ -30,6 +31,14 @@ def _read_delta(body: Json) -> str:
     return said if isinstance(said, str) and not choice.get("index") else ""
 
 
+def _read_thought(body: Json) -> str:
+    choice = dict_of(next(iter(list_of(body.get("choices"))), None))
+    delta = dict_of(choice.get("delta"))
+    # Servers that speak as OpenAI does show reasoning under one of these names.
+    said = delta.get("reasoning_content") or delta.get("reasoning")
+    return said if isinstance(said, str) and not choice.get("index") else ""
+
+
 DIALECT = Dialect(
     name=write.DIALECT,
     vendor=VENDOR,
@@ -42,6 +51,7 @@ DIALECT = Dialect(
     parse_message=_parse_message,
     parse_answer=_parse_answer,
     parse_tools=lambda tool: [read.parse_tool(tool)],
+    parse_usage=lambda body: parse_usage(body, asked=None),
     is_answer=lambda body: "choices" in body,
     is_message=_is_message,
     is_stream_event=lambda body: body.get("object") == "chat.completion.chunk",
@@ -50,6 +60,7 @@ DIALECT = Dialect(
         list_of(body.get("messages")), tools=list_of(body.get("tools"))
     ),
     read_delta=_read_delta,
+    read_thought=_read_thought,
     bounds=("max_completion_tokens", "max_tokens"),
     sdk_method=("chat", "completions", "create"),
     sdk_arguments={"messages": []},

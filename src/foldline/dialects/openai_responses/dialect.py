@@ -14,6 +14,7 @@ from foldline.dialects.openai_responses.stream import ResponsesAssembly
 
 _PARTS = ("input_", "output_")
 _OUTPUT_TEXT = "response.output_text.delta"
+_REASONING = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
 
 
 def _is_message(body: Mapping[str, Any]) -> bool:
@@ -44,6 +45,11 @@ def _read_delta(body: Json) -> str:
     return said if isinstance(said, str) else ""
 
 
+def _read_thought(body: Json) -> str:
+    said = body.get("delta") if body.get("type") in _REASONING else None
+    return said if isinstance(said, str) else ""
+
+
 DIALECT = Dialect(
     name=write.DIALECT,
     vendor=VENDOR,
@@ -56,12 +62,14 @@ DIALECT = Dialect(
     parse_message=_parse_message,
     parse_answer=_parse_answer,
     parse_tools=lambda tool: [read.parse_tool(tool)],
+    parse_usage=lambda body: read.parse_usage(body, asked=None),
     is_answer=lambda body: body.get("object") == "response" and "output" in body,
     is_message=_is_message,
     is_stream_event=lambda body: str(body.get("type")).startswith("response."),
     is_tool=lambda tool: "type" in tool,
     list_faults=_list_faults,
     read_delta=_read_delta,
+    read_thought=_read_thought,
     bounds=("max_output_tokens",),
     sdk_method=("responses", "create"),
     sdk_arguments={"input": []},

@@ -130,9 +130,8 @@ def list_caveats(told: Comparison) -> list[str]:
     everything = told.total_of(EVERYTHING)
     if everything.over:
         found.append(
-            f"{EVERYTHING}: {format_count(everything.over, 'call')} larger than the window; a "
-            "provider would have refused them, and their cost is what they would cost if it had "
-            "not."
+            f"{EVERYTHING}: {format_count(everything.over, 'call')} larger than the window, which "
+            "a provider would have refused; counted at what it would cost if it had not."
         )
     blocked = [one for one in told.totals if one.blocked]
     found += [

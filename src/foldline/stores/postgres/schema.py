@@ -38,6 +38,35 @@ _TABLE = """
 """
 
 
+_RIGHTS = """
+    do $$
+    begin
+        if to_regrole('{role}') is not null then
+            grant usage on schema {schema} to {role};
+            grant select on {schema}.migrations to {role};
+            grant select, insert, update, delete on {schema}.heads, {schema}.events, {schema}.seen,
+                {schema}.blobs, {schema}.side, {schema}.erased, {schema}.unindexed to {role};
+            grant execute on all routines in schema {schema} to {role};
+        end if;
+        if to_regrole('{reader}') is not null then
+            grant usage on schema {schema} to {reader};
+            grant select on {schema}.migrations, {schema}.heads, {schema}.events, {schema}.seen,
+                {schema}.blobs, {schema}.side, {schema}.erased, {schema}.unindexed to {reader};
+            grant execute on all routines in schema {schema} to {reader};
+        end if;
+    end $$
+"""
+_LACKS = """
+    select rolname from pg_roles
+        where rolname = any(%s) and not (
+            has_schema_privilege(rolname, %s, 'usage')
+            and has_table_privilege(rolname, %s, 'select')
+            and (rolname <> %s or has_table_privilege(rolname, %s, 'insert'))
+        )
+        order by rolname
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Migration:
     """One file of `sql/`."""
@@ -114,8 +143,28 @@ async def migrate_schema(connection: "psycopg.AsyncConnection[Any]", place: Post
     except psycopg.errors.InsufficientPrivilege as fault:
         raise BadInput(
             f"{place.shown} has to be migrated, and this login may not: "
-            f"{fault.diag.message_primary}; open it once as the schema's owner"
+            f"{fault.diag.message_primary}; run `foldline migrate` as the schema's owner"
         ) from fault
+
+
+async def list_pending(
+    connection: "psycopg.AsyncConnection[Any]", place: PostgresSchema
+) -> list[str]:
+    """Say what `migrate_schema` and `grant_rights` would do; nothing is changed."""
+    known = load_migrations()
+    applied = await _list_applied_migrations(connection, place)
+    missing = list_missing_migrations(known, applied, place.shown)
+    if missing:
+        return [f"migration {one.name}" for one in missing]
+    roles = [place.role, place.reader]
+    heads = f"{place.schema}.heads"
+    cursor = await connection.execute(_LACKS, (roles, place.schema, heads, place.role, heads))
+    return [f"rights of {row[0]} in schema {place.schema}" for row in await cursor.fetchall()]
+
+
+async def grant_rights(connection: "psycopg.AsyncConnection[Any]", place: PostgresSchema) -> None:
+    """Give the roles that exist their rights in the schema, as if they had existed before it."""
+    await connection.execute(place.put_in(_RIGHTS.replace("{reader}", place.reader)))
 
 
 async def _list_applied_migrations(

@@ -30,6 +30,11 @@ class PostgresSchema:
         """The role to take if the login bypasses row-level security."""
         return f"{self.schema}_app"
 
+    @property
+    def reader(self) -> str:
+        """The role of programs that only read."""
+        return f"{self.schema}_reader"
+
     def put_in(self, text: str) -> bytes:
         """Put the schema's name into a statement, quoted: it may be a reserved word."""
         return text.replace("{schema}", f'"{self.schema}"').replace("{role}", self.role).encode()

@@ -26,6 +26,9 @@ from foldline.apps.gateway.api.schemas import (
     RefusalSchema,
     Shape,
 )
+from foldline.apps.gateway.api_keys import Client
+from foldline.apps.gateway.error_response import Refusal
+from foldline.apps.gateway.provider_routes import ModelLimits
 from foldline.errors import BadInput, FoldlineError
 from foldline.models.redact import redact_text
 from foldline.stores.base import Name
@@ -34,10 +37,15 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from foldline.apps.gateway.api.pool import OpenSession, Pool
+    from foldline.apps.gateway.call_figures import TurnMeter
 
 
 class NotFound(FoldlineError):  # noqa: N818 - named for what happened
     """There is nothing of that name for this tenant."""
+
+
+class Forbidden(FoldlineError):  # noqa: N818
+    """The client's key may not do this, whatever session it is about."""
 
 
 class Misfit(FoldlineError):  # noqa: N818
@@ -71,6 +79,7 @@ class ErrorAnswer(NamedTuple):
 
 
 _STATUS: tuple[tuple[type[FoldlineError], int], ...] = (
+    (Forbidden, 403),
     (NotFound, 404),
     (errors.BadHandle, 404),
     (errors.NotAnEdit, 404),
@@ -84,6 +93,7 @@ _STATUS: tuple[tuple[type[FoldlineError], int], ...] = (
     (errors.Erased, 410),
     (errors.Overflow, 413),
     (errors.Spent, 402),
+    (errors.Limited, 429),
     (errors.ModelFailed, 502),
     (errors.Unsupported, 501),
     (errors.FormatError, 501),
@@ -127,6 +137,8 @@ def _make_retry_headers(
     kind: type[FoldlineError], fault: FoldlineError
 ) -> tuple[tuple[str, str], ...]:
     again = _AGAIN.get(kind)
+    if isinstance(fault, errors.Limited):
+        again = fault.seconds
     if isinstance(fault, errors.ModelFailed):
         again = fault.fault.retry_after
     return () if again is None else (("retry-after", str(max(math.ceil(again), 1))),)
@@ -182,14 +194,31 @@ class ApiCall:
     tenant: str
     owner: str
     """The owner of sessions that the client makes; "" if there are no owners."""
+    key: str
+    """What the operator calls the client's key; "" without keys."""
     admin: bool
     """Whether the client sees all sessions of the tenant."""
+    words: bool
+    """Whether it reads what was said; else figures alone, and what is shared with it."""
+    only_reads: bool
+    """Whether the route changes nothing, so that it serves sessions that are shared."""
+    models: ModelLimits
+    """The models that its sessions may ask."""
+    is_valid: Callable[[], Awaitable[bool]]
+    """Says whether its key is still valid, for answers that take long."""
     path: tuple[str, ...]
     """The values of the route's path parameters: the session's name comes first."""
     headers: Mapping[str, str]
     receive: Receive
     body: Any
     query: Any
+    meter: "TurnMeter | None" = None
+    """Sums what its calls of models take."""
+
+    @property
+    def client(self) -> Client:
+        """Who asks, for the operator's limits."""
+        return Client(self.tenant, "", self.key, self.owner)
 
     @property
     def name(self) -> Name:
@@ -206,7 +235,14 @@ class ApiCall:
     ) -> "AbstractAsyncContextManager[OpenSession]":
         """Open the path's session, or another of the tenant's, if the client may see it."""
         name = self.name if session is None else Name(self.tenant, session)
-        return self.pool.open_session(name, owner=self.sees)
+        return self.pool.open_session(name, owner=self.sees, only_reads=self.only_reads)
+
+    def check_model(self, model: str) -> None:
+        """Refuse a model that the client's sessions may not ask."""
+        try:
+            self.models.check_names([model])
+        except Refusal as refusal:
+            raise Forbidden(refusal.message) from None
 
     @property
     def streams(self) -> bool:

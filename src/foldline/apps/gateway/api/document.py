@@ -14,10 +14,12 @@ Json: TypeAlias = dict[str, Any]
 _REF = "#/components/schemas/{name}"
 _NAMES: Json = {
     "name": {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME},
+    "owner": {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME, "pattern": r"^\S+$"},
     "at": {"type": "integer", "minimum": 0, "maximum": 2**40},
 }
 _TOLD = {
     "name": "The session.",
+    "owner": "An owner of keys of this tenant: one word.",
     "at": "Where the request was recorded.",
     "Idempotency-Key": "A message sent twice under one key is added once, and answered once.",
     "Last-Event-ID": "Continue after this event.",
@@ -34,8 +36,9 @@ _EVENT: Json = {
 }
 _ABOUT = (
     "Conversations that stay inside their model's window. Foldline keeps the history: post only "
-    "what is new. Every error is {error: {kind, message, way_out}}. A key reaches the sessions "
-    "that were made under its name; an admin key reaches all of its tenant."
+    "what is new. Every error is {error: {kind, message, way_out}}. A client's key reaches the "
+    "sessions of its owner, and reads those that are shared with that owner; a reader's reads "
+    "figures without words; an admin's reaches all of its tenant, an operator's all tenants."
 )
 _KEY = (
     "A key of the gateway (fl-…). A gateway without keys, on loopback, asks for the token that "
@@ -47,7 +50,10 @@ _WAYS_IN: Json = {
 }
 _KEPT_OUT: Json = {
     "401": {"description": "No key, or no token, that this gateway knows."},
-    "403": {"description": "Without keys: a host or an origin that is not this machine's."},
+    "403": {
+        "description": "The role of the key does not allow this, or its models do not; without "
+        "keys: a host or an origin that is not this machine's."
+    },
 }
 """What the gateway answers before the app sees a request; in the form of the client's dialect."""
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from foldline.apps.gateway import session_shares
 from foldline.apps.gateway.api.api_call import (
     ApiAnswer,
     ApiCall,
@@ -26,6 +27,7 @@ from foldline.apps.gateway.api.schemas import (
     PinningSchema,
     PinsSchema,
     ReceiptSchema,
+    SharesSchema,
     SwitchingSchema,
     UndoingSchema,
     UndoneSchema,
@@ -50,6 +52,7 @@ _OURS = ("model", "messages", "system", "tools")
 async def create(call: ApiCall) -> Reply:
     """Make a session."""
     body: NewSessionSchema = call.body
+    call.check_model(body.model)
     name = Name(call.tenant, sound_name(body.name or f"s-{os.urandom(8).hex()}"))
     carry = None if body.carry is None else sound_name(body.carry)
     parts = None if body.parts is None else read_parts(body.parts)
@@ -60,7 +63,7 @@ async def create(call: ApiCall) -> Reply:
     settings: Settings = {"window": body.window, "reserve": body.reserve}
     if body.policy is not None:
         settings |= {"policy": body.policy, GIVEN: True}
-    facts = call.pool.place.facts_of(body.model, settings)
+    facts = call.pool.place.facts_of_tenant(call.tenant)(body.model, settings)
     if carry is not None:
         await _check_carried(call, carry)
     await _claim_name(call, name)
@@ -253,6 +256,7 @@ async def instruct(call: ApiCall) -> Reply:
 async def switch(call: ApiCall) -> Reply:
     """Switch to another model; one whose window is too small for what must stay is refused."""
     body: SwitchingSchema = call.body
+    call.check_model(body.model)
     async with call.open_session() as kept:
         async with call.pool.lock_session(kept, wait=call.query.wait) as session:
             host = recorded_host(session.live.view.settings)
@@ -268,6 +272,22 @@ async def switch(call: ApiCall) -> Reply:
             async with live.lock:
                 await live.record_opening(body.model, settings=settings)
         return build_session_answer(kept)
+
+
+async def share(call: ApiCall) -> Reply:
+    """Let the keys of another owner read a session."""
+    async with call.open_session():
+        shared = await session_shares.share_session(call.pool.place.store, call.name, call.path[1])
+    return SharesSchema(session=call.name.session, shared=shared)
+
+
+async def unshare(call: ApiCall) -> Reply:
+    """End what an owner was allowed to read."""
+    async with call.open_session():
+        shared = await session_shares.unshare_session(
+            call.pool.place.store, call.name, call.path[1]
+        )
+    return SharesSchema(session=call.name.session, shared=shared)
 
 
 async def fork(call: ApiCall) -> Reply:

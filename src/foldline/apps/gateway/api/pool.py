@@ -18,6 +18,8 @@ from foldline.agent.events import Moment
 from foldline.agent.loop import Agent
 from foldline.agent.tool import Tool
 from foldline.apps.gateway.api.api_call import NotFound
+from foldline.apps.gateway.api_keys import Client
+from foldline.apps.gateway.session_shares import is_shared
 from foldline.errors import Busy
 from foldline.models.port import Model
 from foldline.models.retries import PATIENT, Patience
@@ -48,10 +50,12 @@ class PoolPlace:
     """Closed by whoever opened it."""
     model_of: ModelOf
     """Models are closed by whoever makes them."""
+    limit_model: Callable[[Model, Client], Model] = lambda model, _client: model
+    """Returns a model whose calls count to a client's limits."""
     tools_of: ToolsOf = _no_tools
     """Tools that the gateway runs itself."""
-    facts_of: FactsOf = of_session
-    """Builds a session's facts under the operator's settings."""
+    facts_of_tenant: Callable[[str], FactsOf] = lambda _: of_session
+    """Returns what builds the facts of a tenant's session, under the operator's settings."""
     prepare: Prepare | None = None
     """Gives an opened log its narrator."""
     caps: Caps | None = None
@@ -112,17 +116,22 @@ class Pool:
         return len(self._tasks)
 
     @asynccontextmanager
-    async def open_session(self, name: Name, *, owner: str | None) -> AsyncGenerator[OpenSession]:
+    async def open_session(
+        self, name: Name, *, owner: str | None, only_reads: bool = False
+    ) -> AsyncGenerator[OpenSession]:
         """Open a session as its log is now, and keep it open inside the block.
 
-        Another owner's session raises `NotFound`, as if it did not exist; `owner=None` opens any.
+        Another owner's session raises `NotFound`, as if it did not exist, unless it is shared and
+        `only_reads`; `owner=None` opens any.
         """
         kept = self._kept.get(name)
         if owner is not None and (kept is None or kept.owner != owner):
-            await self._check_owner(name, owner)
+            await self._check_owner(name, owner, only_reads=only_reads)
         if kept is None:
             place = self.place
-            session = await open_stored_session(place.store, name, facts_of=place.facts_of)
+            session = await open_stored_session(
+                place.store, name, facts_of=place.facts_of_tenant(name.tenant)
+            )
             if session.live.view.head < 0:
                 raise _make_not_found(name)
             if place.prepare is not None:
@@ -206,14 +215,15 @@ class Pool:
         finally:
             kept.users -= 1
 
-    async def _check_owner(self, name: Name, owner: str) -> None:
+    async def _check_owner(self, name: Name, owner: str, *, only_reads: bool) -> None:
         """Refuse another owner's session before its log is read or its lock is waited for.
 
         So it does not show what is in the session, that somebody works on it, or that it is open.
         """
         head = await self.place.store.head(name, at=-1)
-        if head.owner != owner:
-            raise _make_not_found(name)
+        if head.owner == owner or (only_reads and await is_shared(self.place.store, name, owner)):
+            return
+        raise _make_not_found(name)
 
     async def _update_session(self, name: Name, kept: OpenSession) -> None:
         """Read what other processes wrote; forget a session that they erased."""
@@ -233,7 +243,8 @@ class Pool:
         live = kept.session.live
         now = (live.view.model, live.view.settings)
         if now != kept.known:
-            live.facts, kept.known = self.place.facts_of(*now), now
+            facts_of = self.place.facts_of_tenant(live.name.tenant)
+            live.facts, kept.known = facts_of(*now), now
 
 
 def _make_not_found(name: Name) -> NotFound:

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from foldline.apps.gateway import session_shares
 from foldline.apps.gateway.api.api_call import ApiAnswer, ApiCall, Reply
 from foldline.apps.gateway.api.pool import OpenSession
 from foldline.apps.gateway.api.schemas import (
@@ -22,6 +23,7 @@ from foldline.apps.gateway.api.schemas import (
     RecalledSchema,
     SessionSchema,
     SessionsSchema,
+    SharesSchema,
     TokensSchema,
     ToolSchema,
     TurnSchema,
@@ -52,9 +54,8 @@ async def sessions(call: ApiCall) -> Reply:
     """List the sessions that the client may see, by name, page by page."""
     query: PageSchema = call.query
     after = replace_surrogates(query.after).replace("\0", "")
-    page = await call.pool.place.store.sessions(
-        call.tenant, after=after, limit=query.limit, owner=call.sees
-    )
+    store = call.pool.place.store
+    page = await store.sessions(call.tenant, after=after, limit=query.limit, owner=call.sees)
     listed = [
         ListedSchema(
             name=each.session,
@@ -69,7 +70,8 @@ async def sessions(call: ApiCall) -> Reply:
         if each.head >= 0  # else it is only claimed or leased, and no session yet
     ]
     last = page[-1].session if len(page) == query.limit else None
-    return SessionsSchema(sessions=listed, after=last)
+    shared = [] if after else await session_shares.list_shared(store, call.tenant, call.owner)
+    return SessionsSchema(sessions=listed, after=last, shared=shared)
 
 
 async def session(call: ApiCall) -> Reply:
@@ -144,8 +146,10 @@ async def search(call: ApiCall) -> Reply:
     query: WordsSchema = call.query
     words = replace_surrogates(query.words).replace("\0", " ")
     async with call.open_session() as kept:
+        # Another's session may be open because it is shared; that says nothing of others.
+        everywhere = query.everywhere and call.words
         found = await kept.session.history.search(
-            words, everywhere=query.everywhere, limit=query.limit, owner=call.sees
+            words, everywhere=everywhere, limit=query.limit, owner=call.sees if everywhere else None
         )
     hits = [
         HitSchema(
@@ -232,6 +236,13 @@ async def cost(call: ApiCall) -> Reply:
         next_call = _draw_picture(kept.session).cost
     sums: dict[str, Any] = {**counted, "dollars": amount.dollars, "next_call": next_call}
     return CostSchema(calls=calls, uncounted=max(asked - calls, 0), assumed=assumed, **sums)
+
+
+async def shares(call: ApiCall) -> Reply:
+    """List the owners who may read a session beside its own."""
+    async with call.open_session():
+        shared = await session_shares.list_readers(call.pool.place.store, call.name)
+    return SharesSchema(session=call.name.session, shared=shared)
 
 
 async def export(call: ApiCall) -> Reply:

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from foldline.apps.gateway.api import edit_routes, read_routes, schemas, turns
 from foldline.apps.gateway.api.api_call import EVENTS, JSON, ApiCall, Reply
@@ -29,6 +29,9 @@ class Route:
     media: tuple[str, ...] = (JSON,)
     headers: tuple[str, ...] = ()
     """Headers that the route reads."""
+    access: Literal["figures", "words", "owner"] = "owner"
+    """Whom it serves beside a session's owner and admins: readers, as it holds no words; those the
+    session is shared with, as it changes nothing; or nobody."""
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -53,6 +56,7 @@ class Route:
 def _make_read_route(
     path: str, does: Does, gives: type[AnswerSchema] | None, **more: object
 ) -> Route:
+    more = {"access": "words", **more}
     return Route(method="GET", path=path, does=does, gives=gives, **more)  # pyright: ignore[reportArgumentType]
 
 
@@ -71,7 +75,13 @@ def _make_edit_route(
 
 _ONE = "/{name}"
 ROUTES: tuple[Route, ...] = (
-    _make_read_route("", read_routes.sessions, schemas.SessionsSchema, query=schemas.PageSchema),
+    _make_read_route(
+        "",
+        read_routes.sessions,
+        schemas.SessionsSchema,
+        query=schemas.PageSchema,
+        access="figures",
+    ),
     Route(
         method="POST",
         path="",
@@ -80,7 +90,7 @@ ROUTES: tuple[Route, ...] = (
         body=schemas.NewSessionSchema,
         status=201,
     ),
-    _make_read_route(_ONE, read_routes.session, schemas.SessionSchema),
+    _make_read_route(_ONE, read_routes.session, schemas.SessionSchema, access="figures"),
     Route(
         method="DELETE",
         path=_ONE,
@@ -119,7 +129,7 @@ ROUTES: tuple[Route, ...] = (
     _make_read_route(
         f"{_ONE}/context", read_routes.context, schemas.ContextSchema, media=(JSON, read_routes.SVG)
     ),
-    _make_read_route(f"{_ONE}/tokens", read_routes.tokens, schemas.TokensSchema),
+    _make_read_route(f"{_ONE}/tokens", read_routes.tokens, schemas.TokensSchema, access="figures"),
     _make_edit_route(f"{_ONE}/fold", edit_routes.fold, schemas.FoldedSchema, schemas.FoldingSchema),
     _make_edit_route(f"{_ONE}/undo", edit_routes.undo, schemas.UndoneSchema, schemas.UndoingSchema),
     _make_edit_route(f"{_ONE}/redo", edit_routes.redo, schemas.UndoneSchema, NothingSchema),
@@ -150,7 +160,7 @@ ROUTES: tuple[Route, ...] = (
         schemas.SwitchingSchema,
         method="PUT",
     ),
-    _make_read_route(f"{_ONE}/cost", read_routes.cost, schemas.CostSchema),
+    _make_read_route(f"{_ONE}/cost", read_routes.cost, schemas.CostSchema, access="figures"),
     _make_read_route(
         f"{_ONE}/export",
         read_routes.export,
@@ -165,5 +175,18 @@ ROUTES: tuple[Route, ...] = (
         gives=schemas.SessionSchema,
         body=schemas.ForkingSchema,
         status=201,
+    ),
+    _make_read_route(f"{_ONE}/shares", read_routes.shares, schemas.SharesSchema, access="owner"),
+    Route(
+        method="PUT",
+        path=f"{_ONE}/shares/{{owner}}",
+        does=edit_routes.share,
+        gives=schemas.SharesSchema,
+    ),
+    Route(
+        method="DELETE",
+        path=f"{_ONE}/shares/{{owner}}",
+        does=edit_routes.unshare,
+        gives=schemas.SharesSchema,
     ),
 )

@@ -217,7 +217,7 @@ class ListedSchema(AnswerSchema, frozen=True, kw_only=True):
     changed: float
     origin: str
     owner: str
-    """The name of the key that it was made with; "" if there was none."""
+    """Who has it: the owner of the key that it was made with; "" if there was none."""
 
 
 class SessionsSchema(AnswerSchema, frozen=True, kw_only=True):
@@ -225,6 +225,8 @@ class SessionsSchema(AnswerSchema, frozen=True, kw_only=True):
 
     sessions: list[ListedSchema]
     after: str | None
+    shared: list[str] = []
+    """On the first page: sessions of others that are shared with the key's owner."""
 
 
 class SessionSchema(AnswerSchema, frozen=True, kw_only=True):
@@ -246,6 +248,14 @@ class SessionSchema(AnswerSchema, frozen=True, kw_only=True):
     """Whether a turn is under way here."""
     carried: dict[str, int] | None = None
     """Where it was just made: the tokens of each part that was carried on."""
+
+
+class SharesSchema(AnswerSchema, frozen=True, kw_only=True):
+    """Who may read a session beside its owner."""
+
+    session: str
+    shared: list[str]
+    """Owners of keys."""
 
 
 class ReceiptSchema(AnswerSchema, frozen=True, kw_only=True):

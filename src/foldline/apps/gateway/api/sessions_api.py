@@ -8,6 +8,9 @@ Whoever mounts the app checks who asks, and says so in `scope["state"]`:
     tenant    "local" if it is missing
     owner     whose sessions are made and seen; without one, all of the tenant's are seen
     admin     whether all of the tenant's are seen although there is an owner
+    words     whether what was said may be read and changed; True if it is missing
+    models    `ModelLimits`: the models that may be asked
+    is_valid  an async function: whether the client may still listen to a long answer
 """
 
 from typing import Any
@@ -19,6 +22,7 @@ from foldline.apps.gateway.api.api_call import (
     ApiCall,
     ClientGoneError,
     ErrorAnswer,
+    Forbidden,
     Misfit,
     NotFound,
     Receive,
@@ -30,12 +34,16 @@ from foldline.apps.gateway.api.api_call import (
     of_query,
     read_body,
     send_reply,
+    sound_name,
 )
 from foldline.apps.gateway.api.document import build_openapi_document
 from foldline.apps.gateway.api.pool import Pool, PoolPlace
 from foldline.apps.gateway.api.routes import ROUTES, Route
 from foldline.apps.gateway.api.schemas import NothingSchema
+from foldline.apps.gateway.provider_routes import ALL_MODELS
+from foldline.apps.gateway.session_shares import is_shared
 from foldline.errors import BadInput
+from foldline.stores.base import Name
 
 _MOUNT = "/sessions"
 
@@ -77,25 +85,48 @@ class SessionsApi:
     async def _build_call(
         self, scope: Scope, receive: Receive, route: Route, path: tuple[str, ...]
     ) -> ApiCall:
+        state: dict[str, Any] = scope.get("state") or {}
+        owner: str = state.get("owner") or ""
+        tenant, words = state.get("tenant") or "local", state.get("words", True)
+        if not words and route.access != "figures":
+            await self._check_shared(route, Name(tenant, path[0]) if path else None, owner)
         pairs = scope["headers"]
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in pairs}
         body = await read_body(receive, most=self.pool.place.body)
         if body and route.body is None:
             raise BadInput("a body that nobody reads; leave it out")
         shape = route.body or NothingSchema
-        state: dict[str, Any] = scope.get("state") or {}
-        owner: str = state.get("owner") or ""
         return ApiCall(
             self.pool,
-            state.get("tenant") or "local",
+            tenant,
             owner,
+            getattr(state.get("client"), "name", ""),
             state.get("admin", not owner),
+            words,
+            route.access != "owner",
+            state.get("models", ALL_MODELS),
+            state.get("is_valid", _is_valid),
             path,
             headers,
             receive,
             of_body(body, shape, headers.get("content-type", "")),
             of_query(scope.get("query_string", b""), route.query),
+            meter=state.get("meter"),
         )
+
+    async def _check_shared(self, route: Route, name: Name | None, owner: str) -> None:
+        """Refuse words to a reader; what is shared with its owner it may read."""
+        if route.access == "words" and name is not None:
+            sound_name(name.session)
+            if await is_shared(self.pool.place.store, name, owner):
+                return
+        raise Forbidden(
+            "this key reads figures without words; an owner or an admin may share a session with it"
+        )
+
+
+async def _is_valid() -> bool:
+    return True
 
 
 def _split_path(scope: Scope) -> tuple[str, ...]:

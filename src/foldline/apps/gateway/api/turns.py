@@ -12,7 +12,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable
 from time import monotonic
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -46,10 +46,14 @@ from foldline.core.log import ModelSaid, UsageReported, UserSaid
 from foldline.core.parts import calls_of, render_parts, text_of
 from foldline.core.spine import Range
 from foldline.core.view import View
-from foldline.errors import BadInput, Busy, FoldlineError
+from foldline.dialects import base
+from foldline.errors import BadInput, Busy, FoldlineError, ModelFailed
 from foldline.models.port import Model
 from foldline.session.host import agree_to_host, host_of, must_be_asked_at, recorded_host
 from foldline.session.session import AsyncSession
+
+if TYPE_CHECKING:
+    from foldline.apps.gateway.call_figures import TurnMeter
 
 Tell: TypeAlias = Callable[[bytes], None]
 _LOOK = 0.25  # seconds between two looks at a log that another process may write
@@ -62,14 +66,20 @@ async def message(call: ApiCall) -> Reply:
     body: MessageSchema = call.body
     async with call.open_session() as kept:
         view = kept.session.live.view
+        call.check_model(view.model)
         model = call.pool.place.model_of(view.model, call.tenant)  # before anything is written
         must_be_asked_at(call.name.session, view.settings, host_of(model))
+        model = call.pool.place.limit_model(model, call.client)
         at = await _add_messages(kept.session, body, _make_message_key(call, body))
         queue: asyncio.Queue[bytes | None] = asyncio.Queue()
         streams = body.stream or call.streams
-        turn = _ApiTurn(call.pool, kept, model, at=at, tell=queue.put_nowait if streams else None)
+        tell = queue.put_nowait if streams else None
+        turn = _ApiTurn(call.pool, kept, model, at=at, tell=tell, meter=call.meter)
         work = call.pool.start_task(turn.answer_client(wait=body.wait), call.name, kept)
         work.add_done_callback(lambda _: queue.put_nowait(None))
+        if call.meter is not None:
+            call.meter.session = call.name.session
+            work.add_done_callback(lambda _: turn.end_metering())
         goes_on = (body.on_disconnect or kept.on_disconnect) == "continue"
     if streams:
         over = None if goes_on else lambda: _stop_turn(work)
@@ -114,11 +124,23 @@ async def _stop_turn(work: "asyncio.Task[AnsweredSchema]") -> None:
 class _ApiTurn:
     """One message of a client, and the turn that answers it."""
 
-    def __init__(
-        self, pool: Pool, kept: OpenSession, model: Model, *, at: int, tell: Tell | None
+    def __init__(  # noqa: PLR0913 - a message, and who listens
+        self,
+        pool: Pool,
+        kept: OpenSession,
+        model: Model,
+        *,
+        at: int,
+        tell: Tell | None,
+        meter: "TurnMeter | None" = None,
     ) -> None:
         self.pool, self.kept, self.session = pool, kept, kept.session
-        self.model, self.at, self.tell = model, at, tell
+        self.model, self.at, self.tell, self.meter = model, at, tell, meter
+
+    def end_metering(self) -> None:
+        """Report what a turn took that has outlived its request."""
+        if self.meter is not None:
+            self.meter.end_turn()
 
     async def answer_client(self, *, wait: bool) -> AnsweredSchema:
         """Let the agent answer, unless the answer is there or another turn is under way."""
@@ -155,7 +177,7 @@ class _ApiTurn:
         host = host_of(self.model)
         if host is not None and recorded_host(view.settings) is None:
             await agree_to_host(self.pool.place.store, self.session.live.name, host)
-        ended = await self._prepare_agent().go_on()
+        ended = await self._let_agent_answer()
         return self._build_ended_answer(ended, begun)
 
     async def _run_queued_turns(self) -> None:
@@ -165,9 +187,21 @@ class _ApiTurn:
             while _has_waiting_message(self.session.live.view):
                 async with self.pool.lock_session(self.kept):
                     if _has_waiting_message(self.session.live.view):
-                        await self._prepare_agent().go_on()
+                        await self._let_agent_answer()
         except FoldlineError:
             return  # they are in the log: the next turn answers them
+        finally:
+            self.end_metering()
+
+    async def _let_agent_answer(self) -> Ended:
+        try:
+            return await self._prepare_agent().go_on()
+        except ModelFailed as failed:
+            if self.meter is not None:
+                dialect = base.find_client_dialect(self.model)
+                model = self.session.live.view.model
+                self.meter.add_error(model, dialect, failed.fault.kind)
+            raise
 
     def _prepare_agent(self) -> Agent:
         """Return the session's agent, set up for this turn."""
@@ -227,7 +261,10 @@ class _ApiTurn:
         match moment:
             case moments.Speaking(words):
                 self._send_event("speaking", {"words": words})
-            case moments.Answered(_, calls, seconds):
+            case moments.Answered(answer, calls, seconds):
+                if self.meter is not None:
+                    live, dialect = self.session.live, base.find_client_dialect(self.model)
+                    self.meter.add_answer(live.view.model, dialect, answer, live)
                 named = [{"id": call.id, "name": call.name} for call in calls]
                 self._send_event("answered", {"calls": named, "seconds": seconds}, head)
             case moments.Calling(call):
@@ -320,7 +357,7 @@ async def _wait_for_events(call: ApiCall, after: int, query: StretchSchema) -> E
     until = monotonic() + query.follow
     while True:
         found = await _read_events(call, after, query.limit)
-        if found.events or monotonic() >= until:
+        if found.events or monotonic() >= until or not await call.is_valid():
             return found
         await asyncio.sleep(_LOOK)
 
@@ -341,6 +378,8 @@ async def _follow_log(call: ApiCall, after: int, query: StretchSchema) -> AsyncG
     """Yield the log's events with their places as ids, and wait `follow` seconds for more."""
     until = monotonic() + query.follow
     while True:
+        if not await call.is_valid():  # its key was revoked meanwhile
+            return
         try:
             found = await _read_events(call, after, query.limit)
         except FoldlineError as fault:  # erased meanwhile
