@@ -7,7 +7,7 @@ from http.client import HTTPConnection
 from counted import CountingUpstream, make_request
 from program import served
 
-from foldline.apps.gateway.usage_series import UsageSeries
+from foldline.apps.gateway.audit import Figures
 from foldline.session import metrics
 from foldline.session.usage_records import UsageSums
 from foldline.testing.gateways import Served
@@ -117,9 +117,11 @@ def test_what_calls_take_by_tenant_and_model():
 
 
 def test_series_are_bounded():
-    series = UsageSeries()
+    figures = Figures()
     for number in range(1_500):
-        series.add("acme", f"m{number}", UsageSums(calls=1))
-    (calls,) = [one for one in series.collect() if one.name == "foldline_usage_calls"]
-    assert len(calls.samples) == 1_001
-    assert sum(one.value for one in calls.samples) == 1_500
+        figures.usage.add("acme", f"m{number}", UsageSums(calls=1))
+    text = figures.render_metrics().decode()
+    calls = re.findall(r"^foldline_usage_calls_total\{.*\} (\S+)$", text, re.MULTILINE)
+    assert len(calls) == 1_001
+    assert sum(map(float, calls)) == 1_500
+    assert "_created" not in text  # it would double every scrape

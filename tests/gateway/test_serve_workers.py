@@ -47,17 +47,22 @@ def is_serving(process):
     return bool(int(caught, 16) & 1 << (signal.SIGHUP - 1))
 
 
-def count_requests(port, key):
-    """How many requests were relayed, by the metrics of whichever process answers."""
+def read_sums(port, key):
+    """What was relayed, counted and limited, by the metrics of whichever process answers."""
     text = get(port, "/metrics", key)
-    lines = re.findall(
-        r"^foldline_gateway_requests_total\{.*chat.*\} ([\d.]+)$", text, re.MULTILINE
+
+    def read(series):
+        return [*map(float, re.findall(rf"^{series} (\S+)$", text, re.MULTILINE))]
+
+    return (
+        sum(read(r"foldline_gateway_requests_total\{.*chat.*\}")),
+        sum(read(r'foldline_usage_calls_total\{.*tenant="acme".*\}')),
+        len(read(r'foldline_limit_used_ratio\{.*tenant="acme"\}')),
     )
-    return sum(map(float, lines)) if lines else None
 
 
 def test_processes_share_a_port_and_a_dead_one_is_started_again(tmp_path):
-    settings_say(tmp_path, "")
+    settings_say(tmp_path, '[[gateway.limits]]\ntenant = "acme"\nrequests_per_minute = 600\n')
     key = create_key(tmp_path / "keys", "ci", tenant="acme")
     ops = create_key(tmp_path / "keys", "ops", tenant="acme", role="operator")
     with (
@@ -73,8 +78,8 @@ def test_processes_share_a_port_and_a_dead_one_is_started_again(tmp_path):
         before = children_of(parent.pid)
         ask = lambda _: post(port, "/v1/chat/completions", ASK, key)[0]  # noqa: E731
         assert set(pool.map(ask, range(30))) == {200}
-        counts = {count_requests(port, ops) for _ in range(12)}
-        assert counts == {30.0}  # whichever process is asked, it counts for all
+        # Whichever process is asked, it counts for all.
+        wait_for(lambda: {read_sums(port, ops) for _ in range(12)} == {(30.0, 30.0, 1)})
 
         killed = min(before)
         os.kill(killed, signal.SIGKILL)

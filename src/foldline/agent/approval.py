@@ -31,12 +31,11 @@ from foldline.agent.tools.permission_rules import (
     kind_of,
 )
 from foldline.core.parts import Call
-from foldline.errors import BadInput, StoreFailed
+from foldline.errors import BadInput
 from foldline.stores.base import Name, Store
+from foldline.stores.side_values import change_value
 
 SPACE = "approved"
-_TRIES = 100  # of a compare-and-set
-_PAUSE = 0.002  # seconds; grows with every try
 Mode: TypeAlias = Literal["ask", "edits", "all", "none"]
 Span: TypeAlias = Literal["once", "session", "project"]
 MODES: tuple[Mode, ...] = ("ask", "edits", "all", "none")
@@ -140,7 +139,7 @@ class Approvals:
 
     async def list_remembered_rules(self) -> list[Remembered]:
         """List the rules allowed for this session and the project, the newest first."""
-        project, _ = await self._read_project_rules()
+        project = await self._read_project_rules()
         found = [Remembered(rule, "session", at) for rule, at in self._session.items()]
         found += (Remembered(rule, "project", at) for rule, at in project.items())
         return sorted(found, key=lambda one: -one.time)
@@ -165,7 +164,7 @@ class Approvals:
             return True
         if any(is_allowed_by(one, call.name, intent) for one in (*self.allow, *self._session)):
             return True
-        project, _ = await self._read_project_rules()
+        project = await self._read_project_rules()
         return any(is_allowed_by(one, call.name, intent) for one in project)
 
     async def _remember_answer(self, answer: Yes, intent: Intent) -> None:
@@ -181,21 +180,22 @@ class Approvals:
         else:
             await self._change_project_rules(lambda rules: rules.setdefault(rule, now) == now)
 
-    async def _read_project_rules(self) -> tuple[dict[str, float], int]:
+    async def _read_project_rules(self) -> dict[str, float]:
         """Read the project's rules, each time: another process may have revoked one."""
         entry = await self._store.get(self._name, SPACE, self._key)
-        if entry is None:
-            return {}, 0
-        return msgspec.json.decode(entry.value, type=dict[str, float]), entry.version
+        return _decode_rules(entry.value if entry is not None else None)
 
     async def _change_project_rules(self, change: Callable[[dict[str, float]], bool]) -> bool:
-        """Change the rules, retrying while others write them; returns whether they changed."""
-        for tried in range(_TRIES):
-            rules, version = await self._read_project_rules()
+        """Change the rules, which other processes may change too; returns whether they changed."""
+
+        def write(value: bytes | None) -> bytes | None:
+            rules = _decode_rules(value)
             if not change(rules):
-                return False
-            body = msgspec.json.encode(rules) if rules else None
-            if await self._store.put(self._name, SPACE, self._key, body, version=version):
-                return True
-            await asyncio.sleep(min(_PAUSE * tried, 0.05))
-        raise StoreFailed(f"the rules of {self._key!r} are written by too many at once")
+                return value
+            return msgspec.json.encode(rules) if rules else None
+
+        return await change_value(self._store, self._name, SPACE, self._key, write)
+
+
+def _decode_rules(value: bytes | None) -> dict[str, float]:
+    return msgspec.json.decode(value, type=dict[str, float]) if value else {}

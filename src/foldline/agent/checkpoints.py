@@ -88,7 +88,7 @@ class _CheckpointFile(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Restoring:
-    """What taking back a turn, or making it again, would do."""
+    """What undoing or redoing a turn would change on disk."""
 
     point: Checkpoint
     again: bool
@@ -184,12 +184,12 @@ class Checkpoints:
             self.fault = f"{fault.strerror or fault}"
 
     def plan_undo(self) -> Restoring | None:
-        """Say what taking back the newest turn would do; None if there is none."""
+        """Plan to undo the newest turn; None if there is none."""
         self._close_turn()
         return self._plan(self._kept.done[-1], again=False) if self._kept.done else None
 
     def plan_redo(self) -> Restoring | None:
-        """Say what making again what was taken back last would do."""
+        """Plan to redo the turn that was undone last; None if there is none."""
         self._close_turn()
         return self._plan(self._kept.undone[-1], again=True) if self._kept.undone else None
 

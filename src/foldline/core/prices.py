@@ -9,6 +9,8 @@ call, C the cost of the fold, r the price of a cached read, all relative to a fr
 from dataclasses import dataclass, replace
 from math import inf, sqrt
 
+PICO = 10**12
+"""Picodollars of a dollar: whole numbers of these add up exactly."""
 LONG_WRITE = 2.0
 """The price of a write that is kept for an hour, times that of input: only Anthropic has such."""
 

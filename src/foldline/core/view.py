@@ -9,9 +9,9 @@ appended in O(1); an edit rebuilds the view from the events it holds.
     is shown:  user 1 · model (calls c) · result c · user 2 · user 4
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import assert_never, cast
+from typing import TypeVar, assert_never, cast
 
 from foldline.core import item as items
 from foldline.core import spine as spines
@@ -50,6 +50,8 @@ from foldline.core.row import ItemRow
 from foldline.core.spine import FoldAt, Range, Spine
 from foldline.core.tokens import Learned
 from foldline.errors import BrokenView
+
+_E = TypeVar("_E", bound=Event)
 
 
 class View(ItemRow):
@@ -256,6 +258,13 @@ class View(ItemRow):
             learned = self.learned.add_report(asked.estimate, event.input)
             if learned is not self.learned:
                 self.learned, self.counted = learned, asked.at
+
+    def iterate_newest(self, *kinds: type[_E]) -> Iterator[tuple[int, _E]]:
+        """Yield the held events of some kinds, the newest first."""
+        for seq in sorted(self.held, reverse=True):
+            event = self.held[seq]
+            if isinstance(event, kinds):
+                yield seq, event
 
     def _replace_native(self, seq: int, native: Native) -> None:
         """Show an answer in a client's bytes from here on, if it is shown whole."""

@@ -75,8 +75,8 @@ def _before_media(items: Sequence[Item], place: int) -> int:
 
 def _tools_changed(view: View, at: int) -> bool:
     """Whether the tools have changed since the request at `at`."""
-    earlier = (event for seq, event in sorted(view.held.items(), reverse=True) if seq <= at)
-    then = next((event.tools for event in earlier if isinstance(event, Instructed)), ())
+    earlier = (event.tools for seq, event in view.iterate_newest(Instructed) if seq <= at)
+    then = next(earlier, ())
     return then != view.newest.tools
 
 

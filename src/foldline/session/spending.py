@@ -12,7 +12,6 @@ side values of the tenant, only while they have a cap. Money is counted in whole
 that sums are exact.
 """
 
-import asyncio
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,17 +23,15 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from foldline.core.log import UsageReported
-from foldline.core.prices import Prices
-from foldline.errors import BadInput, Erased, Spent, StoreFailed
+from foldline.core.prices import PICO, Prices
+from foldline.errors import BadInput, Erased, Spent
 from foldline.stores.base import Name, Store
+from foldline.stores.side_values import change_value
 
 SPACE = "spend"
 HOLD = 1_800.0
 """Seconds after which an unsettled reservation expires: longer than any call."""
 _DAYS = 3 * 86_400.0  # a day's entry is of no use after that
-_PICO = 10**12
-_TRIES = 1_000  # to write an entry that others write too; each failure means another succeeded
-_PAUSE = 0.002  # seconds, longer with every try
 Kind: TypeAlias = Literal["call", "fold"]
 
 
@@ -74,7 +71,7 @@ class Amount(msgspec.Struct, frozen=True, array_like=True):
     @property
     def dollars(self) -> float:
         """The cost in dollars."""
-        return self.pico / _PICO
+        return self.pico / PICO
 
     def __add__(self, other: "Amount") -> "Amount":
         return Amount(self.tokens + other.tokens, self.pico + other.pico)
@@ -200,8 +197,8 @@ class Spending:
         entries = {
             place[0]: await self._read_entry(place) for place in self._list_places(self._today())
         }
-        session = entries["session"][0]
-        user, day = (entries[one][0].spent if one in entries else None for one in ("user", "day"))
+        session = entries["session"]
+        user, day = (entries[one].spent if one in entries else None for one in ("user", "day"))
         return Counted(session.spent, session.in_turn, session.folds, user, day)
 
     def _list_places(self, day: str) -> list[_Place]:
@@ -248,25 +245,20 @@ class Spending:
                 await self._change_entry(place, settle_amount)
 
     async def _change_entry(self, place: _Place, change: _Change) -> None:
-        """Change an entry; try again when another process writes it too."""
-        name = self._choose_owner(place)
-        seconds = _DAYS if place[0] == "day" else None
-        for tried in range(_TRIES):
-            count, version = await self._read_entry(place)
-            new = change(count)
-            if new == count:
-                return
-            body = msgspec.msgpack.encode(new)
-            if await self._store.put(name, SPACE, place[1], body, version=version, seconds=seconds):
-                return
-            await asyncio.sleep(min(_PAUSE * tried, 0.05))
-        raise StoreFailed(f"{place[1]!r} of {name.tenant!r} is written by too many at once")
+        """Change an entry that other processes may change, too."""
 
-    async def _read_entry(self, place: _Place) -> tuple[_Count, int]:
+        def write(value: bytes | None) -> bytes | None:
+            count = _decode_count(value)
+            new = change(count)
+            return value if new == count else msgspec.msgpack.encode(new)
+
+        seconds = _DAYS if place[0] == "day" else None
+        name = self._choose_owner(place)
+        await change_value(self._store, name, SPACE, place[1], write, seconds=seconds)
+
+    async def _read_entry(self, place: _Place) -> _Count:
         entry = await self._store.get(self._choose_owner(place), SPACE, place[1])
-        if entry is None:
-            return _Count(), 0
-        return msgspec.msgpack.decode(entry.value, type=_Count), entry.version
+        return _decode_count(entry.value if entry is not None else None)
 
     def _choose_owner(self, place: _Place) -> Name:
         return self._name if place[0] == "session" else Name(self._name.tenant, "")
@@ -275,7 +267,7 @@ class Spending:
 def _check_cap(what: str, cap: Cap, *, spent: Amount, would: Amount) -> None:
     if cap.tokens is not None and spent.tokens + would.tokens > cap.tokens:
         raise Spent(what, spent=spent.tokens, would=would.tokens, limit=cap.tokens, unit="tokens")
-    if cap.dollars is not None and spent.pico + would.pico > round(cap.dollars * _PICO):
+    if cap.dollars is not None and spent.pico + would.pico > round(cap.dollars * PICO):
         raise Spent(
             what, spent=spent.dollars, would=would.dollars, limit=cap.dollars, unit="dollars"
         )
@@ -313,3 +305,7 @@ def compute_cost(prices: Prices, usage: UsageReported, *, told: tuple[int, int] 
 def _convert_price(price: float) -> int:
     """Convert dollars per million tokens to picodollars per token."""
     return round(price * 1_000_000)
+
+
+def _decode_count(value: bytes | None) -> _Count:
+    return msgspec.msgpack.decode(value, type=_Count) if value else _Count()

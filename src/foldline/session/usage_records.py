@@ -26,8 +26,10 @@ from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 import msgspec
 
-from foldline.errors import FoldlineError, FormatError, StoreFailed
+from foldline.core.prices import PICO
+from foldline.errors import FoldlineError, FormatError
 from foldline.stores.base import Name, Store
+from foldline.stores.side_values import change_value
 
 SPACE: Final = "usage"
 KEEP_DAYS: Final = 100
@@ -41,12 +43,10 @@ REGISTRY: Final = "*"
 T = TypeVar("T")
 Dimension: TypeAlias = Literal["tenant", "owner", "key", "model", "upstream", "day", "hour"]
 DIMENSIONS: Final[tuple[Dimension, ...]] = get_args(Dimension)
-_PICO = 10**12
 _DAY, _HOUR = 86_400, 3_600
 _FULL = 32_000  # bytes of a segment, from which on the next is begun
 _CLOSED = 32  # full segments of one day that are merged together
 _CHUNK = 20_000  # rows of a merged segment
-_TRIES = 200
 _AT_ONCE = 16  # segments read at a time
 _LATE = 900.0  # seconds after the end of a day: every process has flushed it by then
 _TIDY = 3_600.0  # seconds between two looks at what is to be merged and erased
@@ -99,12 +99,17 @@ class UsageSums(msgspec.Struct, array_like=True):
     @property
     def dollars(self) -> float:
         """What the calls cost."""
-        return self.pico / _PICO
+        return self.pico / PICO
 
     @property
     def saved_dollars(self) -> float:
         """By how much the clients' own requests, sent whole, would have cost more."""
-        return self.saved_pico / _PICO
+        return self.saved_pico / PICO
+
+    @property
+    def whole_dollars(self) -> float:
+        """What the clients' own requests, sent whole, would have cost."""
+        return (self.pico + self.saved_pico) / PICO
 
     def merge(self, other: "UsageSums") -> None:
         """Add other sums to these."""
@@ -349,18 +354,14 @@ class UsageRecorder:
     async def _register_tenant(self, tenant: str) -> None:
         if tenant in self._registered:
             return
-        for _ in range(_TRIES):
-            entry = await self._store.get(_owner(REGISTRY), SPACE, "tenants")
-            known = _decode(entry.value, list[str]) if entry else []
+
+        def write(value: bytes | None) -> bytes | None:
+            known = _decode(value, list[str]) if value else []
             self._registered.update(known)
-            if tenant in known:
-                return
-            body = msgspec.msgpack.encode(sorted({*known, tenant}))
-            version = entry.version if entry else 0
-            if await self._store.put(_owner(REGISTRY), SPACE, "tenants", body, version=version):
-                self._registered.add(tenant)
-                return
-        raise StoreFailed("the list of tenants with usage is written by too many at once")
+            return value if tenant in known else msgspec.msgpack.encode(sorted({*known, tenant}))
+
+        await change_value(self._store, _owner(REGISTRY), SPACE, "tenants", write)
+        self._registered.add(tenant)
 
     async def _tidy_tenants(self) -> None:
         """Merge and erase what is due for every tenant."""
@@ -492,18 +493,19 @@ async def _read_day(store: Store, tenant: str, day: int) -> tuple[_UsageDay, int
 
 
 async def _list_segment(store: Store, segment: _UsageSegment, *, is_full: bool) -> _UsageDay:
-    """Write a segment into the list of its day."""
-    for tried in range(_TRIES):
-        day, version = await _read_day(store, segment.tenant, segment.day)
+    """Write a segment into the list of its day; return the list."""
+    new = _UsageDay()
+
+    def write(value: bytes | None) -> bytes:
+        nonlocal new
+        day = _decode(value, _UsageDay) if value else _UsageDay()
         others = (one for one in day.segments if one.name != segment.name)
         listed = _ListedSegment(segment.name, is_full)
         new = _UsageDay((*others, listed), day.dead, day.merged)
-        body = msgspec.msgpack.encode(new)
-        place = _place(segment.day)
-        if await store.put(_owner(segment.tenant), SPACE, place, body, version=version):
-            return new
-        await asyncio.sleep(min(0.002 * tried, 0.05))
-    raise StoreFailed(f"the usage of {segment.tenant!r} is written by too many at once")
+        return msgspec.msgpack.encode(new)
+
+    await change_value(store, _owner(segment.tenant), SPACE, _place(segment.day), write)
+    return new
 
 
 def _owner(tenant: str) -> Name:

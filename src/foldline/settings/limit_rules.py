@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, TypeAlias, cast
 
+from foldline.core.prices import PICO
 from foldline.settings.kinds import Kind, Wrong, format_setting_value, parse_json
 
 Dimension: TypeAlias = Literal["tenant", "owner", "key", "model"]
@@ -30,7 +31,6 @@ UNLIMITED: Final = "unlimited"
 _SPARE: Final = "*"
 _MOST = 10**15  # of any count
 _MOST_DOLLARS = 10**6
-_PICO = 10**12
 _LONGEST = 100  # letters of a name: clients choose those of models
 
 
@@ -49,7 +49,7 @@ class LimitRule:
         """Write it in one line, as `foldline config show` does."""
         told = [f"{name}={one}" for name, one in self.patterns.items()]
         for name, limit in self.limits.items():
-            amount = limit / _PICO if limit is not None and name in DOLLARS else limit
+            amount = limit / PICO if limit is not None and name in DOLLARS else limit
             told.append(f"{name}={UNLIMITED if amount is None else f'{amount:g}'}")
         return " ".join([*told, *([] if self.soft is None else [f"soft={self.soft:g}"])])
 
@@ -135,7 +135,7 @@ def _check_limit(name: str, value: Any) -> int | None:
     if name in DOLLARS:
         if not is_number or not 0 <= value <= _MOST_DOLLARS:
             raise Wrong(f'{name} are dollars, like 20 or 2.50, or "{UNLIMITED}"')
-        return round(value * _PICO)
+        return round(value * PICO)
     if not is_number or not isinstance(value, int) or not 0 <= value <= _MOST:
         raise Wrong(f'{name} is a whole number, or "{UNLIMITED}"')
     return value

@@ -13,6 +13,7 @@ import msgspec
 from foldline.agent.schedule.schedule_entry import ScheduleEntry
 from foldline.errors import BadInput
 from foldline.stores.base import Name, Store
+from foldline.stores.side_values import change_value
 
 _SPACE, _INDEX = "schedules", "index"
 _GONE = 86_400.0  # seconds a removed entry is kept, so that its version goes on counting
@@ -35,7 +36,8 @@ class Schedules:
 
     async def read_index(self) -> dict[str, int]:
         """Return every entry's name, and how often people changed it."""
-        return (await self._read_versioned_index())[0]
+        found = await self.store.get(self._owner, _SPACE, _INDEX)
+        return _decode_index(found.value if found is not None else None)
 
     async def list_entries(self) -> list[ScheduleEntry]:
         """List all entries, sorted by name."""
@@ -112,18 +114,12 @@ class Schedules:
         await self._change_index(count_change)
 
     async def _change_index(self, change: Callable[[dict[str, int]], object]) -> None:
-        written = False
-        while not written:
-            index, version = await self._read_versioned_index()
+        def write(value: bytes | None) -> bytes:
+            index = _decode_index(value)
             change(index)
-            value = msgspec.json.encode(index)
-            written = await self.store.put(self._owner, _SPACE, _INDEX, value, version=version)
+            return msgspec.json.encode(index)
 
-    async def _read_versioned_index(self) -> tuple[dict[str, int], int]:
-        found = await self.store.get(self._owner, _SPACE, _INDEX)
-        if found is None:
-            return {}, 0
-        return msgspec.json.decode(found.value, type=dict[str, int]), found.version
+        await change_value(self.store, self._owner, _SPACE, _INDEX, write)
 
     async def _make_missing_error(self, name: str) -> BadInput:
         near = get_close_matches(name[:100], await self.read_index(), n=2, cutoff=0.4)
@@ -131,3 +127,7 @@ class Schedules:
             f"did you mean {' or '.join(near)}?" if near else "`foldline schedule list` shows all"
         )
         return BadInput(f"there is no entry {name[:100]!r}; {hint}")
+
+
+def _decode_index(value: bytes | None) -> dict[str, int]:
+    return msgspec.json.decode(value, type=dict[str, int]) if value else {}

@@ -284,7 +284,7 @@ class Scheduler:
         return told
 
     def _tell_once(self, notice: ScheduleNotice) -> None:
-        """Tell how an answer went; one that is waited for is told once for each reason."""
+        """Report how an answer went; while a message waits, each reason is reported once."""
         name = "" if notice.entry is None else notice.entry.name
         before = self._waiting.pop(name, None)
         if notice.what in ("busy", "failed"):

@@ -4,19 +4,18 @@ A command is taken off the list before it begins: a process that is killed in th
 not repeat it, because an undo made twice would undo two edits.
 """
 
-import asyncio
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import msgspec
 
 from foldline.apps.bot.delivery import SPACE
-from foldline.errors import StoreFailed
 from foldline.stores.base import Name, Store
+from foldline.stores.side_values import change_value
 
 Update: TypeAlias = dict[str, Any]
 _KEY = "inbox"
 _SEEN = 200  # numbers that are remembered
-_TRIES = 50
 
 
 class _InboxEntry(msgspec.Struct):
@@ -53,15 +52,9 @@ class Inbox:
 
         return taken[0] if await self._update_entry(remove_oldest) else None
 
-    async def _update_entry(self, change: "Any") -> bool:
-        for tried in range(_TRIES):
-            entry = await self._store.get(self._name, SPACE, _KEY)
-            value = b"{}" if entry is None else entry.value
-            kept = msgspec.json.decode(value, type=_InboxEntry)
-            if not change(kept):
-                return False
-            body, version = msgspec.json.encode(kept), entry.version if entry else 0
-            if await self._store.put(self._name, SPACE, _KEY, body, version=version):
-                return True
-            await asyncio.sleep(0.002 * tried)
-        raise StoreFailed(f"the inbox of {self._name.session!r} is written by too many at once")
+    async def _update_entry(self, change: Callable[[_InboxEntry], bool]) -> bool:
+        def write(value: bytes | None) -> bytes | None:
+            kept = msgspec.json.decode(value or b"{}", type=_InboxEntry)
+            return msgspec.json.encode(kept) if change(kept) else value
+
+        return await change_value(self._store, self._name, SPACE, _KEY, write)

@@ -224,10 +224,8 @@ class TurnOutput:
         """Take reasoning from the log that was not streamed."""
         if self._heard_thought:
             return
-        held = self._session.live.view.held
-        said = next((one for _, one in sorted(held.items(), reverse=True)
-                     if isinstance(one, ModelSaid)), None)  # fmt: skip
-        for part in said.parts if said is not None else ():
+        said = next(self._session.live.view.iterate_newest(ModelSaid), None)
+        for part in said[1].parts if said is not None else ():
             if isinstance(part, Thought) and part.text.strip():
                 self._add_thought(part.text)
                 self._thinking_since = 0.0
@@ -364,13 +362,8 @@ class TurnOutput:
     def _render_call_result(self, moment: Called, seconds: float) -> str:
         """Render a line about a call; its seconds are its own, without those of a question."""
         call, result = moment.call, moment.result
-        held = self._session.live.view.held
-        logged = next(
-            (one for _, one in sorted(held.items(), reverse=True)
-             if isinstance(one, ToolReturned) and one.call_id == call.id),
-            None,
-        )  # fmt: skip
-        clip = logged.clip if logged else None
+        results = self._session.live.view.iterate_newest(ToolReturned)
+        clip = next((one.clip for _, one in results if one.call_id == call.id), None)
         if clip is not None:
             size = f"{clip.shown:,} of {clip.whole:,} tokens, clipped"
         else:
@@ -403,13 +396,13 @@ class TurnOutput:
 
     def hide_record(self) -> str:
         """Keep the newest fold's record to be opened; return how."""
-        held = sorted(self._session.live.view.held.items(), reverse=True)
-        made = next(((seq, one) for seq, one in held if isinstance(one, Folded)), None)
-        if made is None:
+        newest = next(self._session.live.view.iterate_newest(Folded), None)
+        if newest is None:
             return "/recall shows the record"
-        span = made[1].change.span
-        title = f"the record of log:{span.lo}-{'' if span.hi is None else span.hi} (log:{made[0]})"
-        self.hide_text(Hidden(title, made[1].text))
+        seq, fold = newest
+        span = fold.change.span
+        title = f"the record of log:{span.lo}-{'' if span.hi is None else span.hi} (log:{seq})"
+        self.hide_text(Hidden(title, fold.text))
         return f"{self._face.expands} shows the record"
 
     def _show_note(self, text: str, style: Any) -> None:

@@ -8,6 +8,7 @@ a function of the talk and of the text behind the command's name.
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, TypeAlias
@@ -437,9 +438,8 @@ def _list_edits(talk: "Talk") -> Iterable[tuple[str, str]]:
 
 def _list_messages(talk: "Talk") -> Iterable[tuple[str, str]]:
     yield "last", "your last message"
-    held = sorted(talk.session.live.view.held.items(), reverse=True)
-    some = [(seq, event) for seq, event in held if isinstance(event, log.UserSaid | log.ModelSaid)]
-    for seq, event in some[:_CHOICES]:
+    newest = talk.session.live.view.iterate_newest(log.UserSaid, log.ModelSaid)
+    for seq, event in islice(newest, _CHOICES):
         yield f"log:{seq}", truncate_to_width(clean_line(render_parts(event.parts)[:200]), 50)
 
 

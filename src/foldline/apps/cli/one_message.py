@@ -293,15 +293,12 @@ class AnswerPrinter:
         """Return how the last answer ended, with a remark where it is not whole."""
         if self._seat is None:
             return "answered"
-        view = self._seat.agent.session.live.view
-        last = next(
-            (one for _, one in sorted(view.held.items(), reverse=True)
-             if isinstance(one, ModelSaid)), None,
-        )  # fmt: skip
-        if last is not None and last.stop == "length":
+        newest = next(self._seat.agent.session.live.view.iterate_newest(ModelSaid), None)
+        stop = newest[1].stop if newest is not None else None
+        if stop == "length":
             self.print_note("the answer ended at its length limit; --reserve raises it")
             return "length"
-        if last is not None and last.stop == "refused":
+        if stop == "refused":
             self.print_note("the model refused to answer")
             return "refused"
         return "answered"
@@ -436,11 +433,8 @@ class AnswerPrinter:
     def _find_handle(self, call: Call) -> str:
         if self._seat is None:
             return ""
-        held = sorted(self._seat.agent.session.live.view.held.items(), reverse=True)
-        return next(
-            (format_handle(seq) for seq, one in held
-             if isinstance(one, ToolReturned) and one.call_id == call.id), "",
-        )  # fmt: skip
+        results = self._seat.agent.session.live.view.iterate_newest(ToolReturned)
+        return next((format_handle(seq) for seq, one in results if one.call_id == call.id), "")
 
     def _print_aside(self, text: str) -> None:
         """Print what is no answer on stderr."""

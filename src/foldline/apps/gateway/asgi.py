@@ -31,7 +31,7 @@ from foldline.apps.gateway.call_limits import CallLimits
 from foldline.apps.gateway.call_spans import find_spans
 from foldline.apps.gateway.calls import WATCHED, Calls
 from foldline.apps.gateway.error_response import Refusal
-from foldline.apps.gateway.limit_metrics import LimitCollector
+from foldline.apps.gateway.limit_metrics import LimitMetrics
 from foldline.apps.gateway.limiter import Limiter
 from foldline.apps.gateway.limits import Message, Receive, checked_path
 from foldline.apps.gateway.models import Models
@@ -102,15 +102,16 @@ class GatewayHealth:
             )
         if path == ALIVE:
             return 200, b"application/json", b'{"status":"alive"}'
+        trouble = self._keys.trouble if self._keys is not None else ""
         if self.draining:
             status = "draining"
         elif not await self.can_reach_store():
             status = "store away"
         else:
-            status = "keys away" if self._keys and self._keys.trouble else "ready"
+            status = "keys away" if trouble else "ready"
         told = {"status": status}
-        if self._keys is not None and self._keys.trouble:
-            told["keys"] = self._keys.trouble
+        if trouble:
+            told["keys"] = trouble
         body = msgspec.json.encode(told)
         return 200 if status == "ready" else 503, b"application/json", body
 
@@ -173,7 +174,6 @@ class Gateway:
         self._links = Links(limits, settings.network)
         self._figures = Figures() if find_spec("prometheus_client") else None
         self._recorder = UsageRecorder(store) if store is not None else None
-        self._prices_of = CallPrices()
         self._spans = find_spans()
         self._folds: dict[Name, int] = {}
         """Folds that no call's figures have yet."""
@@ -192,7 +192,7 @@ class Gateway:
         if settings.current is not None:
             settings.current.add_listener(self._use_limits)
         if self._figures is not None:
-            self._figures.registry.register(LimitCollector(limiter))
+            self._figures.limits = LimitMetrics(self._figures.registry, limiter)
 
     @asynccontextmanager
     async def _run_retention(self) -> AsyncGenerator[None]:
@@ -281,7 +281,7 @@ class Gateway:
             late.figures, late.session = meter.end_request(), meter.session
             self._record_note(late)
 
-        return TurnMeter(self._prices_of, self.settings.name_upstream, record_late)
+        return TurnMeter(self.call_limits.prices_of, self.settings.name_upstream, record_late)
 
     def _record_note(self, note: Note) -> None:
         if note.route in PATHS:
@@ -304,9 +304,8 @@ class Gateway:
         figures = note.end_figures()
         if figures is None or not note.tenant:
             return
-        session = note.told.session if note.told is not None else note.session
-        if session:
-            name = Name(note.tenant, session)
+        if note.any_session:
+            name = Name(note.tenant, note.any_session)
             figures.sums.folds += self._folds.pop(name, 0)
         figures.model = self._bound_model(note.tenant, figures.model)
         if self._figures is not None:
@@ -483,6 +482,8 @@ class Gateway:
         if self._figures is not None:
             end_watches.append(watch(self._figures.count_pass))
         recording = asyncio.create_task(self._recorder.run()) if self._recorder else None
+        metrics = self._figures.limits if self._figures is not None else None
+        refreshing = asyncio.create_task(metrics.keep_fresh()) if metrics is not None else None
         if self.settings.current is not None:
             self.settings.current.start()
         await send({"type": "lifespan.startup.complete"})
@@ -510,6 +511,8 @@ class Gateway:
             recording.cancel()
             await asyncio.gather(recording, return_exceptions=True)
             await self._recorder.flush()
+        if refreshing is not None:
+            refreshing.cancel()
         await self.call_limits.limiter.end_trading()
         if self._own_counts is not None:
             await self._own_counts.close()

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from foldline.apps.gateway.call_figures import CallFigures, CallMeter, find_error
+from foldline.apps.gateway.limit_metrics import LimitMetrics
 from foldline.apps.gateway.limiter import Admission
 from foldline.apps.gateway.plan_request import PlanHeaders
 from foldline.apps.gateway.usage_series import UsageSeries
@@ -31,7 +32,6 @@ _ROUTES = frozenset(
         "/v1/embeddings", "/v1/models", "/v1/completions",
     )
 )  # fmt: skip
-_PICO = 10**12
 
 
 @dataclass(slots=True)
@@ -69,11 +69,15 @@ class Note:
     """The session of a request to the session API that asked a model."""
     figures: CallFigures | None = None
     """What it took, if it asked a model; complete when the call is over."""
-
     asked: bool = False
     """Whether an upstream was asked."""
     admission: Admission | None = None
     """What was reserved for it, if limits hold for it."""
+
+    @property
+    def any_session(self) -> str:
+        """The session that asked a model, through the session API or relayed."""
+        return (self.told.session if self.told is not None else "") or self.session
 
     def end_figures(self) -> CallFigures | None:
         """Sum what the request took, now that it is over; None if it asked no model."""
@@ -96,7 +100,7 @@ class Note:
             "tenant": self.tenant,
             "key": self.key,
             "owner": self.owner,
-            "session": plan.session or self.session,
+            "session": self.any_session,
             "route": self.route,
             "status": self.status,
             "ended": self.ended,
@@ -129,8 +133,8 @@ def _describe_figures(figures: CallFigures | None) -> dict[str, Any]:
         "output": sums.output,
         "cache_read": sums.cache_read,
         "cache_write": sums.cache_write,
-        "dollars": sums.pico / _PICO,
-        "saved": sums.saved_pico / _PICO,
+        "dollars": sums.dollars,
+        "saved": sums.saved_dollars,
         "folds": sums.folds,
         "healed": sums.healed,
         "stored": sums.stored,
@@ -215,8 +219,8 @@ class Figures:
         self._in, self._out = passed.labels("in"), passed.labels("out")
         self._known: dict[tuple[str, int], Any] = {}
         self.count_pass: Watcher = metrics.prometheus(self.registry)
-        self.usage = UsageSeries()
-        self.registry.register(self.usage)
+        self.usage = UsageSeries(self.registry)
+        self.limits: LimitMetrics | None = None
 
     def record_note(self, note: Note) -> None:
         """Count one request."""
@@ -237,8 +241,9 @@ class Figures:
 
     def render_metrics(self, tenant: str | None = None) -> bytes:
         """Render the metrics in Prometheus' text format; with `tenant` its own series alone."""
-        registry = self._find_registry()
-        return self._text(registry if tenant is None else _TenantSeries(registry, tenant))
+        if self.limits is not None:
+            self.limits.refresh()
+        return self._text(_ShownSeries(self._find_registry(), tenant))
 
     def _find_registry(self) -> Any:
         """Return the registry to show: of all processes, if they share a folder for it."""
@@ -251,17 +256,21 @@ class Figures:
         return whole
 
 
-class _TenantSeries:
-    """The series of a registry that are labelled with one tenant."""
+class _ShownSeries:
+    """The series of a registry without the times at which they began; of one tenant, if named."""
 
-    def __init__(self, registry: Any, tenant: str) -> None:
+    def __init__(self, registry: Any, tenant: str | None) -> None:
         self._registry, self._tenant = registry, tenant
 
     def collect(self) -> Iterable[Any]:
-        """Collect the metrics that have such series; those of the whole process are left out."""
+        """Collect the metrics; for a tenant, those of the whole process are left out."""
         for metric in self._registry.collect():
-            own = [one for one in metric.samples if one.labels.get("tenant") == self._tenant]
-            if own:
-                shown = copy(metric)
-                shown.samples = own
+            shown = copy(metric)
+            shown.samples = [
+                one
+                for one in metric.samples
+                if not one.name.endswith("_created")
+                and self._tenant in (None, one.labels.get("tenant"))
+            ]
+            if shown.samples or self._tenant is None:
                 yield shown

@@ -19,7 +19,7 @@ from foldline.apps.gateway.limits import Copy
 from foldline.apps.gateway.plan_request import PlannedExchange, find_route
 from foldline.apps.gateway.provider_routes import list_path_models
 from foldline.core.log import Asked, UsageReported
-from foldline.core.prices import UNKNOWN, Prices
+from foldline.core.prices import PICO, UNKNOWN, Prices
 from foldline.core.tokens import count_parts
 from foldline.dialects import base
 from foldline.dialects.base import Dialect, Vendor
@@ -283,7 +283,7 @@ def compute_saved(
     priced = price_step(step, last, prices, cached=cached, writes=writes)
     if priced.dollars is None or priced.all_dollars is None:
         return 0
-    return round((priced.all_dollars - priced.dollars) * 10**12)
+    return round((priced.all_dollars - priced.dollars) * PICO)
 
 
 def choose_usage_dialect(dialect: Dialect | None, vendor: Vendor, path: str) -> Dialect:

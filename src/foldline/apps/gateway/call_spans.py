@@ -49,8 +49,8 @@ class CallSpans:
             metrics.EDITED: sums.edits,
             metrics.FOLDED: sums.folds,
         }
-        if session := (note.told.session if note.told is not None else note.session):
-            attributes[metrics.CONVERSATION] = session
+        if note.any_session:
+            attributes[metrics.CONVERSATION] = note.any_session
         if figures.upstream:
             attributes["server.address"] = figures.upstream
         if sums.errors:

@@ -29,6 +29,7 @@ from foldline.apps.gateway.api_keys import PREFIX, Client, check_words, digest_o
 from foldline.apps.gateway.roles import Role
 from foldline.errors import BadInput, FoldlineError, StoreFailed
 from foldline.stores.base import Name, Store
+from foldline.stores.side_values import change_value
 
 RESERVED: Final = "foldline gateway keys"
 """The tenant under which keys are kept; that of a key is one word."""
@@ -46,7 +47,6 @@ _ENDING = 1.0  # seconds for the last uses to be noted at the end
 _AWAY = 3.0  # seconds without a look after which the store is said to be away
 _NOTED = 60.0  # seconds between two notes of last uses
 _FORGOTTEN = 400 * 86_400.0  # seconds after which a last use is dropped
-_TRIES = 50  # to write what others write, too
 _AT_ONCE = 16  # shards that are read at once
 _log = logging.getLogger("foldline.gateway")
 
@@ -251,9 +251,9 @@ class KeyTable:
                 known = _decode_uses(value) if value else {}
                 new = {one: at for one, at in seen.items() if known.get(one, 0.0) < at - _NOTED}
                 kept = {one: at for one, at in known.items() if at > now - _FORGOTTEN}
-                return msgspec.msgpack.encode(kept | new) if new else None
+                return msgspec.msgpack.encode(kept | new) if new else value
 
-            await self._change_value(_USED, shard, merge)
+            await change_value(self._store, _PLACE, _USED, shard, merge)
 
     async def _take_name(self, record: KeyRecord) -> None:
         """Take a free name; one whose keys were never written, or are removed, is free."""
@@ -279,7 +279,7 @@ class KeyTable:
             known = msgspec.msgpack.decode(value, type=list[str]) if value else []
             return msgspec.msgpack.encode([*change(known)])
 
-        await self._change_value(_NAMES, _format_name(tenant, name), write)
+        await change_value(self._store, _PLACE, _NAMES, _format_name(tenant, name), write)
 
     async def _remove_digests(self, tenant: str, name: str, digests: Sequence[str]) -> None:
         gone = {*digests}
@@ -300,7 +300,7 @@ class KeyTable:
         def write(value: bytes | None) -> bytes:
             return msgspec.msgpack.encode([*change(_decode_shard(value) if value else ())])
 
-        await self._change_value(_KEYS, shard, write)
+        await change_value(self._store, _PLACE, _KEYS, shard, write)
 
     async def _raise_generation(self, shards: Iterable[str]) -> None:
         changed = [*shards]
@@ -313,20 +313,7 @@ class KeyTable:
                 known | {shard: known.get(shard, 0) + 1 for shard in changed}
             )
 
-        await self._change_value(_GENERATION, "", write)
-
-    async def _change_value(
-        self, space: str, key: str, change: Callable[[bytes | None], bytes | None]
-    ) -> None:
-        """Change a value that others may change too; a change to None changes nothing."""
-        for tried in range(_TRIES):
-            entry = await self._store.get(_PLACE, space, key)
-            value = change(entry.value if entry else None)
-            version = entry.version if entry else 0
-            if value is None or await self._store.put(_PLACE, space, key, value, version=version):
-                return
-            await asyncio.sleep(uniform(0.001, 0.01) * (tried + 1))  # noqa: S311 - no secret
-        raise StoreFailed("others keep changing the keys; try again")
+        await change_value(self._store, _PLACE, _GENERATION, "", write)
 
 
 class StoredKeys:
@@ -413,7 +400,8 @@ class StoredKeys:
         while True:
             if self._look is None or self._look.done():
                 self._look = asyncio.create_task(self._look_for_changes())
-                self._look.add_done_callback(_take_fault)  # whoever waits for it may be gone
+                # Whoever waits for it may be gone: its fault is taken in any case.
+                self._look.add_done_callback(lambda done: done.cancelled() or done.exception())
             look = self._look
             await asyncio.shield(look)
             if self._looked >= asked:
@@ -468,11 +456,6 @@ class StoredKeys:
     async def _flush_uses(self) -> None:
         uses, self._used = self._used, {}
         await self._table.note_uses(uses)
-
-
-def _take_fault(look: "asyncio.Task[None]") -> None:
-    if not look.cancelled():
-        look.exception()
 
 
 def _make_no_key(tenant: str, name: str) -> BadInput:

@@ -88,7 +88,7 @@ class SharedCounter:
         """Begin a trade, or return the one that is under way."""
         if self._trading is None or self._trading.done():
             self._trading = asyncio.create_task(self._run_trade(clock, ending=ending))
-            self._trading.add_done_callback(_take_fault)
+            self._trading.add_done_callback(lambda done: done.cancelled() or done.exception())
         return self._trading
 
     async def _run_trade(self, clock: Callable[[], float], *, ending: bool) -> None:
@@ -184,8 +184,3 @@ def decode_tallies(value: bytes) -> Tallies:
         return msgspec.msgpack.decode(value, type=dict[str, Tally])
     except msgspec.DecodeError as fault:
         raise FormatError(f"limits that cannot be read: {fault}") from fault
-
-
-def _take_fault(task: "asyncio.Task[None]") -> None:
-    if not task.cancelled():
-        task.exception()

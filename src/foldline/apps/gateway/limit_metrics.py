@@ -6,46 +6,63 @@
     foldline_limit_trades_total                      writes of the store that the limits took
 
 `by` is what a limit counts apart, like `tenant+owner`; owners, keys and models are no labels: there
-may be thousands. A process shows what it knows; the largest of all processes counts.
+may be thousands. A process counts what it knows; the largest of all processes is the true level.
 """
 
-from collections.abc import Iterable
-from typing import Any
+import asyncio
+from collections import Counter
+from collections.abc import Hashable
+from typing import Any, Final
 
 from foldline.apps.gateway.limiter import Limiter
 
-_LABELS = ("tenant", "limit", "by")
+_LABELS: Final = ("tenant", "limit", "by")
+_PAUSE = 5.0  # seconds after which another process' scrape sees new figures of this one
 
 
-class LimitCollector:
-    """Collects the metrics of one process' limits."""
+class LimitMetrics:
+    """The metrics of one process' limits, in a Prometheus registry."""
 
-    def __init__(self, limiter: Limiter) -> None:
+    def __init__(self, registry: Any, limiter: Limiter) -> None:
+        import prometheus_client as client  # noqa: PLC0415 - an extra
+
         self._limiter = limiter
+        self._used = client.Gauge(
+            "foldline_limit_used_ratio", "How full the fullest limit of a kind is.", _LABELS,
+            registry=registry, multiprocess_mode="livemax",
+        )  # fmt: skip
+        self._refused = client.Counter(
+            "foldline_limit_refused", "Calls that a limit refused.", _LABELS, registry=registry
+        )
+        self._uncounted = client.Counter(
+            "foldline_limit_uncounted", "Calls that passed uncounted while the store was away.",
+            registry=registry,
+        )  # fmt: skip
+        self._trades = client.Counter(
+            "foldline_limit_trades", "Writes of the store that the limits took.", registry=registry
+        )
+        self._levels: set[tuple[str, str, str]] = set()
+        self._counted: Counter[Hashable] = Counter()
 
-    def collect(self) -> Iterable[Any]:
-        """Build the metrics as they are now."""
-        from prometheus_client.core import (  # noqa: PLC0415 - an extra
-            CounterMetricFamily,
-            GaugeMetricFamily,
-        )
-
-        used = GaugeMetricFamily(
-            "foldline_limit_used_ratio", "How full the fullest limit of a kind is.", labels=_LABELS
-        )
-        for labels, share in self._limiter.list_levels().items():
-            used.add_metric(labels, share)
-        refused = CounterMetricFamily(
-            "foldline_limit_refused", "Calls that a limit refused.", labels=_LABELS
-        )
+    def refresh(self) -> None:
+        """Set the metrics to what the limits know now."""
+        levels = self._limiter.list_levels()
+        for labels in self._levels - levels.keys():  # a new minute: nothing is used yet
+            self._used.labels(*labels).set(0)
+        for labels, share in levels.items():
+            self._used.labels(*labels).set(share)
+        self._levels |= levels.keys()
         for labels, count in self._limiter.refused.items():
-            refused.add_metric(labels, count)
-        uncounted = CounterMetricFamily(
-            "foldline_limit_uncounted", "Calls that passed uncounted while the store was away."
-        )
-        uncounted.add_metric((), self._limiter.uncounted)
-        trades = CounterMetricFamily(
-            "foldline_limit_trades", "Writes of the store that the limits took."
-        )
-        trades.add_metric((), self._limiter.count_trades())
-        yield from (used, refused, uncounted, trades)
+            self._count_up(self._refused.labels(*labels), labels, count)
+        self._count_up(self._uncounted, "uncounted", self._limiter.uncounted)
+        self._count_up(self._trades, "trades", self._limiter.count_trades())
+
+    def _count_up(self, counter: Any, name: Hashable, count: int) -> None:
+        counter.inc(count - self._counted[name])
+        self._counted[name] = count
+
+    async def keep_fresh(self) -> None:
+        """Refresh the metrics from time to time: a scrape reaches only one of several processes."""
+        while True:
+            self.refresh()
+            await asyncio.sleep(_PAUSE)

@@ -27,6 +27,7 @@ from foldline.apps.gateway.allowances import MEASURES, Measure, Part, find_windo
 from foldline.apps.gateway.error_response import Refusal
 from foldline.apps.gateway.limit_counters import LimitCounters, SharedCounter
 from foldline.apps.gateway.stored_sizes import StoredSizes
+from foldline.core.prices import PICO
 from foldline.errors import FoldlineError
 from foldline.settings.limit_rules import ChosenLimit, LimitRule, choose_limits
 from foldline.stores.base import Store
@@ -44,7 +45,6 @@ _QUIET = 20.0  # seconds after which what nobody uses is given back
 _FRESH = 15.0  # seconds after which the count of a limit with a warning is read again
 _AFTER_STORED = 120  # seconds after which stored bytes have been measured again
 _KNOWN = 20_000  # callers whose limits are remembered
-_PICO = 10**12
 _log = logging.getLogger("foldline.limits")
 
 
@@ -87,7 +87,7 @@ class BoundLimit:
 
     def format_amount(self, amount: int) -> str:
         """Format an amount of what is counted."""
-        return f"{amount / _PICO:.2f}" if self.measure.is_money else f"{amount}"
+        return f"{amount / PICO:.2f}" if self.measure.is_money else f"{amount}"
 
 
 class TakenPart(NamedTuple):

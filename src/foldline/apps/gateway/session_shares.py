@@ -16,18 +16,18 @@ from typing import Final
 import msgspec
 
 from foldline.apps.gateway.api_keys import check_words
-from foldline.errors import BadInput, StoreFailed
-from foldline.stores.base import Entry, Name, Store
+from foldline.errors import BadInput
+from foldline.stores.base import Name, Store
+from foldline.stores.side_values import change_value
 
 MOST: Final = 1_000
 """With how many owners a session is shared, and how many sessions are shared with one."""
 _SHARES, _SHARED = "shares", "shared-with"
-_TRIES = 20  # to write what others write, too
 
 
 async def list_readers(store: Store, name: Name) -> list[str]:
     """List the owners that a session is shared with."""
-    return _decode_names(await store.get(name, _SHARES, ""))
+    return await _read_names(store, name, _SHARES, "")
 
 
 async def is_shared(store: Store, name: Name, owner: str) -> bool:
@@ -56,7 +56,7 @@ async def list_shared(store: Store, tenant: str, owner: str) -> list[str]:
     """List the sessions of others that are shared with an owner, by name."""
     if not owner:
         return []
-    found = _decode_names(await store.get(Name(tenant, ""), _SHARED, owner))
+    found = await _read_names(store, Name(tenant, ""), _SHARED, owner)
     is_ours = await asyncio.gather(
         *(is_shared(store, Name(tenant, session), owner) for session in found)
     )
@@ -75,19 +75,25 @@ async def _change(
     store: Store, name: Name, space: str, key: str, change: Callable[[list[str]], list[str]]
 ) -> list[str]:
     """Change a list that others may change too; return what it is then."""
-    for _ in range(_TRIES):
-        entry = await store.get(name, space, key)
-        known = _decode_names(entry)
+    names: list[str] = []
+
+    def write(value: bytes | None) -> bytes | None:
+        nonlocal names
+        known = _decode_names(value)
         names = change(known)
         if len(names) > MOST:
             raise BadInput(f"more than {MOST:,} are shared there; end some first")
-        value = msgspec.msgpack.encode(names)  # also of none: a removed entry's versions begin anew
-        version = entry.version if entry else 0
-        if names == known or await store.put(name, space, key, value, version=version):
-            return names
-        await asyncio.sleep(0.01)
-    raise StoreFailed("others keep changing what is shared; try again")
+        # Also written if it is empty: a removed entry's versions begin anew.
+        return value if names == known else msgspec.msgpack.encode(names)
+
+    await change_value(store, name, space, key, write)
+    return names
 
 
-def _decode_names(entry: Entry | None) -> list[str]:
-    return msgspec.msgpack.decode(entry.value, type=list[str]) if entry else []
+async def _read_names(store: Store, name: Name, space: str, key: str) -> list[str]:
+    entry = await store.get(name, space, key)
+    return _decode_names(entry.value if entry is not None else None)
+
+
+def _decode_names(value: bytes | None) -> list[str]:
+    return msgspec.msgpack.decode(value, type=list[str]) if value else []

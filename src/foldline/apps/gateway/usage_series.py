@@ -1,10 +1,10 @@
 """What calls took, as Prometheus series by tenant and model.
 
-A call only adds to sums; the series are made when somebody scrapes. Owners and keys have no series:
-a gateway may have thousands of them, each asking several models. `foldline usage` has their sums.
+Owners and keys have no series: a gateway may have thousands of them, each asking several models.
+`foldline usage` has their sums.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from foldline.session.metrics import USAGE
@@ -14,7 +14,6 @@ _Read: TypeAlias = Callable[[UsageSums], float]
 OTHER: Final = "(other)"
 """The tenant and model of calls for which there is no series left, and no row."""
 _MOST: Final = 1_000  # pairs of tenant and model that have series of their own
-_DOLLARS: Final = 10**12
 _TOKENS: Final[dict[str, _Read]] = {
     "fresh": lambda sums: max(sums.input - sums.cache_read - sums.cache_write, 0),
     "cache_read": lambda sums: sums.cache_read,
@@ -23,11 +22,11 @@ _TOKENS: Final[dict[str, _Read]] = {
 }
 _SERIES: Final[tuple[tuple[str, str, _Read], ...]] = (
     ("calls", "Calls of models.", lambda sums: sums.calls),
-    ("dollars", "What they cost at list prices.", lambda sums: sums.pico / _DOLLARS),
+    ("dollars", "What they cost at list prices.", lambda sums: sums.dollars),
     (
         "whole_dollars",
         "What they would have cost, had everything been sent every time, estimated.",
-        lambda sums: (sums.pico + sums.saved_pico) / _DOLLARS,
+        lambda sums: sums.whole_dollars,
     ),
     ("edits", "Edits made in their requests.", lambda sums: sums.edits),
     ("folds", "Folds among these.", lambda sums: sums.folds),
@@ -39,36 +38,36 @@ _SERIES: Final[tuple[tuple[str, str, _Read], ...]] = (
 
 
 class UsageSeries:
-    """Sums since this process began; a collector for a Prometheus registry."""
+    """Counts calls in a Prometheus registry."""
 
-    def __init__(self) -> None:
-        self._sums: dict[tuple[str, str], UsageSums] = {}
+    def __init__(self, registry: Any) -> None:
+        from prometheus_client import Counter  # noqa: PLC0415 - an extra
+
+        def make_counter(name: str, words: str, *labels: str) -> Any:
+            return Counter(f"{USAGE}{name}", words, ("tenant", "model", *labels), registry=registry)
+
+        self._counters = [(make_counter(name, words), read) for name, words, read in _SERIES]
+        self._tokens = make_counter("tokens", "Tokens, by kind.", "kind")
+        self._errors = make_counter("errors", "Calls without a good answer, by kind.", "kind")
+        self._series: dict[tuple[str, str], list[tuple[Any, _Read]]] = {}
+        """What counts the calls of a tenant and a model: `labels` costs more than `inc`."""
 
     def add(self, tenant: str, model: str, sums: UsageSums) -> None:
         """Add a call."""
         key = (tenant, model)
-        if key not in self._sums and len(self._sums) >= _MOST:
-            key = (OTHER, OTHER)
-        self._sums.setdefault(key, UsageSums()).merge(sums)
+        if key not in self._series:
+            if len(self._series) >= _MOST:
+                key = (OTHER, OTHER)
+            if key not in self._series:
+                self._series[key] = self._make_series(key)
+        for counter, read in self._series[key]:
+            if (value := read(sums)) > 0:
+                counter.inc(value)
+        for kind, count in sums.errors.items():
+            self._errors.labels(*key, kind).inc(count)
 
-    def collect(self) -> Iterator[Any]:
-        """Make the series."""
-        from prometheus_client.core import CounterMetricFamily  # noqa: PLC0415 - an extra
-
-        labels = ["tenant", "model"]
-        for name, words, read in _SERIES:
-            family = CounterMetricFamily(f"{USAGE}{name}", words, labels=labels)
-            for key, sums in self._sums.items():
-                family.add_metric(key, read(sums))
-            yield family
-        tokens = CounterMetricFamily(f"{USAGE}tokens", "Tokens, by kind.", labels=[*labels, "kind"])
-        errors = CounterMetricFamily(
-            f"{USAGE}errors", "Calls without a good answer, by kind.", labels=[*labels, "kind"]
-        )
-        for key, sums in self._sums.items():
-            for kind, read in _TOKENS.items():
-                tokens.add_metric((*key, kind), read(sums))
-            for kind, count in sums.errors.items():
-                errors.add_metric((*key, kind), count)
-        yield tokens
-        yield errors
+    def _make_series(self, key: tuple[str, str]) -> list[tuple[Any, _Read]]:
+        return [
+            *((counter.labels(*key), read) for counter, read in self._counters),
+            *((self._tokens.labels(*key, kind), read) for kind, read in _TOKENS.items()),
+        ]

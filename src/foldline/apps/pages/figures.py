@@ -16,7 +16,7 @@ from foldline.core import log
 from foldline.core.log import Asked, Folded, ModelSwitched, Opened, Setting, UsageReported
 from foldline.core.own_words import read_own_words
 from foldline.core.parts import Part, render_parts
-from foldline.core.prices import UNKNOWN, Prices
+from foldline.core.prices import PICO, UNKNOWN, Prices
 from foldline.errors import FoldlineError
 from foldline.models.catalog import find
 from foldline.session.model_facts import FactsOf
@@ -29,7 +29,6 @@ _READ = ("opened", "settings_changed", "model_switched", "asked", "usage_reporte
 _WORDS = 200  # characters of a first message
 _MOST = 200_000  # sessions of a tenant whose figures are kept
 _QUIET, _ASIDE = 0.5, 0.05  # seconds after a request, and between two sessions until then
-_PICO = 10**12
 _REST = 0.5  # of the time: reading the logs leaves room for the requests
 
 
@@ -168,7 +167,7 @@ class LogSums:
         sums.input += sign * day.input
         sums.cache_read += sign * day.read
         sums.output += sign * day.output
-        sums.pico += sign * round(day.dollars * _PICO)
+        sums.pico += sign * round(day.dollars * PICO)
         sums.folds += sign * day.folds
         sums.unpriced += sign * day.unpriced
 
