@@ -366,7 +366,10 @@ class Exchange:
                     await noting
         except Conflict:
             # Another process continued this log. The client will repeat the answer.
-            _log.info("%s: an answer is kept when the client says it again", live.name.session)
+            _log.warning(
+                "%s: an answer was not kept: another process continued this log; it is kept when "
+                "the client says it again", live.name.session,
+            )  # fmt: skip
             flight.on_lost(flight.conversation)
         except BaseException:
             # Whether it was written is unknown. The client has it, and will repeat it.
