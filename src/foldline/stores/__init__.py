@@ -7,5 +7,6 @@ open_store      Opens the store that an address names
 postgres        PostgreSQL through psycopg 3: many processes, many tenants, many sessions
 search_ranking  How a search ranks messages: BM25 over posting lists
 search_terms    The terms that a text is indexed and searched by
+side_values     Changes a value that other processes change too
 sqlite          SQLite through apsw: `:memory:` for tests and scripts, one file for a person
 """
