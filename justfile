@@ -70,7 +70,7 @@ test *args: setup
 test-all *args: setup model mcp
     FOLDLINE_LAWS="${FOLDLINE_LAWS:-usual}" {{python}} -m pytest --timeout 3600 -o faulthandler_timeout=3700 {{ if args == "" { "-m 'real or slow or property'" } else { "" } }} -n 2 --dist worksteal --inline-snapshot=disable --quiet {{args}}
 
-# What CI has time for, `just test` included: nothing that is long, forty examples a property; four at a time, as most of it waits for services
+# What CI has time for, `just test` included: nothing that is long, twenty examples a property; four at a time, as most of it waits for services
 test-most *args: setup model mcp
     FOLDLINE_LAWS="${FOLDLINE_LAWS:-short}" {{python}} -m pytest -m "not long" -n 4 --dist worksteal --inline-snapshot=disable --quiet {{args}}
 
@@ -78,9 +78,9 @@ test-most *args: setup model mcp
 laws *args: setup
     FOLDLINE_LAWS=deep {{python}} -m pytest --timeout 0 -o faulthandler_timeout=0 tests/properties -n 2 --quiet {{args}}
 
-# Measure every test, and write tests/durations.txt anew; takes a quarter of an hour and a calm machine
+# Measure every test, and write tests/durations.txt anew; takes an hour and a calm machine
 durations: setup model mcp
-    FOLDLINE_LAWS=usual FOLDLINE_DURATIONS=tests/durations.txt {{python}} -m pytest --timeout 3600 -o faulthandler_timeout=3700 -n 2 --dist worksteal --inline-snapshot=disable --quiet
+    FOLDLINE_LAWS=usual FOLDLINE_DURATIONS=tests/durations.txt {{python}} -m pytest --timeout 3600 -o faulthandler_timeout=3700 -n 4 --dist worksteal --inline-snapshot=disable --quiet
 
 # The share of src that fast tests run, line by line, in their own process; fails below 80 %
 coverage *args: setup

@@ -11,13 +11,17 @@ a. Requests a second of 32 clients, and p50 of one: each goes on with a conversa
    the gateway's own, and that of PostgreSQL's backends.
 b. The same as Claude Code sends it: Anthropic's dialect, its cache marks moved with each call.
 c. 1,000 slow streams at a time through the gateway with sessions: memory before, with all of them open, later.
+d. What a call takes of a core with all that a company switches on, beside the same gateway with nothing of it, both
+   under load at the same time: keys in the store, an owner, six limits, allowed models, prices, an audit file,
+   spans, and Prometheus once a second. PostgreSQL's backends are counted in.
 
-Medians. Exits 1 where a target is missed. `--short`: fewer and shorter rounds, 100 streams; others' gateways
+Medians. Exits 1 where a target is missed. `--only d` measures that alone. `--short`: fewer and shorter rounds, 100 streams; others' gateways
 and b are left out. The targets are the same. `FOLDLINE_PG` names the database.
 """
 
 import argparse
 import asyncio
+import json
 import os
 import re
 import resource
@@ -52,6 +56,48 @@ PORTKEY = RIG / "portkey/node_modules/@portkey-ai/gateway"
 LITELLM = RIG / "litellm/bin/litellm"
 RELEASED = RIG / "released/bin/foldline"  # `just released`
 CORE = 1.0
+COMPANY = 1.10
+COMPANY_SETTINGS = """
+[gateway]
+on_store_failure = "open"
+[gateway.tenants.acme]
+policy = "steady"
+retention.days = 90
+[[gateway.limits]]
+owner = "*"
+requests_per_minute = 1000000
+tokens_per_minute = 1000000000000
+soft = 0.8
+[[gateway.limits]]
+owner = "*"
+model = "*"
+dollars_per_day = 100000
+[[gateway.limits]]
+tenant = "*"
+tokens_per_minute = 1000000000000
+dollars_per_month = 1000000
+[[gateway.limits]]
+key = "*"
+concurrent_calls = 10000
+"""
+COMPANY_PRICES = "[bench]\nwindow = 200000\ninput = 1.0\noutput = 5.0\n"
+TRACED = """
+import sys
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+
+class Nowhere(SpanExporter):
+    def export(self, spans):
+        return SpanExportResult.SUCCESS
+
+provider = TracerProvider()
+provider.add_span_processor(BatchSpanProcessor(Nowhere()))
+trace.set_tracer_provider(provider)
+from foldline.apps.cli import main
+sys.exit(main())
+"""
+"""The gateway in a process that has a tracer, whose spans go nowhere."""
 _PORTKEY = "x-portkey-provider: openai\r\nx-portkey-custom-host: {upstream}/v1\r\n"
 _LITELLM = """model_list:
   - model_name: bench
@@ -70,6 +116,8 @@ class Place:
     headers: str = ""
     schema: str = ""
     """Of PostgreSQL, where it keeps sessions there."""
+    scraper: str = ""
+    """What the one who reads its metrics sends, where there is one."""
     rates: list[float] = field(default_factory=list[float])
     alone: list[float] = field(default_factory=list[float])
     """The median of one client, in milliseconds."""
@@ -93,6 +141,29 @@ class Place:
         one = await load(self._clients(1, coding=coding), seconds=seconds / 2)
         self.alone.append(statistics.median(one.took) * 1_000)
         return many.largest
+
+    async def measure_calls(self, seconds: float, *, clients: int) -> float:
+        """Milliseconds of a core that a call takes, PostgreSQL's and Prometheus' included."""
+        before = [0.0, 0.0]
+
+        async def warmed() -> None:
+            before[:] = self.worked()
+
+        scraping = asyncio.create_task(self._scrape())
+        many = await load(self._clients(clients, coding=False), seconds=seconds, warmed=warmed)
+        scraping.cancel()
+        own, backends = (b - a for a, b in zip(before, self.worked(), strict=True))
+        self.core.append(own / len(many.took) * 1_000)
+        self.backends.append(backends / len(many.took) * 1_000)
+        return self.core[-1] + self.backends[-1]
+
+    async def _scrape(self) -> None:
+        """Be Prometheus, where there is one."""
+        while self.scraper:
+            client = Client(self.port, self.scraper, "/metrics", method="GET")
+            async with client.open():
+                await client.ask(b"")
+            await asyncio.sleep(1.0)
 
     def _clients(self, count: int, *, coding: bool) -> list[tuple[Client, Talk]]:
         path = "/v1/messages" if coding else "/v1/chat/completions"
@@ -323,8 +394,70 @@ async def compared(
     return max([await one.round(seconds, coding=coding) for _ in range(rounds) for one in places])
 
 
+@contextmanager
+def company_pair(folder: Path) -> Iterator[tuple[Place, Place]]:
+    """Two gateways: with nothing switched on, and with all that a company switches on."""
+    with ExitStack() as stack:
+        stage = Stage(stack)
+        port, _ = stage.process(sys.executable, PARTS, "upstream", "PORT")
+        stage.upstream = f"http://127.0.0.1:{port}"
+        schemas = [stack.enter_context(a_schema()) for _ in range(2)]
+        off = stage.serve(
+            "nothing switched on", "--store", address_of(schemas[0]), schema=schemas[0]
+        )
+        config = folder / "config" / "foldline"
+        config.mkdir(parents=True)
+        (config / "foldline.toml").write_text(COMPANY_SETTINGS)
+        (config / "models.toml").write_text(COMPANY_PRICES)
+        keys = [
+            add_key(address_of(schemas[1]), *one)
+            for one in (("alice",), ("prometheus", "--role", "operator"))
+        ]
+        port, pid = stage.process(
+            sys.executable, "-c", TRACED, "serve", "--port", "PORT", "--upstream", stage.upstream,
+            "--store", address_of(schemas[1]), "--keys", "store", "--allow-model", "bench*",
+            "--audit", str(folder / "audit.jsonl"),
+            XDG_CONFIG_HOME=str(folder / "config"), FOLDLINE_MODELS=str(config / "models.toml"),
+        )  # fmt: skip
+        own, reader = (f"x-foldline-key: {key}\r\n" for key in keys)
+        on = Place("all switched on", port, pid, own, schemas[1], scraper=reader)
+        yield off, on
+
+
+def add_key(store: str, name: str, *role: str) -> str:
+    """Make a key in a store."""
+    program = Path(sys.executable).with_name("foldline")
+    command = [program, "keys", "add", name, *role, "--tenant", "acme", "--store", store, "--json"]
+    made = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+    return json.loads(made.stdout)["key"]
+
+
+async def measure_company(*, rounds: int, seconds: float) -> bool:
+    """Part d; whether all of it costs no more than it may."""
+    with (
+        tempfile.TemporaryDirectory(dir=HERE.parent, prefix=".bench-") as folder,
+        company_pair(Path(folder)) as pair,
+    ):
+        ratios: list[float] = []
+        for _ in range(rounds):
+            off, on = await asyncio.gather(*(one.measure_calls(seconds, clients=8) for one in pair))
+            ratios.append(on / off)
+        print(
+            f"d. With all that a company switches on ({rounds} rounds of {seconds:.0f} s, both at the same time)"
+        )
+        for one in pair:
+            print(
+                f"  {one.name:24}{statistics.median(one.core):7.2f} ms of a core"
+                f" + {statistics.median(one.backends):.2f} of PostgreSQL's, each call"
+            )
+        print(f"    rounds {min(ratios):.3f} to {max(ratios):.3f}")
+        return told("all switched on / nothing", statistics.median(ratios), COMPANY, most=True)
+
+
 async def measured(given: argparse.Namespace) -> int:
     """All of it."""
+    if given.only:
+        return 0 if await measure_company(rounds=given.rounds * 2, seconds=given.seconds) else 1
     rounds, seconds = (3, 0.7) if given.short else (given.rounds, given.seconds)
     met: list[bool] = []
     with ExitStack() as stack:
@@ -414,6 +547,8 @@ async def measured(given: argparse.Namespace) -> int:
             told("kB for each stream", (later - first) * 1_024 / count, STREAM_KB, most=True),
             told("memory later / with all open", later / held, GROWTH, most=True),
         ]
+    if not given.short:
+        met.append(await measure_company(rounds=rounds * 2, seconds=seconds))
     return 0 if all(met) else 1
 
 
@@ -423,6 +558,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--short", action="store_true")
+    parser.add_argument("--only", choices=("d",))
     given = parser.parse_args()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 8_192), hard), hard))

@@ -189,10 +189,17 @@ class Talk:
 class Client:
     """One connection that waits for each answer."""
 
-    def __init__(self, port: int, headers: str = "", path: str = "/v1/chat/completions") -> None:
+    def __init__(
+        self,
+        port: int,
+        headers: str = "",
+        path: str = "/v1/chat/completions",
+        *,
+        method: str = "POST",
+    ) -> None:
         self.port = port
         self._head = (
-            f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nauthorization: Bearer none\r\n"
+            f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nauthorization: Bearer none\r\n"
             f"content-type: application/json\r\n{headers}"
         )
 

@@ -1,5 +1,6 @@
 """Profiles for Hypothesis, which tests are slow, recorded data, and tries for what measures seconds."""
 
+import gc
 import gzip
 import json
 import os
@@ -15,7 +16,7 @@ from hypothesis import HealthCheck, settings
 # What decides whether a change lands is the same twice; `just test-all` and `just laws` look further each time.
 for name, examples, same in (
     ("quick", 5, True),
-    ("short", 40, True),
+    ("short", 20, True),
     ("usual", 100, False),
     ("deep", 10_000, False),
 ):
@@ -32,19 +33,22 @@ settings.load_profile(os.environ.get("FOLDLINE_LAWS", "quick"))
 DURATIONS = Path(__file__).with_name("durations.txt")
 """The seconds of every test that `just test` has no time for; `just durations` measures them anew."""
 SLOW = 0.5  # seconds from which a test is listed there, all of its parameters together
-LONG = {False: 3.0, True: 30.0}  # seconds from which CI leaves a test, or one with real parts, out
+LONG = 3.0  # seconds from which CI leaves a test out
+LONG_REAL = 5.0  # the same of a test with real parts
+LONG_DECIDING = 60.0  # the same of a test that decides
 DECIDES = (
     "tests/properties/",
     "tests/papers/",
-    "tests/docs/test_reference.py",
+    "tests/clients/",
+    "tests/adapters/test_adapters.py",
     "tests/cli/test_one_settings_file.py",
-    "tests/proxy/test_recall.py",
     "tests/core/test_prose.py",
     "tests/core/test_thresholds.py",
+    "tests/docs/test_reference.py",
+    "tests/e2e/test_terminal.py",
+    "tests/gateway/test_rights_matrix.py",
 )
-"""What CI leaves out only from `LONG[True]` on: laws, promises, and pages that go stale."""
-PROPERTIES = set[str]()
-"""The tests that draw examples: in `just test` they draw a few, whatever they take with more."""
+"""Where the tests that decide are: laws, promises, real clients, rights, and pages that go stale."""
 
 
 def read_durations() -> dict[str, float]:
@@ -62,6 +66,23 @@ def draws_examples(item: pytest.Item) -> bool:
     return drawn and "catches" not in item.name
 
 
+# What was imported is never garbage: to look through it took a third of the seconds of collecting.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage from now on, in what the tests make."""
+    gc.enable()
+    gc.freeze()
+
+
+def choose_limit(item: pytest.Item) -> float:
+    """The seconds from which CI leaves a test out."""
+    if item.nodeid.startswith(DECIDES):
+        return LONG_DECIDING
+    return LONG_REAL if "real" in item.keywords else LONG
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is slow, what is long, and what is checked again with more examples."""
     seconds = read_durations()
@@ -69,29 +90,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         name = item.nodeid.partition("[")[0]
         if name in seconds:
             item.add_marker("slow")
-            if seconds[name] >= LONG["real" in item.keywords or name.startswith(DECIDES)]:
+            if seconds[name] >= choose_limit(item):
                 item.add_marker("long")
         if draws_examples(item):
-            PROPERTIES.add(name)
             item.add_marker("property")
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Write the durations where `just durations` asks for them."""
+    """Write the durations where `just durations` asks for them.
+
+    Tests that draw examples are left out: in `just test` they draw a few, whatever they take with more.
+    """
     path = os.environ.get("FOLDLINE_DURATIONS")
     if not path:
         return
     took: dict[str, float] = {}
     for reports in terminalreporter.stats.values():
         for report in reports:
-            if isinstance(report, pytest.TestReport):
+            if isinstance(report, pytest.TestReport) and "property" not in report.keywords:
                 name = report.nodeid.partition("[")[0]
                 took[name] = took.get(name, 0.0) + report.duration
     listed = sorted(
         (one for one in took.items() if one[1] >= SLOW), key=lambda one: (-one[1], one[0])
     )
-    head = "# Seconds on a machine of two cores, all parameters together: `just durations`."
-    lines = [f"{seconds:.1f} {name}" for name, seconds in listed if name not in PROPERTIES]
+    head = "# Seconds, all parameters together, with four at a time on two cores: `just durations`."
+    lines = [f"{seconds:.1f} {name}" for name, seconds in listed]
     Path(path).write_text("\n".join((head, *lines, "")))
 
 

@@ -94,6 +94,7 @@ def test_the_document_is_served(api):
     assert api.ok("GET", "/sessions/openapi.json") == json.loads(build_openapi_document())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", operations(), ids=lambda one: one.label)
 def test_whatever_is_sent_is_answered_as_the_document_says(api, operation):
     """No 500; every answer is in the form that its status has, valid requests and broken ones."""

@@ -78,6 +78,8 @@ def rig(tmp_path):
             made.append(one)
             one.served.__enter__()
             one.provider = provider
+            if (left := 60 - time.time() % 60) < 3:  # what is asked in two minutes is counted twice
+                time.sleep(left)
             return one
 
         yield make

@@ -109,6 +109,7 @@ def survives(text):
             assert wire.list_faults(messages) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 @FEW
 @given(script=changes)
@@ -122,6 +123,7 @@ def test_small_files_survive_accidents(name, script):
         survives(changed([json.dumps(json.loads(text))], script))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_files_survive_accidents(shared, name):
     lines = recorded_lines(shared, name)

@@ -304,6 +304,7 @@ LAWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("line", "instead", "law"), MUTANTS)
 def test_mutants_are_caught(line, instead, law):
     test, drawn = LAWS[law]

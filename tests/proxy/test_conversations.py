@@ -167,6 +167,7 @@ async def logged(store, name, tenant="local"):
     return live, [event for _, event in await live.read_events(Range(0, live.view.head))]
 
 
+@pytest.mark.slow
 @ALL
 @given(seed=st.integers(0, 10_000), anew=st.booleans(), wide=st.booleans())
 @settings(max_examples=40, deadline=None)

@@ -334,7 +334,7 @@ def test_eight_at_one_cap(tmp_path):
     """Never more than the cap, and all of it is used; of one file, by eight connections."""
     assert asyncio.run(eight(str(tmp_path / "spend.db"))) == (980, 980)
     with broken(
-        "foldline.session.spending", "version=version,", "version=None,"
+        "foldline.stores.side_values", "version=version,", "version=None,"
     ):  # by chance, and soon
         assert any(asyncio.run(eight(str(tmp_path / f"{n}.db"))) != (980, 980) for n in range(50))
 
