@@ -23,7 +23,7 @@ import jury
 
 from foldline.dialects.base import DIALECTS
 
-STEPS = {"tau": 40, "swe": 9}
+STEPS = {"tau": 80, "swe": 18}
 """A short run takes every so many of these, and `pi` under one budget."""
 
 

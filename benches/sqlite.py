@@ -377,7 +377,7 @@ async def all_parts(folder: Path, *, short: bool) -> dict[str, bool]:
         del paths[100_000]
     held["b"] = await counting(paths)
     held["c"] = await appending(folder, 500 if short else 4_000)
-    held["d"] = await beside(folder, 10_000, 3 if short else 15)
+    held["d"] = await beside(folder, 2_000 if short else 10_000, 3 if short else 15)
     return held
 
 
