@@ -160,10 +160,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--short", action="store_true", help="500 sessions")
+    parser.add_argument("--short", action="store_true", help="300 sessions")
     parser.add_argument("--dialect", choices=[*DIALECTS], default="")
     args = parser.parse_args()
-    count = 500 if args.short else args.sessions
+    count = 300 if args.short else args.sessions
     start = time.perf_counter()
     chunks = [
         range(at, min(at + 250, args.seed + count))

@@ -76,11 +76,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--logs", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--short", action="store_true", help="250 logs")
+    parser.add_argument("--short", action="store_true", help="150 logs")
     parser.add_argument("--longest", type=int, default=120, help="steps of a conversation")
     parser.add_argument("--dialect", choices=[*DIALECTS], default="")
     args = parser.parse_args()
-    end = args.seed + (250 if args.short else args.logs)
+    end = args.seed + (150 if args.short else args.logs)
     start = time.perf_counter()
     total, broken = summed(
         partial(many, only=args.dialect, longest=args.longest), range(args.seed, end)

@@ -2,7 +2,7 @@
 
     just chaos bot                      50,000 messages, 100 kills; some half an hour
     just chaos bot --store postgres     the same in a schema of its own, at FOLDLINE_PG or an address that is given
-    just chaos bot --short              500 messages and 2 kills on each store, and the controls
+    just chaos bot --short              200 messages and 2 kills on each store, and the controls
 
 The real bot in a process of its own, at the double of the Bot API on a real port, with a scripted model and a
 window of 4,000 tokens. People in private chats, groups and topics write, mostly wait for their answer and
@@ -490,7 +490,7 @@ def main() -> int:
     stores = (given.store,) if given.store else ("sqlite", "postgres")[: 1 + given.short]
     if wrong := [one for one in stores if one not in ("sqlite", "postgres") and not one.startswith(POSTGRES)]:  # fmt: skip
         parser.error(f"--store {wrong[0]}: write sqlite, postgres or postgresql://HOST/DATABASE")
-    messages, kills = given.messages or (500 if given.short else 50_000), given.kills or (2 if given.short else 100)  # fmt: skip
+    messages, kills = given.messages or (200 if given.short else 50_000), given.kills or (2 if given.short else 100)  # fmt: skip
     # Python 3.11 does not load our own module before it forks; what takes long is named here.
     multiprocessing.set_forkserver_preload([*HEAVY])
     first = multiprocessing.get_context("forkserver").Process(target=nothing)

@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -38,6 +39,26 @@ class ModelServer:
     def tokens(self, text: str) -> int:
         """How many tokens a text is to this model."""
         return len(self.post("/tokenize", {"content": text})["tokens"])
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory):
+    """`foldline` with the extra `chat`, installed from the built wheel; or what `FOLDLINE_PROGRAM` names."""
+    if given := os.environ.get("FOLDLINE_PROGRAM"):
+        return given
+    folder = tmp_path_factory.mktemp("wheel")
+
+    def run(*command):
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+
+    run("uv", "build", "--quiet", "--wheel", "--out-dir", folder, ROOT)
+    (wheel,) = folder.glob("*.whl")
+    run("uv", "venv", "--quiet", "--python", sys.executable, "env")
+    run(
+        "uv", "pip", "install", "--quiet", "--compile-bytecode",
+        "--python", folder / "env" / "bin" / "python", f"{wheel}[chat]",
+    )  # fmt: skip
+    return folder / "env" / "bin" / "foldline"
 
 
 @pytest.fixture(scope="session")

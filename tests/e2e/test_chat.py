@@ -9,8 +9,6 @@ import os
 import re
 import runpy
 import sqlite3
-import subprocess
-import sys
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -27,24 +25,6 @@ RESERVE = 24
 TURNS = int(os.environ.get("FOLDLINE_TURNS", "18"))
 WORDS = "The test run printed nothing of note and the file is as it was before we began. " * 5
 USAGE = re.compile(r"\[tokens: ([\d,]+) / 2,048 \([\d.]+%\) \| response: ([\d,]+) tokens\]")
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    """The command, installed from the built wheel with its extra."""
-    folder = tmp_path_factory.mktemp("wheel")
-
-    def run(*command):
-        subprocess.run(command, cwd=folder, check=True, capture_output=True)
-
-    run("uv", "build", "--quiet", "--wheel", "--out-dir", folder, ROOT)
-    (wheel,) = folder.glob("*.whl")
-    run("uv", "venv", "--quiet", "--python", sys.executable, "env")
-    run(
-        "uv", "pip", "install", "--quiet", "--compile-bytecode",
-        "--python", folder / "env" / "bin" / "python", f"{wheel}[chat]",
-    )  # fmt: skip
-    return folder / "env" / "bin" / "foldline"
 
 
 @pytest.fixture

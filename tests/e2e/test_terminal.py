@@ -8,7 +8,6 @@ import os
 import re
 import runpy
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -20,26 +19,6 @@ from foldline.testing import Provider, Trouble
 ROOT = Path(__file__).parents[2]
 Tmux = runpy.run_path(str(Path(__file__).with_name("tmux.py")))["Tmux"]
 STEPS = 60
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    """The command, installed from the built wheel with its extra."""
-    if given := os.environ.get("FOLDLINE_PROGRAM"):
-        return given
-    folder = tmp_path_factory.mktemp("wheel")
-
-    def run(*command):
-        subprocess.run(command, cwd=folder, check=True, capture_output=True)
-
-    run("uv", "build", "--quiet", "--wheel", "--out-dir", folder, ROOT)
-    (wheel,) = folder.glob("*.whl")
-    run("uv", "venv", "--quiet", "--python", sys.executable, "env")
-    run(
-        "uv", "pip", "install", "--quiet", "--compile-bytecode",
-        "--python", folder / "env" / "bin" / "python", f"{wheel}[chat]",
-    )  # fmt: skip
-    return folder / "env" / "bin" / "foldline"
 
 
 @pytest.fixture

@@ -214,16 +214,19 @@ def test_law_catches(module, line, instead):
     check_caught(module, line, instead, "", "anthropic")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("module", "line", "instead"), OWN_MUTANTS)
 def test_law_catches_of_responses(module, line, instead):
     check_caught(module, line, instead, "openai-responses")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("module", "line", "instead"), GEMINI_MUTANTS)
 def test_law_catches_of_gemini(module, line, instead):
     check_caught(module, line, instead, "gemini")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("module", "line", "instead"), STEP_MUTANTS)
 def test_law_catches_of_interactions(module, line, instead):
     check_caught(module, line, instead, "gemini-interactions")
