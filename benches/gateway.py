@@ -12,8 +12,8 @@ a. Requests a second of 32 clients, and p50 of one: each goes on with a conversa
 b. The same as Claude Code sends it: Anthropic's dialect, its cache marks moved with each call.
 c. 1,000 slow streams at a time through the gateway with sessions: memory before, with all of them open, later.
 d. What a call takes of a core with all that a company switches on, beside the same gateway with nothing of it, both
-   under load at the same time: keys in the store, an owner, six limits, allowed models, prices, an audit file,
-   spans, and Prometheus once a second. PostgreSQL's backends are counted in.
+   under load at the same time: keys in the store, an owner, six limits, allowed models, an audit file, spans,
+   and Prometheus once a second. Both know the model's prices. PostgreSQL's backends are counted in.
 
 Medians. Exits 1 where a target is missed. `--only d` measures that alone. `--short`: fewer and shorter rounds, 100 streams; others' gateways
 and b are left out. The targets are the same. `FOLDLINE_PG` names the database.
@@ -245,14 +245,14 @@ class Stage:
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
-        self._port = 20_000 + os.getpid() % 20_000
         self.upstream = ""
 
     def process(self, *command: str, **env: str) -> tuple[int, int]:
         """Start one; its port and its process. `PORT` in a command is the port's place."""
-        self._port += 1
-        given = [one.replace("PORT", str(self._port)) for one in command]
-        return self._port, self._stack.enter_context(process(*given, port=self._port, **env))
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        given = [one.replace("PORT", str(port)) for one in command]
+        return port, self._stack.enter_context(process(*given, port=port, **env))
 
     def serve(
         self, name: str, *options: str, schema: str = "", program: str | Path | None = None
@@ -402,13 +402,16 @@ def company_pair(folder: Path) -> Iterator[tuple[Place, Place]]:
         port, _ = stage.process(sys.executable, PARTS, "upstream", "PORT")
         stage.upstream = f"http://127.0.0.1:{port}"
         schemas = [stack.enter_context(a_schema()) for _ in range(2)]
-        off = stage.serve(
-            "nothing switched on", "--store", address_of(schemas[0]), schema=schemas[0]
-        )
         config = folder / "config" / "foldline"
         config.mkdir(parents=True)
         (config / "foldline.toml").write_text(COMPANY_SETTINGS)
         (config / "models.toml").write_text(COMPANY_PRICES)
+        known = {"FOLDLINE_MODELS": str(config / "models.toml")}
+        port, pid = stage.process(
+            str(Path(sys.executable).with_name("foldline")), "serve", "--port", "PORT",
+            "--upstream", stage.upstream, "--store", address_of(schemas[0]), **known,
+        )  # fmt: skip
+        off = Place("nothing switched on", port, pid, schema=schemas[0])
         keys = [
             add_key(address_of(schemas[1]), *one)
             for one in (("alice",), ("prometheus", "--role", "operator"))
@@ -417,7 +420,7 @@ def company_pair(folder: Path) -> Iterator[tuple[Place, Place]]:
             sys.executable, "-c", TRACED, "serve", "--port", "PORT", "--upstream", stage.upstream,
             "--store", address_of(schemas[1]), "--keys", "store", "--allow-model", "bench*",
             "--audit", str(folder / "audit.jsonl"),
-            XDG_CONFIG_HOME=str(folder / "config"), FOLDLINE_MODELS=str(config / "models.toml"),
+            XDG_CONFIG_HOME=str(folder / "config"), **known,
         )  # fmt: skip
         own, reader = (f"x-foldline-key: {key}\r\n" for key in keys)
         on = Place("all switched on", port, pid, own, schemas[1], scraper=reader)

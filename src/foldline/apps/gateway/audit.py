@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
-from logging.handlers import WatchedFileHandler
 from pathlib import Path
-from time import time
+from time import monotonic, time
 from typing import Any
 
 import msgspec
@@ -26,6 +25,8 @@ from foldline.errors import BadInput
 from foldline.session import metrics
 from foldline.session.hooks import Watcher
 
+_log = logging.getLogger("foldline.gateway")
+_LOOK = 1.0  # seconds between looks at whether the audit's file was moved away
 _ROUTES = frozenset(
     (
         "/v1/chat/completions", "/v1/messages", "/v1/messages/count_tokens", "/v1/responses",
@@ -92,7 +93,7 @@ class Note:
             sums.count_added(self.added)
         return self.figures
 
-    def encode_line(self) -> str:
+    def encode_line(self) -> bytes:
         """Encode the note as a line of the audit log."""
         plan = self.told or PlanHeaders()
         body: dict[str, Any] = {
@@ -118,7 +119,7 @@ class Note:
             "added_ms": round(self.added * 1_000, 2),
             **_describe_figures(self.figures),
         }
-        return msgspec.json.encode(body).decode()
+        return msgspec.json.encode(body) + b"\n"
 
 
 def _describe_figures(figures: CallFigures | None) -> dict[str, Any]:
@@ -156,22 +157,39 @@ def parse_quota(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, float]:
 
 
 class Audit:
-    """The audit log's file; it is opened anew after a rotation moved it away."""
+    """The audit log's file; it is opened anew within a second after a rotation moved it away."""
 
     def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
         try:
-            self._file = WatchedFileHandler(path, encoding="utf-8")
+            self._open_file()
         except OSError as fault:
             raise BadInput(f"--audit {path}: {fault.strerror}") from fault
 
     def write(self, note: Note) -> None:
-        """Write one line."""
-        line = logging.LogRecord("audit", logging.INFO, "", 0, note.encode_line(), None, None)
-        self._file.handle(line)
+        """Write one line, at once and as a whole."""
+        try:
+            if monotonic() - self._looked > _LOOK and not self._is_there():
+                os.close(self._file)
+                self._open_file()
+            os.write(self._file, note.encode_line())
+        except OSError as fault:
+            _log.warning("an audit line was not written: %s: %s", self._path, fault.strerror)
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        os.close(self._file)
+
+    def _open_file(self) -> None:
+        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        self._looked = monotonic()
+
+    def _is_there(self) -> bool:
+        self._looked = monotonic()
+        try:
+            return os.path.samestat(self._path.stat(), os.fstat(self._file))
+        except FileNotFoundError:
+            return False
 
 
 _SHARED = "PROMETHEUS_MULTIPROC_DIR"

@@ -1,0 +1,58 @@
+"""The audit log's file: rotated by others, full, or on a disk that is gone."""
+
+import json
+import logging
+from time import sleep
+
+import pytest
+
+from foldline.apps.gateway import audit
+from foldline.apps.gateway.audit import Audit, Note
+from foldline.errors import BadInput
+
+
+def write(log, *routes):
+    for route in routes:
+        log.write(Note(route=route))
+
+
+def routes_of(path):
+    return [json.loads(line)["route"] for line in path.read_text().splitlines()]
+
+
+def test_a_file_that_was_moved_away_is_begun_anew_and_no_line_is_lost(tmp_path, monkeypatch):
+    monkeypatch.setattr(audit, "_LOOK", 0.05)
+    path, old = tmp_path / "audit", tmp_path / "audit.1"
+    log = Audit(path)
+    write(log, "GET /1", "GET /2")
+    path.rename(old)
+    sleep(0.06)
+    write(log, "GET /3")
+    path.unlink()
+    sleep(0.06)
+    write(log, "GET /4")
+    log.close()
+    assert routes_of(old) == ["GET /1", "GET /2"]
+    assert routes_of(path) == ["GET /4"]
+
+
+def test_two_processes_append_to_one_file(tmp_path):
+    path = tmp_path / "audit"
+    one, another = Audit(path), Audit(path)
+    write(one, "GET /1")
+    write(another, "GET /2")
+    write(one, "GET /3")
+    assert routes_of(path) == ["GET /1", "GET /2", "GET /3"]
+
+
+def test_a_line_that_cannot_be_written_is_said_and_stops_nobody(caplog):
+    log = Audit("/dev/full")
+    with caplog.at_level(logging.WARNING):
+        write(log, "GET /1")
+    assert "an audit line was not written" in caplog.text
+    log.close()
+
+
+def test_a_file_that_cannot_be_opened_is_refused_at_the_start(tmp_path):
+    with pytest.raises(BadInput, match="--audit"):
+        Audit(tmp_path / "no folder" / "audit")
