@@ -63,19 +63,29 @@ def encode_request(request: Request, parameters: Mapping[str, Any]) -> bytes:
 
 def encode_blocks(request: Request) -> list[bytes]:
     """Encode the messages of a request, each in its own bytes."""
-    written = [native.body.encode() for native in request.native if native.dialect == DIALECT]
+    return [*_iterate_blocks(request)]
+
+
+def is_silent(request: Request) -> bool:
+    """Whether a request has no messages; stops at the first one."""
+    return next(_iterate_blocks(request), None) is None
+
+
+def _iterate_blocks(request: Request) -> Iterator[bytes]:
     told = _render_parts(request.system)
-    if not written and told.strip():
-        written.append(msgspec.json.encode({"role": "system", "content": told}))
+    own = [native.body.encode() for native in request.native if native.dialect == DIALECT]
+    if own:
+        yield from own
+    elif told.strip():
+        yield msgspec.json.encode({"role": "system", "content": told})
     _, names = _select_tools(request)
     for head, results in _iterate_groups(request.items):
-        written += _encode_group(head, results, names=names)
+        yield from _encode_group(head, results, names=names)
         # A tool message holds only text: media follow all results, in one user message.
         shown = [part for item in results if not _find_native_body(item) for part in item.parts]
         if media := tuple(part for part in shown if isinstance(part, Media)):
             message = {"role": "user", "content": _encode_content(media)}
-            written.append(msgspec.json.encode(message))
-    return written
+            yield msgspec.json.encode(message)
 
 
 def _select_tools(request: Request) -> tuple[list[Tool], Names]:

@@ -93,17 +93,18 @@ def encode_request(request: Request, parameters: Mapping[str, Any]) -> bytes:
 
 def encode_blocks(request: Request) -> list[bytes]:
     """Encode the items of a request's input, each in its own bytes."""
-    draft = _InputDraft(request)
-    for native in _list_own_natives(request):
-        draft.add_input_items(decode_native(native) or [])
-    for head, results in _iterate_groups(request.items):
-        draft.add_group(head, results)
+    *_, draft = _grow_draft(request)
     last = len(draft.items) - 1
     return [
         msgspec.json.encode(item)
         for place, item in enumerate(draft.items)
         if place == last or not _is_trigger(item)
     ]
+
+
+def is_silent(request: Request) -> bool:
+    """Whether a request has no input, though it may have instructions; stops at the first item."""
+    return not any(draft.items for draft in _grow_draft(request))
 
 
 def decode_native(native: Native | None) -> list[Fields] | None:
@@ -150,6 +151,17 @@ def own_id(call_id: str, *, taken: Iterable[str] = ()) -> str:
     if len(call_id) <= LONGEST_ID:
         return call_id
     return append_digest(call_id[:_STEM], call_id, digits=16, taken=taken)
+
+
+def _grow_draft(request: Request) -> Iterator["_InputDraft"]:
+    """Yield the draft of a request's input at its start, and again with each group added."""
+    draft = _InputDraft(request)
+    for native in _list_own_natives(request):
+        draft.add_input_items(decode_native(native) or [])
+    yield draft
+    for head, results in _iterate_groups(request.items):
+        draft.add_group(head, results)
+        yield draft
 
 
 class _InputDraft:
