@@ -70,13 +70,17 @@ test *args: setup
 test-all *args: setup model mcp
     FOLDLINE_LAWS="${FOLDLINE_LAWS:-usual}" {{python}} -m pytest --timeout 3600 -o faulthandler_timeout=3700 {{ if args == "" { "-m 'real or slow or property'" } else { "" } }} -n 2 --dist worksteal --inline-snapshot=disable --quiet {{args}}
 
-# What CI has time for, `just test` included: nothing that is long, twenty examples a property; five at a time, as most of it waits for services
+# What CI has time for, `just test` included: nothing that is long, twenty examples a property; four at a time, as most of it waits for services
 test-most *args: setup model mcp
-    FOLDLINE_LAWS="${FOLDLINE_LAWS:-short}" {{python}} -m pytest -m "not long" -n 5 --dist worksteal --inline-snapshot=disable --quiet {{args}}
+    FOLDLINE_LAWS="${FOLDLINE_LAWS:-short}" {{python}} -m pytest -m "not long" -n 4 --dist worksteal --inline-snapshot=disable --quiet {{args}}
 
 # The laws, deep: 10,000 examples each
 laws *args: setup
     FOLDLINE_LAWS=deep {{python}} -m pytest --timeout 0 -o faulthandler_timeout=0 tests/properties -n 2 --quiet {{args}}
+
+# Compile the tests, once for all that run them beside each other
+compile-tests: setup
+    {{python}} -m pytest --collect-only -m "not long" --inline-snapshot=disable --quiet >/dev/null
 
 # Measure every test, and write tests/durations.txt anew; takes an hour and a calm machine
 durations: setup model mcp

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import sys
 import time
 
 import pytest
@@ -126,6 +127,19 @@ def test_search_is_bounded_and_says_how_much_more_there_is(root, rg):
     ]
     (root.path / "m3").write_text("many\n" * 20_000)
     assert "9,900 or more further matches" in found(root, rg, pattern="many")
+
+
+@pytest.mark.timeout(20)
+def test_an_engine_that_goes_on_printing_is_ended(root, tmp_path):
+    """Asyncio's wait() returns only once the pipe is read to its end, which a paused one never is."""
+    engine = tmp_path / "rg"
+    engine.write_text(
+        f"#!{sys.executable}\nimport fcntl, os\n"
+        "fcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 1 << 20)\n"  # so that much is left when it is ended
+        "while True:\n    os.write(1, b'm1\\x001:many\\n' * 200_000)\n"
+    )
+    engine.chmod(0o755)
+    assert "9,900 or more further matches" in found(root, str(engine), pattern="many")
 
 
 @pytest.mark.parametrize("rg", BOTH)

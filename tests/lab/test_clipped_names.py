@@ -97,6 +97,7 @@ def compare_with_ends(shared):
     assert kept.total() > before.total()
 
 
+@pytest.mark.long
 @pytest.mark.real
 def test_a_clip_that_keeps_less_is_caught(shared):
     with broken("foldline.core.edits.clip", "Text(found.text))", "Text(found.text[:200]))"):

@@ -208,6 +208,7 @@ SOON = {
 """The seed of a program that catches a variant, where the first few do not."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("module", "line", "instead"), MUTANTS)
 def test_law_catches(module, line, instead):
     """By programs of any dialect, or by Anthropic's alone, which has marks and thinking."""

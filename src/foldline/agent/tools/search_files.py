@@ -149,6 +149,8 @@ async def _by_ripgrep(
     finally:
         with suppress(ProcessLookupError):
             process.kill()
+        while await process.stdout.read(_PIECE):  # wait() returns only after the last byte is read
+            pass
         await process.wait()
 
 
