@@ -396,7 +396,7 @@ def main() -> int:
     parser.add_argument("--peers", action="store_true", help="only other libraries (`just peers`)")
     args = parser.parse_args()
     shared = Path(os.environ["FOLDLINE_SHARED"]) if os.environ.get("FOLDLINE_SHARED") else None
-    windows = (2_048, 8_192) if args.short else (2_048, 4_096, 8_192, 32_768, 131_072)
+    windows = (2_048, 4_096) if args.short else (2_048, 4_096, 8_192, 32_768, 131_072)
     histories = (1.3, 4) if args.short else (1.3, 4, 20)
     makers: dict[str, Callable[[int, int], Talk]] = {
         "planted, prose": lambda seed, n: planted(seed, n, "prose"),

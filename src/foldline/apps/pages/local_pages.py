@@ -12,7 +12,7 @@ from foldline.apps.gateway.api_keys import Client, KeySource, Secret, digest_of
 from foldline.apps.gateway.error_response import Refusal
 from foldline.apps.gateway.settings import GatewaySettings
 from foldline.apps.pages.access import CheckDigest, SignIns, StoreSide
-from foldline.apps.pages.page_call import HEADERS
+from foldline.apps.pages.page_call import HEADERS, compile_templates
 from foldline.apps.pages.pages_app import PagesApp
 from foldline.stores.base import Store
 
@@ -78,6 +78,7 @@ class LocalPages:
 
     async def _run_lifespan(self, receive: Any, send: Any) -> None:
         await receive()
+        compile_templates()
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await self._pages.close()

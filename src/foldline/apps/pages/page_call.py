@@ -153,6 +153,12 @@ def render_outside(template: str, root: str, *, status: int = 200, **values: Any
     return PageAnswer(text.encode("utf-8", "replace"), status=status)
 
 
+def compile_templates() -> None:
+    """Compile every page before the first is asked for."""
+    for name in _load_templates().list_templates():
+        _load_templates().get_template(name)
+
+
 @cache
 def _load_templates() -> Environment:
     made = Environment(
