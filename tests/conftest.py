@@ -33,8 +33,8 @@ settings.load_profile(os.environ.get("FOLDLINE_LAWS", "quick"))
 DURATIONS = Path(__file__).with_name("durations.txt")
 """The seconds of every test that `just test` has no time for; `just durations` measures them anew."""
 SLOW = 0.5  # seconds from which a test is listed there, all of its parameters together
-LONG = 1.5  # seconds from which CI leaves a test out
-LONG_REAL = 3.0  # the same of a test with real parts
+LONG = 1.0  # seconds from which CI leaves a test out
+LONG_REAL = 2.0  # the same of a test with real parts
 LONG_DECIDING = 60.0  # the same of a test that decides
 DECIDES = (
     "tests/properties/",

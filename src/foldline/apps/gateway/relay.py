@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import msgspec
@@ -57,6 +58,7 @@ from foldline.dialects.base import Dialect, Vendor
 from foldline.dialects.signatures import is_signed
 from foldline.errors import FoldlineError, Spent
 from foldline.proxy.compacted_history import CompactedHistory, answer_compaction
+from foldline.proxy.conversation import run_beside
 from foldline.proxy.conversations import Conversations
 from foldline.proxy.identity import LONGEST, is_name
 
@@ -174,7 +176,8 @@ class Relay:
             body = await read_request_body(receive, stated, most=self._limits.body, share=share)
             note.received = len(body)
             if request.models.sets:
-                self._check_models(request, body)
+                check = partial(self._check_models, request, body)
+                await run_beside(check, size=len(body))
             call.deadline = loop.time() + self._limits.first_seconds
             unwatch = _watch_disconnect(request, receive, call)
             if meter is not None:
