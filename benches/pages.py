@@ -180,6 +180,8 @@ def list_pages(events: int) -> dict[str, str]:
         "folded, original": link("original", name="folded", at=middle),
         "plain, last request": link("session", name="plain"),
         "plain, middle": link("session", name="plain", at=middle),
+        "search, a session": link("search", name="folded", q="build 4711"),
+        "search, all messages": link("search", q="build 4711"),
         "fleet": "/fleet",
     }
 

@@ -9,7 +9,7 @@ import pytest
 from browsing import opened, settled
 from logs import MODEL, asked, conversation, fold, write
 
-from foldline.apps.pages import logged_calls
+from foldline.apps.pages import logged_calls, search_page
 from foldline.apps.pages.session_list import ORDERS, PER_PAGE
 from foldline.core.log import Masked, ModelSaid, Opened, ToolReturned, UsageReported, UserSaid
 from foldline.core.parts import Call, Clip, Gap, Stub, Text
@@ -344,6 +344,43 @@ def test_no_name_is_a_formula_in_a_spreadsheet():
     asyncio.run(work())
 
 
+async def searched(browser, **asked):
+    """What a search found, asked for again as the page does by itself."""
+    while "Still searching" in (came := await browser.get("/search", **asked)).text:
+        assert came.headers["refresh"] == "2"
+    return came
+
+
+def test_a_search_that_takes_long_is_told(monkeypatch):
+    """The page comes at once, and what is found when it is; many at once are refused, not queued."""
+    monkeypatch.setattr(search_page, "_GOING", 3)
+
+    async def work():
+        async with opened() as browser:
+            await fill(browser)
+            store, gate = browser.store, asyncio.Event()
+            search, asked = store.search, []
+
+            async def wait_and_search(*args, **given):
+                asked.append(args[1])
+                await gate.wait()
+                return await search(*args, **given)
+
+            monkeypatch.setattr(store, "search", wait_and_search, raising=False)
+            for words in ("needle", "needle", "hay", "straw"):
+                came = await browser.get("/search", q=words, name="alpha")
+                assert came.status == 200
+                assert "Still searching" in came.text
+                assert came.headers["refresh"] == "2"
+            assert (await browser.get("/search", q="too much", name="alpha")).status == 503
+            assert asked == ["needle", "hay", "straw"]
+            gate.set()
+            assert "A needle in it." in (await searched(browser, q="needle", name="alpha")).text
+            assert "No message" in (await searched(browser, q="too much", name="alpha")).text
+
+    asyncio.run(work())
+
+
 def test_messages_are_found_by_their_words(kind):
     """In all sessions, and in one; an encrypted store says that it searches one at a time."""
 
@@ -351,14 +388,14 @@ def test_messages_are_found_by_their_words(kind):
         async with opened() as browser:
             await fill(browser)
             await write(browser.store, "other", priced(MODEL, 900, "Nothing alike."))
-            inside = await browser.get("/search", q="needle", name="alpha")
+            inside = await searched(browser, q="needle", name="alpha")
             assert [*re.findall(r"<bdi>(A needle in it\.)</bdi>", inside.text)] == [
                 "A needle in it."
             ]
             assert 'href="/original?name=alpha&amp;at=1"' in inside.text
-            nothing = await browser.get("/search", q="needle", name="other")
+            nothing = await searched(browser, q="needle", name="other")
             assert "No message has any of these words" in nothing.text
-            everywhere = await browser.get("/search", q="needle")
+            everywhere = await searched(browser, q="needle")
             assert everywhere.status == 200
             if kind.startswith("encrypted"):
                 assert "encrypted" in everywhere.text

@@ -413,3 +413,20 @@ def test_r65_eight_open_a_new_file_at_once(tmp_path):
         for one in threads:
             one.join()
     assert faults == []
+
+
+@pytest.mark.parametrize("moment", [0.0, 60.0])
+@pytest.mark.anyio
+async def test_others_have_their_turn_while_a_long_log_is_indexed(tmp_path, monkeypatch, moment):
+    """The first search of a large store reads all of it, which may take minutes."""
+    monkeypatch.setattr(session_rows, "_MOMENT", moment)
+    store, turns = SqliteStore(str(tmp_path / "chat.db")), 0
+    said = [UserSaid((Text(f"build {at} failed"),)) for at in range(5 * search_ranking.BLOCK)]
+    await event_log.append_events(store, MINE, said, after=-1)
+    found = asyncio.ensure_future(store.search("acme", "build 17"))
+    while not found.done():
+        await store.head(MINE)
+        turns += 1
+    assert found.result()[0].seq == 17
+    assert (turns > 4) == (not moment), turns
+    await store.close()

@@ -25,6 +25,7 @@ from foldline.stores.base import Head, Name
 
 if TYPE_CHECKING:
     from foldline.apps.gateway.api.pool import Pool
+    from foldline.apps.pages.search_page import Searches
     from foldline.apps.pages.session_list import SessionLists
 
 POLICY = (
@@ -64,6 +65,7 @@ class PageCall:
 
     pool: "Pool"
     lists: "SessionLists"
+    searches: "Searches"
     visitor: Visitor
     root: str
     """The path that the pages are mounted at."""

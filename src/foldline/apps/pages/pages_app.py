@@ -9,6 +9,7 @@ of a page, and only by those who may edit.
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from foldline.apps.gateway.api.api_call import Misfit, build_error_answer, read_body
@@ -25,6 +26,7 @@ from foldline.apps.pages.page_call import (
     parse_pairs,
     render_outside,
 )
+from foldline.apps.pages.search_page import Searches
 from foldline.apps.pages.session_list import SessionLists
 
 Show = Callable[[PageCall], Awaitable[PageAnswer]]
@@ -66,11 +68,12 @@ class PagesApp:
     def __init__(self, pool: Pool, sign_ins: SignIns) -> None:
         self._pool, self.sign_ins = pool, sign_ins
         figures = FiguresKept(pool.place.store, pool.place.facts_of_tenant)
-        self._lists = SessionLists(pool.place.store, figures)
+        self._lists, self._searches = SessionLists(pool.place.store, figures), Searches()
 
     async def close(self) -> None:
         """Stop what runs in the background; the store stays open."""
         await self._lists.close()
+        await self._searches.close()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request."""
@@ -102,7 +105,7 @@ class PagesApp:
         if visitor is None:
             return render_outside("sign_in.html", root, status=401, fault="")
         pairs = parse_pairs(scope.get("query_string", b""), what="address")
-        call = PageCall(self._pool, self._lists, visitor, root, dict(pairs))
+        call = PageCall(self._pool, self._lists, self._searches, visitor, root, dict(pairs))
         if method == "POST":
             return await self._change(call, scope, receive, path)
         if path not in READ:
@@ -119,7 +122,7 @@ class PagesApp:
         if path not in CHANGE and path not in COMPUTE:
             raise Refusal(405, "bad_method", "nothing is changed here")
         chosen = tuple(value for key, value in pairs if key == "policy")
-        call = PageCall(call.pool, call.lists, call.visitor, call.root, call.query, form, chosen)
+        call = replace(call, form=form, chosen=chosen)
         if path in CHANGE:
             call.must_edit()
             return await CHANGE[path](call)

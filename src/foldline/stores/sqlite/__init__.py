@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 import apsw
 
 from foldline.errors import BadInput, StoreFailed
-from foldline.stores.base import SERVER, warn_unclosed, without_secrets
+from foldline.stores.base import SERVER, Found, warn_unclosed, without_secrets
 from foldline.stores.sqlite import retention, schema, session_rows
 from foldline.stores.sqlite.connection import Db, LockPatience
 
@@ -90,11 +90,26 @@ class SqliteStore:
     put = _wrap_operation(session_rows.put_entry, joins=True)
     claim = _wrap_operation(retention.claim_session, joins=True)
     sessions = _wrap_operation(retention.list_sessions)
-    search = _wrap_operation(session_rows.search_index)
+    _index_some = _wrap_operation(session_rows.index_some)
+    _search_index = _wrap_operation(session_rows.search_index)
     hold = _wrap_operation(retention.set_hold)
     trim = _wrap_operation(retention.trim_log)
     retain = _wrap_operation(retention.apply_retention)
     erase = _wrap_operation(retention.erase_session)
+
+    async def search(
+        self,
+        tenant: str,
+        words: str,
+        *,
+        session: str | None = None,
+        limit: int = 20,
+        owner: str | None = None,
+    ) -> list[Found]:
+        """Index what is new a little at a time, then search."""
+        while not await self._index_some(tenant, session=session, owner=owner):
+            pass
+        return await self._search_index(tenant, words, session=session, limit=limit, owner=owner)
 
     async def close(self) -> None:
         """Close the database; a second call does nothing."""

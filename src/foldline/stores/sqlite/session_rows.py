@@ -234,6 +234,7 @@ _SPOKEN = """
     select seq, body from events where sid = ? and seq between ? and ?
     and kind in ('user_said', 'model_said', 'tool_returned') order by seq limit 500
 """
+_MOMENT = 0.1  # seconds of indexing before other work has its turn
 _BEHIND = "select sid from sessions where tenant = ? and indexed < head"
 _INDEXED = "select indexed, head, opened from sessions where sid = ?"
 _POST = """
@@ -256,19 +257,14 @@ def search_index(  # noqa: PLR0913 - what the port narrows a search by
     limit: int = 20,
     owner: str | None = None,
 ) -> list[Found]:
-    """Index what is new, then search: appends stay as fast as without an index."""
+    """Search what is indexed; `index_some` first indexes what is new."""
     from foldline.stores import search_ranking, search_terms  # noqa: PLC0415 - for a search alone
 
     terms = search_terms.list_query_terms(words)
     if not terms:
         return []
-    columns = {"session": session, "owner": owner}
-    only = {column: value for column, value in columns.items() if value is not None}
-    where = "".join(f" and {column} = ?" for column in only)
+    only, where = _narrow_search(session, owner)
     mark = search_ranking.mark_tenant(tenant)
-    for (sid,) in db.sql(_BEHIND + where, (tenant, *only.values())):
-        while _index_block(db, sid, mark):
-            pass
     every = search_ranking.EVERY ^ mark
     marked = [every, *(term ^ mark for term in terms)]
     rows = db.sql(
@@ -277,6 +273,31 @@ def search_index(  # noqa: PLR0913 - what the port narrows a search by
     )
     found = (search_ranking.PostingRow(row[0] ^ mark, *row[1:]) for row in rows)
     return search_ranking.rank_postings(found, limit)
+
+
+def index_some(
+    db: Db, tenant: str, *, session: str | None = None, owner: str | None = None
+) -> bool:
+    """Index what is new, for a moment; whether that was all of it.
+
+    Appends stay as fast as without an index, and other work goes on between two moments.
+    """
+    from foldline.stores import search_ranking  # noqa: PLC0415 - for a search alone
+
+    only, where = _narrow_search(session, owner)
+    mark, end = search_ranking.mark_tenant(tenant), time.monotonic() + _MOMENT
+    for (sid,) in db.sql(_BEHIND + where, (tenant, *only.values())):
+        while _index_block(db, sid, mark):
+            if time.monotonic() > end:
+                return False
+    return True
+
+
+def _narrow_search(session: str | None, owner: str | None) -> tuple[dict[str, str], str]:
+    """Return what a search is narrowed by, and its condition."""
+    columns = {"session": session, "owner": owner}
+    only = {column: value for column, value in columns.items() if value is not None}
+    return only, "".join(f" and {column} = ?" for column in only)
 
 
 def _index_block(db: Db, sid: int, mark: int) -> bool:
