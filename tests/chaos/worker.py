@@ -61,7 +61,10 @@ _DOING = """
     from procrastinate_jobs where status = 'doing'
 """
 _NEWEST = "select last_value * is_called::int as worker from procrastinate_workers_id_seq"
-_WORKERS = "select id from procrastinate_workers order by id"
+_WORKERS = """
+    select id from procrastinate_workers
+    where last_heartbeat > now() - interval '30 s' order by id
+"""
 _KILLING = 600.0  # seconds in which all kills have met work, on any machine
 _PATIENCE = STALLED + LEASE + 30.0  # seconds in which all of it is worked off once nobody is killed
 
@@ -86,8 +89,6 @@ class Workers:
     running: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     """What the table calls each that runs."""
-    known: set[int] = field(default_factory=set)
-    """All that it ever called one of them."""
     started: int = 0
 
     def start(self) -> None:
@@ -115,7 +116,6 @@ class Workers:
             now = await queue.connector.execute_query_one_async(_NEWEST)
             if now["worker"] != before["worker"]:
                 self.numbers.append(now["worker"])
-                self.known.add(now["worker"])
                 return
             await asyncio.sleep(0.05)
         raise Broken(f"a worker does not start: {self.said()[-300:]}")
@@ -124,11 +124,10 @@ class Workers:
         """Who was slow enough to be taken for dead has registered again, by another number."""
         rows = await queue.connector.execute_query_all_async(_WORKERS)
         there = [row["id"] for row in rows]
-        new = [number for number in there if number not in self.known]
+        others = [number for number in there if number not in self.numbers]
         for at, number in enumerate(self.numbers):
-            if number not in there and new:
-                self.numbers[at] = new.pop(0)
-                self.known.add(self.numbers[at])
+            if number not in there and others:
+                self.numbers[at] = others.pop()
 
     def said(self) -> str:
         """All that they told."""
