@@ -36,6 +36,22 @@ def test_a_file_that_was_moved_away_is_begun_anew_and_no_line_is_lost(tmp_path, 
     assert routes_of(path) == ["GET /4"]
 
 
+def test_a_file_that_cannot_be_begun_anew_is_written_into_no_other(tmp_path, monkeypatch):
+    """The number of a closed file is soon another's: a client's connection, say."""
+    monkeypatch.setattr(audit, "_LOOK", 0.0)
+    folder, other = tmp_path / "logs", tmp_path / "other"
+    folder.mkdir()
+    log = Audit(folder / "audit")
+    folder.rename(tmp_path / "gone")
+    write(log, "GET /1")
+    with other.open("wb"):
+        monkeypatch.setattr(audit, "_LOOK", 60.0)
+        write(log, "GET /2")
+    assert other.read_bytes() == b""
+    assert routes_of(tmp_path / "gone" / "audit") == ["GET /2"]
+    log.close()
+
+
 def test_two_processes_append_to_one_file(tmp_path):
     path = tmp_path / "audit"
     one, another = Audit(path), Audit(path)

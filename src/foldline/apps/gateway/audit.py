@@ -170,8 +170,9 @@ class Audit:
         """Write one line, at once and as a whole."""
         try:
             if monotonic() - self._looked > _LOOK and not self._is_there():
-                os.close(self._file)
-                self._open_file()
+                old = self._file
+                self._open_file()  # first: a closed file's number is soon a client's connection
+                os.close(old)
             os.write(self._file, note.encode_line())
         except OSError as fault:
             _log.warning("an audit line was not written: %s: %s", self._path, fault.strerror)
