@@ -64,7 +64,7 @@ names: setup
 
 # Fast tests, in 90 seconds on two cores: no network, no services, a few examples a property; with paths, all of theirs
 test *args: setup
-    {{python}} -m pytest -m "{{ if args =~ 'tests/' { "not real" } else { "not real and not slow" } }}" -n 2 --dist worksteal --inline-snapshot=disable --quiet {{args}}
+    {{python}} -m pytest -m "{{ if args =~ 'tests/' { "not real" } else { "not real and not slow" } }}" -n 3 --dist worksteal --inline-snapshot=disable --quiet {{args}}
 
 # Everything else: real parts (PostgreSQL, the model server, an MCP server, the built wheel), slow tests, a hundred examples a property
 test-all *args: setup model mcp

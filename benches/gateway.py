@@ -13,7 +13,7 @@ b. The same as Claude Code sends it: Anthropic's dialect, its cache marks moved 
 c. 1,000 slow streams at a time through the gateway with sessions: memory before, with all of them open, later.
 d. What a call takes of a core with all that a company switches on, beside the same gateway with nothing of it, both
    under load at the same time: keys in the store, an owner, six limits, allowed models, an audit file, spans,
-   and Prometheus once a second. Both know the model's prices. PostgreSQL's backends are counted in.
+   and Prometheus every two seconds. Both know the model's prices. PostgreSQL's backends are counted in.
 
 Medians. Exits 1 where a target is missed. `--only d` measures that alone. `--short`: fewer and shorter rounds, 100 streams; others' gateways
 and b are left out. The targets are the same. `FOLDLINE_PG` names the database.

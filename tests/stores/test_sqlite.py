@@ -430,3 +430,12 @@ async def test_others_have_their_turn_while_a_long_log_is_indexed(tmp_path, monk
     assert found.result()[0].seq == 17
     assert (turns > 4) == (not moment), turns
     await store.close()
+
+
+@pytest.mark.anyio
+async def test_a_search_for_no_word_indexes_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(session_rows, "_index_block", None)
+    store = SqliteStore(str(tmp_path / "chat.db"))
+    await event_log.append_events(store, MINE, [UserSaid((Text("build 17 failed"),))], after=-1)
+    assert await store.search("acme", " ?! ") == []
+    await store.close()

@@ -34,23 +34,24 @@ class Searches:
         self, search: _Search, start: Callable[[], Coroutine[Any, Any, _Found]]
     ) -> _Found | None:
         """Return what a search finds; None if it takes longer than a page waits."""
-        task = self._going.pop(search, None)
-        if task is None:
-            if len(self._going) >= _GOING:
-                await self._drop_oldest()
-            task = asyncio.create_task(start())
-        self._going[search] = task
+        if search not in self._going:
+            self._make_room()
+            self._going[search] = asyncio.create_task(start())
+        task = self._going[search]
         await asyncio.wait([task], timeout=_PATIENCE)
         if not task.done():
             return None
         self._going.pop(search, None)
         return task.result()
 
-    async def _drop_oldest(self) -> None:
-        search, task = next(iter(self._going.items()))
-        if not task.done():
+    def _make_room(self) -> None:
+        """Drop what was found and is asked for no more, where very many go on."""
+        if len(self._going) < _GOING:
+            return
+        done = next((search for search, task in self._going.items() if task.done()), None)
+        if done is None:
             raise Refusal(503, "busy", "too many searches are under way; try again in a minute")
-        del self._going[search]
+        del self._going[done]
 
     async def close(self) -> None:
         """Stop all of them."""

@@ -107,6 +107,10 @@ class SqliteStore:
         owner: str | None = None,
     ) -> list[Found]:
         """Index what is new a little at a time, then search."""
+        from foldline.stores import search_terms  # noqa: PLC0415 - for a search alone
+
+        if not search_terms.list_query_terms(words):
+            return []
         while not await self._index_some(tenant, session=session, owner=owner):
             pass
         return await self._search_index(tenant, words, session=session, limit=limit, owner=owner)

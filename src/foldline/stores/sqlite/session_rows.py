@@ -261,8 +261,6 @@ def search_index(  # noqa: PLR0913 - what the port narrows a search by
     from foldline.stores import search_ranking, search_terms  # noqa: PLC0415 - for a search alone
 
     terms = search_terms.list_query_terms(words)
-    if not terms:
-        return []
     only, where = _narrow_search(session, owner)
     mark = search_ranking.mark_tenant(tenant)
     every = search_ranking.EVERY ^ mark
