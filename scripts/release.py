@@ -20,9 +20,10 @@ import time
 import tomllib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
+from urllib.request import urlopen
 
 import release_building as building
 from release_auditing import audited, tools, validated
@@ -278,8 +279,8 @@ def sbom(said: Said, python: Path, wheel: Path) -> None:
 
 
 @contextmanager
-def local_model(folder: Path) -> Iterator[str]:
-    """The real model of tests/e2e on a free port; its address."""
+def local_model(folder: Path, *, window: int = 2_048) -> Iterator[str]:
+    """The real model of tests/e2e on a free port, as soon as it answers; its address."""
     import socket  # noqa: PLC0415
 
     run("just", "model", cwd=ROOT)
@@ -292,12 +293,23 @@ def local_model(folder: Path) -> Iterator[str]:
         "--port",
         port,
         "--window",
-        2048,
+        window,
     ]
     with (folder / "model.log").open("w") as log:
-        process = subprocess.Popen([*map(str, line)], stdout=log, stderr=log)
+        process = subprocess.Popen(
+            [*map(str, line)],
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"},
+        )
+    address = f"http://127.0.0.1:{port}"
     try:
-        yield f"http://127.0.0.1:{port}/v1"
+        for _ in range(300):
+            with suppress(OSError):
+                urlopen(f"{address}/health", timeout=5).close()  # noqa: S310 - loopback
+                break
+            time.sleep(0.2)
+        yield f"{address}/v1"
     finally:
         process.terminate()
         process.wait(20)

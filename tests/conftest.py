@@ -37,16 +37,21 @@ LONG = 1.0  # seconds from which CI leaves a test out
 LONG_REAL = 2.0  # the same of a test with real parts
 LONG_DECIDING = 60.0  # the same of a test that decides
 DECIDES = (
-    "tests/properties/",
-    "tests/papers/",
-    "tests/clients/",
     "tests/adapters/test_adapters.py",
+    "tests/cli/test_docs.py",
     "tests/cli/test_one_settings_file.py",
+    "tests/clients/",
     "tests/core/test_prose.py",
     "tests/core/test_thresholds.py",
+    "tests/docs/test_blocks.py",
+    "tests/docs/test_named_models.py",
     "tests/docs/test_reference.py",
+    "tests/docs/test_troubleshooting.py",
     "tests/e2e/test_terminal.py",
     "tests/gateway/test_rights_matrix.py",
+    "tests/papers/",
+    "tests/properties/",
+    "tests/test_house.py",
 )
 """Where the tests that decide are: laws, promises, real clients, rights, and pages that go stale."""
 

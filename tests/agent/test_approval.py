@@ -71,13 +71,16 @@ def test_what_a_command_may_be_remembered_for():
     def offered(command):
         return [rule.removeprefix("shell: ") for rule in for_command(command)]
 
-    assert offered("git status -s") == ["git status -s", "git status *", "git *"]
+    assert offered("git status -s") == ["git status -s", "git status *"]
     assert offered("pytest -q tests/a.py") == ["pytest -q tests/a.py", "pytest *"]
-    assert offered("git commit -m 'a; b'") == ["git commit -m 'a; b'", "git commit *", "git *"]
+    assert offered("git commit -m 'a; b'") == ["git commit -m 'a; b'", "git commit *"]
     assert offered("uv run pytest -q") == ["uv run pytest -q", "uv run pytest *"]
     assert offered("python -m pytest") == ["python -m pytest", "python -m pytest *"]
     assert offered("uv sync") == ["uv sync", "uv sync *"]
-    assert offered("git diff HEAD~1")[-1] == "git *"
+    assert offered("git diff HEAD~1")[-1] == "git diff *"
+    assert offered("cargo test") == ["cargo test", "cargo test *", "cargo *"]
+    assert offered("git -c alias.x=!ls x") == ["git -c alias.x=!ls x"], "that would allow anything"
+    assert offered("tar -xf a.tar") == ["tar -xf a.tar"]
     for alone in (
         *(
             "git status; rm -rf /",
@@ -243,20 +246,20 @@ def test_what_is_forbidden_is_found_anywhere_in_a_command():
 
 
 async def test_answers_once_session_and_project(store, tmp_path):
-    person = Person(Yes(), Yes("session", "shell: git *"), Yes("project"), No(), No("use make"))
+    person = Person(Yes(), Yes("session", "shell: cargo *"), Yes("project"), No(), No("use make"))
     approvals = Approvals(store, "ann", root=tmp_path, ask=person)
     assert await approvals(CALL, running("ls -a")) is None
-    assert await approvals(CALL, running("git status")) is None
-    assert await approvals(CALL, running("git push")) is None  # remembered
+    assert await approvals(CALL, running("cargo build")) is None
+    assert await approvals(CALL, running("cargo test")) is None  # remembered
     assert await approvals(CALL, running("just test")) is None
     assert await approvals(CALL, running("just test")) is None  # remembered, exactly
     assert await approvals(CALL, running("just test -x")) == "the user said no"
-    assert await approvals(CALL, running("git status; rm -rf /")) == "the user said no: use make"
+    assert await approvals(CALL, running("cargo test; rm -rf /")) == "the user said no: use make"
     assert len(person.asked) == 5
     listed = await approvals.list_remembered_rules()
     assert [(one.rule, one.span) for one in listed] == [
         ("shell: just test", "project"),
-        ("shell: git *", "session"),
+        ("shell: cargo *", "session"),
     ]
     assert listed[0].time >= listed[1].time > 1.7e9
 
@@ -264,7 +267,7 @@ async def test_answers_once_session_and_project(store, tmp_path):
     again = Approvals(store, "ann", root=tmp_path, ask=None)
     assert await again(CALL, running("just test")) is None
     assert (
-        await again(CALL, running("git status")) == "nobody is here to approve it: run git status"
+        await again(CALL, running("cargo test")) == "nobody is here to approve it: run cargo test"
     )
     (tmp_path / "other").mkdir()
     for other in (
@@ -339,12 +342,12 @@ async def test_rules_of_the_settings_and_deny_wins(store, tmp_path):
 
 async def test_what_is_called_at_once_is_asked_one_after_another(store, tmp_path):
     """And an answer that settles the ones behind it is not asked for again."""
-    person = Person(Yes("session", "shell: git *"), No(), Yes())
+    person = Person(Yes("session", "shell: cargo *"), No(), Yes())
     approvals = Approvals(store, "ann", root=tmp_path, ask=person)
-    commands = ["git status", "git log", "ls", "git diff", "pwd"]
+    commands = ["cargo build", "cargo test", "ls", "cargo run", "pwd"]
     answers = await asyncio.gather(*(approvals(CALL, running(one)) for one in commands))
     assert answers == [None, None, "the user said no", None, None]
-    assert person.asked == ["run git status", "run ls", "run pwd"]
+    assert person.asked == ["run cargo build", "run ls", "run pwd"]
 
 
 class Slow:

@@ -268,6 +268,36 @@ async def test_what_a_person_changed_since_is_named_and_left_alone(work, tmp_pat
     assert (work / "a.txt").read_text() == "mine\n"
 
 
+async def test_the_only_copy_of_a_large_file_is_never_removed(work, tmp_path, monkeypatch):
+    """A command may have moved it, and what is not kept cannot come back."""
+    monkeypatch.setattr(checkpoints, "LARGEST", 10)
+    (work / "data").mkdir()
+    (work / "data" / "big.bin").write_bytes(bytes(11))
+    (work / "small").write_text("one")
+    points = Checkpoints(tmp_path / "kept", work)
+    shell = tools(points, work)["shell"]
+    assert (await shell.run({"command": "mv data data2; mv small data2/small"})).ok
+    plan = points.plan_undo()
+    assert {*plan.lost} == {str(work / "data" / "big.bin"), str(work / "data2" / "big.bin")}
+    assert points.restore_files(plan) == []
+    assert (work / "data2" / "big.bin").read_bytes() == bytes(11)
+    assert (work / "small").read_text() == "one"
+    assert not (work / "data2" / "small").exists()
+
+
+async def test_what_a_person_saves_while_asked_is_left_alone(work, tmp_path):
+    for name in ("a", "b"):
+        (work / name).write_text("old")
+    points = Checkpoints(tmp_path / "kept", work)
+    write = tools(points, work)["write"]
+    for name in ("a", "b"):
+        await write.run({"path": name, "content": "new"})
+    plan = points.plan_undo()
+    (work / "b").write_text("mine")
+    assert points.restore_files(plan) == [f"{work / 'b'}: it was changed while you were asked"]
+    assert ((work / "a").read_text(), (work / "b").read_text()) == ("old", "mine")
+
+
 async def test_a_process_that_was_killed_during_a_command_leaves_a_checkpoint(work, tmp_path):
     (work / "a.txt").write_text("before\n")
     points = Checkpoints(tmp_path / "kept", work)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import stat
 
 import pytest
@@ -365,3 +366,51 @@ def test_a_diff_of_large_texts_takes_no_time():
     near = render_diff(old, old.replace("old 40000\n", "new\n"), "a").split("\n")
     assert near[2] == "@@ -39998,7 +39998,7 @@"
     assert near[6:8] == ["-old 40000", "+new"]
+
+
+def split_lines(text):
+    *lines, rest = text.split("\n")
+    return [*lines, rest] if rest else lines
+
+
+def apply_diff(diff, before):
+    """What a person who reads the diff expects to be written."""
+    old, made, at = split_lines(before), [], 0
+    for line in diff.split("\n")[2:]:
+        if found := re.match(r"@@ -(\d+)(,0)?", line):
+            start = int(found[1]) - (not found[2])  # an empty range names the line before it
+            made += old[at:start]
+            at = start
+        elif line[:1] in (" ", "-"):
+            assert line[1:] == old[at]
+            made += [old[at]] if line[:1] == " " else []
+            at += 1
+        elif line[:1] == "+":
+            made.append(line[1:])
+    return [*made, *old[at:]]
+
+
+LINES = st.lists(
+    st.sampled_from(["a", "b", "# c", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\ra", "\n", "\n", "\n"])
+).map("".join)  # fmt: skip
+
+
+@given(LINES, LINES)
+def test_a_diff_says_all_that_is_written(before, after):
+    """Also where something else than a newline would end a line: it could hide the next in a comment."""
+    diff = render_diff(before, after, "a")
+    assert apply_diff(diff, before) == split_lines(after)
+    assert (len(diff.split("\n")) > 2) == (before != after)
+
+
+def test_only_a_diff_that_changes_windows_line_ends_shows_them():
+    old, new = "a\r\nb\r\n", "a\r\nc\r\n"
+    assert render_diff(old, new, "a").split("\n")[3:] == [" a", "-b", "+c"]
+    assert "+c\r" in render_diff("a\nb\n", new, "a").split("\n")
+
+
+def test_a_line_that_is_joined_to_a_comment_is_seen():
+    old = "# check the signature first\nverify x || exit 1\necho done\n"
+    new = old.replace("first\n", "first\x0b")
+    assert "-verify x || exit 1" in render_diff(old, new, "a").split("\n")
+    assert "+# check the signature first\x0bverify x || exit 1" in render_diff(old, new, "a")

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from foldline.agent.tools import search_files
-from foldline.agent.tools.read_files import Root
+from foldline.agent.tools.read_files import Root, build_list_tool, build_read_tool
 from foldline.core.parts import text_of
 from foldline.errors import BadInput
 
@@ -192,3 +192,42 @@ def test_a_search_that_is_stopped_leaves_nothing_running(root, tmp_path, timed):
     asyncio.run(stopped())
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+@pytest.mark.parametrize("rg", BOTH)
+@pytest.mark.parametrize("how", ["device", "pipe"])
+def test_a_gitignore_that_never_ends_holds_nothing_up(tmp_path, how, rg, monkeypatch):
+    """A cloned repository may have such a link."""
+    monkeypatch.setattr("foldline.agent.tools.search_files._SECONDS", 2.0)
+    (tmp_path / "a.txt").write_text("a word\n")
+    if how == "device":
+        (tmp_path / ".gitignore").symlink_to("/dev/zero")
+    else:
+        os.mkfifo(tmp_path / ".gitignore")
+    root = Root(tmp_path)
+    listed = asyncio.run(build_list_tool(root).run({"names": "*.txt"}))
+    assert text_of(listed.parts) == "a.txt"
+    found = text_of(
+        asyncio.run(search_files.build_search_tool(root, rg=rg).run({"pattern": "word"})).parts
+    )
+    assert "a word" in found or (rg and found.startswith("[stopped after 2 s"))
+
+
+@pytest.mark.parametrize("rg", BOTH)
+def test_saved_keys_are_outside_of_a_home_too(tmp_path, monkeypatch, rg):
+    """Whoever works in the home folder is asked before keys are read; no list or search has them."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    folder = tmp_path / ".config" / "foldline"
+    folder.mkdir(parents=True)
+    (folder / "keys.json").write_text('{"a": "sk-secret"}')
+    (tmp_path / "notes.txt").write_text("sk-no secret\n")
+    root = Root(tmp_path)
+    asked = build_read_tool(root).intent({"path": ".config/foldline/keys.json"})
+    assert asked is not None
+    assert asked.what.startswith("read ")
+    listed = text_of(asyncio.run(build_list_tool(root).run({"names": "*"})).parts)
+    assert listed == "notes.txt"
+    found = asyncio.run(search_files.build_search_tool(root, rg=rg).run({"pattern": "sk-"}))
+    assert 'secret"' not in text_of(found.parts)
+    assert "sk-no" in text_of(found.parts)

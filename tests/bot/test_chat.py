@@ -9,6 +9,7 @@ import pytest
 
 from foldline.agent.tool import Intent, Tool, said
 from foldline.apps.bot.bot_api import CallPace
+from foldline.apps.bot.html import render_plain_text
 from foldline.apps.bot.inbox import Inbox
 from foldline.apps.bot.telegram_chat import Chat
 from foldline.core.log import Excluded, Folded, ModelSaid, Pinned, ToolReturned, Undone, UserSaid
@@ -17,6 +18,7 @@ from foldline.core.policy import named
 from foldline.dialects.provider_errors import Fault
 from foldline.testing import ScriptedModel
 from foldline.testing.telegram import BotApi
+from foldline.testing.telegram.messages import Refused
 
 pytestmark = pytest.mark.anyio
 BOTH = pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.real)])
@@ -220,6 +222,78 @@ async def test_a_message_that_was_taken_away_is_made_anew(desk):
         await chat.track.record_draft(4_711)
         await desk.ann.say("again")
         await settled(desk, count=2)
+
+
+async def test_a_draft_of_several_messages_that_is_made_anew_leaves_none_of_them(desk):
+    """Parts below one that was deleted are written anew, in order; the old ones go."""
+    desk.model = ScriptedModel(lambda _: WORDS * 60)
+    async with desk.running():
+        await desk.ann.say("hello")
+        await settled(desk)
+        chat = desk.telegram._chats["tg-7"].ready.result()
+        await chat.track.record_draft(4_711)
+        await chat._send_part(1, render_plain_text("…"))
+        await desk.ann.say("again")
+        await settled(desk, count=2)
+    assert "…" not in desk.api.said(7)
+    assert " ".join(desk.api.said(7)).split().count("parser") == 120
+
+
+def refuse_edits(monkeypatch, words="Bad Request: message text is empty"):
+    async def refuse(_api, _given):
+        raise Refused(400, words)
+
+    monkeypatch.setattr(BotApi, "_do_editmessagetext", refuse)
+
+
+@pytest.mark.parametrize("why", ["message text is empty", "MEDIA_EMPTY", "message to edit not found", "message can't be edited"])  # fmt: skip
+@pytest.mark.parametrize("parts", [1, 3])
+async def test_an_answer_whose_edit_is_refused_is_sent_and_no_draft_stays(desk, monkeypatch, why, parts):  # fmt: skip
+    refuse_edits(monkeypatch, f"Bad Request: {why}")
+    desk.model = ScriptedModel(lambda _: (WORDS * 40) * parts)
+    async with desk.running():
+        await desk.ann.say("tell me")
+        await desk.api.until(lambda: "📊" in desk.api.screen(7), 10)
+    told = desk.api.said(7)
+    assert "…" not in told
+    assert " ".join(told).split().count("parser") == 40 * parts
+    assert told[-1].endswith("%)")
+    assert len(desk.model.requests) == 1
+
+
+async def test_a_part_that_the_api_takes_in_no_way_is_told_and_the_others_stand(desk, monkeypatch):
+    send = BotApi._do_sendmessage
+
+    async def refuse(api, given):
+        if given["text"].startswith("second"):
+            raise Refused(400, "Bad Request: not this one")
+        return await send(api, given)
+
+    refuse_edits(monkeypatch)
+    monkeypatch.setattr(BotApi, "_do_sendmessage", refuse)
+    desk.model = ScriptedModel(
+        lambda _: f"first {'a ' * 1_900}\n\nsecond {'b ' * 1_900}\n\nthird {'c ' * 1_900}"
+    )
+    async with desk.running():
+        await desk.ann.say("tell me")
+        await desk.api.until(lambda: "📊" in desk.api.screen(7), 10)
+        await desk.ann.say("and now?")
+        await desk.api.until(lambda: desk.api.screen(7).count("📊") == 2, 10)
+    first, notice, third = desk.api.said(7)[:3]
+    assert first.startswith("first a a")
+    assert notice.startswith("⚠ Telegram does not take a part of this answer")
+    assert third.startswith("third")
+    assert "…" not in desk.api.said(7)
+
+
+async def test_what_stands_in_place_of_an_answer_is_told_though_edits_are_refused(desk, monkeypatch):  # fmt: skip
+    refuse_edits(monkeypatch)
+    desk.model = Slow(lambda _: Fault("auth", "the key is wrong"))
+    desk.pace = CallPace(chat=0.0, stream=0.02, again=0.02, reading=5.0, polling=20)
+    async with desk.running():
+        await desk.ann.say("tell me")
+        await desk.api.until(lambda: "the key is wrong" in desk.api.screen(7), 10)
+        await desk.api.until(lambda: "…" not in desk.api.said(7), 10)
 
 
 async def test_strangers_are_refused_once_and_nothing_of_theirs_is_kept(desk):

@@ -1,7 +1,9 @@
 """Words as Telegram shows them: always valid, never too long, nothing lost."""
 
+from html import unescape
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foldline.apps.bot import html as marks
@@ -42,10 +44,39 @@ def test_parts_fit_and_hold_every_letter_in_order(text, most):
         ("[t](https://a.b/c?d=1&e) [u](javascript:x)", '<a href="https://a.b/c?d=1&amp;e">t</a> [u](javascript:x)'),
         ("> said\n> twice", "<blockquote>said\ntwice</blockquote>"),
         ("~~no~~ __yes__", "<s>no</s> <b>yes</b>"),
+        ("```The answer is 42, and", "The answer is 42, and"),
+        ("```The answer is\n42\n```\nend", "The answer is\n<pre>42</pre>\nend"),
+        ("~~~ 42 is the **answer**", "42 is the <b>answer</b>"),
+        ('```py title="a.py"\nx\n```', 'py title="a.py"\n<pre>x</pre>'),
+        ("```😀 all is well", "😀 all is well"),
+        ("```42\n```", "42"),
+        ("```c++\nx\n```", '<pre><code class="language-c++">x</code></pre>'),
+        ("# C#", "<b>C#</b>"),
+        ("## Head ##", "<b>Head</b>"),
     ],
 )  # fmt: skip
 def test_markdown_in_telegrams_tags(text, html):
     assert marks.html(text) == html
+
+
+_WORDS = st.sampled_from(["zebra", "Yes", "42", "x1", "C#", "f()", "größe", "да", "b.py", "😀"])
+_JOINS = st.sampled_from([" ", " ", "\n", "\n\n", "```", "\n```", "\n```\n", "~~~", "\n~~~~ ", "**", "*", "_", "`", " # ", "\n# ", "\n> ", "\n- ", "\n| ", "[", "](http://a.b/", ")", "~~", "---\n"])  # fmt: skip
+
+
+@example([("```", "Yes"), (" ", "42"), ("\n", "zebra")], 300)
+@given(st.lists(st.tuples(_JOINS, _WORDS), max_size=60), st.integers(60, 300))
+def test_every_word_of_an_answer_is_sent(pieces, most):
+    """Also those on a fence, after a heading's signs or in a link."""
+    text = "".join(map("".join, pieces))
+    parts = marks.split_message_text(text, most)
+    sent = unescape("".join(part if _is_blank(part) else marks.html(part) for part in parts))
+    for _, word in pieces:
+        assert sent.count(word) >= text.count(word), word
+
+
+def _is_blank(part):
+    """Whether the API takes no message of it, so that it is sent plain."""
+    return not Entities.read(marks.html(part)).strip()
 
 
 def test_code_that_is_cut_is_closed_and_opened_again():

@@ -6,11 +6,11 @@ from random import Random
 from types import SimpleNamespace
 
 import pytest
-from telegram.error import Conflict, NetworkError
+from telegram.error import Conflict, NetworkError, TelegramError
 
 from foldline.apps.bot import bot_server
 from foldline.apps.bot.approval_cards import Rules
-from foldline.apps.bot.bot_api import CallPace
+from foldline.apps.bot.bot_api import CallPace, UpdatesRequest
 from foldline.apps.bot.bot_server import Telegram
 from foldline.errors import StoreFailed
 from foldline.models.retries import Outage
@@ -81,6 +81,24 @@ async def test_c11_polling_an_unreachable_host_waits_longer_each_time_and_tells_
     assert all(whole / 2 <= pause <= whole for whole, pause in zip(wholes, pauses, strict=False))
     assert sum(pauses[:30]) > 300, "an hour of outage is a few dozen tries, not thousands"
     assert len({round(pause, 6) for pause in pauses[15:30]}) > 10, "no two programs beat together"
+
+
+async def test_an_answer_that_the_library_cannot_read_does_not_end_the_polling(monkeypatch):
+    one, pauses, told = far([KeyError("hidden words"), TypeError("hidden"), None], monkeypatch)
+    with pytest.raises(asyncio.CancelledError):
+        await one.poll_updates()
+    assert len(pauses) == 2
+    assert told[0] == "Telegram does not answer: KeyError; tried again, less and less often"
+    assert len(told) == 2
+
+
+@pytest.mark.parametrize(
+    "payload", [b"", b"no json", b"[]", b"1", b"[" * 100_000, b'{"ok": true}', b'{"ok": true, "result": 1}', b'{"ok": true, "result": [{}]}']
+)  # fmt: skip
+def test_an_answer_that_is_none_is_a_fault_of_the_api_and_not_logged(payload, caplog):
+    with pytest.raises(TelegramError):
+        UpdatesRequest.parse_json_payload(payload)
+    assert caplog.text == ""
 
 
 async def test_c11_a_start_without_network_is_patient_too(monkeypatch):

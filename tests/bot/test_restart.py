@@ -13,7 +13,9 @@ import pytest
 from aiohttp import ClientSession
 
 from foldline.apps.bot.bot_server import serve_webhook
+from foldline.apps.bot.telegram_chat import Chat
 from foldline.core.log import ModelSaid, UserSaid
+from foldline.core.parts import text_of
 from foldline.errors import StoreFailed
 from foldline.session.log_handle import Live
 from foldline.stores.base import Name
@@ -156,6 +158,111 @@ async def test_webhooks_bring_updates_and_only_with_the_secret(desk):
             await desk.api.until(lambda: not desk.api.pending)
     (heard,) = await desk.events("tg-7", UserSaid)
     assert heard.parts[0].text == "by the door"
+
+
+def forge(one, data):
+    """A button as no bot made it, under a message of the bot."""
+    button = {"text": "forged", "callback_data": data}
+    one.message["reply_markup"] = {"inline_keyboard": [[button]]}
+    return one
+
+
+@pytest.mark.parametrize("data", ["ok:x", "ok:", "ok:::", "ok:x:0@7", "compact \ud800", "help", "@", "@9"])  # fmt: skip
+async def test_a_button_that_we_did_not_make_is_answered_and_the_bot_goes_on(desk, data):
+    async with desk.running():
+        await desk.ann.say("hello")
+        await settled(desk, 1)
+        pressed = await desk.ann.press(forge(desk.api.shown(7)[-1], data), "forged")
+        await desk.ann.say("still there?")
+        await desk.api.until(lambda: desk.api.screen(7).count("📊") == 2, 10)
+        await desk.api.until(lambda: not desk.api.pending)
+    told = desk.api.answered[pressed]["text"]
+    assert told in ("Only admins decide this.", "This button is not known.", "This is about another's session.")  # fmt: skip
+    assert len(desk.api.said(7)) == 2, "nothing is said in the chat"
+    assert desk.told == []
+
+
+async def test_lone_surrogates_are_replaced_where_updates_come_in(desk):
+    sticker = {"file_id": "s", "file_unique_id": "s", "width": 1, "height": 1, "is_animated": False, "is_video": False, "type": "regular", "emoji": "\ud83d"}  # fmt: skip
+    async with desk.running():
+        for text, told in [
+            ("/compact \ud800", "Nothing to fold"),
+            ("/preview \ud800", "Nothing to fold"),
+            ("/carry \udc00", "Only your own chats"),
+            ("/model \ud800", "Only admins change the model."),
+        ]:
+            await desk.ann.say(text)
+            await desk.api.until(lambda n=told: n in "".join(desk.api.said(7)[-1:]), 10)
+        await desk.bob.say("/model a\ud800b")
+        await desk.api.until(lambda: "a\ufffdb answers from here on" in desk.api.screen(8), 10)
+        await desk.ann.say(sticker=sticker)
+        await desk.api.until(lambda: desk.api.screen(7).count("📊") == 1, 10)
+        await desk.ann.say("say \ud83d\ude42 and \ud83d")
+        await desk.api.until(lambda: desk.api.screen(7).count("📊") == 2, 10)
+    said = [text_of(one.parts) for one in await desk.events("tg-7", UserSaid)]
+    assert said == ["[sticker \ufffd]", "say 🙂 and \ufffd"]
+    assert desk.told == []
+
+
+MALFORMED = [
+    ({"message": {"message_id": "hidden words"}}, "KeyError"),
+    ({"message": ["hidden words"]}, "TypeError"),
+    ({"message": {"message_id": 1, "date": 1, "text": "hidden words", "chat": {"id": [7], "type": "private"}}}, "TypeError"),
+    ({"message": {"message_id": 1, "date": 1e30, "text": "hidden words", "chat": {"id": 7, "type": "private"}}}, "OverflowError"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("update", "error"), MALFORMED)
+async def test_an_update_that_cannot_be_parsed_is_confirmed_and_told_in_one_line(
+    desk, caplog, update, error
+):
+    async with desk.running():
+        number = await desk.api.put(**update)
+        await desk.ann.say("still there?")
+        await desk.api.until(lambda: desk.api.screen(7).count("📊") == 1, 10)
+        await desk.api.until(lambda: not desk.api.pending, 10)
+    assert desk.told == [f"update {number} is left out: {error}"]
+    assert "hidden words" not in caplog.text
+
+
+async def test_by_a_webhook_too_an_update_that_cannot_be_parsed_is_confirmed(desk):
+    url, own = "http://127.0.0.1:{}/hook", "s3cret"
+    async with (
+        desk.running(poll=False) as telegram,
+        serve_webhook(telegram, url=url.format(1), secret=own, host="127.0.0.1", port=0) as port,
+    ):
+        await telegram.register_webhook(url.format(port), own)
+        for update, _ in MALFORMED:
+            await desk.api.put(**update)
+        await desk.ann.say("by the \ud800 door")
+        await desk.api.until(lambda: desk.api.screen(7).count("📊") == 1, 10)
+        await desk.api.until(lambda: not desk.api.pending, 10)
+    assert [line.rpartition(": ")[2] for line in desk.told] == [error for _, error in MALFORMED]
+    (heard,) = await desk.events("tg-7", UserSaid)
+    assert text_of(heard.parts) == "by the \ufffd door"
+
+
+async def test_an_update_that_always_fails_is_dropped_and_the_others_go_on(desk, monkeypatch):
+    """Whatever the fault is: unconfirmed, the update would end every restart of the bot."""
+    hear, tried = Chat.hear, []
+
+    async def fail(chat, number, parts, **more):
+        if "poison" in text_of(parts):
+            tried.append(number)
+            raise LookupError(text_of(parts))
+        await hear(chat, number, parts, **more)
+
+    monkeypatch.setattr(Chat, "hear", fail)
+    async with desk.running():
+        number = await desk.ann.say("poison words")
+        await desk.bob.say("and I?")
+        await desk.ann.say("still there?")
+        await desk.api.until(lambda: desk.api.screen(7).count("📊") == 1, 10)
+        await desk.api.until(lambda: desk.api.screen(8).count("📊") == 1, 10)
+        await desk.api.until(lambda: not desk.api.pending, 10)
+    assert tried == [number] * 3
+    assert desk.told == [f"update {number} is left out: LookupError"]
+    assert "could not be taken in" in desk.api.screen(7)
 
 
 @pytest.mark.real

@@ -9,6 +9,7 @@ import pytest
 import foldline
 from foldline.apps.cli import output
 from foldline.apps.cli.context import resolve_default_store
+from foldline.testing import Provider
 
 FILES = Path(__file__).parents[1] / "importers" / "files"
 KEYS = {
@@ -307,6 +308,28 @@ def test_export_is_imported_again_as_the_same_events(cli, tmp_path, name):
         assert json.loads(cli("export", "same", "--format", form, "--store", tmp_path / "a.db").out)
     text = cli("export", "same", "--format", "markdown", "--store", tmp_path / "a.db").out
     assert text.startswith("# same\n")
+
+
+def test_an_export_is_imported_once_and_a_longer_one_adds_what_is_new(cli, tmp_path):
+    """Into another store, into the one that it came from, and beside another session of its name."""
+    file, other = tmp_path / "one.jsonl", ("--store", tmp_path / "other.db")
+    with Provider(lambda _: "the answer") as provider:
+        told = ("--model", "m", "--window", "9000", "--base-url", f"{provider.url}/v1")
+        for turn in range(2):
+            assert cli("chat", "one", "-p", f"say {turn}", *told).code == 0
+            assert cli("export", "one", "-o", file).code == 0
+            assert "1 already there, nothing added" in cli("import", file).out, "its own store"
+            (first,) = cli("import", file, "--json", *other).json["sessions"]
+            assert first["session"] == "one"
+            assert (first["added"] == first["events"]) == (turn == 0)
+            assert first["added"] > 0
+            assert "1 already there, nothing added" in cli("import", file, *other).out
+        assert cli("export", "one", *other).out == file.read_text()
+        assert cli("chat", "two", "-p", "else", *told).code == 0
+        assert cli("export", "two", "-o", file).code == 0
+        for added in (True, False):
+            (second,) = cli("import", file, "--json", *other).json["sessions"]
+            assert (second["session"], second["added"] > 0) == ("one-2", added)
 
 
 @pytest.mark.usefixtures("talk")

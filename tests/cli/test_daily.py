@@ -18,10 +18,13 @@ from foldline.apps.chat import chat_loop
 from foldline.apps.chat.approval_prompt import ask_approval
 from foldline.apps.chat.chat_parts import RecentSession
 from foldline.apps.chat.mentions import find_mentions, iterate_files_for
-from foldline.apps.cli import first_run, saved_keys
+from foldline.apps.cli import build_agent, first_run, saved_keys
 from foldline.apps.cli.build_agent import Wish
 from foldline.apps.cli.context import make_desk
-from foldline.testing import Provider
+from foldline.dialects.provider_errors import Fault
+from foldline.errors import ModelFailed
+from foldline.session.host import Host
+from foldline.testing import Provider, ScriptedModel
 
 pytestmark = pytest.mark.anyio
 REPL = runpy.run_path(str(Path(__file__).with_name("test_repl.py")))
@@ -91,11 +94,37 @@ async def test_c5_a_first_run_asks_for_provider_key_and_model(monkeypatch, tmp_p
 async def test_c5_a_server_of_ones_own_needs_no_key_and_a_wrong_address_is_asked_again(monkeypatch):
     lists = {"http://127.0.0.1:9/v1": [], "http://127.0.0.1:8080/v1": ["local"]}
     monkeypatch.setattr(first_run, "fetch_model_names", lambda address, **_: lists[address])
-    person = Person("5", "nonsense", "5", "http://127.0.0.1:9/v1", "", "", "5", "", "", "1")
+    person = Person("5", "no address", "http://127.0.0.1:9/v1", "", "", "5", "", "", "1")
     assert await first_run.set_up_model(person)
+    assert "'no address' is no address; write one as http://127.0.0.1:8080/v1" in person.shown
     assert "lists no models: is the address right, and the key?" in person.shown
     settings = Wish(desk=make_desk()).load_settings()
     assert (settings.model.name, settings.model.base_url) == ("local", "http://127.0.0.1:8080/v1")
+
+
+@pytest.mark.parametrize("said", ["127.0.0.1:9", "http://127.0.0.1:9/", "http://127.0.0.1:9/v1"])
+async def test_what_people_leave_out_of_an_address_is_added(said, monkeypatch):
+    monkeypatch.setattr(first_run, "fetch_model_names", lambda *_, **__: ["local"])
+    assert await first_run.set_up_model(Person("5", said, "", ""))  # empty: the only model
+    settings = Wish(desk=make_desk()).load_settings()
+    assert (settings.model.name, settings.model.base_url) == ("local", "http://127.0.0.1:9/v1")
+
+
+@pytest.mark.parametrize(("answer", "taken"), [("y", "alhpa"), ("n", "alpha")])
+async def test_a_model_that_is_not_in_the_list_is_asked_about(answer, taken, monkeypatch):
+    monkeypatch.setattr(first_run, "fetch_model_names", lambda *_, **__: ["alpha", "beta"])
+    person = Person("5", "", "", "alhpa", answer, "1")
+    assert await first_run.set_up_model(person)
+    assert "alhpa is not in the list. Take it? [y/N]" in person.shown
+    assert Wish(desk=make_desk()).load_settings().model.name == taken
+
+
+async def test_an_extra_that_is_missing_is_told_beside_its_choice(monkeypatch):
+    monkeypatch.setattr(first_run, "find_spec", lambda name: None if "google" in name else name)
+    person = Person()
+    assert not await first_run.set_up_model(person)
+    assert "3 Google (needs: pip install 'foldline[google]')" in person.shown
+    assert person.shown.count("needs") == 1
 
 
 async def test_c5_whoever_gives_no_answer_has_nothing_set_up():
@@ -291,3 +320,25 @@ def test_c5_bash_completes_a_session(cli):
     env = {**os.environ, "PATH": f"{FOLDLINE.parent}:{os.environ['PATH']}"}
     done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, env=env, check=False)  # noqa: S607 # fmt: skip
     assert done.stdout.strip() == "my-session", done.stderr
+
+
+async def test_a_saved_key_that_was_refused_is_read_again(monkeypatch):
+    asked = []
+
+    def build_client(_settings, name, _host, key):
+        asked.append(key)
+        return ScriptedModel(["ok"] if key == "right" else [Fault("auth", "no")] * 9, name=name)
+
+    monkeypatch.setattr(build_agent, "_build_client", build_client)
+    monkeypatch.setattr(saved_keys, "find_spec", lambda _: None)
+    host = Host("http://127.0.0.1:9/v1", "openai-chat")
+    saved_keys.save_key(host.base_url, "OPENAI_API_KEY", "wrong")
+    model = build_agent.Later(Wish(desk=make_desk()).load_settings(), "m", host)
+    request = {"messages": [{"role": "user", "content": "hi"}]}
+    for _ in range(2):
+        with pytest.raises(ModelFailed):
+            await model.say(request)
+    saved_keys.save_key(host.base_url, "OPENAI_API_KEY", "right")
+    assert (await model.say(request))["choices"][0]["message"]["content"] == "ok"
+    assert asked == ["wrong", "right"], "nobody is asked again with the same key"
+    await model.close()

@@ -391,6 +391,35 @@ def test_a_fold_in_a_talk_is_told_at_the_sessions_host(here, place, cli):
 
 
 @pytest.mark.usefixtures("begun")
+def test_a_session_that_is_opened_later_keeps_its_own_model(here, place, cli):
+    says(place, '[model]\nname = "of-the-settings"\n')
+    for name in ("two", "three"):
+        assert cli("chat", name, "-p", "hi", "--base-url", at(here), "--model", name).code == 0
+    before = len(turns(here))
+    flags = {"model": "m", "model.max_input_tokens": 9_000, "model.base_url": at(here)}
+    text = talk(place, "hi", "/open two", "hi", "/new three", "hi", "/new four", "hi", **flags)
+    models = [one["model"] for one in turns(here)[before:]]
+    assert models == ["m", "two", "three", "three"], text
+    assert "two goes on · two" in text
+    assert text.count("/ 9,000") == 2, "the window was said of the first session's model"
+
+
+def test_a_session_that_is_picked_from_the_list_keeps_its_own_model(here, place, cli):
+    assert cli("chat", "two", "-p", "hi", "--base-url", at(here), "--model", "own").code == 0
+    text = talk(place, "1", "hi", name=None, **{"model": "m", "model.base_url": at(here)})
+    assert [one["model"] for one in turns(here)] == ["own", "own"], text
+    assert [one["session"] for one in cli("sessions", "--json").json["sessions"]] == ["two"]
+
+
+def test_a_chat_without_a_word_leaves_no_session(here, place, cli):
+    flags = {"model": "m", "model.base_url": at(here)}
+    assert "lists commands" in talk(place, "/tokens", "/new", "/model other", name=None, **flags)
+    assert cli("sessions", "--json").json["sessions"] == []
+    talk(place, "/new", "Something.", name=None, **flags)
+    assert [one["words"] for one in cli("sessions", "--json").json["sessions"]] == ["Something."]
+
+
+@pytest.mark.usefixtures("begun")
 def test_a_flag_for_one_session_does_not_move_another(here, place):
     with Provider() as there:
         flags = {"model": "m", "model.base_url": at(there)}

@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import msgspec
 import pytest
@@ -16,8 +18,9 @@ from hypothesis import strategies as st
 
 import foldline
 from foldline.apps.chat.attachments import LARGEST, attach_bytes, join_message
-from foldline.apps.cli import chat_records
+from foldline.apps.cli import chat_records, saved_keys
 from foldline.apps.cli.chat_records import Record, RunResult
+from foldline.apps.cli.one_message import _NO_WORDS
 from foldline.core.log import UserSaid
 from foldline.core.parts import text_of
 from foldline.testing import Provider, Trouble
@@ -28,6 +31,36 @@ PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(8) + (40).to_bytes(4, "big") + (30).to_by
 
 def to(provider, window=128_000):
     return "--model", "m", "--window", str(window), "--base-url", f"{provider.url}/v1"
+
+
+WINDOW = ("--model", "m", "--window", "9000")
+
+
+@pytest.fixture
+def served():
+    """A server that answers every request with one stream."""
+    running = []
+
+    def serve(stream):
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                self.rfile.read(int(self.headers["content-length"]))
+                self.send_response(200)
+                self.send_header("content-type", "text/event-stream")
+                self.end_headers()
+                self.wfile.write(stream.encode())
+
+            def log_message(self, *_):
+                pass
+
+        running.append(HTTPServer(("127.0.0.1", 0), Handler))
+        Thread(target=running[-1].serve_forever, args=(0.02,), daemon=True).start()
+        return f"http://127.0.0.1:{running[-1].server_port}/v1"
+
+    yield serve
+    for one in running:
+        one.shutdown()
+        one.server_close()
 
 
 def call(name, words=None, **arguments):
@@ -170,6 +203,9 @@ def test_c5_what_is_printed_as_json_is_what_is_documented(cli, form):
         ([call("list", path=".")] * 3, ("--rounds", "2"), "rounds", 7),
         (["ok"], ("--set", "caps.call.tokens=1"), "spent", 7),
         (["ok"], ("--window", "300", "--reserve", "100"), "overflow", 5),
+        ([Trouble.EMPTY], (), "unanswered", 6),
+        ([Trouble.BLANK], (), "unanswered", 6),
+        ([call("list", path="."), ""], (), "unanswered", 6),
         ([{"bad": 1}], ("--set", "model.base_url=http://127.0.0.1:9/v1"), "unanswered", 6),
     ],
 )
@@ -181,6 +217,32 @@ def test_how_a_run_ended_is_an_exit_code_and_a_word(cli, script, more, outcome, 
         done = cli("chat", "-p", "Look.", "--output", "json", *given, *more)
     assert (done.json["outcome"], done.json["code"], done.code) == (outcome, code, code), done
     assert (done.json["error"] is not None) == (outcome in ("spent", "overflow", "unanswered"))
+
+
+def test_an_answer_without_words_prints_nothing_and_is_none(cli):
+    with Provider([Trouble.EMPTY]) as provider:
+        done = cli("chat", "-p", "Look.", *to(provider))
+    assert (done.code, done.out, done.err) == (6, "", f"foldline: {_NO_WORDS}\n")
+
+
+@pytest.mark.parametrize("more", [(), ("--no-tools",)])
+@pytest.mark.parametrize("form", ["text", "json", "stream-json"])
+@pytest.mark.parametrize("name", ["delta", "message"])
+def test_text_in_parts_is_printed_and_so_is_what_no_listener_hears(cli, served, form, more, name):
+    """A server may send a list of parts, or the whole message where a delta belongs."""
+    said = {"role": "assistant", "content": [{"type": "text", "text": "in parts"}]}
+    choice = {"index": 0, name: said, "finish_reason": "stop"}
+    url = served(f"data: {json.dumps({'choices': [choice]})}\n\ndata: [DONE]\n\n")
+    done = cli("chat", "s", "-p", "x", "--output", form, "--base-url", url, *WINDOW, *more)
+    assert done.code == 0, done.err
+    if form == "text":
+        assert done.out == "in parts\n"
+    else:
+        records = [json.loads(line) for line in done.out.splitlines()]
+        assert records[-1]["answer"] == "in parts"
+        heard = [one["text"] for one in records if one["type"] in ("words", "message")]
+        assert heard == (["in parts"] * 2 if form == "stream-json" else [])
+    assert "in parts" in cli("show", "s").out
 
 
 def test_an_error_before_anything_is_open_is_json_too(cli):
@@ -322,3 +384,73 @@ def test_a_closed_stdin_and_one_that_never_ends_and_a_hundred_megabytes(started)
         slow.stdin.close()
         assert slow.wait(60) == 0
         assert b"late" in provider.bodies[-1], "what comes late is not lost"
+
+
+WRONG_KEY = {"error": {"message": "Incorrect API key", "code": "invalid_api_key"}}
+NO_MODEL = {"error": {"message": "The model `m` does not exist", "code": "model_not_found"}}
+BAD = {"error": {"message": "bad request", "type": "invalid_request_error"}}
+
+
+def words_sent(provider):
+    """What people said in the newest request."""
+    sent = json.loads(provider.bodies[-1])["messages"]
+    return [one["content"] for one in sent if one["role"] == "user"]
+
+
+@pytest.mark.parametrize("refusal", [(401, WRONG_KEY), (404, NO_MODEL), (400, BAD)])
+def test_a_message_that_was_refused_is_not_seen_by_the_model(cli, refusal):
+    with Provider(lambda _: "ok") as provider:
+        assert cli("chat", "s", "-p", "before", *to(provider)).code == 0
+        provider.refusal = refusal
+        for _ in range(2):
+            assert cli("chat", "s", "-p", "once", *to(provider)).code == 6
+        provider.refusal = None
+        assert cli("chat", "s", "-p", "once", *to(provider)).code == 0
+        assert words_sent(provider) == ["before", "once"]
+    assert cli("history", "s").out.count("once") == 3, "the log has all"
+
+
+def test_a_message_that_was_not_sent_is_not_seen_by_the_model(cli):
+    with Provider(lambda _: "ok") as provider:
+        assert cli("chat", "s", "-p", "x", *to(provider), "--set", "caps.call.tokens=1").code == 7
+        assert cli("chat", "s", "-p", "again", *to(provider)).code == 0
+        assert words_sent(provider) == ["again"]
+
+
+def test_a_message_to_nobody_is_not_seen_by_the_model_and_begins_no_session(cli):
+    with Provider(lambda _: "ok") as provider:
+        nobody = "--model", "m", "--window", "9000", "--base-url", "http://127.0.0.1:9/v1"
+        for _ in range(2):
+            failed = cli("chat", "s", "-p", "first", *nobody)
+            assert failed.code == 6
+            assert failed.err.endswith("; start it, or correct --base-url; then repeat it\n")
+        assert cli("chat", "s", "-p", "third", *to(provider)).code == 0
+        assert words_sent(provider) == ["third"]
+        assert cli("chat", "-p", "to nobody", *nobody).code == 6
+    assert [one["session"] for one in cli("sessions", "--json").json["sessions"]] == ["s"]
+
+
+def test_an_answer_that_broke_off_keeps_its_message(cli):
+    with Provider([Trouble.CUT, "ok"]) as provider:
+        assert cli("chat", "s", "-p", "first", *to(provider)).code == 6
+        assert cli("chat", "s", "-p", "second", *to(provider)).code == 0
+        assert words_sent(provider) == ["first", "second"]
+
+
+def test_a_failure_names_the_way_out(cli, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "wrong")
+    with Provider(lambda _: "ok") as provider:
+        provider.refusal = 401, WRONG_KEY
+        told = cli("chat", "-p", "x", "--output", "json", *to(provider))
+        way = "Incorrect API key; correct OPENAI_API_KEY in the environment"
+        assert told.json["error"]["message"] == f"m gave no answer (auth): {way}"
+        assert told.err.endswith(f"{way}\n")
+        monkeypatch.delenv("OPENAI_API_KEY")
+        assert "; set OPENAI_API_KEY to a key\n" in cli("chat", "-p", "x", *to(provider)).err
+        monkeypatch.setattr(saved_keys, "find_spec", lambda _: None)
+        where = saved_keys.save_key(f"{provider.url}/v1", "OPENAI_API_KEY", "wrong")
+        told = cli("chat", "-p", "x", *to(provider)).err
+        assert told.endswith(f"; correct the key in {where}, or set OPENAI_API_KEY\n")
+        provider.refusal = 404, NO_MODEL
+        told = cli("chat", "-p", "x", *to(provider)).err
+        assert told.endswith("--model NAME takes another model; `foldline models` lists names\n")

@@ -205,6 +205,50 @@ def test_somebody_else_writes(program, tmp_path, monkeypatch):
     holding.execute("rollback")
 
 
+def test_messages_at_the_same_time_begin_a_session_each(tmp_path):
+    said = [f"hello {at}" for at in range(8)]
+    store = tmp_path / "a.db"
+    env = {**os.environ, "FOLDLINE_STORE": str(store), "OPENAI_API_KEY": "k"}
+    with Provider(lambda body: body["messages"][-1]["content"].upper()) as provider:
+        given = "--model", "m", "--window", "9000", "--base-url", f"{provider.url}/v1"
+        every = [
+            subprocess.Popen(
+                [PROGRAM, "chat", "-p", words, *given],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=env,
+            )
+            for words in said
+        ]
+        ended = [(*one.communicate(timeout=120), one.returncode) for one in every]
+    assert ended == [(f"{words.upper()}\n", "", 0) for words in said]
+    assert [len(json.loads(body)["messages"]) for body in provider.bodies] == [2] * 8
+    listed = subprocess.run(
+        [PROGRAM, "sessions", "--json"], capture_output=True, env=env, check=True
+    )
+    sessions = json.loads(listed.stdout)["sessions"]
+    assert sorted(one["words"] for one in sessions) == said
+    assert [one["turns"] for one in sessions] == [1] * 8
+
+
+@pytest.mark.parametrize(
+    ("closed", "shown"),
+    [(">&-", ""), ("2>&-", "the answer\n"), ("<&-", "the answer\n"), ("<&- >&- 2>&-", "")],
+)
+def test_what_a_shell_has_closed_is_as_dev_null(cli, tmp_path, closed, shown):
+    """The answer is paid for: it is kept, and printed where somebody reads it."""
+    store = tmp_path / "a.db"
+    with Provider(["the answer"]) as provider:
+        given = "--model", "m", "--window", "9000", "--base-url", f"{provider.url}/v1"
+        line = ["sh", "-c", f'exec "$@" {closed}', "sh", PROGRAM, "chat", "one", "-p", "x", *given]
+        env = {**os.environ, "FOLDLINE_STORE": str(store)}
+        done = subprocess.run(line, capture_output=True, text=True, check=False, env=env, input="")
+    assert (done.returncode, done.stdout, done.stderr) == (0, shown, "")
+    assert "the answer" in cli("show", "one", "--store", store).out
+
+
 def test_an_interrupt_is_130_and_what_was_taken_stays(program, recordings, tmp_path):
     store = tmp_path / "a.db"
     started = subprocess.Popen(

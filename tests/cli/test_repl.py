@@ -376,6 +376,37 @@ async def test_c7_ctrl_c_puts_what_was_queued_back_on_the_line():
         assert messages(one.model)[1].endswith("and then\nand last\nhalf a li")
 
 
+class Endless(ScriptedModel):
+    """Says more than a screen has room for, and goes on."""
+
+    async def say(self, request, *, heard=None):
+        """Say it."""
+        self.requests.append(request)
+        heard("one word after another " * 400)
+        await asyncio.Event().wait()
+
+
+async def test_what_is_queued_hides_nothing_of_what_goes_on():
+    async with sitting(model=Endless()) as one:
+        one.keys.send_text(f"hello{ENTER}")
+        await one.until(lambda: one.model.requests)
+        one.keys.send_text("".join(f"line {n}{ENTER}" for n in range(7)) + f"a{ALT_ENTER}b")
+
+        def drawn():
+            screen = one.line.app.renderer.last_rendered_screen
+            if screen is None:
+                return []
+            rows = screen.data_buffer
+            return ["".join(rows[y][x].char for x in range(100)).rstrip() for y in range(30)]
+
+        await one.until(lambda: "  and 3 more" in drawn())
+        await one.until(lambda: any("Ctrl-C stops" in row for row in drawn()))
+        rows = drawn()
+        assert [row for row in rows if "next: " in row] == [f"  next: line {n}" for n in range(4)]
+        end = next(at for at, row in enumerate(rows) if " / 10,000" in row)
+        assert rows[end - 2 : end] == ["❯ a", "  b"]
+
+
 class Stuck(ScriptedModel):
     """Says some words and stops; the second time it answers."""
 
@@ -535,6 +566,8 @@ async def test_tools_are_told_in_a_line_each():
         ([""], No()),
         (["n not there"], No("not there")),
         (["what?", "s", "2"], Yes("session", "shell: *")),
+        (["y no wait, do not", "yes, I mean no", "n"], No()),
+        (["s 7", "p never mind", "y"], Yes()),
         (["p 1"], Yes("project", "shell: ls *")),
         ([CTRL_C], No()),
     ],
@@ -553,6 +586,18 @@ async def test_approval_is_asked(typed, answer):
         assert await work == answer
         assert "◇ run ls -la" in one.screen.text
         assert one.line.buffer.text == "half a line"
+
+
+async def test_the_only_rule_is_shown_before_and_after_it_is_agreed_to():
+    async with sitting() as one:
+        intent = Intent("run touch a && touch b", "", ("shell: touch a && touch b",))
+        work = asyncio.create_task(ask_approval(one.line, Call("c", "shell"), intent))
+        await one.asked()
+        await one.sees("s and p allow shell: touch a && touch b")
+        await one.enters(
+            "p", "from now on in this folder, in every session: shell: touch a && touch b"
+        )
+        assert await work == Yes("project", "shell: touch a && touch b")
 
 
 async def test_arguments_that_are_too_deep_are_told_to_the_model():
@@ -591,6 +636,9 @@ async def test_many_calls_at_once_never_fill_the_screen():
         ("echo \x9d; rm -rf ~ #\x9c", r"echo \x9d; rm -rf ~ #\x9c"),
         ("echo \u202eolleh; rm -rf ~", r"echo \u202eolleh; rm -rf ~"),
         ("ls\rrm -rf ~", r"ls\rrm -rf ~"),
+        ("./build\ufe0f.sh --fast", r"./build\ufe0f.sh --fast"),
+        ("./a\u3164.sh", r"./a\u3164.sh"),
+        ("./a\u2800\U000e0100.sh", r"./a\u2800\U000e0100.sh"),
     ],
 )
 async def test_nothing_of_what_is_agreed_to_is_hidden(command, shown):

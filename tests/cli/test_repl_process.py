@@ -105,6 +105,19 @@ def test_a_message_from_a_pipe_and_the_session_goes_on(program, tmp_path):
         assert provider.bodies[-1].count(b'"role"') == 4, "it is the same session, the same model"
 
 
+def test_the_beginning_of_a_name_is_enough_to_continue_and_begins_a_session_otherwise(cli):
+    with Provider(lambda _: "ok") as provider:
+        for given in (("please-list",), ("please",), ("-c", "please-l")):
+            assert cli("chat", *given, "-p", "hi", *to(provider)).code == 0
+    listed = cli("sessions", "--json").json["sessions"]
+    assert {one["session"]: one["turns"] for one in listed} == {"please": 1, "please-list": 2}
+    told = " ".join(cli("--help").out.split())
+    assert "is enough, but not for `foldline chat NAME`: that begins a new session" in told
+    told = " ".join(cli("chat", "--help").out.split())
+    assert "The session, by its whole name: where it was left, or a new one." in told
+    assert "Go on with NAME, or what begins so, or with the newest." in told
+
+
 @pytest.mark.parametrize(
     ("arguments", "words", "code"),
     [

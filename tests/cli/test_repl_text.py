@@ -2,15 +2,17 @@
 
 import re
 import unicodedata
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from prompt_toolkit.formatted_text import ANSI, to_formatted_text
 
 from foldline.apps.chat import status_bar
 from foldline.apps.chat.approval_prompt import explain_fault
+from foldline.apps.chat.input_line import parse_lines
 from foldline.apps.chat.markdown import Saying, render_markdown
 from foldline.apps.chat.safe import Safe, clean_text
 from foldline.core.plan import Facts
@@ -23,7 +25,9 @@ from foldline.testing import model, user, view_of
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 STEERING = st.sampled_from(
     ["\x1b", "[", "]", "\x9b", "\x9d", "\x90", "P", "0;", "8;;http://x", "\x07", "\x1b\\", "\x9c",
-     "31m", "2J", "\u202e", "\u2066", "\r", "\x08", "\n", "\t", "```", "# ", "- ", "|a|b|\n|-|-|\n"]
+     "31m", "2J", "\u202e", "\u2066", "\r", "\x08", "\n", "\t", "```", "# ", "- ", "|a|b|\n|-|-|\n",
+     "&#27;", "&#x9b;", "&#x202e;", "&#8294;", "&#13;", "&ZeroWidthSpace;", "&rlm;", "&shy;", "&#x301;", "&#x20dd;",
+     "<http://a/%E2%80%AE%0D", ">", "[x](", ")", "![", "*", "\u0301"]
 )  # fmt: skip
 TEXTS = st.lists(st.one_of(STEERING, st.text(max_size=8)), max_size=30).map("".join)
 
@@ -33,6 +37,12 @@ def unsafe(text):
         letter for letter in text
         if letter not in "\n\t\u200c\u200d" and unicodedata.category(letter) in ("Cc", "Cf", "Cs")
     ]  # fmt: skip
+
+
+def most_marks(text):
+    """The longest run of combining marks."""
+    runs = groupby(text, lambda letter: unicodedata.category(letter) in ("Mn", "Me"))
+    return max((len([*run]) for marks, run in runs if marks), default=0)
 
 
 def pieces(text, cuts):
@@ -95,6 +105,8 @@ def test_whole_sequences_go(text, shown):
 
 
 @given(TEXTS, st.lists(st.integers(0, 1_000), max_size=8), st.integers(20, 120))
+@example("&#x202e;a&#x200b;", [], 40)
+@example("x" + "&#x301;" * 9, [], 40)
 def test_markdown_of_any_kind_writes_no_controls_but_its_colours(text, cuts, columns):
     said = Saying(columns)
     out = (
@@ -104,6 +116,22 @@ def test_markdown_of_any_kind_writes_no_controls_but_its_colours(text, cuts, col
     plain = SGR.sub("", out)
     assert "\x1b" not in plain
     assert unsafe(plain) == []
+    assert most_marks(plain) <= 2
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        ("a &amp; b &lt;c&gt; &copy;", "a & b <c> ©"),
+        ("run `ok` &#x202e;txet&#x202c; a&#x200b;b", "run ok txet ab"),
+        ("x" + "&#x301;" * 200 + "y", "x\u0301\u0301y"),
+        ("x\u0301\u0301*\u0301\u0301y*", "x\u0301\u0301y"),
+        ("<http://a.example/%E2%80%AEb>", "http://a.example/b (http://a.example/%E2%80%AEb)"),
+        ("`&#x202e;` stays as written", "&#x202e; stays as written"),
+    ],
+)
+def test_what_an_entity_stands_for_is_shown_and_steers_nothing(source, shown):
+    assert render_markdown(source, 100, colour=False) == f"{shown}\n"
 
 
 ANSWER = """# A title
@@ -219,3 +247,22 @@ def test_a_long_block_is_not_drawn_as_a_whole_with_every_line(first, line, monke
     assert "1450" in said.render_rest(60)
     assert sum(worked) < 120 * 1_500 * len(line)
     assert "1499" in text + said.finish_answer()
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.text(
+                st.characters(codec="utf-8", exclude_characters="\x1b\x9b\x01\x02\r"), max_size=9
+            ),
+            st.sampled_from(["\n", "\x1b[1m", "\x1b[0m", "\x1b[2;31m", "\x1b[38;5;9m"]),
+        )
+    ).map("".join)
+)
+def test_unfinished_lines_have_the_letters_and_styles_of_their_text(text):
+    lines = parse_lines(text)
+    letters = [(style, letter) for line in lines for style, said in line for letter in said]
+    wanted = [(style, letter) for style, said in to_formatted_text(ANSI(text)) for letter in said]
+    assert letters == [one for one in wanted if one[1] != "\n"]
+    assert len(lines) == (sum(letter == "\n" for _, letter in wanted) + 1 if text else 0)
+    assert all(one[0] != other[0] for line in lines for one, other in pairwise(line))

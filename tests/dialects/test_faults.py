@@ -2,6 +2,7 @@
 
 import json
 import time
+from email.utils import formatdate
 
 import httpx2
 import openai
@@ -164,13 +165,47 @@ def test_an_unexplained_refusal_of_a_full_window_is_suspected(
         ("Please retry in 20.04s.", "0", 0),
         ("", "Wed, 21 Oct 2026 07:28:00 GMT", None),
         ("", "-1", None),
-        ("", "9" * 400, None),
+        ("", "9999999999", 2**31),
+        ("", "9" * 400, 2**31),
+        ("Please retry in 99999999999s.", None, 2**31),
+        ({"error": {"details": [{"retryDelay": "99999999999s"}], "message": "x"}}, None, 2**31),
     ],
 )
 def test_how_long_to_wait(body, header, seconds):
     assert classify_error(body, status=429, retry_after=header).retry_after == pytest.approx(
         seconds
     )
+
+
+NOW = 1_792_567_680  # Wed, 21 Oct 2026 07:28:00 GMT
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("Wed, 21 Oct 2026 08:28:00 GMT", 3_600),
+        ("Wednesday, 21-Oct-26 07:28:08 GMT", 8),
+        ("Wed Oct 21 07:28:08 2026", 8),
+        ("Wed, 21 Oct 2026 07:27:00 GMT", 0),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 2**31),
+        ("Fri, 31 Dec 99999 23:59:59 GMT", None),
+        ("7", 7),
+        ("soon", None),
+    ],
+)
+def test_a_date_to_retry_at_is_compared_with_the_date_of_the_answer(header, seconds):
+    date = formatdate(NOW, usegmt=True)
+    assert date == "Wed, 21 Oct 2026 07:28:00 GMT"
+    assert classify_error("", status=429, retry_after=header, date=date).retry_after == seconds
+    told = sdk_error(429, "", {"Retry-After": header, "Date": date})
+    assert of_exception(told).retry_after == seconds
+
+
+@given(st.integers(0, 4 * 10**9), st.integers(-(10**6), 10**6))
+def test_dates_of_any_kind_are_waits(now, wait):
+    told, date = (formatdate(one, usegmt=True) for one in (max(now + wait, 0), now))
+    found = classify_error("", status=429, retry_after=told, date=date).retry_after
+    assert found == max(wait, 0)
 
 
 def test_the_message_is_the_providers_own_words():
@@ -276,10 +311,18 @@ SCALARS = (
 NESTED = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS | SCALARS, inner, max_size=4))  # fmt: skip
 
 
-@given(body=st.binary() | NESTED, status=st.none() | st.integers(), header=st.none() | st.text())
-def test_nothing_raises(body, status, header):
+DATES = st.lists(
+    st.text(max_size=4) | st.sampled_from(["Wed,", "21", "Oct", "2026", "0", "07:28:00", "-9999", "GMT", "9" * 20]),
+    max_size=8,
+).map(" ".join)  # fmt: skip
+HEADERS = st.none() | st.text() | DATES
+
+
+@given(body=st.binary() | NESTED, status=st.none() | st.integers(), header=HEADERS, date=HEADERS)
+def test_nothing_raises(body, status, header, date):
     """Whatever a server, a proxy or a caller makes up."""
-    found = classify_error(body, status=status, filled=0.9, retry_after=header)
+    found = classify_error(body, status=status, filled=0.9, retry_after=header, date=date)
+    assert 0 <= (found.retry_after or 0) <= 2**31
     assert len(found.message) <= 500
     found.message.encode()
     assert classify_error(repr(body), status=status).message is not None

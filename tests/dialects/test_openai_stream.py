@@ -3,12 +3,13 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foldline.core.log import ModelSaid
 from foldline.core.parts import Call, Text, Thought
 from foldline.dialects import openai_chat as wire
+from foldline.dialects.base import get_dialect
 from foldline.dialects.sse import SseReader
 from foldline.errors import WireError
 
@@ -157,6 +158,33 @@ def test_lists_of_parts_and_details_grow():
     assert message["content"][1] == {"type": "text", "text": "AB"}
     assert message["reasoning_details"] == [{"type": "reasoning.text", "text": "ab", "signature": "s", "index": 0}]  # fmt: skip
     assert answer(made).parts == (Thought("hm"), Text("AB"))
+
+
+letters = st.text("abc é😀", min_size=1).filter(str.strip)
+contents = st.lists(
+    letters | st.lists(st.builds(dict, type=st.just("text"), text=letters), max_size=3)
+)
+
+
+@given(contents)
+@example([[{"type": "text", "text": "hi"}]])
+def test_a_listener_hears_all_the_text_that_the_answer_has(said):
+    """Whether a server streams content as texts or as lists of parts."""
+    chunks = [delta(content=one) for one in said]
+    dialect = get_dialect(wire.DIALECT)
+    heard = "".join(map(dialect.read_delta, chunks))
+    parts = answer(assembled(*chunks, delta("stop"))).parts
+    assert heard == "".join(part.text for part in parts if isinstance(part, Text))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [[{"type": "thinking", "thinking": [{"type": "text", "text": "h"}]}], [5, None, "x"], [{"text": 5}], {"text": "x"}, 5],
+)  # fmt: skip
+def test_what_is_no_text_is_not_heard(content):
+    dialect = get_dialect(wire.DIALECT)
+    assert dialect.read_delta(delta(content=content)) == ""
+    assert dialect.read_delta(delta(index=1, content=[{"type": "text", "text": "other"}])) == ""
 
 
 # Whole completions, cut into deltas and bytes at random.

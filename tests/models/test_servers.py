@@ -8,7 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from foldline.models.servers import ask, fetch_report
+from foldline.errors import ModelFailed
+from foldline.models.clients import client
+from foldline.models.servers import ask, fetch_model_names, fetch_report
 
 
 @contextmanager
@@ -153,3 +155,70 @@ def test_nonsense_says_nothing(pages):
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "file:///etc", "nonsense", "", "http://[::"])
 def test_nobody_says_nothing(url):
     assert fetch_report(url, "me", seconds=0.5) is None
+
+
+@contextmanager
+def moved():
+    """A server that redirects to a second one: its address, the other's, and what reached each."""
+    reached = []
+
+    class Moved(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.rfile.read(int(self.headers.get("content-length") or 0))
+            reached.append((self.server.server_port, self.headers.get("authorization")))
+            self.send_response(307)
+            self.send_header("location", f"http://127.0.0.1:{other.server_port}/v1/else")
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        do_POST = do_GET  # noqa: N815
+
+        def log_message(self, *_):
+            pass
+
+    with (
+        ThreadingHTTPServer(("127.0.0.1", 0), Moved) as one,
+        ThreadingHTTPServer(("127.0.0.1", 0), Moved) as other,
+    ):
+        threads = [
+            threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+            for server in (one, other)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield one.server_port, other.server_port, reached
+        finally:
+            for server in (one, other):
+                server.shutdown()
+
+
+@pytest.mark.parametrize(
+    "fetch", [fetch_report, lambda url, _, key: fetch_model_names(url, key=key)]
+)
+def test_no_key_follows_a_server_to_another(fetch):
+    with moved() as (port, _, reached):
+        fetch(f"http://127.0.0.1:{port}/v1", "me", key="sk-secret")
+    assert reached
+    assert {to for to, _ in reached} == {port}
+    assert reached[0][1] == "Bearer sk-secret"
+
+
+@pytest.mark.parametrize("name", ["gpt-6.1-sol", "claude-sonnet-5-5", "gemini-3-pro"])
+def test_no_conversation_follows_a_server_to_another(name):
+    said = [{"role": "user", "content": "secret words"}]
+    request = {"contents": [{"role": "user", "parts": [{"text": "secret words"}]}]}
+    request = request if name.startswith("gemini") else {"messages": said}
+    request |= {"max_tokens": 9} if name.startswith("claude") else {}
+
+    async def ask_it(port):
+        model = client(name, base_url=f"http://127.0.0.1:{port}", api_key="k")
+        try:
+            await model.say(request)
+        finally:
+            await model.close()
+
+    with moved() as (port, other, reached), pytest.raises(ModelFailed) as failed:
+        asyncio.run(ask_it(port))
+    assert f"has moved to http://127.0.0.1:{other}/v1/else" in str(failed.value)
+    assert {to for to, _ in reached} == {port}

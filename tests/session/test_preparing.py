@@ -162,6 +162,9 @@ async def test_one_process_asks_at_a_time(tmp_path):
         await s.live.narrator.close()
         again = await second.fetch_narrative(s.live, "")
         assert again.lines == ()  # not at once: whoever closes may open again
+        assert (
+            again.reason == "it was skipped: it was interrupted; it is asked again in half a minute"
+        )
         for claim in await claims(s):
             await s.live.store.put(NAME, "preparing", claim, None)
         assert (await second.fetch_narrative(s.live, "")).lines

@@ -8,8 +8,9 @@
 
 `write` and `edit` say which file they change. A shell command may change any: the working folder is
 compared before and after it. Not kept: what is in `.git`, `node_modules` and the like, files over
-`LARGEST`, owners, times, and what a command changes elsewhere. A folder that is too large to be
-compared is told, and only the files that a command names are kept.
+`LARGEST`, owners, times, and what a command changes elsewhere. A file over `LARGEST` that is new
+stays, as it may be an old one moved. A folder that is too large to be compared is told, and only
+the files that a command names are kept.
 
 A file that was changed by somebody else since, or between two calls of the turn, is a conflict.
 Contents are kept in `folder`, readable by its owner only, and dropped once nothing needs them.
@@ -97,7 +98,7 @@ class Restoring:
     conflicts: tuple[str, ...]
     """Paths that somebody else has changed."""
     lost: tuple[str, ...]
-    """Paths whose content was not kept."""
+    """Paths that stay as they are: what to restore, or what is there, is not kept."""
 
 
 @dataclass(slots=True)
@@ -195,7 +196,10 @@ class Checkpoints:
 
     def restore_files(self, plan: Restoring) -> list[str]:
         """Restore what a plan says; return what could not be, with the reason."""
-        faults = [*_apply_changes(plan.changes, self._read_blob)]
+        still = [one for one in plan.changes if self._read_state(_to_path(one.path)) == one.after]
+        faults = [f"{_to_path(one.path)}: it was changed while you were asked"
+                  for one in plan.changes if one not in still]  # fmt: skip
+        faults += _apply_changes(still, self._read_blob)
         here, there = self._kept.done, self._kept.undone
         if plan.again:
             here, there = there, here
@@ -265,7 +269,10 @@ class Checkpoints:
                 )
             ):
                 conflicts.append(one.path)
-            if _is_moved(path) or not old.kept or (old.kind == "file" and not self._has_blob(old)):
+            missing = not old.kept or (old.kind == "file" and not self._has_blob(old))
+            # What is there may be all that is left of a large file: a command may have moved it.
+            only = present.kind != "absent" and not present.kept
+            if _is_moved(path) or missing or only:
                 lost.append(one.path)
             else:
                 changes.append(FileChange(one.path, old, present))

@@ -22,6 +22,12 @@ _ESCAPES = re.compile(
 _UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 _SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 """Variation selectors: some terminals draw the character before them wider, others do not."""
+_BLANK = frozenset(
+    [*map(chr, (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180F, 0x2800, 0x3164, 0xFFA0))]
+    + [chr(code) for code in (*range(0x180B, 0x180E), *range(0xFE00, 0xFE10))]
+    + [chr(code) for code in range(0xE0100, 0xE01F0)]
+)
+"""Letters and marks that show nothing: fillers, and selectors of another look."""
 _MOST_MARKS = 2  # combining marks on a letter: more would cover the lines around it
 _DOTS = "…"
 
@@ -42,6 +48,26 @@ def _filter_letter(letter: str) -> str:
     if letter.isspace():
         return " "
     return "" if unicodedata.category(letter) in _UNSEEN else letter
+
+
+def escape_hidden_characters(text: str) -> str:
+    r"""Write invisible characters out, as `\x1b` or `\u202e`.
+
+    For text that a person approves: a shell would run what `clean_line` leaves out.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    found: list[str] = []
+    marks = _MOST_MARKS
+    for letter in text:
+        category = unicodedata.category(letter)
+        marks = marks + 1 if category in ("Mn", "Me") else 0
+        hidden = (category in _UNSEEN and letter not in "\n\t") or letter in _BLANK
+        if hidden or marks > _MOST_MARKS or (category == "Zs" and letter != " "):
+            found.append(letter.encode("unicode_escape").decode())
+        else:
+            found.append(letter)
+    return "".join(found)
 
 
 def measure_width(text: str) -> int:
@@ -127,7 +153,13 @@ def render_usage_block(
 
 def format_model_name(drawn: Picture) -> str:
     """Return the model's name, cleaned: anybody may have chosen it."""
-    return clean_line(drawn.model) or "no model yet"
+    return shorten_model_name(drawn.model) or "no model yet"
+
+
+def shorten_model_name(name: str) -> str:
+    """Clean a model's name; of a path, as servers of one file report it, keep the file."""
+    shown = clean_line(name)
+    return shown.rpartition("/")[2] if shown.startswith("/") else shown
 
 
 def render_picture_subtitle(drawn: Picture) -> str:

@@ -40,7 +40,7 @@ def read_sessions(records: Sequence[Record], name: str, notes: Notes) -> list[Im
         except (msgspec.ValidationError, BrokenView) as fault:
             raise WireError(f"{place}: {fault}", path=place) from fault
         events.append(event)
-    return [Imported(stem_of(name) or KIND, view.model, events, [])]
+    return [Imported(stem_of(name) or KIND, view.model, events, [], is_log=True)]
 
 
 def _check_position(number: int, event: Event) -> None:

@@ -86,7 +86,7 @@ class LogDraft:
     def add_session(self, session: Imported) -> list[Event] | None:
         """Add what is new in a file; None if the log is of another session."""
         before, coming, times = len(self.events), session.events, _fill_times(session)
-        if any(isinstance(one, Edit) for one in coming):
+        if session.is_log:
             return self._add_exported(coming, times)
         same = _count_same(self.file_events, coming)
         if same < min(len(self.file_events), len(coming)) and not self._rewind(same, coming):
@@ -111,7 +111,7 @@ class LogDraft:
         return self.events[before:]
 
     def _add_exported(self, coming: Sequence[Event], times: Sequence[float]) -> list[Event] | None:
-        """Add what is new in a log of ours, which has its folds already."""
+        """Add what is new in a log of ours: one of the two begins with all of the other."""
         before = len(self.events)
         if list(coming[:before]) != self.events[: len(coming)]:
             return None

@@ -36,6 +36,8 @@ class Imported:
     """When each event happened, in seconds since 1970; 0 if the file does not say."""
     marks: list[Mark] = field(default_factory=list[Mark], compare=False)
     """How requests were made."""
+    is_log: bool = field(default=False, compare=False)
+    """Whether these are all events of a log of ours, as `export` writes it."""
 
 
 class Record(NamedTuple):

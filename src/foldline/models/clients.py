@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from typing import Any, cast
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 from foldline.dialects import base
 from foldline.dialects.base import Dialect, Vendor
@@ -90,6 +90,7 @@ def _parse_url(url: str) -> SplitResult:
 
 _CONNECT = 10.0  # seconds to connect; the caller limits the time for an answer
 _NOBODY = ("ConnectError", "ConnectTimeout")  # httpx errors: no request was sent
+_REDIRECTS = 3  # hundreds of an HTTP status
 _NO_KEY = "none"  # a local server needs no key, but the SDKs insist on one
 
 
@@ -172,8 +173,8 @@ def _build_openai_client(
     own = bool(given.get("base_url") or os.environ.get("OPENAI_BASE_URL"))
     if own and not os.environ.get("OPENAI_API_KEY"):
         given = {"api_key": _NO_KEY, **given}
-    if tls is not None:
-        given = {**given, "http_client": openai.DefaultAsyncHttpxClient(verify=tls)}
+    wire = openai.DefaultAsyncHttpxClient(**_choose_wire_options(tls))
+    given = {**given, "http_client": wire}
     try:
         sdk = openai.AsyncOpenAI(
             **given, max_retries=0, timeout=openai.Timeout(None, connect=_CONNECT)
@@ -199,8 +200,8 @@ def _build_anthropic_client(
     own = bool(given.get("base_url") or os.environ.get("ANTHROPIC_BASE_URL"))
     if own and not any(map(os.environ.get, ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"))):
         given = {"api_key": _NO_KEY, **given}
-    if tls is not None:
-        given = {**given, "http_client": anthropic.DefaultAsyncHttpxClient(verify=tls)}
+    wire = anthropic.DefaultAsyncHttpxClient(**_choose_wire_options(tls))
+    given = {**given, "http_client": wire}
     try:
         sdk = anthropic.AsyncAnthropic(
             **given, max_retries=0, timeout=anthropic.Timeout(None, connect=_CONNECT)
@@ -218,6 +219,11 @@ def _build_anthropic_client(
         sdk.close,
         where=_describe_address(sdk.base_url, own=own),
     )
+
+
+def _choose_wire_options(tls: ssl.SSLContext | None) -> Json:
+    """Follow no redirect: a conversation goes to the address that was given, and to no other."""
+    return {"follow_redirects": False, **({"verify": tls} if tls is not None else {})}
 
 
 def _build_google_client(
@@ -451,6 +457,9 @@ def _translate_error(fault: Exception, where: tuple[str, str]) -> Fault:
         address, way = where
         why = str(fault.__cause__) or "nobody answered in time"
         return Fault("unreachable", f"{address} cannot be reached ({why}); {way}")
+    if moved := _find_redirect(fault, where[0]):
+        why = "it is not followed; if you trust that address, give it as --base-url"
+        return Fault("other", f"{where[0]} answers that it has moved to {moved}: {why}")
     meant = of_exception(fault)
     below = type(fault).__module__.partition(".")[0].startswith("httpx")
     if meant.kind == "other" and (below or isinstance(fault, OSError)):
@@ -459,6 +468,18 @@ def _translate_error(fault: Exception, where: tuple[str, str]) -> Fault:
     if "connection" in words.lower() and fault.__cause__ is not None:
         words = f"{words} {fault.__cause__}".strip()
     return replace(meant, message=words)
+
+
+def _find_redirect(fault: Exception, address: str) -> str | None:
+    """Find the address that an answer redirects to; None if it is another answer."""
+    response: Any = getattr(fault, "response", None)
+    status, headers = getattr(response, "status_code", 0), getattr(response, "headers", None)
+    if not isinstance(status, int) or status // 100 != _REDIRECTS or headers is None:
+        return None
+    try:
+        return normalize_address(urljoin(f"{address}/", str(headers.get("location", ""))))
+    except (BadInput, ValueError):
+        return "another address"
 
 
 def _make_missing_extra_error(name: str, extra: str, fault: ImportError) -> BadInput:

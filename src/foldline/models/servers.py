@@ -101,6 +101,11 @@ class _Site:
         import urllib.request  # noqa: PLC0415 - as above
         from http.client import HTTPException  # noqa: PLC0415
 
+        class Stay(urllib.request.HTTPRedirectHandler):
+            def redirect_request(self, *_: Any, **__: Any) -> None:
+                """Follow none: urllib would send the key along, to whatever host is named."""
+
+        opener = urllib.request.build_opener(Stay)
         heads = {
             "accept": "application/json",
             "content-type": "application/json",
@@ -111,7 +116,7 @@ class _Site:
         sent = None if body is None else json.dumps(body).encode()
         try:
             request = urllib.request.Request(self.root + path, sent, heads)  # noqa: S310 - checked
-            with urllib.request.urlopen(request, timeout=self.seconds) as answer:  # noqa: S310
+            with opener.open(request, timeout=self.seconds) as answer:
                 return json.loads(answer.read(_BYTES))
         except (OSError, ValueError, HTTPException, RecursionError):
             return None

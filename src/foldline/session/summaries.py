@@ -70,6 +70,7 @@ class Narrator(Protocol):
 
 _KEPT = 7 * 86_400.0  # seconds: after a week a narrative is asked for again
 _PAUSES = (30.0, 120.0, 600.0, 3_600.0)  # seconds without asking after 1, 2, 3, more failures
+_STOPPED = b"stopped"
 _MARGIN = 30.0  # seconds that a claim outlives its work
 
 
@@ -135,7 +136,10 @@ async def _ask_for_narrative(
                          f"{before.reason}; it is asked again in {wait:.0f} s")  # fmt: skip
     lasting = tellers.seconds + _MARGIN
     if not await store.put(name, "preparing", key, b"", version=0, seconds=lasting):
-        return Narrative("skipped", "another process is asking for it")
+        held = await store.get(name, "preparing", key)
+        stopped = held is not None and held.value == _STOPPED
+        return Narrative("skipped", "it was interrupted; it is asked again in half a minute"
+                         if stopped else "another process is asking for it")  # fmt: skip
     pause: float | None = _MARGIN  # after an interruption nobody asks again at once
     try:
         prefix = await _find_sent_prefix(live, ask)
@@ -157,7 +161,7 @@ async def _ask_for_narrative(
         pause = None
     finally:
         with suppress(FoldlineError):
-            value = None if pause is None else b""
+            value = None if pause is None else _STOPPED
             await store.put(name, "preparing", key, value, seconds=pause)
     return narrative
 

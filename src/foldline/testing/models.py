@@ -77,8 +77,8 @@ class ScriptedModel:
                 message: Json = {"content": said}
             case _:
                 message = said
-        if heard is not None and message.get("content"):
-            for piece in _pieces(str(message["content"])):
+        if heard is not None and (words := message.get("content") or message.get("refusal")):
+            for piece in _pieces(str(words)):
                 heard(piece)
                 await asyncio.sleep(0)
         return written(self._dialect.name, {"model": self._name, **request}, message, tokens)[0]

@@ -35,8 +35,13 @@ _START = re.compile(r"([-+])(\d+)")
 
 
 def render_diff(before: str, after: str, name: str) -> str:
-    """Render a unified diff; texts that differ in many lines as one block out, one in."""
-    old, new = before.splitlines(), after.splitlines()
+    r"""Render a unified diff; texts that differ in many lines as one block out, one in.
+
+    Only `\n` ends a line: at anything else a changed line would look like two equal ones.
+    """
+    if has_windows_line_ends(after) and (not before or has_windows_line_ends(before)):
+        before, after = normalise_line_ends(before), normalise_line_ends(after)
+    old, new = _split_lines(before), _split_lines(after)
     first = _count_equal_pairs(zip(old, new, strict=False))
     left = min(len(old), len(new)) - first
     last = min(_count_equal_pairs(zip(reversed(old), reversed(new), strict=False)), left)
@@ -48,7 +53,14 @@ def render_diff(before: str, after: str, name: str) -> str:
     lo, hi = max(first - _AROUND, 0), max(last - _AROUND, 0)
     lines = unified_diff(old[lo : len(old) - hi], new[lo : len(new) - hi], lineterm="", n=_AROUND)
     hunks = [_move_hunk_header(one, lo) for one in lines][2:]
-    return "\n".join([*head, *(hunks or ["[only the ends of lines differ]"])])
+    if before and after and before.endswith("\n") != after.endswith("\n"):
+        hunks.append("[the end of the last line differs]")
+    return "\n".join([*head, *hunks])
+
+
+def _split_lines(text: str) -> list[str]:
+    *lines, rest = text.split("\n")
+    return [*lines, rest] if rest else lines
 
 
 def _count_equal_pairs(pairs: Iterable[tuple[str, str]]) -> int:

@@ -35,6 +35,7 @@ _RUNNERS = frozenset(
         *("find", "awk", "gawk", "sed", "perl", "python", "python2", "python3", "node", "deno"),
         *("bun", "ruby", "php", "lua", "osascript", "strace", "gdb", "npx", "uvx"),
         *("rm", "chmod", "chown", "dd", "mkfs", "kill", "pkill", "killall"),
+        *("tar", "rsync", "docker", "podman", "vim", "vi", "emacs", "less", "man"),
         *("if", "while", "until", "for", "case", "function", "select"),
     }
 )
@@ -44,7 +45,8 @@ _THROUGH = frozenset(  # so do these: they run the word that follows
         *(("python", "-m"), ("python3", "-m"), ("npm", "run"), ("pnpm", "run"), ("yarn", "run")),
     }
 )
-_HEADS = frozenset(head for head, _ in _THROUGH)
+# Of these only two words make a rule: `git *` would allow `git -c alias.x='!…' x`.
+_HEADS = frozenset({"git", *(head for head, _ in _THROUGH)})
 _GUARDED = frozenset({".git", ".hg", ".foldline", "foldline.toml", "foldline.yaml", "foldline.yml"})
 """Writing there makes other programs run, or changes what this agent may do."""
 

@@ -3,7 +3,8 @@
     Root("/home/ann/project").resolve_path("src/../a.py")   # PathPlace(name="a.py", inside=True, …)
 
 A place is named by where it really is: inside the root by its relative path, elsewhere by its
-absolute one, so the name alone says which. Walking skips folders like `.git` and `node_modules`,
+absolute one, so the name alone says which. Our own settings folder, where keys are, is never
+inside. Walking skips folders like `.git` and `node_modules`,
 links, and what `.gitignore` files exclude, as ripgrep does with the flags of `search_files`.
 
 `read` does not number lines: the model can pass to `edit` exactly what it was shown. If it shows
@@ -28,6 +29,7 @@ from foldline.agent.tool import Arguments, Intent, Result, Tool, said
 from foldline.agent.tools.permission_rules import for_path
 from foldline.core.parts import Media, Text, replace_surrogates
 from foldline.errors import BadInput
+from foldline.settings.layers import user_folder
 
 
 class PathPlace(NamedTuple):
@@ -55,6 +57,11 @@ class Root:
         if not self.path.is_dir():
             raise BadInput(f"{path} is no folder to work in; give one that is there")
         self._agreed: dict[str, Path] = {}
+        self._own = user_folder(os.environ).resolve()
+
+    def holds_keys(self, path: Path) -> bool:
+        """Whether a path is in our own settings folder: keys are kept there."""
+        return path.is_relative_to(self._own)
 
     def resolve_path(self, text: str) -> PathPlace:
         """Resolve a path; relative ones start at the root."""
@@ -65,7 +72,7 @@ class Root:
             real = given.resolve()
         except (RuntimeError, OSError) as fault:  # a loop of links, no such home, a name too long
             raise BadInput(f"{one_line(text)} leads nowhere: {fault}") from None
-        inside = real.is_relative_to(self.path)
+        inside = real.is_relative_to(self.path) and not self.holds_keys(real)
         name = real.relative_to(self.path).as_posix() if inside else real.as_posix()
         linked = Path(os.path.normpath(given)) != real
         return PathPlace(real, name, inside, text if linked else "")
@@ -148,6 +155,7 @@ def convert_arguments(arguments: Arguments, kind: type[T]) -> T:
         raise BadInput(f"wrong arguments: {fault}; it takes {names}") from None
 
 
+_MOST_RULES = 1_000_000  # letters of a .gitignore that are read
 SKIPPED = (".git", ".hg", "node_modules", ".venv", "__pycache__")
 _GLOB = re.compile(r"\*\*/|/\*\*$|\*+|\?|\[!?[^\]/]+\]|\\.|.", re.DOTALL)
 _BRACES = {"{": "(?:", ",": "|", "}": ")"}
@@ -173,6 +181,8 @@ class _Rules(NamedTuple):
 def iterate_files(root: Root, start: Path, *, only: Any, stop: Event) -> Iterator[Path]:
     """Yield the files below a folder whose relative path matches, sorted, until stopped."""
     for path in _iterate_paths(str(start), _read_rules_above(root, start), stop):
+        if root.holds_keys(Path(path)):
+            continue
         if only is None or only.search(os.path.relpath(path, start)) is not None:
             yield Path(path)
 
@@ -240,8 +250,12 @@ def _read_rules_above(root: Root, start: Path) -> list[_Rules]:
 
 
 def _read_ignore_rules(folder: str) -> list[_Rules]:
+    path = Path(folder, ".gitignore")
     try:
-        text = Path(folder, ".gitignore").read_text(errors="replace")
+        if not stat.S_ISREG(path.stat().st_mode):  # a link to a device would never end
+            return []
+        with path.open(errors="replace") as file:
+            text = file.read(_MOST_RULES)
     except OSError:
         return []
     rules = [rule for line in text.splitlines() if (rule := _parse_ignore_rule(line)) is not None]

@@ -36,6 +36,7 @@ _SHOWN = 100  # lines
 _WIDTH = 200  # characters of a line
 _COUNTED = 10_000  # matches after which the search ends
 _SECONDS = 30.0
+_MEMORY = 1_000_000_000  # bytes of address space for ripgrep; a search takes some 50 million
 _PIECE = 65_536
 _KEPT = 4 * _WIDTH + 4_096  # bytes kept of a line from ripgrep: a path and the shown text
 
@@ -132,13 +133,16 @@ async def _by_ripgrep(
         stderr=asyncio.subprocess.DEVNULL,
     )
     assert process.stdout is not None, "it was asked for"  # noqa: S101
+    _limit_memory(process.pid)
     try:
         async with asyncio.timeout(_SECONDS):
             async for line in _iterate_lines(process.stdout):
                 path, zero, rest = line.partition(b"\0")
                 number, colon, text = rest.partition(b":")
                 name = os.fsdecode(path).removeprefix("./")
-                if zero and colon and _has_wanted_name(root.path / name, place, only):
+                file = root.path / name
+                wanted = zero and colon and _has_wanted_name(file, place, only)
+                if wanted and not root.holds_keys(file):
                     found.add_match(name, int(number), text)
                 if found.enough:
                     return True
@@ -152,6 +156,14 @@ async def _by_ripgrep(
         while await process.stdout.read(_PIECE):  # wait() returns only after the last byte is read
             pass
         await process.wait()
+
+
+def _limit_memory(process: int) -> None:
+    """Limit what ripgrep may take, where the system can: a .gitignore may lead to a device."""
+    with suppress(ImportError, AttributeError, OSError, ValueError):
+        import resource  # noqa: PLC0415 - not on every system
+
+        resource.prlimit(process, resource.RLIMIT_AS, (_MEMORY, _MEMORY))
 
 
 def _has_wanted_name(path: Path, place: PathPlace, only: Any) -> bool:

@@ -27,15 +27,17 @@ from foldline.apps.bot.bot_api import (
     Unreachable,
 )
 from foldline.apps.bot.html import (
+    MOST,
     HtmlText,
     count_utf16_units,
     format_usage,
     render_framed_text,
     render_plain_text,
+    split_text_exactly,
 )
 from foldline.core.edits.fold import Loss
 from foldline.core.parts import Call
-from foldline.draw.wording import clean_line, truncate_to_width
+from foldline.draw.wording import clean_line, escape_hidden_characters, truncate_to_width
 from foldline.models.port import Model
 from foldline.session.hooks import Pass
 from foldline.session.session import AsyncSession
@@ -45,6 +47,8 @@ COMPACT = Button("Compact", "compact")
 PREVIEW = Button("Preview", "preview")
 UNDO = Button("Undo", "undo")
 REDO = Button("Redo", "redo")
+COMMANDS = frozenset(button.says for button in (COMPACT, PREVIEW, UNDO, REDO))
+"""What the buttons for commands say."""
 _SUMMARY = 3_000  # letters of a summary in one message, whose HTML may be longer
 _REASONS = {
     "forced": "the window was nearly full",
@@ -159,8 +163,13 @@ class Seat(Protocol):
 
 
 PREFIX = "ok:"
-_DETAIL = 2_500  # letters of a diff or a script that are shown
+UNKNOWN = "This button is not known."
+_LABEL = 40  # columns of a button's label; a longer rule stands in the card too
 _RULES = 3
+_RULE = 200  # units of a rule that is offered: whoever agrees to it for good must see all of it
+_WHAT = 300  # columns of the question's first line; what is longer is below it
+_PAGE = 4_000  # units of what is asked in one message before the card, which adds a heading
+_PAGES = 16  # of those messages; what needs more is not asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,20 +189,37 @@ class ApprovalQuestions:
     _open: dict[str, _Open] = field(default_factory=dict[str, _Open])
 
     async def ask(self, place: ChatPlace, call: Call, intent: Intent) -> Answer:
-        """Ask an admin whether a tool may run."""
+        """Ask an admin whether a tool may run; whoever is asked can see all of it."""
         where = self._choose_place(place)
         if where is None:
             return No("nobody is set to approve tools here")
+        rules = _select_rules(intent)
+        question = _render_question(call, intent, rules, place if where != place else None)
         token = os.urandom(6).hex()
-        rules = intent.rules[:_RULES]
         future: asyncio.Future[tuple[Answer, str]] = asyncio.get_running_loop().create_future()
-        self._open[token] = _Open(future, rules)
-        card = _render_question(call, intent, place if where != place else None)
         try:
-            sent = await self.line.send_message(where, card, buttons=_build_buttons(token, rules))
-        except (ApiRefused, Unreachable) as fault:
-            self._open.pop(token)
+            for page in question.pages:
+                await self.line.send_message(where, page)
+            if question.too_long:
+                await self.line.send_message(where, question.card)
+                return No(f"{question.too_long}; do it in smaller steps")
+            self._open[token] = _Open(future, rules)
+            buttons = _build_buttons(token, rules)
+            sent = await self.line.send_message(where, question.card, buttons=buttons)
+            return await self._await_answer(where, sent, question, future)
+        except (ApiRefused, Unreachable, TelegramError) as fault:
             return No(f"nobody could be asked: {fault}")
+        finally:
+            self._open.pop(token, None)
+
+    async def _await_answer(
+        self,
+        where: ChatPlace,
+        card: int,
+        question: "_Question",
+        future: "asyncio.Future[tuple[Answer, str]]",
+    ) -> Answer:
+        """Wait for an answer, and write it into the card in place of its buttons."""
         answer, said = No("nobody answered in time"), "nobody answered in time: not done"
         try:
             async with asyncio.timeout(self.rules.asking):
@@ -204,28 +230,29 @@ class ApprovalQuestions:
             said = "stopped: not done"
             raise
         finally:
-            self._open.pop(token, None)
-            words = render_plain_text(f"◇ {clean_line(intent.what) or call.name}\n{said}")
+            words = render_plain_text(f"◇ {question.what}\n{said}")
             with suppress(ApiRefused, Unreachable, TelegramError):
-                await self.line.edit_message(where, sent, words, tries=2)
+                await self.line.edit_message(where, card, words, tries=2)
         return answer
 
     def handle_press(self, says: str, user: int, name: str) -> tuple[str, bool]:
         """Handle a pressed button; return what to reply, and whether as an alert."""
-        _, token, which = says.split(":")
-        question = self._open.get(token)
         if user not in self.rules.admins:
             return "Only admins decide this.", True
+        token, _, which = says.removeprefix(PREFIX).partition(":")
+        question = self._open.get(token)
         if question is None or question.answer.done():
             return "This question is no longer open.", True
-        match which:
-            case "yes":
-                answer, said = Yes(), f"allowed once by {name}"
-            case "no":
-                answer, said = No(), f"refused by {name}"
-            case _:
-                rule = question.rules[int(which)]
-                answer, said = Yes("project", rule), f"always allowed by {name}: {clean_line(rule)}"
+        rules = {str(at): rule for at, rule in enumerate(question.rules)}
+        if which == "yes":
+            answer, said = Yes(), f"allowed once by {name}"
+        elif which == "no":
+            answer, said = No(), f"refused by {name}"
+        elif (rule := rules.get(which)) is not None:
+            answer = Yes("project", rule)
+            said = f"always allowed by {name}: {_render_line(rule)}"
+        else:
+            return UNKNOWN, True
         question.answer.set_result((answer, said))
         return said, False
 
@@ -237,19 +264,64 @@ class ApprovalQuestions:
         return place if not place.private or place.chat in admins else ChatPlace(admins[0])
 
 
-def _render_question(call: Call, intent: Intent, place: ChatPlace | None) -> HtmlText:
+def _render_line(text: str) -> str:
+    """Render a line of what is asked: nothing that a shell would run is hidden."""
+    return clean_line(escape_hidden_characters(text))
+
+
+def _select_rules(intent: Intent) -> tuple[str, ...]:
+    rules = intent.rules[:_RULES]
+    return tuple(rule for rule in rules if count_utf16_units(_render_line(rule)) <= _RULE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """A question as messages."""
+
+    what: str
+    card: HtmlText
+    pages: tuple[HtmlText, ...] = ()
+    """What the card has no room for; sent before it."""
+    too_long: str = ""
+    """Why nobody can be asked, because nobody could see all of it."""
+
+
+def _render_question(
+    call: Call, intent: Intent, rules: tuple[str, ...], place: ChatPlace | None
+) -> _Question:
     whose = f" (in {place.name})" if place else ""
-    head = f"◇ Allow it{whose}? {clean_line(intent.what) or clean_line(call.name)}"
-    detail = intent.detail.strip("\n")
-    if not detail:
-        return render_plain_text(head)
-    more = f"\n… {len(detail) - _DETAIL:,} more letters" if len(detail) > _DETAIL else ""
-    return render_framed_text(head, detail[:_DETAIL] + more)
+    line = _render_line(intent.what) or clean_line(call.name)
+    what = truncate_to_width(line, _WHAT)
+    labels = [f"Always: {_render_line(rule)}" for rule in rules]
+    cut = [label for label in labels if label != _cut_label(label)]
+    head = "\n".join((f"◇ Allow it{whose}? {what}", *cut))
+    body = escape_hidden_characters(intent.detail).strip("\n")
+    if what != line:
+        body = f"{line}\n\n{body}"
+    if not body:
+        return _Question(what=what, card=render_plain_text(head))
+    if count_utf16_units(f"{head}\n{body}") <= MOST:
+        return _Question(what=what, card=render_framed_text(head, body))
+    parts = split_text_exactly(body, _PAGE) if len(body) <= _PAGE * _PAGES else []
+    if not 0 < len(parts) <= _PAGES:
+        too_long = f"it is too long to be shown before it is approved, {len(body):,} letters"
+        card = render_plain_text(f"◇ Not asked, not done: {what}\n{too_long}")
+        return _Question(what=what, card=card, too_long=too_long)
+    pages = tuple(
+        render_framed_text(f"◇ Part {at} of {len(parts)} of what is asked below", part)
+        for at, part in enumerate(parts, 1)
+    )
+    card = render_plain_text(f"{head}\nAll of it is above, in {len(parts)} messages.")
+    return _Question(what=what, card=card, pages=pages)
+
+
+def _cut_label(label: str) -> str:
+    return truncate_to_width(label, _LABEL)
 
 
 def _build_buttons(token: str, rules: tuple[str, ...]) -> Buttons:
     always = [
-        [Button(truncate_to_width(f"Always: {clean_line(rule)}", 40), f"{PREFIX}{token}:{at}")]
+        [Button(_cut_label(f"Always: {_render_line(rule)}"), f"{PREFIX}{token}:{at}")]
         for at, rule in enumerate(rules)
     ]
     first = [Button("Yes, once", f"{PREFIX}{token}:yes"), Button("No", f"{PREFIX}{token}:no")]

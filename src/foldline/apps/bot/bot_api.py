@@ -3,6 +3,9 @@
 Calls for one chat are paced. A call that is one too many is repeated when the API says, and one
 that fails on the way is tried again. A text that the API does not take as HTML is sent plain.
 
+Updates are cleaned where they come in: lone surrogates are replaced, and one that cannot be parsed
+leaves its number, so that it can be confirmed.
+
     a private chat                       tg-<chat>
     a group, all who are in it           tg-<chat>
     a topic of a forum                   tg-<chat>-<topic>
@@ -12,6 +15,7 @@ A session's name is all that is needed to answer: after a restart nothing else i
 """
 
 import asyncio
+import json
 import os
 import re
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,14 +24,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
 from time import monotonic
-from typing import Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
-from telegram import Bot, InlineKeyboardButton, InlineKeyboardMarkup, ReplyParameters
+from telegram import Bot, InlineKeyboardButton, InlineKeyboardMarkup, ReplyParameters, Update
 from telegram.constants import ParseMode
 from telegram.error import BadRequest, Forbidden, NetworkError, RetryAfter, TelegramError
 from telegram.request import HTTPXRequest
 
 from foldline.apps.bot.html import HtmlText
+from foldline.core.parts import replace_surrogates
 
 By: TypeAlias = Literal["chat", "user"]
 PREFIX = "tg-"
@@ -35,7 +40,11 @@ T = TypeVar("T")
 API = "https://api.telegram.org"
 _NAME = re.compile(r"tg-(-?\d{1,19})(?:-(\d{1,19}))?(?:-u(\d{1,19}))?")
 _SAME = "message is not modified"
-_UNREADABLE = "can't parse entities"
+_UNREADABLE = ("can't parse entities", "text is empty")  # as HTML: plain it may be taken
+_GONE = ("not found", "can't be edited", "message_id_invalid")
+_ALERT = 200  # letters that a pressed button is answered with, at most
+MALFORMED = "malformed"
+"""The key under which an update that could not be parsed has the type of its error."""
 _LONGEST = 30.0  # seconds between two tries
 _CONNECTIONS = 64
 _RANDOM = Random()  # noqa: S311 - pauses need no secrecy
@@ -103,6 +112,11 @@ class Unreachable(Exception):  # noqa: N818 - named for what a chat is
 class ApiRefused(Exception):  # noqa: N818 - named for what happened
     """The API refuses a call, and will refuse it next time."""
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether the message to edit was deleted, or is too old."""
+        return any(words in str(self).lower() for words in _GONE)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPace:
@@ -120,21 +134,67 @@ class CallPace:
     """Seconds that the API may hold a poll for updates."""
 
 
+class UpdatesRequest(HTTPXRequest):
+    """Asks for updates; one that cannot be parsed does not hold up the others."""
+
+    @staticmethod
+    def parse_json_payload(payload: bytes) -> dict[str, Any]:
+        """Parse an answer of the API. The library would log what it cannot parse, word for word."""
+        try:
+            answer = json.loads(payload.decode(errors="replace"))
+        except (ValueError, RecursionError):
+            raise TelegramError("Invalid server response") from None
+        if not isinstance(answer, dict):
+            raise TelegramError("Invalid server response")
+        answer = cast("dict[str, Any]", answer)
+        if answer.get("ok"):
+            answer["result"] = _clean_updates(answer.get("result"))
+        return answer
+
+
+def _clean_updates(given: object) -> list[dict[str, Any]]:
+    if not isinstance(given, list):
+        raise TelegramError("Invalid server response")
+    updates = [clean_update(one) for one in cast("list[object]", given)]
+    found = [update for update in updates if update is not None]
+    if given and not found:  # nothing could be confirmed: they would come again at once
+        raise TelegramError("updates without numbers")
+    return found
+
+
+def clean_update(given: object) -> dict[str, Any] | None:
+    """Replace lone surrogates in an update; None for what has no number.
+
+    Of an update that cannot be parsed only its number is kept, and the type of the error.
+    """
+    if not isinstance(given, dict):
+        return None
+    update = cast("dict[str, Any]", given)
+    number = update.get("update_id")
+    if not isinstance(number, int):
+        return None
+    try:
+        update = json.loads(replace_surrogates(json.dumps(update, ensure_ascii=False)))
+        chat = Update.de_json(update).effective_chat
+        if chat is not None:
+            int(chat.id)  # updates are sorted by it
+    except Exception as fault:  # noqa: BLE001 - whatever it is, the update would come again
+        return {"update_id": number, MALFORMED: type(fault).__name__}
+    return update
+
+
 def bot_of(token: str, *, base_url: str | None = None, pace: CallPace) -> Bot:
     """Make a bot at Telegram, or at another server of the Bot API."""
     # Without this the library logs a deprecation warning at every RetryAfter.
     os.environ.setdefault("PTB_TIMEDELTA", "true")
     base = (base_url or API).rstrip("/")
 
-    def make_request(seconds: float, size: int) -> HTTPXRequest:
-        return HTTPXRequest(size, read_timeout=seconds, pool_timeout=seconds)
-
     return Bot(
         token,
         base_url=f"{base}/bot",
         base_file_url=f"{base}/file/bot",
-        request=make_request(pace.reading, _CONNECTIONS),
-        get_updates_request=make_request(pace.reading, 2),
+        request=HTTPXRequest(_CONNECTIONS, read_timeout=pace.reading, pool_timeout=pace.reading),
+        get_updates_request=UpdatesRequest(2, read_timeout=pace.reading, pool_timeout=pace.reading),
     )
 
 
@@ -230,7 +290,7 @@ class BotCalls:
     async def answer_button(self, query: str, told: str = "", *, loud: bool = False) -> None:
         """Confirm a pressed button; it is no error if that comes too late."""
         with suppress(TelegramError):
-            await self.bot.answer_callback_query(query, told or None, show_alert=loud)
+            await self.bot.answer_callback_query(query, told[:_ALERT] or None, show_alert=loud)
 
     async def _send_with_fallback(
         self,
@@ -245,7 +305,7 @@ class BotCalls:
                 chat, lambda: send(words.html, ParseMode.HTML), tries=tries
             )
         except ApiRefused as fault:
-            if _UNREADABLE not in str(fault).lower():
+            if not any(words in str(fault).lower() for words in _UNREADABLE):
                 raise
         return await self._call_with_retries(chat, lambda: send(words.plain, None), tries=tries)
 

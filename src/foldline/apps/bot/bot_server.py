@@ -33,10 +33,12 @@ from foldline.apps.bot import approval_cards, commands
 from foldline.apps.bot import delivery as reading
 from foldline.apps.bot.approval_cards import ApprovalQuestions, Rules, Seat
 from foldline.apps.bot.bot_api import (
+    MALFORMED,
     ApiRefused,
     BotCalls,
     ChatPlace,
     Unreachable,
+    clean_update,
     decode_button_data,
     make_chat_place,
     parse_session_name,
@@ -45,7 +47,6 @@ from foldline.apps.bot.bot_api import (
 from foldline.apps.bot.delivery import SPACE, Track, done_upto
 from foldline.apps.bot.html import render_plain_text
 from foldline.apps.bot.telegram_chat import Chat
-from foldline.core.parts import replace_surrogates
 from foldline.draw.wording import clean_line
 from foldline.errors import BadInput, FoldlineError, StoreFailed
 from foldline.models.retries import Outage
@@ -143,9 +144,12 @@ class Telegram:
                     told, state = f"updates are asked for elsewhere too: {told}", "elsewhere"
                 await asyncio.sleep(self._outage.note_failure(told, state=state))
                 continue
+            except Exception as fault:  # noqa: BLE001 - what was answered must not end the bot
+                await asyncio.sleep(self._outage.note_failure(type(fault).__name__))
+                continue
             await self.receive_updates(updates)
             if updates:
-                offset = updates[-1].update_id + 1
+                offset = max(update.update_id for update in updates) + 1
 
     async def receive_updates(self, updates: Sequence[Update]) -> None:
         """Put updates into their logs: chats in parallel, each chat's in order."""
@@ -172,16 +176,32 @@ class Telegram:
                         await self._left_out(update)
                         break
                     await asyncio.sleep(_PAUSE)
+                except Exception as fault:  # noqa: BLE001 - unconfirmed, it would end every restart
+                    tried += 1
+                    if tried >= _TRIES:  # told without its text, which may hold the message
+                        self._tell_dropped(update, type(fault).__name__)
+                        await self._left_out(update)
+                        break
+                    await asyncio.sleep(_PAUSE)
+
+    def _tell_dropped(self, update: Update, fault: str) -> None:
+        self.tell(f"update {update.update_id} is left out: {fault}")
 
     async def _left_out(self, update: Update) -> None:
         """Say that a message was dropped, so that nobody waits for an answer in vain."""
-        chat = update.effective_chat
-        if chat is not None:
-            words = "⚠ This message could not be taken in; send it again later."
-            with suppress(ApiRefused, Unreachable, TelegramError):
-                await self.line.send_message(ChatPlace(chat.id), render_plain_text(words))
+        with suppress(Exception):  # what is said here is a courtesy
+            if update.callback_query is not None:
+                words = "This could not be taken in; try again later."
+                await self.line.answer_button(update.callback_query.id, words, loud=True)
+            elif update.effective_chat is not None:
+                words = "⚠ This message could not be taken in; send it again later."
+                place = ChatPlace(update.effective_chat.id)
+                await self.line.send_message(place, render_plain_text(words))
 
     async def _handle_update(self, update: Update) -> None:
+        if fault := update.api_kwargs.get(MALFORMED):
+            self._tell_dropped(update, str(fault))
+            return
         if update.callback_query is not None:
             await self._handle_button(update.update_id, update.callback_query)
             return
@@ -222,7 +242,7 @@ class Telegram:
         parts = await reading.build_message_parts(
             message, self._fetch_file, ours=me.id if me else 0
         )
-        author = "" if chat.place.private else replace_surrogates(user.full_name or str(user.id))
+        author = "" if chat.place.private else user.full_name or str(user.id)
         await chat.hear(number, parts, author=author, message=message.message_id)
 
     async def _handle_button(self, number: int, query: CallbackQuery) -> None:
@@ -238,6 +258,9 @@ class Telegram:
         user = query.from_user.id
         if owner not in (None, user):
             await self.line.answer_button(query.id, "This is about another's session.", loud=True)
+            return
+        if says not in approval_cards.COMMANDS:
+            await self.line.answer_button(query.id, approval_cards.UNKNOWN, loud=True)
             return
         known = isinstance(message, Message)
         topic = message.message_thread_id if known and message.is_topic_message else None
@@ -421,10 +444,12 @@ async def serve_webhook(
         if not hmac.compare_digest(shown.encode(), secret.encode()):
             return web.Response(status=403)
         try:
-            update = Update.de_json(json.loads(await request.read()), telegram.line.bot)
-        except (ValueError, KeyError, TypeError, AttributeError):  # no update at all
+            found = clean_update(json.loads(await request.read()))
+        except (ValueError, RecursionError):
+            found = None
+        if found is None:  # no update at all
             return web.Response(status=400)
-        await telegram.receive_updates([update])
+        await telegram.receive_updates([Update.de_json(found, telegram.line.bot)])
         return web.Response()
 
     app = web.Application(client_max_size=_LARGEST)

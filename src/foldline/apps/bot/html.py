@@ -14,9 +14,9 @@ from typing import NamedTuple
 MOST = 4_096
 """The longest message, in UTF-16 units, as Telegram counts."""
 _ROOM = 8  # units for closing a block of code
-_LANGUAGE = 24
-_FENCE = re.compile(r"^\s{0,3}(```+|~~~+)\s*([\w+#.-]*)[^`]*$")
-_HEAD = re.compile(r"^\s{0,3}#{1,6}\s+(.+?)\s*#*$")
+_FENCE = re.compile(r"^\s{0,3}(```+|~~~+)([^`]*)$")
+_LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9_+#.-]{0,23}")
+_HEAD = re.compile(r"^\s{0,3}#{1,6}\s+(.+?)(?:\s+#+)?\s*$")
 _BULLET = re.compile(r"^(\s*)[-*+]\s+")
 _RULE = re.compile(r"^\s{0,3}([-*_])(?:\s*\1){2,}\s*$")
 _INLINE = re.compile(
@@ -82,13 +82,28 @@ def _iterate_blocks(lines: list[str]) -> Iterator[str]:
                 (n for n in range(at + 1, len(lines)) if _is_closing_fence(lines[n], fence[1])),
                 None,
             )
-            yield _render_code(lines[at + 1 : end], fence[2])
+            yield from _render_fenced(lines[at + 1 : end], fence[2].strip())
             at = len(lines) if end is None else end + 1
             continue
         stop = next((n for n in range(at, len(lines)) if _FENCE.match(lines[n])), len(lines))
         for kind, some in groupby(lines[at:stop], key=_classify_line):
             yield _render_block(kind, [*some])
         at = stop
+
+
+def _render_fenced(lines: list[str], info: str) -> Iterator[str]:
+    """Render a block of code; words on its fence that name no language are shown above it."""
+    has_code = any(map(str.strip, lines))
+    language = _find_language(info) if has_code else ""
+    if info and not language:
+        yield _render_inline(info)
+    if has_code or not info:
+        yield _render_code(lines, language)
+
+
+def _find_language(info: str) -> str:
+    """Return the language that a fence names, or "": a name has no spaces."""
+    return info if _LANGUAGE.fullmatch(info) else ""
 
 
 def _is_closing_fence(line: str, fence: str) -> bool:
@@ -167,6 +182,29 @@ def split_message_text(text: str, most: int = MOST) -> list[str]:
     return [part for part in (*parts, rest) if part.strip()]
 
 
+def split_text_exactly(text: str, most: int) -> list[str]:
+    """Split a text after line breaks, else anywhere; joined, the parts are the text again."""
+    parts: list[str] = []
+    rest = text
+    while count_utf16_units(rest) > most:
+        far = _measure_prefix(rest, most)
+        at = rest.rfind("\n", 0, far) + 1 or far
+        parts.append(rest[:at])
+        rest = rest[at:]
+    return [*parts, rest]
+
+
+def _measure_prefix(text: str, most: int) -> int:
+    """Count the letters of a text's beginning that fit into `most` units."""
+    far, size = 0, 0
+    for letter in text:
+        size += 1 + (letter > "\uffff")
+        if size > most:
+            break
+        far += 1
+    return far
+
+
 def _find_open_fence(text: str) -> str:
     """Return the line that opened the code block in which a text ends, or ""."""
     opened = ""
@@ -175,18 +213,13 @@ def _find_open_fence(text: str) -> str:
         if opened and _is_closing_fence(line, opened[:3]):
             opened = ""
         elif fence and not opened:
-            opened = f"{fence[1][:3]}{fence[2][:_LANGUAGE]}"
+            opened = f"{fence[1][:3]}{_find_language(fence[2].strip())}"
     return opened and f"```{opened[3:]}"
 
 
 def _find_cut(text: str, most: int) -> int:
     """Find the best place to cut a text within `most` units, as late as possible."""
-    far, size = 0, 0
-    for letter in text:
-        size += 1 + (letter > "\uffff")
-        if size > most:
-            break
-        far += 1
+    far = _measure_prefix(text, most)
     early = far // 3
     ends = [one.start() for one in re.finditer("\n\n", text[:far]) if one.start() > early]
     for end in reversed(ends[-20:]):

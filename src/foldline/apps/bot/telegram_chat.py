@@ -277,36 +277,73 @@ class Chat:
         parts = html.split_message_text(text, html.MOST - room)
         if foot:
             parts[-1] += f"\n\n{foot}"
-        for at, part in enumerate(parts):
-            await self._write_part(at, html.render_model_text(part))
-        for extra in self.track.draft[len(parts) :]:
+        written = 0
+        for part in parts:
+            written += await self._write_part(written, html.render_model_text(part))
+        for extra in self.track.draft[written:]:
             await self.line.delete_message(self.place, extra)
 
     async def _show_draft(self, text: str) -> None:
         """Show an unfinished answer: its last part grows."""
         async with self._delivering:
             for at, part in enumerate(html.split_message_text(text)):
-                await self._write_part(at, html.render_model_text(part), tries=1)
+                await self._edit_part(at, html.render_model_text(part), tries=1)
 
-    async def _write_part(self, at: int, words: HtmlText, *, tries: int | None = None) -> None:
+    async def _write_part(self, at: int, words: HtmlText) -> bool:
+        """Write one part of an answer; one that the API does not take by an edit is sent.
+
+        False if it does not take it at all.
+        """
+        try:
+            await self._edit_part(at, words)
+        except ApiRefused as fault:
+            self.tell(f"{self.place.name}: an answer is sent anew: {fault}")
+        else:
+            return True
+        await self._delete_drafts(at)
+        try:
+            await self._send_part(at, words)
+        except ApiRefused as fault:
+            self.tell(f"{self.place.name}: a part of an answer is left out: {fault}")
+            told = "⚠ Telegram does not take a part of this answer; it is in the session's log."
+            await self.send_notice(render_plain_text(told))
+            return False
+        return True
+
+    async def _send_part(self, at: int, words: HtmlText) -> None:
+        reply = self._reply if at == 0 else None
+        sent = await self.line.send_message(self.place, words, reply=reply)
+        self._shown[sent] = words.html
+        await self.track.record_draft(sent)
+
+    async def _delete_drafts(self, at: int) -> None:
+        """Delete the drafts from one part on: parts that follow must stand below it."""
+        drafts = self.track.draft[at:]
+        del self.track.draft[at:]
+        for message in drafts:
+            await self.line.delete_message(self.place, message)
+
+    async def _edit_part(self, at: int, words: HtmlText, *, tries: int | None = None) -> None:
         """Write one part of an answer into its message, which is sent and stored first."""
+        refused = ApiRefused("no message can be edited")
         for _ in range(3):
             if at >= len(self.track.draft):
-                reply, dots = self._reply if at == 0 else None, render_plain_text(_DRAFT)
-                sent = await self.line.send_message(self.place, dots, reply=reply)
-                await self.track.record_draft(sent)
+                await self._send_part(at, render_plain_text(_DRAFT))
             message = self.track.draft[at]
             if self._shown.get(message) == words.html:
                 return
             try:
                 await self.line.edit_message(self.place, message, words, tries=tries)
-            except ApiRefused as fault:  # it was deleted, or is too old
+            except ApiRefused as fault:
+                if not fault.is_gone:
+                    raise
+                refused = fault
                 self.tell(f"{self.place.name}: a message is made anew: {fault}")
-                del self.track.draft[at:]
+                await self._delete_drafts(at)
             else:
                 self._shown[message] = words.html
                 return
-        self.tell(f"{self.place.name}: a part of an answer is not taken by the API, and left out")
+        raise refused
 
     async def replace_draft(self, words: HtmlText) -> None:
         """Say something in place of an answer, in the message that waits for one."""
@@ -314,12 +351,17 @@ class Chat:
             await self.send_notice(words)
             return
         first, *more = self.track.draft
-        with suppress(ApiRefused):
+        refused = False
+        try:
             await self.line.edit_message(self.place, first, words)
+        except ApiRefused:
+            more, refused = self.track.draft, True
         for extra in more:
             await self.line.delete_message(self.place, extra)
         self._shown.clear()
         await self.track.clear_draft()
+        if refused:
+            await self.send_notice(words)
 
     async def send_notice(
         self, words: HtmlText, buttons: Buttons = (), *, quiet: bool = False

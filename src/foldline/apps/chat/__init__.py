@@ -6,6 +6,7 @@
     chat_loop        a person and an agent, turn by turn, until the person leaves
     input_line       the input line, with keys, history and completion
     live_output      a turn as it happens: words, tools, folds
+    look_commands    the commands that only look
     markdown         an answer rendered block by block, as it comes
     mentions         files that a message names by `@`
     plain            input and output without a capable terminal

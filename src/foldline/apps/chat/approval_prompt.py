@@ -13,11 +13,16 @@ from foldline.agent.instructions import Answer as Trusting
 from foldline.agent.instructions import InstructionFile
 from foldline.agent.tool import Intent
 from foldline.apps.chat.chat_parts import ChatFace
-from foldline.apps.chat.safe import clean_text, escape_hidden_characters
+from foldline.apps.chat.safe import clean_text
 from foldline.apps.cli.exit_codes import explain_error
 from foldline.apps.cli.output import Style, apply_style
 from foldline.core.parts import Call
-from foldline.draw.wording import clean_line, measure_width, truncate_to_width
+from foldline.draw.wording import (
+    clean_line,
+    escape_hidden_characters,
+    measure_width,
+    truncate_to_width,
+)
 from foldline.errors import (
     BadInput,
     Busy,
@@ -50,9 +55,11 @@ async def ask_approval(face: ChatFace, call: Call, intent: Intent) -> Answer:
     lasting = " · s for this session · p for this project" if rules else ""
     more = " · v the rest" if below else ""
     ways = wrap_at_dots(f"  y once{lasting}{more} · n [why]", face.columns)
+    only = [f"  s and p allow {_render_rule(rules[0])}"] if len(rules) == 1 else []
     shown = [
         *(apply_style(row, "yellow") for row in what),
         *(apply_style(row, "dim") for row in ways),
+        *(apply_style(row, "dim") for line in only for row in _wrap_line(line, face.columns)),
     ]
     face.above("\n".join(shown))
     while True:
@@ -61,14 +68,18 @@ async def ask_approval(face: ChatFace, call: Call, intent: Intent) -> Answer:
             return No()
         word, _, rest = said.strip().partition(" ")
         match word.lower():
-            case "y" | "yes":
+            case "y" | "yes" if not rest.strip():  # "y no, wait" is no yes
                 return Yes()
             case "" | "n" | "no":
                 return No(clean_text(rest.strip()))
             case "s" | "p" as span if rules:
-                rule = await _choose_rule(face, intent.rules, rest)
+                rule = await _choose_rule(face, rules, rest)
                 if rule is not None:
+                    where = "in this session" if span == "s" else "in this folder, in every session"
+                    told = f"  from now on {where}: {_render_rule(rule)}"
+                    face.above(apply_style(told, "dim"))
                     return Yes(_SPANS[span], rule)
+                face.above(apply_style("  no such rule; nothing is allowed yet", "dim"))
             case "v" if below:
                 face.above("\n".join(below))
             case _:
@@ -77,7 +88,7 @@ async def ask_approval(face: ChatFace, call: Call, intent: Intent) -> Answer:
 
 def _is_said_by_question(intent: Intent, columns: int) -> bool:
     """Whether the question shows all of a short command: again, it looked like output above it."""
-    plain = intent.detail.isprintable() and "  " not in intent.detail
+    plain = clean_line(escape_hidden_characters(intent.detail)) == intent.detail
     fits = measure_width(intent.what) + 2 <= columns
     return plain and fits and intent.what.endswith(f" {intent.detail}")
 
@@ -85,18 +96,19 @@ def _is_said_by_question(intent: Intent, columns: int) -> bool:
 async def _choose_rule(face: ChatFace, rules: tuple[str, ...], given: str) -> str | None:
     """Choose the rule to remember: the only one, or the one whose number is given."""
     if len(rules) == 1:
-        return rules[0]
-    if not given:
-        face.above(
-            "\n".join(
-                f"  {at} {clean_line(escape_hidden_characters(rule))}"
-                for at, rule in enumerate(rules, 1)
-            )
-        )
-        given = await face.ask("For which? [1] ") or ""
         given = given.strip() or "1"
+    if not given:
+        face.above("\n".join(f"  {at} {_render_rule(rule)}" for at, rule in enumerate(rules, 1)))
+        answer = await face.ask("For which? [1] ")
+        if answer is None:
+            return None
+        given = answer.strip() or "1"
     at = int(given) - 1 if given.strip().isdecimal() else -1
     return rules[at] if 0 <= at < len(rules) else None
+
+
+def _render_rule(rule: str) -> str:
+    return clean_line(escape_hidden_characters(rule))
 
 
 async def ask_trust(face: ChatFace, files: Sequence[InstructionFile]) -> Trusting:
@@ -172,7 +184,7 @@ _WAYS = {
     "overloaded": "the server failed, or has too much to do: wait a moment, then /retry",
     "unreachable": "then /retry; /model NAME takes another model",
     "tokens": "/compact makes room, then /retry",
-    "auth": "check the key, then /retry",
+    "auth": "correct a saved key, then /retry; one in the environment: leave, set it, --continue",
 }
 _AGAIN = "/retry asks again, /model NAME takes another model"
 

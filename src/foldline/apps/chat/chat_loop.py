@@ -9,13 +9,14 @@ and a fold is offered where one is due.
 import asyncio
 import gc
 import os
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from foldline.agent.approval import Answer, Mode
+from foldline.agent.events import Answered, Asking, Moment
 from foldline.agent.tool import Intent, output_watcher
 from foldline.agent.tools.shell import run_shell_command
 from foldline.apps.chat import status_bar
@@ -25,6 +26,8 @@ from foldline.apps.chat.chat_parts import (
     ChatFace,
     ChatSeat,
     RecentSession,
+    describe_cut,
+    describe_stop,
     render_recent_sessions,
 )
 from foldline.apps.chat.input_line import MARK
@@ -39,20 +42,22 @@ from foldline.apps.chat.slash_commands import (
 )
 from foldline.apps.cli.output import Style, apply_style, wrap_text
 from foldline.core.cold_cache import format_dollars, render_cold_call
-from foldline.core.log import Interrupted, UsageReported, UserSaid, begins_turn
-from foldline.core.names import format_count
+from foldline.core.log import Interrupted, ModelSaid, UsageReported, UserSaid, begins_turn
+from foldline.core.names import format_count, format_handle
 from foldline.core.parts import Call, render_parts, text_of
 from foldline.core.plan import is_fold_waiting
 from foldline.core.spine import Range
 from foldline.core.tokens import count_tokens
 from foldline.draw.picture import Picture, build_picture
-from foldline.draw.wording import clean_line, truncate_to_width
+from foldline.draw.wording import clean_line, shorten_model_name, truncate_to_width
 from foldline.errors import FoldlineError
+from foldline.models.port import Json
 from foldline.session.cold_call import preview_cold_call
 from foldline.session.session import Given
 from foldline.session.session_bill import Bill
 from foldline.session.stored_session import iterate_sessions
 
+_COLLECT = (700, 10, 1_000)  # a look at all objects takes some 25 ms: after a turn, not at a key
 _TICK = 0.2  # seconds between redraws during a turn
 _NAMES = 500  # sessions offered as completions
 _MARGIN = "  "
@@ -60,6 +65,7 @@ _SHELL = 3_600.0  # seconds that a person's own command may take
 _MOST_LINES = 60  # of its output that are shown
 _TITLE = 60  # columns of it in a title
 _BRIEF = 3  # lines of the last messages shown at the start
+_ANSWERS = {"": "n", "n": "n", "no": "n", "y": "y", "yes": "y"}
 
 
 class PersonLeft(NamedTuple):
@@ -94,15 +100,21 @@ class Talk:
         self.names: list[str] = []
         self.pending: list[Attachment] = []
         """What goes along with the next message."""
+        self.model_names: list[str] = []
+        """The models of the session's server, once Tab has asked for them."""
         self.planning: Mode | None = None
         """The approval mode to come back to from /plan."""
         self._end: End | None = None
         self._pause = 0.0  # since when the model was not asked, at the last warning of it
         self._picture: Picture | None = None
+        self._answer: Json = {}  # the newest, as the provider sent it
+        self._cut = -1  # the newest message that was told to be cut
+        self._loading: asyncio.Task[None] | None = None  # the names of the server's models
 
     async def run(self) -> End:
         """Chat until the person leaves, or wants another session."""
         gc.freeze()  # what was imported stays: looking through it again would hold keys up
+        gc.set_threshold(*_COLLECT)
         face, agent = self.face, self.seat.agent
         self.hearing.changed = self.reset_picture
         agent.hooks.append(self._handle_moment)
@@ -129,6 +141,7 @@ class Talk:
         finally:
             agent.hooks.remove(self._handle_moment)
             face.words, face.stop, face.expand = None, None, None
+            beside += [] if self._loading is None else [self._loading]
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
@@ -136,6 +149,8 @@ class Talk:
     def _complete_input(self, text: str) -> Iterable[tuple[str, str]]:
         """Complete a command, or the name of a file at the end of a message."""
         if text.startswith("/") and not text.startswith("//"):
+            if text.startswith("/m"):  # by the time that /model is written they may be there
+                self._begin_loading_models()
             return iterate_completions(TABLE, self, text)
         drawn = self.update_picture()
         return iterate_files_for(text, Path.cwd(), drawn.window - drawn.total)
@@ -171,9 +186,22 @@ class Talk:
 
     async def ask_yes_no(self, question: str) -> bool:
         """Ask a question; return whether the person says yes."""
-        yes = _is_yes(await self.face.ask(f"{question} "))
-        self.show_lines(f"{question} {'y' if yes else 'n'}")
-        return yes
+        return await self._ask_yes_no_or_stop(question) is True
+
+    async def _ask_yes_no_or_stop(self, question: str) -> bool | None:
+        """Ask until the answer is yes or no; None if the person stops the question.
+
+        Whatever else they write is a message that they were about to send: it is kept for them.
+        """
+        while (said := await self.face.ask(f"{question} ")) is not None:
+            word = said.strip().lower()
+            if word in _ANSWERS:
+                self.show_lines(f"{question} {_ANSWERS[word]}")
+                return _ANSWERS[word] == "y"
+            self.face.put_back(said)
+            self.show_note("  answer y or n; what you wrote is kept for afterwards")
+        self.show_lines(f"{question} n")
+        return None
 
     def show_usage(self, response: int | None = None) -> None:
         """Show the usage line that follows each answer."""
@@ -232,9 +260,11 @@ class Talk:
     async def _ask_approval(self, call: Call, intent: Intent) -> Answer:
         """Ask the person about a call, and say meanwhile that they are waited for."""
         self.hearing.start_question(call, intent.what)
+        self.face.stops_at_question = True
         try:
             return await ask_approval(self.face, call, intent)
         finally:
+            self.face.stops_at_question = False
             self.hearing.end_question()
 
     async def _run_shell(self, command: str) -> None:
@@ -298,7 +328,9 @@ class Talk:
         self.hearing.stop_activity()
         if ended.how != "answered":
             self.show_note(ended.words, "yellow")
-        elif not ended.words.strip():
+        elif told := self._describe_stop():
+            self.show_note(told, "yellow")
+        elif not ended.words.strip() and not self.hearing.heard_words:
             self.show_note("the answer has no words")
         self.reset_picture()
         await self.bill.catch_up()  # what it has cost is right when the line is there
@@ -306,8 +338,13 @@ class Talk:
         if files is not None and len(files.points) > points:
             count = format_count(len(files.points[-1].changes), "path")
             self.show_note(f"{count} changed on disk · /undo files takes it back")
+        gc.collect()
         await self._ask_to_fold()
         await self._ask_about_instructions()
+
+    def _describe_stop(self) -> str:
+        newest = next(self.session.live.view.iterate_newest(ModelSaid), None)
+        return describe_stop(newest[1].stop if newest is not None else None, self._answer)
 
     async def _warn_of_pause(self, words: str) -> bool:
         """Say what a message costs after the cache has expired, and offer to fold before it.
@@ -325,11 +362,10 @@ class Talk:
         cold, warm, folded = map(format_dollars, (found.cold, found.warm, found.folded))
         more = "" if live.narrator is None else " and the summarizer"
         said = f"⚠ Cache expired: about {cold} instead of {warm}. Compact first ({folded}{more})?"
-        answer = await self.face.ask(f"{said} [y/N] ")
-        self.show_lines(f"{said} {(answer or '').strip()}".rstrip())
+        answer = await self._ask_yes_no_or_stop(f"{said} [y/N]")
         if answer is None:
             self.show_note("stopped; nothing was sent", "yellow")
-        elif _is_yes(answer):
+        elif answer:
             await fold_and_report(self)
         return answer is not None
 
@@ -358,8 +394,33 @@ class Talk:
         if await self.ask_yes_no(asked):
             await fold_and_report(self)
 
-    def _handle_moment(self, moment: Any) -> None:
+    def _handle_moment(self, moment: Moment) -> None:
         self.hearing.handle_moment(moment)
+        match moment:
+            case Asking():
+                self._tell_of_cut_message()
+            case Answered(answer):
+                self._answer = answer
+            case _:
+                pass
+
+    def _tell_of_cut_message(self) -> None:
+        """Say once of a person's newest message that the model does not see all of it."""
+        for seq, event in self.session.live.view.iterate_newest(UserSaid):
+            if event.speaker == "human":
+                if event.clip is not None and seq > self._cut:
+                    self._cut = seq
+                    self.show_note(describe_cut("your message", format_handle(seq)), "yellow")
+                return
+
+    def _begin_loading_models(self) -> None:
+        if self._loading is None and self.seat.list_models is not None:
+            self._loading = asyncio.create_task(self._load_model_names(self.seat.list_models))
+
+    async def _load_model_names(self, ask: Callable[[], Awaitable[Sequence[str]]]) -> None:
+        with suppress(Exception):  # then the catalogue is all that Tab offers
+            self.model_names += await ask()
+            self.face.renew_completions()
 
     def _draw_bar(self, columns: int) -> list[tuple[str, str]]:
         name = self.session.live.name.session
@@ -394,7 +455,7 @@ class Talk:
             self.show_note(line)
         turns = [seq for seq, event in live.view.held.items() if begins_turn(event)]
         drawn = self.update_picture()
-        model = clean_line(drawn.model)
+        model = shorten_model_name(drawn.model)
         if not turns and not live.view.items:
             self.show_note(f"{name} · {model} · /help lists commands, Ctrl-D leaves")
             if self.recent:
@@ -431,10 +492,6 @@ class Talk:
         if not names:
             return ""
         return f"{len(names)} call{'' if len(names) == 1 else 's'} of a tool"
-
-
-def _is_yes(answer: str | None) -> bool:
-    return (answer or "").strip().lower() in ("y", "yes")
 
 
 def _render_input(said: str) -> list[str]:

@@ -12,8 +12,15 @@ from foldline.agent.checkpoints import Checkpoints
 from foldline.agent.instructions import Instructions
 from foldline.agent.loop import Agent
 from foldline.apps.cli.output import format_age, format_size, measure_terminal, truncate_line
-from foldline.draw.wording import clean_line, measure_width, truncate_to_width
-from foldline.models.port import Model
+from foldline.core.log import Stop
+from foldline.dialects.json_slices import dict_of, list_of
+from foldline.draw.wording import (
+    clean_line,
+    measure_width,
+    shorten_model_name,
+    truncate_to_width,
+)
+from foldline.models.port import Json, Model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +35,8 @@ class ChatSeat:
     checkpoints: Checkpoints | None = None
     list_models: Callable[[], Awaitable[Sequence[str]]] | None = None
     """Asks the session's server which models it has."""
+    explain_key: Callable[[], str] | None = None
+    """Says where to correct the key that the session's server gets."""
     notes: Sequence[str] = ()
     """Remarks to show before the first line."""
 
@@ -47,11 +56,36 @@ def render_recent_sessions(recent: Sequence[RecentSession]) -> list[str]:
     """Render a numbered list: name, title, age, size, model."""
     lines: list[str] = []
     for at, one in enumerate(recent, 1):
-        tail = f" · {format_age(one.changed)} · {format_size(one.size)} · {one.model}"
+        tail = f" · {format_age(one.changed)} · {format_size(one.size)}"
+        tail += f" · {shorten_model_name(one.model)}"
         room = max(measure_terminal() - measure_width(clean_line(tail)) - 4, 10)
         head = truncate_to_width(clean_line(f"{one.name}: {one.title}"), room)
         lines.append(truncate_line(f"  {at} ", f"{head}{tail}"))
     return lines
+
+
+def describe_cut(what: str, handle: str) -> str:
+    """Say that something was too large for the window, and where all of it is."""
+    return (
+        f"{what} was too large for the window and is cut; "
+        f"{handle} has all of it, and the model can recall it"
+    )
+
+
+def describe_stop(stop: Stop | None, answer: Json) -> str:
+    """Say why an answer is not whole; "" if it is."""
+    if stop == "length":
+        return "the answer ended at its length limit; --reserve raises it"
+    if stop == "refused" and _is_filtered(answer):
+        return "the provider's content filter ended the answer"
+    return "the model refused to answer" if stop == "refused" else ""
+
+
+def _is_filtered(answer: Json) -> bool:
+    """Whether the provider's filter ended a refused answer, not the model itself."""
+    choice = dict_of(next(iter(list_of(answer.get("choices"))), None))
+    reasons = (choice.get("finish_reason"), dict_of(answer.get("incomplete_details")).get("reason"))
+    return "content_filter" in reasons or "candidates" in answer or "promptFeedback" in answer
 
 
 class ChatFace(Protocol):
@@ -64,6 +98,8 @@ class ChatFace(Protocol):
     """Shows what was folded away last."""
     expands: str
     """The key or the command that does so."""
+    stops_at_question: bool
+    """Whether Ctrl-C at a question also stops the work under way."""
 
     async def said(self) -> str | None:
         """Return what the person enters next, or None if they leave."""
@@ -71,6 +107,10 @@ class ChatFace(Protocol):
 
     async def ask(self, question: str, *, secret: bool = False) -> str | None:
         """Return the answer to a question, or None."""
+        ...
+
+    def put_back(self, text: str) -> None:
+        """Keep a text that answered no question for when the question is over."""
         ...
 
     def above(self, text: str) -> None:
@@ -83,6 +123,10 @@ class ChatFace(Protocol):
 
     def refresh(self) -> None:
         """Redraw what changes by itself."""
+        ...
+
+    def renew_completions(self) -> None:
+        """Complete again where nothing was chosen yet."""
         ...
 
     def leave(self) -> None:

@@ -15,6 +15,8 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TypeAlias
 
@@ -24,6 +26,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, has_completions
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
+from prompt_toolkit.formatted_text.utils import split_lines
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input import Input, create_input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -37,7 +40,12 @@ from prompt_toolkit.layout import (
     Layout,
     Window,
 )
-from prompt_toolkit.layout.controls import BufferControl
+from prompt_toolkit.layout.controls import (
+    BufferControl,
+    GetLinePrefixCallable,
+    UIContent,
+    UIControl,
+)
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.layout.processors import (
     BeforeInput,
@@ -55,6 +63,7 @@ MARK = "❯ "  # noqa: RUF001 - as shells show it
 _AGAIN = 2.0  # seconds in which a second Ctrl-C leaves
 _MOST_LINES = 10  # rows of the input that are visible at once
 _MENU = 8
+_MOST_QUEUED = 4  # of what is queued, that is visible
 _REDRAW = 0.05  # seconds between redraws of what changes by itself; keys are drawn at once
 _TYPING, _SLOWER = 0.5, 3  # seconds after a key in which that happens so many times less often
 _PRIVATE = 0o600
@@ -99,6 +108,28 @@ class _Completing(Completer):
             yield Completion(word, start_position=-len(last), display_meta=told)
 
 
+class _LinesControl(UIControl):
+    """Shows lines that are ready: prompt_toolkit's own control splits its text at every key."""
+
+    def __init__(self, lines: Callable[[], list[StyleAndTextTuples]]) -> None:
+        self._lines = lines
+
+    def preferred_height(
+        self,
+        width: int,
+        max_available_height: int,
+        wrap_lines: bool,  # noqa: FBT001 - as prompt_toolkit calls it
+        get_line_prefix: GetLinePrefixCallable | None,
+    ) -> int | None:
+        del width, max_available_height, wrap_lines, get_line_prefix
+        return len(self._lines())
+
+    def create_content(self, width: int, height: int) -> UIContent:
+        del width, height
+        lines = self._lines()
+        return UIContent(lines.__getitem__, line_count=len(lines), show_cursor=False)
+
+
 class InputLine:
     """The input line, and what stands around it."""
 
@@ -118,9 +149,11 @@ class InputLine:
         self.expand: Callable[[], object] | None = None
         """Shows what was folded away last."""
         self.expands = "Ctrl-O"
+        self.stops_at_question = False
+        """Whether Ctrl-C at a question also stops the work under way."""
         self._live: str | Callable[[], str] = ""
         # The columns, and the unfinished text as it was drawn for them.
-        self._drawn_live: tuple[int, StyleAndTextTuples] | None = None
+        self._drawn_live: tuple[int, list[StyleAndTextTuples]] | None = None
         self._refreshing: asyncio.TimerHandle | None = None
         self._hint = ""
         self._pressed = 0.0  # when Ctrl-C was last pressed
@@ -195,6 +228,19 @@ class InputLine:
             self._question = None
             self._request_redraw()
 
+    def put_back(self, text: str) -> None:
+        """Put a text on the line that answered no question; a question under way hides it."""
+        kept = self.buffer.text if self._question is None else self._question[2].text
+        text = f"{kept}\n{text}" if kept else text
+        self._set_unfinished(Document(text, len(text)))
+
+    def _set_unfinished(self, document: Document) -> None:
+        """Set what is on the line, or what will be when the question is over."""
+        if self._question is None:
+            self.buffer.reset(document)
+        else:
+            self._question = (*self._question[:2], document)
+
     def above(self, text: str) -> None:
         """Write finished text above the line."""
         if not text:
@@ -226,6 +272,13 @@ class InputLine:
             pause = _REDRAW * (_SLOWER if typing else 1)
             self._refreshing = loop.call_later(pause, self._draw_refresh)
 
+    def renew_completions(self) -> None:
+        """Complete again where nothing was chosen yet: there may be more to offer by now."""
+        state = self.buffer.complete_state
+        if state is not None and state.complete_index is None:
+            self.buffer.cancel_completion()
+            self.buffer.start_completion()
+
     @property
     def columns(self) -> int:
         """The terminal's width."""
@@ -233,8 +286,10 @@ class InputLine:
 
     @property
     def rows(self) -> int:
-        """The terminal's height."""
-        return self.app.output.get_size().rows
+        """The terminal's height, without the queue and all lines of the input but one."""
+        queued = min(len(self._said), _MOST_QUEUED + 1) if self.stop else 0
+        written = min(self.buffer.document.line_count, _MOST_LINES) - 1
+        return self.app.output.get_size().rows - queued - written
 
     @property
     def waiting(self) -> int:
@@ -243,7 +298,7 @@ class InputLine:
 
     def _draw_refresh(self) -> None:
         self._refreshing = self._drawn_live = None
-        self._build_live_text()  # apart from the drawing: a key gets in between
+        self._build_live_lines()  # apart from the drawing: a key gets in between
         self._request_redraw()
 
     def _request_redraw(self) -> None:
@@ -270,8 +325,14 @@ class InputLine:
         )
         body = HSplit(
             [
-                _build_optional_window(self._render_live_text),
-                _build_optional_window(self._render_queue),
+                ConditionalContainer(
+                    Window(_LinesControl(self._build_live_lines), dont_extend_height=True),
+                    Condition(lambda: bool(self._build_live_lines())),
+                ),
+                ConditionalContainer(
+                    Window(FormattedTextControl(self._render_queue), dont_extend_height=True),
+                    Condition(lambda: bool(self._render_queue())),
+                ),
                 Window(height=1),
                 Window(
                     writing,
@@ -304,27 +365,23 @@ class InputLine:
             return [("class:question", self._question[0])]
         return [("class:mark.busy" if self.stop else "class:mark", MARK)]
 
-    def _render_live_text(self) -> StyleAndTextTuples:
-        return self._build_live_text()
-
-    def _build_live_text(self) -> StyleAndTextTuples:
+    def _build_live_lines(self) -> list[StyleAndTextTuples]:
         """Build the unfinished text once for each refresh: no key waits for markdown."""
         columns, drawn = self.columns, self._drawn_live
         if drawn is None or drawn[0] != columns:
             text = self._live if isinstance(self._live, str) else self._live()
-            parsed: StyleAndTextTuples = []
-            if text:
-                parsed = to_formatted_text(ANSI(text.rstrip("\n")))
-            drawn = self._drawn_live = (columns, parsed)
+            drawn = self._drawn_live = (columns, parse_lines(text.rstrip("\n")))
         return drawn[1]
 
     def _render_queue(self) -> StyleAndTextTuples:
         if not self.stop:
             return []
         room = max(self.columns - 12, 8)
-        told = [one.split("\n", 1)[0] for one in self._said]
-        cut = [one if len(one) <= room else f"{one[: room - 1]}…" for one in told]
-        return [("class:hint", "\n".join(f"  next: {one}" for one in cut))] if cut else []
+        told = [one.split("\n", 1)[0] for one in [*self._said][:_MOST_QUEUED]]
+        cut = [f"  next: {one if len(one) <= room else f'{one[: room - 1]}…'}" for one in told]
+        more = len(self._said) - len(cut)
+        rows = [*cut, *([f"  and {more:,} more"] if more else [])]
+        return [("class:hint", "\n".join(rows))] if rows else []
 
     def _render_bar(self) -> StyleAndTextTuples:
         if self._hint:
@@ -397,7 +454,7 @@ class InputLine:
             self._question[1].set_result(text)
 
     def _handle_interrupt(self) -> None:
-        if self._question is not None:
+        if self._question is not None and not (self.stops_at_question and self.stop):
             self._answer_question(None)
         elif self.stop is not None:
             self._take_back_queue()
@@ -413,10 +470,11 @@ class InputLine:
     def _take_back_queue(self) -> None:
         """Put what is queued back on the line: it is neither lost nor sent unasked."""
         if self._said:
-            lines = [*self._said, *([self.buffer.text] if self.buffer.text else [])]
+            written = self.buffer.text if self._question is None else self._question[2].text
+            lines = [*self._said, *([written] if written else [])]
             self._said.clear()
             text = "\n".join(lines)
-            self.buffer.reset(Document(text, len(text)))
+            self._set_unfinished(Document(text, len(text)))
 
     def leave(self) -> None:
         """Leave: cancel the work under way and drop the queue."""
@@ -434,10 +492,15 @@ def _is_naming_file(document: Document) -> bool:
     return word.startswith("@")
 
 
-def _build_optional_window(text: Callable[[], StyleAndTextTuples]) -> ConditionalContainer:
-    """Build a window that is there only while it has text."""
-    window = Window(FormattedTextControl(text), dont_extend_height=True)
-    return ConditionalContainer(window, Condition(lambda: bool(text())))
+def parse_lines(text: str) -> list[StyleAndTextTuples]:
+    """Parse text with escape codes into lines, with one piece for neighbours of one style."""
+    if not text:
+        return []
+    lines: list[StyleAndTextTuples] = []
+    for line in split_lines(to_formatted_text(ANSI(text))):
+        runs = groupby(line, key=itemgetter(0))
+        lines.append([(style, "".join(one[1] for one in run)) for style, run in runs])
+    return lines
 
 
 def _open_history(path: Path | None) -> History:

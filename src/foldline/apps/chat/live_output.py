@@ -31,7 +31,7 @@ from foldline.apps.chat.safe import clean_text
 from foldline.apps.cli.output import apply_style, has_colours
 from foldline.core.log import Folded, ModelSaid, ToolReturned
 from foldline.core.names import format_count
-from foldline.core.parts import Call, Thought, text_of
+from foldline.core.parts import Call, Thought, render_parts, text_of
 from foldline.core.tokens import count_parts, count_tokens
 from foldline.draw.wording import clean_line, measure_width, truncate_to_width
 from foldline.session.hooks import Pass
@@ -107,6 +107,9 @@ class TurnOutput:
         self._thought_tokens = 0
         self._thinking_since = 0.0
         self._heard_thought = False  # since the model was asked last
+        self._asked_at = -1  # the place of the newest event when it was asked
+        self.heard_words = False
+        """Whether the model has said something since it was asked last."""
         self._apart = False  # whether a result stands directly above
         self._doing = ""
         self._begun = 0.0
@@ -149,6 +152,7 @@ class TurnOutput:
         match moment:
             case Asking():
                 self._doing, self._heard_thought = "thinking", False
+                self._asked_at, self.heard_words = self._session.live.view.head, False
                 self._notify_change()
             case Thinking(words):
                 self._add_thought(words)
@@ -161,6 +165,7 @@ class TurnOutput:
             case Answered():
                 self._find_unheard_thought()
                 self._finish_thought()
+                self._find_unheard_words()
                 self._finish_answer()
                 self._notify_change()
             case Calling(call, tool, _, intent):
@@ -230,6 +235,14 @@ class TurnOutput:
                 self._add_thought(part.text)
                 self._thinking_since = 0.0
 
+    def _find_unheard_words(self) -> None:
+        """Take an answer from the log that was not streamed as text."""
+        newest = next(self._session.live.view.iterate_newest(ModelSaid), None)
+        if self.heard_words or newest is None or newest[0] <= self._asked_at:
+            return
+        if words := render_parts(newest[1].parts).strip():
+            self._show_words(words)
+
     def _finish_thought(self) -> None:
         """Fold reasoning away that has ended."""
         text, since = "".join(self._thought).strip(), self._thinking_since
@@ -243,6 +256,7 @@ class TurnOutput:
         self._show_note(f"{told} · {way}", "dim")
 
     def _show_words(self, words: str) -> None:
+        self.heard_words = self.heard_words or bool(words.strip())
         if self._said is None:
             if self._apart:
                 self._face.above("\n")

@@ -5,26 +5,32 @@ r"""Render an answer as it comes: each markdown block is written once, when it i
     said.render_rest(20)                 →  the lines of what may still change
     said.finish_answer()                 →  those lines, for good
 
-The input is cleaned first, and nothing in it is markup to `rich`; links are shown as text, never as
-links of the terminal.
+The input is cleaned before it is parsed, and again after: entities and addresses may decode to what
+steers a terminal. Nothing in it is markup to `rich`; links are shown as text, never as links of the
+terminal.
 """
 
 import io
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any, ClassVar
 
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import CodeBlock, Heading, Markdown
+from rich.markdown import CodeBlock, Heading, Markdown, TableElement
 from rich.padding import Padding
 from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
 from rich.theme import Theme
 
-from foldline.apps.chat.safe import Safe
+from foldline.apps.chat.safe import Safe, clean_text
 
 _WIDEST = 100  # columns: longer lines are hard to read
 _LONG, _GROWN = 4_000, 1.1  # a block of more letters is parsed again only when it has grown so
+_NARROWEST = 6  # columns of the terminal for each of a table
 _THEME = Theme(
     {
         "markdown.h1": "bold underline",
@@ -65,6 +71,22 @@ class _Code(CodeBlock):
         yield Padding(code, (0, 0, 0, 2))
 
 
+class _Table(TableElement):
+    """A table of which nothing is cut: long words break, and many columns become lines."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        rows = [self.header.row] if self.header and self.header.row else []
+        rows += self.body.rows if self.body else []
+        if any(len(row.cells) * _NARROWEST > options.max_width for row in rows):
+            yield from (Text(" | ").join(cell.content for cell in row.cells) for row in rows)
+            return
+        for shown in super().__rich_console__(console, options):
+            if isinstance(shown, Table):
+                for column in shown.columns:
+                    column.overflow = "fold"
+            yield shown
+
+
 class _AnswerMarkdown(Markdown):
     """Markdown in which HTML tags are text, so that nothing a model says is left out."""
 
@@ -73,11 +95,20 @@ class _AnswerMarkdown(Markdown):
         "heading_open": _Heading,
         "fence": _Code,
         "code_block": _Code,
+        "table_open": _Table,
     }
 
     def __init__(self, source: str) -> None:
         super().__init__("", hyperlinks=False)
         self.parsed = _make_parser().parse(source)
+        for token in self.parsed:
+            _clean_words(token.children or ())
+
+
+def _clean_words(tokens: Iterable[Token]) -> None:
+    for token in tokens:
+        token.content = clean_text(token.content)
+        _clean_words(token.children or ())
 
 
 @cache

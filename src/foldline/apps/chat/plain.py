@@ -28,8 +28,10 @@ class Plain:
         self.stop: Callable[[], object] | None = None
         self.expand: Callable[[], object] | None = None
         self.expands = "/expand"
+        self.stops_at_question = False  # Ctrl-C stops the work in any case
         self._prompt = prompt
         self._lines: deque[str] = deque()
+        self._kept: deque[str] = deque()  # answered no question, and is said after it
         self._rest = b""
         self._ended = False
         self._more = asyncio.Event()
@@ -37,6 +39,8 @@ class Plain:
 
     async def said(self) -> str | None:
         """Return the next line; a backslash at its end joins the following one."""
+        if self._kept:
+            return self._kept.popleft()
         found: list[str] = []
         while True:
             line = await self._read_line(_MARK if not found else ". ")
@@ -55,6 +59,10 @@ class Plain:
         with _no_echo() if secret else nullcontext():
             return await self._read_line(question)
 
+    def put_back(self, text: str) -> None:
+        """Say it after the question: there is no line to put it on."""
+        self._kept.append(text)
+
     def above(self, text: str) -> None:
         """Write text to stdout."""
         if text:
@@ -67,10 +75,14 @@ class Plain:
     def refresh(self) -> None:
         """Do nothing: nothing is redrawn."""
 
+    def renew_completions(self) -> None:
+        """Do nothing: nothing is completed."""
+
     def leave(self) -> None:
         """End as if the input had."""
         self._ended = True
         self._lines.clear()
+        self._kept.clear()
         self._more.set()
 
     @property

@@ -115,22 +115,3 @@ class Safe:
 def clean_text(text: str) -> str:
     """Return a whole text without anything that steers the terminal."""
     return Safe().feed(text)
-
-
-def escape_hidden_characters(text: str) -> str:
-    r"""Write invisible characters out, as `\x1b` or `\u202e`.
-
-    For text that a person approves: a shell would run what `clean_text` leaves out.
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    found: list[str] = []
-    marks = _MARKS
-    for letter in text:
-        category = unicodedata.category(letter)
-        marks = marks + 1 if category in ("Mn", "Me") else 0
-        hidden = category in (*_UNSEEN, "Zl", "Zp") and letter not in "\n\t"
-        if hidden or marks > _MARKS or (category == "Zs" and letter != " "):
-            letter = letter.encode("unicode_escape").decode()  # noqa: PLW2901 - as it is shown
-        found.append(letter)
-    return "".join(found)

@@ -10,12 +10,18 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
-from time import time
 from typing import TYPE_CHECKING, TypeAlias
 
 from foldline.agent.checkpoints import describe_change, describe_path
+from foldline.apps.chat.look_commands import (
+    show_context,
+    show_cost,
+    show_fold_status,
+    show_instructions,
+    show_token_usage,
+    show_tools,
+)
 from foldline.apps.chat.safe import clean_text
-from foldline.apps.chat.status_bar import format_money
 from foldline.apps.cli.fold import (
     excluded_lines,
     list_excluded_items,
@@ -23,12 +29,9 @@ from foldline.apps.cli.fold import (
     summary_lines,
 )
 from foldline.apps.cli.output import (
-    Column,
     apply_style,
     format_size,
-    has_colours,
     measure_terminal,
-    render_table,
     truncate_line,
     wrap_text,
 )
@@ -41,172 +44,20 @@ from foldline.apps.cli.show_history import (
 )
 from foldline.core import log
 from foldline.core.log import by_user
-from foldline.core.names import format_count
+from foldline.core.names import format_count, format_handle
 from foldline.core.parts import render_parts, replace_surrogates
 from foldline.core.spine import Range
-from foldline.draw import draw_picture_terminal, wording
-from foldline.draw.picture import choose_level
-from foldline.draw.wording import clean_line, truncate_to_width
-from foldline.errors import FoldlineError
+from foldline.draw.wording import clean_line, escape_hidden_characters, truncate_to_width
+from foldline.errors import FoldlineError, Overflow
 from foldline.session.carry import PARTS, read_parts
 from foldline.session.export_log import Format, export_session
 from foldline.session.fold_records import read_fold_records
-from foldline.session.history import measure_pace
 from foldline.session.model_facts import build_facts
-from foldline.session.summaries import Preparing
-from foldline.session.summaries import read_narrator_state as breaker
 
 if TYPE_CHECKING:
     from foldline.apps.chat.chat_loop import Talk
 
 __all__ = ["TABLE", "ChatCommand", "Misused", "iterate_completions", "parse_chat_command"]
-
-
-async def _show_token_usage(talk: "Talk", _: str) -> None:
-    drawn = talk.update_picture()
-    turns = await talk.session.history.turns()
-    share = 100 * drawn.total / drawn.window
-    line = f"📊 Tokens: {drawn.total}/{drawn.window} ({share:.0f}% used)"
-    on = measure_pace(turns, talk.session.report)
-    block = wording.render_usage_block(
-        drawn, latest=on.latest, growth=on.growth, turns_left=on.turns_left
-    )
-    talk.show_lines(apply_style(line, choose_level(drawn.percent)), *block)
-
-
-async def _show_context(talk: "Talk", _: str) -> None:
-    talk.show_lines(
-        draw_picture_terminal(
-            talk.update_picture(), min(talk.face.columns, 100), colour=has_colours()
-        ).rstrip("\n")
-    )
-
-
-async def _show_cost(talk: "Talk", _: str) -> None:
-    bill = talk.bill
-    await bill.catch_up()
-    cached = f", {bill.read:,} of them read from the cache" if bill.read else ""
-    talk.show_lines(
-        *wrap_text(
-            f"{format_count(bill.calls, 'call')}: {bill.input:,} tokens in{cached}, "
-            f"{bill.output:,} out"
-        ),
-        *wrap_text(_describe_bill(talk)),
-    )
-    drawn = talk.update_picture()
-    if drawn.cost:
-        talk.show_text(f"the next call's input is about {format_money(drawn.cost.dollars)}")
-    spending = talk.session.live.spending
-    if spending is not None:
-        counted = await spending.read_spent()
-        talk.show_text(
-            f"counted against caps: {format_money(counted.session.dollars)} in this session, "
-            f"{format_money(counted.folds.dollars)} of it for folds"
-        )
-
-
-def _describe_bill(talk: "Talk") -> str:
-    bill = talk.bill
-    if bill.known is None:
-        return "in dollars not known: no model of this session has a price in the catalogue"
-    told = f"{format_money(bill.dollars)} so far"
-    if bill.unpriced:
-        told += f", without {format_count(bill.unpriced, 'call')} whose price is not known"
-    return f"{told}{'; prices of cached reads assumed' if bill.assumed else ''}"
-
-
-async def _show_fold_status(talk: "Talk", _: str) -> None:
-    live, drawn = talk.session.live, talk.update_picture()
-    policy = live.facts.policy
-    rows = [
-        (
-            "policy",
-            f"{policy.name}, started {_describe_fold_start(policy.start, folds=policy.folds)}",
-        )
-    ]
-    rows += [("window", f"{drawn.total:,} of {drawn.window:,} tokens, pressure {drawn.pressure}")]
-    tiers = " · ".join(f"{name} {tokens:,}" for name, tokens in drawn.tiers)
-    rows.append(("tiers", tiers))
-    if drawn.folds:
-        for fold in drawn.folds[-5:]:
-            told = f"log:{fold.span.lo}-{fold.span.hi}: {format_count(fold.messages, 'message')}"
-            rows.append(("fold", f"edit {fold.at}, {told}, {fold.before:,} → {fold.after:,}"))
-    else:
-        rows.append(("folds", "none stands: the model sees everything as it came"))
-    rows.append(("prepared", await _describe_narrative(talk)))
-    failing = await breaker(live.store, live.name)
-    if failing.failures:
-        wait = max(failing.until - time(), 0)
-        then = f"asked again in {wait:.0f} s" if wait else "asked again next time"
-        rows.append(
-            ("breaker", f"open: failed {failing.failures} times ({failing.reason}), {then}")
-        )
-    else:
-        rows.append(("breaker", "closed: nothing failed"))
-    rows.append(("last", _describe_last_pass(talk)))
-    talk.show_lines(
-        *(line for title, told in rows for line in wrap_text(told, title=f"{title:9} "))
-    )
-
-
-def _describe_fold_start(how: str, *, folds: bool) -> str:
-    if not folds:
-        return "never: this policy only counts"
-    wording = {
-        "auto": "by itself",
-        "ask": "when you agree",
-        "manual": "by /compact",
-        "off": "only where it must",
-    }
-    return wording.get(how, how)
-
-
-async def _describe_narrative(talk: "Talk") -> str:
-    narrator = talk.session.live.narrator
-    if narrator is None:
-        return "nothing: folds are made without a model (--summarizer names one)"
-    found = await narrator.find_prepared(talk.session.live)
-    return "a narrative for the next fold" if found else "no narrative yet"
-
-
-def _describe_last_pass(talk: "Talk") -> str:
-    one = talk.hearing.last
-    narrator = talk.session.live.narrator
-    if one is not None:
-        why = f" ({one.reason})" if one.reason else ""
-        return f"{one.kind} {one.outcome}, {one.before:,} → {one.after:,} tokens{why}"
-    if isinstance(narrator, Preparing) and narrator.last is not None:
-        return f"narrative {narrator.last.outcome} {narrator.last.reason}".rstrip()
-    return "nothing since this terminal was opened"
-
-
-async def _show_tools(talk: "Talk", _: str) -> None:
-    tools = talk.seat.agent.tools
-    if not tools:
-        talk.show_text("none: this agent only talks")
-    for tool in tools.values():
-        talk.show_lines(truncate_line(f"  {clean_line(tool.name):14} ", tool.description))
-
-
-async def _show_instructions(talk: "Talk", _: str) -> None:
-    known = talk.seat.instructions
-    if known is not None and (files := known.list_files()):
-        heads = (
-            Column("scope", 8),
-            Column("state", 10),
-            Column("tokens", 6, right=True),
-            Column("file"),
-        )
-        rows = [(one.scope, one.state, f"{one.tokens:,}", str(one.path)) for one in files]
-        talk.show_lines(*render_table(heads, rows))
-        talk.show_lines(
-            *(line for one in files if one.why for line in wrap_text(f"{one.name}: {one.why}"))
-        )
-        return
-    drawn = talk.update_picture()
-    size = sum(run.tokens for run in drawn.select_runs("system"))
-    told = f"{size:,} tokens of instructions" if size else "none: no instructions were given"
-    talk.show_text(told)
 
 
 Work: TypeAlias = "Callable[[Talk, str], Awaitable[None]]"
@@ -232,6 +83,7 @@ class ChatCommand:
 _PREVIEW = "--preview"
 _CHOICES = 20
 _FILES = "files"
+_REVOKE = "revoke"
 _PLAN_BEGINS = "[Planning: look, and say what you would do. Change nothing until you are told to.]"
 _PLAN_ENDS = "[Planning is over: you may change things again.]"
 _LOOK = 200  # events read at a time
@@ -307,10 +159,25 @@ async def _undo_edit(talk: "Talk", given: str) -> None:
     edit = parse_number(given, "edit") if given else None
     before = talk.update_picture().total
     which = edit if edit is not None else (talk.session.edits[-1] if talk.session.edits else None)
-    talk.redo = await talk.session.undo(edit)
+    try:
+        talk.redo = await talk.session.undo(edit)
+    except Overflow as fault:
+        raise Misused(_explain_lasting_edit(talk, which)) from fault
     talk.reset_picture()
     told = f"edit {which} taken back: {before:,} tokens became {talk.update_picture().total:,}"
     talk.show_text(f"{told}; /redo makes it again")
+
+
+def _explain_lasting_edit(talk: "Talk", edit: int | None) -> str:
+    """Say why an edit cannot be taken back, and where what it hides is."""
+    spans = {fold.at: fold.span for fold in talk.update_picture().folds}
+    place = format_handle(edit or 0)
+    if edit in spans:
+        place = format_handle(spans[edit].lo, spans[edit].hi)
+    return (
+        f"edit {edit} stays: without it the conversation does not fit into the window; "
+        f"/recall {place} shows what it hides"
+    )
 
 
 async def _restore_files(talk: "Talk", *, again: bool) -> None:
@@ -363,6 +230,38 @@ async def _plan_first(talk: "Talk", given: str) -> None:
         approvals.mode, talk.planning = talk.planning, None
         await talk.session.add(_PLAN_ENDS, speaker="notice")
         talk.show_text("it may change things again, as before")
+
+
+async def _show_permissions(talk: "Talk", given: str) -> None:
+    """List what was allowed for longer than once, or revoke one of it."""
+    approvals = talk.seat.approvals
+    if approvals is None:
+        raise Misused("this agent only talks: there is nothing to allow")
+    rules = [*reversed(await approvals.list_remembered_rules())]  # what is new gets a new number
+    word, _, number = given.partition(" ")
+    if word == _REVOKE:
+        at = parse_number(number, "permission")
+        if not 0 < at <= len(rules):
+            raise Misused(f"there is no permission {at}; /permissions lists them")
+        await approvals.revoke(rules[at - 1].rule)
+        talk.show_text(f"revoked: {_render_rule(rules[at - 1].rule)}")
+        return
+    if given:
+        raise Misused("/permissions lists what is allowed, /permissions revoke N takes it back")
+    spans = {"session": "in this session", "project": "in this folder, in every session"}
+    for at, one in enumerate(rules, 1):
+        said = f"{spans[one.span]}: {_render_rule(one.rule)}"
+        talk.show_lines(*wrap_text(said, title=f"  {at:3} "))
+    for rule in approvals.allow:
+        talk.show_lines(*wrap_text(f"by the settings: {_render_rule(rule)}", title="      "))
+    if not rules and not approvals.allow:
+        talk.show_text("nothing was allowed for longer than once")
+    if rules:
+        talk.show_text("/permissions revoke N takes one back")
+
+
+def _render_rule(rule: str) -> str:
+    return clean_line(escape_hidden_characters(rule))
 
 
 async def _redo_edit(talk: "Talk", given: str) -> None:
@@ -537,6 +436,10 @@ async def _pick_model(talk: "Talk") -> str:
     said = replace_surrogates((await talk.face.ask("Which? [number or name] ") or "").strip())
     if said.isdecimal() and 0 < int(said) <= len(names):
         return names[int(said) - 1]
+    if len(said.split()) > 2:  # noqa: PLR2004 - a name and a window at most
+        talk.face.put_back(said)
+        talk.show_text("that names no model; what you wrote is kept for afterwards")
+        return ""
     near = [name for name in names if said.lower() in name.lower()]
     if not said or said in names or len(near) != 1:
         return said
@@ -595,8 +498,8 @@ async def _remember_text(talk: "Talk", given: str) -> None:
         raise Misused("there is no memory file here; write it into AGENTS.md")
     if not given:
         raise Misused("say what: /remember The tests need Python 3.12")
-    where = talk.seat.instructions.remember_line(replace_surrogates(given))
-    talk.show_text(f"kept in {where}")
+    line = talk.seat.instructions.remember_line(replace_surrogates(given))
+    talk.show_text(f"kept in {clean_line(str(talk.seat.instructions.memory))}: {clean_line(line)}")
 
 
 async def _retry_answer(talk: "Talk", _: str) -> None:
@@ -660,10 +563,12 @@ async def _leave_talk(talk: "Talk", _: str) -> None:
     talk.face.leave()
 
 
-def _list_models(_: "Talk") -> Iterable[tuple[str, str]]:
+def _list_models(talk: "Talk") -> Iterable[tuple[str, str]]:
     from foldline.models import catalog  # noqa: PLC0415 - only completion needs it
 
-    return ((name, "") for name in catalog.list_model_names())
+    served = talk.model_names
+    yield from ((name, "of this server") for name in served)
+    yield from ((name, "") for name in catalog.list_model_names() if name not in served)
 
 
 def _list_carried(talk: "Talk") -> Iterable[tuple[str, str]]:
@@ -678,17 +583,17 @@ TABLE: tuple[ChatCommand, ...] = (
     ChatCommand(
         name="tokens",
         help="how full the window is, and how long it will do",
-        work=_show_token_usage,
+        work=show_token_usage,
     ),
-    ChatCommand(name="context", help="what the model sees now, drawn", work=_show_context),
-    ChatCommand(name="cost", help="what was spent", work=_show_cost),
+    ChatCommand(name="context", help="what the model sees now, drawn", work=show_context),
+    ChatCommand(name="cost", help="what was spent", work=show_cost),
     ChatCommand(
         name="compaction-status",
         help="when folding happens, and how it went",
-        work=_show_fold_status,
+        work=show_fold_status,
     ),
-    ChatCommand(name="tools", help="what the model may have done", work=_show_tools),
-    ChatCommand(name="instructions", help="what the model is told first", work=_show_instructions),
+    ChatCommand(name="tools", help="what the model may have done", work=show_tools),
+    ChatCommand(name="instructions", help="what the model is told first", work=show_instructions),
     ChatCommand(
         name="compact",
         arguments="[FOCUS] [--preview]",
@@ -710,6 +615,13 @@ TABLE: tuple[ChatCommand, ...] = (
         help="make again what was taken back",
         work=_redo_edit,
         choices=lambda _: ((_FILES, "what was taken back on disk"),),
+    ),
+    ChatCommand(
+        name="permissions",
+        arguments="[revoke N]",
+        help="what you have allowed for longer than once",
+        work=_show_permissions,
+        choices=lambda _: ((_REVOKE, "no longer allow it; the list has the number"),),
     ),
     ChatCommand(name="plan", help="let it look only, until /plan again", work=_plan_first),
     ChatCommand(

@@ -41,6 +41,7 @@
     show_plan        `plan`: what a policy would do now
     show_usage       `usage`: what calls through a gateway took
     ui               `ui`: the pages, in a browser of this machine
+    unanswered       `-p` messages that nobody answered: taken back, with the way out
 
 Without the extra `[cli]` the command says what to install.
 """
@@ -54,6 +55,7 @@ _USAGE = 2
 
 def main() -> None:
     """Run the `foldline` command."""
+    _open_closed_streams()
     if sys.argv[1:] == ["--version"]:
         from foldline import __version__  # noqa: PLC0415 - all that this needs
 
@@ -82,6 +84,18 @@ def main() -> None:
     from foldline.apps.cli.app import run_command  # noqa: PLC0415
 
     sys.exit(run_command(sys.argv[1:]))
+
+
+def _open_closed_streams() -> None:
+    """Open what a shell has closed (`>&-`) as /dev/null: a file of ours must not take its place."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            os.set_inheritable(number, True)  # noqa: FBT003 - takes no keyword
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def is_debugging() -> bool:

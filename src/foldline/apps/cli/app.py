@@ -22,7 +22,8 @@ from foldline.apps.cli.output import print_remark
 _HELP = """Keep LLM conversations inside the window, and see what the model saw.
 
 Begin with `foldline import ~/.claude/projects`, then `foldline sessions` and
-`foldline context NAME`. The beginning of a name is enough."""
+`foldline context NAME`. The beginning of a name is enough, but not for
+`foldline chat NAME`: that begins a new session."""
 _CODES = "Exit codes: " + "; ".join(f"{code} {text}" for code, text in MEANINGS.items()) + "."
 _PANELS = {
     "Everyday commands": {

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from foldline.apps.chat.chat_parts import ChatFace, ChatSeat, RecentSession, render_recent_sessions
 from foldline.apps.cli.context import MEMORY, Desk, find_checkpoints, resolve_session_name
 from foldline.apps.cli.exit_codes import DONE, NothingFound, ServerSilent
-from foldline.apps.cli.saved_keys import find_saved_key
-from foldline.core.log import by_user
+from foldline.apps.cli.saved_keys import explain_key, find_saved_key
+from foldline.core.log import ModelSaid, by_user
 from foldline.core.own_words import read_own_words
 from foldline.core.parts import replace_surrogates
 from foldline.core.spine import Range
@@ -28,7 +28,7 @@ from foldline.core.view import View
 from foldline.dialects.base import CHAT, choose_model_dialect
 from foldline.dialects.model_names import find_address_provider
 from foldline.draw.wording import clean_line
-from foldline.errors import BadInput, Busy, FoldlineError, OtherHost
+from foldline.errors import BadInput, Busy, Erased, FoldlineError, ModelFailed, OtherHost
 from foldline.models.clients import environment_address, is_same_address
 from foldline.models.port import Heard, Json, Model
 from foldline.session.host import (
@@ -41,7 +41,11 @@ from foldline.session.host import (
     record_host,
     recorded_host,
 )
-from foldline.session.stored_session import iterate_sessions, open_stored_session
+from foldline.session.stored_session import (
+    hold_stored_session,
+    iterate_sessions,
+    open_stored_session,
+)
 from foldline.settings.kinds import Held, Settings
 from foldline.settings.layers import LINE, Trusted, load_settings
 from foldline.stores.base import Name, Store
@@ -50,7 +54,9 @@ if TYPE_CHECKING:
     from foldline.session.session import AsyncSession
 
 _HOLD, _RENEW = 30.0, 8.0  # seconds: how long a session's lock lasts, how often it is renewed
+_CLAIM = 7_200.0  # seconds that a new name stays claimed: longer than a clock is ever set back
 _RECENT, _FIRST = 6, 40  # sessions offered; events in which a title is looked for
+_OF_A_MODEL = ("model", "model.name", "model.max_input_tokens", "model.max_output_tokens")
 _UNNAMED = re.compile(r"[^a-z0-9]+")
 
 
@@ -70,7 +76,10 @@ class Wish:
     trusted: Trusted | None = None
     """Tells whether a person has trusted a project's settings."""
     moves: bool = True
-    """Whether the command line's address is meant for this session: not for one opened later."""
+    """Whether the command line's address and model are meant for this session: not for one opened
+    later."""
+    model: str | None = None
+    """Who answers in a new session that is opened later."""
     carry: str | None = None
     """An earlier session whose record opens a new one."""
     parts: tuple[str, ...] | None = None
@@ -78,43 +87,20 @@ class Wish:
 
     async def run_chat(self, face: ChatFace) -> int:
         """Chat until the person leaves, in one session or several."""
-        from foldline.apps.chat.chat_loop import Another, Talk  # noqa: PLC0415 - one message needs none
-
         us = asyncio.current_task()
         face.stop = us.cancel if us else None  # leaving while it opens ends it at once
         wish = await self.resolve_trust(face)
         wish = await wish.ask_for_model(face)
-        name = await wish.choose_session_name()
-        recent = await wish.list_recent_sessions() if not (wish.name or wish.go_on) else []
-        before: str | None = None
-        while True:
-            face.stop = us.cancel if us else None
-            try:
-                async with open_agent(wish, name) as seat:
-                    before, end = name, await Talk(seat, face, recent=recent).run()
-            except FoldlineError as fault:
-                if before is None or before == name:
-                    raise
-                face.above(clean_line(f"{fault}; {before} goes on"))
-                name = before
-                continue
-            if not isinstance(end, Another):
-                return DONE
-            recent = []
-            flags = {**self.flags, "model": seat.agent.model.name}
-            wish = replace(
-                wish,
-                name=end.name or None,
-                go_on=end.known,
-                flags=flags,
-                moves=False,
-                carry=None,
-                parts=None,
-            )
-            try:
-                name = await wish.choose_session_name()
-            except FoldlineError as fault:
-                face.above(clean_line(f"{fault}; {before} goes on"))
+        begun: list[str] = []
+        try:
+            return await _chat_in_sessions(wish, face, begun)
+        finally:
+            await erase_unused_sessions(wish.desk, begun)
+
+    @property
+    def is_nameless(self) -> bool:
+        """Whether it is a new session, with a name that we choose."""
+        return not (self.name or self.go_on)
 
     async def list_recent_sessions(self) -> list[RecentSession]:
         """List the sessions that were changed last."""
@@ -208,11 +194,50 @@ class Wish:
             if self.name:
                 return replace_surrogates(self.name)
             if not self.go_on:
-                return await _new_name(store, tenant)
+                return await _claim_new_name(store, tenant)
             found = [one async for one in iterate_sessions(store, tenant)]
         if not found:
             raise NothingFound("there is no session to go on with; `foldline chat` begins one")
         return max(found, key=lambda one: one.changed).session
+
+
+async def _chat_in_sessions(wish: Wish, face: ChatFace, begun: list[str]) -> int:
+    """Chat in one session after the other; adds those that got a new name to `begun`."""
+    from foldline.apps.chat.chat_loop import Another, Talk  # noqa: PLC0415 - one message needs none
+
+    us = asyncio.current_task()
+    name = await wish.choose_session_name()
+    recent = await wish.list_recent_sessions() if wish.is_nameless else []
+    begun += [name] if wish.is_nameless else []
+    before: str | None = None
+    while True:
+        face.stop = us.cancel if us else None
+        try:
+            async with open_agent(wish, name) as seat:
+                before, end = name, await Talk(seat, face, recent=recent).run()
+        except FoldlineError as fault:
+            if before is None or before == name:
+                raise
+            face.above(clean_line(f"{fault}; {before} goes on"))
+            name = before
+            continue
+        if not isinstance(end, Another):
+            return DONE
+        recent = []
+        wish = replace(
+            wish,
+            name=end.name or None,
+            go_on=end.known,
+            moves=False,
+            model=seat.agent.model.name,
+            carry=None,
+            parts=None,
+        )
+        try:
+            name = await wish.choose_session_name()
+            begun += [name] if wish.is_nameless else []
+        except FoldlineError as fault:
+            face.above(clean_line(f"{fault}; {before} goes on"))
 
 
 def list_untrusted(settings: Settings) -> list[str]:
@@ -228,14 +253,45 @@ async def _ask_to_trust(face: ChatFace, held: Sequence[Held]) -> bool:
     return (answer or "").strip().lower() in ("y", "yes")
 
 
-async def _new_name(store: Store, tenant: str) -> str:
-    """Make an unused name from the folder, the day and the minute."""
+async def _claim_new_name(store: Store, tenant: str) -> str:
+    """Claim an unused name, made from the folder, the day and the minute.
+
+    Two processes that begin in the same minute never get the same name.
+    """
     folder = _UNNAMED.sub("-", Path.cwd().name.lower()).strip("-")[:24] or "chat"
-    name = f"{folder}-{strftime('%m%d-%H%M', localtime())}"
-    taken = {one.session for one in await store.sessions(tenant, after=name[:-1], limit=200)}
-    return next(
-        one for one in (name, *(f"{name}-{at}" for at in range(2, 300))) if one not in taken
-    )
+    begin = f"{folder}-{strftime('%m%d-%H%M', localtime())}"
+    number, name = 1, Name(tenant, begin)
+    while True:
+        with suppress(Erased):  # a name that was erased stays unused
+            claimed = await store.put(name, "chat", "name", b"", version=0, seconds=_CLAIM)
+            if claimed and (await store.head(name)).seq < 0:
+                return name.session
+        number += 1
+        name = Name(tenant, f"{begin}-{number}")
+
+
+async def erase_unused_sessions(desk: Desk, names: Sequence[str]) -> None:
+    """Erase those of the sessions in which nothing is left that was said, and nothing answered."""
+    if not names:
+        return
+    with suppress(FoldlineError):  # an empty session in the list is no reason to fail
+        async with desk.open_store() as store:
+            for name in names:
+                await _erase_if_unused(store, Name(desk.tenant, name))
+
+
+async def _erase_if_unused(store: Store, name: Name) -> None:
+    """Erase a session unless something stands in it, or somebody else has it open."""
+    seen = await open_stored_session(store, name)
+    if seen.live.view.head < 0:
+        return
+    async with hold_stored_session(seen):
+        live = seen.live
+        if live.view.items or live.view.head > _FIRST:
+            return
+        events = await live.read_events(Range(0, live.view.head))
+        if not any(isinstance(event, ModelSaid) for _, event in events):
+            await store.erase(name)
 
 
 class SessionTaken(Busy):
@@ -254,8 +310,18 @@ class Later:
 
     def __init__(self, settings: Settings, name: str, host: Host) -> None:
         self._name, self.base_url = name, host.base_url
-        self._made = asyncio.ensure_future(asyncio.to_thread(_build_client, settings, name, host))
-        self._made.add_done_callback(lambda made: made.cancelled() or made.exception())
+        self._settings, self._host = settings, host
+        self._key: str | None = None
+        self._made = self._start_making()
+
+    def _start_making(self) -> asyncio.Future[Model]:
+        made = asyncio.ensure_future(asyncio.to_thread(self._make_client))
+        made.add_done_callback(lambda made: made.cancelled() or made.exception())
+        return made
+
+    def _make_client(self) -> Model:
+        self._key = find_saved_key(self.base_url)
+        return _build_client(self._settings, self._name, self._host, self._key)
 
     @property
     def name(self) -> str:
@@ -263,7 +329,16 @@ class Later:
         return self._name
 
     async def say(self, request: Json, *, heard: Heard | None = None) -> Json:
-        """Return the whole answer to a request."""
+        """Return the whole answer to a request; a saved key that was refused is read again."""
+        try:
+            return await (await self.wait_for_model()).say(request, heard=heard)
+        except ModelFailed as failed:
+            if failed.fault.kind != "auth":
+                raise
+            if await asyncio.to_thread(find_saved_key, self.base_url) == self._key:
+                raise
+        await self.close()
+        self._made = self._start_making()
         return await (await self.wait_for_model()).say(request, heard=heard)
 
     async def wait_for_model(self) -> Model:
@@ -276,12 +351,12 @@ class Later:
             await (await self.wait_for_model()).close()
 
 
-def _build_client(settings: Settings, name: str, host: Host) -> Model:
+def _build_client(settings: Settings, name: str, host: Host, saved_key: str | None) -> Model:
     from foldline.session.use_settings import make_model_client  # noqa: PLC0415 - in a thread
 
     client = make_model_client(
         replace(settings, model=replace(settings.model, name=name, base_url=host.given)),
-        saved_key=find_saved_key(host.base_url),
+        saved_key=saved_key,
     )
     found = host_of(client)
     if found is not None and not is_same_address(found.base_url, host.base_url):
@@ -360,6 +435,7 @@ async def open_agent(
                     approvals=made.approvals,
                     checkpoints=made.checkpoints,
                     list_models=partial(_list_models, settings, host),
+                    explain_key=partial(_explain_key, settings, host),
                     notes=[*notes, *made.list_notes()],
                 )
     except Busy as fault:
@@ -458,12 +534,19 @@ def _named_address(wish: Wish, settings: Settings) -> Named | None:
 
 
 def _settings_of(wish: Wish, view: View) -> Settings:
-    """Return the settings for a session; its model stays, unless the command line names another."""
+    """Return the settings for a session; its model stays, unless the command line names another.
+
+    The command line names the model of the first session, and not of one that is opened later.
+    """
     from foldline.session.session_settings import resolve_session_settings  # noqa: PLC0415 - as above
 
     settings = wish.load_settings()
     named = settings.model.name or ""
-    model = named if settings.origins.get("model.name") == LINE else view.model or named
+    is_said = wish.moves and settings.origins.get("model.name") == LINE
+    model = named if is_said else view.model or wish.model or named
+    if not wish.moves and model != named:  # the command line's window is another model's
+        flags = {key: one for key, one in wish.flags.items() if key not in _OF_A_MODEL}
+        settings = replace(wish, flags=flags).load_settings()
     return resolve_session_settings(settings, model, view.settings)
 
 
@@ -479,11 +562,24 @@ async def _list_models(settings: Settings, host: Host) -> list[str]:
     from foldline.session.use_settings import read_api_key  # noqa: PLC0415
 
     vendor = choose_model_dialect(settings.model.name or "").vendor.name
-    served = find_address_provider(host.base_url)
-    variables = {"anthropic": "ANTHROPIC_API_KEY", "google": "GEMINI_API_KEY"}
-    variable = (served.variable if served else "") or variables.get(vendor, "OPENAI_API_KEY")
+    variable = _find_key_variable(vendor, host)
     key = read_api_key(settings) or os.environ.get(variable) or find_saved_key(host.base_url)
     return await asyncio.to_thread(fetch_model_names, host.base_url, key=key or "", vendor=vendor)
+
+
+def _find_key_variable(vendor: str, host: Host) -> str:
+    """Return the environment's variable for the key of a host."""
+    served = find_address_provider(host.base_url)
+    variables = {"anthropic": "ANTHROPIC_API_KEY", "google": "GEMINI_API_KEY"}
+    return (served.variable if served else "") or variables.get(vendor, "OPENAI_API_KEY")
+
+
+def _explain_key(settings: Settings, host: Host) -> str:
+    """Say where to correct the key of a session's host."""
+    if settings.model.key_env is not None:
+        return f"correct {settings.model.key_env} in the environment"
+    vendor = choose_model_dialect(settings.model.name or "").vendor.name
+    return explain_key(host.base_url, _find_key_variable(vendor, host))
 
 
 def _choose_checkpoint_folder(desk: Desk, name: str) -> Path:

@@ -75,13 +75,16 @@ def chat(  # noqa: PLR0913 - one for each option
         str | None,
         typer.Argument(
             metavar="NAME",
-            help="The session: new, or where it was left.",
+            help="The session, by its whole name: where it was left, or a new one.",
             autocompletion=complete_session_name,
         ),
     ] = None,
     *,
     go_on: Annotated[
-        bool, typer.Option("--continue", "-c", help="Go on with NAME, or with the newest.")
+        bool,
+        typer.Option(
+            "--continue", "-c", help="Go on with NAME, or what begins so, or with the newest."
+        ),
     ] = False,
     message: Annotated[
         str | None,

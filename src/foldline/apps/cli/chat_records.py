@@ -30,7 +30,7 @@ OUTCOMES: dict[Outcome, str] = {
     "spent": "a cap on tokens or money was reached",
     "vetoed": "a hook or the session's address forbade the call",
     "overflow": "the message cannot be made to fit the window",
-    "unanswered": "the provider gave no answer: key, network, or its own error",
+    "unanswered": "no answer came: key, network, the provider's own error, or no words",
     "interrupted": "a signal ended it; what was said so far is kept",
     "failed": "anything else: `error` says what",
 }

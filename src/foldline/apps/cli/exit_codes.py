@@ -66,10 +66,10 @@ _CODES: tuple[tuple[tuple[type[Exception], ...], int], ...] = (
 
 
 def explain_error(fault: Exception) -> tuple[int, str]:
-    """Return the exit code of an error, and its message in one line."""
+    """Return the exit code of an error, and its message in one line, with its notes behind it."""
     for kinds, code in _CODES:
         if isinstance(fault, kinds):
-            return code, _describe_error(fault)
+            return code, "; ".join([_describe_error(fault), *getattr(fault, "__notes__", ())])
     return BUG, (
         f"unexpected {type(fault).__name__}: {_describe_error(fault)}; this is a fault of "
         "foldline: FOLDLINE_DEBUG=1 shows where, please report it"

@@ -9,6 +9,7 @@ import asyncio
 import os
 from importlib.util import find_spec
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -60,19 +61,13 @@ async def set_up_model(face: ChatFace) -> bool:
     """Ask who answers, and write it into the user's settings; False if nobody answered."""
     _say(face, "No model is set up yet. Who answers?")
     for at, one in enumerate(_CHOICES, 1):
-        face.above(truncate_line(f"  {at} ", one.title))
+        missing = _find_missing_extra(one)
+        told = f"{one.title} (needs: pip install 'foldline[{missing}]')" if missing else one.title
+        face.above(truncate_line(f"  {at} ", told))
     while (choice := await _choose(face)) is not None:
-        address, own = choice.address, not choice.address
-        if own:
-            said = await face.ask(f"Its address [{_OWN}] ")
-            if said is None:
-                return False
-            address = said.strip() or _OWN
-            try:
-                address = normalize_address(address)
-            except BadInput as fault:
-                _say(face, str(fault))
-                continue
+        address = choice.address or await _ask_for_address(face)
+        if address is None:
+            return False
         key = await _ask_for_key(face, choice, address)
         if key is None:
             return False
@@ -88,7 +83,7 @@ async def set_up_model(face: ChatFace) -> bool:
             continue  # begin again: another address, another key
         if key:
             _say(face, f"the key is kept in {save_key(address, choice.variable, key)}", dim=True)
-        path = _write_settings(f"{choice.prefix}{model}", address if own else None)
+        path = _write_settings(f"{choice.prefix}{model}", None if choice.address else address)
         _say(face, f"kept in {path}; --model NAME or /model takes another", dim=True)
         return True
     return False
@@ -101,15 +96,37 @@ async def _choose(face: ChatFace) -> _ProviderChoice | None:
             _say(face, f"write a number from 1 to {len(_CHOICES)}; Ctrl-C leaves")
             continue
         choice = _CHOICES[int(word) - 1]
-        module, extra = {
-            "anthropic": ("anthropic", "anthropic"),
-            "google": ("google.genai", "google"),
-        }.get(choice.vendor, ("openai", "openai"))
-        if _is_missing(module):
-            _say(face, f"{choice.title} needs the extra: pip install 'foldline[{extra}]'")
+        if missing := _find_missing_extra(choice):
+            _say(face, f"{choice.title} needs: pip install 'foldline[{missing}]'")
             continue
         return choice
     return None
+
+
+async def _ask_for_address(face: ChatFace) -> str | None:
+    """Ask for a server's address until one can be read; None if nobody answered."""
+    while (said := await face.ask(f"Its address [{_OWN}] ")) is not None:
+        try:
+            return _complete_address(said.strip() or _OWN)
+        except BadInput:
+            shown = said.strip().rpartition("@")[2]  # the part before may be a password
+            _say(face, f"{shown!r} is no address; write one as {_OWN}")
+    return None
+
+
+def _complete_address(said: str) -> str:
+    """Add what people leave out: `http://`, and the path `/v1` that such servers answer at."""
+    address = normalize_address(said if "://" in said else f"http://{said}")
+    return address if urlsplit(address).path else f"{address}/v1"
+
+
+def _find_missing_extra(choice: _ProviderChoice) -> str | None:
+    """Find the extra that has to be installed first, if any."""
+    module, extra = {
+        "anthropic": ("anthropic", "anthropic"),
+        "google": ("google.genai", "google"),
+    }.get(choice.vendor, ("openai", "openai"))
+    return extra if _is_missing(module) else None
 
 
 def _is_missing(module: str) -> bool:
@@ -134,29 +151,40 @@ async def _ask_for_key(face: ChatFace, choice: _ProviderChoice, address: str) ->
 
 async def _choose_model(face: ChatFace, names: list[str]) -> str | None:
     """Choose a model by its number or a part of its name; "" to begin again."""
-    shown = names
-    while True:
-        for at, name in enumerate(shown[:_SHOWN], 1):
-            face.above(truncate_line(f"  {at:2} ", name))
-        if len(shown) > _SHOWN:
-            _say(face, f"and {len(shown) - _SHOWN:,} more: write a part of the name")
-        asked = "Which model? [number or name] " if names else "Which model? [name; empty: back] "
-        said = await face.ask(asked)
-        if said is None:
-            return None
+    shown, only = names, names[0] if len(names) == 1 else ""
+    for_none = "; empty: 1" if only else "" if names else "; empty: back"
+    _show_models(face, shown)
+    while (said := await face.ask(f"Which model? [number or name{for_none}] ")) is not None:
         word = replace_surrogates(said).strip()
         if not word:
-            if not names:
-                return ""
+            if only or not names:
+                return only
+            _say(face, "write a number or a part of a name; Ctrl-C leaves")
             continue
         if word.isdecimal() and 0 < int(word) <= len(shown):
             return shown[int(word) - 1]
         near = [name for name in names if word.lower() in name.lower()]
-        if word in names or not near:
+        if word in names or not names:
             return word
         if len(near) == 1:
             return near[0]
-        shown = near
+        if near:
+            shown = near
+            _show_models(face, shown)
+            continue
+        answer = await face.ask(f"{clean_line(word)} is not in the list. Take it? [y/N] ")
+        if answer is None:
+            return None
+        if answer.strip().lower() in ("y", "yes"):
+            return word
+    return None
+
+
+def _show_models(face: ChatFace, names: list[str]) -> None:
+    for at, name in enumerate(names[:_SHOWN], 1):
+        face.above(truncate_line(f"  {at:2} ", name))
+    if len(names) > _SHOWN:
+        _say(face, f"and {len(names) - _SHOWN:,} more: write a part of the name")
 
 
 def _write_settings(model: str, address: str | None) -> str:

@@ -25,7 +25,7 @@ from typing import Any, Literal, TypeAlias
 from foldline.agent.events import Answered, Called, Calling, Moment, Passed, Speaking
 from foldline.apps.chat import status_bar
 from foldline.apps.chat.attachments import LARGEST, Attachment, attach_bytes, join_message
-from foldline.apps.chat.chat_parts import ChatSeat
+from foldline.apps.chat.chat_parts import ChatSeat, describe_cut, describe_stop
 from foldline.apps.chat.safe import Safe, clean_text
 from foldline.apps.cli.build_agent import Wish, open_agent
 from foldline.apps.cli.chat_records import (
@@ -57,14 +57,16 @@ from foldline.apps.cli.exit_codes import (
     explain_error,
 )
 from foldline.apps.cli.output import apply_style, print_remark
+from foldline.apps.cli.unanswered import erase_unanswered, withdraw_unanswered
 from foldline.core.cold_cache import render_cold_call
 from foldline.core.log import ModelSaid, ToolReturned, UserSaid
 from foldline.core.names import format_handle
-from foldline.core.parts import Call, text_of
+from foldline.core.parts import Call, render_parts, text_of
 from foldline.core.spine import Range
 from foldline.core.tokens import count_parts
 from foldline.draw.wording import clean_line, truncate_to_width
 from foldline.errors import BadInput
+from foldline.models.port import Json
 from foldline.session.cold_call import preview_cold_call
 from foldline.session.session_bill import Bill
 
@@ -75,8 +77,10 @@ _PIECE = 1 << 20
 _SHOWN = 2_000  # characters of a result in a record
 _TOLD = 60  # columns of a call on stderr
 _UNAPPROVED = "not run: nobody is here to approve it"
+_NO_WORDS = "the answer has no words: ask again, or another model"
 _CODES: dict[Outcome, int] = {
     "answered": DONE,
+    "unanswered": UNANSWERED,
     "length": LIMITED,
     "rounds": LIMITED,
     "spent": LIMITED,
@@ -175,7 +179,7 @@ async def _send(
         _end_on_signals(printer)
     wish = await wish.resolve_trust()
     name = await wish.choose_session_name()
-    async with open_agent(wish, name, sure=True) as seat:
+    async with erase_unanswered(wish, name), open_agent(wish, name, sure=True) as seat:
         try:
             await printer.begin_run(seat, attached)
             message = UserSaid(join_message(words, attached))
@@ -184,7 +188,8 @@ async def _send(
             ):
                 printer.print_note(render_cold_call(cold, f"`foldline fold {name}` first"))
             seat.agent.hooks.append(printer.handle_moment)
-            ended = await seat.agent.turn(message)
+            async with withdraw_unanswered(seat):
+                ended = await seat.agent.turn(message)
             outcome: Outcome = ended.how if ended.how != "calls" else "answered"
             if outcome == "answered":
                 outcome = printer.read_stop()
@@ -225,11 +230,16 @@ class AnswerPrinter:
     _seat: ChatSeat | None = None
     _bill: Bill | None = None
     _start: int = 0
+    _last: int = -1
+    """The place of the newest message that has ended."""
     _before: tuple[int, int, int, int, float] = (0, 0, 0, 0, 0.0)
     _usage: RunUsage | None = None
     _window: WindowUse | None = None
     _sent: list[SentAlong] = field(default_factory=list[SentAlong])
     _attached: Sequence[Attachment] = ()
+    _cut: str = ""
+    """The handle of the message, if its own words were cut."""
+    _answer: Json = field(default_factory=dict[str, Any])
     _heard: list[str] = field(default_factory=list[str])
     _flow: Safe = field(default_factory=Safe)
     _printed: str = ""
@@ -243,7 +253,7 @@ class AnswerPrinter:
         """Begin with an open session."""
         self._seat, self._attached = seat, attached
         session = seat.agent.session
-        self._start = session.live.view.head
+        self._start = self._last = session.live.view.head
         self._bill = Bill(session)
         await self._bill.catch_up()
         self._before = self._count_bill()
@@ -265,7 +275,8 @@ class AnswerPrinter:
         match moment:
             case Speaking(words):
                 self._print_words(words)
-            case Answered(calls=calls):
+            case Answered(answer, calls):
+                self._answer = answer
                 self._end_message(calls)
             case Calling(call):
                 given: Any = call.arguments
@@ -290,17 +301,18 @@ class AnswerPrinter:
                 print_remark(text)
 
     def read_stop(self) -> Outcome:
-        """Return how the last answer ended, with a remark where it is not whole."""
+        """Return how the last answer ended, with a remark where there is none, or not all of it."""
         if self._seat is None:
             return "answered"
         newest = next(self._seat.agent.session.live.view.iterate_newest(ModelSaid), None)
         stop = newest[1].stop if newest is not None else None
-        if stop == "length":
-            self.print_note("the answer ended at its length limit; --reserve raises it")
-            return "length"
-        if stop == "refused":
-            self.print_note("the model refused to answer")
-            return "refused"
+        if told := describe_stop(stop, self._answer):
+            self.print_note(told)
+        if stop == "length" or stop == "refused":  # noqa: PLR1714 - the type is narrowed so
+            return stop
+        if not "".join(self._heard).strip():
+            self.print_note(_NO_WORDS)
+            return "unanswered"
         return "answered"
 
     async def measure_usage(self) -> None:
@@ -322,6 +334,7 @@ class AnswerPrinter:
             Range(self._start + 1, session.live.view.head)
         ):
             if isinstance(event, UserSaid) and event.speaker == "human":
+                self._cut = format_handle(seq) if event.clip and not self._attached else ""
                 self._sent = [
                     SentAlong(
                         name=one.name,
@@ -339,19 +352,19 @@ class AnswerPrinter:
         await self.measure_usage()
         for one in self._sent:
             if not one.whole:
-                self.print_note(
-                    f"{one.name} was too large for the window and is cut; "
-                    f"{one.handle} has all of it, and the model can recall it"
-                )
+                self.print_note(describe_cut(one.name, one.handle))
+        if self._cut:
+            self.print_note(describe_cut("the message", self._cut))
         if self._unapproved:
             self.print_note(
                 f"{self._unapproved} of its calls were not run: nobody is here to approve them; "
                 "--approve edits or --approve all does so beforehand"
             )
         code = _CODES[outcome]
-        self._print_result_record(outcome, code)
+        silent = RunError(kind="ModelFailed", message=_NO_WORDS)
+        self._print_result_record(outcome, code, silent if outcome == "unanswered" else None)
         if self.form == "text":
-            self._write("" if self._printed.endswith("\n") else "\n")
+            self._end_line()
             if self._seat is not None and self._window is not None and sys.stderr.isatty():
                 line = status_bar.render_usage_line(self._window.used, self._window.total)[0]
                 print_remark(f"{self._seat.agent.session.live.name.session}: {line}")
@@ -395,6 +408,9 @@ class AnswerPrinter:
             self._write("\n" if self._printed.endswith("\n") else "\n\n")
 
     def _end_message(self, calls: Sequence[Call]) -> None:
+        logged = self._read_logged_words()
+        if logged and not self._heard:
+            self._print_words(logged)
         text = "".join(self._heard)
         self._print_record(MessageEnded(text=text, calls=[call.id for call in calls]))
         if calls:
@@ -408,6 +424,16 @@ class AnswerPrinter:
             self._heard = [text]
         elif shown.strip():
             self._print_aside(shown.strip())
+
+    def _read_logged_words(self) -> str:
+        """Return the text of the message that has ended: not every server streams it as text."""
+        if self._seat is None:
+            return ""
+        newest = next(self._seat.agent.session.live.view.iterate_newest(ModelSaid), None)
+        if newest is None or newest[0] <= self._last:
+            return ""
+        self._last = newest[0]
+        return render_parts(newest[1].parts)
 
     def _print_result(self, moment: Called) -> None:
         call, result = moment.call, moment.result

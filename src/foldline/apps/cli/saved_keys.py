@@ -52,6 +52,18 @@ def find_saved_key(address: str) -> str | None:
     return None
 
 
+def explain_key(address: str, variable: str) -> str:
+    """Say where to correct the key that is sent to an address."""
+    if os.environ.get(variable):
+        return f"correct {variable} in the environment"
+    for saved, entry in _read_file().items():
+        if is_same_address(saved, address):
+            if "key" in entry:
+                return f"correct the key in {_path()}, or set {variable}"
+            return f"`keyring set {_SERVICE} {saved}` corrects the key, or set {variable}"
+    return f"set {variable} to a key"
+
+
 def _save_in_keyring(address: str, key: str) -> str | None:
     if find_spec("keyring") is None:
         return None

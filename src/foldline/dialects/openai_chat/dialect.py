@@ -1,6 +1,6 @@
 """The entry of OpenAI chat completions in the registry."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foldline.core.log import Event
@@ -27,8 +27,17 @@ def _parse_answer(body: Mapping[str, Any], saw: int | None, asked: int | None) -
 
 def _read_delta(body: Json) -> str:
     choice = dict_of(next(iter(list_of(body.get("choices"))), None))
-    said = dict_of(choice.get("delta")).get("content")
-    return said if isinstance(said, str) and not choice.get("index") else ""
+    delta = dict_of(choice.get("delta"))
+    said = delta.get("content") or delta.get("refusal")
+    if choice.get("index"):
+        return ""
+    return said if isinstance(said, str) else _join_part_texts(list_of(said))
+
+
+def _join_part_texts(parts: Sequence[Any]) -> str:
+    """Join the texts of content in parts, which is what some servers stream."""
+    said = (part.get("text") or part.get("refusal") for part in map(dict_of, parts))
+    return "".join(words for words in said if isinstance(words, str))
 
 
 def _read_thought(body: Json) -> str:

@@ -13,7 +13,7 @@ from foldline.dialects.openai_responses.joined_responses import JoinedResponses
 from foldline.dialects.openai_responses.stream import ResponsesAssembly
 
 _PARTS = ("input_", "output_")
-_OUTPUT_TEXT = "response.output_text.delta"
+_WORDS = ("response.output_text.delta", "response.refusal.delta")
 _REASONING = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
 
 
@@ -41,7 +41,7 @@ def _list_faults(body: Mapping[str, Any]) -> list[str]:
 
 
 def _read_delta(body: Json) -> str:
-    said = body.get("delta") if body.get("type") == _OUTPUT_TEXT else None
+    said = body.get("delta") if body.get("type") in _WORDS else None
     return said if isinstance(said, str) else ""
 
 

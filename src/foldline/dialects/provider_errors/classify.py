@@ -1,7 +1,8 @@
 """Classifies provider errors by tables of their wordings, codes and statuses.
 
 The order: what only sounds like an overflow, then numbers, wordings, the status, and last our own
-estimate of the request's size. Never raises. A retry date is ignored: there is no clock here.
+estimate of the request's size. Never raises. There is no clock here: a date to retry at is compared
+with the answer's own date, which also spares it the difference of two clocks.
 
 The patterns match lower-case text. Every gap and number in them is bounded, so a search is linear
 in the text. They are compiled when the first error is read.
@@ -249,9 +250,10 @@ def build_pattern(text: str) -> re.Pattern[str]:
 
 
 SUSPICIOUS = 0.85  # share of the window above which an unexplained refusal counts as an overflow
+_LONGEST_WAIT = 2.0**31  # seconds: what HTTP makes of a number that is too large to be meant
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _UNIT = r"(?:ms|milliseconds?|seconds?|minutes?|hours?|days?|[smhd](?![a-z]))"
-_SPAN = rf"(?:[0-9]{{1,9}}(?:\.[0-9]{{1,12}})?\s?{_UNIT}\s?){{1,4}}"
+_SPAN = rf"(?:[0-9]{{1,20}}(?:\.[0-9]{{1,12}})?\s?{_UNIT}\s?){{1,4}}"
 _WAIT = rf"(?:try again in|retry (?:after|in)) ({_SPAN})"
 
 
@@ -283,14 +285,15 @@ def classify_error(
     status: int | None = None,
     filled: float | None = None,
     retry_after: str | None = None,
+    date: str | None = None,
 ) -> Fault:
     """Classify an error's body; `filled` is the request's estimated share of the window.
 
-    An unexplained refusal above 85 % of the window is `tokens` and `suspected`.
+    `retry_after` and `date` are the headers of the answer. An unexplained refusal above 85 % of the
+    window is `tokens` and `suspected`.
     """
-    return _classify_error_text(
-        unwrap_error(body), status=status, filled=filled, retry_after=retry_after
-    )
+    wait = _parse_retry_after(retry_after, date)
+    return _classify_error_text(unwrap_error(body), status=status, filled=filled, wait=wait)
 
 
 def of_exception(fault: BaseException, *, filled: float | None = None) -> Fault:
@@ -310,9 +313,8 @@ def of_exception(fault: BaseException, *, filled: float | None = None) -> Fault:
         inner = _read_attribute(fault, "details")
         body = cast("Any", response if isinstance(response, Mapping) else inner)
     unwrap_error(_render_exception(fault) if body is None else body, said)
-    return _classify_error_text(
-        said, status=status, filled=filled, retry_after=_find_retry_after(response)
-    )
+    wait = _find_retry_after(response)
+    return _classify_error_text(said, status=status, filled=filled, wait=wait)
 
 
 def _read_attribute(thing: Any, name: str) -> Any:
@@ -329,20 +331,22 @@ def _render_exception(fault: BaseException) -> str:
         return ""
 
 
-def _find_retry_after(response: Any) -> str | None:
-    """Return the wait that the response's headers ask for."""
+def _find_retry_after(response: Any) -> float | None:
+    """Return the seconds to wait that the response's headers ask for."""
     headers = _read_attribute(response, "headers")
     if not isinstance(headers, Mapping):
         return None
     headers = cast("Mapping[Any, Any]", headers)
-    exact, plain = headers.get("retry-after-ms"), headers.get("retry-after")
+    exact, plain, date = map(headers.get, ("retry-after-ms", "retry-after", "date"))
     if isinstance(exact, str):
-        return f"{exact}ms"
-    return plain if isinstance(plain, str) else None
+        return _parse_seconds(f"{exact}ms")
+    if not isinstance(plain, str):
+        return None
+    return _parse_retry_after(plain, date if isinstance(date, str) else None)
 
 
 def _classify_error_text(
-    said: ErrorText, *, status: int | None, filled: float | None, retry_after: str | None
+    said: ErrorText, *, status: int | None, filled: float | None, wait: float | None
 ) -> Fault:
     text = "\n".join((*said.codes[:99], *said.texts, *said.around))[: 2 * LONGEST].lower()
     if status is None or status < 400:  # noqa: PLR2004 - an error inside a stream that began well
@@ -356,7 +360,7 @@ def _classify_error_text(
     unexplained = status == 400 or (status is None and empty)  # noqa: PLR2004
     if fault.kind == "other" and full and unexplained and not _is_explained(text):
         fault = replace(fault, kind="tokens", suspected=True)
-    waits = (_parse_seconds(retry_after), _parse_seconds(said.delay), _find_wait(text))
+    waits = (wait, _parse_seconds(said.delay), _find_wait(text))
     return replace(
         fault,
         message="" if empty else truncate_message(said.texts[0]),
@@ -431,14 +435,38 @@ def _find_wait(text: str) -> float | None:
     return _parse_seconds(found[1]) if found else None
 
 
+def _parse_retry_after(said: str | None, date: str | None) -> float | None:
+    """Parse a Retry-After header: seconds, or a date, which is compared with the answer's."""
+    wait = _parse_seconds(said)
+    if wait is not None or not said or not date:
+        return wait
+    until, since = _parse_http_date(said), _parse_http_date(date)
+    if until is None or since is None:
+        return None
+    return min(max(until - since, 0.0), _LONGEST_WAIT)
+
+
+def _parse_http_date(text: str) -> float | None:
+    """Parse a date in any of HTTP's three forms into seconds since 1970."""
+    from email.utils import mktime_tz, parsedate_tz  # noqa: PLC0415 - few answers need it
+
+    try:
+        found = parsedate_tz(text[:60])
+        return None if found is None else float(mktime_tz((*found[:9], found[9] or 0)))
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        return None
+
+
 def _parse_seconds(span: str | None) -> float | None:
     """Parse `20`, `644ms`, `11.054s`, `1m30s` or `22 seconds` into seconds."""
     if not span:
         return None
     span = span.strip().lower()[:60]
-    if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,12})?", span):
-        return float(span)
+    plain = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms)?", span)
+    if plain:
+        return min(float(plain[1]) * _SECONDS[plain[2] or "s"], _LONGEST_WAIT)
     if not build_pattern(_SPAN).fullmatch(span):
         return None
     parts = re.findall(r"([0-9.]+)\s?(ms|milli|[smhd])", span)
-    return sum(float(n) * _SECONDS["ms" if unit == "milli" else unit] for n, unit in parts)
+    seconds = sum(float(n) * _SECONDS["ms" if unit == "milli" else unit] for n, unit in parts)
+    return min(seconds, _LONGEST_WAIT)
