@@ -69,7 +69,7 @@ def visit(one: Visit, address: str) -> None:
     one.see("/context", "cost ")
     one.see("/compact --preview", "nothing was written")
     one.see("/compact", "[y/N]")
-    one.see("y", "/undo takes it back")
+    one.see("y", "/undo takes it back", seconds=180.0)  # the model tells it, at 30 tokens a second
     one.see("/undo", "/redo makes it again")
     one.see("/help", "/quit")
     one.see("", "$ ", keys="C-d")
@@ -77,7 +77,10 @@ def visit(one: Visit, address: str) -> None:
     one.see(GO_ON, "goes on")
     one.see("", "$ ", keys="C-d")
     one.see("clear", "$ ")
-    one.see("foldline chat -p 'Say hello.' < notes.txt; echo code $?", "code 0")
+    one.see("foldline chat -p 'Say hello.' < notes.txt; echo code $?", "code ")
+    # So small a model may go on until its limit, which is 7.
+    if re.findall(r"code (\d)", one.window.screen())[-1] not in ("0", "7"):
+        raise SystemExit("`foldline chat -p` failed")
 
 
 def main() -> int:

@@ -59,6 +59,7 @@ _CHOICES = (
 
 async def set_up_model(face: ChatFace) -> bool:
     """Ask who answers, and write it into the user's settings; False if nobody answered."""
+    face.bar = lambda _: []  # nothing is being opened while it asks
     _say(face, "No model is set up yet. Who answers?")
     for at, one in enumerate(_CHOICES, 1):
         missing = _find_missing_extra(one)
