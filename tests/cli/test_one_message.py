@@ -454,3 +454,16 @@ def test_a_failure_names_the_way_out(cli, monkeypatch):
         provider.refusal = 404, NO_MODEL
         told = cli("chat", "-p", "x", *to(provider)).err
         assert told.endswith("--model NAME takes another model; `foldline models` lists names\n")
+
+
+def test_instructions_that_nobody_agreed_to_are_named(cli, tmp_path, monkeypatch):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "AGENTS.md").write_text("Use tabs.\n")
+    monkeypatch.chdir(folder)
+    with Provider(["yes"]) as provider:
+        done = cli("chat", *to(provider), "-p", "hello")
+        sent = str(provider.bodies)
+    assert done.out == "yes\n"
+    assert "AGENTS.md; `foldline chat` in this folder asks about it" in " ".join(done.err.split())
+    assert "Use tabs" not in sent

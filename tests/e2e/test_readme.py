@@ -14,6 +14,7 @@ from openai import OpenAI
 
 from foldline.core.log import Asked, UsageReported
 from foldline.core.spine import Range
+from foldline.models.catalog import resolve_model
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -76,7 +77,8 @@ def test_at_a_terminal():
         assert program == "foldline"
         said = ["--no-tools", "--reserve", "64", "-m", "Say hello."]
         done = subprocess.run([PROGRAM, *given, *said], capture_output=True, text=True, check=False, env=dict(os.environ))  # fmt: skip
-        assert done.returncode == 0, done.stderr
+        # So small a model may go on until --reserve ends it, which is 7.
+        assert done.returncode in (0, 7), done.stderr
         assert done.stdout.strip()
     listed = subprocess.run([PROGRAM, "sessions"], check=True, capture_output=True, text=True)
     assert listed.stdout.count("Say hello.") == 1, "two lines, one conversation"
@@ -91,7 +93,8 @@ def test_a_conversation_outlives_its_window(model, capsys):
     for code in (first, wrapped):
         exec(compile(code, str(README), "exec"), names)  # noqa: S102
         said = capsys.readouterr().out
-        assert re.search(r"\d+ of 400,000 tokens \(.*reported\)", said), said
+        window = resolve_model("gpt-6.1-sol").window
+        assert re.search(rf"\d+ of {window:,} tokens \(.*reported\)", said), said
     assert Path("chat.db").exists()
     exec(compile(proof, str(README), "exec"), names)  # noqa: S102
     s = names["s"]

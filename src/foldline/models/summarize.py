@@ -261,7 +261,7 @@ class _Telling:
 
     def _apply_verdict(self, verdict: Accepted | Rejected, by: str) -> Narrative:
         if isinstance(verdict, Rejected):
-            return self.build_narrative("rejected", "; ".join(verdict.faults[:3]))
+            return self.build_narrative("rejected", "; ".join([*dict.fromkeys(verdict.faults)][:3]))
         used = None if self.used == NOTHING else self.used
         left_out = tuple(one[:_LONGEST_REASON] for one in verdict.left_out)
         told = fold.Prepared(self.ask.base, self.ask.range, verdict.lines, by, used, left_out)

@@ -266,6 +266,10 @@ class AnswerPrinter:
         )
         for note in seat.notes:
             self.print_note(note)
+        known = seat.instructions
+        if known is not None and (files := known.list_untrusted_files()):
+            names = ", ".join(clean_line(str(one.path)) for one in files)
+            self.print_note(f"not followed: {names}; `foldline chat` in this folder asks about it")
         for one in attached:
             if one.note:
                 self.print_note(f"{one.name}: {one.note}")
