@@ -18,10 +18,12 @@ from typing import Any, ClassVar
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from pygments.token import Comment, Error, Generic, Keyword, Name, Number, String
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown, TableElement
 from rich.padding import Padding
-from rich.syntax import Syntax
+from rich.style import Style
+from rich.syntax import ANSISyntaxTheme, Syntax
 from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
@@ -51,6 +53,23 @@ _THEME = Theme(
 )
 
 
+# Neither bright colours nor blue: the first cannot be read on white, the second not on black.
+_CODE = ANSISyntaxTheme(
+    {
+        Comment: Style(dim=True),
+        Keyword: Style(color="magenta"),
+        Name.Function: Style(color="cyan"),
+        Name.Class: Style(color="cyan"),
+        Name.Decorator: Style(color="cyan"),
+        Number: Style(color="red"),
+        String: Style(color="green"),
+        Generic.Deleted: Style(color="red"),
+        Generic.Inserted: Style(color="green"),
+        Error: Style(color="red"),
+    }
+)
+
+
 class _Heading(Heading):
     """A heading that is not centred."""
 
@@ -64,7 +83,7 @@ class _Code(CodeBlock):
         code = Syntax(
             str(self.text).rstrip(),
             self.lexer_name,
-            theme="ansi_dark",
+            theme=_CODE,
             background_color="default",
             word_wrap=True,
         )
