@@ -8,7 +8,7 @@
 
 `write` and `edit` say which file they change. A shell command may change any: the working folder is
 compared before and after it. Not kept: what is in `.git`, `node_modules` and the like, files over
-`LARGEST`, owners, times, and what a command changes elsewhere. A file over `LARGEST` that is new
+`LARGEST`, owners, times, and what a command changes elsewhere. A new file over `LARGEST`
 stays, as it may be an old one moved. A folder that is too large to be compared is told, and only
 the files that a command names are kept.
 
@@ -196,9 +196,14 @@ class Checkpoints:
 
     def restore_files(self, plan: Restoring) -> list[str]:
         """Restore what a plan says; return what could not be, with the reason."""
-        still = [one for one in plan.changes if self._read_state(_to_path(one.path)) == one.after]
-        faults = [f"{_to_path(one.path)}: it was changed while you were asked"
-                  for one in plan.changes if one not in still]  # fmt: skip
+        faults: list[str] = []
+        still: list[FileChange] = []
+        for one in plan.changes:
+            path = _to_path(one.path)
+            if self._read_state(path) == one.after:
+                still.append(one)
+            else:
+                faults.append(f"{path}: it was changed while you were asked")
         faults += _apply_changes(still, self._read_blob)
         here, there = self._kept.done, self._kept.undone
         if plan.again:

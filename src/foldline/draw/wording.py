@@ -70,6 +70,11 @@ def escape_hidden_characters(text: str) -> str:
     return "".join(found)
 
 
+def escape_line(text: str) -> str:
+    """Return a text that a person approves as one line, with invisible characters written out."""
+    return clean_line(escape_hidden_characters(text))
+
+
 def measure_width(text: str) -> int:
     """Return how many columns a clean text takes."""
     return len(text) if text.isascii() else sum(_count_columns(letter) for letter in text)

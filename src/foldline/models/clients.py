@@ -238,7 +238,7 @@ def _build_google_client(
     has_key = any(map(os.environ.get, ("GEMINI_API_KEY", "GOOGLE_API_KEY")))
     key = given.get("api_key") or (_NO_KEY if address and not has_key else None)
     wire = http.AsyncClient(
-        timeout=http.Timeout(None, connect=_CONNECT), **({"verify": tls} if tls else {})
+        timeout=http.Timeout(None, connect=_CONNECT), **_choose_wire_options(tls)
     )
     options: Any = {"retry_options": {"attempts": 1}, "httpx_async_client": wire}
     options |= {"headers": given["default_headers"]} if "default_headers" in given else {}

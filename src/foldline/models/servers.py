@@ -14,11 +14,15 @@ Never raises: a missing or nonsensical answer counts as none.
 import json
 import re
 from dataclasses import dataclass
-from typing import Any, cast
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
 
 from foldline.core.prices import Prices, make_prices
 from foldline.dialects.json_slices import dict_of, list_of
 from foldline.dialects.model_names import write_model_name
+
+if TYPE_CHECKING:
+    from urllib.request import OpenerDirector
 
 _LEAST, _MOST = 256, 100_000_000  # tokens: no model's window is outside
 _BYTES = 20_000_000  # of a response: the longest lists of models have two million
@@ -101,11 +105,6 @@ class _Site:
         import urllib.request  # noqa: PLC0415 - as above
         from http.client import HTTPException  # noqa: PLC0415
 
-        class Stay(urllib.request.HTTPRedirectHandler):
-            def redirect_request(self, *_: Any, **__: Any) -> None:
-                """Follow none: urllib would send the key along, to whatever host is named."""
-
-        opener = urllib.request.build_opener(Stay)
         heads = {
             "accept": "application/json",
             "content-type": "application/json",
@@ -116,10 +115,22 @@ class _Site:
         sent = None if body is None else json.dumps(body).encode()
         try:
             request = urllib.request.Request(self.root + path, sent, heads)  # noqa: S310 - checked
-            with opener.open(request, timeout=self.seconds) as answer:
+            with _build_opener().open(request, timeout=self.seconds) as answer:
                 return json.loads(answer.read(_BYTES))
         except (OSError, ValueError, HTTPException, RecursionError):
             return None
+
+
+@cache
+def _build_opener() -> "OpenerDirector":
+    """Build what opens addresses and follows no redirect: urllib would send the key along."""
+    import urllib.request  # noqa: PLC0415 - as above
+
+    class Staying(urllib.request.HTTPRedirectHandler):
+        def redirect_request(self, *_: Any, **__: Any) -> None:
+            """Follow none."""
+
+    return urllib.request.build_opener(Staying)
 
 
 def _parse_entry(entry: dict[str, Any]) -> Reported:

@@ -37,7 +37,12 @@ from foldline.apps.bot.html import (
 )
 from foldline.core.edits.fold import Loss
 from foldline.core.parts import Call
-from foldline.draw.wording import clean_line, escape_hidden_characters, truncate_to_width
+from foldline.draw.wording import (
+    clean_line,
+    escape_hidden_characters,
+    escape_line,
+    truncate_to_width,
+)
 from foldline.models.port import Model
 from foldline.session.hooks import Pass
 from foldline.session.session import AsyncSession
@@ -250,7 +255,7 @@ class ApprovalQuestions:
             answer, said = No(), f"refused by {name}"
         elif (rule := rules.get(which)) is not None:
             answer = Yes("project", rule)
-            said = f"always allowed by {name}: {_render_line(rule)}"
+            said = f"always allowed by {name}: {escape_line(rule)}"
         else:
             return UNKNOWN, True
         question.answer.set_result((answer, said))
@@ -264,14 +269,9 @@ class ApprovalQuestions:
         return place if not place.private or place.chat in admins else ChatPlace(admins[0])
 
 
-def _render_line(text: str) -> str:
-    """Render a line of what is asked: nothing that a shell would run is hidden."""
-    return clean_line(escape_hidden_characters(text))
-
-
 def _select_rules(intent: Intent) -> tuple[str, ...]:
     rules = intent.rules[:_RULES]
-    return tuple(rule for rule in rules if count_utf16_units(_render_line(rule)) <= _RULE)
+    return tuple(rule for rule in rules if count_utf16_units(escape_line(rule)) <= _RULE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,9 +290,9 @@ def _render_question(
     call: Call, intent: Intent, rules: tuple[str, ...], place: ChatPlace | None
 ) -> _Question:
     whose = f" (in {place.name})" if place else ""
-    line = _render_line(intent.what) or clean_line(call.name)
+    line = escape_line(intent.what) or clean_line(call.name)
     what = truncate_to_width(line, _WHAT)
-    labels = [f"Always: {_render_line(rule)}" for rule in rules]
+    labels = [f"Always: {escape_line(rule)}" for rule in rules]
     cut = [label for label in labels if label != _cut_label(label)]
     head = "\n".join((f"◇ Allow it{whose}? {what}", *cut))
     body = escape_hidden_characters(intent.detail).strip("\n")
@@ -321,7 +321,7 @@ def _cut_label(label: str) -> str:
 
 def _build_buttons(token: str, rules: tuple[str, ...]) -> Buttons:
     always = [
-        [Button(_cut_label(f"Always: {_render_line(rule)}"), f"{PREFIX}{token}:{at}")]
+        [Button(_cut_label(f"Always: {escape_line(rule)}"), f"{PREFIX}{token}:{at}")]
         for at, rule in enumerate(rules)
     ]
     first = [Button("Yes, once", f"{PREFIX}{token}:yes"), Button("No", f"{PREFIX}{token}:no")]

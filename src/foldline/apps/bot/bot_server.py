@@ -57,6 +57,7 @@ HEADER = "X-Telegram-Bot-Api-Secret-Token"
 KINDS = ["message", "callback_query"]
 _LARGEST = 1024 * 1024  # bytes of an update
 _REFUSED = 30 * 86_400.0  # seconds after which a stranger is refused in words again
+_EXPECTED = (FoldlineError, TelegramError, ApiRefused, Unreachable)
 _TRIES = 3  # of an update that fails for a reason of its own
 _PAUSE = 1.0  # seconds before an update that failed is tried again
 _LONGEST_PAUSE = 15.0
@@ -169,17 +170,14 @@ class Telegram:
                     break
                 except (StoreFailed, OSError) as fault:  # unconfirmed until the store takes it
                     await asyncio.sleep(self._store_outage.note_failure(str(fault)))
-                except (FoldlineError, TelegramError, ApiRefused, Unreachable) as fault:
-                    tried += 1
-                    self.tell(f"update {update.update_id}: {type(fault).__name__}: {fault}")
-                    if tried >= _TRIES:
-                        await self._left_out(update)
-                        break
-                    await asyncio.sleep(_PAUSE)
                 except Exception as fault:  # noqa: BLE001 - unconfirmed, it would end every restart
                     tried += 1
-                    if tried >= _TRIES:  # told without its text, which may hold the message
-                        self._tell_dropped(update, type(fault).__name__)
+                    expected = isinstance(fault, _EXPECTED)
+                    if expected:
+                        self.tell(f"update {update.update_id}: {type(fault).__name__}: {fault}")
+                    if tried >= _TRIES:
+                        if not expected:  # told without its text, which may hold the message
+                            self._tell_dropped(update, type(fault).__name__)
                         await self._left_out(update)
                         break
                     await asyncio.sleep(_PAUSE)

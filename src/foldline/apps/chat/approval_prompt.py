@@ -20,6 +20,7 @@ from foldline.core.parts import Call
 from foldline.draw.wording import (
     clean_line,
     escape_hidden_characters,
+    escape_line,
     measure_width,
     truncate_to_width,
 )
@@ -37,6 +38,11 @@ from foldline.errors import (
 
 _MOST = 40  # rows of a diff or a script shown at once
 _SPANS: dict[str, Span] = {"s": "session", "p": "project"}
+SPAN_WORDS: dict[Span, str] = {
+    "session": "in this session",
+    "project": "in this folder, in every session",
+}
+"""Where a permission holds, as a person is told it."""
 
 
 async def ask_approval(face: ChatFace, call: Call, intent: Intent) -> Answer:
@@ -49,13 +55,13 @@ async def ask_approval(face: ChatFace, call: Call, intent: Intent) -> Answer:
     face.above("\n".join(first))
     rules = intent.rules
     what = _wrap_line(
-        f"◇ {clean_line(escape_hidden_characters(intent.what)) or clean_line(call.name)}",
+        f"◇ {escape_line(intent.what) or clean_line(call.name)}",
         face.columns,
     )
     lasting = " · s for this session · p for this project" if rules else ""
     more = " · v the rest" if below else ""
     ways = wrap_at_dots(f"  y once{lasting}{more} · n [why]", face.columns)
-    only = [f"  s and p allow {_render_rule(rules[0])}"] if len(rules) == 1 else []
+    only = [f"  s and p allow {escape_line(rules[0])}"] if len(rules) == 1 else []
     shown = [
         *(apply_style(row, "yellow") for row in what),
         *(apply_style(row, "dim") for row in ways),
@@ -75,10 +81,10 @@ async def ask_approval(face: ChatFace, call: Call, intent: Intent) -> Answer:
             case "s" | "p" as span if rules:
                 rule = await _choose_rule(face, rules, rest)
                 if rule is not None:
-                    where = "in this session" if span == "s" else "in this folder, in every session"
-                    told = f"  from now on {where}: {_render_rule(rule)}"
+                    lasts = _SPANS[span]
+                    told = f"  from now on {SPAN_WORDS[lasts]}: {escape_line(rule)}"
                     face.above(apply_style(told, "dim"))
-                    return Yes(_SPANS[span], rule)
+                    return Yes(lasts, rule)
                 face.above(apply_style("  no such rule; nothing is allowed yet", "dim"))
             case "v" if below:
                 face.above("\n".join(below))
@@ -88,7 +94,7 @@ async def ask_approval(face: ChatFace, call: Call, intent: Intent) -> Answer:
 
 def _is_said_by_question(intent: Intent, columns: int) -> bool:
     """Whether the question shows all of a short command: again, it looked like output above it."""
-    plain = clean_line(escape_hidden_characters(intent.detail)) == intent.detail
+    plain = escape_line(intent.detail) == intent.detail
     fits = measure_width(intent.what) + 2 <= columns
     return plain and fits and intent.what.endswith(f" {intent.detail}")
 
@@ -98,17 +104,13 @@ async def _choose_rule(face: ChatFace, rules: tuple[str, ...], given: str) -> st
     if len(rules) == 1:
         given = given.strip() or "1"
     if not given:
-        face.above("\n".join(f"  {at} {_render_rule(rule)}" for at, rule in enumerate(rules, 1)))
+        face.above("\n".join(f"  {at} {escape_line(rule)}" for at, rule in enumerate(rules, 1)))
         answer = await face.ask("For which? [1] ")
         if answer is None:
             return None
         given = answer.strip() or "1"
     at = int(given) - 1 if given.strip().isdecimal() else -1
     return rules[at] if 0 <= at < len(rules) else None
-
-
-def _render_rule(rule: str) -> str:
-    return clean_line(escape_hidden_characters(rule))
 
 
 async def ask_trust(face: ChatFace, files: Sequence[InstructionFile]) -> Trusting:

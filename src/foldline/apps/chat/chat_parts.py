@@ -12,7 +12,9 @@ from foldline.agent.checkpoints import Checkpoints
 from foldline.agent.instructions import Instructions
 from foldline.agent.loop import Agent
 from foldline.apps.cli.output import format_age, format_size, measure_terminal, truncate_line
-from foldline.core.log import Stop
+from foldline.core.log import ModelSaid, Stop
+from foldline.core.parts import render_parts
+from foldline.core.view import View
 from foldline.dialects.json_slices import dict_of, list_of
 from foldline.draw.wording import (
     clean_line,
@@ -62,6 +64,12 @@ def render_recent_sessions(recent: Sequence[RecentSession]) -> list[str]:
         head = truncate_to_width(clean_line(f"{one.name}: {one.title}"), room)
         lines.append(truncate_line(f"  {at} ", f"{head}{tail}"))
     return lines
+
+
+def read_answer_after(view: View, place: int) -> str:
+    """Return the words of the newest answer behind a place of the log; "" if there is none."""
+    newest = next(view.iterate_newest(ModelSaid), None)
+    return render_parts(newest[1].parts) if newest is not None and newest[0] > place else ""
 
 
 def describe_cut(what: str, handle: str) -> str:

@@ -25,13 +25,13 @@ from foldline.agent.events import (
 )
 from foldline.agent.tool import Intent
 from foldline.apps.chat.approval_prompt import render_detail, wrap_at_dots
-from foldline.apps.chat.chat_parts import ChatFace
+from foldline.apps.chat.chat_parts import ChatFace, read_answer_after
 from foldline.apps.chat.markdown import Saying
 from foldline.apps.chat.safe import clean_text
 from foldline.apps.cli.output import apply_style, has_colours
 from foldline.core.log import Folded, ModelSaid, ToolReturned
 from foldline.core.names import format_count
-from foldline.core.parts import Call, Thought, render_parts, text_of
+from foldline.core.parts import Call, Thought, text_of
 from foldline.core.tokens import count_parts, count_tokens
 from foldline.draw.wording import clean_line, measure_width, truncate_to_width
 from foldline.session.hooks import Pass
@@ -237,10 +237,9 @@ class TurnOutput:
 
     def _find_unheard_words(self) -> None:
         """Take an answer from the log that was not streamed as text."""
-        newest = next(self._session.live.view.iterate_newest(ModelSaid), None)
-        if self.heard_words or newest is None or newest[0] <= self._asked_at:
+        if self.heard_words:
             return
-        if words := render_parts(newest[1].parts).strip():
+        if words := read_answer_after(self._session.live.view, self._asked_at).strip():
             self._show_words(words)
 
     def _finish_thought(self) -> None:

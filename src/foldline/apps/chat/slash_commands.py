@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from foldline.agent.checkpoints import describe_change, describe_path
+from foldline.apps.chat.approval_prompt import SPAN_WORDS
 from foldline.apps.chat.look_commands import (
     show_context,
     show_cost,
@@ -47,7 +48,7 @@ from foldline.core.log import by_user
 from foldline.core.names import format_count, format_handle
 from foldline.core.parts import render_parts, replace_surrogates
 from foldline.core.spine import Range
-from foldline.draw.wording import clean_line, escape_hidden_characters, truncate_to_width
+from foldline.draw.wording import clean_line, escape_line, truncate_to_width
 from foldline.errors import FoldlineError, Overflow
 from foldline.session.carry import PARTS, read_parts
 from foldline.session.export_log import Format, export_session
@@ -244,24 +245,19 @@ async def _show_permissions(talk: "Talk", given: str) -> None:
         if not 0 < at <= len(rules):
             raise Misused(f"there is no permission {at}; /permissions lists them")
         await approvals.revoke(rules[at - 1].rule)
-        talk.show_text(f"revoked: {_render_rule(rules[at - 1].rule)}")
+        talk.show_text(f"revoked: {escape_line(rules[at - 1].rule)}")
         return
     if given:
         raise Misused("/permissions lists what is allowed, /permissions revoke N takes it back")
-    spans = {"session": "in this session", "project": "in this folder, in every session"}
     for at, one in enumerate(rules, 1):
-        said = f"{spans[one.span]}: {_render_rule(one.rule)}"
+        said = f"{SPAN_WORDS[one.span]}: {escape_line(one.rule)}"
         talk.show_lines(*wrap_text(said, title=f"  {at:3} "))
     for rule in approvals.allow:
-        talk.show_lines(*wrap_text(f"by the settings: {_render_rule(rule)}", title="      "))
+        talk.show_lines(*wrap_text(f"by the settings: {escape_line(rule)}", title="      "))
     if not rules and not approvals.allow:
         talk.show_text("nothing was allowed for longer than once")
     if rules:
         talk.show_text("/permissions revoke N takes one back")
-
-
-def _render_rule(rule: str) -> str:
-    return clean_line(escape_hidden_characters(rule))
 
 
 async def _redo_edit(talk: "Talk", given: str) -> None:

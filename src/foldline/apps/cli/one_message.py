@@ -25,7 +25,12 @@ from typing import Any, Literal, TypeAlias
 from foldline.agent.events import Answered, Called, Calling, Moment, Passed, Speaking
 from foldline.apps.chat import status_bar
 from foldline.apps.chat.attachments import LARGEST, Attachment, attach_bytes, join_message
-from foldline.apps.chat.chat_parts import ChatSeat, describe_cut, describe_stop
+from foldline.apps.chat.chat_parts import (
+    ChatSeat,
+    describe_cut,
+    describe_stop,
+    read_answer_after,
+)
 from foldline.apps.chat.safe import Safe, clean_text
 from foldline.apps.cli.build_agent import Wish, open_agent
 from foldline.apps.cli.chat_records import (
@@ -61,7 +66,7 @@ from foldline.apps.cli.unanswered import erase_unanswered, withdraw_unanswered
 from foldline.core.cold_cache import render_cold_call
 from foldline.core.log import ModelSaid, ToolReturned, UserSaid
 from foldline.core.names import format_handle
-from foldline.core.parts import Call, render_parts, text_of
+from foldline.core.parts import Call, text_of
 from foldline.core.spine import Range
 from foldline.core.tokens import count_parts
 from foldline.draw.wording import clean_line, truncate_to_width
@@ -231,7 +236,7 @@ class AnswerPrinter:
     _bill: Bill | None = None
     _start: int = 0
     _last: int = -1
-    """The place of the newest message that has ended."""
+    """The newest place of the log when a message ended last."""
     _before: tuple[int, int, int, int, float] = (0, 0, 0, 0, 0.0)
     _usage: RunUsage | None = None
     _window: WindowUse | None = None
@@ -305,7 +310,7 @@ class AnswerPrinter:
                 print_remark(text)
 
     def read_stop(self) -> Outcome:
-        """Return how the last answer ended, with a remark where there is none, or not all of it."""
+        """Return how the last answer ended; print a remark if it is missing or not whole."""
         if self._seat is None:
             return "answered"
         newest = next(self._seat.agent.session.live.view.iterate_newest(ModelSaid), None)
@@ -433,11 +438,9 @@ class AnswerPrinter:
         """Return the text of the message that has ended: not every server streams it as text."""
         if self._seat is None:
             return ""
-        newest = next(self._seat.agent.session.live.view.iterate_newest(ModelSaid), None)
-        if newest is None or newest[0] <= self._last:
-            return ""
-        self._last = newest[0]
-        return render_parts(newest[1].parts)
+        view = self._seat.agent.session.live.view
+        words, self._last = read_answer_after(view, self._last), view.head
+        return words
 
     def _print_result(self, moment: Called) -> None:
         call, result = moment.call, moment.result

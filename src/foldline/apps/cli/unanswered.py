@@ -1,4 +1,4 @@
-"""What becomes of a `-p` message that nobody answered: it is taken back, and the way out is told.
+"""Take back a `-p` message that nobody answered, and say what to do about it.
 
 The log keeps the message, and no later request shows it: who repeats the command says it once. A
 session that was begun for it is erased.

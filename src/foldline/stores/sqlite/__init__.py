@@ -97,7 +97,7 @@ class SqliteStore:
     retain = _wrap_operation(retention.apply_retention)
     erase = _wrap_operation(retention.erase_session)
 
-    async def search_in_moments(
+    async def search(
         self,
         tenant: str,
         words: str,
@@ -114,8 +114,6 @@ class SqliteStore:
         while not await self._index_some(tenant, session=session, owner=owner):
             pass
         return await self._search_index(tenant, words, session=session, limit=limit, owner=owner)
-
-    search = search_in_moments
 
     async def close(self) -> None:
         """Close the database; a second call does nothing."""
