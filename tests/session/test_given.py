@@ -5,6 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foldline
+from foldline.core.log import ToolReturned
+from foldline.core.parts import Text
 from foldline.errors import BadHandle, BadInput, Conflict, FoldlineError, Overflow, WireError
 from foldline.stores.sqlite import SqliteStore
 from foldline.testing.provider import Provider
@@ -163,3 +165,80 @@ def test_what_is_excluded_may_be_named_by_its_handle():
         s.add("and now?")
         s.history.exclude(f"log:{place}")
         assert "hunter2" not in str(s.request())
+
+
+def _make_answers(words):
+    """One answer with its usage, as each vendor writes it."""
+    return {
+        "gpt-5": {
+            "object": "response",
+            "id": "resp_1",
+            "output": [
+                {
+                    "type": "message",
+                    "id": "msg_1",
+                    "role": "assistant",
+                    "status": "completed",
+                    "content": [{"type": "output_text", "text": words, "annotations": []}],
+                }
+            ],
+            "status": "completed",
+            "usage": {"input_tokens": 20, "output_tokens": 5, "total_tokens": 25},
+        },
+        "m": {
+            "choices": [
+                {
+                    "index": 0,
+                    "finish_reason": "stop",
+                    "message": {"role": "assistant", "content": words},
+                }
+            ],
+            "usage": {"prompt_tokens": 20, "completion_tokens": 5, "total_tokens": 25},
+        },
+        "claude-sonnet-5.5": {
+            "type": "message",
+            "role": "assistant",
+            "stop_reason": "end_turn",
+            "content": [{"type": "text", "text": words}],
+            "usage": {"input_tokens": 20, "output_tokens": 5},
+        },
+        "gemini-3-pro": {
+            "candidates": [
+                {"content": {"role": "model", "parts": [{"text": words}]}, "finishReason": "STOP"}
+            ],
+            "usageMetadata": {"promptTokenCount": 20, "candidatesTokenCount": 5},
+        },
+    }
+
+
+@given(
+    model=st.sampled_from(sorted(_make_answers(""))),
+    steps=st.lists(
+        st.sampled_from(["words", "answer", "result without a call", "several"]),
+        min_size=1,
+        max_size=8,
+    ),
+    keyed=st.booleans(),
+)
+def test_what_add_returns_can_be_pinned_and_recalled(model, steps, keyed):
+    """Usage and notes of repairs stand behind the message that they are about."""
+    stray = ToolReturned("call_none", (Text("stray result"),))
+    with opened(model=model, window=50_000) as s:
+        s.add("begin")
+        for at, step in enumerate(steps):
+            words = f"words of step {at}"
+            answer = _make_answers(words)[model]
+            if step == "answer":
+                s.request()
+            given_ = {
+                "words": words,
+                "answer": answer,
+                "result without a call": stray,
+                "several": ["before it", answer, words],
+            }[step]
+            once = f"key {at}" if keyed else None
+            place = s.add(given_, once=once)
+            assert (words if given_ is not stray else "stray result") in s.recall(f"log:{place}")
+            s.pin(place)
+            if keyed:  # delivered again, the pins and all behind it
+                assert s.add(given_, once=once) == place

@@ -181,7 +181,9 @@ class Live:
         await self.append_decision(return_events)
 
     async def receive_events(self, *events: Event, once: str | None = None) -> int:
-        """Admit events, clipped if too large, and append them; return the place of the last.
+        """Admit events, clipped if too large, and append them; return the last message's place.
+
+        Without a message among them, it is the place of the last event.
 
         With `once` they came from outside, perhaps a second time: they are written whoever holds
         the session, and only if that key was never written before.
@@ -195,13 +197,25 @@ class Live:
             self._unknown = False
             self._written += draft.size
             await self.catch_up()
-            return end
+        else:
 
-        async def decide_admission() -> Sequence[Event]:
-            return self.admit_events(events)[0]
+            async def decide_admission() -> Sequence[Event]:
+                return self.admit_events(events)[0]
 
-        await self.append_decision(decide_admission)
-        return self.view.head
+            await self.append_decision(decide_admission)
+            end = self.view.head
+        has_message = any(isinstance(one, event_log.Said) for one in events)
+        return await self._find_last_message(end) if has_message else end
+
+    async def _find_last_message(self, end: int) -> int:
+        """Find the newest message up to `end`: usage and notes stand behind what they are about."""
+        for seq in range(end, -1, -1):
+            event = self.view.held.get(seq)
+            if event is None:  # delivered before, and folded since
+                event = next((one.event for one in await self.read_events(Range(seq, seq))), None)
+            if event is None or isinstance(event, event_log.Said):
+                return seq
+        return end
 
     def admit_events(self, events: Sequence[Event]) -> tuple[list[Event], View]:
         """Return the events to append when some arrive, and the view after them."""

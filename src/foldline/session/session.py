@@ -104,9 +104,9 @@ class AsyncSession:
     ) -> int:
         """Add what happened: the user's words, the model's answer, a tool's result.
 
-        Returns the place of the last event; a list is added whole or not at all. `speaker` and
-        `author` say who spoke. `once` is the sender's key: what is delivered twice with the same
-        key is added once.
+        Returns the place of the last message that was added, as `pin` and `recall` take it; a list
+        is added whole or not at all. `speaker` and `author` say who spoke. `once` is the sender's
+        key: what is delivered twice with the same key is added once.
         """
         must_be_speaker(speaker)
         must_be_text(author=author)

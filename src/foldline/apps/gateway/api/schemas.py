@@ -320,7 +320,7 @@ class EventsSchema(AnswerSchema, frozen=True, kw_only=True):
 
 
 class AddedSchema(AnswerSchema, frozen=True, kw_only=True):
-    """Where what was added ends, and the ids of calls that still wait for a result."""
+    """The place of the last message that was added, and the ids of calls without a result."""
 
     at: int
     calls: list[str]

@@ -312,7 +312,7 @@ def _make_message_key(call: ApiCall, body: SaidSchema) -> str:
 
 
 async def _add_messages(session: AsyncSession, body: SaidSchema, key: str) -> int:
-    """Add what a client says, even during a turn; return the place where it ends."""
+    """Add what a client says, even during a turn; return the place of its last message."""
     forms = (body.text, body.message, getattr(body, "messages", None))
     said = [form for form in forms if form]
     if len(said) > 1:
