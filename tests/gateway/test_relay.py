@@ -8,12 +8,14 @@ import json
 import socket
 import time
 import zlib
+from threading import Event
 
 import anthropic
 import httpx2
 import openai
 import pydantic
 import pytest
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from waiting import within
 
 from foldline.apps.gateway.error_response import Refusal
@@ -492,12 +494,19 @@ def test_an_offer_of_another_protocol_costs_no_body(cut):
         assert len(upstream.asked) == 3
 
 
-def test_an_offer_that_is_not_seen_is_refused():
+def test_an_offer_that_is_not_seen_is_refused(monkeypatch):
     """Cut inside the header's name: told, and no request without its body goes on."""
+    was_read, read = Event(), HttpToolsProtocol.data_received
+
+    def read_and_tell(self, data):
+        read(self, data)
+        was_read.set()
+
+    monkeypatch.setattr(HttpToolsProtocol, "data_received", read_and_tell)
     with Upstream() as upstream, Served(upstream.url) as gateway, socket.create_connection(("127.0.0.1", gateway.port), 20) as wire:  # fmt: skip
         cut = OFFER.index(b"\r\nUpgrade") + 5
         wire.sendall(OFFER[:cut])
-        time.sleep(0.05)
+        assert was_read.wait(60)  # read together, the header would be seen
         wire.sendall(OFFER[cut:])
         got = wire.recv(65_536)
         assert b" 400 " in got

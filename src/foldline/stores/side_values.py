@@ -1,7 +1,7 @@
 """Changes a side value that other processes may change at the same time.
 
 def count_up(value: bytes | None) -> bytes | None:
-return b"%d" % (int(value or 0) + 1)
+    return b"%d" % (int(value or 0) + 1)
 
 await change_value(store, name, "visits", "alice", count_up)
 """
