@@ -28,7 +28,7 @@ from probes.decay import measure_decay
 from probes.planted import measure_planted
 from probes.recoverable import measure_recovery
 from rivals import READS
-from sessions import chats, pi, swe, text
+from sessions import chats, join_sessions, pi, swe, text
 
 from foldline.core.budget import limits
 from foldline.core.log import ModelSaid
@@ -52,7 +52,7 @@ from foldline.lab.comparison import estimate_interval
 from foldline.lab.fake_summarizer import Teller
 from foldline.lab.kept_names import KeptShare
 from foldline.lab.policy_run import AsRecorded, Ours
-from foldline.lab.recorded import Recorded, estimate_event_tokens, join_sessions
+from foldline.lab.recorded import Recorded, estimate_event_tokens
 from foldline.lab.replay import replay_session
 from foldline.lab.trials import Trial, TrialResult, evaluate_contender, run_trial
 from foldline.models.catalog import find

@@ -11,16 +11,28 @@ from typing import Any
 
 from made.generated import generate_coding_session
 
-from foldline.core.log import Event, ModelSaid, ToolReturned, UserSaid
+from foldline.core.log import Event, Instructed, ModelSaid, Opened, ToolReturned, UserSaid
 from foldline.core.parts import Call, Text
 from foldline.importers import read
-from foldline.lab.recorded import Recorded, convert_imported, join_sessions
+from foldline.lab.recorded import Recorded, convert_imported
 
 
 def text(shared: Path, name: str) -> str:
     """A recorded file."""
     with gzip.open(shared / "data" / name, "rt") as file:
         return file.read()
+
+
+def join_sessions(name: str, sessions: Sequence[Recorded]) -> Recorded:
+    """Join several sessions into one; each continues with its first user message."""
+    first, *rest = sessions
+    more = (
+        event
+        for session in rest
+        for event in session.events
+        if not isinstance(event, Opened | Instructed)
+    )
+    return Recorded(name, first.model, (*first.events, *more))
 
 
 def swe(shared: Path) -> Recorded:

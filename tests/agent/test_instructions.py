@@ -322,7 +322,8 @@ async def test_r61_always_is_by_path_only_for_the_folder_and_what_is_below(tree)
     (tree / "AGENTS.md").write_text("other rules")
     found.add_touched_paths([tree / "pkg/b/x"])
     assert [rest for _, rest in told(found)] == ["other rules", "pkg override", "b rules"]
-    assert [*found.answers.list_trusted()] == [tree]
+    assert found.answers.is_trusted(tree / "pkg/b/AGENTS.md", "any content")
+    assert not found.answers.is_trusted(tree.parent / "AGENTS.md", "any content")
     await found.answers.revoke(tree)
     await found.load_files()
     assert not found.render_texts()
@@ -342,7 +343,7 @@ async def test_r61_always_never_covers_the_whole_home_folder(home):
     await found.load_files()
     await found.apply_answer("always")
     assert told(found) == [("AGENTS.md", "at home")]
-    assert not any(one.always for one in found.answers.list_trusted().values())
+    assert not found.answers.is_trusted(home / "AGENTS.md", "other content")
 
 
 async def test_r61_a_changed_import_is_a_change_of_what_imports_it(tree):
@@ -370,7 +371,7 @@ async def test_r61_answers_that_many_processes_give_at_once_are_all_kept(tree):
     await asyncio.gather(*(Slow(store).allow_file(path, "1") for path in paths))
     trust = Trust(store)
     await trust.load()
-    assert [*trust.list_trusted()] == paths
+    assert all(trust.is_exactly_trusted(path, "1") for path in paths)
     await store.close()
 
 

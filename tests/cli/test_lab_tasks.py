@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from foldline.lab.coding_tasks import CHECK, TASKS, find_broken_file, list_files
+from foldline.lab.coding_tasks import CHECK, TASKS, list_files
 from foldline.testing.provider import Provider
 
 WINDOW = 8_192
@@ -53,7 +53,7 @@ class Mender:
         yield call_tool("shell", command="touch ../outside.txt")
         yield call_tool(
             "edit",
-            path=find_broken_file(),
+            path=list_files()[-1],
             old=f"return {task.wrong}\n",
             new=f"return {task.right}\n",
         )

@@ -347,7 +347,7 @@ def test_at_the_end_turns_may_end_and_are_stopped_then():
         assert model.ended.is_set()
         assert turn.result()[0] == 503
         assert [e["event"].get("stop") for e in api.events("t")][-1] == "cancelled"
-        assert api.api.pool.working == 0
+        assert not api.api.pool._tasks
 
 
 @pytest.mark.parametrize("streams", [True, False])

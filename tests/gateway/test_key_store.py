@@ -304,7 +304,7 @@ def test_commands(tmp_path, capsys, monkeypatch):
         store = store_at(os.environ["FOLDLINE_STORE"])
         keys = StoredKeys(store)
         await keys.start()
-        assert [await keys.identify(digest_of(one)) for one in old] == [Keys(file).find_client(one) for one in old]  # fmt: skip
+        assert [await keys.identify(digest_of(one)) for one in old] == [await Keys(file).identify(digest_of(one)) for one in old]  # fmt: skip
         assert [await keys.identify(digest_of(one)) for one in (key, new)] == [None, None]
         assert await store.sessions(RESERVED) == []
         assert await store.get(Name("acme", ""), "keys", digest_of(key)[:2]) is None

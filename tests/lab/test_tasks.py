@@ -11,7 +11,7 @@ from foldline.agent.events import Calling
 from foldline.core.parts import Call
 from foldline.core.tokens import count_tokens
 from foldline.lab import coding_tasks
-from foldline.lab.coding_tasks import TASKS, find_broken_file, is_solved, list_files, write_files
+from foldline.lab.coding_tasks import TASKS, is_solved, list_files, write_files
 from foldline.lab.task_run import RereadWatch
 
 
@@ -23,7 +23,7 @@ def test_there_are_twenty_tasks_of_different_names():
 def test_a_task_fails_until_its_line_is_mended(task, tmp_path):
     write_files(task, tmp_path)
     assert not asyncio.run(is_solved(task, tmp_path))
-    file = tmp_path / find_broken_file()
+    file = tmp_path / list_files()[-1]
     text = file.read_text()
     assert text.count(f"return {task.wrong}\n") == 1
     file.write_text(text.replace(f"return {task.wrong}\n", f"return {task.right}\n"))

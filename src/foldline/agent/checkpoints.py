@@ -390,11 +390,6 @@ class Checkpoints:
         _write_private(self._file, msgspec.json.encode(now))
 
 
-def erase_checkpoints(folder: Path) -> None:
-    """Remove what is kept in a folder."""
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 def describe_change(change: FileChange, root: Path) -> str:
     """Describe one restored path in a line: what is there now, and what will be."""
     path = _to_path(change.path)

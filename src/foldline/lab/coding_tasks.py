@@ -104,11 +104,6 @@ def write_files(task: CodingTask, folder: Path) -> None:
     check.chmod(0o755)
 
 
-def find_broken_file() -> str:
-    """Return the file with the fault, which is the same in every task."""
-    return f"stages/{_STAGES[-1]}.py"
-
-
 def list_files() -> list[str]:
     """List what an agent reads until it has found the fault, in order."""
     return ["RULES.md", _TEST, "app.py", *(f"stages/{stage}.py" for stage in _STAGES)]

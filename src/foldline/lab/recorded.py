@@ -212,18 +212,6 @@ def _refine_scale(scale: Scale, calls: Sequence[RecordedCall]) -> Scale:
     return Scale(median(rests), scale.ratio, ratios)
 
 
-def join_sessions(name: str, sessions: Sequence[Recorded]) -> Recorded:
-    """Join several sessions into one; each continues with its first user message."""
-    first, *rest = sessions
-    more = (
-        event
-        for session in rest
-        for event in session.events
-        if not isinstance(event, Opened | Instructed)
-    )
-    return Recorded(name, first.model, (*first.events, *more))
-
-
 _PIECE = 2_000  # events read at a time
 
 

@@ -85,10 +85,6 @@ class Trust:
         """Trust nothing at a path any more."""
         await self._change_answer(path, lambda _: Trusted())
 
-    def list_trusted(self) -> dict[Path, Trusted]:
-        """List what is trusted, sorted by path."""
-        return {Path(path): self._answers[path] for path in sorted(self._answers)}
-
     async def _change_answer(self, path: Path, change: Callable[[Trusted], Trusted]) -> None:
         version = 0
         for _ in range(_TRIES):

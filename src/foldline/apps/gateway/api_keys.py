@@ -150,10 +150,6 @@ class Keys:
         self._is_gone = False
         self._reload_file()
 
-    def find_client(self, key: str) -> Client | None:
-        """Return the client that a key belongs to."""
-        return self._find_digest(digest_of(key))
-
     async def identify(self, digest: str, *, anew: bool = False) -> Client | None:
         """Return the client whose key has this digest; `anew` reads the file first."""
         return self._find_digest(digest, anew=anew)

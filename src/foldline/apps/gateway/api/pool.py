@@ -110,11 +110,6 @@ class Pool:
     def __len__(self) -> int:
         return len(self._kept)
 
-    @property
-    def working(self) -> int:
-        """The number of turns under way."""
-        return len(self._tasks)
-
     @asynccontextmanager
     async def open_session(
         self, name: Name, *, owner: str | None, only_reads: bool = False
