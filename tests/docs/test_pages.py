@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from foldline.apps.cli.app import _PANELS
 from foldline.core.policy import PRESETS
 
 ROOT = Path(__file__).parents[2]
@@ -59,6 +60,40 @@ def test_a_page_reads_on_a_forge_and_on_the_site(path):
             if line.startswith(mark) and above.strip() and not above.startswith(mark):
                 assert above.startswith(("- ", "  ", "   ", "|")), line
     assert not [line for line in text.split("\n") if len(line) > 130 and not line.startswith("|")]
+
+
+def list_named_commands(text: str) -> set[str]:
+    """The commands of `foldline` in the code of a page: in backticks, at prompts and in blocks."""
+    spans = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", FENCED.sub("", text))
+    lines = [line for one in FENCED.findall(text) for line in one.split("\n")]
+    lines += [line for line in text.split("\n") if line.startswith("    ")]
+    return {
+        found[1]
+        for one in (*spans, *lines)
+        if (found := re.match(r"(?:\$ )?(?:[A-Z_]+=\S+ )*foldline ([a-z][a-z-]*)", one.strip()))
+    }
+
+
+@pytest.mark.parametrize("path", [*PAGES, ROOT / "README.md", ROOT / "CHANGELOG.md"], ids=name_of)
+def test_every_command_that_a_page_names_exists(path):
+    known = {name.split()[0] for commands in _PANELS.values() for name in commands}
+    assert list_named_commands(path.read_text()) <= known
+
+
+def test_the_first_lines_that_install_need_no_index():
+    """Until the package is on one, each page that begins with pip says where it comes from."""
+    for name in (
+        "README.md",
+        "docs/quickstart.md",
+        "docs/how-to/run.md",
+        "docs/how-to/run-a-gateway.md",
+    ):
+        assert "pip install ." in (ROOT / name).read_text(), name
+
+
+def test_a_command_that_is_not_there_is_found():
+    text = "Use `foldline recal log:2`.\n\n```console\n$ A=b foldline shwo x\n```\n\n    foldline undoo\n"
+    assert list_named_commands(text) == {"recal", "shwo", "undoo"}
 
 
 def test_concepts_are_short_and_drawn():

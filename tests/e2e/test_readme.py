@@ -28,6 +28,12 @@ def blocks(kind: str) -> list[str]:
     return re.findall(rf"```{kind}\n(.*?)```", README.read_text(), re.DOTALL)
 
 
+def parse_figures(said: str) -> dict[str, int]:
+    """What the proof prints: each part with its tokens, and the turn that fails without."""
+    parts = re.findall(r"(system|handoffs|user|model|foldline:|turn) ([\d,]+)", said)
+    return {name: int(figure.replace(",", "")) for name, figure in parts}
+
+
 @pytest.fixture
 def model(model_server, monkeypatch, tmp_path):
     """The real model as whoever follows the README finds it: by the SDK's own variables."""
@@ -125,6 +131,10 @@ def test_a_conversation_outlives_its_window(model, capsys):
     assert s.recall("log:2") == names["message"](0)
 
     said = capsys.readouterr().out
+    (told,) = (one for one in blocks("text") if one.startswith("with foldline"))
+    assert [*parse_figures(told)] == [*parse_figures(said)], "the page prints something else"
+    for name, figure in parse_figures(told).items():
+        assert figure == pytest.approx(parse_figures(said)[name], rel=0.25), (name, said)
     assert "without foldline" in said
     assert "exceeds the available context size (2048 tokens)" in said
     with capsys.disabled():

@@ -60,11 +60,12 @@ class Options(TypedDict, total=False):
 
 
 def wrap(client: C, **options: "Unpack[Options]") -> C:
-    """Return the same client, whose calls are recorded and planned to fit the window.
+    """Return a client of the same class whose calls are recorded and planned to fit the window.
 
-    Takes the clients of `openai`, `anthropic` and `google.genai`, sync and async, and returns one
-    of the same class that is used as before, streams included. `foldline.session_of(client)` is its
-    conversation: its report, its edits, undo and recall. Options:
+    Takes the clients of `openai`, `anthropic` and `google.genai`, sync and async. The returned one
+    is used as before, streams included; calls of the given one still go out unplanned.
+    `foldline.session_of(client)` is its conversation: its report, its edits, undo and recall.
+    Options:
 
     - `store`: where logs are kept, as in `open`; ":memory:" by default. In a file or in PostgreSQL
       conversations are found again after a restart.
