@@ -59,7 +59,7 @@ async def told(client, name, **given):
 async def test_r37_a_host_recalls_what_was_cut_by_the_words_that_stand_there(store):
     """The literal marker of a clip is the argument; pages, put together, are the original."""
     address, shown = store
-    hint = re.search(r"\[truncated:.*\n\[whole: log:\d+; ok\]", shown)[0]
+    hint = re.search(r"\[truncated:.*\n\[log:\d+; ok; [^\]]+\]", shown)[0]
     size = os.path.getsize(address)  # noqa: ASYNC240, PTH202
     async with host("parser", "--store", address) as client:
         listed = (await client.list_tools()).tools

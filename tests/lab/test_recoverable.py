@@ -87,7 +87,7 @@ def test_an_original_that_was_not_kept_whole_is_caught():
     ("module", "line", "instead"),
     [
         ("foldline.core.recall.query", "lines.append(text)", "lines.append(text.strip())"),
-        ("foldline.core.item", 'where = f"[whole: log:{seq}{outcome}]"', 'where = f"[whole: log:{seq + 1}{outcome}]"'),
+        ("foldline.core.item", "        seq, outcome=outcome,", "        seq + 1, outcome=outcome,"),
     ],
 )  # fmt: skip
 def test_a_recall_that_lies_is_caught(module, line, instead):

@@ -63,6 +63,21 @@ def fits(kind, seed, size, cap):
         assert event.clip.shown <= cap
 
 
+def states_what_is_kept(kind, seed, size, cap):
+    """The marker's numbers are those of what stands there, and of the whole."""
+    text = make_text(kind, seed, size)
+    for how in ("ends", "head", "tail", "both"):
+        event = clip_event(result("c", text), cap=cap, how=how)
+        if event.clip is None:
+            continue
+        lines = show(event).split("\n")
+        at = next(at for at, line in enumerate(lines) if line.startswith("[truncated: kept "))
+        said, whole = (int(one) for one in re.findall(r"~(\d+)", lines[at]))
+        kept = count_tokens("\n".join(lines[:at] + lines[at + 2 :]))
+        assert abs(said - kept) <= 0.02 * kept + 8
+        assert abs(whole - count_tokens(text)) <= 0.02 * whole
+
+
 def is_counted(kind, seed, size, cap):
     """Every line is one of the text or ours; what is kept and what is counted make up the text."""
     text = make_text(kind, seed, size)
@@ -215,6 +230,7 @@ def list_blocks(text):
 LAWS = {
     fits: [*KINDS, *OTHERS],
     is_counted: KINDS,
+    states_what_is_kept: [*KINDS, *OTHERS],
     is_recallable: [*KINDS, *OTHERS],
     tells_failures: RUNS,
     tells_outliers: ["json", "json inside", "json lines", "csv", "columns", "find"],
@@ -266,7 +282,8 @@ MUTANTS = [
     (is_counted, OUTLINE, "format_count(place - at, outline.noun)", "format_count(place - at - 1, outline.noun)"),
     (is_counted, OUTLINE, "            at = place + 1\n", "            at = max(at, place)\n"),
     (is_counted, OUTLINE, "        return piece\n", "        return piece.strip()\n"),
-    (is_recallable, "foldline.core.item", "[whole: log:{seq}{outcome}]", "[whole: log:{seq + 1}{outcome}]"),
+    (is_recallable, "foldline.core.item", "        seq, outcome=outcome,", "        seq + 1, outcome=outcome,"),
+    (states_what_is_kept, "foldline.core.edits.clip", "~{count_parts(parts)} of", "~{keep} of"),
     (is_counted, RECORDS, "            lo, hi = first, last\n", "            lo, hi = first, last + 1\n"),
     (is_counted, RECORDS, "for lo, hi in spans]", "for lo, hi in spans[1:]]"),
     (tells_outliers, RECORDS, "        yield from _iterate_odd(found, keys)\n", ""),

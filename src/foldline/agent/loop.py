@@ -11,6 +11,7 @@ log as far as it came.
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from time import perf_counter
 from typing import Literal, NamedTuple, TypeAlias
@@ -30,6 +31,7 @@ from foldline.agent.events import (
     Thinking,
 )
 from foldline.agent.tool import Arguments, Intent, Result, Tool, output_watcher, said
+from foldline.core.edits.fold.ask import is_recall_name
 from foldline.core.log import Event, Interrupted, ModelSaid, Speaker, ToolReturned
 from foldline.core.parts import Call, calls_of
 from foldline.core.spine import Range
@@ -112,6 +114,8 @@ class Agent:
         self.patience = patience
         self._wanted: list[Event] = []  # events from hooks, not yet added
         self._begun: set[str] = set()  # ids of calls that were started in this round
+        if any(map(is_recall_name, self.tools)):  # it comes with the first call of the model
+            session.live.facts = replace(session.live.facts, recall=True)
         passes = session.live.passes
         passes.vetoes.append(lambda fold: self._notify_hooks(Folding(fold)))
         passes.watchers.append(lambda one: self._notify_hooks(Passed(one)))

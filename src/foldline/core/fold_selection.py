@@ -51,6 +51,8 @@ class Facts:
     change or drop what it just said for the first time."""
     fold_from: int = 0
     """Requests below this many tokens are not edited if they fit as they are."""
+    recall: bool = False
+    """Whether the caller offers a tool that gives back what was cut, from the first edit on."""
     fetched: Mapping[int, Event] = field(default_factory=dict[int, Event])
     """Events that a plan asked for with `Need`, by their places."""
 
@@ -95,7 +97,9 @@ class FoldDraft:
         by, used = (narrative.by, narrative.used) if narrative and lines else ("", None)
         if form == "omitted" and self.why == "due":
             left_out = fold.count_span_messages(self.view, span)
-            handoff = fold.build_omission_notice(span.range, left_out, material.pins)
+            handoff = fold.build_omission_notice(
+                span.range, left_out, material.pins, recall=bool(material.recall)
+            )
         else:
             handoff = fold.build_handoff(span.range, material, cap=cap)
         if form == "acknowledged":

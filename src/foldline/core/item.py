@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from foldline.core.log import Folded, Instructed, ToolReturned, UserSaid
+from foldline.core.names import format_way_back
 from foldline.core.parts import Gap, Media, Native, Part, Text, render_parts, text_of
 from foldline.core.token_bounds import bound_plain_tokens, bound_tokens
 from foldline.core.tokens import MESSAGE, count_parts, count_tokens
@@ -164,8 +165,10 @@ def _choose_shown_parts(
         return (Text(stub),), "masked"
     if event.clip is None:
         return event.parts, "whole"
-    outcome = "" if isinstance(event, UserSaid) else "; ok" if event.ok else "; error"
-    where = f"[whole: log:{seq}{outcome}]"
+    outcome = "" if isinstance(event, UserSaid) else "ok" if event.ok else "error"
+    where = format_way_back(
+        seq, outcome=outcome, again="read the rest in parts", recall=event.clip.recall
+    )
     marked = (
         Text(f"{part.text}\n{where}") if isinstance(part, Gap) else part
         for part in event.clip.parts

@@ -75,3 +75,16 @@ def format_count(count: int, name: str) -> str:
 def format_handle(lo: int, hi: int | None = None) -> str:
     """Format the handle of an event or a span."""
     return f"log:{lo}" if hi is None or hi == lo else f"log:{lo}-{hi}"
+
+
+def format_way_back(
+    lo: int, hi: int | None = None, *, recall: bool, outcome: str = "", again: str = ""
+) -> str:
+    """Format the line that says where the whole of a cut text is.
+
+    Without a tool that takes the handle, only people can use it: the model is told to look `again`,
+    which it can where a tool's result (one with an `outcome`) is cut.
+    """
+    words = ("" if recall else again) if outcome else ""
+    said = "; ".join(filter(None, (format_handle(lo, hi), outcome, words)))
+    return f"[whole: {said}]" if recall else f"[{said}]"

@@ -140,6 +140,8 @@ class Clip(msgspec.Struct, frozen=True, omit_defaults=True):
     how: str
     whole: int
     shown: int
+    recall: bool = True
+    """Whether the model had a tool that gives the whole back, so that the marker points to it."""
 
 
 class Tool(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -15,7 +15,7 @@ from foldline.core import fold_selection, rules
 from foldline.core.budget import Budget, measure_budget, measure_message_room, measure_result_room
 from foldline.core.edits import fold, mask
 from foldline.core.edits.clip import clip_event
-from foldline.core.edits.fold.ask import is_recall_name
+from foldline.core.edits.fold.ask import find_recall_tool, is_recall_name
 from foldline.core.edits.undo import undo_edit
 from foldline.core.fold_selection import Facts, Need, compute_tiers
 from foldline.core.item import Item
@@ -51,6 +51,7 @@ __all__ = [
     "is_fold_waiting",
     "lost",
     "measure_recall_room",
+    "offers_recall",
     "plan",
     "pressure_of",
     "take_back",
@@ -102,7 +103,7 @@ def plan(view: View, facts: Facts) -> Plan:
     events: list[Event] = [*rules.make_closing_events(view)]
     work = after(view, events)
     early = not facts.now and measure_budget(work, facts.limits).request < facts.fold_from
-    if not early and (masked := _mask_old_results(work, facts.policy)):
+    if not early and (masked := _mask_old_results(work, facts)):
         events.append(masked)
         work = after(work, [masked])
     budget = measure_budget(work, facts.limits)
@@ -234,14 +235,15 @@ def _is_nearly_due(view: View, policy: Policy) -> bool:
     return policy.turns is not None and rules.count_turns(view) >= policy.turns - 1
 
 
-def _mask_old_results(view: View, policy: Policy) -> Masked | None:
+def _mask_old_results(view: View, facts: Facts) -> Masked | None:
+    policy = facts.policy
     if policy.mask is None:
         return None
     results = mask.list_results(view, turn_only=True)
     old = mask.select_middle_results(results, first=policy.mask.first, last=policy.mask.last)
     kept = view.spine.unfolded  # what a person unfolded is left alone
     free = [i for i in old if not any(has_overlap(span, Range(i.seq, i.seq)) for span in kept)]
-    return mask.mask_results(view, free)
+    return mask.mask_results(view, free, recall=offers_recall(view, facts))
 
 
 def admit(view: View, event: Event, facts: Facts) -> list[Event]:
@@ -249,10 +251,13 @@ def admit(view: View, event: Event, facts: Facts) -> list[Event]:
     notes: list[Event] = [*rules.list_repairs(view, event), *_detect_truncation(view, event)]
     policy, budget = facts.policy, measure_budget(view, facts.limits)
     bound = facts.limits.tokenizer or bound_tokens
+    recall = offers_recall(view, facts)
     match event:
         case UserSaid():
             room = measure_message_room(view, budget)
-            event = clip_event(event, cap=room.tokens, how="both", most=room.most, bound=bound)
+            event = clip_event(
+                event, cap=room.tokens, how="both", most=room.most, bound=bound, recall=recall
+            )
         case ToolReturned(call_id):
             tool = view.tool_of(call_id)
             wanted = policy.clipping(tool)
@@ -263,11 +268,22 @@ def admit(view: View, event: Event, facts: Facts) -> list[Event]:
             # What recall returned is bounded already: clipped again, it could never be read.
             cap = free.tokens if is_recall_name(tool) else min(free.tokens, most)
             event = clip_event(
-                event, cap=cap, how=wanted.how, most=free.most, bound=bound, lines=wanted.lines
+                event,
+                cap=cap,
+                how=wanted.how,
+                most=free.most,
+                bound=bound,
+                lines=wanted.lines,
+                recall=recall,
             )
         case _:
             pass
     return [event, *notes]
+
+
+def offers_recall(view: View, facts: Facts) -> bool:
+    """Whether the model has a tool that gives back what was cut, or gets one with the first cut."""
+    return facts.recall or bool(find_recall_tool(view.newest.tools))
 
 
 def measure_recall_room(view: View, facts: Facts) -> int:

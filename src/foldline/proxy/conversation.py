@@ -237,7 +237,9 @@ class Conversation:
             facts = replace(facts, limits=replace(facts.limits, max_input=most))
         if is_thinking := _thinks_in_loop(request):
             facts = replace(facts, policy=limit_to_forced_folds(facts.policy))
-        facts, seconds = replace(facts, stable=match.stable), time() - live.touched
+        offered = self._can_offer_recall(request)
+        facts = replace(facts, stable=match.stable, recall=offered)
+        seconds = time() - live.touched
         if live.view.asked >= 0 and seconds > USUAL_LIFETIME:
             facts = _apply_cache_lifetime(request, facts)
         live.facts = facts
@@ -289,7 +291,8 @@ class Conversation:
         Where nothing can be folded the mark stands for the messages as they are.
         """
         live = self.live
-        live.facts = facts = replace(facts, stable=None)
+        offered = self._can_offer_recall(request)
+        live.facts = facts = replace(facts, stable=None, recall=offered)
         entering, work = self._admit_request(request, match, facts, summary=None)
         try:
             ready = await planning.plan_next_request(live, replace(facts, now=True), view=work)
@@ -579,7 +582,9 @@ class Conversation:
         """
         work, entering = self.live.view.copy(), list[Event]()
         facts = replace(smaller, stable=None)
-        clipped = clip_newest_messages(work, self.live.facts.limits)
+        clipped = clip_newest_messages(
+            work, self.live.facts.limits, recall=plans.offers_recall(work, facts)
+        )
         if clipped is not None:
             event, limits = clipped
             entering.append(event)

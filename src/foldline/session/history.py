@@ -28,6 +28,7 @@ from foldline.core.log import (
 from foldline.core.names import format_handle
 from foldline.core.own_words import read_own_words
 from foldline.core.parts import calls_of, render_parts
+from foldline.core.plan import offers_recall
 from foldline.core.request import Report
 from foldline.core.spine import Range
 from foldline.core.view import View
@@ -187,7 +188,11 @@ class AsyncHistory:
         seqs = [recall.parse_place(one) for one in places]
 
         async def decide_exclusion() -> Sequence[Event]:
-            return [mask.exclude_events(self.live.view, seqs)]
+            return [
+                mask.exclude_events(
+                    self.live.view, seqs, recall=offers_recall(self.live.view, self.live.facts)
+                )
+            ]
 
         await self.live.append_decision(decide_exclusion)
         return self.live.view.head

@@ -17,7 +17,7 @@ from typing import TypeVar
 from foldline.core.budget import apply_learned_window, measure_budget
 from foldline.core.edits.clip import clip_newest_messages
 from foldline.core.log import Asked, WindowLearned
-from foldline.core.plan import Facts, build_blocked
+from foldline.core.plan import Facts, build_blocked, offers_recall
 from foldline.core.rules import find_protected_start
 from foldline.dialects.provider_errors import Fault, of_exception
 from foldline.errors import Overflow
@@ -62,7 +62,9 @@ def _is_newest_large(live: Live) -> bool:
 
 async def _cut_newest_messages(live: Live) -> Facts | None:
     """Cut the newest messages once more, and return what is then known; None if they are small."""
-    clipped = clip_newest_messages(live.view, live.facts.limits)
+    clipped = clip_newest_messages(
+        live.view, live.facts.limits, recall=offers_recall(live.view, live.facts)
+    )
     if clipped is None:
         return None
     event, limits = clipped

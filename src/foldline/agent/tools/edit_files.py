@@ -83,6 +83,7 @@ _MARKER = re.compile(
     r"|\[\.\.\. truncated for length \.\.\.\]"
     rf"|\[result masked — ~{_NUMBER} tokens removed\]"
     r"|\[(?:cut; )?whole: log:[^\]\n]{1,60}\]"
+    r"|\[log:\d{1,18}; (?:ok|error); [^\]\n]{1,60}\]"
     r"|\[handoff: log:[^\]\n]{1,60}\]"
     r"|\[(?:errors|names) in the cut\][^\n]*"
     rf"|\[cut: {_NUMBER} [a-z]{{4,12}}\b[^\n]*"

@@ -410,7 +410,9 @@ class Talk:
             if event.speaker == "human":
                 if event.clip is not None and seq > self._cut:
                     self._cut = seq
-                    self.show_note(describe_cut("your message", format_handle(seq)), "yellow")
+                    recall = event.clip.recall
+                    note = describe_cut("your message", format_handle(seq), recall=recall)
+                    self.show_note(note, "yellow")
                 return
 
     def _begin_loading_models(self) -> None:

@@ -72,12 +72,10 @@ def read_answer_after(view: View, place: int) -> str:
     return render_parts(newest[1].parts) if newest is not None and newest[0] > place else ""
 
 
-def describe_cut(what: str, handle: str) -> str:
+def describe_cut(what: str, handle: str, *, recall: bool) -> str:
     """Say that something was too large for the window, and where all of it is."""
-    return (
-        f"{what} was too large for the window and is cut; "
-        f"{handle} has all of it, and the model can recall it"
-    )
+    more = ", and the model can recall it" if recall else "; the model has no tool to recall it"
+    return f"{what} was too large for the window and is cut; {handle} has all of it{more}"
 
 
 def describe_stop(stop: Stop | None, answer: Json) -> str:

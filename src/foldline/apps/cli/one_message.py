@@ -67,6 +67,7 @@ from foldline.core.cold_cache import render_cold_call
 from foldline.core.log import ModelSaid, ToolReturned, UserSaid
 from foldline.core.names import format_handle
 from foldline.core.parts import Call, text_of
+from foldline.core.plan import offers_recall
 from foldline.core.spine import Range
 from foldline.core.tokens import count_parts
 from foldline.draw.wording import clean_line, truncate_to_width
@@ -359,11 +360,11 @@ class AnswerPrinter:
     async def finish_run(self, outcome: Outcome) -> int:
         """End in order; return the exit code."""
         await self.measure_usage()
-        for one in self._sent:
-            if not one.whole:
-                self.print_note(describe_cut(one.name, one.handle))
-        if self._cut:
-            self.print_note(describe_cut("the message", self._cut))
+        live = self._seat.agent.session.live if self._seat else None
+        recall = live is not None and offers_recall(live.view, live.facts)
+        cut = [(one.name, one.handle) for one in self._sent if not one.whole]
+        for what, handle in [*cut, *([("the message", self._cut)] if self._cut else [])]:
+            self.print_note(describe_cut(what, handle, recall=recall))
         if self._unapproved:
             self.print_note(
                 f"{self._unapproved} of its calls were not run: nobody is here to approve them; "

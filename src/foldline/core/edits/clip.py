@@ -13,7 +13,7 @@ from foldline.core import rules, truncate
 from foldline.core.budget import Limits, apply_learned_window, measure_budget
 from foldline.core.item import CUT_AGAIN, Item
 from foldline.core.log import Clipped, ToolReturned, UserSaid
-from foldline.core.names import count_names, format_handle
+from foldline.core.names import count_names, format_way_back
 from foldline.core.parts import Clip, Gap, Part, Stub, Text, text_of
 from foldline.core.policy import How, LineLimits
 from foldline.core.spine import Change, Range, apply_spine_change
@@ -25,7 +25,7 @@ _LINES = LineLimits()
 _LOOK = 131_072  # characters of the cut that are searched; recall finds the rest
 _NEWEST = 0.7  # of room, for the newest messages of a request that was refused
 _LEAST_BYTES = 240  # of one message: fewer say nothing
-_HANDLE = 30  # characters of the handle that a view adds to a clip
+_HANDLE = 48  # characters of what a view adds to a clip: its handle, and how to see more
 _LEAST_CLIP = 57  # tokens of any clip
 _MARKER = 56  # tokens of the marker, its handle and line ends
 
@@ -38,10 +38,12 @@ def clip_event(  # noqa: PLR0913 - how it is cut, and the limits of that
     most: float = inf,
     bound: Callable[[str], int] = bound_tokens,
     lines: LineLimits = _LINES,
+    recall: bool = True,
 ) -> UserSaid | ToolReturned:
     """Add a clip to an event whose words exceed `cap` tokens, or may exceed `most` by their bound.
 
-    Cut by lines, they may not exceed `lines` either. The event keeps the whole.
+    Cut by lines, they may not exceed `lines` either. The event keeps the whole; `recall` says
+    whether the model has a tool that gives it back.
     """
     words = text_of(part for part in event.parts if isinstance(part, Text))
     whole = count_tokens_roughly(words, above=cap)  # far above the cap it is only mentioned
@@ -56,34 +58,34 @@ def clip_event(  # noqa: PLR0913 - how it is cut, and the limits of that
     if len(words) <= sum(len(text_of((part,))) for part in texts) + _HANDLE:
         return event  # the marker would be longer than what was cut
     shown = sum(count_tokens(text_of((part,))) for part in texts)
-    return msgspec.structs.replace(event, clip=Clip((*texts, *others), how, whole, shown))
+    return msgspec.structs.replace(event, clip=Clip((*texts, *others), how, whole, shown, recall))
 
 
 def _clip_words(words: str, cap: int, whole: int, how: How, lines: LineLimits) -> tuple[Part, ...]:
     keep = max(cap - _MARKER, 1)
     if how == "lines":
         return _clip_to_lines(words, keep, lines)
-    return _clip_to_ends(words, keep, of=(cap, whole), how=how)
+    return _clip_to_ends(words, keep, whole=whole, how=how)
 
 
-def _clip_to_ends(words: str, keep: int, *, of: tuple[int, int], how: How) -> tuple[Part, ...]:
-    def make_gap(which: str) -> Gap:
-        return Gap(f"[truncated: kept {which} ~{of[0]} of ~{of[1]} tokens ({how})]")
-
+def _clip_to_ends(words: str, keep: int, *, whole: int, how: How) -> tuple[Part, ...]:
     match how:
         case "ends":
-            shown = _with_structure(words, keep, make_gap("parts"))
-            return shown or _with_errors(words, keep, make_gap("first+last"))
+            which, parts = "parts", _with_structure(words, keep)
+            if parts is None:
+                which, parts = "first+last", _with_errors(words, keep)
         case "tail":
-            return (make_gap("last"), Text(truncate.truncate_to_tail(words, keep)))
+            which, parts = "last", (Gap(""), Text(truncate.truncate_to_tail(words, keep)))
         case "both":
             first, last = truncate.truncate_to_ends(words, keep)
-            return (Text(first), make_gap("first+last"), Text(last))
+            which, parts = "first+last", (Text(first), Gap(""), Text(last))
         case _:
-            return (Text(truncate.truncate_to_head(words, keep)), make_gap("first"))
+            which, parts = "first", (Text(truncate.truncate_to_head(words, keep)), Gap(""))
+    gap = Gap(f"[truncated: kept {which} ~{count_parts(parts)} of ~{whole} tokens ({how})]")
+    return tuple(gap if isinstance(part, Gap) else part for part in parts)
 
 
-def _with_errors(words: str, keep: int, gap: Gap) -> tuple[Part, ...]:
+def _with_errors(words: str, keep: int) -> tuple[Part, ...]:
     """Keep head and tail, and between them what is needed later: error lines, names."""
     from foldline.core.edits.structure import select_fault_lines  # noqa: PLC0415 - few are clipped
 
@@ -94,10 +96,10 @@ def _with_errors(words: str, keep: int, gap: Gap) -> tuple[Part, ...]:
     names = _select_cut_names(words[start : min(start + _LOOK, end)], first + last, keep * 4 // 100)
     middle = [Text(f"[errors in the cut]\n{errors}")] if errors else []
     middle += [Text(f"[names in the cut] {names}")] if names else []
-    return (Text(first), gap, *middle, Text(last))
+    return (Text(first), Gap(""), *middle, Text(last))
 
 
-def _with_structure(words: str, keep: int, gap: Gap) -> tuple[Part, ...] | None:
+def _with_structure(words: str, keep: int) -> tuple[Part, ...] | None:
     """Keep what matters most in a text of a known kind, and names of the rest."""
     from foldline.core.edits.structure import shorten_structure  # noqa: PLC0415 - few are clipped
 
@@ -105,7 +107,7 @@ def _with_structure(words: str, keep: int, gap: Gap) -> tuple[Part, ...] | None:
     if found is None or len(found.text) + _HANDLE >= len(words):
         return None
     names = _select_cut_names(found.cut, found.text, keep * 4 // 100)
-    return (gap, *([Text(f"[names in the cut] {names}")] if names else []), Text(found.text))
+    return (Gap(""), *([Text(f"[names in the cut] {names}")] if names else []), Text(found.text))
 
 
 def _select_cut_names(text: str, shown: str, tokens: int) -> str:
@@ -159,7 +161,9 @@ def _last_bytes(text: str, size: int) -> str:
     return text.encode("utf-8", "replace")[-size:].decode("utf-8", "ignore")
 
 
-def clip_newest_messages(view: View, limits: Limits) -> tuple[Clipped, Limits] | None:
+def clip_newest_messages(
+    view: View, limits: Limits, *, recall: bool
+) -> tuple[Clipped, Limits] | None:
     """Cut the newest messages of a request that a provider refused; None if they are small.
 
     The event is to be appended next. Sizes are bytes here, which tokens never exceed; the returned
@@ -178,7 +182,7 @@ def clip_newest_messages(view: View, limits: Limits) -> tuple[Clipped, Limits] |
         return None
     share = _compute_fair_share(sizes.values(), free)
     large = [item for item in newest if sizes[item.seq] > share]
-    stubs = [Stub(item.seq, _cut_bytes(view, item, share)) for item in large]
+    stubs = [Stub(item.seq, _cut_bytes(view, item, share, recall=recall)) for item in large]
     if not stubs:
         return None
     change = Change(span=Range(stubs[0].seq, stubs[-1].seq), masks_on=(view.head + 1,))
@@ -200,11 +204,11 @@ def _compute_fair_share(sizes: Iterable[int], most: int) -> int:
     return max(most, _LEAST_BYTES)
 
 
-def _cut_bytes(view: View, item: Item, size: int) -> str:
+def _cut_bytes(view: View, item: Item, size: int, *, recall: bool) -> str:
     """Keep both ends of a message, with its handle between them."""
     said = view.held[item.seq]
     whole = said.parts if isinstance(said, UserSaid | ToolReturned) else item.parts
     words = text_of(part for part in whole if isinstance(part, Text))
     half = max(size - _MARKER * 2, _LEAST_BYTES) // 2
-    where = f"{CUT_AGAIN}\n[whole: {format_handle(item.seq)}]"
+    where = f"{CUT_AGAIN}\n{format_way_back(item.seq, recall=recall)}"
     return f"{_first_bytes(words, half)}\n{where}\n{_last_bytes(words, half)}"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from foldline.core.item import Item
 from foldline.core.log import Excluded, Masked
-from foldline.core.names import format_handle
+from foldline.core.names import format_handle, format_way_back
 from foldline.core.parts import Stub, text_of
 from foldline.core.spine import Change, Range, Spine, apply_spine_change
 from foldline.core.tokens import MESSAGE, count_tokens
@@ -33,10 +33,12 @@ def select_middle_results(found: list[Item], *, first: int, last: int) -> list[I
     return found[max(first, 0) : max(len(found) - max(last, 0), 0)]
 
 
-def mask_results(view: View, found: list[Item], *, least: int = 1) -> Masked | None:
+def mask_results(
+    view: View, found: list[Item], *, least: int = 1, recall: bool = True
+) -> Masked | None:
     """Put stubs over results, to be appended next; None if that gains less than `least` tokens."""
     whole = [item for item in found if item.state in ("whole", "clipped")]
-    stubs = {item.seq: render_stub(item) for item in whole}
+    stubs = {item.seq: render_stub(item, recall=recall) for item in whole}
     gains = {item.seq: item.tokens - count_tokens(stubs[item.seq]) - MESSAGE for item in whole}
     worth = sorted(seq for seq, gain in gains.items() if gain > 0)
     if not worth or sum(gains[seq] for seq in worth) < least:
@@ -45,7 +47,7 @@ def mask_results(view: View, found: list[Item], *, least: int = 1) -> Masked | N
     return Masked(tuple(Stub(seq, stubs[seq]) for seq in worth), change, after)
 
 
-def exclude_events(view: View, seqs: Sequence[int]) -> Excluded:
+def exclude_events(view: View, seqs: Sequence[int], *, recall: bool = True) -> Excluded:
     """Put stubs over what a person wants out of sight; no fold will read or quote it."""
     items = (*view.items, *view.waiting)
     shown = {item.seq for item in items if item.state != "folded" and item.role != "system"}
@@ -61,8 +63,9 @@ def exclude_events(view: View, seqs: Sequence[int]) -> Excluded:
         if read or {*fold.verbatim, *fold.clipped} & {*places}:
             raise UndoFirst(places[0], at)  # that fold's text may contain its words
     change, after = _add_mask(view, places)
-    stubs = (Stub(seq, f"[taken out by the user]\n[whole: {format_handle(seq)}]") for seq in places)
-    return Excluded(tuple(stubs), change, after)
+    ways = {seq: format_way_back(seq, recall=recall) for seq in places}
+    stubs = tuple(Stub(seq, f"[taken out by the user]\n{way}") for seq, way in ways.items())
+    return Excluded(stubs, change, after)
 
 
 def _add_mask(view: View, seqs: Sequence[int]) -> tuple[Change, Spine]:
@@ -73,12 +76,10 @@ def _add_mask(view: View, seqs: Sequence[int]) -> tuple[Change, Spine]:
     return change, after
 
 
-def render_stub(item: Item) -> str:
+def render_stub(item: Item, *, recall: bool = True) -> str:
     """Render the stub of a result: its size, handle, outcome and first words."""
     outcome = "ok" if item.ok else "error"
+    way = format_way_back(item.seq, outcome=outcome, again="read it again", recall=recall)
     words = " ".join(text_of(item.parts).split())[:_SKELETON]
     skeleton = f"\n[it began: {words}]" if words else ""
-    return (
-        f"[result masked — ~{item.tokens} tokens removed]\n"
-        f"[whole: {format_handle(item.seq)}; {outcome}]{skeleton}"
-    )
+    return f"[result masked — ~{item.tokens} tokens removed]\n{way}{skeleton}"

@@ -117,9 +117,12 @@ class Pages:
     tokens: int
 
 
-def build_pages(facts: Sequence[Fact], *, cap: int, told: Collection[str] = ()) -> Pages:
+def build_pages(
+    facts: Sequence[Fact], *, cap: int, told: Collection[str] = (), recall: bool = True
+) -> Pages:
     """Choose the facts that matter most within `cap` tokens; names in `told` are in sight already.
 
+    `recall` says whether the model has a tool that takes handles.
     Ranks the facts of each kind, allocates the cap among the kinds, and keeps for the next fold
     some of what is not shown.
     """
@@ -130,7 +133,10 @@ def build_pages(facts: Sequence[Fact], *, cap: int, told: Collection[str] = ()) 
     chosen = _allocate_tokens(candidates, cap, known=len(facts), covered=expand_names(told))
     stored = _keep_facts(ranked, chosen, cap)
     kinds: tuple[FactKind, ...] = tuple(kind for kind in _SHARES if chosen.facts[kind])
-    blocks = (_render_block(kind, chosen.facts[kind], len(candidates[kind])) for kind in kinds)
+    blocks = (
+        _render_block(kind, chosen.facts[kind], len(candidates[kind]), recall=recall)
+        for kind in kinds
+    )
     shown = tuple(fact for kind in kinds for fact in chosen.facts[kind])
     return Pages(tuple(blocks), kinds, shown, stored, chosen.tokens)
 
@@ -256,7 +262,7 @@ def _score_name(fact: Fact, newest: int) -> float:
     return own * fact.count / (1 + age / _FADES) / (len(fact.key) + 3)
 
 
-def _render_block(kind: FactKind, facts: Sequence[Fact], known: int) -> str:
+def _render_block(kind: FactKind, facts: Sequence[Fact], known: int, *, recall: bool) -> str:
     ordered = sorted(facts, key=lambda fact: fact.seq)
     lines = [_render_fact(fact) for fact in ordered]
     if kind == "name":
@@ -268,7 +274,8 @@ def _render_block(kind: FactKind, facts: Sequence[Fact], known: int) -> str:
         ]
     elif known > len(facts):
         lines.append(_render_more_note(known - len(facts)))
-    return "\n".join((f"# {_TITLES[kind]}", *lines))
+    title = _TITLES[kind] if recall else _TITLES[kind].replace("recall them or ", "")
+    return "\n".join((f"# {title}", *lines))
 
 
 def _render_more_note(number: int) -> str:

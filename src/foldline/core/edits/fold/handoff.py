@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from foldline.core import ledger, truncate
 from foldline.core.item import format_speaker_tag
 from foldline.core.log import Event, Logged, ModelSaid, ToolReturned, UserSaid, by_user
-from foldline.core.names import count_names, format_handle
+from foldline.core.names import count_names, format_handle, format_way_back
 from foldline.core.parts import Fact, FactKind, Line, render_parts
 from foldline.core.passages import Passage, find_repeated, split_passages, weigh_passages
 from foldline.core.spine import Range
@@ -107,12 +107,12 @@ def count_newest_words(material: Material, tokens: int) -> int:
 
 
 def build_omission_notice(
-    span: Range, count_of_messages: int, pins: Sequence[Logged] = ()
+    span: Range, count_of_messages: int, pins: Sequence[Logged] = (), *, recall: bool = True
 ) -> Handoff:
     """Build a notice, in the system's role, that messages were left out; pins stay."""
     notice = (
         f"[conversation truncated — {count_of_messages} older messages omitted]\n"
-        f"[whole: {format_handle(span.lo, span.hi)}]"
+        f"{format_way_back(span.lo, span.hi, recall=recall)}"
     )
     quoted = {seq: text for seq, event in pins if (text := _render_quote(event)).strip()}
     pinned = _render_block("Pinned", _render_quote_lines(quoted, {*quoted}))
@@ -147,7 +147,12 @@ def _assemble_handoff(head: str, material: Material, *, left: int) -> Handoff:
     lines = _select_newest_lines(material.lines, cap=min(int(left * NARRATIVE), _NARRATIVE))
     narrative = render_narrative(lines)
     told = {*material.told, *count_names("\n".join((*quoted.values(), narrative)))}
-    known = ledger.build_pages(material.facts, cap=left - count_tokens(narrative), told=told)
+    known = ledger.build_pages(
+        material.facts,
+        cap=left - count_tokens(narrative),
+        told=told,
+        recall=bool(material.recall),
+    )
     every: list[tuple[Block, str]] = [
         ("words", blocks[0]),
         ("words", blocks[1]),
