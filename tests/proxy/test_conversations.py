@@ -1,6 +1,7 @@
 """Conversations that clients send whole, again and again: each finds its log, in any process."""
 
 import asyncio
+import hashlib
 import json
 import random
 
@@ -937,6 +938,70 @@ async def test_thoughts_that_were_refused_behind_an_edit_are_not_sent_again():
     later = await proxy.start_exchange(MESSAGES, client.body())
     assert json.loads(later.body)["messages"][: len(healed)] == healed
     await later.end_response()
+    await store.close()
+
+
+def bind_thoughts(messages, end):
+    """A signature over all that stands before a message, but for thoughts and cache marks."""
+
+    def strip(node):
+        if isinstance(node, dict):
+            return {key: strip(one) for key, one in node.items() if key != "cache_control"}
+        if isinstance(node, list):
+            kept = (
+                one for one in node if not (isinstance(one, dict) and one.get("type") == "thinking")
+            )
+            return [strip(one) for one in kept]
+        return node
+
+    return hashlib.sha256(json.dumps(strip(messages[:end])).encode()).hexdigest()
+
+
+def has_foreign_thought(messages):
+    blocks = (
+        (at, one)
+        for at, said in enumerate(messages)
+        for one in said["content"]
+        if isinstance(one, dict)
+    )
+    return any(one["type"] == "thinking" and one["signature"] != bind_thoughts(messages, at) for at, one in blocks)  # fmt: skip
+
+
+@pytest.mark.parametrize("mutant", [False, True])
+async def test_a_model_that_binds_thoughts_refuses_once(mutant):
+    """What one refusal taught holds for each further edit of the conversation."""
+    told = {"type": "invalid_request_error", "message": "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation."}  # fmt: skip
+    store = store_at(":memory:")
+    proxy = Conversations(store, facts_of(7_000), shared=True)
+    client = Client(MESSAGES, thinking={"type": "adaptive"}, max_tokens=1_000)
+    client.user("Begin.")
+    refused = edits = kept = 0
+    for number in range(60):
+        one = await proxy.start_exchange(MESSAGES, client.body())
+        if mutant:
+            one._flight.conversation._binding_model = ""
+        edits += bool(one.edits)
+        if has_foreign_thought(json.loads(one.body)["messages"]):
+            refused += 1
+            one.start_response(400)
+            one.receive_chunk(json.dumps({"type": "error", "error": told}).encode())
+            assert await one.heal_refusal()
+        sent = json.loads(one.body)
+        assert mutant or not has_foreign_thought(sent["messages"])
+        kept += "thinking" in json.dumps(sent["messages"])
+        said = {**message(f"Step {number}", ["c"]), "reasoning": f"Thought {number}"}
+        answer, _ = written(MESSAGES.name, sent, said, len(one.body) // 4)
+        for block in answer["content"]:
+            if block["type"] == "thinking":
+                block["signature"] = bind_thoughts(sent["messages"], len(sent["messages"]))
+        one.start_response(200)
+        one.receive_chunk(json.dumps(answer).encode())
+        await one.end_response()
+        for block in client.heard(answer):
+            client.results([block], f"A long line of what {number} was found. " * 30)
+    assert edits >= 3
+    assert kept > 40, "thoughts after the newest edit stay"
+    assert (refused > 1) if mutant else refused == 1
     await store.close()
 
 

@@ -143,8 +143,9 @@ class Conversation:
         self._chains: dict[int, tuple[int, str]] = {}
         self._said: tuple[int, set[str]] = (-1, set())
         self._has_warned = False
-        self._bound = -1
-        """The edit behind which the provider refused the thinking of earlier answers."""
+        self._binding_model = ""
+        """The model that refused earlier answers' thinking after an edit: it binds signatures to
+        all that stood before, so every further edit leaves such thinking out at once."""
         self._row: ClientRow | None = None
         self._reserved: Reserved | None = None
         self._sizes = MessageSizes()
@@ -511,13 +512,13 @@ class Conversation:
         else:
             tools = _add_recall_tool(request) if offers else None
             if thoughtless:
-                self._bound = view.newest_edit
+                self._binding_model = request.model
             patched = patch_request(
                 request,
                 view,
                 row,
                 limit=limit,
-                thoughtless=view.newest_edit == self._bound >= 0,
+                thoughtless=request.model == self._binding_model,
                 tools=tools,
                 tail=_tell_context(report, self._context),
             )
