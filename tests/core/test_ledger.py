@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mutants import broken
 
 from foldline.core import ledger
 from foldline.core.budget import limits
@@ -339,6 +340,55 @@ def test_pages_stay_within_their_cap(many, cap):
     made = ledger.build_pages(facts, cap=cap)
     assert sum(count_tokens(block) + 1 for block in made.blocks) <= cap
     assert {*made.shown} <= {*made.stored} <= {*facts}
+
+
+FRAMES = {
+    "codex": "Chunk ID: 1f3a9c\nWall time: 0.0512 seconds\nProcess exited with code 0\nOriginal token count: {size}\nOutput:\n{text}",
+    "codex, under way": "Chunk ID: 1f3a9c\nWall time: 1.0012 seconds\nProcess running with session ID 7\nOutput:\n{text}",
+    "claude": "{text} (file state is current in your context - no need to Read it back)",
+    "claude, a reminder": "{text}\n<system-reminder>\nThe deadline_{size} of the marker_{size} is near.\n</system-reminder>",
+    "gemini": "{text}\nError: (none)\nSignal: (none)\nBackground PIDs: (none)\nProcess Group PGID: 4711{size}\n",
+}  # fmt: skip
+"""What agents write around what a tool printed."""
+PRINTED = st.lists(
+    st.from_regex(r"[a-z]{3,9}_[a-z]{3,9} is [0-9]{2,5} in [a-z]{3,8}/[a-z]{3,8}[.]py", fullmatch=True),
+    min_size=1,
+    max_size=6,
+)  # fmt: skip
+
+
+def find_frame_in_facts(frame, printed, command):
+    """What the facts of a framed result have that those of the bare one lack."""
+    texts = ["\n".join(printed), "nothing of note_1", "value_2 of it"]
+    bare, framed = (
+        facts_of(*(call("exec", {"cmd": f"{command} {at}"}, make(text, at), at=at) for at, text in enumerate(texts)))
+        for make in (lambda text, _: text, lambda text, at: FRAMES[frame].format(text=text, size=31 + at))
+    )  # fmt: skip
+    words = lambda facts: {(fact.kind, fact.key, fact.text) for fact in facts if fact.kind != "command"}  # fmt: skip  # noqa: E731
+    return words(framed) ^ words(bare)
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_what_an_agent_writes_around_a_result_is_no_fact(frame):
+    """Of Codex' results 20 of 24 lines in a handoff were its own."""
+
+    @given(printed=PRINTED, command=st.sampled_from(["cat a.txt", "rg x src", "make all"]))
+    def check(printed, command):
+        assert not find_frame_in_facts(frame, printed, command)
+
+    check()
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_a_frame_that_stays_is_noticed(frame):
+    with broken("foldline.core.ledger.collect", "strip_frames(_COLOURS", "str(_COLOURS"):
+        assert find_frame_in_facts(frame, ["alpha_beta is 12 in src/parse.py"], "cat a.txt")
+
+
+def test_the_outcome_in_a_frame_is_read():
+    text = FRAMES["codex"].format(text="boom", size=3).replace("code 0", "code 2")
+    facts = facts_of(call("exec", {"cmd": "make all"}, text))
+    assert known(facts, "command") == {"make all": "exit 2"}
 
 
 # What a second reader found.

@@ -18,6 +18,7 @@ from foldline.core.ledger.fact_pages import Facts, merge_facts
 from foldline.core.ledger.shell_commands import Touch
 from foldline.core.log import Event, ModelSaid, ToolReturned
 from foldline.core.names import count_names
+from foldline.core.own_words import strip_frames
 from foldline.core.parts import Call, Fact, FactKind, calls_of, spoken_text_of, text_of
 from foldline.core.passages import Passage, split_passages, weigh_passages
 
@@ -132,7 +133,7 @@ class _Collector:
         self._record_run(item.seq, doing, told)
         for url in list_links(f"{call.arguments}\n{text[:_LOOK]}")[:20]:
             self._add_fact(item.seq, "link", url)
-        plain = _COLOURS.sub("", text[:_LOOK])
+        plain = strip_frames(_COLOURS.sub("", text[:_LOOK]))
         self.record_passages(item.seq, "found", split_passages(plain))
         self._record_names(item.seq, plain, wrote=False)
 
