@@ -16,12 +16,12 @@ BASE = "http://127.0.0.1:5555"
 def found(tmp_path):
     """Surroundings with nothing in them; files and variables are added by tests."""
 
-    def make(environment=None, **files):
+    def make(environment=None, *, arguments=(), **files):
         for path, content in files.items():
             file = tmp_path / "home" / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(content if isinstance(content, str) else json.dumps(content))
-        return Surroundings(environment or {}, tmp_path / "home", tmp_path / "work")
+        return Surroundings(environment or {}, tmp_path / "home", tmp_path / "work", arguments)
 
     return make
 
@@ -51,6 +51,70 @@ def test_an_address_in_claudes_settings_is_the_upstream_and_gives_way(found, tmp
     option, settings = made.arguments
     assert option == "--settings"
     assert json.loads(settings) == {"env": {"ANTHROPIC_BASE_URL": BASE}}
+
+
+OTHER = {"env": {"ANTHROPIC_BASE_URL": "http://proxy:1", "ANTHROPIC_API_KEY": "sk-secret"}, "a": 1}
+
+
+@pytest.mark.parametrize("stated", ["in a file", "inline", "with =", "only a file of the user's"])
+def test_settings_that_claude_is_given_go_past_no_gateway(found, tmp_path, stated):
+    """The last `--settings` wins: there is one, with the user's own in it and this run's address."""
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps(OTHER))
+    option = {"inline": ["--settings", json.dumps(OTHER)], "with =": [f"--settings={file}"]}
+    files = {}
+    if stated.startswith("only"):
+        file.write_text('{"a": 1}')
+        files = {".claude/settings.json": OTHER}
+    given = option.get(stated, ["--settings", str(file)])
+    made = launch("claude", found(arguments=("-p", *given, "Say hi"), **files), tmp_path)
+    assert made.upstreams["anthropic"] == "http://proxy:1"
+    assert made.given == ("-p", "Say hi")
+    name, written = made.arguments
+    assert name == "--settings"
+    assert "sk-secret" not in written, "command lines can be seen by others"
+    settings = json.loads(Path(written).read_text())
+    assert settings["a"] == 1
+    assert settings["env"]["ANTHROPIC_BASE_URL"] == BASE
+    assert stated.startswith("only") or settings["env"]["ANTHROPIC_API_KEY"] == "sk-secret"
+    assert made.login == "key"
+
+
+def test_settings_without_an_address_stay_the_users(found, tmp_path):
+    given = ("--settings", '{"a": 1}', "Say hi")
+    made = launch("claude", found({"ANTHROPIC_API_KEY": "k"}, arguments=given), tmp_path)
+    assert (made.arguments, made.given) == ((), None)
+
+
+def test_managed_settings_that_nothing_overrules_are_named_before_the_start(
+    found, tmp_path, monkeypatch
+):
+    file = tmp_path / "managed-settings.json"
+    file.write_text(json.dumps(OTHER))
+    monkeypatch.setattr("foldline.apps.run.agent_setups._CLAUDE_MANAGED", (file,))
+    with pytest.raises(BadInput, match="managed-settings"):
+        launch("claude", found(), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("-c", 'openai_base_url="http://proxy:1/v1"', "exec", "Go"),
+        ("--config=openai_base_url=http://proxy:1/v1", "-c", "model=x", "exec", "Go"),
+        ("exec", "--profile", "work", "Go"),
+        ("-c", "model_provider=mine", "exec", "Go"),
+    ],
+)
+def test_what_codex_is_given_goes_past_no_gateway(found, tmp_path, given):
+    mine = '[model_providers.mine]\nbase_url = "http://proxy:1/v1"\n[profiles.work]\nmodel_provider = "mine"\n'
+    files = {".codex/config.toml": mine, ".codex/auth.json": {"OPENAI_API_KEY": "k"}}
+    made = launch("codex", found(arguments=given, **files), tmp_path)
+    assert made.upstreams["openai"] == "http://proxy:1/v1"
+    words = [*made.arguments, *(given if made.given is None else made.given)]
+    stated = [word for word in words if "base_url" in word]
+    assert [BASE in word for word in stated] == [True]
+    assert words[-1] == "Go"
+    assert ("model=x" in words) == ("model=x" in given)
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def run(  # noqa: PLR0913 - one option for each thing that may be otherwise
     if shutil.which(agent) is None:
         raise BadInput(f"there is no program {agent!r} here; install it first")
     desk = make_desk(store=store_, tenant=tenant_, under=ctx.obj)
-    found = Surroundings(os.environ, Path.home(), Path.cwd())
+    found = Surroundings(os.environ, Path.home(), Path.cwd(), tuple(arguments or ()))
     with make_run_folder() as place:
         command = (agent, *(arguments or ()))
         if gateway is not None:
@@ -182,7 +182,7 @@ def _run_behind_gateway(  # noqa: PLR0913
 
 
 def _run_agent(command: tuple[str, ...], launch: Launch, started: Callable[[int], None]) -> int:
-    program, *arguments = command
+    program, *arguments = command if launch.given is None else (command[0], *launch.given)
     # Hooks that would offer what this run does already know by it to say nothing.
     environment = {**os.environ, **launch.environment, "FOLDLINE_RUN": "1"}
     return run_in_foreground([program, *launch.arguments, *arguments], environment, started=started)

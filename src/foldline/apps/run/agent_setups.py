@@ -6,10 +6,10 @@ are read only as far as needed: where its requests go today, and whether it has 
 
 import json
 import tomllib
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from foldline.errors import BadInput
 
@@ -31,6 +31,11 @@ _OWN_LOGIN = (
     "subscription has no prices, so figures are tokens and quota"
 )
 _CLAUDE_SETTINGS = ("settings.json", "settings.local.json")
+_CLAUDE_MANAGED = (
+    Path("/etc/claude-code/managed-settings.json"),
+    Path("/Library/Application Support/ClaudeCode/managed-settings.json"),
+)
+"""Settings of a machine's owner, which win over all others."""
 _VENDOR_OF_SDK = {
     "@ai-sdk/anthropic": "anthropic",
     "@ai-sdk/openai": "openai",
@@ -52,6 +57,8 @@ class Surroundings:
     environment: Mapping[str, str]
     home: Path
     work: Path
+    arguments: tuple[str, ...] = ()
+    """What the user gave the agent."""
 
     def find_folder(self, variable: str, *usual: str) -> Path:
         """Return the folder that a variable names, else the usual one below home."""
@@ -73,6 +80,8 @@ class Launch:
     """A subscription has no prices: figures are tokens."""
     remarks: tuple[str, ...] = ()
     """What the user should know, in sentences."""
+    given: tuple[str, ...] | None = None
+    """The user's own arguments, if some name an address, which gives way to this run's."""
 
 
 def find_setup(program: str) -> Callable[[Surroundings, str, Path], Launch]:
@@ -93,7 +102,6 @@ def set_up_any(found: Surroundings, base: str, folder: Path) -> Launch:
 
 def set_up_claude(found: Surroundings, base: str, folder: Path) -> Launch:
     """Claude Code; what its settings say about the address gives way to this run's."""
-    del folder
     for variable in (
         "CLAUDE_CODE_USE_BEDROCK",
         "CLAUDE_CODE_USE_VERTEX",
@@ -106,15 +114,33 @@ def set_up_claude(found: Surroundings, base: str, folder: Path) -> Launch:
             )
     folders = (found.find_folder("CLAUDE_CONFIG_DIR", ".claude"), found.work / ".claude")
     settings: dict[str, Any] = {}
+    own_settings: dict[str, Any] = {}
     for file in (folder / name for folder in folders for name in _CLAUDE_SETTINGS):
         settings = _merge(settings, _read_json(file))
+    given = _split_options(found.arguments, "--settings")
+    for text in given.values:  # a file, or the settings themselves
+        stated = text.lstrip().startswith("{")
+        more = _parse_json(text) if stated else _read_json(found.work / Path(text).expanduser())
+        settings = _merge(settings, more)
+        own_settings = _merge(own_settings, more)
+    for file in _CLAUDE_MANAGED:
+        if _as_table(_read_json(file).get("env")).get("ANTHROPIC_BASE_URL"):
+            raise BadInput(
+                f"{file} names ANTHROPIC_BASE_URL, and no run can change that: calls would go past "
+                "the gateway; start `claude` by itself, or have that line removed"
+            )
     own = _as_table(settings.get("env"))
     upstreams = _find_upstreams(found)
     own_url = own.get("ANTHROPIC_BASE_URL")
     arguments: tuple[str, ...] = ()
     if isinstance(own_url, str):  # it would win over a variable of the environment
         upstreams["anthropic"] = own_url
-        arguments = ("--settings", json.dumps({"env": {"ANTHROPIC_BASE_URL": base}}))
+        changed = json.dumps(_merge(own_settings, {"env": {"ANTHROPIC_BASE_URL": base}}))
+        if given.values:  # in a file: others see command lines, and the user's may hold a key
+            file = folder / "claude-settings.json"
+            file.write_text(changed, encoding="utf-8")
+            changed = str(file)
+        arguments = ("--settings", changed)
     keys = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
     has_key = any(found.environment.get(one) or own.get(one) for one in keys)
     has_key = has_key or bool(settings.get("apiKeyHelper"))
@@ -123,14 +149,20 @@ def set_up_claude(found: Surroundings, base: str, folder: Path) -> Launch:
     has_key = has_key or bool(_read_json(state).get("primaryApiKey"))
     login: Login = "key" if has_key else "subscription"
     remarks = () if has_key else (_OWN_LOGIN,)
-    return Launch(upstreams, {"ANTHROPIC_BASE_URL": base}, arguments, login, remarks)
+    rest = given.rest if arguments and given.values else None
+    return Launch(upstreams, {"ANTHROPIC_BASE_URL": base}, arguments, login, remarks, rest)
 
 
 def set_up_codex(found: Surroundings, base: str, folder: Path) -> Launch:
     """Codex, by `-c`: the address of the provider that its settings name."""
     del folder
     own = found.find_folder("CODEX_HOME", ".codex")
+    given = _split_options(found.arguments, "-c", "--config")
     settings = _read_toml(own / "config.toml")
+    profile = [*_split_options(found.arguments, "-p", "--profile").values, settings.get("profile")]
+    settings = _merge(settings, _as_table(_as_table(settings.get("profiles")).get(profile[0])))
+    for option in given.values:
+        settings = _merge(settings, _parse_codex_option(option))
     name = settings.get("model_provider", "openai")
     upstreams = _find_upstreams(found)
     url = f"{base}/v1"
@@ -156,7 +188,13 @@ def set_up_codex(found: Surroundings, base: str, folder: Path) -> Launch:
         if isinstance(settings.get("openai_base_url"), str):
             upstreams["openai"] = settings["openai_base_url"]
         arguments = [f"openai_base_url={json.dumps(url)}"]
-    return Launch(upstreams, {}, tuple(word for one in arguments for word in ("-c", one)))
+    ours = {one.partition("=")[0] for one in arguments}
+    kept = [one for one in given.values if one.partition("=")[0].strip() not in ours]
+    rest = None  # an address of the user's would win: their options stand behind ours
+    if len(kept) < len(given.values):
+        rest = (*(word for one in kept for word in ("-c", one)), *given.rest)
+    words = tuple(word for one in arguments for word in ("-c", one))
+    return Launch(upstreams, {}, words, given=rest)
 
 
 def set_up_opencode(found: Surroundings, base: str, folder: Path) -> Launch:
@@ -244,6 +282,44 @@ _SETUPS = {
 }
 AGENTS = (*_SETUPS,)
 """The agents that are known by name."""
+
+
+class _SplitOptions(NamedTuple):
+    """The values of an option, and the arguments without it."""
+
+    values: tuple[str, ...]
+    rest: tuple[str, ...]
+
+
+def _split_options(arguments: Sequence[str], *names: str) -> _SplitOptions:
+    """Split an option with a value from arguments: `--name VALUE` and `--name=VALUE`.
+
+    What stands behind `--` is no option.
+    """
+    values, rest = list[str](), list[str]()
+    words = iter(arguments)
+    for word in words:
+        name, _, value = word.partition("=")
+        if word == "--":
+            rest += [word, *words]
+        elif word in names and (following := next(words, None)) is not None:
+            values.append(following)
+        elif name in names and value:
+            values.append(value)
+        else:
+            rest.append(word)
+    return _SplitOptions(tuple(values), tuple(rest))
+
+
+def _parse_codex_option(option: str) -> dict[str, Any]:
+    """Parse `KEY=VALUE` of Codex: a value that is no TOML is text."""
+    key, _, value = option.partition("=")
+    for text in (value, json.dumps(value.strip())):
+        try:
+            return tomllib.loads(f"{key} = {text}")
+        except ValueError:
+            continue
+    return {}
 
 
 def _find_subscriptions(logins: Path) -> tuple[str, ...]:
