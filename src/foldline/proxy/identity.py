@@ -25,10 +25,12 @@ CLIENTS: tuple[tuple[str, str], ...] = (
     ("claude-cli/", "x-claude-code-session-id"),
     ("opencode/", "x-session-affinity"),
     ("opencode/", "x-session-id"),
+    ("codex", "thread-id"),
     ("codex", "session-id"),
 )
 """How a client's user agent begins, and the header in which it names a conversation. The same
-header from any other client is ignored."""
+header from any other client is ignored. A sub-agent of Codex has its parent's session, and a thread
+of its own."""
 LONGEST = 200
 """The most characters in the name of a conversation."""
 
