@@ -1,10 +1,15 @@
 """The report of a run: one screen, from figures."""
 
+import asyncio
+import json
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from foldline.apps.cli import run_agent
+from foldline.apps.cli.context import Desk
 from foldline.apps.run.run_report import FoldFigures, RunFigures, render_prediction, render_report
 from foldline.core.log import UsageReported
 from foldline.core.prices import Prices
@@ -136,6 +141,36 @@ def test_relayed_requests_are_no_figures():
         "  because   database or disk is full",
     ]
     assert report() == ["foldline: no call of a model was seen"]
+
+
+def test_requests_that_failed_or_had_no_plan_are_counted():
+    failed = {"refused": 3, "unplanned": Counter({"overflow": 2, "brokenview": 1})}
+    told = ["  refused   3 requests", "  unplanned 3 requests: 2 overflow, 1 brokenview"]
+    assert report(**failed) == ["foldline: no call of a model was answered", *told]
+    assert report(BEFORE, **failed)[-2:] == told
+    assert report(relayed=1, **failed)[-2:] == told
+
+
+AUDITED = {"route": "/v1/messages", "status": 200, "ended": "done", "session": "", "patches": None, "unplanned": "", "quota": None}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "refused", "unplanned"),
+    [
+        ({"status": 400}, 1, {}),
+        ({"status": 503}, 1, {}),
+        ({"unplanned": "brokenview"}, 0, {"brokenview": 1}),
+        ({"status": 413, "unplanned": "overflow"}, 1, {"overflow": 1}),
+        ({"unplanned": "compaction"}, 0, {}),
+        ({"status": 404, "route": "/v1/models"}, 0, {}),
+    ],
+)
+def test_a_run_counts_what_its_gateway_noted(line, refused, unplanned, tmp_path):
+    audit = tmp_path / "audit.jsonl"
+    audit.write_text(json.dumps(AUDITED | line) + "\n")
+    desk = Desk(f"{tmp_path / 'a.db'}", "local")
+    figures = asyncio.run(run_agent._build_report(desk, audit, 0.0, None))
+    assert (figures.refused, figures.unplanned) == (refused, unplanned)
 
 
 def test_a_prediction_in_dollars_or_percent():

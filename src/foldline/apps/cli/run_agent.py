@@ -56,6 +56,7 @@ from foldline.stores.base import Name, Store
 
 context_settings = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 _EXTRA = ("uvicorn", "httptools", "aiohttp")
+_DELIBERATE = (None, "", "compaction")  # an agent's own compaction is sent whole
 _REFUSED = 400
 _DRAIN = "5"  # seconds for answers under way when the agent has ended
 
@@ -226,6 +227,9 @@ async def _build_report(
         figures.add_quota(line["quota"] or {})
         is_call = find_path_dialect(line["route"].partition("?")[0]) is not None
         is_answered = line["status"] < _REFUSED and line["ended"] == "done"
+        figures.refused += is_call and line["status"] >= _REFUSED
+        if is_call and line["unplanned"] not in _DELIBERATE:
+            figures.unplanned[line["unplanned"]] += 1
         if line["session"]:
             names[line["session"]] = None
             kept += is_answered and "compaction" not in (line["patches"] or {})  # answered by us

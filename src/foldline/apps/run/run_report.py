@@ -4,6 +4,7 @@ Dollars are the provider's counts at the catalogue's prices. What sending everyt
 is the comparison of `foldline history --over-time`.
 """
 
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -71,6 +72,10 @@ class RunFigures:
     """Whether anything was edited in these sessions, in this run or before it."""
     relayed: int = 0
     """Answered requests that no session has: they were only relayed."""
+    refused: int = 0
+    """Requests that ended with an error, and that nothing could heal."""
+    unplanned: Counter[str] = field(default_factory=Counter[str])
+    """Requests without a plan of their own, by the reason: they went out with the edits in force."""
     fault: str = ""
     """Why, if the gateway said so."""
     quota: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
@@ -155,11 +160,13 @@ def render_report(found: RunFigures, *, is_subscription: bool) -> list[str]:
     """Render what a run cost and saved, in a few lines."""
     if not found.calls:
         if not found.relayed:
-            return ["foldline: no call of a model was seen"]
+            seen = "answered" if found.refused else "seen"
+            return [f"foldline: no call of a model was {seen}", *_render_failures(found)]
         verb = "was" if found.relayed == 1 else "were"
         return [
             f"foldline: {format_count(found.relayed, 'call')} {verb} relayed, not counted",
             *_render_fault(found),
+            *_render_failures(found),
         ]
     share = 100 * found.read / found.input if found.input else 0
     calls = format_count(found.calls, "call")
@@ -179,7 +186,16 @@ def render_report(found: RunFigures, *, is_subscription: bool) -> list[str]:
     if found.relayed:
         lines.append(f"  relayed   {format_count(found.relayed, 'request')}, not in these figures")
         lines += _render_fault(found)
-    return lines
+    return [*lines, *_render_failures(found)]
+
+
+def _render_failures(found: RunFigures) -> Iterable[str]:
+    """Say how many requests failed, and how many had no plan."""
+    if found.refused:
+        yield f"  refused   {format_count(found.refused, 'request')}"
+    if found.unplanned:
+        reasons = ", ".join(f"{count} {why}" for why, count in found.unplanned.most_common())
+        yield f"  unplanned {format_count(found.unplanned.total(), 'request')}: {reasons}"
 
 
 def _render_fault(found: RunFigures) -> list[str]:
