@@ -542,3 +542,20 @@ def test_unreadable_tools_are_refused(space):
         for tools in ("555", '{"a":1}', "[5]", "[{}]"):
             with pytest.raises(WireError):
                 form.read_instructions({"tools": (tools + space).encode()}, [])
+
+
+def test_the_context_that_qwen_tells_anew_is_the_same_message():
+    """It is rewritten when a conversation is continued; what a user says is never taken for it."""
+
+    def digest(*texts):
+        content = [{"type": "text", "text": text} for text in texts]
+        raw = json.dumps({"role": "user", "content": content}).encode()
+        return chat.describe_message(raw).digest
+
+    told = "<system-reminder>\nThis is the Qwen Code. We are setting up the context for our chat.\nToday's date is {}.\n</system-reminder>"
+    skills = "<system-reminder>\nSkills: {}\n</system-reminder>"
+    assert digest(told.format("Monday")) == digest(told.format("Tuesday"))
+    first, second = (digest(skills.format(n), told.format(n)) for n in (1, 2))
+    assert first == second
+    assert digest(told.format("Monday"), "Hello.") != digest(told.format("Tuesday"), "Hello.")
+    assert digest(skills.format(1)) != digest(skills.format(2))

@@ -2,7 +2,7 @@
 
 import hashlib
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, cast
 
 import msgspec
@@ -43,7 +43,25 @@ class Described(NamedTuple):
     thinks: bool
     """Whether it has signed thinking."""
     stays: bool = False
-    """Whether it is kept as it is where the messages around it are folded: it has no words."""
+    """Whether something in it is kept where it is folded, because later requests depend on it."""
+    is_opaque: bool = False
+    """Whether nothing of it was understood: it holds its place among the system messages."""
+
+    @staticmethod
+    def describe_opaque(raw: bytes) -> "Described":
+        """Describe a message of an unknown role, which is carried as it is."""
+        return Described(
+            "system", digest_bytes(raw), marked=False, thinks=False, stays=True, is_opaque=True
+        )
+
+
+class KeptState(NamedTuple):
+    """What of folded messages stays in sight."""
+
+    behind: Sequence[bytes] = ()
+    """Messages directly behind the handoff."""
+    controls: Sequence[bytes] = ()
+    """System messages behind the user's next ones, where a provider wants them to stand."""
 
 
 class FoldMark(NamedTuple):
@@ -131,6 +149,16 @@ class ClientForm(Protocol):
 
     def write_listed(self, raw: bytes) -> bytes:
         """Write a message as it is written in a list, where it may also stand alone."""
+        ...
+
+    def carry_state(
+        self, run: Sequence[bytes], stays: Collection[int], tools: bytes, *, thinks: bool
+    ) -> KeptState:
+        """Write what later requests depend on of a folded run of messages.
+
+        `stays` are the indexes of the messages that have any, none of them opaque; `tools` are the
+        tools of the request. `thinks` says that what is written must keep its thinking.
+        """
         ...
 
     def words_of(self, raw: bytes) -> str:

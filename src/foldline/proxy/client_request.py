@@ -15,7 +15,8 @@ from typing import NamedTuple
 import msgspec
 
 from foldline.core.cold_cache import LONG_LIFETIME
-from foldline.core.log import Instructed
+from foldline.core.log import Event, Instructed
+from foldline.core.parts import Text
 from foldline.dialects.base import Dialect, PathFacts
 from foldline.dialects.client_messages import (
     ClientForm,
@@ -101,6 +102,14 @@ class ClientRequest:
         """Return the bytes of a message."""
         return self.body[slice(*self.places[message])]
 
+    def read_message(self, message: int) -> list[Event]:
+        """Read a message as events; one of an unknown role as it is."""
+        raw, described = self.extract_message(message), self.described[message]
+        if described.is_opaque:
+            told = Instructed((Text(raw.decode()),), aside=True, link=described.digest)
+            return [told]
+        return self.form.read_message(raw, described)
+
     def extract_field(self, name: str) -> bytes:
         """Return the bytes of a field; b"" if it is absent."""
         place = self.fields.get(name)
@@ -121,8 +130,11 @@ class ClientRequest:
         # What is written out here is kept nowhere else, whatever `store` says now.
         names = (*self.dialect.fixed, *(() if self.log else ("store",)))
         fields = {name: field for name in names if (field := self.extract_field(name))}
-        leading = [self.extract_message(at) for at in self.leading]
-        return self.form.read_instructions(fields, leading)
+        known = [at for at in self.leading if not self.described[at].is_opaque]
+        told = self.form.read_instructions(fields, [self.extract_message(at) for at in known])
+        opaque = (self.extract_message(at) for at in self.leading if at not in known)
+        parts = (*told.parts, *(Text(raw.decode()) for raw in opaque))
+        return msgspec.structs.replace(told, parts=parts)
 
     @property
     def streams(self) -> bool:

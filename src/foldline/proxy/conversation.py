@@ -54,7 +54,7 @@ from foldline.dialects.client_messages import (
     digest_bytes,
     item_of,
 )
-from foldline.errors import Overflow, Vetoed
+from foldline.errors import BrokenView, Overflow, Vetoed
 from foldline.proxy.client_request import ClientRequest
 from foldline.proxy.identity import Caller, Scope
 from foldline.proxy.index import Match, match_row
@@ -266,6 +266,7 @@ class Conversation:
         if await self._must_offer_recall(request, work, facts):
             enter = partial(enter, offers=True)
             entering, work = await run_beside(partial(enter, facts), size=new)
+        unplanned = ""
         try:
             ready = await planning.plan_next_request(live, facts, view=work)
         except (Overflow, Vetoed) as fault:
@@ -274,11 +275,13 @@ class Conversation:
                 return await self.plan_request(request, less, facts, summary=summary)
             _log.warning("%s: a request may not fit, and is sent: %s", live.name.session, fault)
             entering, work = enter(replace(facts, limits=endless))
-            ready = None
+            ready, unplanned = None, "overflow"
+        except BrokenView as fault:  # the edits in force stay
+            _log.warning("%s: a request is not edited further: %s", live.name.session, fault)
+            ready, unplanned = None, "brokenview"
         cold = ready and await estimate_planned_call(
             live, facts, work, ready, seconds=seconds, may_fold=not is_thinking
         )
-        unplanned = "" if ready else "overflow"
         made = await self._record_request(request, entering, work, ready, unplanned=unplanned)
         return replace(made, cold=cold)
 
@@ -297,7 +300,7 @@ class Conversation:
         entering, work = self._admit_request(request, match, facts, summary=None)
         try:
             ready = await planning.plan_next_request(live, replace(facts, now=True), view=work)
-        except (Overflow, Vetoed) as fault:
+        except (Overflow, Vetoed, BrokenView) as fault:
             _log.warning("%s: a history is kept as it is: %s", live.name.session, fault)
             ready = None
         before = read_on(work, self._row, self._chains)
@@ -416,9 +419,7 @@ class Conversation:
                 append_event(new)
         summed_up = None
         for at in _list_new_messages(request, match):
-            for event in request.form.read_message(
-                request.extract_message(at), request.described[at]
-            ):
+            for event in request.read_message(at):
                 summed_up = work.head + 1 if summary == at else summed_up
                 for one in admit(work, event, facts):
                     append_event(one)
@@ -593,7 +594,7 @@ class Conversation:
             facts = replace(facts, limits=limits)
         try:
             ready = await planning.plan_next_request(self.live, facts, view=work)
-        except (Overflow, Vetoed):
+        except (Overflow, Vetoed, BrokenView):
             return None  # the provider's own error says more
         return await self._record_request(request, entering, work, ready)
 
@@ -614,6 +615,12 @@ class Conversation:
         facts = replace(self.live.facts, policy=limit_to_forced_folds(self.live.facts.policy))
         _, work = self._admit_request(request, match, facts, summary=None)
         return patch_request(request, work, read_row(work, self._chains))
+
+    def match_held(self, request: ClientRequest) -> Match | None:
+        """Compare a request with what this process holds; None if that says too little."""
+        row = read_on(self.live.view, self._row, self._chains).pieces
+        match = match_row(row, request, shown=self.live.view.shown)
+        return None if match.closed or not match.common else match
 
     def _describe_request(self, request: ClientRequest, patched: Patched) -> Proxied:
         system, tools = request.fixed
@@ -658,9 +665,7 @@ class Conversation:
         at = request.chained[-1]
         if request.described[at].role != "user":
             return False
-        new = _collect_texts(
-            request.form.read_message(request.extract_message(at), request.described[at])
-        )
+        new = _collect_texts(request.read_message(at))
         return (
             len(new) == len(old) + 1
             and new[: len(old)] == old

@@ -11,7 +11,7 @@ from foldline.core.log import ModelSaid
 from foldline.core.parts import Text, calls_of, text_of
 from foldline.core.view import View
 from foldline.dialects.base import Dialect
-from foldline.dialects.client_messages import item_of, last_mark
+from foldline.dialects.client_messages import KeptState, item_of, last_mark
 from foldline.dialects.json_slices import (
     Splice,
     apply_splices,
@@ -93,10 +93,14 @@ def patch_request(  # noqa: PLR0913 - a request, its view, and how it is shown
     loop = len(request.places)
     if edited and not thoughtless:
         loop = _find_kept_thinking(request, view, row)
-    at, results, is_behind = 0, b"", False
+    at, results, is_behind, controls = 0, b"", False, list[bytes]()
     for piece in row:
         if isinstance(piece, FoldedMessages):
-            splices.append(_make_fold_splice(request, piece, items[piece.edit], start=at))
+            splice, more = _fold_messages(
+                request, piece, items[piece.edit], start=at, thoughtless=thoughtless
+            )
+            splices.append(splice)
+            controls += more
             kinds["fold"] += 1
             at = piece.upto
         elif piece.is_open:
@@ -124,6 +128,7 @@ def patch_request(  # noqa: PLR0913 - a request, its view, and how it is shown
                 put = _add_results(request, before, raw, is_behind=is_behind)
             if put is not None:
                 splices.append(Splice(*request.places[message], put))
+            splices += _place_controls(request, at, controls)
             at += 1
     _add_tail(request, tail, splices, kinds)
     return Patched(apply_splices(request.body, splices), dict(kinds), splices)
@@ -188,30 +193,68 @@ def _write_joined(
     return messages, b""
 
 
-def _make_fold_splice(
-    request: ClientRequest, piece: FoldedMessages, items: Sequence[Item], *, start: int
-) -> Splice:
-    """Replace a run of messages by a handoff that quotes the run's system messages.
+def _carry_state(request: ClientRequest, run: range, *, thoughtless: bool) -> KeptState:
+    """Find what later requests depend on in a folded run, and messages that nobody understood."""
+    described = request.described
+    stays = [at for at in run if described[at].stays]
+    opaque = [request.extract_message(at) for at in stays if described[at].is_opaque]
+    if len(opaque) == len(stays):
+        return KeptState(opaque)
+    answers = (described[at].role == "assistant" for at in request.chained if at not in run)
+    found = request.form.carry_state(
+        [request.extract_message(at) for at in run],
+        [at - run.start for at in stays if not described[at].is_opaque],
+        request.extract_field(request.dialect.fixed[1]),
+        # The last answer of a tool loop begins with its thinking, if the client has it enabled.
+        thinks=not (thoughtless or any(answers))
+        and b'"enabled"' in request.extract_field("thinking"),
+    )
+    return found._replace(behind=[*found.behind, *opaque])
 
-    What is no message, as the tools that stand in a list of items, is kept behind it.
+
+def _place_controls(request: ClientRequest, at: int, controls: list[bytes]) -> list[Splice]:
+    """Put system messages behind the user's words at a place in the chain, unless these go on.
+
+    Behind the user's last words is the only place where a provider takes them.
     """
-    first, last = request.chained[start], request.chained[piece.upto - 1]
-    run = range(first, last + 1)
-    inside = [at for at in request.asides if at in run]
-    stays = [request.extract_message(at) for at in inside if request.described[at].stays]
-    words = [
-        request.form.words_of(request.extract_message(at))
-        for at in inside
-        if not request.described[at].stays
-    ]
+    place, rest = request.places[request.chained[at]], request.chained[at + 1 : at + 2]
+    put = b",".join(controls)
+    is_users = request.described[request.chained[at]].role == "user"
+    if not put or (is_users and any(request.described[one].role == "user" for one in rest)):
+        return []
+    controls.clear()
+    if is_users:
+        return [Splice(place.end, place.end, b"," + put)]
+    return [Splice(place.start, place.start, put + b",")]
+
+
+def _fold_messages(
+    request: ClientRequest,
+    piece: FoldedMessages,
+    items: Sequence[Item],
+    *,
+    start: int,
+    thoughtless: bool,
+) -> tuple[Splice, Sequence[bytes]]:
+    """Replace a run of messages by a handoff, and what later requests depend on.
+
+    The handoff quotes the run's system messages. Those that set something are returned.
+    """
+    # With what stands between two folds: no provider takes instructions between handoffs.
+    first = request.chained[start - 1] + 1 if start else request.chained[0]
+    run = range(min(first, request.chained[start]), request.chained[piece.upto - 1] + 1)
+    carried = _carry_state(request, run, thoughtless=thoughtless)
+    inside = [at for at in request.asides if at in run and not request.described[at].stays]
+    words = [request.form.words_of(request.extract_message(at)) for at in inside]
     if asides := [text for text in words if text.strip()]:
         head, *rest = items
         text = "\n".join((text_of(head.parts), _ASIDES, *asides))
         items = [msgspec.structs.replace(head, parts=(Text(text),)), *rest]
     marked = [at for at in run if request.described[at].marked]
     mark = last_mark(request.extract_message(marked[-1])) if marked else b""
-    put = b",".join((request.form.write_handoff(items, mark), *stays))
-    return Splice(request.places[first].start, request.places[last].end, put)
+    put = b",".join((request.form.write_handoff(items, mark), *carried.behind))
+    place = Splice(request.places[run[0]].start, request.places[run[-1]].end, put)
+    return place, carried.controls
 
 
 def _patch_joined(

@@ -98,7 +98,7 @@ def _count_message(request: ClientRequest, at: int) -> int:
     described = request.described[at]
     if described.role == "fold" or at < len(request.leading):
         return 0
-    events = request.form.read_message(request.extract_message(at), described)
+    events = request.read_message(at)
     total = 0
     for event in events:
         if is_said(event):

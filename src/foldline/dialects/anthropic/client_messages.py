@@ -4,21 +4,28 @@ Two messages have one digest if they differ only in cache marks, a string for a 
 key order, blanks at the ends, or thinking.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
 
 from foldline.core.item import Item
 from foldline.core.log import Event, Instructed, ModelSaid, ToolReturned, UserSaid
-from foldline.core.parts import Call, Part, Text, Tool
+from foldline.core.parts import Call, Part, Text, Tool, text_of
 from foldline.dialects.anthropic import content_blocks
+from foldline.dialects.anthropic.block_kinds import (
+    CALLS,
+    MESSAGE_FIELDS,
+    STATE,
+    SUMMARIES,
+    THOUGHTS,
+)
 from foldline.dialects.anthropic.content_blocks import Block, content_of, decode_native
 from foldline.dialects.anthropic.read import (
+    WireMessage,
     build_model_event,
     from_user,
     message_content,
-    message_of,
     parse_instructions,
     tool_of,
 )
@@ -26,6 +33,7 @@ from foldline.dialects.anthropic.write import write_tool
 from foldline.dialects.client_messages import (
     MARK,
     Described,
+    KeptState,
     append_value,
     check_keys,
     cut_blocks,
@@ -43,21 +51,29 @@ from foldline.dialects.json_slices import (
     Splice,
     apply_splices,
     check_readable,
+    dict_of,
     find_fields,
     find_values,
+    list_of,
     shaped_bytes,
 )
 from foldline.errors import WireError
 
-_THINKING = ("thinking", "redacted_thinking")
+_ROLES = ("user", "assistant", "system")
+_LOADED = "Tool loaded."
+"""What Claude Code writes, as its user, beside a result that names a tool."""
 
 
 def describe_message(raw: bytes) -> Described:
     """Return a message's role and digest; raises `WireError` if it is not a message."""
     check_readable(raw)
     check_keys(raw)
-    came = message_of(raw)
-    content = msgspec.json.decode(came.content)
+    fields = shaped_bytes(raw, dict[str, Any], "an Anthropic message")
+    role = fields.get("role")
+    if isinstance(role, str) and role not in _ROLES:
+        return Described.describe_opaque(raw)
+    came = _message_of(raw)
+    content: Any = msgspec.json.decode(came.content)
     if not isinstance(content, str | list):
         raise WireError("a message's content is neither a text nor a list")
     # Results first, as they are read: a message says the same in either order.
@@ -65,13 +81,50 @@ def describe_message(raw: bytes) -> Described:
         _parse_blocks(content),
         key=lambda block: content_blocks.kind_of_block(block) != "tool_result",
     )
+    kinds = set(map(content_blocks.kind_of_block, blocks))
+    role = "compaction" if kinds & SUMMARIES and not kinds & CALLS else came.role
     normal = {"role": came.role, "content": _normalise_blocks(blocks, came.role)}
     return Described(
-        came.role,
+        role,
         digest_of(normal),
         marked=any(MARK in block for block in blocks),
-        thinks=any(content_blocks.kind_of_block(block) in _THINKING for block in blocks),
+        thinks=not kinds.isdisjoint(THOUGHTS),
+        stays=_has_state(fields, blocks),
     )
+
+
+class _ClientMessage(msgspec.Struct):
+    """A message of a client, which may have no content."""
+
+    role: str
+    content: msgspec.Raw = msgspec.Raw(b"null")
+
+
+def _message_of(raw: bytes) -> WireMessage:
+    came = shaped_bytes(raw, _ClientMessage, "an Anthropic message")
+    is_empty = bytes(came.content) == b"null"
+    return WireMessage(came.role, msgspec.Raw(b"[]") if is_empty else came.content)
+
+
+def _has_state(fields: Json, blocks: Sequence[Json]) -> bool:
+    """Whether later requests depend on a message, apart from what it says."""
+    if fields["role"] == "system" and any(
+        value is not None and MESSAGE_FIELDS.get(name, "state") == "state"
+        for name, value in fields.items()
+    ):
+        return True
+    kinds = set(map(content_blocks.kind_of_block, blocks))
+    if fields["role"] == "system" and kinds - {"text"}:
+        return True
+    return bool(kinds & STATE) or any(map(_list_references, blocks))
+
+
+def _list_references(block: Json) -> list[Json]:
+    """List the tools that a result names: it shows them to the model."""
+    inner = content_blocks.blocks_of(block.get("content"))
+    if content_blocks.kind_of_block(block) == "tool_search_tool_result":
+        inner = list_of(dict_of(block.get("content")).get("tool_references"))
+    return [one for one in map(dict_of, inner) if one.get("type") == "tool_reference"]
 
 
 def answer_messages(body: Mapping[str, Any]) -> list[bytes]:
@@ -81,13 +134,13 @@ def answer_messages(body: Mapping[str, Any]) -> list[bytes]:
 
 def complete_answer(body: Json, prefill: bytes) -> Json:
     """Join an answer with the text the client began it with."""
-    begun = _parse_blocks(msgspec.json.decode(message_of(prefill).content))
+    begun = _parse_blocks(msgspec.json.decode(_message_of(prefill).content))
     return {**body, "content": _join_prefill(begun, _parse_blocks(body.get("content") or []))}
 
 
 def read_message(raw: bytes, described: Described) -> list[Event]:
     """Read a message as events; keep its JSON only where ours would mean something else."""
-    content = message_content(message_of(raw))
+    content = message_content(_message_of(raw))
     if described.role == "system":
         return [Instructed(parse_instructions(content), aside=True, link=described.digest)]
     exact: list[Event] = []
@@ -95,6 +148,9 @@ def read_message(raw: bytes, described: Described) -> list[Event]:
         exact.append(build_model_event(content, exact=True))
     else:
         exact += from_user(content, exact=True)
+        said = exact[-1]
+        if described.stays and isinstance(said, UserSaid) and text_of(said.parts) == _LOADED:
+            exact[-1] = msgspec.structs.replace(said, speaker="notice")
     plain = [_strip_native(event) for event in exact]
     items = [item_of(event) for event in plain]
     same = describe_message(write_message(items)).digest == described.digest
@@ -107,7 +163,10 @@ def read_instructions(fields: Mapping[str, bytes], leading: Sequence[bytes]) -> 
     if _has_value(fields.get("system")):
         parts += parse_instructions(content_of(fields["system"]))
     for raw in leading:
-        parts += parse_instructions(message_content(message_of(raw)))
+        content = message_content(_message_of(raw))
+        parts += parse_instructions(content)
+        summaries = (one.fields.get("content") for one in content.blocks if one.kind in SUMMARIES)
+        parts += (Text(summary) for summary in summaries if isinstance(summary, str))
     tools: list[Tool] = []
     if _has_value(fields.get("tools")):
         rows = shaped_bytes(fields["tools"], list[msgspec.Raw], "a list of tools", path="$.tools")
@@ -130,6 +189,9 @@ def replace_text(raw: bytes, event: Event, item: Item) -> bytes:
         for _, fields in blocks:
             answers = _decode_slice(raw, fields.get("tool_use_id"))
             if answers == event.call_id and "content" in fields:
+                inner = content_blocks.blocks_of(_decode_slice(raw, fields["content"]))
+                if inner and {content_blocks.kind_of_block(one) for one in inner} <= STATE:
+                    return raw  # it says nothing, and shows tools to the model
                 found = replace_content(raw, fields["content"], text, media=media)
                 return apply_splices(raw, found)
         return raw
@@ -142,7 +204,7 @@ def replace_text(raw: bytes, event: Event, item: Item) -> bytes:
 
 def drop_thinking(raw: bytes) -> bytes:
     """Remove a message's thinking, unless nothing else would be left."""
-    return cut_blocks(raw, (b'"thinking"', b'"redacted_thinking"'))
+    return cut_blocks(raw, tuple(map(msgspec.json.encode, THOUGHTS)))
 
 
 def write_handoff(items: Sequence[Item], mark: bytes) -> bytes:
@@ -174,21 +236,91 @@ def write_message(items: Sequence[Item]) -> bytes:
     return msgspec.json.encode({"role": role, "content": content})
 
 
+def carry_state(
+    run: Sequence[bytes], stays: Collection[int], tools: bytes, *, thinks: bool
+) -> KeptState:
+    """Write what later requests depend on of a folded run of messages.
+
+    Files in a container stay the user's. Tools that results have shown to the model are shown by
+    the newest of these results, behind its call; the thinking of that call only if it `thinks`.
+    """
+    found = {at: shaped_bytes(run[at], dict[str, Any], "an Anthropic message") for at in stays}
+    controls = [run[at] for at, fields in found.items() if fields["role"] == "system"]
+    blocks = [(at, one) for at, fields in found.items() for one in _list_blocks(fields)]
+    uploads = [one for _, one in blocks if one.get("type") == "container_upload"]
+    hidden = {one.get("name") for one in _list_tools(tools) if one.get("defer_loading") is True}
+    searches: list[Json] = []
+    references: dict[object, Json] = {}
+    newest: tuple[int, Json] | None = None
+    for at, block in blocks:
+        named = {one.get("tool_name"): one for one in _list_references(block)}
+        shown = {name: one for name, one in named.items() if name in hidden - {*references}}
+        if not shown:
+            continue
+        if block["type"] != "tool_result":
+            asked = [one for _, one in blocks if one.get("id") == block.get("tool_use_id")]
+            searches += [*asked, block]
+            continue
+        references |= shown
+        newest = at, block
+    answer, results = searches, list[Json]()
+    if newest is not None and (said := _find_call(run, *newest)):
+        thoughts = [one for one in said[:-1] if thinks]
+        answer = [*thoughts, *searches, said[-1]]
+        results = [{**_without(newest[1], "is_error"), "content": [*references.values()]}]
+    messages = [("user", uploads), ("assistant", answer), ("user", results)]
+    return KeptState(
+        [
+            msgspec.json.encode({"role": role, "content": [_without(one) for one in said]})
+            for role, said in messages
+            if said
+        ],
+        controls,
+    )
+
+
+def _find_call(run: Sequence[bytes], before: int, result: Json) -> list[Json]:
+    """Find the call that a result answers: the thoughts of its message, then the call itself."""
+    for raw in reversed(run[:before]):
+        fields = shaped_bytes(raw, dict[str, Any], "an Anthropic message")
+        if fields.get("role") == "assistant":
+            said = _list_blocks(fields)
+            calls = [one for one in said if one.get("id") == result.get("tool_use_id")]
+            thoughts = [one for one in said if one.get("type") in THOUGHTS]
+            return [*thoughts, *calls[:1]] if calls else []
+    return []
+
+
+def _list_blocks(fields: Json) -> list[Json]:
+    return content_blocks.blocks_of(fields.get("content"))
+
+
+def _list_tools(tools: bytes) -> list[Json]:
+    return [dict_of(one) for one in list_of(msgspec.json.decode(tools or b"[]"))]
+
+
+def _without(block: Json, *names: str) -> Json:
+    """Leave out a block's cache mark, and fields by their names."""
+    return {key: value for key, value in block.items() if key not in (MARK, *names)}
+
+
 def words_of(raw: bytes) -> str:
     """Return the texts of a message."""
-    content = _parse_blocks(msgspec.json.decode(message_of(raw).content))
+    content = _parse_blocks(msgspec.json.decode(_message_of(raw).content))
     return "\n".join(str(block["text"]) for block in content if isinstance(block.get("text"), str))
 
 
 def is_results(raw: bytes) -> bool:
     """Whether a message begins with results: the user has not spoken since the calls."""
-    content = _parse_blocks(msgspec.json.decode(message_of(raw).content))
+    content = _parse_blocks(msgspec.json.decode(_message_of(raw).content))
     return bool(content) and content_blocks.kind_of_block(content[0]) == "tool_result"
 
 
 def add_words(raw: bytes, words: str) -> bytes:
     """Add words at the end of a message, behind the last mark."""
-    content = find_fields(raw)["content"]
+    content = find_fields(raw).get("content")
+    if content is None:
+        return raw
     given = raw[slice(*content)]
     if given.startswith(b'"'):
         given = b'[{"type":"text","text":' + given + b"}]"
@@ -263,7 +395,7 @@ def _with_stub(raw: bytes, text: str) -> bytes:
     """Replace an answer with a text and its calls without arguments."""
     calls: list[Json] = [
         {"type": "tool_use", "id": part.id, "name": part.name, "input": {}}
-        for part in build_model_event(message_content(message_of(raw)), exact=True).parts
+        for part in build_model_event(message_content(_message_of(raw)), exact=True).parts
         if isinstance(part, Call)
     ]
     content: list[Json] = [{"type": "text", "text": text}, *calls]

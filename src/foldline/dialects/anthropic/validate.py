@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from foldline.dialects.anthropic.block_kinds import find_kinds
 from foldline.dialects.anthropic.content_blocks import blocks_of, kind_of_block
 from foldline.dialects.anthropic.write import MOST
 from foldline.dialects.json_slices import Json, dict_of, list_of
@@ -15,8 +16,7 @@ _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _CALLED = re.compile(r"[a-zA-Z0-9_-]{1,200}")
 _MOST_MESSAGES = 100_000
-_BY_USER = {"text", "image", "document", "search_result", "tool_result", "container_upload"}
-_IN_RESULT = {"text", "image", "search_result", "document", "tool_reference"}
+_BY_USER, _IN_RESULT = find_kinds("user"), find_kinds("result")
 _THOUGHTS = {"thinking": "signature", "redacted_thinking": "data"}
 _SERVED = "_tool_result"  # how the type of a server tool's result ends
 _MIMES = {

@@ -42,6 +42,7 @@ from foldline.dialects.gemini.content_parts import (
     to_plain_base64,
 )
 from foldline.dialects.gemini.read import (
+    ROLES,
     build_model_event,
     build_user_events,
     parse_tools,
@@ -73,6 +74,9 @@ def describe_message(raw: bytes) -> Described:
     check_readable(raw)
     for place in _find_parts(raw):
         find_fields(raw, place)  # raises where a key stands twice: readers then differ
+    said = dict_of(msgspec.json.decode(raw)).get("role")
+    if isinstance(said, str) and said and said not in ROLES:
+        return Described.describe_opaque(raw)
     role, parts = _read_content(raw)
     said = "assistant" if role == "model" else role
     normal = {"role": said, "parts": _normalise_parts(parts, role)}

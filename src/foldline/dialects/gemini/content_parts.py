@@ -6,7 +6,7 @@ arguments, results and schemas hold is the caller's own, and is never renamed.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, Literal, cast
 
 import msgspec
 
@@ -25,10 +25,15 @@ _OWN = {
     *("args", "response", "partMetadata", "parameters", "parametersJsonSchema"),
     *("responseJsonSchema", "responseSchema"),
 }
-_DATA = (
-    *("text", "inlineData", "fileData", "functionCall", "functionResponse"),
-    *("executableCode", "codeExecutionResult", "toolCall", "toolResponse"),
-)
+PARTS: Final[dict[str, Literal["data", "about"]]] = {
+    **dict.fromkeys(("text", "inlineData", "fileData", "functionCall", "functionResponse"), "data"),
+    **dict.fromkeys(("executableCode", "codeExecutionResult", "toolCall", "toolResponse"), "data"),
+    **dict.fromkeys(("thought", "thoughtSignature", "partMetadata", "mediaResolution"), "about"),
+    **dict.fromkeys(("videoMetadata", "audioTranscription", "mediaProcessing"), "about"),
+    "speechMetadata": "about",
+}
+"""The fields of a part: the kind of its data, and what is said about it. Later requests depend on
+none: caches and files are named by the request itself."""
 _FORMS = {"image": "image", "audio": "audio"}
 _BESIDE = {"text", "thought", SIGNATURE}
 _WORDS = {"output", "error", "result"}
@@ -59,7 +64,7 @@ def _camel(name: str) -> str:
 
 def find_kind(part: Mapping[str, Any]) -> str:
     """Return which kind of data a part has; "" if none."""
-    return next((kind for kind in _DATA if kind in part), "")
+    return next((kind for kind, of in PARTS.items() if of == "data" and kind in part), "")
 
 
 def parts_of(content: Mapping[str, Any]) -> list[Json]:

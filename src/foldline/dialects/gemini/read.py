@@ -39,7 +39,7 @@ from foldline.dialects.google import UsageNames, parse_counts
 from foldline.dialects.json_slices import Json, convert_to_json, dict_of, list_of
 from foldline.errors import WireError
 
-_ROLES = ("user", "model", "function", "system", "tool")
+ROLES = ("user", "model", "function", "system", "tool")
 _MAY_BE_NEW = ("kind", "signature")
 """Rules of `list_faults` that a new kind of part breaks, or that hold for some models only."""
 _STOPS: dict[str, Stop] = {
@@ -62,7 +62,7 @@ _HI: Json = {"role": "user", "parts": [{"text": "hi"}]}
 def read_role(content: Mapping[str, Any], *, path: str = "$") -> str:
     """Return who says a content; raises `WireError` for an unknown role."""
     role = content.get("role") or "user"
-    if role not in _ROLES:
+    if role not in ROLES:
         raise WireError(
             f"a content of role {role!r} at {path}.role; known are user and model",
             path=f"{path}.role",

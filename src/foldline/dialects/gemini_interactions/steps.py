@@ -6,7 +6,7 @@ each. Anything of a type that is not known here is the model's.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, Literal, cast
 
 import msgspec
 
@@ -24,6 +24,20 @@ USER, RESULT, CALL, THOUGHT, OUTPUT = (
     *("user_input", "function_result", "function_call"),
     *("thought", "model_output"),
 )
+STEPS: Final[dict[str, Literal["user", "model"]]] = {
+    **dict.fromkeys((USER, RESULT), "user"),
+    **dict.fromkeys((CALL, THOUGHT, OUTPUT), "model"),
+    **dict.fromkeys(("code_execution_call", "code_execution_result"), "model"),
+    **dict.fromkeys(("file_search_call", "file_search_result"), "model"),
+    **dict.fromkeys(("google_maps_call", "google_maps_result"), "model"),
+    **dict.fromkeys(("google_search_call", "google_search_result"), "model"),
+    **dict.fromkeys(("mcp_server_tool_call", "mcp_server_tool_result"), "model"),
+    **dict.fromkeys(("processing_call", "processing_result"), "model"),
+    **dict.fromkeys(("retrieval_call", "retrieval_result"), "model"),
+    **dict.fromkeys(("url_context_call", "url_context_result"), "model"),
+}
+"""Whose each type of step is; one that is missing here is the model's. Later requests depend on
+none: what Google's own tools keep is named by the request itself."""
 MARK = "foldline_fold"
 """The type of a step of ours that stands for folded steps; it is never sent."""
 ANY = Names({}, LONGEST_NAME, letter_first=True)
@@ -38,7 +52,8 @@ def type_of(step: Mapping[str, Any]) -> str:
 
 def is_models(step: Mapping[str, Any]) -> bool:
     """Whether a step belongs to a turn of the model."""
-    return type_of(step) not in (USER, RESULT, MARK, "", *CONTENTS)
+    name = type_of(step)
+    return STEPS.get(name, "model") == "model" and name not in (MARK, "", *CONTENTS)
 
 
 def contents_of(given: Any) -> list[Json]:

@@ -4,8 +4,9 @@ Two messages have one digest if they differ only in cache marks, a string for a 
 key order, blanks at the ends, the spelling of arguments, or reasoning.
 """
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -42,7 +43,21 @@ from foldline.dialects.openai_chat.write import DIALECT, write_tool
 from foldline.dialects.openai_chat.write import write_message as write_item
 from foldline.errors import WireError
 
-_SYSTEM = ("system", "developer")
+ROLES: Final[dict[str, str]] = {
+    **dict.fromkeys(("system", "developer"), "system"),
+    **dict.fromkeys(("assistant", "model"), "assistant"),
+    "user": "user",
+    **dict.fromkeys(("tool", "function"), "tool"),
+}
+"""Who speaks in a message of each role."""
+
+
+_CONTEXT = re.compile(
+    r"(?:\s*<system-reminder>(?:(?!</system-reminder>).)*</system-reminder>)+\s*", re.DOTALL
+)
+_QWEN = "This is the Qwen Code. We are setting up the context for our chat."
+"""What qwen tells before the user's first words: the date, and the files that are there. It is told
+anew when a conversation is continued."""
 
 
 def describe_message(raw: bytes) -> Described:
@@ -53,12 +68,13 @@ def describe_message(raw: bytes) -> Described:
     role = body.get("role")
     if not isinstance(role, str):
         raise WireError("a message without a role")
+    if role not in ROLES:
+        return Described.describe_opaque(raw)
     content = body.get("content")
     marked = isinstance(content, list) and any(
         isinstance(one, dict) and MARK in one for one in cast("list[Any]", content)
     )
-    known = "system" if role in _SYSTEM else role
-    return Described(known, digest_of(_normalise_message(body)), marked=marked, thinks=False)
+    return Described(ROLES[role], digest_of(_normalise_message(body)), marked=marked, thinks=False)
 
 
 def answer_messages(body: Mapping[str, Any]) -> list[bytes]:
@@ -176,7 +192,9 @@ def _normalise_message(body: Mapping[str, Any]) -> Json:
     if role == "developer":
         found["role"] = "system"
     if content := _normalise_content(body.get("content")):
-        found["content"] = content
+        texts = "\n".join(str(part.get("text", "")) for part in content)
+        is_context = role == "user" and _QWEN in texts and _CONTEXT.fullmatch(texts)
+        found["content"] = "context" if is_context else content
     if calls := body.get("tool_calls"):
         if not isinstance(calls, list):
             raise WireError("tool calls that are no list")

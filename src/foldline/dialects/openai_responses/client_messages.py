@@ -6,7 +6,7 @@ status, key order, a string for a list with one text, blanks at the ends, the sp
 or reasoning.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -18,6 +18,7 @@ from foldline.dialects.client_messages import (
     EMPTY,
     Described,
     FoldMark,
+    KeptState,
     append_value,
     digest_of,
     has_visible_parts,
@@ -47,6 +48,7 @@ from foldline.dialects.openai_responses.item_parts import (
     parse_output,
 )
 from foldline.dialects.openai_responses.items import (
+    STATE,
     call_id_of,
     is_hosted_output,
     item_id_of,
@@ -105,6 +107,8 @@ def describe_message(raw: bytes) -> Described:
     _check_keys(raw)
     items = _decode_items(raw)
     kind = "model" if _is_models(items[0]) else kind_of(items[0])
+    if kind == "unknown" and isinstance(items[0].get("role"), str):
+        return Described.describe_opaque(raw)
     role = _ROLES.get(kind)
     if role is None:
         raise WireError(f"an item of the type {type_of(items[0])!r}, which stands for no message")
@@ -113,7 +117,8 @@ def describe_message(raw: bytes) -> Described:
         if isinstance(sealed, str) and FoldMark.parse(sealed) is not None:
             return Described("fold", sealed, marked=False, thinks=False)
     digest = digest_of([normal for item in items if (normal := _normalise_item(item)) is not None])
-    return Described(role, digest, marked=False, thinks=False, stays=kind == "tools")
+    stays = any(type_of(item) in STATE for item in items)
+    return Described(role, digest, marked=False, thinks=False, stays=stays)
 
 
 def answer_messages(body: Mapping[str, Any]) -> list[bytes]:
@@ -235,6 +240,40 @@ def write_listed(raw: bytes) -> bytes:
     if not raw.startswith(b'"'):
         return raw
     return msgspec.json.encode({"role": "user", "content": msgspec.Raw(raw)})
+
+
+def carry_state(
+    run: Sequence[bytes], stays: Collection[int], tools: bytes, *, thinks: bool
+) -> KeptState:
+    """Write what later requests depend on of a folded run of messages.
+
+    Tools and settings stay as they came. Of calls that found tools or ran in a container the newest
+    of each stays, with its output and the reasoning that it needs.
+    """
+    del tools, thinks
+    kept: dict[object, bytes] = {}
+    calls: dict[str, list[Json]] = {}
+    for at, raw in enumerate(run):
+        if at not in stays and b"tool_search_call" not in raw:
+            continue
+        before: list[Json] = []
+        items = _decode_items(raw)
+        if len(items) == 1 and kind_of(items[0]) == "tools":
+            kept[at] = raw
+            continue
+        for item in items:
+            kind, found = type_of(item), [*before, item]
+            before = [*before, item] if kind == "reasoning" else []
+            if kind == "tool_search_call":
+                calls[call_id_of(item)] = found
+            elif kind == "tool_search_output":
+                named = tuple(digest_of(one) for one in list_of(item.get("tools")))
+                kept.pop(named, None)
+                kept[named] = _join_items([*calls.get(call_id_of(item), ()), *found])
+            elif kind in STATE:
+                kept.pop(item.get("container_id"), None)
+                kept[item.get("container_id")] = _join_items(found)
+    return KeptState([*kept.values()])
 
 
 def words_of(raw: bytes) -> str:

@@ -65,6 +65,13 @@ OUTPUTS: Final = frozenset((*(f"{call}_output" for call in CALLS - {"tool_search
     "program_output",
     _APPROVED,
 }
+STATE: Final = frozenset(
+    (
+        *("additional_tools", "configuration_update"),
+        *("tool_search_output", "code_interpreter_call"),
+    )
+)
+"""What later requests depend on: where it is folded it is carried behind the handoff."""
 KNOWN: Final = frozenset(
     ("message", "reasoning", APPROVAL, *CALLS, *HOSTED, *OUTPUTS, *_KINDS),
 )
