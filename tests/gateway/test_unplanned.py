@@ -14,6 +14,7 @@ from foldline.dialects import base
 from foldline.errors import StoreFailed
 from foldline.proxy.conversations import Conversations
 from foldline.testing.gateways import Served
+from foldline.testing.provider import Provider
 from foldline.testing.upstream import Upstream, head
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
@@ -178,6 +179,30 @@ def test_a_fault_may_relay_a_request_instead_of_refusing_it(fault, reason, statu
                 else:
                     assert got == status
         assert [one.body for one in upstream.asked] == [PLAIN]
+
+
+def test_without_its_store_a_gateway_sends_the_folds_in_force(monkeypatch):
+    """The agent of a run goes on in its window, and the headers say how."""
+    history = []
+    with Provider() as provider:
+        to = parse_upstreams([provider.url], {})
+        settings = GatewaySettings(upstreams=to, relays_faults=True)
+        with Served(settings, store=":memory:", window=8_000) as gateway:
+            for turn in range(16):
+                history.append({"role": "user", "content": f"{turn}: " + "It is all as it was. " * 150})  # fmt: skip
+                body = json.dumps({"model": "m", "max_tokens": 50, "messages": history}).encode()
+                if turn == 15:
+
+                    async def fail(*_, **__):
+                        raise StoreFailed("gone")
+
+                    monkeypatch.setattr(type(gateway.conversations.store), "append", fail)
+                got, told = ask(gateway, MESSAGES, body)
+                assert got == 200
+                history.append({"role": "assistant", "content": "ok"})
+    assert told["x-foldline-unplanned"] == "store-away"
+    assert "fold" in told["x-foldline-patches"]
+    assert len(provider.bodies[-1]) < 0.5 * len(body)
 
 
 def test_the_quota_of_a_subscription_is_in_the_audit(tmp_path):

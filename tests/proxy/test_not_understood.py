@@ -5,7 +5,7 @@ import json
 import pytest
 
 from foldline.dialects.base import get_dialect
-from foldline.errors import BrokenView
+from foldline.errors import BrokenView, StoreFailed
 from foldline.proxy.conversations import Conversations
 from foldline.proxy.identity import Scope
 from foldline.session import planning
@@ -230,5 +230,42 @@ def test_without_a_plan_a_request_goes_out_with_the_edits_in_force(monkeypatch):
         assert "fold" in exchange.patches
         assert len(exchange.body) < 0.6 * len(talk.encode())
     assert exchange.asked >= 0  # it is in the log, and the next one has a plan again
+    monkeypatch.undo()
+    assert talk.say("again").unplanned == ""
+
+
+@pytest.mark.parametrize("away", ["append", "read"])
+def test_without_the_store_a_request_goes_out_with_the_edits_in_force(away, monkeypatch):
+    talk = Talk()
+    begin_edited(talk)
+
+    async def fails(*_args, **_kwargs):
+        raise StoreFailed("the disk is full")
+
+    monkeypatch.setattr(talk.conversations.store, away, fails)
+    for turn in range(2):
+        talk.history.append({"role": "user", "content": f"And now {turn}?"})
+        if away == "append":
+            with pytest.raises(StoreFailed):
+                run_coroutine(
+                    talk.conversations.start_exchange(talk.dialect, talk.encode(), scope=SCOPE)
+                )
+        exchange = run_coroutine(
+            talk.conversations.start_unrecorded(talk.dialect, talk.encode(), why="x", scope=SCOPE)
+        )
+        assert exchange.unplanned == "x"
+        assert {*exchange.patches} == {"fold"}
+        assert len(exchange.body) < 0.6 * len(talk.encode())
+        assert f"And now {turn}?" in exchange.body.decode()
+        other = Scope(key="two")
+        assert (
+            run_coroutine(
+                talk.conversations.start_unrecorded(
+                    talk.dialect, talk.encode(), why="x", scope=other
+                )
+            )
+            is None
+        )
+        exchange.mark_unanswered()
     monkeypatch.undo()
     assert talk.say("again").unplanned == ""

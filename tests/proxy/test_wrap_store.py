@@ -184,7 +184,7 @@ def test_passing_sends_the_clients_own_bytes(tmp_path, how, caplog):
                 assert ask(client, *history(3), timeout=SECONDS).choices
             assert first < SECONDS
             assert provider.bodies == plain.bodies * 2
-            assert "is sent as it came, the store is away" in caplog.text
+            assert "is not planned, the store is away" in caplog.text
             holding.seconds, holding.fault = 0.0, None
             time.sleep(SECONDS / 2)
             ask(client, *history(3))

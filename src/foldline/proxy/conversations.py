@@ -11,7 +11,7 @@ that is still being answered.
 import logging
 import os
 import re
-from asyncio import Future, get_running_loop
+from asyncio import CancelledError, Future, get_running_loop
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -35,7 +35,14 @@ from foldline.dialects.json_slices import (
     make_field_splice,
     remove_field,
 )
-from foldline.errors import BadInput, Conflict, FoldlineError, WireError
+from foldline.errors import (
+    BadInput,
+    BrokenView,
+    Conflict,
+    FoldlineError,
+    StoreFailed,
+    WireError,
+)
 from foldline.proxy.client_request import ClientRequest, ServerStateError, read_request
 from foldline.proxy.conversation import Conversation, PlannedRequest, run_beside
 from foldline.proxy.exchange import Exchange, Flight
@@ -101,6 +108,8 @@ class Conversations:
         self._index = Index(store if shared else None)
         self._shared, self._most, self._prepare = shared, most, prepare
         self._held: OrderedDict[Name, Conversation] = OrderedDict()
+        self._lost: OrderedDict[Name, Conversation] = OrderedDict()
+        """What was held when the store could not be written."""
         self._flights: dict[_Key, Future[Flight]] = {}
         self._answers: OrderedDict[str, deque[str]] = OrderedDict()
         self._prefix, self._count = f"{prefix}-{os.urandom(6).hex()}", 0
@@ -180,6 +189,41 @@ class Conversations:
         self._index_request(flight, exchange)
         return exchange
 
+    async def start_unrecorded(
+        self,
+        dialect: Dialect,
+        body: bytes,
+        *,
+        why: str,
+        scope: Scope = ALL,
+        path: PathFacts | None = None,
+    ) -> Exchange | None:
+        """Start a call with the edits that this process knows to be in force, without the store.
+
+        Nothing of it is recorded. None if none of these edits is in the request.
+        """
+        try:
+            request = await run_beside(partial(read_request, dialect, body, path), size=len(body))
+        except WireError:
+            return None
+        best: tuple[Conversation, Match] | None = None
+        for one in (*self._lost.values(), *self._held.values()):
+            match = one.match_held(request) if one.scope == scope else None
+            if match and (best is None or _rank_match(match) >= _rank_match(best[1])):
+                best = one, match
+        if best is None:
+            return None
+        try:
+            patched = best[0].patch_without_recording(request, best[1])
+        except BrokenView:
+            return None
+        if not patched.kinds:
+            return None
+        report = AsyncSession(best[0].live).report
+        planned = PlannedRequest(patched, report, -1, 0, unplanned=why)
+        key = (scope, None, len(body), request.hashes[-1], path)
+        return Exchange(self._make_flight(best[0], request, planned, key))
+
     async def count_request(
         self, dialect: Dialect, body: bytes, *, scope: Scope = ALL, path: PathFacts | None = None
     ) -> int:
@@ -188,8 +232,7 @@ class Conversations:
         events: list[Event] = [Opened(request.model), request.read_instructions()]
         for at in range(len(request.leading), len(request.places)):
             if request.described[at].role != "fold":
-                raw = request.extract_message(at)
-                events += request.form.read_message(raw, request.described[at])
+                events += request.read_message(at)
         view = load(Spine(), dict(enumerate(events)), head=len(events) - 1)
         limits = self._build_facts(request.model, scope.tenant).limits
         return build_report(view, measure_budget(view, limits)).total
@@ -377,8 +420,12 @@ class Conversations:
                 return self._start_flight(conversation, request, planned, key)
             except Conflict:  # another process continued it: look at what is there now
                 self._drop_conversation(conversation)
-            except BaseException:
+            except BaseException as fault:
                 self._drop_conversation(conversation)  # the log knows its state
+                if isinstance(fault, StoreFailed | CancelledError):
+                    self._lost[conversation.live.name] = conversation
+                    while len(self._lost) > self._most:
+                        self._lost.popitem(last=False)
                 raise
         # Others keep writing to its log: send it with the edits in force, and do not record it.
         choice = await self._choose_conversation(request, scope, facts, key[1])
@@ -421,6 +468,7 @@ class Conversations:
         """Mark a conversation busy with a request, and drop the oldest idle ones."""
         flight = self._make_flight(conversation, request, planned, key)
         conversation.flight = flight
+        self._lost.pop(conversation.live.name, None)
         self._held[conversation.live.name] = conversation
         self._held.move_to_end(conversation.live.name)
         idle = [one for one in self._held.values() if not one.busy]

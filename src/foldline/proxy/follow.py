@@ -139,20 +139,23 @@ class AsyncFollower:
         check_name(session)
         spoken = base.get_dialect(base.must_be_dialect(dialect))
         body, path = _encode_request(spoken, request)
+        scope = Scope(session=session)
         try:
             exchange = await self._conversations.start_exchange(
-                spoken, body, scope=Scope(session=session), path=path
+                spoken, body, scope=scope, path=path
             )
-        except UNPLANNED as fault:
-            _log.warning("%s: a request is sent as it was given: %s", session, fault)
-            is_stateful = isinstance(fault, ServerStateError)
-            why = "server-state" if is_stateful else "unreadable"
-            return _build_unplanned(spoken, request, why)
-        except AWAY as fault:
-            if self._on_store_error == "raise":
+        except (*UNPLANNED, *AWAY) as fault:
+            if isinstance(fault, AWAY) and self._on_store_error == "raise":
                 raise
-            _log.warning("%s: a request is sent as it was given: %s", session, fault)
-            return _build_unplanned(spoken, request, "store")
+            _log.warning("%s: a request is not planned: %s", session, fault)
+            why = "store" if isinstance(fault, AWAY) else "unreadable"
+            why = "server-state" if isinstance(fault, ServerStateError) else why
+            found = await self._conversations.start_unrecorded(
+                spoken, body, why=why, scope=scope, path=path
+            )
+            if found is None:
+                return _build_unplanned(spoken, request, why)
+            exchange = found
         # Nobody may ever tell how the call ends, so other requests do not wait for it.
         await exchange.release()
         self._newest[session] = exchange.live
@@ -294,7 +297,7 @@ def _find_places(
 
 def _pair_written(given: list[Json], replaced: range, put: bytes) -> list[PlannedMessage]:
     """Pair what Foldline wrote with the messages that it replaces, one by one where it can."""
-    written: list[Json] = msgspec.json.decode(b"[" + put + b"]")
+    written: list[Json] = msgspec.json.decode(b"[" + put.strip(b",") + b"]")
     if len(written) != len(replaced):
         return [PlannedMessage(one, None, same=False) for one in written]
     shown: list[PlannedMessage] = []

@@ -43,7 +43,7 @@ OnStoreError: TypeAlias = Literal["raise", "pass"]
 SESSION = "x-foldline-session"
 """The header in which a call names its conversation; never sent on."""
 UNPLANNED = (BrokenView, Conflict, Erased, WireError)
-"""Faults with which a request is sent as it came."""
+"""Faults with which a request is not planned: it goes out with the edits in force, if any."""
 AWAY = (StoreFailed, Busy)
 """Faults of a store that does not answer."""
 _LONGEST = 30.0  # seconds that the store may take, however long the client waits
@@ -140,21 +140,30 @@ class Planner:
         )
 
     async def plan_call(self, call: ClientCall, request: Any) -> Exchange | CompactedHistory | None:
-        """Plan a call, or answer it; None if it is sent as it came."""
+        """Plan a call, or answer it; None if it is sent as it came.
+
+        Where no plan can be made it is sent with the edits in force.
+        """
+        why = "store-away"
         try:
             return await self._run_within(call.seconds, self._start_call(call))
         except UNPLANNED as fault:
-            _log.warning("a request is sent as it came: %s", fault)
+            _log.warning("a request is not planned: %s", fault)
+            why = type(fault).__name__.lower()
         except (*AWAY, TimeoutError) as fault:
             if self._on_store_error == "raise":
                 kind = self.http.ReadTimeout if isinstance(fault, TimeoutError) else None
                 raise (kind or self.http.ConnectError)(str(fault), request=request) from fault
-            _log.warning("a request is sent as it came, the store is away: %s", fault)
+            _log.warning("a request is not planned, the store is away: %s", fault)
         except BadInput as fault:
             if not self._is_closed:
                 raise
             raise self.http.ConnectError("the client was closed", request=request) from fault
-        return None
+        if call.compacts:
+            return None
+        return await self.conversations.start_unrecorded(
+            call.dialect, call.body, why=why, scope=Scope(session=call.session), path=call.path
+        )
 
     async def _start_call(self, call: ClientCall) -> Exchange | CompactedHistory | None:
         scope = Scope(session=call.session)

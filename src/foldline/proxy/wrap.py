@@ -86,7 +86,8 @@ def wrap(client: C, **options: "Unpack[Options]") -> C:
       policy, window, reserve, caps and summarizer are taken from them where no option says
       otherwise. No file is read unless you do.
     - `on_store_error`: "raise" (the SDK's own connection or timeout error) or "pass" (the request
-      is sent as it came). Either way the store takes at most half of the client's timeout.
+      is sent with the edits in force). Either way the store takes at most half of the client's
+      timeout.
     """
     if google_client.is_google(client):
         return google_client.wrap_google(client, lambda inner: _wrap_http(inner, options))

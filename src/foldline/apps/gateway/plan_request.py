@@ -42,6 +42,8 @@ _WHY: Final = {
     "fault": "a fault of the gateway itself",
 }
 """Reasons that are warned of here; `proxy` warns of the others itself."""
+IN_FORCE: Final = ("brokenview", "conflict", "erased", "store-away", "fault")
+"""Reasons for which a request goes out with the edits in force."""
 _REMEMBERED = 10_000  # warnings, so that none is repeated
 _HELD = 1_000_000  # bytes of a refusal that are read before it is passed on
 _HEARD = 64_000_000  # bytes of an answer that are decoded and read

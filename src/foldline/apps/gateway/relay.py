@@ -42,6 +42,7 @@ from foldline.apps.gateway.limits import (
     read_request_body,
 )
 from foldline.apps.gateway.plan_request import (
+    IN_FORCE,
     PlanHeaders,
     PlannedExchange,
     Warnings,
@@ -288,7 +289,32 @@ class Relay:
         way.note.told = planned
         if planned is not None:
             self._warnings.warn_once(way.request.client, way.request.path, planned.unplanned)
+            return await self._plan_by_edits_in_force(way, body, planned.unplanned)
         return None
+
+    async def _plan_by_edits_in_force(
+        self, way: Way, body: bytes, why: str
+    ) -> PlannedExchange | None:
+        """Edit a request as the ones before it, where it could have no plan of its own."""
+        request = way.request
+        if self._conversations is None or request.dialect is None or why not in IN_FORCE:
+            return None
+        if encoding := request.find_header(b"content-encoding"):
+            body = decode_body(body, encoding, most=self._limits.body) or body
+        exchange = await self._conversations.start_unrecorded(
+            request.dialect,
+            body,
+            why=why,
+            scope=build_scope(request.client, _read_session_name(request), request.headers),
+            path=request.dialect.read_path_facts(request.path, request.query),
+        )
+        if exchange is None:
+            return None
+        way.note.told = make_plan_headers(exchange)
+        planned = PlannedExchange(exchange)
+        if way.meter is not None:
+            way.meter.planned = planned
+        return planned
 
     async def _plan_while_stored(
         self, request: RelayRequest, body: bytes

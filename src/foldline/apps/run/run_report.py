@@ -75,7 +75,7 @@ class RunFigures:
     refused: int = 0
     """Requests that ended with an error, and that nothing could heal."""
     unplanned: Counter[str] = field(default_factory=Counter[str])
-    """Requests without a plan of their own, by the reason: they went out with the edits in force."""
+    """Requests without a plan of their own, by the reason."""
     fault: str = ""
     """Why, if the gateway said so."""
     quota: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
