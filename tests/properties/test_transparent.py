@@ -176,7 +176,7 @@ STEP_MUTANTS = [
     (STEPS, '"result" if isinstance(event, ToolReturned) else "content"', '"content"'),
     (STEPS, "media = shows_media(item)", "media = False"),
     # Whose step it is, a limit that is not where it stands, a handoff of the model, server state.
-    (STEP_PARTS, 'dict.fromkeys((USER, RESULT), "user")', 'dict.fromkeys((USER,), "user")'),
+    (STEP_PARTS, 'STEPS.get(name, "model") == "model" and name not in', "name != USER and name not in"),
     (PATCH, "place = find_fields(request.body, place)[inner]", "pass"),
     (STEPS, 'kind = OUTPUT if item.role == "model" else USER', "kind = OUTPUT"),
     (REQUEST, "for name in dialect.server_state:", "for name in ():"),
