@@ -226,6 +226,10 @@ MESSAGES = {
     # WIRE.md §1.5: blocks with no signature: never send
     "a thought without a signature": ("thought", talk(HI, reply({"type": "thinking", "thinking": "hm"}, words()), HI), talk(HI, reply(THOUGHT, words()), HI)),
     "a redacted thought without data": ("thought", talk(HI, reply({"type": "redacted_thinking", "data": ""}, words()), HI), talk(HI, reply({"type": "redacted_thinking", "data": "x"}, words()), HI)),
+    # WIRE.md §1.2: Expected `thinking` or `redacted_thinking`, but found `tool_use`
+    "a call without its thinking": ("thinking", talk(HI, reply(words(), use()), user(out()), thinks=True), talk(HI, reply(THOUGHT, use()), user(out()), thinks=True)),
+    "a loop that does not begin with thinking": ("thinking", talk(HI, reply(words(), use()), user(out()), reply(THOUGHT, use(TWO)), user(out(TWO)), thinks=True), talk(HI, reply(THOUGHT, use()), user(out()), reply(use(TWO)), user(out(TWO), words()), thinks=True)),
+    "thinking behind the words of a call": ("thinking", talk(HI, reply(words(), THOUGHT, use()), user(out()), thinks=True), talk(HI, reply(words(), THOUGHT, use()), user(out()))),
     # WIRE.md §1.1 and §1.3: JPEG, PNG, GIF, WebP; PDF
     "a picture of another kind": ("media", talk(user(picture("image/svg+xml"))), talk(user(picture("image/webp")))),
     "a picture in a result of another kind": ("media", talk(HI, reply(use()), user(out(content=[picture("image/bmp")]))), talk(HI, reply(use()), user(out(content=[picture("image/gif")])))),

@@ -89,7 +89,7 @@ MUTANTS = [
      "        pass\n"),
     # Instructions in between, thinking, the newest message.
     (PATCH, "for at in request.asides if at in run", "for at in ()"),
-    (PATCH, "and message < loop", "and True"),
+    (PATCH, "thinks = thoughtless and", "thinks ="),
     ("foldline.core.rules", "if not isinstance(said, Instructed) or not said.aside:", "if True:"),
     (MATCH, "at <= piece.upto < most", "at <= piece.upto <= len(digests)"),
     # Edits where the span that they replaced is not; what is out of sight and shown all the same.
@@ -184,7 +184,7 @@ STEP_MUTANTS = [
 """The same of Google's Interactions, where a turn is several steps."""
 SOON = {
     "at <= piece.upto < most": 362,
-    "and message < loop": 393,
+    "thinks = thoughtless and": 393,
     'words = str(block.get("text", "")).strip()': 41,
     "if not fits or request.chain[fold.upto - 1] != fold.chain:": 73,
     "(scope.owner or scope.key, scope.session, scope.family)": 22,

@@ -347,6 +347,7 @@ async def test_p3_24_a_fold_that_cannot_help_is_one_line_and_is_counted(caplog):
     registry = CollectorRegistry()
     async with opened(session="alpha", window=2_000) as s:
         s.live.passes.watchers.append(metrics.prometheus(registry))
+        await s.instruct(system=PROSE * 900)
         await s.live.receive_events(UserSaid((Text(PROSE * 900),)))
         s.live.facts = build_facts("scripted", window=1_000, reserve=900, policy="steady")
         with pytest.raises(Overflow):

@@ -11,6 +11,7 @@ from foldline.core import rules
 from foldline.core.budget import Budget, Limits
 from foldline.core.edits import fold
 from foldline.core.log import Event, Folded
+from foldline.core.parts import calls_of
 from foldline.core.policy import Policy
 from foldline.core.prices import UNKNOWN, Prices
 from foldline.core.request import Pressure
@@ -53,6 +54,9 @@ class Facts:
     """Requests below this many tokens are not edited if they fit as they are."""
     recall: bool = False
     """Whether the caller offers a tool that gives back what was cut, from the first edit on."""
+    binds_thinking: bool = False
+    """Whether the model binds its signed thinking to the words before it: then an edit before a
+    thought leaves that out."""
     fetched: Mapping[int, Event] = field(default_factory=dict[int, Event])
     """Events that a plan asked for with `Need`, by their places."""
 
@@ -102,7 +106,9 @@ class FoldDraft:
             )
         else:
             handoff = fold.build_handoff(span.range, material, cap=cap)
-        if form == "acknowledged":
+        behind = self.view.items[self.view.items.index(span.items[-1]) + 1 :]
+        # Not before a call: the provider would take both answers for one, that begins with words.
+        if form == "acknowledged" and not (behind and any(calls_of(behind[0].parts))):
             handoff = fold.add_acknowledgement(handoff)
         ratio, prices = self.budget.ratio, self.facts.prices
         return fold.fold_span(

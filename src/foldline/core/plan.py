@@ -11,26 +11,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
+
 from foldline.core import fold_selection, rules
 from foldline.core.budget import Budget, measure_budget, measure_message_room, measure_result_room
 from foldline.core.edits import fold, mask
-from foldline.core.edits.clip import clip_event
+from foldline.core.edits.clip import clip_event, clip_to_room
 from foldline.core.edits.fold.ask import find_recall_tool, is_recall_name
 from foldline.core.edits.undo import undo_edit
 from foldline.core.fold_selection import Facts, Need, compute_tiers
 from foldline.core.item import Item
 from foldline.core.log import (
+    Clipped,
     Edit,
     Event,
     Folded,
     Masked,
+    ModelSaid,
     ServerTruncated,
     ToolReturned,
     Undone,
     UsageReported,
     UserSaid,
 )
-from foldline.core.parts import Text
+from foldline.core.parts import Part, Text, Thought
 from foldline.core.policy import Policy
 from foldline.core.request import Pressure, Report, Request, build_report, render
 from foldline.core.spine import Range, has_overlap
@@ -107,13 +111,24 @@ def plan(view: View, facts: Facts) -> Plan:
         events.append(masked)
         work = after(work, [masked])
     budget = measure_budget(work, facts.limits)
-    edit, soon = _select_fold(work, budget, facts, early=early)
-    if isinstance(edit, Need):
-        return edit
-    if edit is not None:
-        events.append(edit)
-        work = after(work, [edit])
-        rules.check_view(work)
+    clipped: Clipped | None = None
+    while True:
+        edit, soon = _select_fold(work, budget, facts, early=early)
+        if isinstance(edit, Need):
+            return edit
+        if edit is not None:
+            events.append(edit)
+            work = after(work, [edit])
+            rules.check_view(work)
+            budget = measure_budget(work, facts.limits)
+        if clipped is not None or budget.used <= budget.room or not facts.policy.folds:
+            break
+        # No fold makes it fit: the newest are too large.
+        clipped = clip_to_room(work, budget.shrink(), recall=offers_recall(work, facts))
+        if clipped is None:
+            break
+        events.append(clipped)
+        work = after(work, [clipped])
         budget = measure_budget(work, facts.limits)
     return _finish_plan(work, budget, facts, events=events, soon=soon)
 
@@ -276,9 +291,18 @@ def admit(view: View, event: Event, facts: Facts) -> list[Event]:
                 lines=wanted.lines,
                 recall=recall,
             )
+        case ModelSaid(parts) if not facts.binds_thinking:
+            event = msgspec.structs.replace(event, parts=tuple(map(_free_thought, parts)))
         case _:
             pass
     return [event, *notes]
+
+
+def _free_thought(part: Part) -> Part:
+    """Note that a signed thought stays valid behind an edit of the words before it."""
+    if not isinstance(part, Thought) or not part.signature:
+        return part
+    return msgspec.structs.replace(part, free=True)
 
 
 def offers_recall(view: View, facts: Facts) -> bool:
@@ -311,7 +335,7 @@ def take_back(view: View, seq: int, edit: Edit, facts: Facts) -> Undone | Blocke
 
 def _detect_truncation(view: View, event: Event) -> list[ServerTruncated]:
     """Detect a token count far below what was sent: the server has cut the prompt silently."""
-    if not isinstance(event, UsageReported) or event.input is None:
+    if not isinstance(event, UsageReported) or not event.input:  # 0 is no count of a request
         return []
     asked = view.find_reported_request(event)
     if asked is None or not view.learned.is_truncated(asked.estimate, event.input):

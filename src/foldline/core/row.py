@@ -184,11 +184,6 @@ class ItemRow:
         """Whether an answer now follows other words than it did when it was said."""
         return any(place < seq < edit for place, edit in self._breaks)
 
-    @property
-    def newest_edit(self) -> int:
-        """The newest edit that changed what stood before an answer; -1 if there is none."""
-        return max((edit for _, edit in self._breaks), default=-1)
-
     def _find_open_call(self, call_id: str) -> str | None:
         """Find the oldest open call that a result can belong to, by the id it is shown under."""
         for shown, came in self.open.items():
@@ -216,7 +211,8 @@ class ItemRow:
 
     def _close_call(self, seq: int, shown: str) -> None:
         del self.open[shown]
-        self._append_item(items.make_lost_item(seq, shown))
+        # It stands for nothing but its call: folded with that, the event that closed it is silent.
+        self._append_item(items.make_lost_item(seq, shown), last=self.tops[-1])
         self._release_waiting_items()
 
     def _release_waiting_items(self) -> None:

@@ -83,6 +83,12 @@ def _find_items_end(view: View) -> int:
     return index
 
 
+def is_in_tool_loop(view: View) -> bool:
+    """Whether the model has called tools and not said anything since."""
+    last = next((item for item in reversed(view.items) if item.role == "model"), None)
+    return last is not None and any(calls_of(last.parts))
+
+
 def turn_end(view: View) -> bool:
     """Whether the next call opens a turn: the newest item is a message, and no call is open."""
     return not view.open and bool(view.items) and view.items[-1].role == "user"

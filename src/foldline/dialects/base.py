@@ -223,6 +223,12 @@ class Dialect:
     """Whether the model continues an answer that the client has begun."""
     must_be_told: Callable[[View, Mapping[str, Any]], bool] = lambda _view, _parameters: False
     """Whether a request would end with an answer that the provider does not continue."""
+    thinks_manually: Callable[[Mapping[str, Any]], bool] = lambda _parameters: False
+    """Whether a request asks for thinking without which no tool loop goes on."""
+    fit_parameters: Callable[[Request, Mapping[str, Any]], Mapping[str, Any]] = (
+        lambda _request, parameters: parameters
+    )
+    """Leaves out parameters that the provider refuses beside what the request shows."""
     is_model_item: Callable[[bytes], bool] | None = None
     """Whether an item of a request belongs to the model's turn with its neighbours, where several
     items of a list are one message; None where each is one."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 _CLAUDE = re.compile(r"claude|([a-z0-9-]+\.)?anthropic\.")
 _CLOUD = re.compile(r"([a-z0-9-]+\.)?anthropic\.|claude.*@")
 _GEMINI = re.compile(r"gemini-")
+_VERSIONED = re.compile(r"claude-(?:([a-z]+)-)?(\d+)(?:[-.](\d{1,2})(?!\d))?")
 _GOOGLE = re.compile(r"^(?:google/|gemini/|vertex_ai/|vertex/|models/)+")
 _GOOGLE_HOST = "googleapis.com"
 _VERTEX_HOSTS, _BEDROCK_HOSTS = ("aiplatform.googleapis.com",), ("amazonaws.com",)
@@ -145,6 +146,18 @@ def _is_asked(provider: Provider, model: str, address: str | None) -> bool:
             names_gemini(model) and served.hosts[0].endswith(_GOOGLE_HOST)
         )
     return provider.is_local or provider.dialect == "anthropic" or names_gemini(model)
+
+
+def binds_thinking(model: str) -> bool:
+    """Whether a model binds its signed thinking to the exact words before it.
+
+    Claude does since Fable 5.1. Earlier models, and those of others, sign the thinking alone.
+    """
+    found = _VERSIONED.search(model.lower())
+    if found is None:
+        return False
+    version = int(found[2]), int(found[3] or 0)
+    return version >= (5, 1) and (found[1], version) != ("mythos", (5, 1))
 
 
 def names_claude(model: str) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -58,7 +58,7 @@ from foldline.errors import BrokenView, Overflow, Vetoed
 from foldline.proxy.client_request import ClientRequest
 from foldline.proxy.identity import Caller, Scope
 from foldline.proxy.index import Match, match_row
-from foldline.proxy.patch import AnswerLimit, Patched, find_tool_loop, patch_request
+from foldline.proxy.patch import AnswerLimit, Patched, patch_request
 from foldline.proxy.spared_tokens import (
     NO_CALL_BEFORE,
     CallBefore,
@@ -236,8 +236,6 @@ class Conversation:
         if threshold := _find_threshold(request):
             most = min(threshold, facts.limits.max_input or threshold)
             facts = replace(facts, limits=replace(facts.limits, max_input=most))
-        if is_thinking := _thinks_in_loop(request):
-            facts = replace(facts, policy=limit_to_forced_folds(facts.policy))
         offered = self._can_offer_recall(request)
         facts = replace(facts, stable=match.stable, recall=offered)
         seconds = time() - live.touched
@@ -263,6 +261,8 @@ class Conversation:
                 request, entering, work, None, unplanned="server-state"
             )
         entering, work = await run_beside(partial(enter, facts), size=new)
+        live.facts = planning.limit_in_loop(facts, work, request.parameters, request.dialect)
+        facts, may_fold = live.facts, live.facts is facts
         if await self._must_offer_recall(request, work, facts):
             enter = partial(enter, offers=True)
             entering, work = await run_beside(partial(enter, facts), size=new)
@@ -280,7 +280,7 @@ class Conversation:
             _log.warning("%s: a request is not edited further: %s", live.name.session, fault)
             ready, unplanned = None, "brokenview"
         cold = ready and await estimate_planned_call(
-            live, facts, work, ready, seconds=seconds, may_fold=not is_thinking
+            live, facts, work, ready, seconds=seconds, may_fold=may_fold
         )
         made = await self._record_request(request, entering, work, ready, unplanned=unplanned)
         return replace(made, cold=cold)
@@ -495,7 +495,6 @@ class Conversation:
         work: View,
         ready: Ready | None,
         *,
-        thoughtless: bool = False,
         answer: int | None = None,
         unplanned: str = "",
     ) -> PlannedRequest:
@@ -512,14 +511,12 @@ class Conversation:
             patched = Patched(request.original)
         else:
             tools = _add_recall_tool(request) if offers else None
-            if thoughtless:
-                self._binding_model = request.model
             patched = patch_request(
                 request,
                 view,
                 row,
                 limit=limit,
-                thoughtless=request.model == self._binding_model,
+                thoughtless=self._leaves_out_thinking(request),
                 tools=tools,
                 tail=_tell_context(report, self._context),
             )
@@ -604,9 +601,12 @@ class Conversation:
 
     async def heal_thinking(self, request: ClientRequest) -> PlannedRequest:
         """Plan the same request without thinking after an edit: its signatures were refused."""
-        return await self._record_request(
-            request, [], self.live.view.copy(), None, thoughtless=True
-        )
+        self._binding_model = request.model
+        return await self._record_request(request, [], self.live.view.copy(), None)
+
+    def _leaves_out_thinking(self, request: ClientRequest) -> bool:
+        """Whether thinking behind an edit would be refused: by the model's name, or as it was."""
+        return request.model == self._binding_model or self.live.facts.binds_thinking
 
     def patch_without_recording(self, request: ClientRequest, match: Match) -> Patched:
         """Apply the edits in force to a request, without recording anything."""
@@ -614,7 +614,8 @@ class Conversation:
             return Patched(request.original)
         facts = replace(self.live.facts, policy=limit_to_forced_folds(self.live.facts.policy))
         _, work = self._admit_request(request, match, facts, summary=None)
-        return patch_request(request, work, read_row(work, self._chains))
+        thoughtless = self._leaves_out_thinking(request)
+        return patch_request(request, work, read_row(work, self._chains), thoughtless=thoughtless)
 
     def match_held(self, request: ClientRequest) -> Match | None:
         """Compare a request with what this process holds; None if that says too little."""
@@ -769,16 +770,6 @@ def _apply_cache_lifetime(request: ClientRequest, facts: Facts) -> Facts:
         return facts
     prices = replace_write_price(facts.prices) if lifetime == LONG_LIFETIME else facts.prices
     return replace(facts, lifetime=lifetime, prices=prices)
-
-
-def _thinks_in_loop(request: ClientRequest) -> bool:
-    """Whether a tool loop is under way whose thinking the API requires unchanged."""
-    thinking = request.extract_field("thinking")
-    if not thinking.startswith(b"{"):
-        return False
-    fields: dict[str, Any] = msgspec.json.decode(thinking)
-    kind = fields.get("type")
-    return kind == "enabled" and find_tool_loop(request) < len(request.places)
 
 
 async def run_beside(work: Callable[[], T], *, size: int) -> T:

@@ -10,6 +10,7 @@ from foldline.core.item import Item
 from foldline.core.log import ModelSaid
 from foldline.core.parts import Text, calls_of, text_of
 from foldline.core.view import View
+from foldline.dialects.anthropic.write import LEAST_BUDGET
 from foldline.dialects.base import Dialect
 from foldline.dialects.client_messages import KeptState, item_of, last_mark
 from foldline.dialects.json_slices import (
@@ -31,7 +32,6 @@ from foldline.session.recall_tool import is_recall
 
 _WHOLE = ("whole", "interrupted", "late")
 _ASIDES = "# Instructions that stood in between, as they were given"
-_LEAST_BUDGET = 1_024  # tokens of thinking: no provider takes less
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,10 @@ def patch_request(  # noqa: PLR0913 - a request, its view, and how it is shown
 ) -> Patched:
     """Patch the client's body so that it shows its messages as a view does.
 
-    `thoughtless` leaves out the thinking of every answer after an edit, even in a tool loop that
-    is not over. `tools` are the client's tools and one of ours: then answers in which that was
-    called are shown as the model gave them. `tail` is a line at the end of the newest message.
+    `thoughtless` leaves out the thinking of every answer after an edit: the model binds it to the
+    words before it. Otherwise all of it stays, as in a session. `tools` are the client's tools and
+    one of ours: then answers in which that was called are shown as the model gave them. `tail` is a
+    line at the end of the newest message.
     """
     kinds: Counter[str] = Counter()
     splices: list[Splice] = []
@@ -89,10 +90,6 @@ def patch_request(  # noqa: PLR0913 - a request, its view, and how it is shown
         _add_tail(request, tail, splices, kinds)
         return Patched(apply_splices(request.body, splices), dict(kinds), splices)
     items = items_by_place(view)
-    edited = any(isinstance(piece, FoldedMessages) for piece in row) or bool(view.spine.masks)
-    loop = len(request.places)
-    if edited and not thoughtless:
-        loop = _find_kept_thinking(request, view, row)
     at, results, is_behind, controls = 0, b"", False, list[bytes]()
     for piece in row:
         if isinstance(piece, FoldedMessages):
@@ -113,7 +110,7 @@ def patch_request(  # noqa: PLR0913 - a request, its view, and how it is shown
             message = request.chained[at]
             if request.described[message].role == "fold":
                 raise BrokenView("a fold that the client's history refers to does not stand")
-            thinks = edited and request.described[message].thinks and message < loop
+            thinks = thoughtless and request.described[message].thinks
             before, results = results, b""
             if tools is not None and piece.is_joined:
                 put, results = _patch_joined(request, view, piece, items, thinks=thinks)
@@ -314,46 +311,6 @@ def _patch_message(  # noqa: PLR0913, PLR0917 - one message, and the view of it
     return None if put == raw else put
 
 
-def _find_kept_thinking(request: ClientRequest, view: View, row: Sequence[Piece]) -> int:
-    """Find the first message whose thinking stays although an edit stands before it.
-
-    In the tool loop under way it is required. In one that was under way when the edit was made it
-    was sent behind the edit and is cached: without it all of that would be written once more.
-    """
-    at, last, edit = 0, -1, view.newest_edit
-    for piece in row:
-        if isinstance(piece, FoldedMessages):
-            at = piece.upto
-        elif not (piece.is_open or piece.is_aside):
-            last = request.chained[at] if piece.last < edit else last
-            at += 1
-    return min(find_tool_loop(request), find_tool_loop(request, end=last + 1))
-
-
-def find_tool_loop(request: ClientRequest, *, end: int | None = None) -> int:
-    """Find the first message of the tool loop under way; without one, the number of messages.
-
-    An API with thinking requires the thinking of the calls whose results it gets. Words of the
-    user behind the newest results do not end the loop. With `end` only the messages before that
-    count.
-    """
-    end = start = len(request.places) if end is None else end
-    has_results = False
-    for at in reversed(request.chained):
-        if at >= end:
-            continue
-        role = request.described[at].role
-        if role == "user" and request.form.is_results(request.extract_message(at)):
-            has_results = True
-        elif role == "user" and start < end:
-            break
-        elif role == "assistant":
-            if not has_results:
-                break
-            start = at
-    return start
-
-
 def _lower_answer_limit(request: ClientRequest, limit: AnswerLimit) -> list[Splice]:
     """Lower the answer limit, and the thinking budget below it."""
     allowed = limit.allowed
@@ -364,8 +321,8 @@ def _lower_answer_limit(request: ClientRequest, limit: AnswerLimit) -> list[Spli
         if budget is not None:
             asked: object = msgspec.json.decode(request.body[slice(*budget)])
             if type(asked) is int and asked >= allowed:
-                allowed = max(allowed, _LEAST_BUDGET + 1)
-                less = max(min(asked, allowed // 2, limit.least // 2), _LEAST_BUDGET)
+                allowed = max(allowed, LEAST_BUDGET + 1)
+                less = max(min(asked, allowed // 2, limit.least // 2), LEAST_BUDGET)
                 splices.append(Splice(*budget, str(less).encode()))
     head, _, inner = limit.name.partition(".")
     place = request.fields[head]

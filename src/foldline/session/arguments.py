@@ -57,13 +57,13 @@ def must_be_text(**given: object) -> None:
             raise BadInput(f"{what}={said!r} is no text; give words, or leave it out")
 
 
-def must_be_tokens(**given: object) -> None:
-    """Raise unless each is None or a positive number of tokens."""
+def must_be_tokens(*, least: int = 1, **given: object) -> None:
+    """Raise unless each is None or a number of tokens, `least` or more."""
     for what, said in given.items():
-        if said is not None and (type(said) is not int or said <= 0):
+        if said is not None and (type(said) is not int or said < least):
             raise BadInput(
-                f"{what}={said!r} is no number of tokens; give a whole number above 0, or leave "
-                "it out"
+                f"{what}={said!r} is no number of tokens; give a whole number above {least - 1}, "
+                "or leave it out"
             )
 
 

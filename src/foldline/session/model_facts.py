@@ -16,6 +16,7 @@ from foldline.core.plan import Facts
 from foldline.core.policy import Policy, named
 from foldline.core.prices import Prices
 from foldline.dialects.base import Dialect
+from foldline.dialects.model_names import binds_thinking
 from foldline.errors import BadInput
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ def build_facts(  # noqa: PLR0913 - whatever is known of a model
         threshold=preset.threshold,
         estimator=preset.estimator,
     )
-    return Facts(limit, preset, prices, lifetime=_find_cache_lifetime(model, prices))
+    lifetime, binds = _find_cache_lifetime(model, prices), binds_thinking(model)
+    return Facts(limit, preset, prices, lifetime=lifetime, binds_thinking=binds)
 
 
 def _find_cache_lifetime(model: str, prices: Prices) -> float | None:

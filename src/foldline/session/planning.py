@@ -16,8 +16,10 @@ from foldline.core import plan as plans
 from foldline.core.cold_cache import estimate_cache_state
 from foldline.core.log import Asked, Event, UserSaid
 from foldline.core.parts import Text
-from foldline.core.plan import Blocked, Facts, Need, Plan, Ready
+from foldline.core.plan import Blocked, Facts, Need, Plan, Ready, after
+from foldline.core.policy import limit_to_forced_folds
 from foldline.core.request import render
+from foldline.core.rules import is_in_tool_loop
 from foldline.core.spine import Range
 from foldline.core.view import View
 from foldline.dialects import base
@@ -51,22 +53,29 @@ async def plan_and_record_request(
 
     async def decide_request() -> Sequence[Event]:
         nonlocal body, seen, worth
+        own = facts or live.facts
         notice, view = live.admit_events(say_to_go_on(live.view, fields, dialect=dialect))
+        own = limit_in_loop(own, view, fields, dialect)
         try:
-            ready = await plan_next_request(live, facts or live.facts, view=view)
+            ready = await plan_next_request(live, own, view=view)
+            said = say_to_go_on(after(view, ready.events), fields, dialect=dialect)
+            if said and not notice:  # an edit took away what stood behind the answer
+                notice, view = live.admit_events(said)
+                ready = await plan_next_request(live, own, view=view)
         except Overflow as fault:
             live.passes.report_failed_fold(fault, view.model)
             raise
         if dialect.is_silent(ready.request):
             raise BadInput("nothing was said in this session that could be sent; add() a message")
         worth, seen = ready.ask, ready.report
-        body = dialect.encode(ready.request, fields)
+        sent = dialect.fit_parameters(ready.request, fields)
+        body = dialect.encode(ready.request, sent)
         asked = Asked(
             at=view.head + len(ready.events),
             dialect=dialect.name,
             sha256=_hash_body(body),
             encoder=dialect.encoder,
-            parameters=given,
+            parameters=given if sent is fields else msgspec.json.encode(sent).decode(),
             tokens=ready.report.total,
             estimate=ready.report.estimate,
         )
@@ -87,6 +96,16 @@ def say_to_go_on(view: View, parameters: Mapping[str, Any], *, dialect: Dialect)
     if not dialect.must_be_told(view, parameters):
         return []
     return [UserSaid((Text(_GO_ON),), speaker="notice")]
+
+
+def limit_in_loop(
+    facts: Facts, view: View, parameters: Mapping[str, Any], dialect: Dialect
+) -> Facts:
+    """Return the facts with forced folds alone, in a tool loop that goes on with its thinking."""
+    if not (dialect.thinks_manually(parameters) and is_in_tool_loop(view)):
+        return facts
+    policy = replace(limit_to_forced_folds(facts.policy), start=facts.policy.start)
+    return replace(facts, policy=policy)
 
 
 def _name_model(view: View, address: str | None) -> dict[str, str]:

@@ -387,7 +387,9 @@ class AsyncSession:
 
         For answers that do not say it themselves: it corrects the estimates.
         """
-        must_be_tokens(input=input, output=output)
+        must_be_tokens(
+            least=0, input=input, output=output, cache_read=cache_read, cache_write=cache_write
+        )
         if self.asked < 0:
             raise BadInput("there is no request yet whose usage could be recorded")
         await self.live.receive_events(

@@ -3,14 +3,14 @@
 The view adds the handle and the outcome to a clip, because only it knows the message's place.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import inf
 
 import msgspec
 
 from foldline.core import rules, truncate
-from foldline.core.budget import Limits, apply_learned_window, measure_budget
+from foldline.core.budget import Budget, Limits, apply_learned_window, measure_budget
 from foldline.core.item import CUT_AGAIN, Item
 from foldline.core.log import Clipped, ToolReturned, UserSaid
 from foldline.core.names import count_names, format_way_back
@@ -18,12 +18,13 @@ from foldline.core.parts import Clip, Gap, Part, Stub, Text, text_of
 from foldline.core.policy import How, LineLimits
 from foldline.core.spine import Change, Range, apply_spine_change
 from foldline.core.token_bounds import bound_tokens
-from foldline.core.tokens import count_parts, count_tokens, count_tokens_roughly
+from foldline.core.tokens import MESSAGE, count_parts, count_tokens, count_tokens_roughly
 from foldline.core.view import View
 
 _LINES = LineLimits()
 _LOOK = 131_072  # characters of the cut that are searched; recall finds the rest
 _NEWEST = 0.7  # of room, for the newest messages of a request that was refused
+_BESIDE_HANDOFF = 0.9  # of room, for the newest messages of a request that no fold makes fit
 _LEAST_BYTES = 240  # of one message: fewer say nothing
 _HANDLE = 48  # characters of what a view adds to a clip: its handle, and how to see more
 _LEAST_CLIP = 57  # tokens of any clip
@@ -171,44 +172,86 @@ def clip_newest_messages(
     """
     limits = apply_learned_window(limits, view.windows.get(view.model))
     budget = measure_budget(view, limits)
-    newest = [
-        item
-        for item in (*view.items[rules.find_protected_start(view) :], *view.waiting)
-        if item.role in ("user", "result") and item.state != "folded"
-    ]
+    newest = [item for item in _list_newest(view) if _can_be_cut(item)]
     sizes = {item.seq: _count_bytes(text_of(item.parts)) for item in newest}
     free = int(budget.room * _NEWEST)
     if sum(sizes.values()) <= free:
         return None
-    share = _compute_fair_share(sizes.values(), free)
+    share = _compute_fair_share(sizes.values(), free, least=_LEAST_BYTES)
     large = [item for item in newest if sizes[item.seq] > share]
-    stubs = [Stub(item.seq, _cut_bytes(view, item, share, recall=recall)) for item in large]
+    stubs = [
+        Stub(item.seq, _cut_bytes(_read_words(view, item), item, share, recall=recall))
+        for item in large
+    ]
     if not stubs:
         return None
-    change = Change(span=Range(stubs[0].seq, stubs[-1].seq), masks_on=(view.head + 1,))
-    spine = apply_spine_change(view.spine, change)
-    assert spine is not None, "a new mask stands nowhere yet"  # noqa: S101
     left = sum(min(size, share) for size in sizes.values())
     unsure = max(left - sum(count_tokens(stub.text) for stub in stubs), 0)
-    return Clipped(tuple(stubs), change, spine), replace(limits, window=limits.window - unsure)
+    return _build_clipped(view, stubs), replace(limits, window=limits.window - unsure)
 
 
-def _compute_fair_share(sizes: Iterable[int], most: int) -> int:
+def clip_to_room(view: View, budget: Budget, *, recall: bool) -> Clipped | None:
+    """Cut the newest messages, each to its fair share of the room, beside the smallest handoff.
+
+    For a request that no fold makes fit. The event is to be appended next; None if none is larger
+    than its share.
+    """
+    newest = _list_newest(view)
+    cut = [item for item in newest if _can_be_cut(item)]
+    free = budget.convert_to_estimate(budget.room * _BESIDE_HANDOFF) - _LEAST_CLIP
+    free -= sum(item.tokens for item in newest if item not in cut)
+    share = _compute_fair_share([item.tokens for item in cut], free, least=_LEAST_CLIP)
+    stubs: list[Stub] = []
+    for item in cut:
+        words, most = _read_words(view, item), share - MESSAGE
+        if item.tokens <= share or not words:
+            continue
+        size = _count_bytes(words)
+        text = words
+        while (tokens := count_tokens(text)) > most and size > _LEAST_BYTES:
+            size = min(size * most // tokens, size - _LEAST_BYTES)
+            text = _cut_bytes(words, item, size, recall=recall)
+        if tokens + MESSAGE < item.tokens:
+            stubs.append(Stub(item.seq, text))
+    return _build_clipped(view, stubs) if stubs else None
+
+
+def _list_newest(view: View) -> list[Item]:
+    """List the items that no fold takes."""
+    return [*view.items[rules.find_protected_start(view) :], *view.waiting]
+
+
+def _can_be_cut(item: Item) -> bool:
+    return item.role in ("user", "result") and item.state in ("whole", "clipped", "late")
+
+
+def _build_clipped(view: View, stubs: Sequence[Stub]) -> Clipped:
+    seqs = [stub.seq for stub in stubs]
+    change = Change(span=Range(min(seqs), max(seqs)), masks_on=(view.head + 1,))
+    spine = apply_spine_change(view.spine, change)
+    assert spine is not None, "a new mask stands nowhere yet"  # noqa: S101
+    return Clipped(tuple(stubs), change, spine)
+
+
+def _compute_fair_share(sizes: Iterable[int], most: int, *, least: int) -> int:
     """Compute the size to which all must be cut so that together they stay within `most`."""
     left, rest = most, sorted(sizes)
     for at, size in enumerate(rest):
         share = left // (len(rest) - at)
         if size > share:
-            return max(share, _LEAST_BYTES)
+            return max(share, least)
         left -= size
-    return max(most, _LEAST_BYTES)
+    return max(most, least)
 
 
-def _cut_bytes(view: View, item: Item, size: int, *, recall: bool) -> str:
-    """Keep both ends of a message, with its handle between them."""
+def _read_words(view: View, item: Item) -> str:
     said = view.held[item.seq]
     whole = said.parts if isinstance(said, UserSaid | ToolReturned) else item.parts
-    words = text_of(part for part in whole if isinstance(part, Text))
+    return text_of(part for part in whole if isinstance(part, Text))
+
+
+def _cut_bytes(words: str, item: Item, size: int, *, recall: bool) -> str:
+    """Keep both ends of a message, with its handle between them."""
     half = max(size - _MARKER * 2, _LEAST_BYTES) // 2
     where = f"{CUT_AGAIN}\n{format_way_back(item.seq, recall=recall)}"
     return f"{_first_bytes(words, half)}\n{where}\n{_last_bytes(words, half)}"

@@ -65,6 +65,7 @@ def _list_faults(body: Mapping[str, Any]) -> list[str]:
         list_of(body.get("messages")),
         tools=list_of(body.get("tools")),
         system=body.get("system") or (),
+        thinks=write.thinks_manually(body),
     )
 
 
@@ -114,5 +115,7 @@ DIALECT = Dialect(
     must_bound=True,
     allows_prefill=True,
     must_be_told=write.must_be_told,
+    thinks_manually=write.thinks_manually,
+    fit_parameters=write.fit_parameters,
     results_in="content",
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 from foldline.dialects.anthropic.block_kinds import find_kinds
 from foldline.dialects.anthropic.content_blocks import blocks_of, kind_of_block
-from foldline.dialects.anthropic.write import MOST
+from foldline.dialects.anthropic.write import MOST, THOUGHTS, find_thoughtless_loop
 from foldline.dialects.json_slices import Json, dict_of, list_of
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
@@ -17,7 +17,6 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _CALLED = re.compile(r"[a-zA-Z0-9_-]{1,200}")
 _MOST_MESSAGES = 100_000
 _BY_USER, _IN_RESULT = find_kinds("user"), find_kinds("result")
-_THOUGHTS = {"thinking": "signature", "redacted_thinking": "data"}
 _SERVED = "_tool_result"  # how the type of a server tool's result ends
 _MIMES = {
     "image": {"image/jpeg", "image/png", "image/gif", "image/webp"},
@@ -31,10 +30,12 @@ def list_faults(
     tools: Sequence[Mapping[str, Any]] = (),
     system: str | Sequence[Mapping[str, Any]] = (),
     prefill: bool = False,
+    thinks: bool = False,
 ) -> list[str]:
     """List everything that is wrong with a request; nothing if it may be sent.
 
-    With `prefill` the request may end with an answer, which the model continues.
+    With `prefill` the request may end with an answer, which the model continues. With `thinks` it
+    asks for manual thinking, with which a tool loop must begin.
     """
     found: list[str] = []
     if not 1 <= len(messages) <= _MOST_MESSAGES:
@@ -65,6 +66,8 @@ def list_faults(
         found.append(f"pairs: the calls {awaited} have no result")
     if last == "assistant" and not prefill:
         found.append("last: the conversation must end with a user message")
+    if thinks and (at := find_thoughtless_loop(messages)) is not None:
+        found.append(f"thinking: messages.{at} begins a tool loop and not with thinking")
     every = [block for message in messages for block in blocks_of(message.get("content"))]
     told = [] if isinstance(system, str) else [dict(block) for block in system]
     marked = [*map(dict[str, Any], tools), *told, *every]
@@ -122,8 +125,8 @@ def _collect_call_ids(
             found.append(f"block: {here} is a result of the assistant")
         elif kind in _MIMES:
             found.append(f"media: {here} is a {kind!r} of the assistant")
-        elif kind in _THOUGHTS and not block.get(_THOUGHTS[kind]):
-            found.append(f"thought: {here} has no {_THOUGHTS[kind]}")
+        elif kind in THOUGHTS and not block.get(THOUGHTS[kind]):
+            found.append(f"thought: {here} has no {THOUGHTS[kind]}")
         elif kind == "server_tool_use":
             seen.add(str(block.get("id")))
         elif kind.endswith(_SERVED) and str(block.get("tool_use_id")) not in seen:
@@ -204,7 +207,7 @@ def _list_mark_faults(every: Sequence[Json]) -> list[str]:
     marked = [block for block in every if block.get("cache_control") is not None]
     found = [f"marks: {len(marked)} cache marks, {MOST} are allowed"] if len(marked) > MOST else []
     for block in marked:
-        if kind_of_block(block) in _THOUGHTS:
+        if kind_of_block(block) in THOUGHTS:
             found.append("marks: a cache mark on a thought")
         elif kind_of_block(block) == "text" and not block.get("text"):
             found.append("marks: a cache mark on an empty text")

@@ -36,14 +36,16 @@ from foldline.dialects.anthropic.content_blocks import (
     LONGEST_NAME,
     Block,
     Content,
+    blocks_of,
     decode_native,
     encode_content,
     encode_parts,
     encode_result,
+    kind_of_block,
     make_text_block,
     replace_media_parts,
 )
-from foldline.dialects.json_slices import Json
+from foldline.dialects.json_slices import Json, dict_of
 from foldline.dialects.tools import (
     Names,
     build_tool_names,
@@ -54,6 +56,9 @@ from foldline.dialects.written_items import find_last_answer, is_blank_item
 
 __all__ = ["DIALECT", "ENCODER", "encode_blocks", "encode_request", "write_tool"]
 
+LEAST_BUDGET = 1_024  # tokens of manual thinking: the provider takes no less
+THOUGHTS = {"thinking": "signature", "redacted_thinking": "data"}
+"""The blocks of thinking, and the field without which the provider takes none."""
 _CALLS = {"server_tool_use", "mcp_tool_use"}  # the provider runs these, and may pause there
 _CONTINUES = re.compile(  # names of models up to 4.5, with or without a date
     r"claude-(?:v?2|instant|3|[a-z]+-4(?:[-.][0-5](?!\d))?(?=$|[@:]|-v\d|-\d{8}|-latest))"
@@ -93,10 +98,61 @@ def _is_continued(said: ModelSaid, model: str, parameters: Mapping[str, Any]) ->
 
 
 def _has_thinking(parameters: Mapping[str, Any]) -> bool:
+    return _read_thinking(parameters) not in (None, "disabled")
+
+
+def thinks_manually(parameters: Mapping[str, Any]) -> bool:
+    """Whether a request gives thinking a budget: then a tool loop goes on only with its own."""
+    return _read_thinking(parameters) == "enabled"
+
+
+def _read_thinking(parameters: Mapping[str, Any]) -> str | None:
+    """Return the kind of thinking that a request asks for; None if it asks for none."""
+    thinking = _decode_thinking(parameters)
+    return str(thinking.get("type", "")) if thinking else None
+
+
+def _decode_thinking(parameters: Mapping[str, Any]) -> Json:
     thinking = parameters.get("thinking")
-    if isinstance(thinking, msgspec.Raw):
-        thinking = msgspec.json.decode(thinking)
-    return isinstance(thinking, Mapping) and thinking != {"type": "disabled"}
+    return dict_of(msgspec.json.decode(thinking) if isinstance(thinking, msgspec.Raw) else thinking)
+
+
+def fit_parameters(request: Request, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Fit manual thinking to the answer's limit, and leave it out of a loop begun without it.
+
+    Another model may have begun the loop, or a person excluded what the model thought.
+    """
+    if not thinks_manually(parameters):
+        return parameters
+    without = {name: value for name, value in parameters.items() if name != "thinking"}
+    thinking, most = _decode_thinking(parameters), parameters.get("max_tokens")
+    budget = thinking.get("budget_tokens")
+    most = msgspec.json.decode(most) if isinstance(most, msgspec.Raw) else most
+    if isinstance(budget, int) and isinstance(most, int) and budget >= most:
+        less = max(most // 2, LEAST_BUDGET)
+        if less >= most:
+            return without
+        parameters = {**parameters, "thinking": {**thinking, "budget_tokens": less}}
+    messages: list[Json] = msgspec.json.decode(encode_request(request, parameters))["messages"]
+    return without if find_thoughtless_loop(messages) is not None else parameters
+
+
+def find_thoughtless_loop(messages: Sequence[Mapping[str, Any]]) -> int | None:
+    """Find the first answer of the tool loop under way, if it does not begin with thinking.
+
+    With a budget the provider refuses that. Later answers of a loop may have none: most models
+    think once, before the first call. Words of the user behind results do not end the loop.
+    """
+    first, has_results = None, False
+    for at in range(len(messages) - 1, -1, -1):
+        kinds = [kind_of_block(block) for block in blocks_of(messages[at].get("content"))]
+        if messages[at].get("role") == "user":
+            has_results = "tool_result" in kinds
+        elif not has_results:
+            break
+        else:
+            first = None if kinds[:1] and kinds[0] in THOUGHTS else at
+    return first
 
 
 MOST = 4

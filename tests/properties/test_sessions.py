@@ -1,0 +1,68 @@
+"""A session is never stuck and never invalid, whatever happens to it; and the variants that this must catch."""
+
+import asyncio
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mutants import broken
+from session_programs import LARGEST, NAMES, Refused, play, steps
+
+from foldline.errors import FoldlineError
+from foldline.testing.play import Step
+
+sizes = st.integers(0, LARGEST)
+programs = st.lists(st.builds(Step, st.sampled_from(NAMES), sizes, sizes), min_size=2, max_size=30)
+
+
+@given(programs)
+def test_every_request_is_taken(program):
+    """Law 2 over whole lives of sessions: adds, crashes, undo, pins, switches, restarts."""
+    asyncio.run(play(program))
+
+
+PLAN, ROW, PLANNING = "foldline.core.plan", "foldline.core.row", "foldline.session.planning"
+FACTS, WRITE = "foldline.session.model_facts", "foldline.dialects.anthropic.write"
+ARGUMENTS = "foldline.session.arguments"
+MUTANTS = [
+    # Thinking: lost at a fold in a loop, kept where it is bound, asked for where it cannot be.
+    (PLAN, "case ModelSaid(parts) if not facts.binds_thinking:", "case ModelSaid(parts) if False:"),
+    (FACTS, "binds_thinking(model)\n    return", "False\n    return"),
+    (WRITE, "first = None if kinds[:1] and kinds[0] in THOUGHTS else at", "first = None"),
+    (WRITE, "and budget >= most", "and False"),
+    # How a request ends once an edit took away what stood behind the answer.
+    (PLANNING, "if said and not notice:", "if False:"),
+    # Stuck: a closed call that no fold may take, newest messages that nothing cuts.
+    (PLAN, "if clipped is not None or budget.used <= budget.room", "if True"),
+    # A server that does not count.
+    (ARGUMENTS, "said < least", "said < 1"),
+]  # fmt: skip
+NAMED = [f"{module.rsplit('.')[-1]}-{index}" for index, (module, *_) in enumerate(MUTANTS)]
+SOON = {"plan-0": 13, "planning-4": 16, "plan-5": 41}
+"""Seeds that catch a variant at once; where the generator changes it is only slower."""
+
+
+def test_a_crash_that_no_fold_may_take_is_caught():
+    """A closed call that stays unsettled leaves no cut before the message behind it."""
+    first = Step("user", 0, 0)  # which chooses the model
+    crash = [first, Step("user", 3, 0), Step("crash", 11, 3), Step("ask", 0, 0)]
+    asyncio.run(play(crash))
+    with broken(ROW, "shown), last=self.tops[-1])", "shown))"), pytest.raises(Refused):
+        asyncio.run(play(crash))
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_broken_session_is_caught(name):
+    """Each variant is refused by the provider, or stuck, in some program."""
+
+    def is_caught(number):
+        try:
+            asyncio.run(play(steps(Random(number), 20 + number % 21)))
+        except (Refused, FoldlineError):
+            return True
+        return False
+
+    first = SOON.get(name, 0)
+    with broken(*MUTANTS[NAMED.index(name)]):
+        assert any(is_caught(number) for number in range(first, first + 400))
