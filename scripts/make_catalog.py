@@ -13,7 +13,7 @@ import importlib.util
 import json
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,12 @@ MAKERS = {  # as genai-prices calls them, and as litellm does; the maker's own A
     "cohere": ("cohere_chat", "cohere"),
     "deepseek": ("deepseek",),
     "google": ("gemini", "vertex_ai-language-models"),
+    "meta": ("meta",),
     "minimax": ("minimax",),
     "mistral": ("mistral",),
     "moonshotai": ("moonshot",),
     "openai": ("openai",),
+    "qwen": ("dashscope",),  # only litellm has it
     "x-ai": ("xai",),
     "zai": ("zai",),
 }
@@ -59,13 +61,15 @@ WINDOWS = {  # where genai-prices is behind the maker's page
 SIZES = ("max_input_tokens", "max_output_tokens")
 SPLIT = (400_000, 1_050_000)  # windows of which a part is for the output alone
 BOUNDED = ("anthropic", "google", "openai")  # their answers are never as long as the window
+ADDED = (*BOUNDED, "meta", "qwen")  # of these, models that only litellm knows
+NOW = datetime.now(UTC)
 LARGEST = 10_000_000
 LEAST = 4_096  # a host's smaller limit on the output is its own, not the model's
 DATE = re.compile(r"[-@](\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
 STEP = re.compile(r"input_cost_per_token_above_(\d+)k_tokens")
 FIELDS = (
     *("id", "maker", "window", "max_input", "max_output"),
-    *("input", "read", "write", "output", "step", "above", "ends"),
+    *("input", "read", "write", "output", "step", "above", "above_output", "ends"),
 )
 Row = dict[str, Any]
 
@@ -141,15 +145,25 @@ def price(value):
     return float(value), None, None
 
 
+def find_present(prices):
+    """Find the prices of today: the last that has begun, those of some hours left out."""
+    if not isinstance(prices, list):
+        return prices
+    begun = [
+        one
+        for one in prices
+        if one.constraint is None or getattr(one.constraint, "start_date", date.max) <= NOW.date()
+    ]
+    return (begun or prices)[-1].prices
+
+
 def list_priced() -> Iterator[Row]:
     """List the models that genai-prices has a price of."""
     for provider in providers:
         if provider.id not in MAKERS:
             continue
         for model in provider.models:
-            prices = model.prices
-            if isinstance(prices, list):
-                prices = prices[-1].prices
+            prices = find_present(model.prices)
             paid, step, above = price(prices.input_mtok)
             if paid is None or getattr(prices, "output_mtok", None) is None:
                 continue
@@ -163,6 +177,7 @@ def list_priced() -> Iterator[Row]:
                 "output": price(prices.output_mtok)[0],
                 "step": step,
                 "above": above,
+                "above_output": price(prices.output_mtok)[2],
                 "ends": "ended" if model.deprecated else None,
             }
 
@@ -172,10 +187,18 @@ def list_others(rows: dict[str, Row], known: set[str]) -> Iterator[Row]:
     today = datetime.now(UTC).date().isoformat()
     for key, row in rows.items():
         name, host = normalise(key), row["litellm_provider"]
-        maker = next((maker for maker in BOUNDED if MAKERS[maker][0] == host), None)
+        maker = next((maker for maker in ADDED if MAKERS[maker][0] == host), None)
         paid, output = (row.get(f"{way}_cost_per_token") for way in ("input", "output"))
         ended = (row.get("deprecation_date") or today) < today
-        if maker is None or not paid or not output or ended or name in known or ":" in name:
+        if (
+            maker is None
+            or not paid
+            or not output
+            or ended
+            or name in known
+            or ":" in name
+            or (maker == "qwen" and not name.startswith("qw"))
+        ):
             continue
         known.add(name)
         step = next((found for one in row if (found := STEP.fullmatch(one))), None)
@@ -189,6 +212,9 @@ def list_others(rows: dict[str, Row], known: set[str]) -> Iterator[Row]:
             "output": to_million(output),
             "step": int(step[1]) * 1_000 if step else None,
             "above": to_million(row[step[0]]) if step else None,
+            "above_output": to_million(row.get(step[0].replace("input", "output")))
+            if step
+            else None,
             "ends": None,
         }
 

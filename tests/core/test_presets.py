@@ -22,6 +22,7 @@ from foldline.core.policy import (
     THRIFTY,
     WINDOW,
 )
+from foldline.core.prices import FREE, UNKNOWN
 from foldline.core.tokens import count_tokens
 from foldline.dialects import openai_chat as wire
 from foldline.session.model_facts import build_facts
@@ -33,8 +34,9 @@ PROSE = "Most of the tests pass when the file is read in one piece, and nobody c
 class Talk(Planned):
     """A conversation under one preset."""
 
-    def __init__(self, policy, window=128_000):
-        super().__init__(build_facts("", window=window, reserve=None, policy=policy))
+    def __init__(self, policy, window=128_000, prices=UNKNOWN):
+        facts = build_facts("", window=window, reserve=None, policy=policy)
+        super().__init__(replace(facts, prices=prices))
 
     def send(self):
         """Plan and send."""
@@ -326,7 +328,7 @@ def test_the_most_messages_come_from_the_largest_input(known, papers, ours):
 
 def test_a_chat_that_fits_is_not_folded_for_its_many_messages():
     """P2-13: why only the paper's preset has its number: 60 tokens a message are a usual chat."""
-    talk = Talk(STEADY, window=128_000)
+    talk = Talk(STEADY, window=128_000, prices=FREE)
     while measure_budget(talk.view, talk.facts.limits).request < 0.6 * 128_000:
         talk.append(user(PROSE * 3), model(PROSE))
     talk.append(user("now?"))

@@ -54,3 +54,15 @@ def test_unknown_prices_are_assumed_and_say_so():
     assert make_prices(input=0).assumed
     assert make_prices(input=3.0).r == pytest.approx(0.10)
     assert not make_prices(input=3.0, read=0.3, write=3.75).assumed
+
+
+def test_above_the_step_output_costs_more_too():
+    prices = make_prices(input=2.0, output=10.0, step=200_000, above=4.0, above_output=15.0)
+    assert (prices.at(200_000).output, prices.at(200_001).output) == (10.0, 15.0)
+    assert prices.at(200_001).input == 4.0
+
+
+def test_an_unknown_price_is_not_zero():
+    unknown, free = make_prices(input=None), make_prices(input=0)
+    assert (unknown.is_known, unknown.free, unknown.r, unknown.w) == (False, False, 0.10, 1.25)
+    assert (free.is_known, free.free) == (False, True)

@@ -73,7 +73,7 @@ def logs(draw):
     """The log of a conversation with counts in it, also where no provider would put them."""
     events = [*draw(conversations()).events]
     for usage in draw(st.lists(usages, max_size=12)):
-        events.insert(draw(st.integers(0, len(events))), usage)
+        events.insert(draw(st.integers(1, len(events))), usage)
     return events
 
 

@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mutants import broken
 
-from foldline.apps.cli.lab_model import is_own_address
 from foldline.core.log import UsageReported
 from foldline.core.prices import Prices
 from foldline.errors import BadInput
 from foldline.lab.answer_file import AnswerFile, MoneySpent, RunMoney
 from foldline.lab.planted import UNKNOWN, PlantedFact
 from foldline.lab.quality import QualityRun, choose_arms, judge_answer, make_cases
+from foldline.models.servers import is_own_address
 
 CORRECTED = PlantedFact("corrected", "user", "north gate", "Which port?", "Bo Ek", stale="4000")
 NEVER = PlantedFact("never", "user", "north gate", "Which port?", UNKNOWN)

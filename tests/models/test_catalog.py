@@ -197,3 +197,33 @@ def test_the_catalogue_says_what_it_is():
     assert catalog.explain_match("claude-opus-4-5-fast").startswith("begins with claude-opus-4-5 ")
     assert "family" in catalog.explain_match("llama-9-tiny")
     assert "no known family" in catalog.explain_match("zzz")
+
+
+@pytest.mark.parametrize(
+    ("name", "window"),
+    [
+        ("qwen3.8-max", 991_808),
+        ("qwen/qwen3.8-27b", 991_808),
+        ("deepseek-v4.1-flash", 1_000_000),
+        ("muse-spark-1.3", 1_048_576),
+        ("amazon.nova-2-lite-v1:0", 1_000_000),
+    ],
+)
+def test_newer_windows(name, window):
+    assert find(name).window == window
+
+
+def test_who_has_no_known_price_is_not_free():
+    for name in ("gpt-6.2-astra", "gpt-6.2-sol", "gemini-3-pro", "somebody/else"):
+        prices = build_facts(name, window=None, reserve=None, policy="steady").prices
+        assert (prices.is_known, prices.free) == (False, False), name
+    assert find("ollama/qwen3:8b").prices.free
+    for url, free in (("http://127.0.0.1:8080/v1", True), ("https://api.example.com/v1", False)):
+        made = build_facts("somebody/else", window=None, reserve=None, policy="steady", base_url=url)  # fmt: skip
+        assert made.prices.free == free
+
+
+def test_prices_are_those_of_today():
+    """Not of a day to come, nor of some hours; output above the step has a price of its own."""
+    assert find("gemini-3.8-flash").prices.input == 0.75
+    assert find("gpt-6.1-sol").prices.at(300_000).output == 15.0

@@ -10,7 +10,7 @@ from foldline.apps.cli.run_agent import Prediction, SeenSession, predict_dollars
 from foldline.core.log import Instructed, ModelSaid, Opened, UsageReported, UserSaid
 from foldline.core.parts import Text, Tool
 from foldline.core.prices import Prices
-from foldline.draw.course import CourseStep
+from foldline.draw.course import Course, CourseStep
 from foldline.lab import recorded
 from foldline.lab.comparison import EVERYTHING, RECORDED, Case, Task, run_task
 from foldline.lab.recorded import Recorded
@@ -60,9 +60,11 @@ def test_a_run_without_a_fold_would_have_cost_what_it_cost(monkeypatch, calls, p
 
     monkeypatch.setattr(recorded, "load_stored_session", load)
     steps = tuple(
-        CourseStep(at, 1, "m", 19_000, 53, 19_000, dollars=0.0949 / (at + 1), all_dollars=1.0)
+        CourseStep(at, 1, "m", 19_000, 53, 19_000, pico=94_900_000_000 // (at + 1), all_pico=10**12)
         for at in range(calls)
     )
     dry = Prediction(policy, None)
-    asyncio.run(dry.add_session(None, None, SeenSession(steps, frozenset(range(calls)), ())))
+    asyncio.run(
+        dry.add_session(None, None, SeenSession(Course(None, steps, 1), frozenset(range(calls)), 0))
+    )
     assert dry.dollars == pytest.approx(sum(one.dollars for one in steps))

@@ -12,8 +12,8 @@ from foldline.apps.cli import run_agent
 from foldline.apps.cli.context import Desk
 from foldline.apps.run.run_report import FoldFigures, RunFigures, render_prediction, render_report
 from foldline.core.log import UsageReported
-from foldline.core.prices import Prices
-from foldline.draw.course import CourseStep, TokensTaken
+from foldline.core.prices import PICO, Prices
+from foldline.draw.course import Course, CourseStep, TokensTaken
 
 PRICES = Prices(input=3.0, read=0.3, write=3.75, output=15.0)
 
@@ -24,14 +24,14 @@ def step(  # noqa: PLR0913
     usage = UsageReported(input=sent, cache_read=read, cache_write=wrote) if counted else None
     return CourseStep(
         at=at, turn=1, model="m", input=sent, output=100, everything=whole or sent, usage=usage,
-        taken=taken, dollars=dollars, all_dollars=None if dollars is None else dollars * 3,
+        taken=taken, pico=None if dollars is None else round(dollars * PICO), all_pico=None if dollars is None else round(dollars * 3 * PICO),
     )  # fmt: skip
 
 
 def report(*steps, calls=None, is_subscription=False, **more):
     figures = RunFigures()
     calls = [one.at for one in steps] if calls is None else calls
-    figures.add_session("talk", steps, calls, priced=lambda _: PRICES)
+    figures.add_session("talk", Course(None, steps, 1), calls, priced=lambda _: PRICES)
     for name, value in more.items():
         setattr(figures, name, value)
     return render_report(figures, is_subscription=is_subscription)
@@ -60,7 +60,7 @@ def test_the_page_shows_a_report():
     """What docs/how-to/run.md shows is what is printed of such a run."""
     figures = RunFigures(
         sessions={"talk-13e20ee5b669-0": 1_900_000}, calls=61, input=1_900_000, read=1_767_000, output=21_000,
-        everything=4_100_000, dollars=1.82, all_dollars=2.89, has_edits=True,
+        everything=4_100_000, pico=1_820_000_000_000, all_pico=2_890_000_000_000, has_edits=True,
         folds=[FoldFigures(80_000, 0.069, 0.024, 40)],
     )  # fmt: skip
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "run.md").read_text()
@@ -117,8 +117,9 @@ def test_what_the_sum_lacks_is_said(one, note):
 
 def test_narratives_are_paid_for():
     figures = RunFigures()
-    figures.add_session("talk", [step(9, 9, taken=(FOLD,))], [9], priced=lambda _: PRICES)
-    figures.add_narrative(0.25)
+    course = Course(None, (step(9, 9, taken=(FOLD,)),), 1)
+    figures.add_session("talk", course, [9], priced=lambda _: PRICES)
+    figures.narratives += PICO // 4
     lines = render_report(figures, is_subscription=False)
     assert "  paid      $0.3500" in lines
     assert "  folds     1 fold took 80k tokens out and cost $0.2500" in lines
@@ -129,7 +130,7 @@ def test_the_session_to_look_at_is_the_one_that_most_was_sent_in():
     figures = RunFigures()
     assert figures.main_session is None
     for name, sent in (("title", 300), ("talk", 90_000), ("summary", 400)):
-        figures.add_session(name, [step(9, sent)], [9], priced=lambda _: PRICES)
+        figures.add_session(name, Course(None, (step(9, sent),), 1), [9], priced=lambda _: PRICES)
     assert figures.main_session == "talk"
 
 
@@ -174,10 +175,10 @@ def test_a_run_counts_what_its_gateway_noted(line, refused, unplanned, tmp_path)
 
 
 def test_a_prediction_in_dollars_or_percent():
-    figures = RunFigures(dollars=2.0)
+    figures = RunFigures(pico=2 * PICO)
     for predicted, subscription, words in (
         (1.5, False, "it would have been $1.50: $0.5000 less"),
-        (2.5, False, "it would have been $2.50: no less"),
+        (2.5, False, "it would have been $2.50: $0.5000 more"),
         (1.5, True, "it would have been 25% less, at list prices"),
     ):
         lines = render_prediction(figures, predicted, "steady", is_subscription=subscription)

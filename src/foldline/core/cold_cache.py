@@ -63,7 +63,7 @@ def estimate_cold_call(  # noqa: PLR0913 - a call, the one before it, and the al
     is how long the provider keeps a prompt, if that is known. Returns None if the cache may still
     be there, or if the difference is too small to matter.
     """
-    if prices.free or estimate_cache_state(seconds, prices, lifetime) != "cold":
+    if not prices.is_known or estimate_cache_state(seconds, prices, lifetime) != "cold":
         return None
     at, again = prices.at(tokens), min(sent, tokens)
     cold = tokens * at.write / 1e6

@@ -32,9 +32,12 @@ class Prices:
     """Whether any price is a guess: reads at a tenth of the input price, writes at 1.25 times."""
     above: float = 1.0
     """The factor on the prices of input, reads and writes above the step."""
+    above_output: float = 1.0
+    """The factor on the price of output above the step."""
+    is_known: bool = True
+    """False if only their ratios are assumed: then no amount in dollars is known."""
     free: bool = False
-    """Whether nothing is paid for, as far as known: a full window costs no more than an empty one.
-    The other prices are then guesses, for displays."""
+    """Whether nothing is paid for: a full window costs no more than an empty one."""
 
     @property
     def r(self) -> float:
@@ -61,11 +64,15 @@ class Prices:
             input=self.input * more,
             read=self.read * more,
             write=self.write * more,
+            output=self.output * self.above_output,
             step=None,
         )
 
 
-UNKNOWN = Prices(1.0, 0.10, 1.25, 5.0, assumed=True, free=True)
+UNKNOWN = Prices(1.0, 0.10, 1.25, 5.0, assumed=True, is_known=False)
+"""Of a provider whose prices nobody has stated: what is weighed against what needs ratios alone."""
+FREE = replace(UNKNOWN, free=True)
+"""Of a model on one's own machine."""
 
 
 def make_prices(  # noqa: PLR0913 - what a catalogue may say
@@ -76,13 +83,16 @@ def make_prices(  # noqa: PLR0913 - what a catalogue may say
     output: float | None = None,
     step: int | None = None,
     above: float | None = None,
+    above_output: float | None = None,
 ) -> Prices:
-    """Make prices from what a catalogue states; zero and unknown ones are assumed.
+    """Make prices from what a catalogue states; unknown ones are assumed, at no input price all.
 
-    `above` is the price of input above the step; no catalogue states that of output.
+    `above` and `above_output` are the prices of input and output above the step.
     """
-    if not input or input < 0:
+    if input is None:
         return UNKNOWN
+    if input <= 0:
+        return FREE
     return Prices(
         input,
         read or 0.10 * input,
@@ -91,7 +101,14 @@ def make_prices(  # noqa: PLR0913 - what a catalogue may say
         step,
         assumed=not read,
         above=above / input if step and above and above > 0 else 1.0,
+        above_output=above_output / output if step and output and above_output else 1.0,
     )
+
+
+def format_dollars(amount: float) -> str:
+    """Format dollars: with cents from a dollar on, smaller amounts with four decimals."""
+    sign, size = "-" * (amount < 0), abs(amount)
+    return f"{sign}${size:,.2f}" if size >= 1 else f"{sign}${size:.4f}" if size else "$0"
 
 
 def fold_cost(prices: Prices, *, rewritten: int, summary: float = 0.0) -> float:

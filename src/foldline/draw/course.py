@@ -28,7 +28,6 @@ from foldline.core.log import (
     Instructed,
     Masked,
     ModelSaid,
-    ModelSwitched,
     Opened,
     Rewound,
     ToolReturned,
@@ -38,11 +37,13 @@ from foldline.core.log import (
     begins_turn,
 )
 from foldline.core.names import format_count
-from foldline.core.prices import UNKNOWN, Prices
+from foldline.core.prices import PICO, Prices, format_dollars
 from foldline.core.spine import FoldAt, Range, Spine
 from foldline.core.tokens import MESSAGE, count_parts, count_tokens, count_tools
 from foldline.draw.picture import Picture
 from foldline.draw.wording import clean_line
+from foldline.session.session_bill import Bill, Charge
+from foldline.session.spending import compute_cost
 
 How: TypeAlias = Literal["fold", "mask", "clip"]
 
@@ -78,10 +79,22 @@ class CourseStep:
     """The provider's count."""
     taken: tuple[TokensTaken, ...] = ()
     """The edits since the call before."""
-    dollars: float | None = None
-    """None if the model has no known price."""
-    all_dollars: float | None = None
+    pico: int | None = None
+    """Its cost in picodollars; None if the model has no known price."""
+    all_pico: int | None = None
     """The cost if everything had been sent."""
+    narratives: int = 0
+    """Picodollars for the narratives of folds since the call before."""
+
+    @property
+    def dollars(self) -> float | None:
+        """The cost in dollars."""
+        return None if self.pico is None else self.pico / PICO
+
+    @property
+    def all_dollars(self) -> float | None:
+        """The cost if everything had been sent, in dollars."""
+        return None if self.all_pico is None else self.all_pico / PICO
 
     @property
     def counted(self) -> bool:
@@ -102,12 +115,16 @@ class Course:
     """The present model, window and tiers."""
     steps: tuple[CourseStep, ...]
     turns: int
+    before: CourseStep | None = None
+    """The last call before a fork, which another session paid."""
     later: tuple[TokensTaken, ...] = ()
     """The edits since the last call, drawn at the end."""
+    later_narratives: int = 0
+    """Picodollars for the narratives of folds since the last call."""
     undone: int = 0
     """Edits that were undone later, and not made again."""
     told: int = 0
-    """Folds with a model's narrative: the calls that asked for it are not in the log."""
+    """Folds with a model's narrative that was not counted."""
     step: int | None = None
     """The input above which every token costs more, if a call or everything was above it."""
 
@@ -149,12 +166,12 @@ class Course:
     @property
     def dollars(self) -> tuple[float, float] | None:
         """What all calls cost, and would have cost with everything; None if a price is unknown."""
-        paid, whole = 0.0, 0.0
+        paid, whole = self.later_narratives, 0
         for step in self.steps:
-            if step.dollars is None or step.all_dollars is None:
+            if step.pico is None or step.all_pico is None:
                 return None
-            paid, whole = paid + step.dollars, whole + step.all_dollars
-        return (paid, whole) if self.steps else None
+            paid, whole = paid + step.pico + step.narratives, whole + step.all_pico
+        return (paid / PICO, whole / PICO) if self.steps else None
 
     def sum_edits(self) -> dict[How, tuple[int, int]]:
         """Return the number of edits of each kind, and the tokens that they took."""
@@ -248,8 +265,8 @@ def explain_estimates(drawn: Course) -> tuple[str, ...]:
         found.append("The price of cached reads is assumed.")
     if drawn.told:
         found.append(
-            f"{format_count(drawn.told, 'fold')} told by a model: what asking it cost is "
-            f"not in the log."
+            f"{format_count(drawn.told, 'fold')} told by a model that did not say what "
+            f"asking it took."
         )
     return tuple(found)
 
@@ -276,13 +293,6 @@ def format_token_ceiling(number: int) -> str:
         if number >= _THOUSAND
         else f"{number:,}"
     )
-
-
-def format_dollars(amount: float) -> str:
-    """Format dollars, with fewer digits for larger amounts."""
-    if amount >= _THOUSAND:
-        return f"${amount:,.0f}"
-    return f"${amount:,.2f}" if amount >= 1 else f"${amount:.4f}" if amount else "$0"
 
 
 def choose_ticks(top: float, most: int) -> list[float]:
@@ -327,12 +337,12 @@ class CourseColumn:
     @property
     def dollars(self) -> float:
         """What they cost together, as far as known."""
-        return sum(step.dollars or 0.0 for step in self.steps)
+        return sum((step.pico or 0) + step.narratives for step in self.steps) / PICO
 
     @property
     def all_dollars(self) -> float:
         """What they would have cost with everything."""
-        return sum(step.all_dollars or 0.0 for step in self.steps)
+        return sum(step.all_pico or 0 for step in self.steps) / PICO
 
     def select_edits(self, how: How) -> tuple[TokensTaken, ...]:
         """Return the edits of one kind before these calls."""
@@ -351,9 +361,10 @@ class Following:
     """Reads a log event by event; only its calls are kept in memory."""
 
     def __init__(self, now: Picture, priced: Priced) -> None:
-        self._now, self._priced = now, priced
+        self._now, self._priced, self._bill = now, priced, Bill(priced)
         self._steps: list[CourseStep] = []
-        self._turns, self._told, self._model = 0, 0, ""
+        self._first = 0  # of the steps, the first behind a fork
+        self._turns, self._told, self._narratives = 0, 0, 0
         self._front, self._said = 0, 0  # estimates: instructions and tools, all messages whole
         self._whole: dict[int, int] = {}  # estimates: every message, also those rewound
         self._kept: set[int] = set()  # the places of those that no client has rewound
@@ -369,11 +380,13 @@ class Following:
         """Estimates of the newest call until it is counted: of everything, of the request."""
         self._taken: list[TokensTaken] = []
 
-    def apply_event(self, seq: int, event: Event) -> None:
-        """Add the next event."""
+    def apply_event(self, seq: int, event: Event) -> Charge | None:
+        """Add the next event; return what it adds to the bill."""
+        charge = self._bill.apply_event(seq, event)
         match event:
-            case Opened(model=model) | ModelSwitched(model=model):
-                self._model = model
+            case Opened():
+                self._first, self._told, self._narratives = len(self._steps), 0, 0
+                self._taken.clear()
             case Instructed() if not event.aside:
                 self._front = count_parts(event.parts) + count_tools(event.tools) + MESSAGE
             case Instructed():
@@ -383,16 +396,19 @@ class Following:
             case Asked():
                 self._asked, self._open = event, None
             case ModelSaid():
-                self._record_call(seq, count_parts(event.parts))
+                self._open = None
+                if charge is not None:
+                    self._record_call(seq, count_parts(event.parts))
                 self._add_message(seq, count_parts(event.parts))
             case UsageReported():
-                self._record_usage(seq, event)
+                self._record_usage(charge.seq if charge else seq, event)
             case Masked() | Clipped() | Excluded():
                 self._record_mask(seq, event)
             case Folded():
                 gone = max(event.before - event.after, 0)
                 self._taken.append(TokensTaken("fold", seq, gone, event.messages))
-                self._told += bool(event.by)
+                self._told += bool(event.by) and charge is None
+                self._narratives += (charge.pico or 0) if charge else 0
                 self._sizes.clear()
                 self._folded[seq] = _select_places(self._kept, event.change.span)
                 self._is_edited = True
@@ -406,10 +422,12 @@ class Following:
                 self._is_edited = True  # by the agent whose log this was
             case _:
                 pass
+        return charge
 
     def build_course(self) -> Course:
         """Build the course of the events so far."""
-        steps = _estimate_costs(self._steps, self._priced)
+        every = _estimate_costs(self._steps, self._priced)
+        steps = every[self._first :]
         largest: dict[str, int] = {}
         for one in steps:
             largest[one.model] = max(largest.get(one.model, 0), one.everything)
@@ -419,7 +437,9 @@ class Following:
             now=self._now,
             steps=steps,
             turns=self._turns,
+            before=every[self._first - 1] if self._first else None,
             later=tuple(self._taken),
+            later_narratives=self._narratives,
             undone=len(self._undone),
             told=self._told,
             step=min(passed, default=None),
@@ -467,14 +487,15 @@ class Following:
             CourseStep(
                 at=seq,
                 turn=self._turns,
-                model=self._model,
+                model=self._bill.model,
                 input=sent,
                 output=output,
                 everything=self._estimate_everything(sent, estimate, whole),
                 taken=tuple(self._taken),
+                narratives=self._narratives,
             )
         )
-        self._open, self._asked = (whole, estimate), None
+        self._open, self._asked, self._narratives = (whole, estimate), None, 0
         self._taken.clear()
 
     def _record_usage(self, seq: int, usage: UsageReported) -> None:
@@ -485,7 +506,8 @@ class Following:
         whole, estimate = self._open or (0, 0)
         self._open = None
         if usage.input == 0 and not (usage.output or usage.cache_read or usage.cache_write):
-            self._taken[:0] = self._steps.pop().taken  # it broke off before anything was sent
+            gone = self._steps.pop()  # it broke off before anything was sent
+            self._taken[:0], self._narratives = gone.taken, gone.narratives
             return
         sent = last.input if usage.input is None else usage.input
         if sent and not estimate and self._fixed is None:
@@ -549,13 +571,13 @@ def price_step(
 
     `cached` and `writes` say whether the provider reports reads from its cache, and writes.
     """
-    if prices == UNKNOWN:
+    if not prices.is_known:
         return step
     whole = _estimate_whole_bill(step, before, cached=cached, writes=writes)
     return replace(
         step,
-        dollars=_find_bill(step).compute_dollars(prices, step.output),
-        all_dollars=whole.compute_dollars(prices, step.output),
+        pico=_find_bill(step).compute_pico(prices, step.output),
+        all_pico=whole.compute_pico(prices, step.output),
     )
 
 
@@ -569,11 +591,16 @@ class _Bill(NamedTuple):
     fresh: int
     """Neither read nor written."""
 
-    def compute_dollars(self, prices: Prices, output: int) -> float:
+    def compute_pico(self, prices: Prices, output: int) -> int:
         """Compute what the call costs."""
-        at = prices.at(self.read + self.wrote + self.fresh)
-        paid = self.read * at.read + (self.wrote - self.long) * at.write + self.long * at.long_write
-        return (paid + self.fresh * at.input + output * at.output) / 1e6
+        usage = UsageReported(
+            input=self.read + self.wrote + self.fresh,
+            cache_read=self.read,
+            cache_write=self.wrote,
+            cache_write_long=self.long,
+            output=output,
+        )
+        return compute_cost(prices, usage).pico
 
 
 def _find_bill(step: CourseStep) -> _Bill:

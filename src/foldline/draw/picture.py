@@ -34,7 +34,7 @@ from foldline.core.log import (
 )
 from foldline.core.parts import Media
 from foldline.core.plan import compute_tiers, pressure_of
-from foldline.core.prices import UNKNOWN, Prices
+from foldline.core.prices import Prices
 from foldline.core.request import NAMES, Kind, Pressure, Report, build_report
 from foldline.core.spine import Range, ends_of
 from foldline.core.tokens import count_parts
@@ -382,7 +382,7 @@ def _measure_prefix(view: View, sizes: list[int], *, budget: Budget, cache: Cach
 
 
 def _estimate_cost(prefix: Prefix, prices: Prices) -> InputCost | None:
-    if prices == UNKNOWN:
+    if not prices.is_known:
         return None
     total = prefix.kept + prefix.new
     read = 0 if prefix.cache == "cold" else prefix.kept

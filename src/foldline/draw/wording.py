@@ -10,6 +10,7 @@ from textwrap import wrap
 
 from foldline.core.budget import Source
 from foldline.core.names import format_count
+from foldline.core.prices import format_dollars
 from foldline.core.request import Pressure
 from foldline.draw.picture import KINDS, Fill, Fold, InputCost, Picture, Prefix
 
@@ -289,15 +290,11 @@ def _describe_cost(cost: InputCost | None) -> str:
     if cost is None:
         return "not known: this model has no price in the catalogue"
     least = "at least " if cost.step is not None else ""
-    said = f"next call {least}{_format_dollars(cost.dollars)} for its input"
+    said = f"next call {least}{format_dollars(cost.dollars)} for its input"
     if cost.dollars < cost.uncached:
-        said += f", {_format_dollars(cost.uncached)} if nothing were cached"
+        said += f", {format_dollars(cost.uncached)} if nothing were cached"
     if cost.assumed:
         said += "; price of cached reads assumed"
     if cost.step is not None:
         said += f"; above {cost.step:,} every token costs more"
     return said
-
-
-def _format_dollars(amount: float) -> str:
-    return f"${amount:,.2f}" if amount >= 1 else f"${amount:.4f}"

@@ -30,6 +30,7 @@ from foldline.core.spine import FoldAt, Range, Spine
 from foldline.core.tokens import MESSAGE, count_parts, count_tokens, count_tools
 from foldline.errors import BadInput
 from foldline.importers.source import Imported, Mark
+from foldline.session.session_bill import Bill
 from foldline.stores import event_log
 from foldline.stores.base import Name, Store
 
@@ -50,6 +51,8 @@ class Recorded:
     """What the file says about how requests were made, beside the events."""
     is_ours: bool = False
     """Whether it is a log of ours, which holds all that was sent."""
+    aside: int = 0
+    """Picodollars for the narratives of its folds."""
 
     @cached_property
     def calls(self) -> tuple["RecordedCall", ...]:
@@ -86,6 +89,8 @@ class RecordedCall:
     """Whether the cache that the call before had left was gone."""
     began: float = 0.0
     """When the request was sent: the time of its newest message, if known."""
+    write_long: int = 0
+    """Of the writes, those that are kept for an hour."""
 
     @property
     def estimate(self) -> int:
@@ -160,6 +165,7 @@ def _iterate_calls(
                 output=(usage.output or 0) if usage.input else count_parts(event.parts),
                 missed=missed,
                 began=min(heard, now) or now,
+                write_long=usage.cache_write_long or 0,
             )
             heard = 0.0
             cached = read + write if usage.input else cached
@@ -228,7 +234,11 @@ async def load_stored_session(store: Store, name: Name) -> Recorded:
             f"session {name.session!r} holds {len(events):,} of its {head + 1:,} events, the rest "
             "was erased; only whole logs are replayed"
         )
-    return replace(convert_log(name.session, events, times), is_ours=True)
+    bill = Bill()
+    for seq, event in enumerate(events):
+        bill.apply_event(seq, event)
+    aside = bill.narratives.pico
+    return replace(convert_log(name.session, events, times), is_ours=True, aside=aside)
 
 
 def convert_log(name: str, events: Sequence[Event], times: Sequence[float] = ()) -> Recorded:

@@ -5,7 +5,8 @@ what to write instead.
 
     # $FOLDLINE_MODELS, else $XDG_CONFIG_HOME/foldline/models.toml
     ["my-model"]
-    window = 32_768      # also: max_input, max_output, input, read, write, output, step, above
+    window = 32_768      # also: max_input, max_output, input, read, write, output, step,
+    # above and above_output: the prices of input and output above the step; input = 0: it is free
 """
 
 import os
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from foldline.core.budget import Source
-from foldline.core.prices import UNKNOWN, Prices, make_prices
+from foldline.core.prices import FREE, UNKNOWN, Prices, make_prices
 from foldline.dialects.model_names import strip_google_prefix
 from foldline.errors import BadInput
 
@@ -41,7 +42,12 @@ _FAMILIES = (
     ("grok", 131_072),
     ("deepseek-chat-v3", 163_840),
     ("deepseek-v3", 163_840),
+    ("deepseek-v4", 1_000_000),
     ("deepseek", 128_000),
+    ("muse-spark", 1_048_576),
+    ("nova-2", 1_000_000),
+    ("qwen3.8", 991_808),
+    ("qwen-3.8", 991_808),
     ("qwen3", 131_072),
     ("qwen", 128_000),
     ("llama-4", 327_680),
@@ -82,6 +88,7 @@ class _Entry(msgspec.Struct, frozen=True):
     write: float | None = None
     step: int | None = None
     above: float | None = None
+    above_output: float | None = None
     ends: str | None = None
 
 
@@ -145,7 +152,8 @@ def find(name: str) -> ModelEntry:
     _, guess = _find_family(name) or ("", None)
     if entry is None:
         source: Source = "catalogue" if guess else "default"
-        return ModelEntry(name, guess, source, None, None, make_prices(input=None))
+        prices = FREE if _is_of_ollama(name) else UNKNOWN
+        return ModelEntry(name, guess, source, None, None, prices)
     return ModelEntry(
         name=name,
         window=guess if guess and _is_of_ollama(name) else entry.window or guess,
@@ -159,6 +167,7 @@ def find(name: str) -> ModelEntry:
             output=entry.output,
             step=entry.step,
             above=entry.above,
+            above_output=entry.above_output,
         ),
         ends=entry.ends,
     )
@@ -201,7 +210,7 @@ def _is_of_ollama(name: str) -> bool:
 
 
 _COUNTS = ("window", "max_input", "max_output", "step")
-_PRICES = ("input", "read", "write", "output", "above")
+_PRICES = ("input", "read", "write", "output", "above", "above_output")
 
 
 def resolve_overrides_path() -> Path:
@@ -258,12 +267,16 @@ def _override_prices(prices: Prices, own: dict[str, Any]) -> Prices:
     if not changed:
         return prices
     base: dict[str, Any] = {"input": None}
-    if prices != UNKNOWN:
+    if prices.is_known:
         base = {"input": prices.input, "output": prices.output}
         if not prices.assumed:
             base |= {"read": prices.read, "write": prices.write}
         if prices.step and prices.above != 1.0:
-            base |= {"step": prices.step, "above": prices.above * prices.input}
+            base |= {
+                "step": prices.step,
+                "above": prices.above * prices.input,
+                "above_output": prices.above_output * prices.output,
+            }
     return make_prices(**{**base, **changed})
 
 

@@ -13,11 +13,11 @@ Never raises: a missing or nonsensical answer counts as none.
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
-from foldline.core.prices import Prices, make_prices
+from foldline.core.prices import FREE, Prices, make_prices
 from foldline.dialects.json_slices import dict_of, list_of
 from foldline.dialects.model_names import write_model_name
 
@@ -66,7 +66,21 @@ def fetch_report(url: str, model: str, *, key: str = "", seconds: float = 3.0) -
         window, source = _find_window(site, model)
         if window is not None:
             found = Reported(window, found.max_output, found.prices, source)
-    return found if (found.window or found.max_output or found.prices) else None
+    if not (found.window or found.max_output or found.prices):
+        return None
+    return replace(found, prices=FREE) if not found.prices and is_own_address(url) else found
+
+
+def is_own_address(url: str) -> bool:
+    """Whether an address is on this machine or in a private network: its answers cost nothing."""
+    from ipaddress import ip_address  # noqa: PLC0415 - as above
+    from urllib.parse import urlsplit  # noqa: PLC0415
+
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    try:
+        return ip_address(host).is_private
+    except ValueError:
+        return "." not in host or host.endswith((".localhost", ".local", ".lan"))
 
 
 def fetch_model_names(

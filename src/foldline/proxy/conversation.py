@@ -10,6 +10,7 @@ from asyncio import to_thread
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from time import time
 from typing import TYPE_CHECKING, TypeVar
 
@@ -92,6 +93,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _log = logging.getLogger("foldline.proxy")
 _ENDLESS = 1_000_000_000  # tokens: a window for which nothing is clipped
+_FILLED = 0.5  # of room: fuller requests are rare where folds pay before they are forced
 _LARGE = 200_000  # bytes: from here on a body is read in a thread
 _ONE = msgspec.Raw(b"1")
 _LONG_PROMPT = 500  # characters: an instruction to summarize is never shorter
@@ -148,6 +150,7 @@ class Conversation:
         all that stood before, so every further edit leaves such thinking out at once."""
         self._row: ClientRow | None = None
         self._reserved: Reserved | None = None
+        self._answer = inf  # tokens: the least room that an answer has had so far
         self._sizes = MessageSizes()
         self._before: tuple[CallBefore, Sequence[int]] = NO_CALL_BEFORE, ()
         """The call before, and the indexes of the messages that came since."""
@@ -505,7 +508,8 @@ class Conversation:
         report = ready.report if ready else report_of(work, measure_budget(work, live.facts.limits))
         view = after(work, edits)
         row = read_on(view, before, self._chains).pieces
-        limit = _find_answer_limit(request, report, answer=answer)
+        limit = _find_answer_limit(request, report, live.facts, answer=answer, known=self._answer)
+        self._answer = min(self._answer, limit.allowed if limit else inf)
         offers = self._is_offered(request, view)
         if request.is_relayed:
             patched = Patched(request.original)
@@ -741,20 +745,32 @@ def _count_same_messages(before: Sequence[bytes], now: Sequence[bytes]) -> int:
 
 
 def _find_answer_limit(
-    request: ClientRequest, report: Report, *, answer: int | None
+    request: ClientRequest, report: Report, facts: Facts, *, answer: int | None, known: float
 ) -> AnswerLimit | None:
-    """Return a lower answer limit if the one that the client asks for cannot fit."""
+    """Return the answer limit that fits, and the thinking that fits in all of the conversation.
+
+    `known` is the least room that an answer has had in it.
+    """
     stated = request.dialect.find_bound(request.parameters)
     if stated is None:
         return None
     name, asked = stated
     least = min(report.reserve, asked)
+    full, policy = report.window, facts.policy
+    if policy.folds:  # a conversation that nobody folds fills its window anyway
+        margin = int(full * facts.limits.margin)
+        held = full - report.reserve - margin if policy.of == "room" else full
+        is_paid = policy.priced is not None and not facts.prices.free
+        full -= round(held * (_FILLED if is_paid else policy.hard)) + margin
+    full = min(full, known)
     if answer is not None:
-        return AnswerLimit(name, asked, max(min(answer, asked), 1), least)
-    if report.total + asked <= report.window or report.total >= report.window:
-        return None  # it fits, or no limit would make it fit: then it goes as it came
+        return AnswerLimit(name, asked, max(min(answer, asked), 1), least, full)
+    if report.total >= report.window:
+        return None  # no limit would make it fit: it goes as it came
+    if report.total + asked <= report.window:
+        return AnswerLimit(name, asked, asked, least, full)
     allowed = max(report.window - report.total - report.margin, least, 1)
-    return AnswerLimit(name, asked, allowed, least)
+    return AnswerLimit(name, asked, allowed, least, full)
 
 
 def _find_threshold(request: ClientRequest) -> int | None:

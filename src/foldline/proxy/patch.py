@@ -54,7 +54,9 @@ class AnswerLimit:
     asked: int
     allowed: int
     least: int
-    """What every request of the conversation has room for: a thinking budget is lowered by it.
+    """What every request of the conversation has room for: a thinking budget is lowered by it."""
+    most_thinking: float
+    """What the fullest request has room for: a larger thinking budget is lowered in every one.
     Anthropic forgets the cached messages whenever that budget changes."""
 
 
@@ -77,8 +79,8 @@ def patch_request(  # noqa: PLR0913 - a request, its view, and how it is shown
     """
     kinds: Counter[str] = Counter()
     splices: list[Splice] = []
-    if limit is not None and limit.allowed < limit.asked:
-        splices += _lower_answer_limit(request, limit)
+    if limit is not None and (lowered := _lower_answer_limit(request, limit)):
+        splices += lowered
         kinds["limit"] += 1
     if tools is not None:
         name = request.dialect.fixed[1]
@@ -320,10 +322,12 @@ def _lower_answer_limit(request: ClientRequest, limit: AnswerLimit) -> list[Spli
         budget = find_fields(request.body, place).get("budget_tokens")
         if budget is not None:
             asked: object = msgspec.json.decode(request.body[slice(*budget)])
-            if type(asked) is int and asked >= allowed:
+            if type(asked) is int and asked >= min(allowed, limit.most_thinking):
                 allowed = max(allowed, LEAST_BUDGET + 1)
                 less = max(min(asked, allowed // 2, limit.least // 2), LEAST_BUDGET)
-                splices.append(Splice(*budget, str(less).encode()))
+                splices += [Splice(*budget, str(less).encode())] if less < asked else []
+    if min(allowed, limit.asked) == limit.asked:
+        return splices
     head, _, inner = limit.name.partition(".")
     place = request.fields[head]
     if inner:

@@ -119,7 +119,7 @@ def count_cached_tokens(view: View) -> int:
 
 def _is_cold(live: Live, facts: Facts, seconds: float) -> bool:
     """Whether a cache that was there has expired: a few comparisons, for every call."""
-    if live.view.asked < 0 or facts.prices.free:
+    if live.view.asked < 0 or not facts.prices.is_known:
         return False
     return estimate_cache_state(seconds, facts.prices, facts.lifetime) == "cold"
 

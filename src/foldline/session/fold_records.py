@@ -138,4 +138,4 @@ def _compute_dollars(event: Folded) -> float | None:
     from foldline.models.catalog import resolve_model  # noqa: PLC0415 - few folds have a narrative
 
     prices = resolve_model(event.by).prices
-    return None if prices.free else compute_cost(prices, event.used).dollars
+    return compute_cost(prices, event.used).dollars if prices.is_known else None

@@ -35,6 +35,7 @@ from foldline.core.view import View
 from foldline.errors import BadInput, NotAnEdit
 from foldline.session import planning
 from foldline.session.log_handle import Live, run_locked
+from foldline.session.session_bill import Bill
 from foldline.session.sync import Face, make_sync
 from foldline.stores import event_log
 
@@ -128,11 +129,15 @@ class AsyncHistory:
 
     async def turns(self) -> list[Turn]:
         """Return all turns, oldest first."""
-        turns: list[Turn] = []
+        turns, bill = list[Turn](), Bill()
         async for row in event_log.iterate_rows(
             self.live.store, self.live.name, self.live.view.head
         ):
-            _count_event(turns, row.seq, row.time, log.decode_event(row.body))
+            event = log.decode_event(row.body)
+            before = bill.sums.calls - bill.narratives.calls
+            bill.apply_event(row.seq, event)
+            calls = bill.sums.calls - bill.narratives.calls - before
+            _count_event(turns, row.seq, row.time, event, calls=calls)
         return turns
 
     async def folds(self) -> "list[FoldRecord]":
@@ -274,7 +279,7 @@ def _list_shown_items(view: View | None) -> tuple[Item, ...]:
     return () if view is None else (*view.items, *view.waiting)
 
 
-def _count_event(turns: list[Turn], seq: int, time: float, event: Event) -> None:
+def _count_event(turns: list[Turn], seq: int, time: float, event: Event, *, calls: int) -> None:
     if log.begins_turn(event):
         words = read_own_words(event.parts) or " ".join(render_parts(event.parts).split())
         if not log.by_user(event):
@@ -288,9 +293,10 @@ def _count_event(turns: list[Turn], seq: int, time: float, event: Event) -> None
         case Asked(tokens=tokens):
             change: dict[str, Any] = {"asked": seq, "input": tokens}
         case ModelSaid():
-            change = {"calls": now.calls + 1, "answered": seq}
+            change = {"calls": now.calls + calls, "answered": seq}
         case UsageReported():
             change = {
+                "calls": now.calls + calls,
                 "input": event.input or now.input,  # a call that broke off is counted as 0
                 "output": now.output + (event.output or 0),
                 "read": event.cache_read or 0,

@@ -14,7 +14,7 @@ from foldline.core.budget import Source, limits, replace_reserve
 from foldline.core.log import Setting
 from foldline.core.plan import Facts
 from foldline.core.policy import Policy, named
-from foldline.core.prices import Prices
+from foldline.core.prices import FREE, Prices
 from foldline.dialects.base import Dialect
 from foldline.dialects.model_names import binds_thinking
 from foldline.errors import BadInput
@@ -60,9 +60,14 @@ def build_facts(  # noqa: PLR0913 - whatever is known of a model
     policy: str | Policy,
     reported: "Reported | None" = None,
     tokenizer: Callable[[str], int] | None = None,
+    base_url: Setting | None = None,
 ) -> Facts:
-    """Build facts from the policy and from what user, server and catalogue say of a model."""
+    """Build facts from the policy and from what user, server and catalogue say of a model.
+
+    `base_url` is where it is asked: what runs on a machine of one's own costs nothing.
+    """
     from foldline.models.catalog import resolve_model  # noqa: PLC0415 - a tenth of an import's time
+    from foldline.models.servers import is_own_address  # noqa: PLC0415
 
     for what, said in (("window", window), ("reserve", reserve)):
         if said is not None and type(said) is not int:
@@ -78,7 +83,11 @@ def build_facts(  # noqa: PLR0913 - whatever is known of a model
         if said is not None and said > 0:
             # A larger window than the catalogue's: its other limit is outdated too.
             size, source, most = said, whose, most if said <= (found.window or 0) else None
-    prices = reported.prices if reported and reported.prices else found.prices
+    prices = found.prices
+    if reported and reported.prices and (reported.prices.is_known or not prices.is_known):
+        prices = reported.prices
+    elif base_url and not prices.is_known and is_own_address(str(base_url)):
+        prices = FREE
     limit = limits(
         size,
         reserve,
@@ -127,4 +136,5 @@ def of_session(model: str, settings: Mapping[str, Setting]) -> Facts:
         window=cast("int | None", window),
         reserve=cast("int | None", reserve),
         policy=cast("str | None", policy) or "steady",
+        base_url=settings.get("base_url"),
     )

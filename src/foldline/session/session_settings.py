@@ -76,6 +76,7 @@ def make_facts_of(settings: Settings) -> FactsOf:
             window=own.model.max_input_tokens,
             reserve=own.model.max_output_tokens,
             policy=own.policy,
+            base_url=recorded.get("base_url"),
         )
 
     return facts_of

@@ -54,7 +54,7 @@ from foldline.errors import FoldlineError
 from foldline.models.port import Json
 from foldline.session.cold_call import preview_cold_call
 from foldline.session.session import Given
-from foldline.session.session_bill import Bill
+from foldline.session.session_bill import SessionBill
 from foldline.session.stored_session import iterate_sessions
 
 _COLLECT = (700, 10, 1_000)  # a look at all objects takes some 25 ms: after a turn, not at a key
@@ -93,7 +93,7 @@ class Talk:
         """The sessions that the first line may name by number."""
         self.seat, self.face = seat, face
         self.session = seat.agent.session
-        self.bill = Bill(self.session)
+        self.bill = SessionBill(self.session)
         self.hearing = TurnOutput(face, self.session)
         self.redo: int | None = None
         """The undo event that /redo takes back."""

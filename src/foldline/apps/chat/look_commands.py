@@ -6,7 +6,6 @@ Each is a function of the talk and of the text behind the command's name, as in 
 from time import time
 from typing import TYPE_CHECKING
 
-from foldline.apps.chat.status_bar import format_money
 from foldline.apps.cli.output import (
     Column,
     apply_style,
@@ -16,6 +15,7 @@ from foldline.apps.cli.output import (
     wrap_text,
 )
 from foldline.core.names import format_count
+from foldline.core.prices import format_dollars
 from foldline.draw import draw_picture_terminal, wording
 from foldline.draw.picture import choose_level
 from foldline.draw.wording import clean_line
@@ -51,35 +51,34 @@ async def show_context(talk: "Talk", _: str) -> None:
 
 async def show_cost(talk: "Talk", _: str) -> None:
     """Show what was spent."""
-    bill = talk.bill
-    await bill.catch_up()
-    cached = f", {bill.read:,} of them read from the cache" if bill.read else ""
+    sums = await talk.bill.catch_up()
+    cached = f", {sums.cache_read:,} of them read from the cache" if sums.cache_read else ""
     talk.show_lines(
         *wrap_text(
-            f"{format_count(bill.calls, 'call')}: {bill.input:,} tokens in{cached}, "
-            f"{bill.output:,} out"
+            f"{format_count(sums.calls, 'call')}: {sums.input:,} tokens in{cached}, "
+            f"{sums.output:,} out"
         ),
         *wrap_text(_describe_bill(talk)),
     )
     drawn = talk.update_picture()
     if drawn.cost:
-        talk.show_text(f"the next call's input is about {format_money(drawn.cost.dollars)}")
+        talk.show_text(f"the next call's input is about {format_dollars(drawn.cost.dollars)}")
     spending = talk.session.live.spending
     if spending is not None:
         counted = await spending.read_spent()
         talk.show_text(
-            f"counted against caps: {format_money(counted.session.dollars)} in this session, "
-            f"{format_money(counted.folds.dollars)} of it for folds"
+            f"counted against caps: {format_dollars(counted.session.dollars)} in this session, "
+            f"{format_dollars(counted.folds.dollars)} of it for folds"
         )
 
 
 def _describe_bill(talk: "Talk") -> str:
-    bill = talk.bill
-    if bill.known is None:
+    bill = talk.bill.bill
+    if talk.bill.known is None:
         return "in dollars not known: no model of this session has a price in the catalogue"
-    told = f"{format_money(bill.dollars)} so far"
-    if bill.unpriced:
-        told += f", without {format_count(bill.unpriced, 'call')} whose price is not known"
+    told = f"{format_dollars(bill.sums.dollars)} so far"
+    if bill.sums.unpriced:
+        told += f", without {format_count(bill.sums.unpriced, 'call')} whose price is not known"
     return f"{told}{'; prices of cached reads assumed' if bill.assumed else ''}"
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from foldline.core.prices import format_dollars
 from foldline.draw.picture import Level, Picture, choose_level
 from foldline.draw.wording import clean_line, measure_width, truncate_to_width
 
@@ -67,7 +68,7 @@ def _iterate_facts(stand: Stand) -> Iterator[str]:
     yield truncate_to_width(clean_line(stand.session), _NAME)
     yield clean_line(drawn.policy)
     if stand.dollars is not None:
-        yield format_money(stand.dollars)
+        yield format_dollars(stand.dollars)
     if drawn.folds:
         yield f"{len(drawn.folds)} fold{'' if len(drawn.folds) == 1 else 's'}"
     if drawn.pressure == "calm":
@@ -87,11 +88,6 @@ def _draw_gauge(stand: Stand, cells: int) -> Pieces:
         else:
             found.append((_DIM, "╵" if cell in tiers else "·"))
     return [*found, (_DIM, "▏")]
-
-
-def format_money(dollars: float) -> str:
-    """Format dollars, with more digits below one."""
-    return f"${dollars:,.2f}" if dollars >= 1 or not dollars else f"${dollars:.4f}"
 
 
 def render_usage_line(used: int, window: int, response: int | None = None) -> tuple[str, Level]:

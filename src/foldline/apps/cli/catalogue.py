@@ -13,7 +13,6 @@ from foldline.apps.cli.doctor import explain_unreachable
 from foldline.apps.cli.exit_codes import DONE, NOTHING
 from foldline.apps.cli.output import Column, render_table, wrap_text
 from foldline.core.parts import replace_surrogates
-from foldline.core.prices import UNKNOWN
 from foldline.models.catalog import (
     ModelEntry,
     explain_match,
@@ -70,7 +69,7 @@ async def models(
 
 
 def _encode_model(one: ModelEntry) -> dict[str, Any]:
-    priced = one.prices != UNKNOWN
+    priced = one.prices.is_known
     prices = one.prices
     return {
         "name": one.name,
@@ -108,7 +107,7 @@ def _render_models(found: list[ModelEntry]) -> list[str]:
             _format_tokens(one.max_input),
             _format_tokens(one.max_output),
             *(
-                f"{price:g}" if one.prices != UNKNOWN else "-"
+                f"{price:g}" if one.prices.is_known else "-"
                 for price in (one.prices.input, round(one.prices.read, 4), one.prices.output)
             ),
         )

@@ -28,7 +28,7 @@ from foldline.apps.run.agent_setups import Surroundings
 from foldline.core.budget import UNKNOWN_WINDOW
 from foldline.core.names import format_count
 from foldline.core.parts import replace_surrogates
-from foldline.core.prices import UNKNOWN, Prices
+from foldline.core.prices import Prices
 from foldline.errors import BadInput, FoldlineError
 from foldline.importers import read
 from foldline.lab.comparison import Case
@@ -78,7 +78,7 @@ def parse_terms(prices: str | None, window: int | None) -> Terms:
             )
         return Terms(prices=Prices(fresh, cached, write, output), window=window)
     found = find(given)
-    if found.prices == UNKNOWN:
+    if not found.prices.is_known:
         raise BadInput(
             f"--prices {given!r} is neither four numbers nor a model with a price; write "
             f"{_EXAMPLE}, or a name that `foldline models` lists"
@@ -218,7 +218,7 @@ async def _from_store(
 def _build_case(session: Recorded, source: str, terms: Terms) -> Case:
     known = find(session.model)
     own = terms.prices is None
-    priced = own and known.prices != UNKNOWN
+    priced = own and known.prices.is_known
     return Case(
         session,
         known.prices if terms.prices is None else terms.prices,

@@ -9,17 +9,15 @@ import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, TypeVar, cast
-from urllib.parse import urlsplit
 
 import typer
 
 from foldline.apps.cli.find_sessions import parse_terms
 from foldline.apps.cli.output import print_remark
 from foldline.core.parts import replace_surrogates
-from foldline.core.prices import UNKNOWN, Prices
+from foldline.core.prices import Prices
 from foldline.errors import BadInput
 from foldline.lab.comparison import Interval
 from foldline.models.catalog import resolve_model
@@ -65,7 +63,7 @@ class AskedModel:
     @property
     def is_guessed(self) -> bool:
         """Whether the prices are a guess."""
-        return self.prices == UNKNOWN
+        return self.prices is not None and not self.prices.is_known
 
 
 @asynccontextmanager
@@ -74,7 +72,7 @@ async def open_asked_model(
 ) -> AsyncGenerator[AskedModel]:
     """Open the client of a model, and find out its window and prices."""
     from foldline.models.clients import client  # noqa: PLC0415 - `--help` needs none of it
-    from foldline.models.servers import ask  # noqa: PLC0415
+    from foldline.models.servers import ask, is_own_address  # noqa: PLC0415
 
     name = replace_surrogates(name)
     given = parse_terms(prices, None).prices
@@ -92,15 +90,6 @@ async def open_asked_model(
         yield AskedModel(made, window, given or (None if free else found))
     finally:
         await made.close()
-
-
-def is_own_address(url: str) -> bool:
-    """Whether an address is on this machine or in a private network."""
-    host = (urlsplit(url).hostname or "").rstrip(".")
-    try:
-        return ip_address(host).is_private
-    except ValueError:
-        return "." not in host or host.endswith((".localhost", ".local", ".lan"))
 
 
 def must_have_consent(asked: AskedModel, told: str, dollars: float, *, yes: bool) -> None:

@@ -68,13 +68,14 @@ from foldline.core.log import ModelSaid, ToolReturned, UserSaid
 from foldline.core.names import format_handle
 from foldline.core.parts import Call, text_of
 from foldline.core.plan import offers_recall
+from foldline.core.prices import PICO
 from foldline.core.spine import Range
 from foldline.core.tokens import count_parts
 from foldline.draw.wording import clean_line, truncate_to_width
 from foldline.errors import BadInput
 from foldline.models.port import Json
 from foldline.session.cold_call import preview_cold_call
-from foldline.session.session_bill import Bill
+from foldline.session.session_bill import SessionBill
 
 Form: TypeAlias = Literal["text", "json", "stream-json"]
 STANDARD_INPUT = "standard input"
@@ -234,11 +235,11 @@ class AnswerPrinter:
     cancel: Callable[[], object] | None = None
     _begun: float = field(default_factory=perf_counter)
     _seat: ChatSeat | None = None
-    _bill: Bill | None = None
+    _bill: SessionBill | None = None
     _start: int = 0
     _last: int = -1
     """The newest place of the log when a message ended last."""
-    _before: tuple[int, int, int, int, float] = (0, 0, 0, 0, 0.0)
+    _before: tuple[int, ...] = (0, 0, 0, 0, 0)
     _usage: RunUsage | None = None
     _window: WindowUse | None = None
     _sent: list[SentAlong] = field(default_factory=list[SentAlong])
@@ -260,7 +261,7 @@ class AnswerPrinter:
         self._seat, self._attached = seat, attached
         session = seat.agent.session
         self._start = self._last = session.live.view.head
-        self._bill = Bill(session)
+        self._bill = SessionBill(session)
         await self._bill.catch_up()
         self._before = self._count_bill()
         self._print_record(
@@ -333,13 +334,11 @@ class AnswerPrinter:
         report = session.report
         self._window = WindowUse(used=report.total, total=report.window)
         await self._bill.catch_up()
-        calls, tokens, read, output, dollars = (
+        calls, tokens, read, output, pico = (
             now - before for now, before in zip(self._count_bill(), self._before, strict=True)
         )
-        spent = None if self._bill.known is None else round(dollars, 6)
-        self._usage = RunUsage(
-            calls=int(calls), input=int(tokens), cached=int(read), output=int(output), dollars=spent
-        )
+        spent = None if self._bill.known is None else round(pico / PICO, 6)
+        self._usage = RunUsage(calls=calls, input=tokens, cached=read, output=output, dollars=spent)
         for seq, event in await session.live.read_events(
             Range(self._start + 1, session.live.view.head)
         ):
@@ -525,7 +524,7 @@ class AnswerPrinter:
             if self.cancel is not None:
                 self.cancel()
 
-    def _count_bill(self) -> tuple[int, int, int, int, float]:
-        bill = self._bill
-        assert bill is not None  # noqa: S101 - `begin` was called
-        return bill.calls, bill.input, bill.read, bill.output, bill.dollars
+    def _count_bill(self) -> tuple[int, ...]:
+        assert self._bill is not None  # noqa: S101 - `begin` was called
+        sums = self._bill.bill.sums
+        return sums.calls, sums.input, sums.cache_read, sums.output, sums.pico

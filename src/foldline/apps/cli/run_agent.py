@@ -32,24 +32,18 @@ from foldline.apps.run.run_report import RunFigures, render_prediction, render_r
 from foldline.core.budget import UNKNOWN_WINDOW
 from foldline.core.log import (
     Asked,
-    Folded,
-    ModelSaid,
     Opened,
-    ToolReturned,
-    UsageReported,
-    UserSaid,
     decode_event,
 )
 from foldline.core.names import format_count
 from foldline.core.policy import OFF, STEADY, named
-from foldline.core.prices import UNKNOWN, Prices
 from foldline.dialects.base import find_path_dialect
-from foldline.draw.course import CourseStep, Following
+from foldline.draw.course import Course, Following
 from foldline.draw.picture import build_picture
 from foldline.draw.wording import clean_line
 from foldline.errors import BadInput
 from foldline.models.catalog import resolve_model
-from foldline.session.spending import compute_cost
+from foldline.session.session_bill import find_prices
 from foldline.session.stored_session import open_stored_session
 from foldline.stores import event_log
 from foldline.stores.base import Name, Store
@@ -241,9 +235,8 @@ async def _build_report(
         for name in names:
             one = Name(desk.tenant, name)
             seen = await _read_session(store, one, since)
-            figures.add_session(name, seen.steps, seen.calls, priced=_find_prices)
-            for fold in seen.told:
-                figures.add_narrative(_price_narrative(fold))
+            figures.add_session(name, seen.course, seen.calls, priced=find_prices)
+            figures.narratives += seen.narratives
             if dry:
                 await dry.add_session(store, one, seen)
     # An answer that could not be recorded, as when a disk is full, is in no session.
@@ -268,14 +261,15 @@ class Prediction:
         from foldline.lab.comparison import EVERYTHING, RECORDED, Case, Task, run_task  # noqa: PLC0415 - few
         from foldline.lab.recorded import load_stored_session  # noqa: PLC0415
 
-        paid = [step.dollars or 0.0 for step in seen.steps if step.at in seen.calls]
+        steps = seen.course.steps
+        paid = [step.dollars or 0.0 for step in steps if step.at in seen.calls]
         if not any(paid):
             return
         session = await load_stored_session(store, name)
         known = resolve_model(session.model)
         case = Case(session, known.prices, self.window or known.window or UNKNOWN_WINDOW)
         # The same replay as the policy's, unless runs before this one have edited the session.
-        sent = RECORDED if any(step.taken for step in seen.steps) else EVERYTHING
+        sent = RECORDED if any(step.taken for step in steps) else EVERYTHING
         bills = [run_task(Task(case, one)).spent[-len(paid) :] for one in (sent, self.policy)]
         self.dollars += predict_dollars(paid, *bills)
 
@@ -315,51 +309,32 @@ def _print_report(figures: RunFigures, dry: Prediction | None, desk: Desk, launc
 class SeenSession:
     """What a session's log tells of a run."""
 
-    steps: tuple[CourseStep, ...]
+    course: Course
     calls: frozenset[int]
-    """The places of the answers that were asked for in the run, not those of a client's history."""
-    told: tuple[Folded, ...]
-    """The run's folds with a narrative."""
+    """The places of the answers that were asked for in the run."""
+    narratives: int
+    """Picodollars that the run's narratives cost."""
 
 
 async def _read_session(store: Store, name: Name, since: float) -> SeenSession:
     """Read a session's log once, from its beginning."""
     seen = await open_stored_session(store, name)
     head = seen.live.view.head
-    following = Following(build_picture(*apply_look(seen)), _find_prices)
-    calls, told, is_asked = set[int](), list[Folded](), False
+    following = Following(build_picture(*apply_look(seen)), find_prices)
+    calls, narratives, is_asked = set[int](), 0, False
     async for row in event_log.iterate_rows(store, name, head):
         event = decode_event(row.body)
-        following.apply_event(row.seq, event)
-        match event:
-            case Opened():  # in the middle: a fork, and what stands before it is a copy
-                is_asked = False
-                calls.clear()
-                told.clear()
-            case Asked():
-                is_asked = row.time >= since
-            case ModelSaid() | UsageReported() if is_asked:  # a broken one may have no words
-                calls.add(row.seq)
-                is_asked = False
-            case UserSaid() | ToolReturned():
-                is_asked = False
-            case Folded() if event.by and row.time >= since:
-                told.append(event)
-            case _:
-                pass
-    return SeenSession(following.build_course().steps, frozenset(calls), tuple(told))
-
-
-def _price_narrative(fold: Folded) -> float:
-    """Return what asking for a fold's narrative cost; 0 if it was not counted or has no price."""
-    prices = _find_prices(fold.by)
-    if fold.used is None or prices == UNKNOWN:
-        return 0.0
-    return compute_cost(prices, fold.used).dollars
-
-
-def _find_prices(model: str) -> Prices:
-    return resolve_model(model).prices
+        charge = following.apply_event(row.seq, event)
+        if isinstance(event, Opened):  # in the middle: a fork, and what stands before it is a copy
+            calls.clear()
+            narratives = 0
+        elif isinstance(event, Asked):
+            is_asked = row.time >= since
+        elif charge is not None and charge.is_narrative:
+            narratives += (charge.pico or 0) if row.time >= since else 0
+        elif charge is not None and is_asked:
+            calls.add(charge.seq)
+    return SeenSession(following.build_course(), frozenset(calls), narratives)
 
 
 def _read_audit(path: Path) -> Iterator[dict[str, Any]]:

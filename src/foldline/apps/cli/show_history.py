@@ -14,6 +14,7 @@ import typer
 
 from foldline.apps.cli.context import (
     Desk,
+    Look,
     apply_look,
     make_command,
     open_named_session,
@@ -31,12 +32,19 @@ from foldline.apps.cli.output import (
     truncate_line,
     wrap_text,
 )
-from foldline.apps.cli.show import NameArgument, PngOption, SvgOption, write_picture
+from foldline.apps.cli.show import (
+    NameArgument,
+    PngOption,
+    SvgOption,
+    WindowOption,
+    write_picture,
+)
 from foldline.core import log
 from foldline.core.budget import Limits, measure_budget
 from foldline.core.item import Item
 from foldline.core.names import format_count
 from foldline.core.parts import calls_of, render_parts, replace_surrogates
+from foldline.core.prices import format_dollars
 from foldline.core.request import Report, build_report
 from foldline.core.view import View
 from foldline.draw.course import Course, Following, describe_course
@@ -45,11 +53,11 @@ from foldline.draw.course_terminal import course_terminal
 from foldline.draw.picture import build_picture
 from foldline.draw.wording import clean_line, find_word, truncate_to_width
 from foldline.errors import BadInput
-from foldline.models.catalog import resolve_model
 from foldline.session.fold_records import FoldRecord, read_fold_records
 from foldline.session.history import Changed, FoundMessage, Turn, diff_views, measure_pace
 from foldline.session.message_search import search_tenant_messages
 from foldline.session.session import AsyncSession
+from foldline.session.session_bill import find_prices
 from foldline.stores import event_log
 
 
@@ -72,9 +80,7 @@ async def over_time(
 
 async def _build_course(seen: AsyncSession) -> Course:
     live = seen.live
-    following = Following(
-        build_picture(*apply_look(seen)), lambda model: resolve_model(model).prices
-    )
+    following = Following(build_picture(live.view, live.facts), find_prices)
     async for row in event_log.iterate_rows(live.store, live.name, live.view.head):
         following.apply_event(row.seq, log.decode_event(row.body))
     return following.build_course()
@@ -97,7 +103,10 @@ def _encode_course(drawn: Course) -> dict[str, Any]:
         "edits": {
             how: {"count": n, "tokens": gone} for how, (n, gone) in drawn.sum_edits().items()
         },
-        "calls": msgspec.to_builtins(drawn.steps),
+        "calls": [
+            {**msgspec.to_builtins(one), "dollars": one.dollars, "all_dollars": one.all_dollars}
+            for one in drawn.steps
+        ],
     }
 
 
@@ -123,6 +132,7 @@ async def history(  # noqa: PLR0913 - one for each way to look
     ] = False,
     vector: SvgOption = None,
     pixels: PngOption = None,
+    window: WindowOption = None,
 ) -> int | None:
     """List the turns, or show what the model saw at one.
 
@@ -135,6 +145,7 @@ async def history(  # noqa: PLR0913 - one for each way to look
         raise BadInput("--folds lists all folds: leave out the turn's number and the drawing")
     async with desk.open_store() as store:
         seen = await open_named_session(store, desk.tenant, name)
+        seen.live.facts, seen.live.report = apply_look(seen, Look(window=window))[1], None
         if drawn:
             return await over_time(desk, seen, vector=vector, pixels=pixels)
         turns = await seen.history.turns()
@@ -192,7 +203,7 @@ def fold_table(folds: list[FoldRecord]) -> list[str]:
             f"{one.before:,}",
             f"{one.after:,}",
             f"{one.ratio:.1f}",
-            "-" if one.dollars is None else f"${one.dollars:.4f}",
+            "-" if one.dollars is None else format_dollars(one.dollars),
             _describe_teller(one) + ("" if one.standing else ", not in force"),
         )
         for one in folds

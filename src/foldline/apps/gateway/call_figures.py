@@ -19,7 +19,7 @@ from foldline.apps.gateway.limits import Copy
 from foldline.apps.gateway.plan_request import PlannedExchange, find_route
 from foldline.apps.gateway.provider_routes import list_path_models
 from foldline.core.log import Asked, UsageReported
-from foldline.core.prices import PICO, UNKNOWN, Prices
+from foldline.core.prices import UNKNOWN, Prices
 from foldline.core.tokens import count_parts
 from foldline.dialects import base
 from foldline.dialects.base import Dialect, Vendor
@@ -94,7 +94,7 @@ class CallFigures:
         read = min(usage.cache_read or 0, tokens_in)
         sums.cache_read += read
         sums.cache_write += min(usage.cache_write or 0, tokens_in - read)
-        if prices == UNKNOWN:
+        if not prices.is_known:
             sums.unpriced += 1
         else:
             sums.pico += compute_cost(prices, usage, told=told).pico
@@ -201,7 +201,7 @@ class CallMeter:
         output = count_parts(exchange.heard) if exchange.heard else reader.events
         prices = self._prices_of(exchange.model)
         usage = figures.add_usage(usage, prices, told=(exchange.report.total, output))
-        if exchange.spared is not None and prices != UNKNOWN:
+        if exchange.spared is not None and prices.is_known:
             estimate = exchange.report.estimate
             figures.sums.saved_pico += compute_saved(
                 exchange.spared, usage, prices, model=exchange.model, estimate=estimate
@@ -281,9 +281,7 @@ def compute_saved(
     cached = before.cached or bool(usage.cache_read)
     writes = before.wrote or bool(usage.cache_write)
     priced = price_step(step, last, prices, cached=cached, writes=writes)
-    if priced.dollars is None or priced.all_dollars is None:
-        return 0
-    return round((priced.all_dollars - priced.dollars) * PICO)
+    return (priced.all_pico or 0) - (priced.pico or 0)
 
 
 def choose_usage_dialect(dialect: Dialect | None, vendor: Vendor, path: str) -> Dialect:

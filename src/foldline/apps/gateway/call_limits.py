@@ -18,7 +18,7 @@ from foldline.apps.gateway.limiter import Admission, CallEstimate, LimitedCaller
 from foldline.apps.gateway.plan_request import PlannedExchange
 from foldline.apps.gateway.provider_routes import list_path_models
 from foldline.core.log import UsageReported
-from foldline.core.prices import UNKNOWN, Prices
+from foldline.core.prices import Prices
 from foldline.dialects.base import Dialect, choose_model_dialect, parse_any_message
 from foldline.dialects.json_slices import find_fields
 from foldline.errors import Limited, WireError
@@ -98,7 +98,7 @@ class CallLimits:
             output = min(asked.output or longest or _ANSWER, longest or asked.output or _ANSWER)
             output *= min(max(asked.answers, 1), _MANY)
         prices = self.prices_of(asked.name)
-        if prices == UNKNOWN:
+        if not prices.is_known:
             return CallEstimate(sent + output, 0, sent, 0)
         pico = estimate_cost(prices, sent, output).pico
         return CallEstimate(sent + output, pico, sent, estimate_cost(prices, sent, 0).pico)
@@ -169,7 +169,7 @@ class LimitedModel:
         prices = self._limits.prices_of(name)
         told = estimate.sent, estimate.tokens - estimate.sent
         took = compute_cost(prices, usage, told=told)
-        return took.tokens, 0 if prices == UNKNOWN else took.pico
+        return took.tokens, took.pico if prices.is_known else 0
 
     async def close(self) -> None:
         """Do nothing: the model is closed by whoever opened it."""

@@ -13,19 +13,24 @@ from typing import Any
 import msgspec
 
 from foldline.core import log
-from foldline.core.log import Asked, Folded, ModelSwitched, Opened, Setting, UsageReported
+from foldline.core.log import Asked, Folded, ModelSaid, Opened, Setting, UsageReported, UserSaid
 from foldline.core.own_words import read_own_words
 from foldline.core.parts import Part, render_parts
-from foldline.core.prices import PICO, UNKNOWN, Prices
+from foldline.core.prices import PICO
 from foldline.errors import FoldlineError
-from foldline.models.catalog import find
 from foldline.session.model_facts import FactsOf
-from foldline.session.spending import compute_cost
+from foldline.session.session_bill import Bill
 from foldline.session.usage_records import UsageSums
 from foldline.stores import event_log
 from foldline.stores.base import Listed, Name, Store
 
-_READ = ("opened", "settings_changed", "model_switched", "asked", "usage_reported", "folded")
+_SAID = UserSaid(())
+_BARE = {"model_said": ModelSaid(()), "user_said": _SAID, "tool_returned": _SAID}
+"""Events of which a bill needs the kind alone: decoding their words takes long."""
+_READ = (
+    *("opened", "settings_changed", "model_switched", "asked", "usage_reported", "folded"),
+    *_BARE,
+)
 _WORDS = 200  # characters of a first message
 _MOST = 200_000  # sessions of a tenant whose figures are kept
 _QUIET, _ASIDE = 0.5, 0.05  # seconds after a request, and between two sessions until then
@@ -39,14 +44,22 @@ class DayFigures(msgspec.Struct):
     model: str
     calls: int = 0
     input: int = 0
-    read: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
     output: int = 0
-    dollars: float = 0.0
+    pico: int = 0
     folds: int = 0
     folded: int = 0
     """The tokens that folds took out of sight."""
+    estimated: int = 0
+    """Calls that were not counted."""
     unpriced: int = 0
     """Calls without a known price."""
+
+    @property
+    def uncharged(self) -> int:
+        """Calls that are not in the dollars."""
+        return self.estimated + self.unpriced
 
 
 class SessionFigures(msgspec.Struct):
@@ -57,7 +70,6 @@ class SessionFigures(msgspec.Struct):
     model: str = ""
     words: str = ""
     """The first words of a person."""
-    calls: int = 0
     tokens: int = 0
     """The size of its newest request."""
     window: int = 0
@@ -73,6 +85,11 @@ class SessionFigures(msgspec.Struct):
     """Why its log could not be read, or ""."""
 
     @property
+    def calls(self) -> int:
+        """Its calls, those for narratives too."""
+        return sum(one.calls for one in self.days)
+
+    @property
     def fullness(self) -> float:
         """The part of the window that its newest request filled."""
         return self.tokens / self.window if self.window else 0.0
@@ -85,52 +102,47 @@ async def read_figures(
     found = SessionFigures(listed.changed, days=[], owner=listed.owner)
     days: dict[tuple[str, str], DayFigures] = {}
     settings: dict[str, Setting] = {}
-    prices: Prices = UNKNOWN
-    has_own_words = False
+    bill = Bill()
+    key, has_own_words = ("", ""), False
     try:
         async for row in event_log.iterate_rows(store, name, listed.head):
             if row.kind == "user_said" and not has_own_words:
                 said = log.decode_event(row.body)
                 if log.by_user(said):
                     has_own_words = _take_words(found, said.parts)
-            if row.kind not in _READ and row.kind != "model_said":
+            if row.kind not in _READ:
                 continue
+            event = _BARE[row.kind] if row.kind in _BARE else log.decode_event(row.body)
+            charge = bill.apply_event(row.seq, event)
             day = strftime("%Y-%m-%d", gmtime(row.time))
-            key = day, found.model
-            if row.kind == "model_said":
-                found.calls += 1
-                now = days.setdefault(key, DayFigures(*key))
-                now.calls, now.unpriced = now.calls + 1, now.unpriced + 1
-                continue
-            match log.decode_event(row.body):
-                case Opened(model, given):
-                    found.model, settings = model, given
-                    prices = find(model).prices
+            if charge is not None:
+                key = key if charge.is_correction else (day, charge.model)
+                charge.add_to(days.setdefault(key, DayFigures(*key)))
+            match event:
+                case Opened(settings=given):
+                    settings = given
+                    days.clear()  # in the middle: a fork, and what stands before it is a copy
                 case log.SettingsChanged(given):
                     settings = given
-                case ModelSwitched(model):
-                    found.model, prices = model, find(model).prices
                 case Asked(tokens=tokens):
                     found.tokens = tokens
                 case UsageReported() as used:
-                    now = days.setdefault(key, DayFigures(*key))
-                    _add_usage(now, used, prices)
                     found.tokens = used.input or found.tokens
-                    found.assumed |= prices.assumed
                 case Folded() as fold:
-                    now = days.setdefault(key, DayFigures(*key))
+                    now = days.setdefault((day, bill.model), DayFigures(day, bill.model))
                     now.folds += 1
                     now.folded += max(fold.before - fold.after, 0)
                 case _:
                     pass
+        found.model, found.assumed = bill.model, bill.assumed
         limits = facts_of(found.model, settings).limits
         found.window = limits.window
     except FoldlineError as fault:
         found.fault = str(fault)
     found.text = f"{found.words}\n{found.model}".lower()
     found.days = list(days.values())
-    if any(one.calls > one.unpriced for one in found.days):
-        found.dollars = sum(one.dollars for one in found.days)
+    if any(one.calls > one.uncharged for one in found.days):
+        found.dollars = sum(one.pico for one in found.days) / PICO
     return found
 
 
@@ -140,15 +152,6 @@ def _take_words(found: SessionFigures, parts: Sequence[Part]) -> bool:
     if own or not found.words:
         found.words = (own or " ".join(render_parts(parts)[: 4 * _WORDS].split()))[:_WORDS]
     return bool(own)
-
-
-def _add_usage(now: DayFigures, used: UsageReported, prices: Prices) -> None:
-    now.input += used.input or 0
-    now.read += used.cache_read or 0
-    now.output += used.output or 0
-    if prices != UNKNOWN and used.input:
-        now.dollars += compute_cost(prices, used).dollars
-        now.unpriced = max(now.unpriced - 1, 0)
 
 
 class LogSums:
@@ -165,11 +168,11 @@ class LogSums:
         sums = self.sums
         sums.calls += sign * day.calls
         sums.input += sign * day.input
-        sums.cache_read += sign * day.read
+        sums.cache_read += sign * day.cache_read
         sums.output += sign * day.output
-        sums.pico += sign * round(day.dollars * PICO)
+        sums.pico += sign * day.pico
         sums.folds += sign * day.folds
-        sums.unpriced += sign * day.unpriced
+        sums.unpriced += sign * day.uncharged
 
 
 class TenantFigures:

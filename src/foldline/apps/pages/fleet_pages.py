@@ -32,6 +32,7 @@ from foldline.apps.pages.fleet_sums import (
 )
 from foldline.apps.pages.page_call import CSV, PageAnswer, PageCall
 from foldline.apps.pages.safe_text import show_controls
+from foldline.core.prices import PICO
 from foldline.session.usage_records import UsageSums, list_tenants
 
 SPANS = (7, 30, 90)
@@ -297,10 +298,10 @@ def _format_added(one: AddedTime) -> str:
 
 def explain_cost(figures: SessionFigures) -> str:
     """Say in a line why a session cost what it did."""
-    calls = sum(one.calls for one in figures.days)
     given = sum(one.input for one in figures.days)
-    read = sum(one.read for one in figures.days)
+    read = sum(one.cache_read for one in figures.days)
     folds = sum(one.folds for one in figures.days)
+    calls = figures.calls
     if not calls or not given:
         return "no counts"
     each, share = given / calls, read / given
@@ -370,8 +371,8 @@ def _write_sessions(
         for day in one.days:
             write(
                 (_guard_cell(name), _guard_cell(one.owner), day.day, _guard_cell(day.model),
-                 day.calls, day.input, day.read, day.output, f"{day.dollars:.6f}", day.folds,
-                 day.folded, day.unpriced)
+                 day.calls, day.input, day.cache_read, day.output, f"{day.pico / PICO:.6f}",
+                 day.folds, day.folded, day.uncharged)
             )  # fmt: skip
 
 

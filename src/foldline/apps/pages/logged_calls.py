@@ -21,7 +21,6 @@ from foldline.core.log import (
     by_user,
 )
 from foldline.core.names import format_count
-from foldline.core.prices import UNKNOWN
 from foldline.core.spine import Range, Spine
 from foldline.core.view import View, load
 from foldline.lab.bill.cache import rules_for
@@ -326,7 +325,7 @@ def _measure_front(view: View, facts: Facts) -> int:
 
 def price_call(call: LoggedCall, facts: Facts) -> float | None:
     """Compute the dollars of a call as it was counted; None if it was not, or has no price."""
-    if call.usage is None or not call.usage.input or facts.prices == UNKNOWN:
+    if call.usage is None or not call.usage.input or not facts.prices.is_known:
         return None
     return compute_cost(facts.prices, call.usage).dollars
 

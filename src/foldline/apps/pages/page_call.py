@@ -20,6 +20,7 @@ from foldline.apps.gateway.session_shares import is_shared
 from foldline.apps.pages.access import Visitor
 from foldline.apps.pages.safe_text import shorten_line
 from foldline.core.names import format_count
+from foldline.core.prices import format_dollars
 from foldline.draw.course import format_tokens
 from foldline.stores.base import Head, Name
 
@@ -188,11 +189,6 @@ def _load_templates() -> Environment:
 def format_share(share: float) -> str:
     """Format a share as a percentage."""
     return f"{100 * share:.0f}\u00a0%"
-
-
-def format_dollars(amount: float) -> str:
-    """Format dollars; small amounts with four decimals."""
-    return f"${amount:,.2f}" if amount >= 1 else f"${amount:.4f}" if amount else "$0"
 
 
 @cache

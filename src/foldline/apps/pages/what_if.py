@@ -16,7 +16,6 @@ from foldline.apps.pages.page_call import PageAnswer, PageCall
 from foldline.core.budget import UNKNOWN_WINDOW
 from foldline.core.names import format_count
 from foldline.core.policy import PRESETS
-from foldline.core.prices import UNKNOWN
 from foldline.lab.comparison import (
     EVERYTHING,
     RECORDED,
@@ -128,7 +127,7 @@ def build_case(recorded: Recorded) -> Case:
         recorded,
         known.prices,
         known.window or UNKNOWN_WINDOW,
-        priced_as=recorded.model if known.prices != UNKNOWN else "",
+        priced_as=recorded.model if known.prices.is_known else "",
         window_assumed=known.window is None,
     )
 

@@ -13,8 +13,8 @@ from textwrap import wrap
 
 from foldline.apps.run.cold_figures import measure_cold_call
 from foldline.core.names import format_count
-from foldline.core.prices import Prices
-from foldline.draw.course import CourseStep, format_dollars, format_tokens
+from foldline.core.prices import PICO, Prices, format_dollars
+from foldline.draw.course import Course, CourseStep, format_tokens
 
 _MILLION = 1_000_000
 _LEAST_COLD = 0.005  # dollars: less is not worth a line
@@ -57,15 +57,17 @@ class RunFigures:
     output: int = 0
     everything: int = 0
     """The input if everything had been sent every time, estimated."""
-    dollars: float = 0.0
-    all_dollars: float = 0.0
+    pico: int = 0
+    """Picodollars for the calls."""
+    all_pico: int = 0
+    """The same if everything had been sent every time, estimated."""
     estimated: int = 0
     """Calls that no provider counted."""
     unpriced: int = 0
     """Calls of models without a known price."""
     folds: list[FoldFigures] = field(default_factory=list[FoldFigures])
-    narratives: float = 0.0
-    """Of the dollars: what asking for narratives cost."""
+    narratives: int = 0
+    """Picodollars for the narratives of folds."""
     cold: float = 0.0
     """Of the dollars: what was paid again because the cache had expired."""
     has_edits: bool = False
@@ -82,6 +84,16 @@ class RunFigures:
     """The shares of a subscription's windows that were used up, at the first and last answer."""
 
     @property
+    def dollars(self) -> float:
+        """What calls and narratives cost."""
+        return (self.pico + self.narratives) / PICO
+
+    @property
+    def all_dollars(self) -> float:
+        """What the calls would have cost if everything had been sent."""
+        return self.all_pico / PICO
+
+    @property
     def main_session(self) -> str | None:
         """The session that most was sent in; agents ask for titles and the like in others."""
         return max(self.sessions, key=lambda name: self.sessions[name], default=None)
@@ -89,17 +101,18 @@ class RunFigures:
     def add_session(
         self,
         name: str,
-        steps: Sequence[CourseStep],
+        course: Course,
         calls: Container[int],
         *,
         priced: Callable[[str], Prices],
     ) -> None:
         """Add those calls of a session that are this run's, by the places of their answers."""
+        steps = course.steps
         if not any(step.at in calls for step in steps):
             return
         self.sessions[name] = sum(step.input for step in steps if step.at in calls)
         self.has_edits = self.has_edits or any(step.taken for step in steps)
-        for before, step in pairwise((None, *steps)):
+        for before, step in pairwise((course.before, *steps)):
             if step is None or step.at not in calls:
                 continue
             self.calls += 1
@@ -108,21 +121,16 @@ class RunFigures:
             self.read += step.read
             self.output += step.output
             self.everything += step.everything
-            if step.dollars is None or step.all_dollars is None:
+            if step.pico is None or step.all_pico is None:
                 self.unpriced += 1
                 continue
-            self.dollars += step.dollars
-            self.all_dollars += step.all_dollars
+            self.pico += step.pico
+            self.all_pico += step.all_pico
             self.cold += measure_cold_call(before, step, priced(step.model))
             gone = sum(one.tokens for one in step.taken if one.how == "fold")
             if gone:
                 later = _count_until_fold(steps, step.at)
                 self.folds.append(_measure_fold(before, step, gone, later, priced(step.model)))
-
-    def add_narrative(self, dollars: float) -> None:
-        """Add what asking a model for a fold's narrative cost."""
-        self.dollars += dollars
-        self.narratives += dollars
 
     def add_quota(self, used: Mapping[str, float]) -> None:
         """Add what an answer said of a subscription's windows."""
@@ -174,9 +182,9 @@ def render_report(found: RunFigures, *, is_subscription: bool) -> list[str]:
     lines = [f"foldline: {calls}, {sent} tokens in ({share:.0f}% from the cache), {out} out"]
     has_prices = not is_subscription and found.unpriced < found.calls
     if has_prices:
-        lines.append(f"  paid      {_format_paid(found.dollars)}{_note_gaps(found)}")
+        lines.append(f"  paid      {format_dollars(found.dollars)}{_note_gaps(found)}")
     if has_prices and found.cold >= _LEAST_COLD:
-        cold = _format_paid(found.cold)
+        cold = format_dollars(found.cold)
         lines.append(f"  cold      {cold} of it was paid again: the cache was lost")
     for window, (first, last) in found.quota.items():
         lines.append(f"  quota     {window}: from {first:.0%} to {last:.0%} used")
@@ -208,10 +216,11 @@ def _render_saved(found: RunFigures, *, has_prices: bool) -> str:
     if not has_prices:
         less = _percent(found.everything - found.input, found.everything)
         return f"  saved     {less} of {format_tokens(found.everything)} tokens"
-    saved, whole = found.all_dollars - found.dollars, _format_paid(found.all_dollars)
-    if saved < _LEAST_SAVED:
-        return f"  saved     nothing yet: sending everything would have cost about {whole}"
-    return f"  saved     {_format_paid(saved)}: sending everything would have cost about {whole}"
+    saved = found.all_dollars - found.dollars
+    whole = f"sending everything would have cost about {format_dollars(found.all_dollars)}"
+    if abs(saved) < _LEAST_SAVED:
+        return f"  saved     nothing yet: {whole}"
+    return f"  {'saved' if saved > 0 else 'lost '}     {format_dollars(abs(saved))}: {whole}"
 
 
 def _render_folds(found: RunFigures, *, has_prices: bool) -> Iterable[str]:
@@ -222,8 +231,8 @@ def _render_folds(found: RunFigures, *, has_prices: bool) -> Iterable[str]:
     if not has_prices:
         yield f"  folds     {told}"
         return
-    cost = sum(one.cost for one in folds) + found.narratives
-    yield f"  folds     {told} and cost {_format_paid(cost)}"
+    cost = sum(one.cost for one in folds) + found.narratives / PICO
+    yield f"  folds     {told} and cost {format_dollars(cost)}"
     paid = sum(one.is_paid for one in folds)
     after = [one.pays_after for one in folds if one.pays_after is not None]
     calls = ceil(sum(after) / len(after)) if after else None
@@ -244,12 +253,9 @@ def render_prediction(
     if is_subscription:
         share = _percent(max(saved, 0), found.dollars)
         return [f"  dry       with {policy} it would have been {share} less, at list prices"]
-    spared = f"{_format_paid(saved)} less" if saved >= _LEAST_SAVED else "no less"
-    return [f"  dry       with {policy} it would have been {_format_paid(predicted)}: {spared}"]
-
-
-def _format_paid(dollars: float) -> str:
-    return f"${dollars:,.2f}" if dollars >= 1 else format_dollars(dollars)
+    spared = f"{format_dollars(abs(saved))} {'less' if saved > 0 else 'more'}"
+    spared = spared if abs(saved) >= _LEAST_SAVED else "no less"
+    return [f"  dry       with {policy} it would have been {format_dollars(predicted)}: {spared}"]
 
 
 def _percent(part: float, whole: float) -> str:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from foldline.core.cold_cache import FOLDED
-from foldline.core.log import Checkpointed, Opened
+from foldline.core.log import Checkpointed, Opened, UsageReported
+from foldline.core.prices import PICO
 from foldline.core.tokens import count_parts, count_tokens, count_tools
 from foldline.lab.bill.cache import (
     PROMPT,
@@ -34,6 +35,7 @@ from foldline.lab.bill.causes import (
 )
 from foldline.lab.policy_run import as_recorded
 from foldline.lab.recorded import Recorded, RecordedCall
+from foldline.session.spending import compute_cost
 
 _SOME, _SHARE = 1_000, 0.1  # tokens, and share of the known ones: with less a call is not cold
 
@@ -95,7 +97,15 @@ def _iterate_counted_calls(
         again = min(max(known - read, 0.0), unread)
         written = float(min(call.write, unread)) if writes else unread
         prices = rules.prices.at(total)
-        each = prices.write if writes else prices.input
+        counts = UsageReported(
+            input=total,
+            cache_read=call.read,
+            cache_write=call.write,
+            cache_write_long=call.write_long,
+            output=call.output,
+        )
+        cost = compute_cost(rules.prices, counts).dollars
+        paid = read * prices.read / 1e6, call.output * prices.output / 1e6
         found = ColdCause("first") if before is None else ColdCause("")
         if kept and again >= _SOME and again >= _SHARE * known:
             found = find_cold_cause(now, call, before, gap=gap, front=front, rules=rules)
@@ -107,9 +117,9 @@ def _iterate_counted_calls(
             unread=unread,
             again=again,
             written=written,
-            read_dollars=read * prices.read / 1e6,
-            unread_dollars=(written * each + (unread - written) * prices.input) / 1e6,
-            output_dollars=call.output * prices.output / 1e6,
+            read_dollars=paid[0],
+            unread_dollars=max(cost - sum(paid), 0.0),
+            output_dollars=paid[1],
             rules=rules,
             found=found,
         )
@@ -277,7 +287,12 @@ def build_cost_report(
         found = by_model(state.model) if by_model else rules
         return replace_cache_lifetime(found, state.life) if state.life else found
 
-    rows = list_paid_calls(recorded, seen, choose_rules)
+    # What stands before a fork's opening was paid by the session that it copies.
+    first = max(
+        (at for at, one in enumerate(recorded.events) if isinstance(one, Opened)), default=0
+    )
+    calls = [call for call in recorded.calls if call.at >= first]
+    rows = [row for row in list_paid_calls(recorded, seen, choose_rules) if row.call.at >= first]
     cold = tuple(_make_cold_call(row) for row in rows if row.found.cause not in ("", "first"))
     longer = (
         _estimate_longer_life(rows) if recorded.counts else _simulated_longer(recorded, seen, rules)
@@ -287,13 +302,13 @@ def build_cost_report(
         "read": sum(row.read_dollars for row in rows),
         "again": sum(row.again_dollars for row in rows),
         "output": sum(row.output_dollars for row in rows),
-        "aside": 0.0,
+        "aside": recorded.aside / PICO,
     }
     return CostReport(
         name=recorded.name,
         model=recorded.model,
-        calls=len(recorded.calls),
-        unbilled=len(recorded.calls) - len(rows),
+        calls=len(calls),
+        unbilled=len(calls) - len(rows),
         counted=recorded.counts,
         assumed=any(row.rules.prices.assumed for row in rows),
         total=sum(parts.values()),

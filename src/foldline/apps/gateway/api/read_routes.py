@@ -1,7 +1,6 @@
 """Routes that only read."""
 
 from dataclasses import asdict
-from typing import Any
 
 import msgspec
 
@@ -30,9 +29,7 @@ from foldline.apps.gateway.api.schemas import (
     WordsSchema,
 )
 from foldline.core import log
-from foldline.core.log import Asked, ModelSwitched, Opened, UsageReported
 from foldline.core.parts import render_parts, replace_surrogates
-from foldline.core.prices import Prices
 from foldline.draw import Picture, build_picture, draw_picture_svg, encode_picture
 from foldline.draw.wording import clean_line, format_picture_usage
 from foldline.errors import BadInput
@@ -40,9 +37,8 @@ from foldline.session import planning
 from foldline.session.export_log import export_session
 from foldline.session.fold_records import read_fold_records
 from foldline.session.history import measure_pace
-from foldline.session.model_facts import of_session
 from foldline.session.session import AsyncSession
-from foldline.session.spending import NOTHING, compute_cost
+from foldline.session.session_bill import Bill
 from foldline.stores import event_log
 
 SVG = "image/svg+xml"
@@ -215,27 +211,23 @@ async def cost(call: ApiCall) -> Reply:
     """Sum up what a session's calls cost, as the provider counted, at today's prices."""
     async with call.open_session() as kept:
         live = kept.session.live
-        prices: Prices = live.facts.prices
-        calls = asked = 0
-        amount, assumed = NOTHING, False
-        counted = {"input": 0, "cache_read": 0, "cache_write": 0, "output": 0}
+        bill = Bill()
         async for row in event_log.iterate_rows(live.store, live.name, live.view.head):
-            match log.decode_event(row.body):
-                case Opened(model) | ModelSwitched(model):
-                    prices = of_session(model, {}).prices
-                case Asked():
-                    asked += 1
-                case UsageReported() as used:
-                    calls += 1
-                    assumed |= prices.assumed
-                    amount += compute_cost(prices, used)
-                    for part in counted:
-                        counted[part] += getattr(used, part) or 0
-                case _:
-                    pass
+            bill.apply_event(row.seq, log.decode_event(row.body))
         next_call = _draw_picture(kept.session).cost
-    sums: dict[str, Any] = {**counted, "dollars": amount.dollars, "next_call": next_call}
-    return CostSchema(calls=calls, uncounted=max(asked - calls, 0), assumed=assumed, **sums)
+    sums = bill.sums
+    return CostSchema(
+        calls=sums.calls - sums.estimated,
+        uncounted=sums.estimated,
+        unpriced=sums.unpriced,
+        input=sums.input,
+        cache_read=sums.cache_read,
+        cache_write=sums.cache_write,
+        output=sums.output,
+        dollars=None if sums.calls == sums.unpriced + sums.estimated > 0 else sums.dollars,
+        assumed=bill.assumed,
+        next_call=next_call,
+    )
 
 
 async def shares(call: ApiCall) -> Reply:

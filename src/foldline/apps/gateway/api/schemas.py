@@ -527,12 +527,15 @@ class CostSchema(AnswerSchema, frozen=True, kw_only=True):
 
     calls: int
     uncounted: int
-    """Requests without reported usage: they are not in the sums."""
+    """Answers without reported usage: they are not in the sums."""
+    unpriced: int
+    """Calls without a known price: they are not in the dollars."""
     input: int
     cache_read: int
     cache_write: int
     output: int
-    dollars: float
+    dollars: float | None
+    """None if no call has a known price."""
     assumed: bool
     """Whether any price is a guess."""
     next_call: NextCall | None

@@ -1,0 +1,78 @@
+"""What a log's calls cost: an answer is charged once, by whoever asked for it."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from mutants import broken
+
+from foldline.core.log import Asked, Folded, Opened, UsageReported
+from foldline.core.parts import Proxied
+from foldline.core.prices import UNKNOWN, Prices
+from foldline.core.spine import Change, Range, Spine
+from foldline.session.session_bill import Bill
+from foldline.session.usage_records import UsageSums
+from foldline.testing import model, user
+
+PRICES = Prices(input=3.0, read=0.3, write=3.75, output=15.0)
+USED = UsageReported(input=1_000, cache_read=600, cache_write=300, output=10)
+PAID = 600 * 300_000 + 300 * 3_750_000 + 100 * 3_000_000 + 10 * 15_000_000
+ASKED = Asked(1, "anthropic", "", 1, tokens=900, proxied=Proxied("", ""))
+STEPS = {
+    "history": ([user("a"), model("b")], 0, 0),
+    "counted": ([user("a"), ASKED, model("b"), USED], 1, 1),
+    "uncounted": ([user("a"), ASKED, model("b")], 1, 0),
+    "without words": ([user("a"), ASKED, USED], 1, 1),
+    "refused": ([user("a"), ASKED], 0, 0),
+    "broke off": ([user("a"), ASKED, model(""), UsageReported(input=0, output=0)], 0, 0),
+    "narrative": ([Folded("t", Change(Range(0, 1), (), ()), Spine(), by="m", used=USED)], 1, 1),
+}
+"""What is logged, the calls of it, and how many of them are counted."""
+
+
+def read(events, priced=PRICES):
+    bill, own = Bill(lambda _: priced), UsageSums()
+    for seq, event in enumerate([Opened("m"), *events]):
+        charge = bill.apply_event(seq, event)
+        if charge is not None:
+            charge.add_to(own)
+    return bill, own
+
+
+def check(names):
+    events = [event for name in names for event in STEPS[name][0]]
+    bill, own = read(events)
+    counted = sum(STEPS[name][2] for name in names)
+    assert own == bill.sums, "charges add up to the sums"
+    assert (bill.sums.calls, bill.sums.pico) == (sum(STEPS[n][1] for n in names), counted * PAID)
+    assert bill.sums.estimated == bill.sums.calls - counted
+    assert bill.narratives.pico == names.count("narrative") * PAID
+    unpriced, _ = read(events, UNKNOWN)
+    assert (unpriced.sums.pico, unpriced.sums.unpriced) == (0, counted), "unknown, and not zero"
+    fork, _ = read([*events, Opened("m", origin="main@4"), *STEPS["counted"][0]])
+    assert (fork.sums.calls, fork.sums.pico) == (1, PAID), "a copy is paid where it was copied from"
+    imported, _ = read([Opened("m", origin="import:claude-code"), user("a"), model("b")])
+    assert imported.sums.calls == 1
+
+
+@given(st.lists(st.sampled_from([*STEPS]), max_size=12))
+def test_what_was_asked_for_or_counted_is_charged_once(names):
+    check(names)
+
+
+def test_a_bill_that_charges_otherwise_is_noticed():
+    named = [*STEPS, *STEPS]
+    for line, instead in (
+        ("is_call = self._asked is not None or self._is_import", "is_call = True"),
+        ("is_call = self._asked is not None or self._is_import", "is_call = self._asked is not None"),
+        ("case Folded(by=by, used=used) if by and used is not None:", "case Folded(by=by, used=used) if False:"),
+        ('self.model, self._is_import = model, origin.startswith("import:")\n                self.sums, self.narratives = UsageSums(), UsageSums()',
+         'self.model, self._is_import = model, origin.startswith("import:")\n                pass'),
+        ("sums.estimated -= self.is_correction", "pass"),
+        ("self._asked = None  # it was not answered, and the client went on", "pass"),
+    ):  # fmt: skip
+        caught = False
+        with broken("foldline.session.session_bill", line, instead):
+            try:
+                check([*named, "refused", "history"])
+            except AssertionError:
+                caught = True
+        assert caught, line
