@@ -199,14 +199,12 @@ def _carry_state(request: ClientRequest, run: range, *, thoughtless: bool) -> Ke
     opaque = [request.extract_message(at) for at in stays if described[at].is_opaque]
     if len(opaque) == len(stays):
         return KeptState(opaque)
-    answers = (described[at].role == "assistant" for at in request.chained if at not in run)
     found = request.form.carry_state(
         [request.extract_message(at) for at in run],
         [at - run.start for at in stays if not described[at].is_opaque],
         request.extract_field(request.dialect.fixed[1]),
-        # The last answer of a tool loop begins with its thinking, if the client has it enabled.
-        thinks=not (thoughtless or any(answers))
-        and b'"enabled"' in request.extract_field("thinking"),
+        # A tool loop begins with its thinking, if the client has it enabled.
+        thinks=not thoughtless and request.dialect.thinks_manually(request.parameters),
     )
     return found._replace(behind=[*found.behind, *opaque])
 

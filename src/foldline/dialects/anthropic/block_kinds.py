@@ -67,4 +67,5 @@ def find_kinds(place: str) -> frozenset[str]:
 CALLS: Final = _find_meanings("call")
 STATE: Final = _find_meanings("state")
 SUMMARIES: Final = _find_meanings("summary")
-THOUGHTS: Final = _find_meanings("thought")
+THOUGHTS: Final = {"thinking": "signature", "redacted_thinking": "data"}
+"""The blocks of thinking, and the field without which the provider takes none."""

@@ -30,6 +30,7 @@ from foldline.core.log import ModelSaid
 from foldline.core.parts import Call, Part, Tool, calls_of, spoken_text_of
 from foldline.core.request import Request
 from foldline.core.view import View
+from foldline.dialects.anthropic.block_kinds import THOUGHTS
 from foldline.dialects.anthropic.content_blocks import (
     DIALECT,
     LONGEST_CALLED,
@@ -57,8 +58,6 @@ from foldline.dialects.written_items import find_last_answer, is_blank_item
 __all__ = ["DIALECT", "ENCODER", "encode_blocks", "encode_request", "write_tool"]
 
 LEAST_BUDGET = 1_024  # tokens of manual thinking: the provider takes no less
-THOUGHTS = {"thinking": "signature", "redacted_thinking": "data"}
-"""The blocks of thinking, and the field without which the provider takes none."""
 _CALLS = {"server_tool_use", "mcp_tool_use"}  # the provider runs these, and may pause there
 _CONTINUES = re.compile(  # names of models up to 4.5, with or without a date
     r"claude-(?:v?2|instant|3|[a-z]+-4(?:[-.][0-5](?!\d))?(?=$|[@:]|-v\d|-\d{8}|-latest))"
