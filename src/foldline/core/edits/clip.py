@@ -163,7 +163,7 @@ def _last_bytes(text: str, size: int) -> str:
 
 
 def clip_newest_messages(
-    view: View, limits: Limits, *, recall: bool
+    view: View, limits: Limits, *, recall: bool = True
 ) -> tuple[Clipped, Limits] | None:
     """Cut the newest messages of a request that a provider refused; None if they are small.
 
