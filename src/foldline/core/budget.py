@@ -5,15 +5,16 @@
 A model has three limits: its window, the most input it takes, and the most output it gives.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 from foldline.core import rules
+from foldline.core.item import Item
 from foldline.core.parts import Native, Part
-from foldline.core.token_bounds import bound_tokens
+from foldline.core.token_bounds import count_cautiously
 from foldline.core.tokens import (
     MESSAGE,
     MOST_MARGIN,
@@ -29,10 +30,10 @@ Source: TypeAlias = Literal["user", "provider", "learned", "catalogue", "default
 UNKNOWN_WINDOW = 128_000
 _EXACT = 1e-6  # tokens
 _LEAST_CLIP = 64  # a marker with its handle, and a few words
-_LEAST_HANDOFF = 160  # a handoff that says little more than what it covers
+_LEAST_HANDOFF = 200  # a handoff that says little more than what it covers
 _KNOWN_BETTER = 0.06  # of the bound of plain text, for each of the first three reports
 _MOST_STRAIN = 3.0
-_NEAR = 0.8  # of room: above that it matters what is counted exactly
+_NEAR = 0.3  # of room: above that an exact count is worth its time
 _LARGE_TOOLS = 0.20  # of the window: larger tools are worth a warning
 _MOST_KEPT = 8  # a reserve that nobody asked for is at most this part of the window
 _ANSWER = 0.5  # of what a threshold leaves of the window: the most for a reserve nobody asked for
@@ -59,13 +60,18 @@ class Limits:
     clamped: bool = False
     """Whether the requested reserve was too large to keep."""
     tokenizer: Callable[[str], int] | None = None
-    """The model's own, where it can be had: it counts what would not fit by its bound."""
+    """The model's own, where it can be had: near the limit its count decides what fits."""
     margin: float = MOST_MARGIN
     """The most of the window, as a share, that is kept for the errors of estimates."""
     threshold: float | None = None
     """The share of the window from which a fold is due, if the policy has such a number."""
     estimator: Estimator = "classes"
     """How a request is estimated until a provider has counted it."""
+
+    @property
+    def count(self) -> Callable[[str], int]:
+        """What decides whether a text fits that no provider has counted."""
+        return self.tokenizer or count_cautiously
 
     @property
     def largest_threshold(self) -> float:
@@ -103,8 +109,8 @@ class Budget:
     ratio: float
     """The model's tokens for each estimated token, once something is edited."""
     doubt: int = 0
-    """How far the request may be above its estimate: what no provider has counted may be anything
-    up to its bound."""
+    """How far the request may be above its estimate, where no provider has counted it and
+    tokenizers disagree."""
     strain: float = 1.0
     """The factor on bounds, where a provider has counted more than was estimated or possible."""
 
@@ -299,11 +305,13 @@ def measure_budget(view: View, limits: Limits) -> Budget:
     )
     if limits.tokenizer is None or budget.safe <= _NEAR * budget.room:
         return budget
-    _, most = _bound_uncounted(view, limits.tokenizer)
-    return replace(budget, doubt=max(round(most - uncounted), 0))
+    _, exact = _bound_uncounted(view, limits.tokenizer)
+    used = max(whole - round(uncounted) + exact - system - tools, 0)
+    ratio = max(used, 1) / max(estimate_conversation(view), 1)
+    return replace(budget, used=used, doubt=0, ratio=ratio, strain=1.0)
 
 
-def _bound_uncounted(view: View, count: Callable[[str], int] = bound_tokens) -> tuple[int, int]:
+def _bound_uncounted(view: View, count: Callable[[str], int] = count_cautiously) -> tuple[int, int]:
     """Sum what no provider has counted: its estimate, and what it may take at most.
 
     With each report it is better known how a model counts plain text.
@@ -319,39 +327,52 @@ def _bound_uncounted(view: View, count: Callable[[str], int] = bound_tokens) -> 
 
 def estimate_request(view: View) -> int:
     """Estimate the size of a view's request, before the correction by reports."""
-    waiting = sum(item.tokens for item in view.waiting)
-    return sum(_count_fixed_tokens(view)) + view.tokens + waiting
+    return sum(_count_fixed_tokens(view)) + estimate_conversation(view)
 
 
-class ArrivalRoom(NamedTuple):
-    """What a message may take when it arrives: estimated tokens, and by its upper bound."""
-
-    tokens: int
-    most: int
+def estimate_conversation(view: View) -> int:
+    """Estimate the items of a view, before the correction by reports."""
+    return view.tokens + sum(item.tokens for item in view.waiting)
 
 
-def measure_result_room(view: View, budget: Budget, *, hard: float, handoff: float) -> ArrivalRoom:
+def measure_result_room(view: View, budget: Budget, *, hard: float, handoff: float) -> int:
     """Measure the room for the next result, beside what no fold could remove."""
     kept = (*view.items[rules.find_protected_start(view) :], *view.waiting)
-    free = budget.room * (hard - handoff / 2)
-    share = max(len(view.open), 1)  # open calls share what is left
-    tokens = budget.convert_to_estimate(free) - sum(item.tokens for item in kept)
-    most = _bound_free(view, budget, free) - sum(map(view.bound_item, kept))
-    return ArrivalRoom(max(tokens // share, _LEAST_CLIP), max(most // share, _LEAST_CLIP))
+    free = measure_free_room(view, budget, kept, of=budget.room * (hard - handoff / 2))
+    return max(free // max(len(view.open), 1), _LEAST_CLIP)  # open calls share what is left
 
 
-def measure_message_room(view: View, budget: Budget) -> ArrivalRoom:
-    """Measure the room for one message: all but the smallest handoff."""
-    tokens = budget.convert_to_estimate(budget.room) - _LEAST_HANDOFF
-    most = _bound_free(view, budget, budget.room) - _LEAST_HANDOFF
-    return ArrivalRoom(max(tokens, _LEAST_CLIP), max(most, _LEAST_CLIP))
+def measure_message_room(view: View, budget: Budget) -> int:
+    """Measure the room for a message that arrives, beside what no fold could remove.
+
+    Messages that nobody has answered either are not subtracted: all of them share the room.
+    """
+    start = rules.find_protected_start(view) if view.open else len(view.items)
+    free = measure_free_room(view, budget, view.items[start:], of=budget.room)
+    return max(free - measure_least_handoff(view, view.items[:start], budget), _LEAST_CLIP)
 
 
-def _bound_free(view: View, budget: Budget, free: float) -> int:
-    """Convert free tokens to bounds; what is in doubt of system and tools may fill the margin."""
-    fixed = sum(_count_fixed_tokens(view, bound_tokens)) * budget.strain
-    spare = budget.margin // 2 - max(fixed - budget.system - budget.tools, 0)
-    return int((free + max(spare, 0)) / budget.strain)
+def measure_least_handoff(view: View, items: Iterable[Item], budget: Budget) -> int:
+    """Measure what is left of items at least: themselves where they are few, else a handoff."""
+    # It is built by its estimate, which a tokenizer's count may exceed.
+    total, least = 0, _LEAST_HANDOFF * (2 if budget.limits.tokenizer else 1)
+    for item in items:
+        total += view.bound_item(item, budget.limits.count)
+        if total > 2 * least:
+            return least
+    return total
+
+
+def measure_free_room(view: View, budget: Budget, kept: Iterable[Item], *, of: float) -> int:
+    """Measure what is free of so many tokens beside `kept`, by the count that decides what fits.
+
+    What is in doubt of system and tools may fill half of the margin.
+    """
+    count = budget.limits.count
+    fixed = sum(_count_fixed_tokens(view, count)) * budget.strain
+    doubt = max(fixed - budget.system - budget.tools - budget.margin // 2, 0)
+    taken = sum(view.bound_item(item, count) for item in kept)
+    return int((of - doubt) / budget.strain) - taken
 
 
 def _count_fixed_tokens(view: View, count: Callable[[str], int] = count_tokens) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from foldline.core.policy import Policy
 from foldline.core.prices import UNKNOWN, Prices
 from foldline.core.request import Pressure
 from foldline.core.spine import Range
+from foldline.core.tokens import clamp_ratio
 from foldline.core.view import View
 
 _LEAST_GAIN = 0.05  # of room: the least gain of a fold that is not needed to fit
@@ -110,7 +111,7 @@ class FoldDraft:
         # Not before a call: the provider would take both answers for one, that begins with words.
         if form == "acknowledged" and not (behind and any(calls_of(behind[0].parts))):
             handoff = fold.add_acknowledgement(handoff)
-        ratio, prices = self.budget.ratio, self.facts.prices
+        ratio, prices = clamp_ratio(self.budget.ratio), self.facts.prices
         return fold.fold_span(
             self.view, span, handoff, ratio=ratio, why=self.why, prices=prices, by=by, used=used
         )
@@ -159,10 +160,13 @@ def count_most_messages(limits: Limits, policy: Policy) -> int:
     return limits.count_messages(each=crowd.tokens, least=crowd.least, most=crowd.most)
 
 
-def find_forced_fold(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
+def find_forced_fold(
+    view: View, budget: Budget, facts: Facts, *, unanswered: bool = False
+) -> Folded | Need | None:
     """Find the gentlest fold that brings the view well below `hard`, else the deepest that fits.
 
-    None where no fold shrinks the view enough to fit in room.
+    None where no fold shrinks the view enough to fit in room. What nobody has answered is folded
+    only if `unanswered` is set, all but the newest message.
     """
     if not facts.policy.folds:
         return None
@@ -173,7 +177,7 @@ def find_forced_fold(view: View, budget: Budget, facts: Facts) -> Folded | Need 
     # While everything still fits, a tiny gain is not worth a rewritten prefix.
     least_gain = budget.convert_to_estimate(budget.room * _LEAST_GAIN) if fits else 1
     smallest, deepest = min(used, budget.convert_to_estimate(budget.room) + 1), None
-    for event in _iterate_forced_folds(view, budget, facts, limit=limit):
+    for event in _iterate_forced_folds(view, budget, facts, limit=limit, unanswered=unanswered):
         if isinstance(event, Need):
             return event
         gain = event.before - event.after
@@ -187,14 +191,18 @@ def find_forced_fold(view: View, budget: Budget, facts: Facts) -> Folded | Need 
 
 
 def _iterate_forced_folds(
-    view: View, budget: Budget, facts: Facts, *, limit: int
+    view: View, budget: Budget, facts: Facts, *, limit: int, unanswered: bool
 ) -> Iterator[Folded | Need]:
     """Yield folds, gentlest first: span by span, each from a full handoff down to its frame."""
     policy = facts.policy
     share = budget.convert_to_estimate(budget.room * policy.handoff)
     rest = min(budget.convert_to_estimate(_measure_rest(budget, facts)), int(limit * _HYSTERESIS))
     spans = fold.iterate_fold_spans(
-        view, tail=rest - share, folds=share // 2, merging=policy.merging
+        view,
+        tail=rest - share,
+        folds=share // 2,
+        merging=policy.merging,
+        unanswered=unanswered,
     )
     why = "forced" if policy.start == "auto" else "full"
     for number, span in enumerate(spans):

@@ -8,7 +8,7 @@ import msgspec
 from foldline.core.log import Folded, Instructed, ToolReturned, UserSaid
 from foldline.core.names import format_way_back
 from foldline.core.parts import Gap, Media, Native, Part, Text, render_parts, text_of
-from foldline.core.token_bounds import bound_plain_tokens, bound_tokens
+from foldline.core.token_bounds import count_cautiously, count_plain_tokens
 from foldline.core.tokens import MESSAGE, count_parts, count_tokens
 
 Role: TypeAlias = Literal["system", "user", "model", "result", "handoff"]
@@ -18,6 +18,8 @@ NAMED = "[instructions: "
 """How the first line of a named piece of instructions begins; it ends with `]`."""
 CUT_AGAIN = "[truncated: the provider took no more]"
 """The marker in a message that was cut once more, after a refusal."""
+CUT_TO_SHARE = "[truncated: the window holds no more of it]"
+"""The marker in a message that was cut so that all unanswered ones fit together."""
 _TAGS = ("[human", "[notice", "[heartbeat", "[cron")
 
 
@@ -56,7 +58,7 @@ def bound_item(item: Item, count: Callable[[str], int]) -> tuple[int, int]:
 
     None are plain by an exact `count`: it says all there is to know.
     """
-    plain = count_parts(item.parts, bound_plain_tokens) if count is bound_tokens else 0
+    plain = count_parts(item.parts, count_plain_tokens) if count is count_cautiously else 0
     return _count_shown(item.parts, item.native, count), plain
 
 
@@ -158,7 +160,7 @@ def format_speaker_tag(event: UserSaid, words: str) -> str:
 def _choose_shown_parts(
     seq: int, event: UserSaid | ToolReturned, stub: str | None
 ) -> tuple[tuple[Part, ...], State]:
-    if stub is not None and CUT_AGAIN in stub:
+    if stub is not None and (CUT_AGAIN in stub or CUT_TO_SHARE in stub):
         media = (part for part in event.parts if isinstance(part, Media))
         return (Text(stub), *media), "clipped"
     if stub is not None:

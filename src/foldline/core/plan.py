@@ -9,6 +9,7 @@ Does no IO: whatever a decision rests on is in `facts`, and every decision is an
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TypeAlias
 
 import msgspec
@@ -16,13 +17,12 @@ import msgspec
 from foldline.core import fold_selection, rules
 from foldline.core.budget import Budget, measure_budget, measure_message_room, measure_result_room
 from foldline.core.edits import fold, mask
-from foldline.core.edits.clip import clip_event, clip_to_room
+from foldline.core.edits.clip import clip_event, clip_unanswered
 from foldline.core.edits.fold.ask import find_recall_tool, is_recall_name
 from foldline.core.edits.undo import undo_edit
 from foldline.core.fold_selection import Facts, Need, compute_tiers
 from foldline.core.item import Item
 from foldline.core.log import (
-    Clipped,
     Edit,
     Event,
     Folded,
@@ -38,7 +38,6 @@ from foldline.core.parts import Part, Text, Thought
 from foldline.core.policy import Policy
 from foldline.core.request import Pressure, Report, Request, build_report, render
 from foldline.core.spine import Range, has_overlap
-from foldline.core.token_bounds import bound_tokens
 from foldline.core.view import View
 
 __all__ = [
@@ -110,26 +109,27 @@ def plan(view: View, facts: Facts) -> Plan:
     if not early and (masked := _mask_old_results(work, facts)):
         events.append(masked)
         work = after(work, [masked])
-    budget = measure_budget(work, facts.limits)
-    clipped: Clipped | None = None
+    edit: Folded | Need | None = None
+    soon: fold.Moment | None = None
     while True:
+        recall = offers_recall(work, facts)
+        if facts.policy.folds and (clipped := clip_unanswered(work, facts.limits, recall=recall)):
+            events.append(clipped)
+            work = after(work, [clipped])
+        budget = measure_budget(work, facts.limits)
+        if edit is not None:
+            break
         edit, soon = _select_fold(work, budget, facts, early=early)
         if isinstance(edit, Need):
             return edit
-        if edit is not None:
-            events.append(edit)
-            work = after(work, [edit])
-            rules.check_view(work)
-            budget = measure_budget(work, facts.limits)
-        if clipped is not None or budget.used <= budget.room or not facts.policy.folds:
+        if edit is None:
             break
-        # No fold makes it fit: the newest are too large.
-        clipped = clip_to_room(work, budget.shrink(), recall=offers_recall(work, facts))
-        if clipped is None:
-            break
-        events.append(clipped)
-        work = after(work, [clipped])
+        events.append(edit)
+        work = after(work, [edit])
+        rules.check_view(work)
         budget = measure_budget(work, facts.limits)
+        if budget.used <= budget.room:
+            break  # else what nobody has answered is cut beside the fold as it came out
     return _finish_plan(work, budget, facts, events=events, soon=soon)
 
 
@@ -150,7 +150,10 @@ def _select_fold(
         if edit is not None or not is_full:
             return edit, None
     if is_full:
-        return fold_selection.find_forced_fold(view, budget, facts), None
+        edit = fold_selection.find_forced_fold(view, budget, facts)
+        if edit is None and (is_crowded or budget.used > budget.room):
+            edit = fold_selection.find_forced_fold(view, budget, facts, unanswered=True)
+        return edit, None
     if facts.now or (by_itself and not early and _is_due(view, budget, policy)):
         return fold_selection.find_due_fold(view, budget, facts), None
     if policy.delays and pressure != "soft":
@@ -265,29 +268,25 @@ def admit(view: View, event: Event, facts: Facts) -> list[Event]:
     """List what enters the log when `event` arrives: the event, clipped if too large, and notes."""
     notes: list[Event] = [*rules.list_repairs(view, event), *_detect_truncation(view, event)]
     policy, budget = facts.policy, measure_budget(view, facts.limits)
-    bound = facts.limits.tokenizer or bound_tokens
-    recall = offers_recall(view, facts)
+    count, recall = facts.limits.count, offers_recall(view, facts)
     match event:
         case UserSaid():
             room = measure_message_room(view, budget)
-            event = clip_event(
-                event, cap=room.tokens, how="both", most=room.most, bound=bound, recall=recall
-            )
+            event = clip_event(event, how="both", most=room, count=count, recall=recall)
         case ToolReturned(call_id):
             tool = view.tool_of(call_id)
             wanted = policy.clipping(tool)
-            most = budget.convert_to_estimate(min(wanted.tokens, max(budget.room // 4, 1)))
+            cap = budget.convert_to_estimate(min(wanted.tokens, max(budget.room // 4, 1)))
             free = measure_result_room(view, budget, hard=policy.hard, handoff=policy.handoff)
-            if budget.request < facts.fold_from:
-                most = free.tokens
             # What recall returned is bounded already: clipped again, it could never be read.
-            cap = free.tokens if is_recall_name(tool) else min(free.tokens, most)
+            if is_recall_name(tool) or budget.request < facts.fold_from:
+                cap = inf
             event = clip_event(
                 event,
                 cap=cap,
                 how=wanted.how,
-                most=free.most,
-                bound=bound,
+                most=free,
+                count=count,
                 lines=wanted.lines,
                 recall=recall,
             )
@@ -314,7 +313,7 @@ def measure_recall_room(view: View, facts: Facts) -> int:
     """Measure how large the answer to a recall may be, by its bound, and never be clipped."""
     budget = measure_budget(view, facts.limits)
     free = measure_result_room(view, budget, hard=facts.policy.hard, handoff=facts.policy.handoff)
-    return min(free.tokens, free.most, budget.convert_to_estimate(budget.room // 4))
+    return min(free, budget.convert_to_estimate(budget.room // 4))
 
 
 def take_back(view: View, seq: int, edit: Edit, facts: Facts) -> Undone | Blocked:

@@ -2,11 +2,15 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Literal, TypeAlias
 
 from foldline.core.budget import Budget, estimate_request
 from foldline.core.item import Item, Role
-from foldline.core.parts import Native, Part, Tool
+from foldline.core.log import UserSaid
+from foldline.core.names import format_handle
+from foldline.core.parts import Native, Part, Tool, text_of
+from foldline.core.tokens import count_tokens_roughly
 from foldline.core.view import View
 
 Pressure: TypeAlias = Literal["calm", "warn", "soft", "hard"]
@@ -63,6 +67,8 @@ class Report:
     """Whether a fold is due and waits for a person to start it."""
     warnings: tuple[str, ...] = ()
     """Such as a reserve that is too large, or tools that take a fifth of the window."""
+    clipped: tuple[int, ...] = ()
+    """The messages that nobody has answered and that are sent cut, as the window holds no more."""
 
     @property
     def total(self) -> int:
@@ -72,7 +78,10 @@ class Report:
     def __str__(self) -> str:
         sizes = ", ".join(f"{name} {size:,}" for name, size in self.parts.items() if size)
         share = 100 * self.total / self.window
-        return f"{self.total:,} of {self.window:,} tokens ({share:.1f}%, {self.source}): {sizes}"
+        cut = f"; cut: {', '.join(map(format_handle, self.clipped))}" if self.clipped else ""
+        return (
+            f"{self.total:,} of {self.window:,} tokens ({share:.1f}%, {self.source}): {sizes}{cut}"
+        )
 
 
 def render(view: View) -> Request:
@@ -98,6 +107,7 @@ def build_report(
     for role, tokens in by_role.items():
         if tokens:
             sizes[NAMES[role]] += tokens
+    clipped = _list_cut_messages(view)
     return Report(
         window=budget.limits.window,
         window_source=budget.limits.source,
@@ -115,7 +125,24 @@ def build_report(
         doubt=budget.doubt,
         pressure=pressure,
         due=due,
-        warnings=budget.warnings,
+        warnings=(*budget.warnings, *(_describe_cut(view, item) for item in clipped)),
+        clipped=tuple(item.seq for item in clipped),
+    )
+
+
+def _list_cut_messages(view: View) -> list[Item]:
+    """List the messages behind the newest answer that are not shown whole."""
+    behind = takewhile(lambda item: item.role != "model", reversed((*view.items, *view.waiting)))
+    return [item for item in behind if item.role == "user" and item.state == "clipped"][::-1]
+
+
+def _describe_cut(view: View, item: Item) -> str:
+    said = view.held[item.seq]
+    words = text_of(said.parts) if isinstance(said, UserSaid) else ""
+    whole = count_tokens_roughly(words, above=item.tokens)
+    return (
+        f"{format_handle(item.seq)} is cut to {item.tokens:,} of {whole:,} tokens: the window "
+        "holds no more of it"
     )
 
 

@@ -13,7 +13,7 @@ from foldline.core import item as items
 from foldline.core.item import Item, Role
 from foldline.core.log import ModelSaid, ToolReturned
 from foldline.core.parts import Call, Part, Text, Thought, calls_of
-from foldline.core.token_bounds import bound_tokens
+from foldline.core.token_bounds import count_cautiously
 
 _FEW = 64  # bounds that are kept whatever is in view
 
@@ -85,9 +85,9 @@ class ItemRow:
             tokens, most, plain = tokens + item.tokens, most + bound[0], plain + bound[1]
         return Bounds(tokens, most, plain)
 
-    def bound_item(self, item: Item) -> int:
-        """Bound an item's tokens from above."""
-        return self._bound_item(item, bound_tokens)[0]
+    def bound_item(self, item: Item, count: Callable[[str], int] = count_cautiously) -> int:
+        """Count an item's tokens by what decides whether it fits."""
+        return self._bound_item(item, count)[0]
 
     def _bound_item(self, item: Item, count: Callable[[str], int]) -> tuple[int, int]:
         bound = self._bounds.get((item, count))  # each item is read once

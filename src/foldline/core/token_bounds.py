@@ -6,10 +6,16 @@ that a linear program chose so that no text of thousands lies above its bound: 1
 code, data and what machines print, by o200k and cl100k. No token of such a tokenizer is shorter
 than a byte, so a bound never exceeds the bytes. A text is bounded piece by piece: a table
 behind a page of prose is not averaged with it.
+
+Whether a text fits is decided by `count_cautiously`: by its estimate where tokenizers agree (code,
+data, and the languages that they are trained on), and by its bound where they do not.
 """
 
 from collections.abc import Callable
 from functools import lru_cache
+from typing import NamedTuple
+
+from foldline.core.tokens import weigh_bytes
 
 # Thousandths of a token. Classes are bytes; a letter outside ASCII counts once, at its first byte.
 _ASCII = {
@@ -50,7 +56,7 @@ _SCRIPTS = {
     b"t": 2100,  # the scripts of India, Thai, Lao, Tibetan
     b"m": 2780,  # marks that stand on letters
     b"e": 4119,  # emoji and everything beyond
-    b"f": 2444,  # full width and private forms
+    b"f": 3000,  # full width and private forms
     b"q": 3191,  # U+1000 to U+1FFF
     b"i": 2300,  # Latin, third block, and phonetic letters
     b"Y": 1742,  # rare Cyrillic
@@ -91,7 +97,7 @@ _BLOCKS = {  # where a block differs much from its class
         b"\xe3\x82": -1850,
         b"\xe3\x83": -1850,
     },
-    b"f": {b"\xef\xbc": -300, b"\xef\xbd": -300},  # full width
+    b"f": {b"\xef\xb8": -856, b"\xef\xbc": -856, b"\xef\xbd": -856},  # signs of emoji, full width
 }
 _LAST = (  # the last byte of each run of bytes that are of one class
     (0x08, "c"), (0x09, "\t"), (0x0A, "\n"), (0x0C, "c"), (0x0D, "\n"), (0x1F, "c"), (0x20, " "),
@@ -125,17 +131,69 @@ _PLAIN = 0.65  # of plain text are small letters and blanks
 _MOST_UNKNOWN = 0.5  # of its letters
 
 
+_AGREED = 1.3  # times its estimate: tokenizers agree on a text whose bound is not above that
+_BY_MARKS = 20  # bytes of data for each of its marks, at most
+_SURELY = 0.85  # of its bound, where they agree: no less than that
+_COMMON_HANGUL = tuple(sign.encode() for sign in "이다의는에을를가고")
+_PIECES = (  # of words, in languages of Latin script
+    " the | to | and| of | in |ing |tion|ed | that|ment|ent |ly |ation|ould|ight|ough|er |re |on "
+    "|st |ss|ck|sh|wh|ns |ts | with| from| for"  # English
+    "| der | die | und | den | das | ist |nicht| zu |ung |sch|ein|eit|ich"  # German
+    "| de | la | que | el | los | et | les | des | le | est | du |ement| en | un | una "
+    "| il | che | di | per | della |zione|à | è |lla | do | da | os | não |ção|ões|dade| em "
+    "| e | o | a | és | și | în | este |ului | că |are |ilor"  # French, Spanish and their kin
+    "| het | een | van |ijk |aar | och | att | som | det |är | og | av | til | på |för|ning"
+    "|skal|rätt"  # Dutch, Swedish, Danish, Norwegian
+    "| w | na | nie |ie |cz|rz|ych |ego |ość|się | z |ání|ých|ní |ou |že | se "  # Polish, Czech
+    "| ve | bir | bu |lar|ler|ın|ına|nın|hak"  # noqa: RUF001 - Turkish
+    "| az | hogy | nem |ság|ség|nek |ett | ja |en |sta |ssa|oikeu|än "  # Hungarian, Finnish
+    "| yang | dan | dengan |kan |ber|ang|nya "  # Indonesian
+    "| của | và | các | được | không |ng "  # Vietnamese
+)
+_COMMON_PIECES = tuple(piece.encode() for piece in _PIECES.split("|"))
+_SEEN = 1_024  # bytes of a piece
+_BY_PIECE = 10  # letters that such a piece vouches for
+_MOST_UNSURE = 0.5  # of the letters of a text on which tokenizers agree
+_UNSURE = b"iUKefmr"  # classes that few tokenizers know
+_BY_JOINED = 9  # letters for which a mark that stands on one speaks: decomposed text is rare
+_SURE_BLOCKS = {  # of classes that few tokenizers know, what those of today do
+    b"q": (
+        b"\xe1\x80",
+        b"\xe1\x81",
+        b"\xe1\x83",
+        b"\xe1\x9e",
+        b"\xe1\x9f",
+        b"\xe1\xba",
+        b"\xe1\xbb",
+    ),
+    b"t": tuple(bytes((0xE0, n)) for n in (*range(0xA4, 0xAC), *range(0xAE, 0xBA))),
+}
+
+
+class _Size(NamedTuple):
+    """What a piece of a text may take."""
+
+    most: int
+    is_plain: bool
+    cautious: int
+
+
 def bound_tokens(text: str) -> int:
     """Bound the tokens of a text from above."""
-    return sum(_bound_piece(piece)[0] for piece in _split_text(text))
+    return sum(_size_piece(piece).most for piece in _split_text(text))
 
 
-def bound_plain_tokens(text: str) -> int:
-    """Bound the tokens of those pieces of a text that are plain English or code.
+def count_cautiously(text: str) -> int:
+    """Count the tokens by which it is decided whether a text fits."""
+    return sum(_size_piece(piece).cautious for piece in _split_text(text))
+
+
+def count_plain_tokens(text: str) -> int:
+    """Count those pieces of a text that are plain English or code.
 
     All tokenizers know such words, so one count of them says much about the others.
     """
-    return sum(most for most, plain in map(_bound_piece, _split_text(text)) if plain)
+    return sum(size.cautious for size in map(_size_piece, _split_text(text)) if size.is_plain)
 
 
 def _split_text(text: str) -> list[bytes]:
@@ -144,7 +202,7 @@ def _split_text(text: str) -> list[bytes]:
 
 
 @lru_cache(maxsize=512)
-def _bound_piece(body: bytes) -> tuple[int, bool]:
+def _size_piece(body: bytes) -> _Size:
     number = body.translate(_CLASSES).count
     total = sum(weight * number(name) for name, weight in _ASCII.items())
     total += sum(weight * number(pair) for pair, weight in _PAIRS.items())
@@ -160,7 +218,39 @@ def _bound_piece(body: bytes) -> tuple[int, bool]:
         vowels = len(body) - len(body.translate(None, b"aeiou"))
         total += _UNKNOWN * unknown + _HARSH * max(small - _PER_VOWEL * vowels, 0)
     plain = small + number(b" ") > _PLAIN * len(body) and unknown < _MOST_UNKNOWN * small
-    return min(max(total, 0) * _CARE // 1_000_000 + 1, len(body)), plain
+    most = min(max(total, 0) * _CARE // 1_000_000 + 1, len(body))
+    # No tokenizer of these has fewer tokens than words.
+    estimate = max(weigh_bytes(body) // 1000 + 1, number(b" a") + number(b" A"))
+    if most <= _AGREED * estimate:
+        plain = plain or (most <= estimate and _BY_MARKS * number(b".") > len(body))
+        return _Size(most, plain, max(estimate, int(_SURELY * most)))
+    return _Size(most, plain, estimate if _is_common_language(body) else max(most, estimate))
+
+
+def _is_common_language(body: bytes) -> bool:
+    """Whether a text is words of languages that all tokenizers of today are trained on.
+
+    It is read in the middle of a piece: to look for so many words takes longer than all else.
+    """
+    start = max(len(body) - _SEEN, 0) // 2
+    body = body[start : start + _SEEN]
+    number = body.translate(_CLASSES).count
+    foreign = {name: number(name) for name in (*_SCRIPTS, b"m")} if not body.isascii() else {}
+    marks = foreign.pop(b"s", 0) + foreign.pop(b"u", 0)
+    letters = number(b"a") + sum(foreign.values())
+    if letters + number(b" ") <= _PLAIN * (len(body) - number(b"_") - marks):
+        return False
+    latin = number(b"a") + foreign.get(b"l", 0) + foreign.get(b"x", 0)
+    unsure = max(latin - _BY_PIECE * sum(map(body.count, _COMMON_PIECES)), 0)
+    unsure += sum(foreign.get(bytes((name,)), 0) for name in _UNSURE)
+    unsure += _BY_JOINED * foreign.get(b"m", 0)
+    for name, signs in ((b"z", _COMMON_HAN), (b"k", _COMMON_HANGUL)):
+        if found := foreign.get(name, 0):
+            unsure += max(found - _BY_COMMON * sum(map(body.count, signs)), 0)
+    for name, blocks in _SURE_BLOCKS.items():
+        if found := foreign.get(name, 0):
+            unsure += max(found - sum(map(body.count, blocks)), 0)
+    return unsure < _MOST_UNSURE * letters
 
 
 def _bound_foreign_letters(body: bytes, number: Callable[[bytes], int]) -> int:

@@ -39,7 +39,7 @@ _SCRIPTS = {  # the most common first: the search ends when every letter has fou
     b"l": 1350,  # Latin with accents
     b"z": 900,  # Han
     b"j": 825,  # kana
-    b"g": 370,  # Greek, Cyrillic
+    b"g": 290,  # Greek, Cyrillic
     b"k": 835,  # Hangul
     b"e": 1800,  # emoji and everything beyond
     b"f": 1700,  # full width and private forms
@@ -48,8 +48,25 @@ _SCRIPTS = {  # the most common first: the search ends when every letter has fou
     b"q": 2200,  # U+1000 to U+1FFF
 }
 _BLOCKS = {  # where a block differs much from its class
-    b"t": {b"\xe0\xbc": 1500, b"\xe0\xbd": 1500},  # Tibetan
-    b"q": {b"\xe1\x83": -1760},  # Georgian
+    b"g": {b"\xce": 120, b"\xcf": 120},  # Greek
+    b"l": {b"\xc4\x91": -900, b"\xc6\xa1": -1000, b"\xc6\xb0": -1000},  # Vietnamese
+    b"t": {
+        b"\xe0\xa4": -120,  # Devanagari
+        b"\xe0\xa5": -120,
+        b"\xe0\xb4": -40,  # Malayalam
+        b"\xe0\xb5": -40,
+        b"\xe0\xbc": 1500,  # Tibetan
+        b"\xe0\xbd": 1500,
+    },
+    b"q": {
+        b"\xe1\x80": -1500,  # Burmese
+        b"\xe1\x81": -1500,
+        b"\xe1\x83": -1760,  # Georgian
+        b"\xe1\x9e": -1420,  # Khmer
+        b"\xe1\x9f": -1420,
+        b"\xe1\xba": -1750,  # Vietnamese
+        b"\xe1\xbb": -1750,
+    },
     b"s": {
         b"\xe2\x80": -1900,  # dashes and quotation marks
         b"\xe2\x94": -2100,  # lines and boxes
@@ -76,13 +93,13 @@ def count_tokens(text: str) -> int:
     """Estimate the tokens of a text."""
     if len(text) <= _SHORT:
         return _count_short_text(text)
-    return _weigh_bytes(text.encode("utf-8", "surrogatepass")) // 1000 + 1
+    return weigh_bytes(text.encode("utf-8", "surrogatepass")) // 1000 + 1
 
 
 @lru_cache(maxsize=1_024)
 def _count_short_text(text: str) -> int:
     body = text.encode("utf-8", "surrogatepass")
-    return _weigh_bytes(body) // 1000 + 1 if body else 0
+    return weigh_bytes(body) // 1000 + 1 if body else 0
 
 
 def quarter_bytes(text: str) -> int:
@@ -101,13 +118,14 @@ def count_tokens_roughly(text: str, *, above: int) -> int:
         places = [int(n * _GOLDEN % 1 * room) for n in range(_PLACES)]
         sample = "".join([text[at : at + _ROUGH] for at in places])
         body = sample.encode("utf-8", "surrogatepass")
-        about = _weigh_bytes(body) * len(text) // (len(sample) * 1000) + 1
+        about = weigh_bytes(body) * len(text) // (len(sample) * 1000) + 1
         if about > 2 * above:
             return about
     return count_tokens(text)
 
 
-def _weigh_bytes(body: bytes) -> int:
+def weigh_bytes(body: bytes) -> int:
+    """Estimate the tokens of an encoded text, in thousandths."""
     # Flat, and without counts that must be 0: most texts are short, so each call matters.
     number = body.translate(_CLASSES).count
     capitals, digits, marks = number(b"A"), number(b"0"), number(b".")
@@ -210,9 +228,9 @@ class Learned(msgspec.Struct, frozen=True):
         ratios = self.ratios
         if self.reported and estimate - self.estimate >= _LEAST:
             growth = (reported - self.reported) / (estimate - self.estimate)
-            ratios = (*ratios, _clamp_ratio(growth))
+            ratios = (*ratios, clamp_ratio(growth))
         elif not self.reported and estimate >= _TELLING:
-            ratios = (*ratios, _clamp_ratio(reported / estimate))
+            ratios = (*ratios, clamp_ratio(reported / estimate))
         ratios = ratios[-_SAMPLES:]
         return Learned(
             ratio=median(ratios) if ratios else self.ratio,
@@ -225,7 +243,7 @@ class Learned(msgspec.Struct, frozen=True):
     def reset_after_edit(self) -> "Learned":
         """Forget the last count, which an edit makes void, and keep its ratio."""
         telling = self.estimate >= _TELLING
-        overall = _clamp_ratio(self.reported / self.estimate) if telling else self.ratio
+        overall = clamp_ratio(self.reported / self.estimate) if telling else self.ratio
         return msgspec.structs.replace(self, ratio=overall, estimate=0, reported=0)
 
     @property
@@ -235,5 +253,6 @@ class Learned(msgspec.Struct, frozen=True):
         return min(max(1.5 * max(self.errors), LEAST_MARGIN), MOST_MARGIN) if known else MOST_MARGIN
 
 
-def _clamp_ratio(ratio: float) -> float:
+def clamp_ratio(ratio: float) -> float:
+    """Bound a model's tokens for each estimated token to what any model can have."""
     return min(max(ratio, _BOUNDS[0]), _BOUNDS[1])

@@ -1,8 +1,9 @@
 """The lines that sessions log, at the logger `foldline.session`.
 
     INFO      a fold, a fork, a learned window, a healed refusal, a narrative with lines left out
-    WARNING   a vetoed fold, a narrative that failed or was rejected, an assumed window,
-              a prompt that its server has cut
+    WARNING   a message that is cut because the window holds no more of it, a vetoed fold,
+              a narrative that failed or was rejected, an assumed window, a prompt that its
+              server has cut
     ERROR     a fold that could not be made, a session that could not be opened for one
 
 A line names sessions, models and sizes, and never says what was said. It holds no words of a
@@ -12,7 +13,9 @@ provider or a summarizer either: these may quote a message.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from foldline.core.log import Event, Folded, ServerTruncated, WindowLearned
+from foldline.core.log import Clipped, Event, Folded, ServerTruncated, UserSaid, WindowLearned
+from foldline.core.names import format_handle
+from foldline.core.parts import Clip
 from foldline.errors import FoldlineError, Overflow
 from foldline.stores.base import Name
 
@@ -40,6 +43,16 @@ def log_events(name: Name, events: Sequence[Event]) -> None:
                     "%s: folded %d messages (%s): %s → %s tokens",
                     _clean_text(name.session), event.messages, _REASONS.get(event.why, event.why),
                     f"{event.before:,}", f"{event.after:,}",
+                )  # fmt: skip
+            case UserSaid(clip=Clip(whole=whole, shown=shown)):
+                _get_logger().warning(
+                    "%s: a message is cut to %s of %s tokens: the window holds no more of it",
+                    _clean_text(name.session), f"{shown:,}", f"{whole:,}",
+                )  # fmt: skip
+            case Clipped(stubs):
+                _get_logger().warning(
+                    "%s: messages that nobody has answered are cut to fit together: %s",
+                    _clean_text(name.session), ", ".join(format_handle(one.seq) for one in stubs),
                 )  # fmt: skip
             case WindowLearned(model, window):
                 _get_logger().info(

@@ -18,14 +18,12 @@ from foldline.core.budget import apply_learned_window, measure_budget
 from foldline.core.edits.clip import clip_newest_messages
 from foldline.core.log import Asked, WindowLearned
 from foldline.core.plan import Facts, build_blocked, offers_recall
-from foldline.core.rules import find_protected_start
 from foldline.dialects.provider_errors import Fault, of_exception
 from foldline.errors import Overflow
 from foldline.session.log_handle import Live
 from foldline.session.log_lines import log_heal
 
 T = TypeVar("T")
-_NEWEST = 0.7  # of room, above which the newest messages are cut first
 _NOTHING_ASKED = Asked(at=-1, dialect="", sha256="", encoder=0)
 _SMALLER = 0.8  # the next try's share of a request that was refused without stating a limit
 
@@ -40,7 +38,7 @@ async def heal_refusal(live: Live, fault: Fault, plan: Callable[[Facts], Awaitab
         if facts is None:
             return None
         # Without a count nobody knows how far the newest messages alone are too large.
-        first = not fault.count or _is_newest_large(live)
+        first = not fault.count
         for cuts in (first, not first):
             tried = await _cut_newest_messages(live) if cuts else facts
             with suppress(Overflow):
@@ -51,13 +49,6 @@ async def heal_refusal(live: Live, fault: Fault, plan: Callable[[Facts], Awaitab
                     return planned
         blocked = build_blocked(live.view, measure_budget(live.view, facts.limits))
         raise Overflow(blocked.parts, blocked.limit)
-
-
-def _is_newest_large(live: Live) -> bool:
-    """Whether the newest messages alone may take most of the room."""
-    view, budget = live.view, measure_budget(live.view, live.facts.limits)
-    newest = (*view.items[find_protected_start(view) :], *view.waiting)
-    return sum(map(view.bound_item, newest)) * budget.strain > _NEWEST * budget.room
 
 
 async def _cut_newest_messages(live: Live) -> Facts | None:

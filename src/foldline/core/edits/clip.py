@@ -1,65 +1,107 @@
-"""Clip messages that are too large, once, when they arrive; and once more after a refusal.
+"""Clip messages that are too large: when they arrive, and what nobody has answered once more.
+
+A message that is too large by itself is clipped when it arrives. Several that nobody has answered
+share the room of a request, and so do the newest ones of a request that a provider refused. Each
+keeps a fair share, and is cut by no more than what is missing.
 
 The view adds the handle and the outcome to a clip, because only it knows the message's place.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import inf
+from typing import NamedTuple
 
 import msgspec
 
 from foldline.core import rules, truncate
-from foldline.core.budget import Budget, Limits, apply_learned_window, measure_budget
-from foldline.core.item import CUT_AGAIN, Item
+from foldline.core.budget import (
+    Limits,
+    apply_learned_window,
+    measure_budget,
+    measure_free_room,
+    measure_least_handoff,
+)
+from foldline.core.item import CUT_AGAIN, CUT_TO_SHARE, Item
 from foldline.core.log import Clipped, ToolReturned, UserSaid
 from foldline.core.names import count_names, format_way_back
 from foldline.core.parts import Clip, Gap, Part, Stub, Text, text_of
 from foldline.core.policy import How, LineLimits
 from foldline.core.spine import Change, Range, apply_spine_change
-from foldline.core.token_bounds import bound_tokens
-from foldline.core.tokens import MESSAGE, count_parts, count_tokens, count_tokens_roughly
+from foldline.core.token_bounds import count_cautiously
+from foldline.core.tokens import count_parts, count_tokens, count_tokens_roughly
 from foldline.core.view import View
 
 _LINES = LineLimits()
 _LOOK = 131_072  # characters of the cut that are searched; recall finds the rest
 _NEWEST = 0.7  # of room, for the newest messages of a request that was refused
-_BESIDE_HANDOFF = 0.9  # of room, for the newest messages of a request that no fold makes fit
 _LEAST_BYTES = 240  # of one message: fewer say nothing
 _HANDLE = 48  # characters of what a view adds to a clip: its handle, and how to see more
 _LEAST_CLIP = 57  # tokens of any clip
 _MARKER = 56  # tokens of the marker, its handle and line ends
+_TRIES = 8  # to find the size that fills what is free
+_FULL, _AIM = 0.96, 0.985  # of what is free: when to stop, and what to try next
+_LEAST_SHARE = 100  # tokens of a message, the marker among them
+_FAR = 16  # times what is free: no text has that many more estimated tokens than real ones
 
 
 def clip_event(  # noqa: PLR0913 - how it is cut, and the limits of that
     event: UserSaid | ToolReturned,
     *,
-    cap: int,
     how: How,
+    cap: float = inf,
     most: float = inf,
-    bound: Callable[[str], int] = bound_tokens,
+    count: Callable[[str], int] = count_cautiously,
     lines: LineLimits = _LINES,
     recall: bool = True,
 ) -> UserSaid | ToolReturned:
-    """Add a clip to an event whose words exceed `cap` tokens, or may exceed `most` by their bound.
+    """Add a clip to an event whose words exceed `cap` estimated tokens, or `most` by `count`.
 
     Cut by lines, they may not exceed `lines` either. The event keeps the whole; `recall` says
     whether the model has a tool that gives it back.
     """
     words = text_of(part for part in event.parts if isinstance(part, Text))
-    whole = count_tokens_roughly(words, above=cap)  # far above the cap it is only mentioned
-    fits = whole <= cap and (_count_bytes(words) <= most or bound(words) <= most)
+    least = min(cap, most)
+    above = int(least) if least < inf else len(words)
+    whole = count_tokens_roughly(words, above=above)  # far above that it is only mentioned
+    # What is far too large by its estimate is not counted: an exact count takes its time.
+    fits = whole <= cap and (
+        _count_bytes(words) <= most or (whole <= _FAR * most and count(words) <= most)
+    )
     if fits and not (how == "lines" and _is_long(words, lines)):
         return event
-    texts = _clip_words(words, cap, whole, how, lines)
-    while (size := count_parts(texts, bound)) > most and cap > _LEAST_CLIP:
-        cap = max(int(cap * most / size * 31 / 32), _LEAST_CLIP)
-        texts = _clip_words(words, cap, whole, how, lines)
+    texts = _fill(
+        lambda tokens: _clip_words(words, tokens, whole, how, lines),
+        min(cap, whole),
+        most,
+        count=count,
+    )
     others = (part for part in event.parts if not isinstance(part, Text | Gap))
     if len(words) <= sum(len(text_of((part,))) for part in texts) + _HANDLE:
         return event  # the marker would be longer than what was cut
     shown = sum(count_tokens(text_of((part,))) for part in texts)
     return msgspec.structs.replace(event, clip=Clip((*texts, *others), how, whole, shown, recall))
+
+
+def _fill(
+    cut: Callable[[int], tuple[Part, ...]], cap: float, most: float, *, count: Callable[[str], int]
+) -> tuple[Part, ...]:
+    """Cut to at most `cap` estimated tokens and to at most `most` by `count`, but not far below."""
+    tokens = max(int(min(cap, most)), _LEAST_CLIP)
+    texts = cut(tokens)
+    best: tuple[Part, ...] = ()
+    for _ in range(_TRIES):
+        size = count_parts(texts, count)
+        if size <= most:
+            best = texts
+            if tokens >= cap or size >= _FULL * most:
+                break
+        if tokens <= _LEAST_CLIP:
+            break
+        aim = tokens * most / max(size, 1) * _AIM
+        tokens = max(int(min(aim, cap)), _LEAST_CLIP)
+        texts = cut(tokens)
+    return best or texts
 
 
 def _clip_words(words: str, cap: int, whole: int, how: How, lines: LineLimits) -> tuple[Part, ...]:
@@ -162,8 +204,36 @@ def _last_bytes(text: str, size: int) -> str:
     return text.encode("utf-8", "replace")[-size:].decode("utf-8", "ignore")
 
 
+class _Marker(NamedTuple):
+    """What stands where a message is cut: why, and whether the model can recall the rest."""
+
+    words: str
+    recall: bool
+
+
+def clip_unanswered(view: View, limits: Limits, *, recall: bool) -> Clipped | None:
+    """Cut what nobody has answered to fair shares, where not all of it fits; None where it does.
+
+    The event is to be appended next. Nothing else gives way but what can be folded.
+    """
+    budget = measure_budget(view, limits)
+    count = budget.limits.count
+    settled, newest, kept = _split_newest_items(view)
+    free = measure_free_room(view, budget, kept, of=budget.room)
+    free -= measure_least_handoff(view, settled, budget)
+    if sum(view.bound_item(item, count) for item in newest) <= free:
+        return None
+    sizes = {item: count(_read_shown_words(item)) for item in newest}
+    free -= sum(view.bound_item(item, count) - size for item, size in sizes.items())
+    share = _compute_fair_share(sizes.values(), free)
+    if share < _LEAST_SHARE:
+        return None  # so many small ones say nothing cut: the oldest are folded
+    marker = _Marker(CUT_TO_SHARE, recall)
+    return _clip_items(view, sizes, share, count=count, marker=marker)
+
+
 def clip_newest_messages(
-    view: View, limits: Limits, *, recall: bool = True
+    view: View, limits: Limits, *, recall: bool
 ) -> tuple[Clipped, Limits] | None:
     """Cut the newest messages of a request that a provider refused; None if they are small.
 
@@ -171,87 +241,78 @@ def clip_newest_messages(
     limits are reduced by what the estimate may be too small by.
     """
     limits = apply_learned_window(limits, view.windows.get(view.model))
-    budget = measure_budget(view, limits)
-    newest = [item for item in _list_newest(view) if _can_be_cut(item)]
-    sizes = {item.seq: _count_bytes(text_of(item.parts)) for item in newest}
-    free = int(budget.room * _NEWEST)
+    _, newest, _ = _split_newest_items(view)
+    sizes = {item: _count_bytes(_read_shown_words(item)) for item in newest}
+    free = int(measure_budget(view, limits).room * _NEWEST)
     if sum(sizes.values()) <= free:
         return None
-    share = _compute_fair_share(sizes.values(), free, least=_LEAST_BYTES)
-    large = [item for item in newest if sizes[item.seq] > share]
-    stubs = [
-        Stub(item.seq, _cut_bytes(_read_words(view, item), item, share, recall=recall))
-        for item in large
-    ]
-    if not stubs:
+    share = max(_compute_fair_share(sizes.values(), free), _LEAST_BYTES)
+    marker = _Marker(CUT_AGAIN, recall)
+    clipped = _clip_items(view, sizes, share, count=_count_bytes, marker=marker)
+    if clipped is None:
         return None
     left = sum(min(size, share) for size in sizes.values())
-    unsure = max(left - sum(count_tokens(stub.text) for stub in stubs), 0)
-    return _build_clipped(view, stubs), replace(limits, window=limits.window - unsure)
+    unsure = max(left - sum(count_tokens(stub.text) for stub in clipped.stubs), 0)
+    return clipped, replace(limits, window=limits.window - unsure)
 
 
-def clip_to_room(view: View, budget: Budget, *, recall: bool) -> Clipped | None:
-    """Cut the newest messages, each to its fair share of the room, beside the smallest handoff.
-
-    For a request that no fold makes fit. The event is to be appended next; None if none is larger
-    than its share.
-    """
-    newest = _list_newest(view)
-    cut = [item for item in newest if _can_be_cut(item)]
-    free = budget.convert_to_estimate(budget.room * _BESIDE_HANDOFF) - _LEAST_CLIP
-    free -= sum(item.tokens for item in newest if item not in cut)
-    share = _compute_fair_share([item.tokens for item in cut], free, least=_LEAST_CLIP)
-    stubs: list[Stub] = []
-    for item in cut:
-        words, most = _read_words(view, item), share - MESSAGE
-        if item.tokens <= share or not words:
-            continue
-        size = _count_bytes(words)
-        text = words
-        while (tokens := count_tokens(text)) > most and size > _LEAST_BYTES:
-            size = min(size * most // tokens, size - _LEAST_BYTES)
-            text = _cut_bytes(words, item, size, recall=recall)
-        if tokens + MESSAGE < item.tokens:
-            stubs.append(Stub(item.seq, text))
-    return _build_clipped(view, stubs) if stubs else None
+def _split_newest_items(view: View) -> tuple[list[Item], list[Item], list[Item]]:
+    """Return what can be folded, what came after the newest answer, and what stays beside it."""
+    cut = next(rules.cuts_back(view), None)
+    start = cut.index if cut else 0
+    beside = [*view.items[start:], *view.waiting]
+    answers = [at for at, item in enumerate(beside) if item.role == "model"]
+    behind = beside[answers[-1] + 1 if answers else 0 :]
+    newest = [one for one in behind if one.role in ("user", "result") and one.state != "folded"]
+    kept = [one for one in beside if one not in newest]
+    return view.items[:start], newest, kept
 
 
-def _list_newest(view: View) -> list[Item]:
-    """List the items that no fold takes."""
-    return [*view.items[rules.find_protected_start(view) :], *view.waiting]
+def _read_shown_words(item: Item) -> str:
+    return text_of(part for part in item.parts if isinstance(part, Text))
 
 
-def _can_be_cut(item: Item) -> bool:
-    return item.role in ("user", "result") and item.state in ("whole", "clipped", "late")
-
-
-def _build_clipped(view: View, stubs: Sequence[Stub]) -> Clipped:
-    seqs = [stub.seq for stub in stubs]
-    change = Change(span=Range(min(seqs), max(seqs)), masks_on=(view.head + 1,))
-    spine = apply_spine_change(view.spine, change)
-    assert spine is not None, "a new mask stands nowhere yet"  # noqa: S101
-    return Clipped(tuple(stubs), change, spine)
-
-
-def _compute_fair_share(sizes: Iterable[int], most: int, *, least: int) -> int:
+def _compute_fair_share(sizes: Iterable[int], most: int) -> int:
     """Compute the size to which all must be cut so that together they stay within `most`."""
     left, rest = most, sorted(sizes)
     for at, size in enumerate(rest):
         share = left // (len(rest) - at)
         if size > share:
-            return max(share, least)
+            return share
         left -= size
-    return max(most, least)
+    return most
 
 
-def _read_words(view: View, item: Item) -> str:
+def _clip_items(
+    view: View,
+    sizes: Mapping[Item, int],
+    share: int,
+    *,
+    count: Callable[[str], int],
+    marker: _Marker,
+) -> Clipped | None:
+    """Build the event that cuts the items which exceed their share; None if there are none."""
+    large = sorted((item for item, size in sizes.items() if size > share), key=lambda one: one.seq)
+    stubs = [Stub(item.seq, _cut_to_ends(view, item, share, count, marker)) for item in large]
+    if not stubs:
+        return None
+    change = Change(span=Range(stubs[0].seq, stubs[-1].seq), masks_on=(view.head + 1,))
+    spine = apply_spine_change(view.spine, change)
+    assert spine is not None, "a new mask stands nowhere yet"  # noqa: S101
+    return Clipped(tuple(stubs), change, spine)
+
+
+def _cut_to_ends(
+    view: View, item: Item, share: int, count: Callable[[str], int], marker: _Marker
+) -> str:
+    """Keep both ends of a message, with its handle between them."""
     said = view.held[item.seq]
     whole = said.parts if isinstance(said, UserSaid | ToolReturned) else item.parts
-    return text_of(part for part in whole if isinstance(part, Text))
+    words = text_of(part for part in whole if isinstance(part, Text))
+    middle = f"\n{marker.words}\n{format_way_back(item.seq, recall=marker.recall)}\n"
 
+    def cut(tokens: int) -> tuple[Part, ...]:
+        first, last = truncate.truncate_to_ends(words, max(tokens - _MARKER, 2))
+        return (Text(f"{first}{middle}{last}"),)
 
-def _cut_bytes(words: str, item: Item, size: int, *, recall: bool) -> str:
-    """Keep both ends of a message, with its handle between them."""
-    half = max(size - _MARKER * 2, _LEAST_BYTES) // 2
-    where = f"{CUT_AGAIN}\n{format_way_back(item.seq, recall=recall)}"
-    return f"{_first_bytes(words, half)}\n{where}\n{_last_bytes(words, half)}"
+    return text_of(_fill(cut, count_tokens(words), share, count=count))

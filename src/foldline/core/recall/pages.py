@@ -20,7 +20,7 @@ from foldline.core.recall.query import (
     render_call,
 )
 from foldline.core.spine import Range
-from foldline.core.token_bounds import bound_tokens
+from foldline.core.token_bounds import count_cautiously
 from foldline.core.tokens import count_tokens
 from foldline.errors import BadHandle
 
@@ -317,4 +317,4 @@ def bound_of(most: int | None) -> Callable[[str], bool]:
         return lambda _: True
     if most < LEAST:
         raise BadHandle(f"recall within {most} tokens has no room for an answer; give {LEAST}")
-    return lambda answer: max(count_tokens(answer), bound_tokens(answer)) <= most
+    return lambda answer: max(count_tokens(answer), count_cautiously(answer)) <= most

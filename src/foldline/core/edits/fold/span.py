@@ -120,24 +120,23 @@ _STARTS = 8  # turns whose starts a fold remembers
 MOST_FOLDS = 5  # folds that stand side by side: a sixth is merged into them
 
 
-def iterate_fold_spans(view: View, *, tail: int, folds: int, merging: Merging) -> Iterator[Span]:
+def iterate_fold_spans(
+    view: View, *, tail: int, folds: int, merging: Merging, unanswered: bool = False
+) -> Iterator[Span]:
     """Yield spans worth folding, gentlest first.
 
     First what leaves at most `tail` tokens behind it: beside the standing folds while these take
-    at most `folds` tokens, else merged with them; then everything that was answered; then
-    everything but the newest message, so that no session is ever stuck.
+    at most `folds` tokens, else merged with them; then everything that was answered. With
+    `unanswered` messages that nobody has answered are folded too, all but the newest one.
     """
-    cuts = rules.cut_points(view)
-    last_resort = rules.cut_points(view, unanswered=True)[-1:]
-    cuts = cuts or last_resort
+    cuts = rules.cut_points(view, unanswered=unanswered)
     if not cuts:
         return
     gentle = choose_cut_within(view, cuts, tail)
     yield from up_to(view, gentle, lo=choose_fold_start(view, merging, most=folds))
     yield from up_to(view, gentle, lo=choose_fold_start(view, "all"))
-    for cut in (cuts[-1], *last_resort):
-        if cut.index > gentle.index:
-            yield from up_to(view, cut, lo=choose_fold_start(view, "all"))
+    if cuts[-1].index > gentle.index:
+        yield from up_to(view, cuts[-1], lo=choose_fold_start(view, "all"))
 
 
 def choose_fold_start(view: View, merging: Merging, *, most: int | None = None) -> int:
