@@ -160,7 +160,9 @@ def set_up_codex(found: Surroundings, base: str, folder: Path) -> Launch:
     given = _split_options(found.arguments, "-c", "--config")
     settings = _read_toml(own / "config.toml")
     profile = [*_split_options(found.arguments, "-p", "--profile").values, settings.get("profile")]
-    settings = _merge(settings, _as_table(_as_table(settings.get("profiles")).get(profile[0])))
+    settings = _merge(
+        settings, _as_table(_as_table(settings.get("profiles")).get(profile[0] or ""))
+    )
     for option in given.values:
         settings = _merge(settings, _parse_codex_option(option))
     name = settings.get("model_provider", "openai")
