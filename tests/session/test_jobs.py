@@ -18,7 +18,13 @@ from serving import address_of, an_empty_schema, connected
 import foldline
 from foldline.errors import FormatError, StoreFailed
 from foldline.session import fold_worker
-from foldline.session.fold_queue import Deferring, Queue, defer_fold
+from foldline.session.fold_queue import (
+    Deferring,
+    Queue,
+    defer_fold,
+    list_pending_queue,
+    migrate_queue,
+)
 from foldline.session.fold_worker import Done, Worker, fold_session, recover_stalled_jobs
 from foldline.session.summaries import read_prepared
 from foldline.stores.base import Name
@@ -99,6 +105,16 @@ async def test_all_that_come_first_make_the_tables_once(address):
     assert await asyncio.gather(*(defer_fold(address, Name("acme", f"s{n}")) for n in range(8)))
     async with Queue(address) as queue:
         assert await queue.count_jobs() == {"todo": 8}
+
+
+async def test_many_make_the_tables_and_give_the_rights_at_once(address):
+    """Several `foldline migrate`, beside workers that start."""
+    store = store_at(address)
+    await store.head(NAME)  # makes the role that the rights are given to
+    await store.close()
+    for _ in range(3):
+        await asyncio.gather(*(migrate_queue(address) for _ in range(8)))
+    assert not await list_pending_queue(address)
 
 
 async def test_tables_of_another_release_are_not_touched(address):

@@ -377,12 +377,45 @@ async def test_a_newer_schema(made, lives_with):
             owner.execute(f"delete from {made}.migrations where number = 99")
 
 
-async def test_several_open_a_new_schema_at_once():
-    with a_schema() as name:
-        stores = [PostgresStore(address_of(name)) for _ in range(4)]
+async def open_at_once(*addresses):
+    """Open a store at each, all at the same time."""
+    stores = [PostgresStore(address) for address in addresses]
+    try:
         await asyncio.gather(*(store.append(MINE, rows("x")) for store in stores))
-        assert (await stores[0].head(MINE)).seq == 3
+        return (await stores[0].head(MINE)).seq
+    finally:
         await asyncio.gather(*(store.close() for store in stores))
+
+
+async def test_many_open_a_new_schema_at_once():
+    """Some of few succeed even where those who wait see the catalogue as it was before."""
+    with a_schema() as name:
+        assert await open_at_once(*[address_of(name)] * 30) == 29
+
+
+async def test_another_database_of_the_server_is_opened_at_the_same_time():
+    """The role of programs is the server's, and a lock is one database's."""
+    with a_schema() as name, connected() as beside, connected() as looking:
+        with beside.transaction():
+            beside.execute(f"create role {name}_app")
+            opening = asyncio.create_task(open_at_once(address_of(name)))
+            waits = "select from pg_stat_activity where wait_event_type = 'Lock' and query like %s"
+            async with asyncio.timeout(60):
+                while not looking.execute(waits, (f"%{name}_app%",)).rowcount:  # noqa: ASYNC110 - the server's
+                    await asyncio.sleep(0.05)
+        assert await opening == 0
+
+
+async def test_rights_are_given_at_once(made):
+    """As by several `foldline migrate` on one database."""
+    place = parse_postgres_url(address_of(made))
+
+    async def give():
+        async with await psycopg.AsyncConnection.connect(place.address, autocommit=True) as server:
+            for _ in range(5):
+                await schema.grant_rights(server, place)
+
+    await asyncio.gather(*(give() for _ in range(8)))
 
 
 # Connections that end.

@@ -30,10 +30,10 @@ from foldline.session.log_handle import Live
 from foldline.session.summaries import read_narrator_state, read_prepared
 from foldline.stores.base import Name
 from foldline.stores.postgres.connections import sid_of
+from foldline.stores.postgres.schema import hold_migration_lock
 from foldline.stores.postgres.url import PostgresSchema, parse_postgres_url
 
 TASK = "foldline.fold"
-_LOCK = "select pg_advisory_xact_lock(hashtextextended('foldline jobs of ' || %s, 0))"
 # The table itself, not to_regnamespace(): that may be cached from before we had the lock.
 _SEEN = "select obj_description(oid, 'pg_namespace') from pg_namespace where nspname = %s"
 _COUNTS = "select status::text as status, count(*) as jobs from procrastinate_jobs group by 1"
@@ -143,7 +143,10 @@ async def migrate_queue(address: str) -> None:
     queue = Queue(address)
     try:
         await _create_tables(queue.place, queue.schema)
-        async with await _open_connection(queue.place) as connection:
+        async with (
+            await _open_connection(queue.place) as connection,
+            hold_migration_lock(connection, f"jobs of {queue.schema}"),
+        ):
             grant = _GRANT.replace("{schema}", queue.schema).replace("{role}", queue.place.role)
             await connection.execute(grant.encode())
     except psycopg.Error as fault:
@@ -177,8 +180,7 @@ async def _create_tables(place: PostgresSchema, schema: str) -> None:
     async with await _open_connection(place) as connection:
         if await _has_our_tables(connection, place, schema, newest):
             return
-        async with connection.transaction():
-            await connection.execute(_LOCK, (schema,))
+        async with hold_migration_lock(connection, f"jobs of {schema}"):
             if await _has_our_tables(connection, place, schema, newest):
                 return
             for statement in (

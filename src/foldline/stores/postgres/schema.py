@@ -1,13 +1,15 @@
 """The numbered migrations in `sql/`, and applying them.
 
 All missing migrations are applied in one transaction under an advisory lock: a database has a
-migration or not, whatever kills the process. Each file states the oldest schema whose releases can
-live with it (`lives-with`).
+migration or not, whatever kills the process, and any number of processes may start at once. Each
+file states the oldest schema whose releases can live with it (`lives-with`).
 """
 
+import asyncio
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -19,7 +21,13 @@ from foldline.stores.postgres.url import PostgresSchema
 
 _FILE = re.compile(r"(\d{3})_\w+\.sql")
 _LIVES_WITH = re.compile(r"-- lives-with: (\d+)\n")
-_LOCK = "select pg_advisory_xact_lock(hashtextextended('foldline migrations of ' || %s, 0))"
+_LOCK = "select pg_advisory_xact_lock(hashtextextended(%s, 0))"
+# The catalogue's tables, not to_regclass(): that may be cached from before we had the lock.
+_HAS_MIGRATIONS = """
+    select from pg_class join pg_namespace as n on n.oid = relnamespace
+        where nspname = %s and relname = 'migrations'
+"""
+_TRIES = 4
 _TABLE = """
     do $$
     begin
@@ -117,34 +125,61 @@ def list_missing_migrations(
     return [one for one in known if one.number not in done]
 
 
+@asynccontextmanager
+async def hold_migration_lock(
+    connection: "psycopg.AsyncConnection[Any]", what: str
+) -> AsyncGenerator[None]:
+    """Open the transaction in which a process may change `what`: tables, or the rights in them.
+
+    Read the catalogue in it, by its tables: another process may have changed it before.
+    """
+    async with connection.transaction():
+        await connection.execute(_LOCK, (f"foldline {what}",))
+        yield
+
+
 async def migrate_schema(connection: "psycopg.AsyncConnection[Any]", place: PostgresSchema) -> None:
     """Apply the missing migrations; the connection is in autocommit mode."""
     known = load_migrations()
     applied = await _list_applied_migrations(connection, place)
     if not list_missing_migrations(known, applied, place.shown):
         return
-    try:
-        async with connection.transaction():
-            await connection.execute(_LOCK, (place.schema,))
-            # Read again under the lock: another process may have applied them meanwhile.
-            applied = await _list_applied_migrations(connection, place)
-            missing = list_missing_migrations(known, applied, place.shown)
-            if missing and not applied:
-                await connection.execute(place.put_in(_TABLE))
-            for one in missing:
-                await connection.execute(place.put_in(one.text))
-                await connection.execute(
-                    place.put_in(
-                        "insert into {schema}.migrations (number, name, sha256, lives_with) "
-                        "values (%s, %s, %s, %s)"
-                    ),
-                    (one.number, one.name, one.sha256, one.lives_with),
-                )
-    except psycopg.errors.InsufficientPrivilege as fault:
-        raise BadInput(
-            f"{place.shown} has to be migrated, and this login may not: "
-            f"{fault.diag.message_primary}; run `foldline migrate` as the schema's owner"
-        ) from fault
+    for tries in range(1, _TRIES + 1):
+        try:
+            await _apply_migrations(connection, place, known)
+        except psycopg.errors.InsufficientPrivilege as fault:
+            raise BadInput(
+                f"{place.shown} has to be migrated, and this login may not: "
+                f"{fault.diag.message_primary}; run `foldline migrate` as the schema's owner"
+            ) from fault
+        except (psycopg.errors.UniqueViolation, psycopg.errors.RaiseException):
+            # Roles belong to the server, and a lock to one database: a process that migrates
+            # another database made the role at this moment.
+            if tries == _TRIES:
+                raise
+            await asyncio.sleep(0.1)
+        else:
+            return
+
+
+async def _apply_migrations(
+    connection: "psycopg.AsyncConnection[Any]", place: PostgresSchema, known: Sequence[Migration]
+) -> None:
+    async with hold_migration_lock(connection, f"migrations of {place.schema}"):
+        # Read again under the lock: another process may have applied them meanwhile.
+        applied = await _list_applied_migrations(connection, place)
+        missing = list_missing_migrations(known, applied, place.shown)
+        if missing and not applied:
+            await connection.execute(place.put_in(_TABLE))
+        for one in missing:
+            await connection.execute(place.put_in(one.text))
+            await connection.execute(
+                place.put_in(
+                    "insert into {schema}.migrations (number, name, sha256, lives_with) "
+                    "values (%s, %s, %s, %s)"
+                ),
+                (one.number, one.name, one.sha256, one.lives_with),
+            )
 
 
 async def list_pending(
@@ -164,17 +199,15 @@ async def list_pending(
 
 async def grant_rights(connection: "psycopg.AsyncConnection[Any]", place: PostgresSchema) -> None:
     """Give the roles that exist their rights in the schema, as if they had existed before it."""
-    await connection.execute(place.put_in(_RIGHTS.replace("{reader}", place.reader)))
+    async with hold_migration_lock(connection, f"migrations of {place.schema}"):
+        await connection.execute(place.put_in(_RIGHTS.replace("{reader}", place.reader)))
 
 
 async def _list_applied_migrations(
     connection: "psycopg.AsyncConnection[Any]", place: PostgresSchema
 ) -> list[tuple[int, str, str, int]]:
-    cursor = await connection.execute(
-        "select to_regclass(%s) is not null", (f"{place.schema}.migrations",)
-    )
-    row = await cursor.fetchone()
-    if row is None or not row[0]:
+    cursor = await connection.execute(_HAS_MIGRATIONS, (place.schema,))
+    if not cursor.rowcount:
         return []
     cursor = await connection.execute(
         place.put_in("select number, name, sha256, lives_with from {schema}.migrations")
