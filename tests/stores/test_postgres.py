@@ -669,6 +669,31 @@ async def test_a_trim_takes_the_pieces_that_nothing_names(store):
 # Erasure.
 
 
+async def test_erased_sentences_leave_the_files_by_vacuum_full_alone(made, store):
+    """As the page says of erasure: an ordinary vacuum leaves them in the pages."""
+    name, words = Name("acme", "pages"), b"axolotl seven"
+    # Others stand before it in the page: else vacuum gives the page back, or moves others over it.
+    await asyncio.gather(*(store.append(Name("acme", f"p{n}"), rows("x")) for n in range(200)))
+    await store.append(name, rows(words.decode()))
+
+    def count_files():
+        with connected() as server:
+            server.execute("checkpoint")
+            return server.execute(
+                "select count(*) from pg_class where relnamespace = %s::regnamespace "
+                "and relkind = 'r' and position(%s in pg_read_binary_file(pg_relation_filepath(oid))) > 0",
+                (made, words),
+            ).fetchone()[0]
+
+    assert count_files() == 1
+    await store.erase(name)
+    with connected() as server:
+        server.execute(f"vacuum (analyze) {made}.events")
+        assert count_files() == 1
+        server.execute(f"vacuum (full, analyze) {made}.events")
+    assert count_files() == 0
+
+
 async def test_erased_is_gone_from_every_table(made, store, monkeypatch):
     """R-73: rows, pieces, deliveries, side values and words; also where a sweep was cut short."""
     monkeypatch.setattr(retention, "_BATCH", 7)
