@@ -254,7 +254,9 @@ async def test_an_answer_that_was_not_offered_is_none(desk, which):
     assert rung == []
 
 
-@pytest.mark.parametrize("given", [None, "", "s3creT", "xs3cret", "s3cre", "s\u00e9cret"])
+@pytest.mark.parametrize(
+    "given", [None, "", "s3creT", "xs3cret", "s3cre", "s\u00e9cret", "\udcff\udcfe"]
+)
 async def test_a_webhook_without_the_right_secret_is_refused_and_nothing_is_kept(desk, given):
     url = "http://127.0.0.1:{}/hook"
     async with desk.running(poll=False) as telegram, ClientSession() as client:

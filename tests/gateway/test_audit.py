@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 from time import sleep
 
 import pytest
@@ -59,6 +60,40 @@ def test_two_processes_append_to_one_file(tmp_path):
     write(another, "GET /2")
     write(one, "GET /3")
     assert routes_of(path) == ["GET /1", "GET /2", "GET /3"]
+
+
+@pytest.mark.parametrize("room", range(1, 40, 7))
+@pytest.mark.parametrize("whose", ["its own", "another's", "one's before"])
+def test_half_a_line_of_a_full_disk_is_on_a_line_of_its_own(tmp_path, monkeypatch, room, whose):
+    """Whoever writes the next line: this process, another one, or the one that is started again."""
+    path = tmp_path / "audit"
+    one, another = Audit(path), Audit(path)
+    write(one, "GET /1")
+    with monkeypatch.context() as full:
+        append = os.write
+        full.setattr(audit.os, "write", lambda file, line: append(file, line[:room]))
+        write(one, "GET /2")
+    log = {"its own": one, "another's": another, "one's before": Audit(path)}[whose]
+    write(log, "GET /3", "GET /4")
+    lines = path.read_text().splitlines()
+    assert len(lines[1]) == room
+    assert [json.loads(line)["route"] for line in (lines[0], *lines[2:])] == [
+        "GET /1",
+        "GET /3",
+        "GET /4",
+    ]
+
+
+def test_a_pipe_may_take_the_lines(tmp_path):
+    pipe = tmp_path / "audit"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    log = Audit(pipe)
+    write(log, "GET /1", "GET /2")
+    lines = os.read(reading, 10_000).splitlines()
+    assert [json.loads(line)["route"] for line in lines] == ["GET /1", "GET /2"]
+    log.close()
+    os.close(reading)
 
 
 def test_a_line_that_cannot_be_written_is_said_and_stops_nobody(caplog):

@@ -11,7 +11,7 @@ from foldline.apps.gateway.api_keys import Client, Keys, create_key
 from foldline.apps.gateway.plan_request import Warnings, find_reason, find_route
 from foldline.apps.gateway.settings import GatewaySettings, parse_upstreams
 from foldline.dialects import base
-from foldline.errors import StoreFailed
+from foldline.errors import FormatError, Sealed, StoreFailed
 from foldline.proxy.conversations import Conversations
 from foldline.testing.gateways import Served
 from foldline.testing.provider import Provider
@@ -159,7 +159,12 @@ def test_reasons():
 
 @pytest.mark.parametrize(
     ("fault", "reason", "status"),
-    [(StoreFailed("gone"), "store-away", 503), (ZeroDivisionError(), "fault", 500)],
+    [
+        (StoreFailed("gone"), "store-away", 503),
+        (FormatError("damaged"), "log-unreadable", 501),
+        (Sealed("another key"), "log-unreadable", 501),
+        (ZeroDivisionError(), "fault", 500),
+    ],
 )
 def test_a_fault_may_relay_a_request_instead_of_refusing_it(fault, reason, status, monkeypatch):
     """As `foldline run` wants it: its agent goes on, whatever becomes of the store or of us."""

@@ -96,6 +96,7 @@ async def read_summary(store: Store, name: Name, known: Listed) -> Summary:
 
 SECONDS = 30.0
 """The longest that a change may take."""
+_CANCEL_AGAIN = 1.0  # seconds until a task that goes on is cancelled again
 _LOOK = 0.25  # seconds between two tries to hold a session that another process holds
 
 
@@ -173,3 +174,12 @@ async def _renew_lease(live: Live) -> None:
     # refused for having the old one.
     async with live.lock:
         await live.renew()
+
+
+async def cancel_tasks(*tasks: "asyncio.Task[object]") -> None:
+    """Cancel tasks until all are over: before Python 3.12 a driver can lose a cancellation."""
+    rest = {*tasks}
+    while rest:
+        for task in rest:
+            task.cancel()
+        _, rest = await asyncio.wait(rest, timeout=_CANCEL_AGAIN)

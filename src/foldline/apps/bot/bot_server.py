@@ -50,7 +50,7 @@ from foldline.apps.bot.telegram_chat import Chat
 from foldline.draw.wording import clean_line
 from foldline.errors import BadInput, FoldlineError, StoreFailed
 from foldline.models.retries import Outage
-from foldline.session.stored_session import iterate_sessions
+from foldline.session.stored_session import cancel_tasks, iterate_sessions
 from foldline.stores.base import Name, Store
 
 HEADER = "X-Telegram-Bot-Api-Secret-Token"
@@ -415,7 +415,7 @@ class Telegram:
         """Stop; turns under way are in the log as far as they came, and go on next time."""
         tasks = [*self._beside, *(opened.task for opened in self._chats.values())]
         tasks += [self._looking] if self._looking else []
-        await cancel_tasks(tasks)
+        await cancel_tasks(*tasks)
         with suppress(TelegramError):
             await self.line.bot.shutdown()
 
@@ -439,7 +439,7 @@ async def serve_webhook(
 
     async def handle_request(request: web.Request) -> web.Response:
         shown = request.headers.get(HEADER, "")
-        if not hmac.compare_digest(shown.encode(), secret.encode()):
+        if not hmac.compare_digest(shown.encode("utf-8", "surrogateescape"), secret.encode()):
             return web.Response(status=403)
         try:
             found = clean_update(json.loads(await request.read()))
@@ -461,15 +461,6 @@ async def serve_webhook(
         yield bound_port
     finally:
         await runner.cleanup()
-
-
-async def cancel_tasks(tasks: "Sequence[asyncio.Task[Any]]") -> None:
-    """Cancel tasks until all are over: before Python 3.12 a driver can lose a cancellation."""
-    rest = {*tasks}
-    while rest:
-        for task in rest:
-            task.cancel()
-        _, rest = await asyncio.wait(rest, timeout=_PAUSE)
 
 
 def _has_content(message: Message) -> bool:

@@ -23,6 +23,7 @@ from foldline.apps.cli.exit_codes import DONE
 from foldline.apps.cli.output import print_remark
 from foldline.draw.wording import clean_line
 from foldline.errors import BadInput
+from foldline.session.stored_session import cancel_tasks
 from foldline.settings.kinds import Settings
 from foldline.stores.open_store import store_at
 
@@ -137,8 +138,6 @@ async def _receive_updates(telegram: "Telegram", settings: Settings) -> None:
 
 async def _until_ended(work: Coroutine[Any, Any, None]) -> None:
     """Work until a signal comes; unfinished turns go on at the next start."""
-    from foldline.apps.bot.bot_server import cancel_tasks  # noqa: PLC0415 - as above
-
     task, over = asyncio.create_task(work), asyncio.Event()
     task.add_done_callback(lambda _: over.set())
     loop = asyncio.get_running_loop()
@@ -146,7 +145,7 @@ async def _until_ended(work: Coroutine[Any, Any, None]) -> None:
         loop.add_signal_handler(one, over.set)
     try:
         await over.wait()
-        await cancel_tasks([task])
+        await cancel_tasks(task)
         if not task.cancelled():
             task.result()
     finally:

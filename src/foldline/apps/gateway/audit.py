@@ -173,7 +173,11 @@ class Audit:
                 old = self._file
                 self._open_file()  # first: a closed file's number is soon a client's connection
                 os.close(old)
-            os.write(self._file, note.encode_line())
+            line = note.encode_line()
+            if self._ends_in_half_a_line():
+                line = b"\n" + line
+            if os.write(self._file, line) < len(line):
+                _log.warning("an audit line was written in part: %s: the disk is full", self._path)
         except OSError as fault:
             _log.warning("an audit line was not written: %s: %s", self._path, fault.strerror)
 
@@ -182,8 +186,18 @@ class Audit:
         os.close(self._file)
 
     def _open_file(self) -> None:
-        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        can_read = self._path.is_file() or not self._path.exists()  # no pipe or device
+        how = os.O_RDWR if can_read else os.O_WRONLY
+        self._file = os.open(self._path, how | os.O_APPEND | os.O_CREAT, 0o666)
         self._looked = monotonic()
+
+    def _ends_in_half_a_line(self) -> bool:
+        """Whether its writer met a full disk, or was killed; it may be another process."""
+        try:
+            size = os.fstat(self._file).st_size
+            return size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
+        except OSError:  # nothing that can be read
+            return False
 
     def _is_there(self) -> bool:
         self._looked = monotonic()

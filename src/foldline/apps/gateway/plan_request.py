@@ -38,6 +38,7 @@ _WHY: Final = {
     "brokenview": "its log cannot be shown",
     "conflict": "others keep writing to its log",
     "erased": "its log was erased meanwhile",
+    "log-unreadable": "its log is damaged, or sealed with a key that is not here",
     "store-away": "the conversation cannot be kept now",
     "fault": "a fault of the gateway itself",
 }

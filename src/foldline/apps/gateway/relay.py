@@ -57,7 +57,7 @@ from foldline.apps.gateway.upstream import Links, UpstreamAnswer, build_upstream
 from foldline.dialects import base
 from foldline.dialects.base import Dialect, Vendor
 from foldline.dialects.signatures import is_signed
-from foldline.errors import FoldlineError, Spent
+from foldline.errors import FoldlineError, FormatError, Sealed, Spent
 from foldline.proxy.compacted_history import CompactedHistory, answer_compaction
 from foldline.proxy.conversation import run_beside
 from foldline.proxy.conversations import Conversations
@@ -101,6 +101,9 @@ class RelayRequest:
         """The upstream's URL for this request, below the operator's address."""
         query = f"?{self.query}" if self.query else ""
         return URL(f"{self.upstream.build_url(self.path, self.vendor)}{query}", encoded=True)
+
+
+ENDING = Refusal(503, "ending", "this gateway ends; ask again", retry=1, close=True)
 
 
 class Reply:
@@ -379,9 +382,14 @@ class Relay:
             )
         except FoldlineError as fault:
             _log.warning("a request was not planned: %s", fault)
+            is_damaged = isinstance(fault, FormatError | Sealed)
             relays = self._settings.relays_without_store(request.client.tenant)
             if relays and not isinstance(fault, Spent):
-                return PlanHeaders(unplanned="store-away")
+                return PlanHeaders(unplanned="log-unreadable" if is_damaged else "store-away")
+            if is_damaged:
+                words = "the conversation's log cannot be read; the gateway's log says more"
+                headers = ((b"x-should-retry", b"false"),)
+                raise Refusal(501, "log_unreadable", words, headers=headers) from fault
             words = f"the conversation cannot be kept now ({type(fault).__name__}); ask again"
             raise Refusal(503, "store_away", words, retry=1) from fault
         except Refusal:
@@ -604,7 +612,7 @@ async def _record_answer(planned: PlannedExchange) -> None:
 
 def _make_stop_refusal(why: str, *, received: bool) -> Refusal:
     if why == "drain":
-        return Refusal(503, "ending", "this gateway ends; ask again", retry=1, close=True)
+        return ENDING
     if received:
         return Refusal(504, "upstream_timeout", "the upstream did not answer in time")
     return Refusal(408, "slow", "the request did not come in time", close=True)

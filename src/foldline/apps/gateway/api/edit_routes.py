@@ -33,6 +33,7 @@ from foldline.apps.gateway.api.schemas import (
     UndoneSchema,
     WantedSchema,
 )
+from foldline.core import policy
 from foldline.dialects import base
 from foldline.errors import BadInput, Conflict, Erased, FoldlineError, NotAnEdit, OtherHost
 from foldline.models.clients import dialect_of
@@ -62,6 +63,7 @@ async def create(call: ApiCall) -> Reply:
         base.parse_any_tools(tool)  # before the session is made: a bad tool leaves none behind
     settings: Settings = {"window": body.window, "reserve": body.reserve}
     if body.policy is not None:
+        policy.named(body.policy)  # raises if there is none
         settings |= {"policy": body.policy, GIVEN: True}
     facts = call.pool.place.facts_of_tenant(call.tenant)(body.model, settings)
     if carry is not None:
