@@ -2,12 +2,13 @@
 
 import json
 import socket
+import subprocess
 import urllib.error
 import urllib.request
 from time import monotonic, sleep
 
 import pytest
-from program import served
+from program import PROGRAM, served
 
 from foldline.testing import Provider
 from foldline.testing.provider import written
@@ -106,3 +107,45 @@ def test_the_session_api_follows_the_settings_unless_its_client_says_otherwise(t
         said = {"policy": "window", "window": 5_000, "on_disconnect": "pause"}
         _, made = post(begun.port, "/sessions", {"name": "b", "model": "m", **said}, **own)
         assert [made[one] for one in fields] == ["window", 5_000, "pause"]
+        wrong = {"name": "c", "model": "m", "policy": "windw"}
+        refused, told = post(begun.port, "/sessions", wrong, **own)
+        assert (refused, told["error"]["kind"]) == (400, "bad_input")
+        assert "windw" in told["error"]["message"]
+        assert post(begun.port, "/sessions/c/messages", {"text": "x"}, **own)[0] == 404
+
+
+LIMITS = '[[gateway.limits]]\nowner = "*"\nrequests_per_minute = 5\n'
+CAPS = "[caps.day]\ndollars = 2\n"
+TENANT = "[gateway.tenants.small]\nmodel.max_input_tokens = 4000\n"
+
+
+@pytest.mark.parametrize("written", [LIMITS, CAPS, TENANT], ids=["limits", "caps", "tenants"])
+@pytest.mark.parametrize("more", [[], ["--plain"], ["--workers", "2"]], ids=["", "plain", "many"])
+def test_limits_that_nobody_has_trusted_stop_the_start(tmp_path, written, more):
+    """Before, they were left out, and one line on standard error said so."""
+    (tmp_path / "foldline.toml").write_text(written)
+    ended = subprocess.run(
+        [PROGRAM, "serve", *GIVEN, "http://127.0.0.1:9", *more],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert f"--config {tmp_path / 'foldline.toml'}" in " ".join(ended.stderr.split())
+
+
+def test_the_start_says_which_limits_are_in_force(tmp_path):
+    (tmp_path / "foldline.toml").write_text(LIMITS + CAPS)
+    with served([*GIVEN, "http://127.0.0.1:9", "--config", "foldline.toml"], tmp_path) as begun:
+        assert post(begun.port, "/sessions", {})[0] == 401  # it serves, so it ends well
+        (line,) = [one for one in begun.shown.splitlines() if one.startswith("limits ")]
+    assert "gateway.limits" in line
+    assert "caps.day.dollars" in line
+    assert line.count("foldline.toml:") == 2
+
+
+def test_settings_that_limit_nothing_stop_no_start(tmp_path):
+    (tmp_path / "foldline.toml").write_text("[retention]\ndays = 3\n")
+    with served([*GIVEN, "http://127.0.0.1:9"], tmp_path) as begun:
+        assert post(begun.port, "/sessions", {})[0] == 401
+        assert "not in force" in begun.shown
+        assert any(one.split() == ["limits", "none"] for one in begun.shown.splitlines())

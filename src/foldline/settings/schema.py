@@ -54,6 +54,7 @@ def variable_of(name: str) -> str:
     return PREFIX + name.replace(".", "__").upper()
 
 
+CAPS = "caps."
 _guarded = partial(Known, guarded=True)
 _C = "session.context."
 _ON = True
@@ -240,7 +241,7 @@ _SETTINGS: tuple[Known, ...] = (
         "The question for a narrative, instead of ours",
     ),
     *(
-        _guarded(f"caps.{whose}.{unit}", kind, None, f"The most {unit} to spend on {meant}")
+        _guarded(f"{CAPS}{whose}.{unit}", kind, None, f"The most {unit} to spend on {meant}")
         for whose, meant in (
             ("call", "one call of the model"),
             ("turn", "one turn"),

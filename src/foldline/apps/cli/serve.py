@@ -22,7 +22,8 @@ from foldline.apps.cli.serve_workers import Supervisor, build_worker_command
 from foldline.apps.run.private_gateway import follow_parent
 from foldline.errors import BadInput
 from foldline.proxy.conversations import Conversations
-from foldline.settings.gateway_tables import PREPARE_FOLDS
+from foldline.settings.gateway_tables import GATEWAY, LIMITS, PREPARE_FOLDS
+from foldline.settings.schema import CAPS
 from foldline.stores.base import POSTGRES
 from foldline.stores.open_store import store_at
 
@@ -205,6 +206,8 @@ def serve(  # noqa: PLR0913, PLR0915 - one option for each thing that may be oth
     if not plain or in_store:
         wish = asyncio.run(_prepare_store(wish))
         said = wish.load_settings()
+    if inherited is None:  # otherwise the parent looked
+        _must_be_in_force(said)
     mine = wish.desk
     store = None if plain else store_at(mine.address)
     if in_store:
@@ -289,6 +292,7 @@ def serve(  # noqa: PLR0913, PLR0915 - one option for each thing that may be oth
         f"sessions  {clean_line(kept)}",
         *([] if plain else [f"policy    {said.policy.name}  {_describe_origin(said)}".rstrip()]),
         f"keys      {asks}",
+        f"limits    {_describe_limits(said)}",
         *([] if token is None else [f"token     {token.reveal()}  for {where}/sessions"]),
         *([f"look      {where}{_format_entrance(sign_ins)}"] if has_pages else []),
         *([f"look      {_NO_PAGES}"] if is_local and not has_secret else []),
@@ -297,6 +301,26 @@ def serve(  # noqa: PLR0913, PLR0915 - one option for each thing that may be oth
     sys.stdout.flush()
     server.run_server(server.Served(gateway, linger=linger), listening)
     print_remark("ended")
+
+
+def _must_be_in_force(settings: "Settings") -> None:
+    """Raise if limits, caps or tenants' tables are written where nobody has trusted them."""
+    held = [one for one in settings.untrusted if one.name.startswith((GATEWAY, CAPS))]
+    if held:
+        names, file = sorted({one.name for one in held}), held[0].origin.rpartition(":")[0]
+        raise BadInput(
+            f"{held[0].origin} sets {', '.join(names)}, and none of it would be in force: nobody "
+            f"has trusted this folder's settings; name the file: --config {file}"
+        )
+
+
+def _describe_limits(settings: "Settings") -> str:
+    """Say which limits and caps are in force, and where they are written."""
+    names = [name for name in settings.said if name == LIMITS or name.startswith(CAPS)]
+    if not names:
+        return "none"
+    origins = dict.fromkeys(settings.origins[name] for name in names)
+    return clean_line(f"{', '.join(names)}  {', '.join(origins)}")
 
 
 def _check_worker(current: "CurrentSettings", address: str) -> None:

@@ -22,6 +22,7 @@ from foldline.session.session_settings import make_facts_of, make_preparation
 from foldline.settings.gateway_tables import TenantSettings, read_gateway_tables
 from foldline.settings.kinds import RetentionSettings, Settings
 from foldline.settings.layers import find_settings_files
+from foldline.settings.schema import CAPS
 from foldline.stores.base import POSTGRES
 
 _LOOK = 1.0  # seconds between two looks at the files
@@ -157,5 +158,5 @@ def _describe_changes(changed: list[str]) -> str:
     if not changed:
         return "none has changed"
     told = f"changed: {', '.join(changed)}"
-    late = [name for name in changed if name in _STAY or name.startswith("caps.")]
+    late = [name for name in changed if name in _STAY or name.startswith(CAPS)]
     return f"{told}; in force at the next start: {', '.join(late)}" if late else told
