@@ -11,6 +11,7 @@ import pytest
 import yaml
 from program import PROGRAM, served
 
+from foldline.apps.cli.serve_workers import KILL
 from foldline.apps.gateway import error_response, plan_request, relay, settings, upstream
 
 ROOT = Path(__file__).parents[2]
@@ -99,13 +100,13 @@ def test_the_compose_file_is_one():
     assert command[:2] == ["foldline", "serve"]
     drain = next(float(one.partition("=")[2]) for one in command if one.startswith("--drain"))
     linger = next(float(one.partition("=")[2]) for one in command if one.startswith("--linger"))
-    assert float(services["gateway"]["stop_grace_period"].rstrip("s")) > drain + linger + 10
+    assert float(services["gateway"]["stop_grace_period"].rstrip("s")) > drain + linger + KILL
 
 
 def test_the_unit_waits_for_the_drain():
     text = UNIT.read_text()
     drain = float(re.search(r"--drain (\d+)", text)[1])
-    assert float(re.search(r"TimeoutStopSec=(\d+)", text)[1]) > drain + 10
+    assert float(re.search(r"TimeoutStopSec=(\d+)", text)[1]) > drain + KILL
 
 
 @pytest.mark.skipif(not Path("/usr/bin/systemd-analyze").exists(), reason="no systemd here")

@@ -4,18 +4,23 @@ import json
 import os
 import re
 import signal
+import socket
 import threading
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic, sleep
 
+import pytest
+from serving import a_schema, address_of, connected
 from test_tenants import post, serving, settings_say, wait_for
 
 from foldline.apps.cli.serve_workers import build_worker_command
 from foldline.apps.gateway.api_keys import create_key
 from foldline.testing import Provider
-from foldline.testing.upstream import Upstream, chunk, head
+from foldline.testing.provider import written
+from foldline.testing.upstream import HANG, Upstream, chunk, head
 
 ASK = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
 
@@ -159,3 +164,81 @@ def test_one_that_cannot_start_ends_all_with_its_code():
 def test_the_number_of_processes_is_left_out_of_their_command_line():
     given = ["serve", "--workers", "4", "--plain", "--workers=3", "--port", "0"]
     assert build_worker_command(given)[3:] == ["serve", "--plain", "--port", "0"]
+
+
+def ask_raw(port, key, line, body=None):
+    """A request on a connection of its own; whoever asks reads the answer, or never does."""
+    wire = socket.create_connection(("127.0.0.1", port), 20)
+    sent = json.dumps(body).encode() if body is not None else b""
+    head = f"{line} HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer {key}\r\nContent-Length: {len(sent)}\r\n"
+    kind = "Content-Type: application/json\r\n" if sent else ""
+    wire.sendall(f"{head}{kind}\r\n".encode() + sent)
+    return wire
+
+
+def read_end(wire):
+    """The status of what came until the connection was closed."""
+    got = b""
+    with wire, suppress(ConnectionResetError):
+        while piece := wire.recv(65_536):
+            got += piece
+    return int(got.split(b" ")[1]) if got else 0
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("workers", [1, 2])
+def test_one_deadline_ends_streams_turns_searches_and_followers(tmp_path, timed, workers):
+    """And from the linger on nobody can connect, also while all of these are under way."""
+    linger, drain = 1.0, 3.0
+    begins = next(iter(written("openai", {"model": "m"}, {"content": "so"}, 9)[1])).encode()
+    settings_say(tmp_path, "")
+    key = create_key(tmp_path / "keys", "ops", tenant="acme", role="admin")
+    with (
+        a_schema() as schema,
+        Upstream(lambda _: [head(), chunk(begins), HANG]) as upstream,
+        serving(
+            tmp_path, upstream.url, "--keys", "keys", "--workers", str(workers),
+            "--store", address_of(schema), "--linger", str(linger), "--drain", str(drain),
+        ) as (process, port, heard),
+        connected() as holding, connected() as looking,
+    ):  # fmt: skip
+        if workers > 1:
+            wait_for(lambda: len(children_of(process.pid)) == workers, 60)
+            wait_for(lambda: all(map(is_serving, children_of(process.pid))), 60)
+        assert post(port, "/sessions", {"name": "one", "model": "m"}, key)[0] == 201
+        assert post(port, "/sessions/one/events", {"text": "a canary"}, key)[0] < 300
+        chat, turn = {**ASK, "stream": True}, {"text": "hello", "stream": True}
+        wires = [
+            *(ask_raw(port, key, "POST /v1/chat/completions", chat) for _ in range(2)),
+            ask_raw(port, key, "POST /sessions/one/messages", turn),
+            ask_raw(port, key, "GET /sessions/one/events?follow=600"),
+        ]
+        wait_for(lambda: upstream.open == 3, 60)
+        get(port, "/sessions/one/search?words=canary", key)  # indexed: the next ones only read
+        holding.execute(f"begin; lock table {schema}.postings in access exclusive mode")
+        asked = "GET /sessions/one/search?words=canary"
+        wires += [ask_raw(port, key, asked) for _ in range(4)]
+        waits = "select from pg_stat_activity where wait_event_type = 'Lock' and query like %s"
+        wait_for(lambda: looking.execute(waits, (f"%{schema}%",)).rowcount == 4, 60)
+
+        begun = monotonic()
+        process.send_signal(signal.SIGTERM)
+        refused = None
+        while refused is None:
+            with suppress(TimeoutError, ConnectionResetError):
+                try:
+                    ask_raw(port, key, "GET /readyz").close()
+                except ConnectionRefusedError:
+                    refused = monotonic() - begun
+            sleep(0.02)
+        with ThreadPoolExecutor(len(wires)) as pool:
+            ends = [*pool.map(read_end, wires)]
+        assert process.wait(60) == 0
+        took = monotonic() - begun
+        holding.rollback()
+    assert ends == [200, 200, 200, 200, 503, 503, 503, 503]
+    assert refused >= linger - 0.1
+    assert refused < linger + timed(1.0)
+    assert took >= linger + drain - 0.1
+    assert took < linger + drain + timed(2.0)
+    assert not [line for line in heard if "Traceback" in line]

@@ -285,6 +285,32 @@ async def test_one_reaper_at_a_time(address):
         assert await queue.count_jobs() == {"todo": 5}
 
 
+async def test_a_worker_ends_although_its_reaper_loses_a_cancellation(address, monkeypatch):
+    """As a driver can lose one before Python 3.12: the worker waited for its end for ever."""
+    lost, beating = [], asyncio.Event()
+
+    async def lose(_queue):
+        beating.set()
+        try:
+            await asyncio.sleep(3_600)
+        except asyncio.CancelledError:
+            lost.append(1)
+            if len(lost) > 1:
+                raise
+        return []
+
+    async def wait_for_reaper(_name, _install):
+        await beating.wait()
+        return Done("nothing")
+
+    monkeypatch.setattr(fold_worker, "recover_stalled_jobs", lose)
+    with hurried(monkeypatch, HEARTBEAT=0.05):
+        async with Queue(address, connections=4) as queue, asyncio.timeout(60):
+            await queue.defer(NAME)
+            await Worker(queue, wait_for_reaper).run(once=True)
+    assert lost
+
+
 async def test_a_job_whose_end_was_not_written_is_not_lost(address, monkeypatch):
     """Its worker lives, so no heartbeat tells of it."""
     told, loop = Told(), asyncio.get_running_loop()

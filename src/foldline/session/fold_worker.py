@@ -42,7 +42,7 @@ from foldline.session.host import Host, find_host
 from foldline.session.log_handle import Live
 from foldline.session.log_lines import log_failed_fold, log_unopened
 from foldline.session.model_facts import FactsOf, of_session
-from foldline.session.stored_session import open_stored_session
+from foldline.session.stored_session import cancel_tasks, open_stored_session
 from foldline.session.summaries import prepare_narrative, read_prepared
 from foldline.stores.base import Name, Store
 
@@ -276,9 +276,7 @@ class Worker:
                     )
                 await self._wait_for_stop(_POLL / 4 if once else _POLL)
         finally:
-            reaping.cancel()
-            with suppress(CancelledError):
-                await reaping
+            await cancel_tasks(reaping)
 
     async def _fetch_jobs(self, *, once: bool) -> None:
         self._fetcher = Fetcher(

@@ -28,7 +28,7 @@ _LOOK = 0.1  # seconds between two looks at the processes
 _STARTING = 60.0  # seconds for the first process to listen
 _SOON = 10.0  # seconds: a process that lived shorter is started again later
 _LONGEST = 30.0  # seconds until then
-_KILL = 20.0  # seconds behind the drain until a process is killed
+KILL = 12.0  # seconds behind the drain until a process is killed
 _STOPS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -154,8 +154,13 @@ class Supervisor:
             self._start()
 
     def _stop(self) -> int:
-        """Let all processes drain; kill what is left long after."""
-        told, end = 0, monotonic() + self._drain + _KILL
+        """Let all processes drain; kill what is left long after.
+
+        Each closes the socket when it takes no more connections. We hold it, too: while one has it
+        open, those who connect wait for an answer that nobody gives.
+        """
+        self._listening.close()
+        told, end = 0, monotonic() + self._drain + KILL
         for one in self._workers:
             one.announce_end()
         while any(one.process.poll() is None for one in self._workers) and monotonic() < end:

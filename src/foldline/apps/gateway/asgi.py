@@ -35,7 +35,7 @@ from foldline.apps.gateway.limit_metrics import LimitMetrics
 from foldline.apps.gateway.limiter import Limiter
 from foldline.apps.gateway.limits import Message, Receive, checked_path
 from foldline.apps.gateway.models import Models
-from foldline.apps.gateway.relay import Relay, RelayRequest, Reply, Send
+from foldline.apps.gateway.relay import ENDING, Relay, RelayRequest, Reply, Send
 from foldline.apps.gateway.settings import GatewaySettings
 from foldline.apps.gateway.upstream import Links
 from foldline.apps.gateway.usage_series import OTHER
@@ -45,6 +45,7 @@ from foldline.errors import BadInput, FoldlineError, StoreFailed
 from foldline.proxy.conversations import Conversations
 from foldline.session.hooks import Pass, watch
 from foldline.session.retention import run_retention
+from foldline.session.stored_session import cancel_tasks
 from foldline.session.usage_records import UsageGroup, UsageRecorder, UsageSums
 from foldline.stores.base import Name, Store
 from foldline.stores.open_store import store_at
@@ -175,6 +176,8 @@ class Gateway:
         self._figures = Figures() if find_spec("prometheus_client") else None
         self._recorder = UsageRecorder(store) if store is not None else None
         self._spans = find_spans()
+        self._ends_at = 0.0
+        """When what is under way is stopped, once the gateway drains."""
         self._folds: dict[Name, int] = {}
         """Folds that no call's figures have yet."""
         self._models_seen: dict[str, set[str]] = {}
@@ -267,6 +270,12 @@ class Gateway:
         except Refusal as refusal:
             note.ended = "refused"
             await reply.send_refusal(refusal, vendor)
+        except asyncio.CancelledError:
+            if not self.health.draining:
+                raise
+            note.ended, note.error = "drain", ENDING.code
+            if not note.status:
+                await reply.send_refusal(ENDING, vendor)
         except Exception:  # noqa: BLE001 - a fault of ours ends one request, in words
             _log.exception("a fault of the gateway itself at %s", note.route)
             note.ended = "fault"
@@ -464,12 +473,20 @@ class Gateway:
         if self.settings.current is not None:
             self.settings.current.reload("SIGHUP")
 
-    def drain(self) -> None:
-        """Become unready, and stop requests that are not over in `drain_seconds`."""
+    def drain(self, *, linger: float = 0.0) -> float:
+        """Become unready; return when what is under way is to be stopped, by the loop's clock."""
         if not self.health.draining:
             self.health.draining = True
-            seconds = self.settings.limits.drain_seconds
-            asyncio.get_running_loop().call_later(seconds, self.calls.stop_all)
+            seconds = linger + self.settings.limits.drain_seconds
+            self._ends_at = asyncio.get_running_loop().time() + seconds
+        return self._ends_at
+
+    def stop_all(self) -> None:
+        """Stop all requests and turns: the gateway ends now."""
+        self._ends_at = 0.0
+        self.calls.stop_all()
+        if self._sessions is not None:
+            self._sessions.pool.stop_turns()
 
     async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -489,15 +506,16 @@ class Gateway:
         await send({"type": "lifespan.startup.complete"})
         async with self._run_retention():
             await receive()
-        self.health.draining = True
+        # No request is left, only turns that go on without their clients.
+        left = max(0.0, self.drain() - asyncio.get_running_loop().time())
         if self.settings.current is not None:
             await self.settings.current.close()
         self.calls.stop_all()
         if self._pages is not None:
             await self._pages.close()
         if self._sessions is not None:
-            await self._sessions.close(seconds=self.settings.limits.drain_seconds)
-        if not await self.calls.wait_for_end(self.settings.limits.drain_seconds):
+            await self._sessions.close(seconds=left)
+        if not await self.calls.wait_for_end(left):
             _log.error("%d requests did not end", len(self.calls))
         self.calls.close()
         for live in self._conversations.list_held() if self._conversations is not None else ():
@@ -508,11 +526,10 @@ class Gateway:
         if self.settings.keys is not None:
             await self.settings.keys.close()
         if recording is not None and self._recorder is not None:
-            recording.cancel()
-            await asyncio.gather(recording, return_exceptions=True)
+            await cancel_tasks(recording)
             await self._recorder.flush()
         if refreshing is not None:
-            refreshing.cancel()
+            await cancel_tasks(refreshing)
         await self.call_limits.limiter.end_trading()
         if self._own_counts is not None:
             await self._own_counts.close()

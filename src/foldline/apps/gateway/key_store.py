@@ -28,6 +28,7 @@ import msgspec
 from foldline.apps.gateway.api_keys import PREFIX, Client, check_words, digest_of
 from foldline.apps.gateway.roles import Role
 from foldline.errors import BadInput, FoldlineError, StoreFailed
+from foldline.session.stored_session import cancel_tasks
 from foldline.stores.base import Name, Store
 from foldline.stores.side_values import change_value
 
@@ -361,12 +362,7 @@ class StoredKeys:
 
     async def close(self) -> None:
         """Stop looking, and note the last uses."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._look is not None:
-            self._look.cancel()
-            await asyncio.gather(self._look, return_exceptions=True)
+        await cancel_tasks(*self._tasks, *([] if self._look is None else [self._look]))
         with suppress(FoldlineError, OSError, TimeoutError):
             async with asyncio.timeout(_ENDING):
                 await self._flush_uses()

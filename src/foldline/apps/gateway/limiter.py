@@ -29,6 +29,7 @@ from foldline.apps.gateway.limit_counters import LimitCounters, SharedCounter
 from foldline.apps.gateway.stored_sizes import StoredSizes
 from foldline.core.prices import PICO
 from foldline.errors import FoldlineError
+from foldline.session.stored_session import cancel_tasks
 from foldline.settings.limit_rules import ChosenLimit, LimitRule, choose_limits
 from foldline.stores.base import Store
 
@@ -171,8 +172,7 @@ class Limiter:
     async def end_trading(self) -> None:
         """Report what was used, and give everything back."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await cancel_tasks(self._task)
         await self._sizes.stop_measuring()
         held = [one for one in self._counters.list_counters() if _has_something(one)]
         for counter in held:

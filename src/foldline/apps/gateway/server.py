@@ -1,7 +1,8 @@
 """The gateway's process: uvicorn, its port, and signals.
 
-A signal makes the gateway unready, lets answers end for `drain_seconds`, stops and records the
-rest, and ends the process with 0.
+A signal makes the gateway unready. After `linger` seconds no connection is taken any more, and all
+that is under way has `drain_seconds` to end: relayed answers, turns, searches. Then the rest is
+stopped and recorded, and the process ends with 0. This is the only deadline of the end.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ from foldline.errors import BadInput
 from foldline.models.redact import Redacting
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_AFTER = 10.0  # seconds after the drain, to record what was stopped
+_AFTER = 1.0  # seconds for what was stopped to answer and to end by itself
 _BACKLOG = 2_048
 _SWITCH = 0.000_2  # seconds
 _COLLECT = (20_000, 20, 20)
@@ -55,19 +56,31 @@ class Served(uvicorn.Server):
                 server_header=False,
                 date_header=False,
                 timeout_keep_alive=75,
-                timeout_graceful_shutdown=int(limits.drain_seconds + _AFTER),
             )
         )
 
     def stop(self) -> None:
         """Become unready, then refuse requests, then end; a second call stops all at once."""
+        loop = asyncio.get_running_loop()
         if self._gateway.health.draining:
-            self._gateway.calls.stop_all()
-        self._gateway.drain()
-        asyncio.get_running_loop().call_later(self._linger, self._request_exit)
+            self._stop_requests()
+            return
+        drain = self._gateway.drain(linger=self._linger)
+        loop.call_later(self._linger, self._request_exit)
+        loop.call_at(drain, self._stop_requests)
 
     def _request_exit(self) -> None:
         self.should_exit = True
+
+    def _stop_requests(self) -> None:
+        """Stop what is under way, and cancel what then goes on."""
+        self._request_exit()
+        self._gateway.stop_all()
+        asyncio.get_running_loop().call_later(_AFTER, self._cancel_requests)
+
+    def _cancel_requests(self) -> None:
+        for task in self.server_state.tasks:
+            task.cancel()
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:

@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from foldline.errors import FoldlineError
+from foldline.session.stored_session import cancel_tasks
 from foldline.stores.base import Name, Store
 
 SPACE: Final = "limits"
@@ -58,9 +59,7 @@ class StoredSizes:
 
     async def stop_measuring(self) -> None:
         """Stop measuring."""
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await cancel_tasks(*self._tasks.values())
 
     async def _renew_sizes(self, tenant: str) -> None:
         """Read what was measured; measure anew if that is due and no other process does it."""

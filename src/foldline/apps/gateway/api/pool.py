@@ -178,12 +178,16 @@ class Pool:
         """Forget a session."""
         self._kept.pop(name, None)
 
+    def stop_turns(self) -> None:
+        """Stop all turns: what happened is in their logs."""
+        for task in [*self._tasks]:
+            task.cancel()
+
     async def close(self, *, seconds: float = 0.0) -> None:
         """Let turns end for `seconds`, then stop them: what happened is in their logs."""
         if self._tasks and seconds:
             await asyncio.wait([*self._tasks], timeout=seconds)
-        for task in [*self._tasks]:
-            task.cancel()
+        self.stop_turns()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for kept in self._kept.values():
             if kept.session.live.narrator is not None:
