@@ -305,10 +305,11 @@ async def test_a_worker_ends_although_its_reaper_loses_a_cancellation(address, m
 
     monkeypatch.setattr(fold_worker, "recover_stalled_jobs", lose)
     with hurried(monkeypatch, HEARTBEAT=0.05):
-        async with Queue(address, connections=4) as queue, asyncio.timeout(60):
+        async with Queue(address, connections=4) as queue, asyncio.timeout(20) as bound:
             await queue.defer(NAME)
             await Worker(queue, wait_for_reaper).run(once=True)
     assert lost
+    assert not bound.expired()
 
 
 async def test_a_job_whose_end_was_not_written_is_not_lost(address, monkeypatch):
