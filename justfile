@@ -108,6 +108,10 @@ chaos name *args: setup
 clients *args: setup
     {{python}} tests/clients/measure_clients.py {{args}}
 
+# A day with Claude Code in its own terminal: effort, model, deferred tools, a picture, a helper; `just day claude-new --window 30000 --way serve`
+day *args: setup
+    {{python}} tests/clients/scenario.py {{args}}
+
 # The documentation: built into build/site with warnings as errors; `just docs serve`; `just docs shots` looks at it in Chromium
 docs what="build" *args:
     #!/usr/bin/env bash

@@ -29,10 +29,12 @@ _INHERITED = ("PATH", "LANG", "TERM", "TMPDIR", "SSL_CERT_FILE")
 
 PACKAGES = {
     "claude": ("npm", "@anthropic-ai/claude-code@2.1.197"),
-    "codex": ("npm", "@openai/codex@0.166.0"),
+    "claude-new": ("npm", "@anthropic-ai/claude-code@2.1.328"),  # it defers tools, and says more in mid-conversation
+    "codex": ("npm", "@openai/codex@0.169.0"),
     "opencode": ("npm", "opencode-ai@1.18.33"),
     "pi": ("npm", "@mariozechner/pi-coding-agent@0.73.1"),
     "gemini": ("npm", "@google/gemini-cli@0.61.0"),
+    "qwen": ("npm", "@qwen-code/qwen-code@0.24.4"),
     "vercel": ("npm", "ai@6.0.326", "@ai-sdk/openai@3.0.139", "@ai-sdk/anthropic@3.0.138"),
     "llm": ("pip", "llm==0.36"),
     "aider": ("pip", "aider-chat==0.86.2"),

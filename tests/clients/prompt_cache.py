@@ -111,7 +111,7 @@ def iterate_raw_blocks(body: dict[str, Any]) -> Iterator[tuple[str, dict[str, An
     for message in body["messages"]:
         content, role = message["content"], message["role"]
         for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
-            yield role, block
+            yield f"{role} message", block  # there are messages of the system too
 
 
 def write_key(block: dict[str, Any]) -> str:

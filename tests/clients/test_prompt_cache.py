@@ -50,6 +50,22 @@ def test_a_second_mark_finds_what_the_last_does_not_see(upstream):
     assert ask(upstream, mark(LONG), *["Yes."] * 40, mark("Now."))[0] == written
 
 
+def test_neither_a_deferred_tool_nor_a_message_of_the_system_loses_what_was_kept(upstream):
+    late = {"name": "late", "input_schema": {}, "defer_loading": True}
+    said = {"role": "user", "content": [mark(LONG)]}
+    again = [
+        said,
+        {"role": "system", "content": "Go on."},
+        {"role": "user", "content": [mark("Now.")]},
+    ]
+    reads = [
+        upstream.use_cache(read_anthropic({"max_tokens": 9, "messages": messages, "tools": tools}))
+        for messages, tools in (([said], []), (again, [late]), (again, []))
+    ]
+    assert reads[1].read == reads[0].written > 0
+    assert (reads[2].read, reads[2].written) == (reads[1].read + reads[1].written, 0)
+
+
 def test_a_short_beginning_is_not_kept(upstream):
     for _ in range(2):
         assert ask(upstream, mark("Begin."))[:2] == (0, 0)

@@ -5,12 +5,15 @@ import json
 import pytest
 from prompt_cache import CacheUse
 from upstream import (
+    HELPER,
+    IMAGE_TOKENS,
     Answer,
     Job,
     Refusal,
     Upstream,
     drop_repeats,
     find_fault,
+    find_turn,
     make_signature,
     prompt_of,
     read_anthropic,
@@ -22,6 +25,9 @@ from upstream import (
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": sign("hm")}
 CALL = {"type": "tool_use", "id": "c", "name": "bash", "input": {}}
 RESULT = {"type": "tool_result", "tool_use_id": "c", "content": "done"}
+THINKS = {"type": "enabled", "budget_tokens": 10}
+REFERENCE = {"type": "tool_reference", "tool_name": "late"}
+LATE = {"name": "late", "description": "word " * 100, "input_schema": {}, "defer_loading": True}
 MARKED = {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}
 CHAT_CALL = {
     "role": "assistant",
@@ -39,6 +45,10 @@ def ask_anthropic(*contents, **more):
 
 def test_a_sound_request_is_answered():
     assert not find_fault(ask_anthropic("Begin.", [THOUGHT, CALL], [RESULT]))
+    assert not find_fault(ask_anthropic("Begin.", [THOUGHT, CALL], [RESULT], thinking=THINKS))
+    effort = {"role": "system", "content": [], "output_config": {"effort": "high"}}
+    messages = [{"role": "user", "content": "Begin."}, effort]
+    assert not find_fault(read_anthropic({"max_tokens": 9, "messages": messages}))
     assert not find_fault(
         read_chat({"messages": [CHAT_CALL, {"role": "tool", "tool_call_id": "c"}]})
     )
@@ -52,6 +62,11 @@ def test_a_sound_request_is_answered():
         ask_anthropic("Begin.", [{**THOUGHT, "thinking": "ho"}, CALL], [RESULT]),
         ask_anthropic([MARKED] * 5),
         ask_anthropic("Begin.", thinking={"type": "enabled", "budget_tokens": 100}),
+        ask_anthropic("Begin.", [CALL], [RESULT], thinking=THINKS),
+        ask_anthropic("Begin.", [THOUGHT, CALL], [RESULT], [CALL], [RESULT], thinking=THINKS),
+        ask_anthropic("Begin.", "Yes.", model="claude-opus-5-5"),
+        ask_anthropic("Begin.", [], "Go on."),
+        ask_anthropic("Begin.", [CALL], [{**RESULT, "content": [REFERENCE]}]),
         read_chat({"messages": [CHAT_CALL, {"role": "user", "content": "Go on."}]}),
         read_chat({"messages": [{"role": "tool", "tool_call_id": "c", "content": "done"}]}),
     ],
@@ -75,6 +90,47 @@ def test_a_turn_has_its_rounds_and_then_an_answer():
         [{"type": "text", "text": text} for text in (prompt_of(1), "Sum it up.")], tools=tools
     )
     assert job.answer(asked).kind == "summary"
+
+
+def test_a_deferred_tool_is_seen_and_counted_only_where_a_result_refers_to_it():
+    plan = {1: ("search:late", "use:late", "use:late")}
+    tools = [{"name": "ToolSearch", "input_schema": {"properties": {"query": {}}}}, LATE]
+    job = Job(0, (0, 1), plan=plan)
+    begin = prompt_of(1)
+    unseen = ask_anthropic(begin, tools=tools)
+    found = ask_anthropic(begin, [CALL], [{**RESULT, "content": [REFERENCE]}], tools=tools)
+    assert [job.answer(unseen).calls, job.answer(found).tool] == [
+        ({"query": "select:late"},),
+        "late",
+    ]
+    assert job.answer(unseen).text == "Turn 1 cannot go on: there is no tool late."
+    assert unseen.tokens < 100 < found.tokens
+
+
+def test_a_picture_is_counted_as_one():
+    image = {"type": "image", "source": {"type": "base64", "data": "x" * 9_000}}
+    tokens = [
+        ask_anthropic("Begin.", [CALL], [{**RESULT, "content": one}]).tokens
+        for one in ([], [image])
+    ]
+    assert abs(tokens[1] - tokens[0] - IMAGE_TOKENS) < 10
+
+
+def test_a_helper_has_a_turn_of_its_own():
+    schema = {"properties": {"prompt": {}, "subagent_type": {}}}
+    job = Job(1, (100, 200), plan={2: ("helper", "picture")}, work="/w")
+    tools = [{"name": name, "input_schema": schema} for name in ("Agent", "bash")]
+    tools.append({"name": "Read", "input_schema": {"properties": {"file_path": {}}}})
+    call = job.answer(ask_anthropic(prompt_of(2), tools=tools))
+    assert call.calls == ({"prompt": prompt_of(HELPER + 2), "subagent_type": "general-purpose"},)
+    helper = ask_anthropic(prompt_of(HELPER + 2), tools=tools)
+    assert job.answer(helper).tool == "bash"
+    assert job.answer(helper).text == f"Turn {HELPER + 2} is done after 1 steps."
+    parent = ask_anthropic(prompt_of(2), f"I asked: {prompt_of(HELPER + 2)}", "Go on.", tools=tools)
+    assert find_turn(parent) == 2
+    assert job.answer(ask_anthropic(prompt_of(2), tools=tools)).calls == (
+        {"file_path": "/w/picture.png"},
+    )
 
 
 BASH = {"type": "function", "name": "bash", "parameters": {"properties": {"command": {}}}}

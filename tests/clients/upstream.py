@@ -2,10 +2,13 @@
 
 It plays a job. For each turn of the user it calls the client's own shell tool `rounds` times, with commands that
 always print the same, and then answers. A client without a shell tool gets long answers instead. A request for a
-title or a summary gets one. The turn is known by words in the user's text, see `prompt_of`.
+title or a summary gets one. The turn is known by words in the user's text, see `prompt_of`. A plan says which
+turns take other steps: look at a picture, ask a helper (a sub-agent of the client's), search for a deferred tool,
+call a tool by its name. A tool that the model cannot see ends the turn with words that say so.
 
 It refuses what providers refuse: requests above the window, calls without results, results without calls, more
-than four cache marks, thinking that was changed, a thinking budget that is not below `max_tokens`. Over Responses
+than four cache marks, thinking that was changed or is missing before the newest calls, a thinking budget that is not
+below `max_tokens`, empty messages, references to tools that are not there. Over Responses
 also: items with a foreign or a doubled id, reasoning that was changed or stands without what followed it, unknown
 items and parts, compaction items of others. Over Gemini also: results that are not as many as the calls or in
 another order, signatures of others, and by Gemini 3 a step of the turn whose first call has none.
@@ -44,10 +47,19 @@ TAP_HEADER = "x-tap"
 SIDE_WORDS = ("A title for the job", "A summary of the job")
 """What answers to titles and summaries begin with, and no other answer has."""
 _MARK = re.compile(r"Turn (\d+) of the ledger job")
-_REMINDER = "<system-reminder>"  # Claude Code's own words behind a result
+HELPER = 1_000
+"""What is added to a turn's number in the job of its helper."""
+PICTURE = "picture.png"
+"""The file that a step looks at, in the folder that the client works in."""
+IMAGE_TOKENS = 1_500
+_REMINDERS = ("<system-reminder>", "Tool loaded")  # Claude Code's own words behind a result
 _HANDLE = re.compile(r"\blog:\d+-\d+")
 _SHELLS = ("Bash", "bash", "exec_command", "run_shell_command")
+_READERS = ("Read", "read", "read_file", "view_image")
+_HELPERS = ("Agent", "Task", "task", "spawn_agent", "agent")
+_HELPER_ID = re.compile(r"\bagent_id\W+([\w-]+)")
 _MAX_MARKS = 4
+_NO_PREFILL = re.compile(r"claude-\w+-(4-[6-9]|[5-9])")  # they do not go on with words of their own
 _MAX_ID = 64
 _GEMINI = re.compile(r"/models/([^/:]+):(\w+)$")
 _SIGNING = re.compile(r"gemini-[3-9]")
@@ -71,7 +83,7 @@ PARTS = {
 
 
 def prompt_of(turn: int) -> str:
-    """What the user says in a turn."""
+    """What the user says in a turn, or the model to its helper."""
     return f"Turn {turn} of the ledger job: go on with it, one step at a time."
 
 
@@ -112,46 +124,78 @@ class Asked:
     @property
     def tokens(self) -> int:
         """What a provider would count."""
-        return sum(map(count_tokens, self.fixed)) + sum(count_tokens(t) + 4 for _, t in self.texts)
+        return sum(map(count_tokens, self.fixed)) + sum(count_text(t) for _, t in self.texts)
 
     def list_pieces(self) -> list[tuple[str, int]]:
         """All that the model reads, piece by piece, with the tokens of each."""
         fixed = [(text, count_tokens(text)) for text in self.fixed]
-        return fixed + [(f"{role}\x1f{text}", count_tokens(text) + 4) for role, text in self.texts]
+        return fixed + [(f"{role}\x1f{text}", count_text(text)) for role, text in self.texts]
+
+
+def count_text(text: str) -> int:
+    """Tokens of a block's text; a picture costs the same whatever it shows."""
+    return IMAGE_TOKENS if text.startswith(_PICTURE) else count_tokens(text) + 4
+
+
+_PICTURE = "\x1epicture "
+"""What the text of a picture begins with."""
 
 
 def join_text(content: Any) -> str:
     """The text of a content: a string, or blocks."""
     if content is None or isinstance(content, str):
         return content or ""
+    for one in content:
+        if one.get("type") in ("image", "image_url", "input_image") or "inlineData" in one:
+            return _PICTURE + hashlib.sha256(json.dumps(one).encode()).hexdigest()
     return "\n".join(one.get("text") or json.dumps(one, sort_keys=True) for one in content)
 
 
+def list_references(body: dict[str, Any]) -> list[str]:
+    """The tools that results in a request to Anthropic refer to, by their names."""
+    results = (
+        block.get("content")
+        for message in body["messages"]
+        if isinstance(message["content"], list)
+        for block in message["content"]
+        if block["type"] == "tool_result"
+    )
+    pieces = (one for content in results if isinstance(content, list) for one in content)
+    return [one["tool_name"] for one in pieces if one["type"] == "tool_reference"]
+
+
 def read_anthropic(body: dict[str, Any]) -> Asked:
-    """Read a request of Anthropic's messages API."""
-    texts = []
+    """Read a request of Anthropic's messages API. The model sees a deferred tool only where a result refers to it."""
+    texts, definitions = [], {one["name"]: one for one in body.get("tools") or () if "name" in one}
     for message in body["messages"]:
         content, role = message["content"], message["role"]
         for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
             match block["type"]:
                 case "tool_result":
-                    texts.append(("tool", join_text(block.get("content"))))
+                    result = block.get("content")
+                    if isinstance(result, list):
+                        result = [definitions.get(one.get("tool_name"), one) for one in result]
+                    texts.append(("tool", join_text(result)))
                 case "tool_use":
                     texts.append((role, block["name"] + json.dumps(block["input"])))
                 case "thinking":
                     texts.append((role, block["thinking"]))
                 case _:
                     texts.append((role, join_text([block])))
-    tools = body.get("tools") or []
-    schemas = {one["name"]: one.get("input_schema") or {} for one in tools}
-    fixed = (join_text(body.get("system")), json.dumps(tools))
+    tools, references = body.get("tools") or [], list_references(body)
+    loaded = [one for one in tools if not one.get("defer_loading")]
+    found = [one for one in tools if one.get("defer_loading") and one["name"] in references]
+    schemas = {one["name"]: one.get("input_schema") or {} for one in (*loaded, *found)}
+    fixed = (join_text(body.get("system")), json.dumps(loaded))
     return Asked("anthropic", body, fixed, tuple(texts), schemas)
 
 
 def list_blocks(asked: Asked) -> list[Block]:
     """The blocks of a request to Anthropic, as its cache sees them."""
-    body, blocks, texts = asked.body, [], iter(asked.texts)
-    tools, system = body.get("tools") or [], body.get("system") or ""
+    blocks, texts = [], iter(asked.texts)
+    tools = [one for one in asked.body.get("tools") or () if not one.get("defer_loading")]
+    body = {**asked.body, "tools": tools}  # a deferred one is read where a result refers to it
+    system = body.get("system") or ""
     parameters = json.dumps([body.get("thinking"), body.get("tool_choice")])
     fixed, end, place = 0, 0, ""
     for at, (where, raw) in enumerate(iterate_raw_blocks(body)):
@@ -165,7 +209,7 @@ def list_blocks(asked: Asked) -> list[Block]:
             case _:
                 if place in ("", "tools", "system"):
                     end, key = sum(map(count_tokens, asked.fixed)), parameters + key
-                end += count_tokens(next(texts)[1]) + 4
+                end += count_text(next(texts)[1])
         place = where
         blocks.append(Block(f"{where}\x1f{key}", end, has_mark(raw)))
     return blocks
@@ -252,8 +296,11 @@ def fill_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def find_turn(asked: Asked) -> int:
-    """The turn that was asked for last; turns before it may be quoted behind it."""
-    return max((int(found) for _, text in asked.texts for found in _MARK.findall(text)), default=0)
+    """The turn that was asked for last; turns before it may be quoted behind it, and helpers by those who asked them."""
+    found = [
+        int(one) for role, text in asked.texts if role != "assistant" for one in _MARK.findall(text)
+    ]
+    return max((one for one in found if one < HELPER), default=max(found, default=0))
 
 
 @dataclass
@@ -266,6 +313,10 @@ class Job:
     has_tools: bool = True
     recalls: bool = False
     """Whether it looks back once in each turn, where it has a tool for that and sees a handle."""
+    plan: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """The steps of turns: `shell`, `picture`, `helper`, `wait` (for it), `search:NAME`, `use:NAME`. Others take `rounds` of the shell."""
+    work: str = ""
+    """The folder that the client works in."""
     done: Counter[int] = field(default_factory=Counter)
     recalled: set[int] = field(default_factory=set)
 
@@ -273,7 +324,7 @@ class Job:
         """The next step of the turn that was asked for last, or a title or a summary."""
         turn = find_turn(asked)
         said = (one for one in reversed(asked.texts) if one[0] in ("user", "tool"))
-        last = next((one for one in said if not one[1].startswith(_REMINDER)), ("", ""))
+        last = next((one for one in said if not one[1].startswith(_REMINDERS)), ("", ""))
         is_side = self.has_tools and not asked.schemas
         if is_side or (last[0] == "user" and not _MARK.search(last[1])):
             if schema := (asked.body.get("generationConfig") or {}).get("responseJsonSchema"):
@@ -281,9 +332,11 @@ class Job:
             if is_side and "title" in " ".join(asked.fixed) + asked.texts[0][1]:
                 return Answer("title", SIDE_WORDS[0])
             return Answer("summary", f"<summary>{self.summarize(turn)}</summary>")
-        if self.has_tools and self.done[turn] < self.rounds:
+        steps = self.plan.get(turn, ("shell",) * self.rounds)
+        if self.has_tools and self.done[turn] < len(steps):
+            step = steps[self.done[turn]]
             self.done[turn] += 1
-            return self.call(turn, asked)
+            return self.call(turn, asked) if step == "shell" else self.take_step(step, turn, asked)
         if self.recalls and turn not in self.recalled and (call := self.recall(asked)):
             self.recalled.add(turn)
             return call
@@ -314,6 +367,41 @@ class Job:
             command = f"seq -f '{line}' 1 {self.lines_of(turn, step)}"
             calls.append({key: command, **given})
         return Answer("call", tool=tool, calls=tuple(calls))
+
+    def take_step(self, step: str, turn: int, asked: Asked) -> Answer:
+        """A step of the plan that is no call of the shell."""
+        kind, _, name = step.partition(":")
+        given: dict[str, Any] = {}
+        match kind:
+            case "picture":
+                names, given = _READERS, {"path": str(Path(self.work) / PICTURE)}
+            case "helper":
+                words = {"description": "Help with the ledger", "task_name": f"helper_{turn}"}
+                kinds = {"subagent_type": "general-purpose", "fork_turns": "none"}
+                prompt = prompt_of(HELPER + turn)
+                names, given = _HELPERS, {"prompt": prompt, "message": prompt, **words, **kinds}
+            case "wait":
+                ids = [
+                    one
+                    for role, text in asked.texts
+                    if role == "tool"
+                    for one in _HELPER_ID.findall(text)
+                ]
+                names, given = ("wait_agent",), {"targets": ids[-1:], "timeout_ms": 20_000}
+            case "search":
+                names, given = ("ToolSearch",), {"query": f"select:{name}", "max_results": 5}
+            case _:
+                names = (name,)
+        tool = next((one for one in asked.schemas if one.rpartition("/")[2] in names), None)
+        if tool is None:
+            return Answer("answer", f"Turn {turn} cannot go on: there is no tool {names[0]}.")
+        known = asked.schemas[tool].get("properties") or {}
+        if "path" in given:
+            path = given.pop("path")
+            given |= dict.fromkeys(("file_path", "filePath", "path", "absolute_path"), path)
+        return Answer(
+            "call", tool=tool, calls=({key: given[key] for key in known if key in given},)
+        )
 
     def recall(self, asked: Asked) -> Answer | None:
         """A call of the tool that looks back: what tools printed in the first span with a handle."""
@@ -446,10 +534,11 @@ class Upstream:
             if refusal := self.find_overflow(asked) or find_fault(checked):
                 raise refusal
         except Refusal as refusal:
-            self.served.append(Served(tap, raw, tokens, "refused", str(refusal)))
+            request["served"] = Served(tap, raw, tokens, "refused", str(refusal))
+            self.served.append(request["served"])
             return web.json_response(refusal.write(request.path), status=refusal.status)
         answer, cache = self.answer(asked), self.use_cache(asked)
-        served = Served(tap, raw, tokens, answer.kind)
+        request["served"] = served = Served(tap, raw, tokens, answer.kind)
         self.served.append(served)
         whole, events = self.say(asked, answer, cache)
         served.usage.update(whole.get("usage") or whole.get("usageMetadata") or {})
@@ -597,9 +686,18 @@ def find_anthropic_fault(body: dict[str, Any]) -> str:
     budget = (body.get("thinking") or {}).get("budget_tokens", 0)
     if budget >= body["max_tokens"]:
         return "`max_tokens` must be greater than `thinking.budget_tokens`."
+    if body["messages"][-1]["role"] == "assistant" and _NO_PREFILL.match(body.get("model", "")):
+        return "This model does not support assistant message prefill. The conversation must end with a user message."
+    known = [one.get("name") for one in body.get("tools") or ()]
+    if missing := [one for one in list_references(body) if one not in known]:
+        return f"Tool reference '{missing[0]}' not found in available tools"
     open_calls: list[str] = []
     for at, message in enumerate(body["messages"]):
         blocks = message["content"] if isinstance(message["content"], list) else []
+        if not message["content"] and not (
+            message["role"] == "system" and "output_config" in message
+        ):
+            return f"messages.{at}: all messages must have non-empty content"
         for block in blocks:
             if block["type"] == "thinking" and block["signature"] != sign(block["thinking"]):
                 return f"messages.{at}: Invalid `signature` in `thinking` block"
@@ -607,7 +705,22 @@ def find_anthropic_fault(body: dict[str, Any]) -> str:
         if sorted(results) != sorted(open_calls):
             return f"messages.{at}: `tool_use` ids {open_calls} were followed by `tool_result` blocks of {results}"
         open_calls = [one["id"] for one in blocks if one["type"] == "tool_use"]
-    return ""
+    return find_thinking_fault(body)
+
+
+def find_thinking_fault(body: dict[str, Any]) -> str:
+    """While a tool loop lasts and thinking is enabled, the newest calls stand behind their thinking."""
+    newest, thinking = body["messages"][-1]["content"], body.get("thinking") or {}
+    is_loop = isinstance(newest, list) and any(one["type"] == "tool_result" for one in newest)
+    if thinking.get("type") != "enabled" or not is_loop:
+        return ""
+    said = next(one["content"] for one in reversed(body["messages"]) if one["role"] == "assistant")
+    if said[0]["type"] in ("thinking", "redacted_thinking"):
+        return ""
+    return (
+        f"messages: Expected `thinking` or `redacted_thinking`, but found `{said[0]['type']}`. When `thinking` is "
+        "enabled, a final `assistant` message must start with a thinking block."
+    )
 
 
 def find_chat_fault(body: dict[str, Any]) -> str:
@@ -828,8 +941,12 @@ def say_anthropic(
 ) -> tuple[dict[str, Any], Iterator[str]]:
     """An answer in Anthropic's form: whole, and as the events of a stream."""
     blocks: list[dict[str, Any]] = []
-    if (asked.body.get("thinking") or {}).get("type") == "enabled":
+    thinking = asked.body.get("thinking") or {}
+    if thinking.get("type") == "enabled" or (
+        thinking.get("type") == "adaptive" and answer.kind == "call"
+    ):
         thought = f"Thought {number}: this is what the script says next."
+        thought = "" if thinking.get("display") == "omitted" else thought
         blocks.append({"type": "thinking", "thinking": thought, "signature": sign(thought)})
     if answer.kind == "call":
         for at, given in enumerate(answer.calls):
@@ -1111,12 +1228,19 @@ def main() -> None:
     parser.add_argument("--takes-repeats", action="store_true", help="take results again")
     parser.add_argument("--reports-cache", action="store_true", help="tell what was cached")
     parser.add_argument("--recalls", action="store_true", help="look back once in each turn")
+    parser.add_argument("--plan", type=json.loads, default={}, help="the steps of turns, as JSON")
+    parser.add_argument(
+        "--size", type=int, nargs=2, default=(2_000, 6_000), help="bytes of a result"
+    )
+    parser.add_argument("--work", default="", help="the folder that the client works in")
     parser.add_argument("--pace", type=float, default=0.0, help="seconds between a stream's events")
     parser.add_argument(
         "--log", type=Path, help="a file for the requests, which are vendors' prompts"
     )
     given = parser.parse_args()
-    job = Job(given.rounds, (2_000, 6_000), given.calls, recalls=given.recalls)
+    plan = {int(turn): tuple(steps) for turn, steps in given.plan.items()}
+    job = Job(given.rounds, tuple(given.size), given.calls, recalls=given.recalls, plan=plan)
+    job.work = given.work
     options = {"compaction": given.compaction, "stateless": given.stateless}
     options |= {"takes_repeats": given.takes_repeats, "reports_cache": given.reports_cache}
     options["pace"] = given.pace
@@ -1124,7 +1248,6 @@ def main() -> None:
 
     @web.middleware
     async def write_log(request: web.Request, handler: Any) -> web.StreamResponse:
-        seen = len(upstream.served)
         response = await handler(request)
         headers = {
             name: value
@@ -1132,7 +1255,7 @@ def main() -> None:
             if name.lower() != "authorization"
         }
         line = {"method": request.method, "path": request.path_qs, "headers": headers}
-        line |= asdict(upstream.served[seen]) if len(upstream.served) > seen else {}
+        line |= asdict(request["served"]) if "served" in request else {}
         with given.log.open("a") as file:
             file.write(json.dumps({**line, "status": response.status}) + "\n")
         return response
