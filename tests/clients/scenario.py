@@ -50,8 +50,8 @@ SAID_AFTER = {4: "/effort high", 6: "/model sonnet", 8: "/effort low"}
 FOLDS = 3
 CENT = 0.01
 SIZE = (5_000, 8_000)
-QUIET_SECONDS = 20
-"""A turn in which nothing reached the provider for so long has ended, one way or the other."""
+QUIET_SECONDS, REFUSED_SECONDS = 90, 8
+"""A turn in which nothing reached the provider for so long has ended, one way or the other; sooner after a refusal."""
 _HANDOFF = re.compile(r"\[handoff: ")
 _MARK = re.compile(r"Turn (\d+) of the ledger job")
 
@@ -235,8 +235,8 @@ def talk(day: Day, folder: Path, env: dict[str, str]) -> None:
 
 def has_ended(window: Any, turn: int, log: Path) -> bool:
     """Wait for the end of a turn; false if it ended otherwise than the script says, or never."""
-    size, since = 0, time.monotonic()
-    while time.monotonic() < since + QUIET_SECONDS:
+    size, since, quiet = log.stat().st_size, time.monotonic(), QUIET_SECONDS
+    while time.monotonic() < since + quiet:
         screen = window.screen(past=True)
         if f"Turn {turn} is done after {len(PLAN[turn])} steps." in screen:
             return True
@@ -244,7 +244,9 @@ def has_ended(window: Any, turn: int, log: Path) -> bool:
             return False
         if log.stat().st_size != size:
             size, since = log.stat().st_size, time.monotonic()
-        time.sleep(0.2)
+            is_refused = '"kind": "refused"' in log.read_text().splitlines()[-1]
+            quiet = REFUSED_SECONDS if is_refused else QUIET_SECONDS
+        time.sleep(0.4)
     return False
 
 
