@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from agents import RIG, install
+from measure_clients import is_side
 from scripted import Scripted, start_provider
 from upstream import HELPER, PICTURE, prompt_of
 
@@ -82,6 +83,8 @@ class Day:
     helpers: int = 0
     bill: float = 0.0
     """What the provider asks for, in dollars."""
+    views: list[str] = field(default_factory=list)
+    """Views that say another bill."""
     paid: float = 0.0
     """What the run says that was paid."""
     why: list[str] = field(default_factory=list)
@@ -101,6 +104,7 @@ class Day:
                 f"{self.folds} folds": self.folds >= FOLDS,
                 f"the tool was used behind {most} folds": most >= FOLDS,
                 f"{self.sessions} sessions for one conversation": self.sessions == 1,
+                f"bills that differ: {self.views}": not self.views,
             }
         if self.way == "run":
             is_equal = abs(self.paid - self.bill) < CENT / 2
@@ -193,6 +197,8 @@ def spend_day(folder: Path, package: str, window: int, way: str) -> Day:
         else:
             talk(day, folder, env | {"ANTHROPIC_BASE_URL": provider.url})
         look_at(day, provider)
+        if way != "direct":
+            day.views = list_bill_faults(env, provider)
     if way != "direct":
         day.sessions, day.helpers = count_sessions(env)
     (folder / "day.json").write_text(json.dumps(asdict(day), indent=1))
@@ -300,11 +306,46 @@ def count_sessions(env: dict[str, str]) -> tuple[int, int]:
     users = helpers = 0
     for name in json.loads(call_foldline(env, "sessions", "--json"))["sessions"]:
         log = call_foldline(env, "export", name["session"], "--format", "jsonl")
+        if is_side(log.splitlines()):
+            continue
         said = [line for line in log.splitlines() if json.loads(line)["kind"] == "user_said"]
         marks = [int(one) for line in said for one in _MARK.findall(line)]
         users += bool(marks) and min(marks) < HELPER
         helpers += bool(marks) and min(marks) > HELPER
     return users, helpers
+
+
+def list_bill_faults(env: dict[str, str], provider: Scripted) -> list[str]:
+    """Where a view of the store of a HOME says other calls, tokens or dollars than the provider."""
+    names = [
+        one["session"] for one in json.loads(call_foldline(env, "sessions", "--json"))["sessions"]
+    ]
+    billed = provider.list_billed()
+    said = {"calls": len(billed), "output": sum(find_output(used) for _, used in billed)}
+    views = [json.loads(call_foldline(env, "history", name, "--json")) for name in names]
+    courses = [
+        json.loads(call_foldline(env, "history", name, "--over-time", "--json")) for name in names
+    ]
+    usage = json.loads(call_foldline(env, "usage", "--json"))["rows"]
+    asked = {
+        "history": (said["calls"], sum(one["calls"] for one in views)),
+        "history, output": (said["output"], sum(turn["output"] for one in views for turn in one["turns"])),
+        "over time": (said["calls"], sum(len(one["calls"]) for one in courses)),
+        "over time, dollars": (provider.measure_bill(), sum(one["dollars"] or 0 for one in courses)),
+        "usage": (said["output"], sum(one["output"] for one in usage)),
+        "usage, dollars": (provider.measure_bill(), sum(one["dollars"] for one in usage)),
+    }  # fmt: skip
+    return [
+        f"{view}: {shown} for {owed}"
+        for view, (owed, shown) in asked.items()
+        if abs(owed - shown) > CENT / 2
+    ]
+
+
+def find_output(used: dict[str, Any]) -> int:
+    """The tokens of an answer, in any dialect's usage."""
+    names = ("output_tokens", "completion_tokens", "candidatesTokenCount")
+    return next(used[name] for name in names if name in used)
 
 
 def call_foldline(env: dict[str, str], *options: str) -> str:

@@ -52,7 +52,11 @@ HELPER = 1_000
 PICTURE = "picture.png"
 """The file that a step looks at, in the folder that the client works in."""
 IMAGE_TOKENS = 1_500
-_REMINDERS = ("<system-reminder>", "Tool loaded")  # Claude Code's own words behind a result
+_REMINDERS = (
+    "<system-reminder>",
+    "Tool loaded",
+    "<subagent_notification>",
+)  # agents' own words behind a result
 _HANDLE = re.compile(r"\blog:\d+-\d+")
 _SHELLS = ("Bash", "bash", "exec_command", "run_shell_command")
 _READERS = ("Read", "read", "read_file", "view_image")

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from agents import CLAUDE, GPT, RIG, install
 from processes import find_gateway, list_processes, wait_until
-from scenario import count_sessions, spend_day
+from scenario import count_sessions, list_bill_faults, spend_day
 from scripted import start_provider
 from upstream import HELPER, prompt_of
 
@@ -188,6 +188,7 @@ def drive(name, turns, rounds, folder, *options, plan=None):
             screens.append(done.stderr)
             known = next(iter(re.findall(r"session id: (\S+)", done.stderr)), known)
         owed = provider.measure_bill()
+        assert not list_bill_faults(env, provider)
     paid = sum(read_dollars(screen, "paid") for screen in screens)
     assert paid == pytest.approx(owed, abs=0.00005 * turns), "the provider counts otherwise"
     users, helpers = count_sessions(env)
