@@ -545,7 +545,7 @@ def test_unreadable_tools_are_refused(space):
 
 
 def test_the_context_that_qwen_tells_anew_is_the_same_message():
-    """It is rewritten when a conversation is continued; what a user says is never taken for it."""
+    """It is rewritten, or left out, when a conversation is continued; what a user says is never taken for it."""
 
     def digest(*texts):
         content = [{"type": "text", "text": text} for text in texts]
@@ -557,5 +557,10 @@ def test_the_context_that_qwen_tells_anew_is_the_same_message():
     assert digest(told.format("Monday")) == digest(told.format("Tuesday"))
     first, second = (digest(skills.format(n), told.format(n)) for n in (1, 2))
     assert first == second
-    assert digest(told.format("Monday"), "Hello.") != digest(told.format("Tuesday"), "Hello.")
+    assert digest(told.format("Monday"), "Hello.") == digest(told.format("Tuesday"), "Hello.")
+    assert digest(skills.format(1), told.format("Monday"), skills.format(2), "Hello.") == digest(
+        "Hello."
+    )
+    assert digest(told.format("Monday"), "Hello.") != digest(told.format("Monday"), "Bye.")
+    assert digest(skills.format(1) + "Hello.") != digest(skills.format(2) + "Hello.")
     assert digest(skills.format(1)) != digest(skills.format(2))

@@ -448,3 +448,28 @@ def test_p21_a_renewed_token_goes_on_with_its_conversation():
         one.headers |= {"x-claude-code-session-id": "0b6e-77", "user-agent": "curl/8", "authorization": "Bearer stolen"}  # fmt: skip
         one.say("turn 5")
         assert one.session not in names, "the id counts only from the client that always sends it"
+
+
+def test_qwen_that_leaves_out_its_context_continues_its_session():
+    """Its date stands in the newest message alone, and with `--continue` not in what went before."""
+
+    def say(words, *context):
+        told = [f"<system-reminder>\n{one}\n</system-reminder>" for one in context]
+        blocks = [{"type": "text", "text": text} for text in (*told, words)]
+        return {"role": "user", "content": blocks}
+
+    setting = "This is the Qwen Code. We are setting up the context for our chat.\nIt is {}."
+    with agent(CHAT, window=30_000) as one:
+        turns, sessions = [], set()
+        for turn in range(3):
+            told = (setting.format(turn), "Tools: 3.") if not turn else ()
+            newest = say(f"Turn {turn}. {WORDS}", *told, f"The date: {turn}.")
+            one.history = [*turns, newest]
+            one.hear(one.send())
+            assert one.sent == one.asked
+            sessions.add(one.session)
+            turns += [say(f"Turn {turn}. {WORDS}", *told), one.history[-1]]
+            if turns[0] != newest:
+                turns[0] = say(f"Turn 0. {WORDS}", setting.format(turn + 1), "Tools: 3.")
+        assert len(sessions) == 1
+        assert not [event for event in one.events() if isinstance(event, Rewound)]

@@ -113,6 +113,7 @@ AGENTS = {
             "security": {"auth": {"selectedType": "openai"}},
             "privacy": {"usageStatisticsEnabled": False},
             "general": {"disableAutoUpdate": True},
+            "$version": 4,  # else it adds that itself
         }),),
     ),
 }  # fmt: skip

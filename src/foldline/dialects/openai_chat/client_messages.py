@@ -56,8 +56,8 @@ _CONTEXT = re.compile(
     r"(?:\s*<system-reminder>(?:(?!</system-reminder>).)*</system-reminder>)+\s*", re.DOTALL
 )
 _QWEN = "This is the Qwen Code. We are setting up the context for our chat."
-"""What qwen tells before the user's first words: the date, and the files that are there. It is told
-anew when a conversation is continued."""
+"""What qwen tells before the user's first words, in blocks or a message of their own: the date, and
+the files that are there. When a conversation is continued it is told anew, or left out."""
 
 
 def describe_message(raw: bytes) -> Described:
@@ -192,9 +192,7 @@ def _normalise_message(body: Mapping[str, Any]) -> Json:
     if role == "developer":
         found["role"] = "system"
     if content := _normalise_content(body.get("content")):
-        texts = "\n".join(str(part.get("text", "")) for part in content)
-        is_context = role == "user" and _QWEN in texts and _CONTEXT.fullmatch(texts)
-        found["content"] = "context" if is_context else content
+        found["content"] = _without_context(content) if role == "user" else content
     if calls := body.get("tool_calls"):
         if not isinstance(calls, list):
             raise WireError("tool calls that are no list")
@@ -202,6 +200,14 @@ def _normalise_message(body: Mapping[str, Any]) -> Json:
     if call := body.get("function_call"):
         found["function_call"] = _normalise_function(call)
     return found
+
+
+def _without_context(content: list[Json]) -> list[Json] | str:
+    """Leave out what a client tells beside its user's words."""
+    own = [part for part in content if not _CONTEXT.fullmatch(str(part.get("text")))]
+    if not own and any(_QWEN in str(part.get("text")) for part in content):
+        return "context"
+    return own or content
 
 
 def _normalise_content(content: Any) -> list[Json]:
