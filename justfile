@@ -112,6 +112,10 @@ clients *args: setup
 day *args: setup
     {{python}} tests/clients/scenario.py {{args}}
 
+# What each view of ours says that six real agents cost through `foldline run`, beside their provider's bill; `just bills -k codex`
+bills *args: setup
+    {{python}} -m pytest tests/run/test_real_agents.py::test_every_view_says_what_the_provider_billed -n 0 -q -s {{args}}
+
 # The documentation: built into build/site with warnings as errors; `just docs serve`; `just docs shots` looks at it in Chromium
 docs what="build" *args:
     #!/usr/bin/env bash

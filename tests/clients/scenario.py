@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from agents import RIG, install
+from bills import bill_served, compare_bills
 from measure_clients import is_side
 from scripted import Scripted, start_provider
 from upstream import HELPER, PICTURE, prompt_of
@@ -198,7 +199,7 @@ def spend_day(folder: Path, package: str, window: int, way: str) -> Day:
             talk(day, folder, env | {"ANTHROPIC_BASE_URL": provider.url})
         look_at(day, provider)
         if way != "direct":
-            day.views = list_bill_faults(env, provider)
+            day.views = compare_bills(find_store(env), provider.log)
     if way != "direct":
         day.sessions, day.helpers = count_sessions(env)
     (folder / "day.json").write_text(json.dumps(asdict(day), indent=1))
@@ -266,7 +267,7 @@ def say(window: Any, words: str) -> None:
 
 def look_at(day: Day, provider: Scripted) -> None:
     """What reached the provider."""
-    handoff, day.bill = "", provider.measure_bill()
+    handoff, day.bill = "", float(bill_served(provider.log).dollars or 0)
     seen: set[str] = set()
     for line in provider.list_served():
         day.requests += 1
@@ -315,37 +316,9 @@ def count_sessions(env: dict[str, str]) -> tuple[int, int]:
     return users, helpers
 
 
-def list_bill_faults(env: dict[str, str], provider: Scripted) -> list[str]:
-    """Where a view of the store of a HOME says other calls, tokens or dollars than the provider."""
-    names = [
-        one["session"] for one in json.loads(call_foldline(env, "sessions", "--json"))["sessions"]
-    ]
-    billed = provider.list_billed()
-    said = {"calls": len(billed), "output": sum(find_output(used) for _, used in billed)}
-    views = [json.loads(call_foldline(env, "history", name, "--json")) for name in names]
-    courses = [
-        json.loads(call_foldline(env, "history", name, "--over-time", "--json")) for name in names
-    ]
-    usage = json.loads(call_foldline(env, "usage", "--json"))["rows"]
-    asked = {
-        "history": (said["calls"], sum(one["calls"] for one in views)),
-        "history, output": (said["output"], sum(turn["output"] for one in views for turn in one["turns"])),
-        "over time": (said["calls"], sum(len(one["calls"]) for one in courses)),
-        "over time, dollars": (provider.measure_bill(), sum(one["dollars"] or 0 for one in courses)),
-        "usage": (said["output"], sum(one["output"] for one in usage)),
-        "usage, dollars": (provider.measure_bill(), sum(one["dollars"] for one in usage)),
-    }  # fmt: skip
-    return [
-        f"{view}: {shown} for {owed}"
-        for view, (owed, shown) in asked.items()
-        if abs(owed - shown) > CENT / 2
-    ]
-
-
-def find_output(used: dict[str, Any]) -> int:
-    """The tokens of an answer, in any dialect's usage."""
-    names = ("output_tokens", "completion_tokens", "candidatesTokenCount")
-    return next(used[name] for name in names if name in used)
+def find_store(env: dict[str, str]) -> str:
+    """The store in a HOME."""
+    return f"{env['HOME']}/.local/share/foldline/sessions.db"
 
 
 def call_foldline(env: dict[str, str], *options: str) -> str:

@@ -21,8 +21,9 @@ from typing import Any
 
 import pytest
 from agents import CLAUDE, GPT, RIG, install
+from bills import compare_bills
 from processes import find_gateway, list_processes, wait_until
-from scenario import count_sessions, list_bill_faults, spend_day
+from scenario import count_sessions, find_store, spend_day
 from scripted import start_provider
 from upstream import HELPER, prompt_of
 
@@ -117,6 +118,7 @@ AGENTS = {
         }),),
     ),
 }  # fmt: skip
+AGENTS["claude-new"] = AGENTS["claude"]
 
 
 def read_dollars(screen, word):
@@ -188,10 +190,8 @@ def drive(name, turns, rounds, folder, *options, plan=None):
             assert f"Turn {number} is done" in done.stdout, done.stdout
             screens.append(done.stderr)
             known = next(iter(re.findall(r"session id: (\S+)", done.stderr)), known)
-        owed = provider.measure_bill()
-        assert not list_bill_faults(env, provider)
-    paid = sum(read_dollars(screen, "paid") for screen in screens)
-    assert paid == pytest.approx(owed, abs=0.00005 * turns), "the provider counts otherwise"
+        print(f"\n{name}, {turns} turns")
+        assert not compare_bills(find_store(env), provider.log, screens)
     users, helpers = count_sessions(env)
     assert users == 1, f"one conversation became {users} sessions"
     assert helpers == sum(int(turn) > HELPER for turn in plan or ())
@@ -206,6 +206,14 @@ def drive(name, turns, rounds, folder, *options, plan=None):
 def test_claude_code_in_an_empty_home(tmp_path):
     screens = drive("claude", 2, 2, tmp_path)
     assert all("  paid      $" in screen for screen in screens)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", AGENTS)
+def test_every_view_says_what_the_provider_billed(name, tmp_path):
+    """`just bills` shows the table."""
+    drive(name, 3, 4, tmp_path)
 
 
 @pytest.mark.long
