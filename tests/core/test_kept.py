@@ -26,6 +26,7 @@ from foldline.core.log import (
     Pinned,
     ToolReturned,
 )
+from foldline.core.names import format_handle
 from foldline.core.parts import Call, Text, calls_of, text_of
 from foldline.core.plan import Facts, Ready, lost
 from foldline.core.policy import PRESETS, SLIDING, STEADY, THRIFTY
@@ -425,11 +426,12 @@ def digests(s, count):
 @pytest.mark.parametrize("name", ["recall", "mcp__foldline__recall", "foldline_recall"])
 def test_recall_is_never_clipped_again(name):
     """R-37, traps: what recall gives back is bounded, and comes in as it is, whoever offers it."""
-    facts = Facts(limits(8_192, None), replace(STEADY, clip=replace(STEADY.clip, tokens=150)))
+    policy = replace(STEADY, clip=replace(STEADY.clip, tokens=150))
+    facts = Facts(limits(8_192, None), policy, recall=True)
     talk = Planned(facts, user("go"), calls("a"))
     talk.add(result("a", "\n".join(f"line {n} of the log" for n in range(3_000))))
     stub = text_of(talk.view.items[-1].parts)
-    hint = next(line for line in stub.split("\n") if line.startswith("[whole: "))
+    hint = next(line for line in stub.split("\n") if format_handle(3) in line)
     talk.append(ModelSaid((Call("r", name, '{"handle":"log:3"}'),)))
     most = foldline.core.plan.measure_recall_room(talk.view, facts)
     again = recall.render_recall([Logged(3, talk.events[3])], recall.parse_query(hint), most=most)

@@ -12,7 +12,7 @@ from foldline.core.fold_selection import count_most_messages
 from foldline.core.log import UsageReported
 from foldline.core.plan import Facts, Ready
 from foldline.core.policy import STEADY, THRIFTY
-from foldline.core.prices import UNKNOWN, Prices
+from foldline.core.prices import FREE, UNKNOWN, Prices
 from foldline.lab.policy_run import Planned
 from foldline.testing import calls, model, result, user
 
@@ -47,20 +47,25 @@ def check_full_window(plan, window, policy, prices):
 
 
 @given(steps, st.sampled_from((2_048, 8_192, 60_000)), st.sampled_from((STEADY, THRIFTY)))
-def test_without_a_price_what_fits_is_not_folded(plan, window, policy):
-    check_full_window(plan, window, policy, UNKNOWN)
+def test_where_nothing_is_paid_what_fits_is_not_folded(plan, window, policy):
+    check_full_window(plan, window, policy, FREE)
 
 
-@given(steps, st.sampled_from((2_048, 8_192, 60_000)), st.sampled_from((STEADY, THRIFTY)))
-def test_with_a_price_only_what_pays_is_folded(plan, window, policy):
-    check_full_window(plan, window, policy, PAID)
+@given(
+    steps,
+    st.sampled_from((2_048, 8_192, 60_000)),
+    st.sampled_from((STEADY, THRIFTY)),
+    st.sampled_from((PAID, UNKNOWN)),
+)
+def test_with_a_price_only_what_pays_is_folded(plan, window, policy, prices):
+    check_full_window(plan, window, policy, prices)
 
 
 def test_the_law_catches_a_fold_for_nothing():
     """A policy that folds early, and prices that nobody pays taken for real ones."""
     plan = [("call", 300)] * 60
     with pytest.raises(AssertionError, match="it fitted"):
-        check_full_window(plan, 8_192, replace(STEADY, hard=0.8), UNKNOWN)
+        check_full_window(plan, 8_192, replace(STEADY, hard=0.8), FREE)
     with (
         broken(
             SELECTION,
@@ -69,4 +74,4 @@ def test_the_law_catches_a_fold_for_nothing():
         ),
         pytest.raises(AssertionError, match="it fitted"),
     ):
-        check_full_window(plan, 60_000, THRIFTY, UNKNOWN)
+        check_full_window(plan, 60_000, THRIFTY, FREE)

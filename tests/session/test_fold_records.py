@@ -108,7 +108,7 @@ def test_no_fold_no_record_and_an_undone_one_stays():
 
 def test_a_trimmed_log_has_no_times_of_what_is_erased():
     with foldline.open(":memory:", model="m", window=3_000, reserve=100) as s:
-        talk(s, 20)
+        talk(s, 30)
         assert s.history.trim() > 0
         records = s.history.folds()
     assert records

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import multiprocessing
+import re
 import threading
 
 import pytest
@@ -178,7 +179,7 @@ def test_a_huge_result_is_clipped_and_comes_back():
     s.add({"role": "tool", "tool_call_id": "c1", "content": whole})
     shown = s.request()["messages"][-1]["content"]
     assert len(shown) < 8_000
-    handle = shown.split("[whole: ")[1].split(";")[0]
+    (handle,) = re.findall(r"log:\d+", shown)
     assert s.recall(handle) == whole
 
 
