@@ -137,8 +137,7 @@ class ItemRow:
             self._append_item(item)
 
     def _add_answer(self, seq: int, event: ModelSaid) -> None:
-        for shown in list(self.open):
-            self._close_call(seq, shown)  # the conversation went on without these results
+        self._close_calls(seq)  # the conversation went on without these results
         parts, came_as = self._own_ids(seq, event)
         if not parts:
             return  # an empty answer, which no provider would accept
@@ -207,6 +206,10 @@ class ItemRow:
     def _close_interrupted_call(self, seq: int, call_id: str) -> None:
         shown = self._find_open_call(call_id)
         if shown is not None:
+            self._close_call(seq, shown)
+
+    def _close_calls(self, seq: int) -> None:
+        for shown in list(self.open):
             self._close_call(seq, shown)
 
     def _close_call(self, seq: int, shown: str) -> None:

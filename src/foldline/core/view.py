@@ -174,6 +174,8 @@ class View(ItemRow):
                         self._breaks.append((fold.change.span.lo, edit))
                         self.learned = Learned(ratio=fold.ratio, errors=fold.errors)
                         self.idle_folds = fold.idle
+                        # A fold that was undone may have left calls here that a newer one closes.
+                        self._close_calls(fold.change.span.lo - 1)
                         for item in items.make_handoff_items(edit, fold):
                             self._append_item(item, last=fold.change.span.hi)
                     case Range(lo):
