@@ -138,7 +138,7 @@ def _render_resolved_model(taken: ModelEntry | None) -> list[str]:
 
 
 def _encode_server_report(said: Reported | None) -> dict[str, Any]:
-    prices = said.prices if said else None
+    prices = said.prices if said and said.prices and said.prices.is_known else None
     return {
         "window": said.window if said else None,
         "max_output": said.max_output if said else None,
@@ -155,7 +155,7 @@ def _render_server_report(url: str, said: Reported | None, fault: str) -> list[s
         )
     parts = [f"window {_format_tokens(said.window)}"]
     parts += [f"max out {said.max_output:,}"] if said.max_output else []
-    if said.prices:
+    if said.prices and said.prices.is_known:
         parts.append(f"input {said.prices.input:g}, output {said.prices.output:g}")
     return wrap_text(f"{url} says: {', '.join(parts)} ({said.source}); its word goes first")
 
