@@ -82,7 +82,8 @@ def run_agents(place, seed, requests):
                 assert answer.status == 200
                 models.append(model)
     paid = sum(map(price_exactly, models, upstream.given), Decimal(0))
-    return Amount(paid, len(models)), read_all(address, audit)
+    output = sum(usage.output for usage in upstream.given)
+    return Amount(paid, len(models), output), read_all(address, audit)
 
 
 def read_all(address, audit):

@@ -9,12 +9,15 @@ import anthropic
 import pytest
 
 import foldline
+from foldline.apps.cli.context import apply_look
 from foldline.apps.gateway.settings import GatewaySettings, parse_upstreams
-from foldline.core.log import Clipped, Folded, Opened, Pinned, Rewound, UserSaid
+from foldline.core.log import Clipped, Folded, Opened, Pinned, Rewound, SettingsChanged, UserSaid
 from foldline.session.log_handle import Live
 from foldline.session.model_facts import build_facts
+from foldline.session.stored_session import open_stored_session
 from foldline.session.sync import run_coroutine
 from foldline.stores.base import Name
+from foldline.stores.open_store import store_at
 from foldline.testing.gateways import Served
 from foldline.testing.provider import Provider
 
@@ -473,3 +476,27 @@ def test_qwen_that_leaves_out_its_context_continues_its_session():
                 turns[0] = say(f"Turn 0. {WORDS}", setting.format(turn + 1), "Tools: 3.")
         assert len(sessions) == 1
         assert not [event for event in one.events() if isinstance(event, Rewound)]
+
+
+@BOTH
+def test_the_window_that_was_told_is_in_the_log(path, tmp_path):
+    """So that whoever looks at the session need not tell it again; another one told later holds from then on."""
+
+    async def look(session):
+        store = store_at(str(tmp_path / "s.db"))
+        _, facts = apply_look(await open_stored_session(store, Name("local", session)))
+        await store.close()
+        return facts.limits.window
+
+    seen, history = [], []
+    with Provider() as provider:
+        settings = GatewaySettings(upstreams=parse_upstreams([provider.url], {}))
+        for window in (40_000, 40_000, 60_000, None):
+            with Served(settings, store=str(tmp_path / "s.db"), window=window) as gateway:
+                one = Agent(gateway, provider, path)
+                one.history = history
+                one.say(f"It is {window}.")
+                seen.append(run_coroutine(look(one.session)))
+                named, log = one.session, one.events()
+    assert seen == [40_000, 40_000, 60_000, 60_000]
+    assert len([event for event in log if isinstance(event, SettingsChanged)]) == 1, named

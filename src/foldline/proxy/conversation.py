@@ -37,6 +37,7 @@ from foldline.core.log import (
     Linked,
     ModelSaid,
     Pinned,
+    SettingsChanged,
     Unpinned,
     UsageReported,
 )
@@ -250,7 +251,7 @@ class Conversation:
         self._before = find_call_before(live.view), added
         new = sum(request.places[at].end - request.places[at].start for at in added)
         enter = partial(self._admit_request, request, match, summary=summary)
-        endless = replace(facts.limits, window=_ENDLESS, max_input=None)
+        endless = replace(facts.limits, window=_ENDLESS, max_input=None, source="default")
         if request.is_relayed:
             if not self._has_warned:
                 self._has_warned = True
@@ -401,8 +402,11 @@ class Conversation:
 
         usual = choose_model_dialect(request.model).name == request.dialect.name
         spoken: Settings = {} if usual else {"dialect": request.dialect.name}
-        for event in live.make_opening_events(request.model, settings=spoken):
+        told: Settings = {"window": facts.limits.window} if facts.limits.source == "user" else {}
+        for event in live.make_opening_events(request.model, settings={**spoken, **told}):
             append_event(event)
+        if not told.items() <= work.settings.items():
+            append_event(SettingsChanged({**work.settings, **told}))
         for session in self.links:
             append_event(Linked(session))
         if summary is not None and live.view.head >= 0:
