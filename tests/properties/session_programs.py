@@ -42,7 +42,7 @@ MODELS = (
     ("gemini-3-pro", "gemini-interactions", {}),
 )
 POLICIES = ("steady", "thrifty", "classic", "sliding", "window", "three-layer", "confirm")
-WINDOWS = (2_000, 2_500, 3_000, 4_000, 6_000)
+WINDOWS = (1_200, 1_500, 2_000, 2_500, 4_000)
 NAMES = (
     *("user",) * 4,
     *("large",) * 3,
@@ -75,11 +75,9 @@ PLAIN = [
 ]
 PIECE = re.compile(r"[A-Za-z]{1,7}|\d{1,3}|[^\sA-Za-z\d]")
 OVERHEAD = 4  # tokens of a message
-FRAME = 300  # tokens: the smallest handoff, and what clipping leaves of a message at least
-LEAST = 90  # tokens of a message or a result that is cut as far as it goes
-DOUBT = (
-    0.35  # of the window: what margins, and estimates before any report, may take beside the rest
-)
+CLIP = 64 + OVERHEAD  # tokens of a message or a result that is cut as far as it goes
+HANDOFF = 200  # tokens of one that says little more than what it covers
+UNSURE = 1.4  # tokens that a token may have to be counted as, where no tokenizer is known
 
 
 class Refused(AssertionError):  # noqa: N818 - it is what the provider says
@@ -129,8 +127,12 @@ class Program:
     tools: int = 1
     begun: bool = False
     """Whether the newest answer was begun by the caller: early models continue it."""
-    unanswered: int = 0
-    """Messages and results since the last answer, which are cut at most."""
+    fresh: list[int] = field(default_factory=list)
+    """The sizes of messages and results since the last answer, which are cut at most."""
+    crashed: tuple[list[str], int] = ([], 0)
+    """Calls whose process ended, until a request closes them, and what they take."""
+    counts: bool = False
+    """Whether the session knows the provider's tokenizer."""
     store: Any = None
     seen: Counter[str] = field(default_factory=Counter)
 
@@ -141,7 +143,7 @@ class Program:
         fixed: Json = (
             {} if self.seen["opened"] else {"system": self.system, "tools": self.list_tools()}
         )
-        self.session = await aopen(":memory:", model=self.model, dialect=self.dialect, window=self.window, policy=self.policy, store=self.store, **fixed)  # fmt: skip
+        self.session = await aopen(":memory:", model=self.model, dialect=self.dialect, window=self.window, policy=self.policy, store=self.store, tokenizer=count if self.counts else None, **fixed)  # fmt: skip
         self.store = self.session.live.store
         self.seen["opened"] += 1
 
@@ -167,7 +169,7 @@ class Program:
         """Add a message of the user's."""
         self.begun = False
         await self.session.add(text)
-        self.unanswered += 1
+        self.fresh.append(count(text) + OVERHEAD)
 
     async def take_user(self, a: int, b: int) -> None:
         await self.say(self.words(3 * a + b))
@@ -186,7 +188,7 @@ class Program:
         """An answer that nobody asked for, or that was cut."""
         if not self.pending and self.dialect in ("openai-chat", "anthropic"):
             await self.session.add({"role": "assistant", "content": self.words(a)})
-            self.loop, self.sent, self.least, self.unanswered = {}, None, 0, 0
+            self.loop, self.sent, self.least, self.fresh = {}, None, 0, []
             self.begun = True
 
     async def take_ask(self, a: int, b: int) -> None:
@@ -195,7 +197,7 @@ class Program:
 
     async def take_loop(self, a: int, b: int) -> None:
         """Some rounds of a tool loop, results of all sizes."""
-        for _ in range(1 + a % 4):
+        for _ in range(1 + a % 2):
             if not await self.ask():
                 return
             await self.answer(calls=1 + b % 2, size=a)
@@ -218,7 +220,8 @@ class Program:
             await self.take_reopen(a, b)
             await self.say(self.words(self.window * (1 + a) // 14))
             self.done += self.pending
-            self.pending, self.least = [], 0  # all that can be folded
+            self.crashed = [one for one, _ in self.pending], self.least
+            self.pending, self.least = [], 0  # all that can be folded, unless a result comes yet
 
     async def take_reopen(self, a: int, b: int) -> None:
         """The session is opened again; what was asked is asked once more."""
@@ -327,20 +330,25 @@ class Program:
         size = measure(request)
         if size > self.window and self.policy != "confirm":  # which does not fold in doubt
             raise Refused(f"{size} tokens of {self.window}: {self.session.report}")
-        self.sent = request
+        self.sent, self.crashed = request, ([], 0)
         return True
 
     def check_stuck(self, fault: Overflow) -> None:
         """A session may refuse only what nothing makes smaller."""
         self.seen["overflow"] += 1
-        reserve = self.session.live.facts.limits.reserve
-        if "budget_tokens" in self.parameters.get("thinking", {}):
-            reserve = max(reserve, 2_000)
-        fixed = count(self.system) + count(self.list_tools()) + min(reserve, self.window // 2)
-        unanswered = self.unanswered + len(self.pending)
-        least = fixed + self.least + LEAST * unanswered + FRAME
-        if least < self.window * (1 - DOUBT):
+        least = self.measure_least()
+        if least <= self.window:
             raise Refused(f"stuck: {least} of {self.window} would do: {fault.parts}")
+
+    def measure_least(self) -> int:
+        """What nothing makes smaller: fixed parts, the answer's room, newest calls, and clips of what is unanswered."""
+        limits = self.session.live.facts.limits
+        reserve = limits.reserve
+        if "budget_tokens" in self.parameters.get("thinking", {}):
+            reserve = min(max(reserve, 2_000), self.window // 2)
+        said = sum(min(size, CLIP) for size in self.fresh) + CLIP * len(self.pending)
+        kept = count(self.system) + count(self.list_tools()) + self.least + said + HANDOFF
+        return int(kept * (1 if self.counts else UNSURE) + reserve + limits.margin * self.window)
 
     async def answer(self, *, calls: int, size: int, most: int = 0) -> None:
         """The model's answer to the newest request, with or without calls."""
@@ -363,7 +371,7 @@ class Program:
             self.loop = {}
         elif thinks:
             self.loop[ids[0][0]] = seal
-        self.pending, self.sent, self.unanswered = ids, None, 0
+        self.pending, self.sent, self.fresh, self.crashed = ids, None, [], ([], 0)
         self.least = count(arguments) * calls + count(text) + 20 * (calls + 1)
 
     async def give_results(self, most: int, *, size: int) -> None:
@@ -372,7 +380,9 @@ class Program:
 
     async def add_result(self, call_id: str, name: str, text: str) -> None:
         await self.session.add(RESULT[self.dialect](call_id, name, text))
-        self.unanswered += 1
+        self.fresh.append(count(text) + OVERHEAD)
+        if call_id in self.crashed[0]:
+            self.least = self.crashed[1]
         self.done += [(call_id, name)] * (len(self.done) < 20)
         self.pending = [one for one in self.pending if one[0] != call_id]
 
@@ -676,12 +686,13 @@ async def play(program: list[Step]) -> Program:
         POLICIES[first.b % len(POLICIES)],
         WINDOWS[(first.a * 5 + first.b) % len(WINDOWS)],
     )
-    talk = Program(random, window, policy, model, dialect, parameters)
+    counts = (first.a + first.b) % 3 == 0
+    talk = Program(random, window, policy, model, dialect, parameters, counts=counts)
     await talk.open()
     try:
         for step in rest:
             await talk.take(step)
-        if talk.unanswered or talk.pending:
+        if talk.fresh or talk.pending:
             await talk.ask()
     finally:
         await talk.store.close()

@@ -43,13 +43,26 @@ SOON = {"plan-0": 13, "planning-4": 16, "plan-5": 41}
 """Seeds that catch a variant at once; where the generator changes it is only slower."""
 
 
-def test_a_crash_that_no_fold_may_take_is_caught():
-    """A closed call that stays unsettled leaves no cut before the message behind it."""
-    first = Step("user", 0, 0)  # which chooses the model
-    crash = [first, Step("user", 3, 0), Step("crash", 11, 3), Step("ask", 0, 0)]
-    asyncio.run(play(crash))
-    with broken(ROW, "shown), last=self.tops[-1])", "shown))"), pytest.raises(Refused):
-        asyncio.run(play(crash))
+CLIP = "foldline.core.edits.clip"
+STUCK = {
+    # A closed call that stays unsettled leaves no cut before the message behind it.
+    "closed call": ("user 2 9, user 7 7, crash 7 0, user 6 9, crash 11 7", ROW, "shown), last=self.tops[-1])", "shown))"),
+    # Fair shares, beside a fold that is larger than the least, are still too much.
+    "what is missing": ("user 6 0, large 4 10, ask 0 4, large 4 9", PLAN, "if again else 0", "if False else 0"),
+    # A fold that fits only beside a message that is cut as far as any.
+    "the least share": ("user 6 0, large 4 9, loop 1 9", CLIP, "_LEAST_SHARE and not over:", "_LEAST_SHARE:"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STUCK)
+def test_what_can_be_made_smaller_is_not_refused(name):
+    """Programs that were stuck, the last request asked at their end; and the variant that is again."""
+    written, *mutant = STUCK[name]
+    words = (step.split() for step in written.split(","))
+    program = [Step(kind, int(a), int(b)) for kind, a, b in words]
+    asyncio.run(play(program))
+    with broken(*mutant), pytest.raises(Refused):
+        asyncio.run(play(program))
 
 
 @pytest.mark.parametrize("name", NAMED)

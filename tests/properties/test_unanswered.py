@@ -124,7 +124,7 @@ BIG = [("prose", 0.6)] * 3
 @pytest.mark.parametrize(
     ("module", "line", "instead", "check"),
     [
-        (PLAN, "if facts.policy.folds and (clipped :=", "if False and (clipped :=", "several"),
+        (PLAN, "if facts.policy.folds and (\n", "if False and (\n", "several"),
         (CLIP, "        share = left // (len(rest) - at)\n", "        share = left\n", "several"),
         (CLIP, "max(size, 1) * _AIM", "max(size, 1) * 0.5", "several"),
         (PLAN, 'how="both", most=room,', 'how="both", cap=room,', "one"),

@@ -62,6 +62,8 @@ __all__ = [
 RECALL = "recall"  # the tool by which a model gets back what was cut
 _CARES = (1.0, 0.75, 0.5)  # shares of room, where what stays is more in doubt than what goes
 _MORES = (1.4, 2.0, 3.0)  # where no fold leaves so little
+_CUTS = (False, True, True)
+"""First fair shares; then what is still missing, before the fold that helps only so, and behind."""
 _MOST_IDLE = 3  # folds without a user message, an answer or a result between them
 
 
@@ -111,25 +113,27 @@ def plan(view: View, facts: Facts) -> Plan:
         work = after(work, [masked])
     edit: Folded | Need | None = None
     soon: fold.Moment | None = None
-    while True:
+    budget = measure_budget(work, facts.limits)
+    for again in _CUTS:
+        over = max(budget.used - budget.room, 0) if again else 0
         recall = offers_recall(work, facts)
-        if facts.policy.folds and (clipped := clip_unanswered(work, facts.limits, recall=recall)):
+        if facts.policy.folds and (
+            clipped := clip_unanswered(work, facts.limits, recall=recall, over=over)
+        ):
             events.append(clipped)
             work = after(work, [clipped])
-        budget = measure_budget(work, facts.limits)
-        if edit is not None:
-            break
-        edit, soon = _select_fold(work, budget, facts, early=early)
-        if isinstance(edit, Need):
-            return edit
+            budget = measure_budget(work, facts.limits)
         if edit is None:
-            break
-        events.append(edit)
-        work = after(work, [edit])
-        rules.check_view(work)
-        budget = measure_budget(work, facts.limits)
+            edit, soon = _select_fold(work, budget, facts, early=early)
+            if isinstance(edit, Need):
+                return edit
+            if edit is not None:
+                events.append(edit)
+                work = after(work, [edit])
+                rules.check_view(work)
+                budget = measure_budget(work, facts.limits)
         if budget.used <= budget.room:
-            break  # else what nobody has answered is cut beside the fold as it came out
+            break
     return _finish_plan(work, budget, facts, events=events, soon=soon)
 
 

@@ -211,23 +211,27 @@ class _Marker(NamedTuple):
     recall: bool
 
 
-def clip_unanswered(view: View, limits: Limits, *, recall: bool) -> Clipped | None:
+def clip_unanswered(view: View, limits: Limits, *, recall: bool, over: int = 0) -> Clipped | None:
     """Cut what nobody has answered to fair shares, where not all of it fits; None where it does.
 
-    The event is to be appended next. Nothing else gives way but what can be folded.
+    The event is to be appended next. Nothing else gives way but what can be folded. `over` is what
+    the request exceeds its room by all the same: then that is cut, as far as anything is.
     """
     budget = measure_budget(view, limits)
     count = budget.limits.count
     settled, newest, kept = _split_newest_items(view)
     free = measure_free_room(view, budget, kept, of=budget.room)
     free -= measure_least_handoff(view, settled, budget)
-    if sum(view.bound_item(item, count) for item in newest) <= free:
+    whole = sum(view.bound_item(item, count) for item in newest)
+    free = whole - over if over else free
+    if whole <= free:
         return None
     sizes = {item: count(_read_shown_words(item)) for item in newest}
     free -= sum(view.bound_item(item, count) - size for item, size in sizes.items())
     share = _compute_fair_share(sizes.values(), free)
-    if share < _LEAST_SHARE:
+    if share < _LEAST_SHARE and not over:
         return None  # so many small ones say nothing cut: the oldest are folded
+    share = max(share, _LEAST_SHARE)
     marker = _Marker(CUT_TO_SHARE, recall)
     return _clip_items(view, sizes, share, count=count, marker=marker)
 
