@@ -1,12 +1,14 @@
 """Tool loops of a model that thinks: whoever plans them, the provider is never shown one whose thinking is gone.
 
-Sixty calls in a window that holds a dozen, by a session, a wrapped client and a gateway, whole and streamed, through the
-vendors' own SDKs. The provider refuses what real ones document, by `session_programs`: the start of a Claude loop without
+Sixty calls in a window that holds a dozen, by a session, a wrapped client, a gateway and a follower, whole and streamed,
+through the vendors' own SDKs; eighteen calls in CI. The provider refuses what real ones document, by `session_programs`: the start of a Claude loop without
 thinking where it has a budget, thinking that was changed or left out in the loop, reasoning without what followed it, a
 first call without its signature, thinking that a model bound to other words.
 """
 
+import asyncio
 import json
+from contextlib import closing
 from hashlib import sha256
 
 import anthropic
@@ -17,10 +19,16 @@ from google.genai import types
 from session_programs import JUDGES, before_call
 
 import foldline
+from foldline.core.log import Folded, ModelSaid
+from foldline.core.spine import Range
+from foldline.stores.base import Name
+from foldline.stores.event_log import read_events
+from foldline.stores.open_store import store_at
 from foldline.testing import Provider
 from foldline.testing.gateways import Served
 
-CALLS, WINDOW = 60, 12_000
+CALLS, SHORT = 60, 16
+WINDOWS = {CALLS: 12_000, SHORT: 6_000}
 LINES = "A line of what was found in the file, as it is. " * 70
 BUDGET = {"thinking": {"type": "enabled", "budget_tokens": 1_024}, "max_tokens": 2_000}
 INTERLEAVED = {**BUDGET, "extra_headers": {"anthropic-beta": "interleaved-thinking-2025-05-14"}}
@@ -28,6 +36,7 @@ ADAPTIVE = {"thinking": {"type": "adaptive"}, "max_tokens": 2_000}
 STATELESS = {"store": False, "include": ["reasoning.encrypted_content"]}
 KINDS = {
     "manual": ("anthropic", "claude-sonnet-4-6", BUDGET),
+    "once": ("anthropic", "claude-sonnet-4-6", BUDGET),
     "interleaved": ("anthropic", "claude-sonnet-4-6", INTERLEAVED),
     "adaptive": ("anthropic", "claude-opus-4-6", ADAPTIVE),
     "bound": ("anthropic", "claude-sonnet-5-5", ADAPTIVE),
@@ -39,16 +48,15 @@ KINDS = {
 class Thinker:
     """A model that calls a tool sixty times, and knows what it thought before each call."""
 
-    def __init__(self, kind):
-        self.kind, (self.dialect, self.model, _) = kind, KINDS[kind]
-        self.number, self.thoughts, self.faults, self.folded = 0, {}, [], 0
+    def __init__(self, kind, calls):
+        self.kind, (self.dialect, self.model, _), self.calls = kind, KINDS[kind], calls
+        self.number, self.thoughts, self.faults = 0, {}, []
 
     def __call__(self, body):
         """The next answer."""
         found = JUDGES[self.dialect]({"max_tokens": 2_000, **body})
         found = [one for one in found if not one.endswith("twice")]  # a role twice is joined
         shown = json.dumps(body)
-        self.folded += '"log:' in shown or "[log:" in shown or "was folded" in shown
         for call_id, thought in self.thoughts.items():
             if f'"{call_id}"' in shown and self.kind != "bound":
                 kept = before_call(self.dialect, body, call_id)
@@ -61,7 +69,7 @@ class Thinker:
                         found.append(f"messages.{at} is bound to a different conversation")
         self.faults += [f"call {self.number}: {one}" for one in found]
         self.number += 1
-        if self.number > CALLS:
+        if self.number > self.calls:
             return "done"
         thought = f"c2ln{self.number:04d}"
         if self.kind == "bound":
@@ -69,7 +77,8 @@ class Thinker:
         call_id = f"call_{self.number}"
         function = {"name": "look", "arguments": json.dumps({"at": self.number})}
         answer = {"tool_calls": [{"id": call_id, "type": "function", "function": function}]}
-        if self.kind in ("interleaved", "manual") and self.number > 1 and self.number % 3 == 0:
+        rests = self.kind in ("interleaved", "manual") and self.number % 3 == 0
+        if self.number > 1 and (rests or self.kind == "once"):
             return answer  # it does not think before every call
         self.thoughts[call_id] = thought
         return {**answer, "reasoning": thought, "id": f"{self.number}"}
@@ -84,10 +93,14 @@ class Thinker:
         return sha256(json.dumps(said).encode()).hexdigest()
 
 
-@pytest.fixture(params=KINDS)
-def thinker(request):
-    """A model of each kind."""
-    return Thinker(request.param)
+LONG = (pytest.mark.slow, pytest.mark.long)
+SHORTS = [pytest.param(kind, SHORT, at % 2 == 0, id=f"{kind}-short") for at, kind in enumerate(KINDS)]  # fmt: skip
+LONGS = [
+    pytest.param(kind, CALLS, stream, id=f"{kind}-{'stream' if stream else 'whole'}", marks=LONG)
+    for kind in KINDS
+    for stream in (False, True)
+]
+loops = pytest.mark.parametrize(("kind", "calls", "stream"), SHORTS + LONGS)
 
 
 TOOLS = {
@@ -141,8 +154,8 @@ def answer_calls(dialect, said):
     return [{"type": "function_call_output", "call_id": one["call_id"], "output": f"{one['call_id']}: {LINES}"} for one in said if one["type"] == "function_call"]  # fmt: skip
 
 
-def work(client, thinker, *, stream):
-    """A loop that keeps its history itself."""
+def work(client, thinker, *, stream, follow=dict):
+    """A loop that keeps its history itself; `follow` plans each request."""
     dialect, model, fields = KINDS[thinker.kind]
     question = types.Content(role="user", parts=[types.Part(text="Read all.")]) if dialect == "gemini" else {"role": "user", "content": "Read all."}  # fmt: skip
     history, results = [question], [question]
@@ -152,31 +165,36 @@ def work(client, thinker, *, stream):
         else:
             listed = "input" if dialect == "openai-responses" else "messages"
             body = {"model": model, "tools": TOOLS[dialect], listed: history, **fields}
-        said = ask(client, dialect, body, stream=stream)
+        said = ask(client, dialect, follow(body), stream=stream)
         results = answer_calls(dialect, said)
         history += [*said, *results]
 
 
-def check(thinker, provider):
-    """All calls were made, at least two folds stood between them, and nothing was refused."""
+def check(thinker, provider, events):
+    """All calls were made, at least two folds stand between them in the log, and nothing was refused."""
     assert not thinker.faults[:3]
-    assert thinker.number == CALLS + 1
+    assert thinker.number == thinker.calls + 1
     assert {*provider.statuses} == {200}
-    assert thinker.folded > CALLS // 3
+    folds = [at for at, event in enumerate(events) if isinstance(event, Folded)]
+    said = [at for at, event in enumerate(events) if isinstance(event, ModelSaid)]
+    assert sum(said[0] < at < said[-1] for at in folds) >= 2, len(folds)
 
 
-STREAMS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def list_events(history):
+    """The events of a session."""
+    return [one.event for one in history.events()]
 
 
-@STREAMS
-def test_a_session_keeps_the_thinking_of_a_loop(thinker, stream):
+@loops
+def test_a_session_keeps_the_thinking_of_a_loop(kind, calls, stream):
     """Answers as SDKs give them; the request's manual thinking stays where it may."""
-    dialect, model, fields = KINDS[thinker.kind]
+    dialect, model, fields = KINDS[kind]
+    thinker, window = Thinker(kind, calls), WINDOWS[calls]
     with (
-        Provider(thinker, window=WINDOW) as provider,
-        foldline.open(":memory:", model=model, dialect=dialect, window=WINDOW, tools=TOOLS[dialect]) as s,
+        Provider(thinker, window=window) as provider,
+        closing(make_client(dialect, provider.url)) as client,
+        foldline.open(":memory:", model=model, dialect=dialect, window=window, tools=TOOLS[dialect]) as s,
     ):  # fmt: skip
-        client = make_client(dialect, provider.url)
         s.add("Read all.")
         results = [None]
         while results:
@@ -184,20 +202,63 @@ def test_a_session_keeps_the_thinking_of_a_loop(thinker, stream):
             results = answer_calls(dialect, said)
             s.add(said)
             s.add(results)
-        check(thinker, provider)
+        check(thinker, provider, list_events(s.history))
 
 
-@STREAMS
-def test_a_wrapped_client_keeps_the_thinking_of_a_loop(thinker, stream):
-    with Provider(thinker, window=WINDOW) as provider:
-        client = foldline.wrap(make_client(thinker.dialect, provider.url), window=WINDOW)
+@loops
+def test_a_wrapped_client_keeps_the_thinking_of_a_loop(kind, calls, stream):
+    thinker, window = Thinker(kind, calls), WINDOWS[calls]
+    with (
+        Provider(thinker, window=window) as provider,
+        closing(make_client(thinker.dialect, provider.url)) as bare,
+        closing(foldline.wrap(bare, window=window)) as client,
+    ):
         work(client, thinker, stream=stream)
-        client.close()
-        check(thinker, provider)
+        check(thinker, provider, list_events(foldline.session_of(client).history))
 
 
-@STREAMS
-def test_a_gateway_keeps_the_thinking_of_a_loop(thinker, stream):
-    with Provider(thinker, window=WINDOW) as provider, Served(provider.url, store=":memory:", window=WINDOW) as gateway:  # fmt: skip
-        work(make_client(thinker.dialect, gateway.url), thinker, stream=stream)
-        check(thinker, provider)
+@loops
+def test_a_gateway_keeps_the_thinking_of_a_loop(kind, calls, stream, tmp_path):
+    thinker, window, store = Thinker(kind, calls), WINDOWS[calls], str(tmp_path / "log.db")
+    with (
+        Provider(thinker, window=window) as provider,
+        Served(provider.url, store=store, window=window) as gateway,
+        closing(make_client(thinker.dialect, gateway.url)) as client,
+    ):
+        work(client, thinker, stream=stream)
+    check(thinker, provider, asyncio.run(read_only_log(store)))
+
+
+async def read_only_log(address):
+    """The events of the one session in a store."""
+    store = store_at(address)
+    try:
+        (listed,) = await store.sessions("local")
+        name = Name("local", listed.session)
+        return [one.event for one in await read_events(store, name, Range(0, listed.head))]
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "calls", "stream"), [one for one in SHORTS + LONGS if one.values[0] != "signatures"]
+)
+def test_a_follower_keeps_the_thinking_of_a_loop(kind, calls, stream):
+    """The path of the adapters of frameworks, which keep the history and send the request."""
+    dialect, _, fields = KINDS[kind]
+    thinker, window = Thinker(kind, calls), WINDOWS[calls]
+    headers = {name: one for name, one in fields.items() if name == "extra_headers"}
+    with (
+        Provider(thinker, window=window) as provider,
+        closing(make_client(dialect, provider.url)) as client,
+        closing(foldline.Follower(window=window, store=":memory:")) as follower,
+    ):
+
+        def follow(body):
+            plain = {name: one for name, one in body.items() if name not in headers}
+            plan = follower.plan(plain, session="a", dialect=dialect)
+            assert not plan.unplanned
+            return {**plan.request, **headers}
+
+        work(client, thinker, stream=stream, follow=follow)
+        check(thinker, provider, list_events(follower.open_session("a").history))

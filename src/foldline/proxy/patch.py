@@ -30,6 +30,7 @@ from foldline.session.client_row import (
 )
 from foldline.session.recall_tool import is_recall
 
+_NO_THINKING = b'{"type":"disabled"}'
 _WHOLE = ("whole", "interrupted", "late")
 _ASIDES = "# Instructions that stood in between, as they were given"
 
@@ -130,7 +131,23 @@ def patch_request(  # noqa: PLR0913 - a request, its view, and how it is shown
             splices += _place_controls(request, at, controls)
             at += 1
     _add_tail(request, tail, splices, kinds)
+    _leave_out_thinking(request, splices, kinds)
     return Patched(apply_splices(request.body, splices), dict(kinds), splices)
+
+
+def _leave_out_thinking(request: ClientRequest, splices: list[Splice], kinds: Counter[str]) -> None:
+    """Ask for no thinking where edits took that with which the tool loop under way began.
+
+    Otherwise the provider refuses the request; from the loop's end on it thinks again.
+    """
+    if not request.dialect.thinks_manually(request.parameters):
+        return
+    body = msgspec.json.decode(apply_splices(request.body, splices))
+    if request.dialect.find_thoughtless_loop(body[request.dialect.messages]) is not None:
+        place = request.fields["thinking"]
+        splices[:] = [one for one in splices if not place.start <= one.start < place.end]
+        splices.append(Splice(*place, _NO_THINKING))
+        kinds["thinking"] += 1
 
 
 def _add_tail(

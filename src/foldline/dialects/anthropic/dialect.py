@@ -116,6 +116,7 @@ DIALECT = Dialect(
     allows_prefill=True,
     must_be_told=write.must_be_told,
     thinks_manually=write.thinks_manually,
+    find_thoughtless_loop=write.find_thoughtless_loop,
     fit_parameters=write.fit_parameters,
     results_in="content",
 )
