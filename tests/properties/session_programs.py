@@ -552,12 +552,15 @@ def judge_anthropic(request: Json) -> list[str]:
         waits = [one["id"] for one in blocks if one["type"] == "tool_use"]
     if role != "user":
         faults.append(ENDS)
-    if (request.get("thinking") or {}).get("type") == "enabled":
+    kind = (request.get("thinking") or {}).get("type")
+    if kind == "enabled":
         begun = _begin_loop(request["messages"])
         if begun and "thinking" not in begun[0]:
             faults.append(f"Expected `thinking`, but found {begun[0]!r}")
         if request["max_tokens"] <= request["thinking"]["budget_tokens"]:
             faults.append("max_tokens must be greater than thinking.budget_tokens")
+    elif kind != "adaptive" and "clear_thinking" in json.dumps(request.get("context_management")):
+        faults.append("`clear_thinking_20251015` strategy requires `thinking` to be enabled")
     marks = json.dumps(request).count('"cache_control"')
     return faults + [f"{marks} cache marks"] * (marks > 4)
 

@@ -16,6 +16,7 @@ import openai
 import pytest
 from google import genai
 from google.genai import types
+from mutants import broken
 from session_programs import JUDGES, before_call
 
 import foldline
@@ -32,11 +33,13 @@ WINDOWS = {CALLS: 12_000, SHORT: 6_000}
 LINES = "A line of what was found in the file, as it is. " * 70
 BUDGET = {"thinking": {"type": "enabled", "budget_tokens": 1_024}, "max_tokens": 2_000}
 INTERLEAVED = {**BUDGET, "extra_headers": {"anthropic-beta": "interleaved-thinking-2025-05-14"}}
+CLEARS = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
+CLEARED = {**BUDGET, "context_management": CLEARS}
 ADAPTIVE = {"thinking": {"type": "adaptive"}, "max_tokens": 2_000}
 STATELESS = {"store": False, "include": ["reasoning.encrypted_content"]}
 KINDS = {
     "manual": ("anthropic", "claude-sonnet-4-6", BUDGET),
-    "once": ("anthropic", "claude-sonnet-4-6", BUDGET),
+    "once": ("anthropic", "claude-sonnet-4-6", CLEARED),
     "interleaved": ("anthropic", "claude-sonnet-4-6", INTERLEAVED),
     "adaptive": ("anthropic", "claude-opus-4-6", ADAPTIVE),
     "bound": ("anthropic", "claude-sonnet-5-5", ADAPTIVE),
@@ -122,6 +125,8 @@ def make_client(dialect, url):
 def ask(client, dialect, body, *, stream):
     """One call by an SDK; the answer in the dialect's JSON, as clients keep it."""
     if dialect == "anthropic":
+        beta = {name: one for name, one in body.items() if name == "context_management"}
+        body = {name: one for name, one in body.items() if name not in beta} | {"extra_body": beta}
         if stream:
             with client.messages.stream(**body) as streamed:
                 reply = streamed.get_final_message()
@@ -262,3 +267,19 @@ def test_a_follower_keeps_the_thinking_of_a_loop(kind, calls, stream):
 
         work(client, thinker, stream=stream, follow=follow)
         check(thinker, provider, list_events(follower.open_session("a").history))
+
+
+WRITE = "foldline.dialects.anthropic.write"
+
+
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        ("or find_thoughtless_loop(messages) is None:", "or True:"),
+        ('.startswith("clear_thinking")', '.startswith("never")'),
+    ],
+)
+def test_a_loop_that_would_be_refused_is_caught(line, instead):
+    """A budget in a loop whose thinking was folded; thoughts to be cleared where there are none."""
+    with broken(WRITE, line, instead), pytest.raises(AssertionError, match="thinking"):
+        test_a_wrapped_client_keeps_the_thinking_of_a_loop("once", SHORT, stream=False)

@@ -225,8 +225,10 @@ class Dialect:
     """Whether a request would end with an answer that the provider does not continue."""
     thinks_manually: Callable[[Mapping[str, Any]], bool] = lambda _parameters: False
     """Whether a request asks for thinking without which no tool loop goes on."""
-    find_thoughtless_loop: Callable[[Sequence[Mapping[str, Any]]], int | None] = lambda _: None
-    """Finds where such a loop begins in a request's messages, if it begins without its thinking."""
+    change_thoughtless: Callable[[Mapping[str, Any], Sequence[Mapping[str, Any]]], Json] = (
+        lambda _parameters, _messages: {}
+    )
+    """Returns the fields to change where such a loop begins without its thinking."""
     fit_parameters: Callable[[Request, Mapping[str, Any]], Mapping[str, Any]] = (
         lambda _request, parameters: parameters
     )

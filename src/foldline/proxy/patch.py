@@ -30,7 +30,6 @@ from foldline.session.client_row import (
 )
 from foldline.session.recall_tool import is_recall
 
-_NO_THINKING = b'{"type":"disabled"}'
 _WHOLE = ("whole", "interrupted", "late")
 _ASIDES = "# Instructions that stood in between, as they were given"
 
@@ -143,11 +142,12 @@ def _leave_out_thinking(request: ClientRequest, splices: list[Splice], kinds: Co
     if not request.dialect.thinks_manually(request.parameters):
         return
     body = msgspec.json.decode(apply_splices(request.body, splices))
-    if request.dialect.find_thoughtless_loop(body[request.dialect.messages]) is not None:
-        place = request.fields["thinking"]
+    messages = body[request.dialect.messages]
+    for name, value in request.dialect.change_thoughtless(request.parameters, messages).items():
+        place = request.fields[name]
         splices[:] = [one for one in splices if not place.start <= one.start < place.end]
-        splices.append(Splice(*place, _NO_THINKING))
-        kinds["thinking"] += 1
+        splices.append(Splice(*place, msgspec.json.encode(value)))
+        kinds["thinking"] = 1
 
 
 def _add_tail(

@@ -116,7 +116,7 @@ DIALECT = Dialect(
     allows_prefill=True,
     must_be_told=write.must_be_told,
     thinks_manually=write.thinks_manually,
-    find_thoughtless_loop=write.find_thoughtless_loop,
+    change_thoughtless=write.change_thoughtless,
     fit_parameters=write.fit_parameters,
     results_in="content",
 )

@@ -46,7 +46,7 @@ from foldline.dialects.anthropic.content_blocks import (
     make_text_block,
     replace_media_parts,
 )
-from foldline.dialects.json_slices import Json, dict_of
+from foldline.dialects.json_slices import Json, dict_of, list_of
 from foldline.dialects.tools import (
     Names,
     build_tool_names,
@@ -107,13 +107,13 @@ def thinks_manually(parameters: Mapping[str, Any]) -> bool:
 
 def _read_thinking(parameters: Mapping[str, Any]) -> str | None:
     """Return the kind of thinking that a request asks for; None if it asks for none."""
-    thinking = _decode_thinking(parameters)
+    thinking = _decode_object(parameters, "thinking")
     return str(thinking.get("type", "")) if thinking else None
 
 
-def _decode_thinking(parameters: Mapping[str, Any]) -> Json:
-    thinking = parameters.get("thinking")
-    return dict_of(msgspec.json.decode(thinking) if isinstance(thinking, msgspec.Raw) else thinking)
+def _decode_object(parameters: Mapping[str, Any], name: str) -> Json:
+    value = parameters.get(name)
+    return dict_of(msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value)
 
 
 def fit_parameters(request: Request, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -123,17 +123,36 @@ def fit_parameters(request: Request, parameters: Mapping[str, Any]) -> Mapping[s
     """
     if not thinks_manually(parameters):
         return parameters
-    without = {name: value for name, value in parameters.items() if name != "thinking"}
-    thinking, most = _decode_thinking(parameters), parameters.get("max_tokens")
+    off = {**parameters, **_turn_thinking_off(parameters)}
+    del off["thinking"]
+    thinking, most = _decode_object(parameters, "thinking"), parameters.get("max_tokens")
     budget = thinking.get("budget_tokens")
     most = msgspec.json.decode(most) if isinstance(most, msgspec.Raw) else most
     if isinstance(budget, int) and isinstance(most, int) and budget >= most:
         less = max(most // 2, LEAST_BUDGET)
         if less >= most:
-            return without
+            return off
         parameters = {**parameters, "thinking": {**thinking, "budget_tokens": less}}
     messages: list[Json] = msgspec.json.decode(encode_request(request, parameters))["messages"]
-    return without if find_thoughtless_loop(messages) is not None else parameters
+    return off if find_thoughtless_loop(messages) is not None else parameters
+
+
+def change_thoughtless(
+    parameters: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]
+) -> Json:
+    """Return the fields to change where manual thinking goes on in a loop that began without it."""
+    if not thinks_manually(parameters) or find_thoughtless_loop(messages) is None:
+        return {}
+    return _turn_thinking_off(parameters)
+
+
+def _turn_thinking_off(parameters: Mapping[str, Any]) -> Json:
+    """Return the fields of a request without thinking: what clears thoughts is refused then."""
+    context = _decode_object(parameters, "context_management")
+    edits = [dict_of(one) for one in list_of(context.get("edits"))]
+    kept = [one for one in edits if not str(one.get("type")).startswith("clear_thinking")]
+    managed = {"context_management": {**context, "edits": kept}} if kept != edits else {}
+    return {"thinking": {"type": "disabled"}, **managed}
 
 
 def find_thoughtless_loop(messages: Sequence[Mapping[str, Any]]) -> int | None:
