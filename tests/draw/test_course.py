@@ -29,7 +29,7 @@ from foldline.core.prices import UNKNOWN, Prices, make_prices
 from foldline.core.rules import cut_points
 from foldline.core.spine import Change, Range, Spine
 from foldline.draw import course as words
-from foldline.draw.course import HOWS, Following, build_course_columns
+from foldline.draw.course import HOWS, CourseStep, Following, build_course_columns, price_step
 from foldline.draw.course_svg import course_svg
 from foldline.draw.course_terminal import course_terminal
 from foldline.draw.picture import build_picture
@@ -248,6 +248,18 @@ def test_everything_has_the_luck_of_the_session():
     )
     held = before.everything * 0.4 + (step.everything - before.everything) * 5
     assert step.all_dollars == pytest.approx(held / 1e6)
+
+
+@given(st.booleans(), st.booleans(), st.integers(1_000, 50_000), st.integers(0, 5_000))
+def test_a_change_of_the_thinking_budget_is_ours(was_lowered, is_lowered, held, new):
+    """Its cold cache would have been warm for everything; without a change it is cold for both."""
+    wrote = UsageReported(input=held, cache_read=0, cache_write=held, output=9)
+    before = CourseStep(1, 1, "m", held, 9, held, wrote, lowers_budget=was_lowered)
+    again = UsageReported(input=held + new, cache_read=0, cache_write=held + new, output=9)
+    step = CourseStep(2, 1, "m", held + new, 9, held + new, again, lowers_budget=is_lowered)
+    priced = price_step(step, before, PRICES, cached=True, writes=True)
+    lost = held * (PRICES.write - PRICES.read) * (was_lowered != is_lowered) / 1e6
+    assert priced.dollars - priced.all_dollars == pytest.approx(lost)
 
 
 def test_what_an_earlier_session_left_in_the_cache_is_read_by_everything_too():

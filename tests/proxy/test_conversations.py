@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import json
 import random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -1024,6 +1025,31 @@ async def test_a_thinking_budget_is_lowered_in_every_request_or_in_none(asked, s
     assert len({*limits}) > 5, "what limits the answer follows the room there is"
     assert {*budgets} == {sent_on}
     assert all(budget < limit for budget, limit in zip(budgets, limits, strict=True))
+    await store.close()
+
+
+async def test_a_thinking_budget_stays_lowered_behind_a_fold_and_a_restart():
+    """Where it was lowered on the way; the log says in which requests."""
+    store = store_at(":memory:")
+    proxy = Conversations(store, facts_of(20_000), shared=True)
+    thinking = {"type": "enabled", "budget_tokens": 7_000}
+    client = Client(get_dialect("anthropic"), thinking=thinking, max_tokens=7_001)
+    budgets, is_folded = [], False
+    for turn in range(40):
+        if is_folded:
+            proxy = Conversations(store, facts_of(20_000), shared=True)
+        client.user(f"Turn {turn}. " + "Words are said, and more of them. " * 60)
+        one, answer = await exchange(proxy, client, message("noted"))
+        client.heard(answer)
+        budgets.append(json.loads(one.body)["thinking"]["budget_tokens"])
+        is_folded = "fold" in one.patches
+        assert ("budget" in one.patches) == (budgets[-1] < 7_000)
+    assert is_folded
+    assert budgets[0] == 7_000 > budgets[-1]
+    assert sum(a != b for a, b in pairwise(budgets)) == 1
+    log = await read_log(store, one.live.name.session)
+    lowered = [bool(one.proxied.patches.get("budget")) for one in log if isinstance(one, Asked)]
+    assert lowered == [one < 7_000 for one in budgets]
     await store.close()
 
 

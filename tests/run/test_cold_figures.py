@@ -46,6 +46,8 @@ NOTHING = {
     "a warm call": (WARM, make_step(CLAUDE, 61_000, 60_000, written=1_000)),
     "another model": (make_step(GPT, 60_000, 59_000), COLD),
     "a fold": (WARM, replace(COLD, taken=(TokensTaken("fold", 9, 40_000, 7),))),
+    "a thinking budget that we lowered": (WARM, replace(COLD, lowers_budget=True)),
+    "one that we lower no more": (replace(WARM, lowers_budget=True), COLD),
     "no cache": (make_step(CLAUDE, 60_000, 0, written=0), make_step(CLAUDE, 61_000, 0, written=0)),
     "no counts": (WARM, replace(COLD, usage=None)),
 }

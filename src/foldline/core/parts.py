@@ -174,11 +174,16 @@ class Proxied(msgspec.Struct, frozen=True, omit_defaults=True):
     fields: str = ""
     """Digests of the system prompt, of the tools, and of all other fields."""
     patches: dict[str, int] = {}
-    """The number of our patches by kind: fold, clip, stub, thinking, limit."""
+    """The number of our patches by kind: fold, clip, stub, thinking, limit, budget."""
     marks: tuple[int, ...] = ()
     """The messages in which the client placed a cache mark."""
     same: int = 0
     """How many leading messages had the same bytes as in the request before."""
+
+    @property
+    def lowers_budget(self) -> bool:
+        """Whether we lowered its thinking budget: a change of it empties Anthropic's cache."""
+        return "budget" in self.patches
 
 
 FactKind: TypeAlias = Literal[

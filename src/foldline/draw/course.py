@@ -85,6 +85,13 @@ class CourseStep:
     """The cost if everything had been sent."""
     narratives: int = 0
     """Picodollars for the narratives of folds since the call before."""
+    lowers_budget: bool = False
+    """Whether we lowered its thinking budget."""
+
+    def breaks_cache_of(self, before: "CourseStep") -> bool:
+        """Whether we made the provider's cache of the call before useless: no fault of its own."""
+        is_edited = any(one.how != "clip" for one in self.taken)
+        return is_edited or self.lowers_budget != before.lowers_budget
 
     @property
     def dollars(self) -> float | None:
@@ -493,6 +500,7 @@ class Following:
                 everything=self._estimate_everything(sent, estimate, whole),
                 taken=tuple(self._taken),
                 narratives=self._narratives,
+                lowers_budget=bool(asked and asked.proxied and asked.proxied.lowers_budget),
             )
         )
         self._open, self._asked, self._narratives = (whole, estimate), None, 0
@@ -620,13 +628,14 @@ def _estimate_whole_bill(
     left there. A fold breaks the call's own cache, and not that of everything.
     """
     paid, hidden = _find_bill(step), step.everything - step.input
-    if not (hidden or step.taken):
+    is_broken = before is not None and step.breaks_cache_of(before)
+    if not (hidden or step.taken or is_broken):
         return paid  # to the token: nothing is out of sight
     if before is None or step.model != before.model:
         return _add_bills(paid, _write_rest(hidden, paid, 0, writes=writes))
     known = max(before.everything - before.input, 0)
     held = min(before.everything, step.everything) if cached else 0
-    if any(one.how != "clip" for one in step.taken):
+    if is_broken:
         return _write_rest(step.everything - held, paid, held, writes=writes)
     warm = cached and not _is_cold(step, before)
     also = min(hidden, known if step.taken else hidden) if warm else 0  # a clip took what is new
@@ -647,7 +656,6 @@ def _write_rest(rest: int, paid: _Bill, held: int, *, writes: bool) -> _Bill:
 
 def _is_cold(step: CourseStep, before: CourseStep) -> bool:
     """Whether the cache did not hold what the call before had sent, though it was sent again."""
-    edited = any(one.how != "clip" for one in step.taken)
     return step.model != before.model or (
-        not edited and step.read < _COLD * min(before.input, step.input)
+        not step.breaks_cache_of(before) and step.read < _COLD * min(before.input, step.input)
     )

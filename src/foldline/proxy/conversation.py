@@ -151,7 +151,8 @@ class Conversation:
         all that stood before, so every further edit leaves such thinking out at once."""
         self._row: ClientRow | None = None
         self._reserved: Reserved | None = None
-        self._answer = inf  # tokens: the least room that an answer has had so far
+        self._answer = 0 if _has_lowered_budget(live.view) else inf
+        """Tokens: the least room that an answer has had so far."""
         self._sizes = MessageSizes()
         self._before: tuple[CallBefore, Sequence[int]] = NO_CALL_BEFORE, ()
         """The call before, and the indexes of the messages that came since."""
@@ -746,6 +747,12 @@ def _count_same_messages(before: Sequence[bytes], now: Sequence[bytes]) -> int:
         return len(before)
     pairs = enumerate(zip(before, now, strict=False))
     return next((at for at, (one, two) in pairs if one != two), min(len(before), len(now)))
+
+
+def _has_lowered_budget(view: View) -> bool:
+    """Whether the thinking budget of the newest request was lowered: then it stays lowered."""
+    asked = view.held.get(view.asked)
+    return isinstance(asked, Asked) and bool(asked.proxied and asked.proxied.lowers_budget)
 
 
 def _find_answer_limit(

@@ -40,8 +40,8 @@ class Patched:
 
     body: bytes
     kinds: dict[str, int] = field(default_factory=dict[str, int])
-    """How many patches of each kind: fold, clip, stub, thinking, limit; recall, the tool and each
-    answer that called it; and history, if the client only named what is written out here."""
+    """How many patches of each kind: fold, clip, stub, thinking, limit, budget; recall, the tool
+    and each answer that called it; and history, if the client only named what is written here."""
     splices: list[Splice] = field(default_factory=list[Splice])
     """The patches themselves, in the bytes of the request that was planned."""
 
@@ -79,9 +79,9 @@ def patch_request(  # noqa: PLR0913 - a request, its view, and how it is shown
     """
     kinds: Counter[str] = Counter()
     splices: list[Splice] = []
-    if limit is not None and (lowered := _lower_answer_limit(request, limit)):
-        splices += lowered
-        kinds["limit"] += 1
+    if limit is not None:
+        splices, is_lowered = _lower_answer_limit(request, limit)
+        kinds += Counter(limit=bool(splices), budget=is_lowered)  # without what is 0
     if tools is not None:
         name = request.dialect.fixed[1]
         splices.append(make_field_splice(request.body, request.fields, name, tools))
@@ -328,8 +328,8 @@ def _patch_message(  # noqa: PLR0913, PLR0917 - one message, and the view of it
     return None if put == raw else put
 
 
-def _lower_answer_limit(request: ClientRequest, limit: AnswerLimit) -> list[Splice]:
-    """Lower the answer limit, and the thinking budget below it."""
+def _lower_answer_limit(request: ClientRequest, limit: AnswerLimit) -> tuple[list[Splice], bool]:
+    """Lower the answer limit, and the thinking budget below it; return whether that was lowered."""
     allowed = limit.allowed
     splices: list[Splice] = []
     place = request.fields.get("thinking")
@@ -341,10 +341,11 @@ def _lower_answer_limit(request: ClientRequest, limit: AnswerLimit) -> list[Spli
                 allowed = max(allowed, LEAST_BUDGET + 1)
                 less = max(min(asked, allowed // 2, limit.least // 2), LEAST_BUDGET)
                 splices += [Splice(*budget, str(less).encode())] if less < asked else []
+    is_lowered = bool(splices)
     if min(allowed, limit.asked) == limit.asked:
-        return splices
+        return splices, is_lowered
     head, _, inner = limit.name.partition(".")
     place = request.fields[head]
     if inner:
         place = find_fields(request.body, place)[inner]
-    return [Splice(*place, str(min(allowed, limit.asked)).encode()), *splices]
+    return [Splice(*place, str(min(allowed, limit.asked)).encode()), *splices], is_lowered

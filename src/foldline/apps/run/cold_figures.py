@@ -9,15 +9,15 @@ _LEAST_READ = 0.5  # of what the call before had sent: with less its cache was g
 def measure_cold_call(before: CourseStep | None, step: CourseStep, prices: Prices) -> float:
     """Measure how many dollars more a call cost because the cache of the one before was gone.
 
-    0 where an edit explains it: that is the fold's cost; and where nothing had been cached.
+    0 where an edit or a lowered thinking budget explains it: that is our cost; and where nothing
+    had been cached.
     """
     used, last = step.usage, before.usage if before else None
     if before is None or last is None or used is None or step.model != before.model:
         return 0.0
     known = min(before.input, step.input)
     had_cache = before.read or last.cache_write or used.cache_write
-    is_edited = any(one.how != "clip" for one in step.taken)
-    if not had_cache or is_edited or step.read >= _LEAST_READ * known:
+    if not had_cache or step.breaks_cache_of(before) or step.read >= _LEAST_READ * known:
         return 0.0
     at = prices.at(step.input)
     write = at.long_write if used.cache_write_long else at.write
