@@ -1032,8 +1032,8 @@ async def test_a_thinking_budget_stays_lowered_behind_a_fold_and_a_restart():
     """Where it was lowered on the way; the log says in which requests."""
     store = store_at(":memory:")
     proxy = Conversations(store, facts_of(20_000), shared=True)
-    thinking = {"type": "enabled", "budget_tokens": 7_000}
-    client = Client(get_dialect("anthropic"), thinking=thinking, max_tokens=7_001)
+    thinking = {"type": "enabled", "budget_tokens": 5_000}
+    client = Client(get_dialect("anthropic"), thinking=thinking, max_tokens=5_001)
     budgets, is_folded = [], False
     for turn in range(40):
         if is_folded:
@@ -1043,13 +1043,13 @@ async def test_a_thinking_budget_stays_lowered_behind_a_fold_and_a_restart():
         client.heard(answer)
         budgets.append(json.loads(one.body)["thinking"]["budget_tokens"])
         is_folded = "fold" in one.patches
-        assert ("budget" in one.patches) == (budgets[-1] < 7_000)
+        assert ("budget" in one.patches) == (budgets[-1] < 5_000)
     assert is_folded
-    assert budgets[0] == 7_000 > budgets[-1]
+    assert budgets[0] == 5_000 > budgets[-1]
     assert sum(a != b for a, b in pairwise(budgets)) == 1
     log = await read_log(store, one.live.name.session)
     lowered = [bool(one.proxied.patches.get("budget")) for one in log if isinstance(one, Asked)]
-    assert lowered == [one < 7_000 for one in budgets]
+    assert lowered == [one < 5_000 for one in budgets]
     await store.close()
 
 

@@ -94,7 +94,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _log = logging.getLogger("foldline.proxy")
 _ENDLESS = 1_000_000_000  # tokens: a window for which nothing is clipped
-_FILLED = 0.5  # of room: fuller requests are rare where folds pay before they are forced
+_FILLED = 0.7  # of room: fuller requests are rare where folds pay before they are forced
 _LARGE = 200_000  # bytes: from here on a body is read in a thread
 _ONE = msgspec.Raw(b"1")
 _LONG_PROMPT = 500  # characters: an instruction to summarize is never shorter
