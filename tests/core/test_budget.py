@@ -17,7 +17,7 @@ from foldline.core.parts import Text, Tool
 from foldline.core.plan import Facts, admit
 from foldline.core.policy import STEADY, named
 from foldline.core.request import build_report
-from foldline.core.token_bounds import bound_tokens
+from foldline.core.token_bounds import count_cautiously
 from foldline.core.tokens import MESSAGE
 from foldline.errors import BadInput
 from foldline.session.model_facts import build_facts
@@ -125,7 +125,7 @@ def test_a_quarter_of_the_bytes_where_that_is_set(before, newest):
     view = view_of([Opened("m"), *map(user, before)])
     budget = measure_budget(view, rough)
     assert budget.request == sum(map(quarter, before))
-    assert budget.used + budget.doubt >= sum(bound_tokens(one) + MESSAGE for one in before)
+    assert budget.used + budget.doubt >= sum(count_cautiously(one) + MESSAGE for one in before)
     asked = Asked(view.head, "", "", 0, estimate=estimate_request(view))
     counted = UsageReported(input=asked.estimate + 17)
     for seq, event in enumerate((asked, counted, model("So it is."), user(newest)), view.head + 1):

@@ -120,7 +120,7 @@ def test_only_what_no_provider_has_counted_is_in_doubt():
     report_honestly(talk)
     assert measure(talk).doubt == 0
     talk.append(user(DUMPS["lao"]))
-    lao = bound_tokens(DUMPS["lao"]) - count_tokens(DUMPS["lao"])
+    lao = count_cautiously(DUMPS["lao"]) - count_tokens(DUMPS["lao"])
     assert measure(talk).doubt == pytest.approx(lao, rel=0.1)
 
 
@@ -142,7 +142,7 @@ def test_a_model_that_counts_more_strains_the_bounds():
     talk.append(Asked(talk.view.head, "", "", 0, estimate=size), UsageReported(input=2 * size))
     talk.append(user(DUMPS["digits"]))
     tokens = measure(talk).used - 2 * size + measure(talk).doubt
-    assert tokens == pytest.approx(2 * bound_tokens(DUMPS["digits"]), rel=0.05)
+    assert tokens == pytest.approx(2 * count_cautiously(DUMPS["digits"]), rel=0.05)
 
 
 def test_after_an_edit_everything_is_in_doubt_again():

@@ -118,7 +118,7 @@ def plan(view: View, facts: Facts) -> Plan:
         over = max(budget.used - budget.room, 0) if again else 0
         recall = offers_recall(work, facts)
         if facts.policy.folds and (
-            clipped := clip_unanswered(work, facts.limits, recall=recall, over=over)
+            clipped := clip_unanswered(work, budget, recall=recall, over=over)
         ):
             events.append(clipped)
             work = after(work, [clipped])

@@ -8,7 +8,8 @@ than a byte, so a bound never exceeds the bytes. A text is bounded piece by piec
 behind a page of prose is not averaged with it.
 
 Whether a text fits is decided by `count_cautiously`: by its estimate where tokenizers agree (code,
-data, and the languages that they are trained on), and by its bound where they do not.
+data, and the languages that they are trained on), and by its bound, less what the margin for
+errors holds, where they do not.
 """
 
 from collections.abc import Callable
@@ -133,41 +134,36 @@ _MOST_UNKNOWN = 0.5  # of its letters
 
 _AGREED = 1.3  # times its estimate: tokenizers agree on a text whose bound is not above that
 _BY_MARKS = 20  # bytes of data for each of its marks, at most
-_SURELY = 0.85  # of its bound, where they agree: no less than that
+_SURELY = 0.9  # of its bound: the margin for errors holds the rest
 _COMMON_HANGUL = tuple(sign.encode() for sign in "이다의는에을를가고")
-_PIECES = (  # of words, in languages of Latin script
-    " the | to | and| of | in |ing |tion|ed | that|ment|ent |ly |ation|ould|ight|ough|er |re |on "
-    "|st |ss|ck|sh|wh|ns |ts | with| from| for"  # English
-    "| der | die | und | den | das | ist |nicht| zu |ung |sch|ein|eit|ich"  # German
-    "| de | la | que | el | los | et | les | des | le | est | du |ement| en | un | una "
-    "| il | che | di | per | della |zione|à | è |lla | do | da | os | não |ção|ões|dade| em "
-    "| e | o | a | és | și | în | este |ului | că |are |ilor"  # French, Spanish and their kin
-    "| het | een | van |ijk |aar | och | att | som | det |är | og | av | til | på |för|ning"
-    "|skal|rätt"  # Dutch, Swedish, Danish, Norwegian
-    "| w | na | nie |ie |cz|rz|ych |ego |ość|się | z |ání|ých|ní |ou |že | se "  # Polish, Czech
-    "| ve | bir | bu |lar|ler|ın|ına|nın|hak"  # noqa: RUF001 - Turkish
-    "| az | hogy | nem |ság|ség|nek |ett | ja |en |sta |ssa|oikeu|än "  # Hungarian, Finnish
-    "| yang | dan | dengan |kan |ber|ang|nya "  # Indonesian
-    "| của | và | các | được | không |ng "  # Vietnamese
+_COMMON_WORDS = frozenset(  # of languages in Latin script
+    (
+        "the to and of in that is for it on with as are be this was by or from not you have at "
+        "an can if will which your der die und den das ist nicht zu ein eine von mit für auf im "
+        "dem werden wird des sich oder auch de la que el los las et les le est du en un una por "
+        "para con del se no une dans pour sur par au pas il che di per della non è da dei do os "
+        "não em e o a ao com um és și în este pe cu să nu mai het een van op niet voor zijn och "
+        "att som det är av till på för inte med og er ikke w na nie się z jest i że je v si nebo "
+        "pro ako sa u za koji ili što od ne ve bir bu için ile olarak olan daha her veya değil az "
+        "hogy nem egy ja ei on tai kuin että oli yang dan dengan untuk tidak ini dari của và các "
+        "được là có cho trong"
+    )
+    .encode()
+    .split()
 )
-_COMMON_PIECES = tuple(piece.encode() for piece in _PIECES.split("|"))
 _SEEN = 1_024  # bytes of a piece
-_BY_PIECE = 10  # letters that such a piece vouches for
+_BY_COMMON_WORD = 20  # letters that such a word vouches for
 _MOST_UNSURE = 0.5  # of the letters of a text on which tokenizers agree
 _UNSURE = b"iUKefmr"  # classes that few tokenizers know
 _BY_JOINED = 9  # letters for which a mark that stands on one speaks: decomposed text is rare
-_SURE_BLOCKS = {  # of classes that few tokenizers know, what those of today do
-    b"q": (
-        b"\xe1\x80",
-        b"\xe1\x81",
-        b"\xe1\x83",
-        b"\xe1\x9e",
-        b"\xe1\x9f",
-        b"\xe1\xba",
-        b"\xe1\xbb",
-    ),
-    b"t": tuple(bytes((0xE0, n)) for n in (*range(0xA4, 0xAC), *range(0xAE, 0xBA))),
-}
+_NO_SIGNS = b"_su"  # classes: what follows the first byte of a letter, and marks
+_NO_LETTERS = _NO_SIGNS + b"A0 \n.'\tc"
+_VOUCHED = (  # classes of which only some letters are known: by these, each for so many
+    (b"z", _BY_COMMON, _COMMON_HAN),
+    (b"k", _BY_COMMON, _COMMON_HANGUL),
+    (b"q", 1, tuple(bytes((0xE1, n)) for n in (0x80, 0x81, 0x83, 0x9E, 0x9F, 0xBA, 0xBB))),
+    (b"t", 1, tuple(bytes((0xE0, n)) for n in (*range(0xA4, 0xAC), *range(0xAE, 0xBA)))),
+)
 
 
 class _Size(NamedTuple):
@@ -221,35 +217,30 @@ def _size_piece(body: bytes) -> _Size:
     most = min(max(total, 0) * _CARE // 1_000_000 + 1, len(body))
     # No tokenizer of these has fewer tokens than words.
     estimate = max(weigh_bytes(body) // 1000 + 1, number(b" a") + number(b" A"))
-    if most <= _AGREED * estimate:
-        plain = plain or (most <= estimate and _BY_MARKS * number(b".") > len(body))
-        return _Size(most, plain, max(estimate, int(_SURELY * most)))
-    return _Size(most, plain, estimate if _is_common_language(body) else max(most, estimate))
+    plain = plain or (most <= estimate and _BY_MARKS * number(b".") > len(body))
+    if most > _AGREED * estimate and _is_common_language(body):
+        return _Size(most, plain, estimate)
+    return _Size(most, plain, max(estimate, int(_SURELY * most)))
 
 
 def _is_common_language(body: bytes) -> bool:
-    """Whether a text is words of languages that all tokenizers of today are trained on.
-
-    It is read in the middle of a piece: to look for so many words takes longer than all else.
-    """
+    """Whether the middle of a text is words of languages that all tokenizers of today know."""
     start = max(len(body) - _SEEN, 0) // 2
     body = body[start : start + _SEEN]
-    number = body.translate(_CLASSES).count
-    foreign = {name: number(name) for name in (*_SCRIPTS, b"m")} if not body.isascii() else {}
-    marks = foreign.pop(b"s", 0) + foreign.pop(b"u", 0)
-    letters = number(b"a") + sum(foreign.values())
-    if letters + number(b" ") <= _PLAIN * (len(body) - number(b"_") - marks):
+    kinds = body.translate(_CLASSES)
+    number = kinds.count
+    letters = len(kinds.translate(None, _NO_LETTERS))
+    if letters + number(b" ") <= _PLAIN * len(kinds.translate(None, _NO_SIGNS)):
         return False
-    latin = number(b"a") + foreign.get(b"l", 0) + foreign.get(b"x", 0)
-    unsure = max(latin - _BY_PIECE * sum(map(body.count, _COMMON_PIECES)), 0)
-    unsure += sum(foreign.get(bytes((name,)), 0) for name in _UNSURE)
-    unsure += _BY_JOINED * foreign.get(b"m", 0)
-    for name, signs in ((b"z", _COMMON_HAN), (b"k", _COMMON_HANGUL)):
-        if found := foreign.get(name, 0):
-            unsure += max(found - _BY_COMMON * sum(map(body.count, signs)), 0)
-    for name, blocks in _SURE_BLOCKS.items():
-        if found := foreign.get(name, 0):
-            unsure += max(found - sum(map(body.count, blocks)), 0)
+    common = sum(map(_COMMON_WORDS.__contains__, body.lower().split()))
+    latin = number(b"a") + number(b"l") + number(b"x")
+    unsure = max(latin - _BY_COMMON_WORD * common, 0)
+    if not body.isascii():
+        unsure += len(kinds) - len(kinds.translate(None, _UNSURE))
+        unsure += _BY_JOINED * number(b"m")
+        for name, most, signs in _VOUCHED:
+            if found := number(name):
+                unsure += max(found - most * sum(map(body.count, signs)), 0)
     return unsure < _MOST_UNSURE * letters
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from foldline.core import rules, truncate
 from foldline.core.budget import (
+    Budget,
     Limits,
     apply_learned_window,
     measure_budget,
@@ -211,13 +212,14 @@ class _Marker(NamedTuple):
     recall: bool
 
 
-def clip_unanswered(view: View, limits: Limits, *, recall: bool, over: int = 0) -> Clipped | None:
+def clip_unanswered(view: View, budget: Budget, *, recall: bool, over: int = 0) -> Clipped | None:
     """Cut what nobody has answered to fair shares, where not all of it fits; None where it does.
 
     The event is to be appended next. Nothing else gives way but what can be folded. `over` is what
     the request exceeds its room by all the same: then that is cut, as far as anything is.
     """
-    budget = measure_budget(view, limits)
+    if budget.fits and not over:
+        return None
     count = budget.limits.count
     settled, newest, kept = _split_newest_items(view)
     free = measure_free_room(view, budget, kept, of=budget.room)
