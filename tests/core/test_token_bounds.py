@@ -228,3 +228,23 @@ def test_sums_are_those_of_the_items_whatever_was_asked_before(steps, asked):
     assert bounds.most == sum(map(talk.view.bound_item, shown))
     fresh = load(talk.view.spine, talk.view.held, head=talk.view.head)
     assert measure_budget(fresh, talk.facts.limits) == measure(talk)
+
+
+PRIVATE = "".join(map(chr, range(0xE000, 0xE800)))
+
+
+def check_private_use_letters(encodings):
+    """Letters that no standard names: up to three tokens each."""
+    assert bound_tokens(PRIVATE) >= count_true(encodings, PRIVATE)
+    assert count_cautiously(PRIVATE) >= 0.9 * count_true(encodings, PRIVATE) - 1
+
+
+def test_private_use_letters_are_not_bounded_too_low(encodings, monkeypatch):
+    check_private_use_letters(encodings)
+    monkeypatch.setitem(token_bounds._SCRIPTS, b"f", 2_700)
+    token_bounds._size_piece.cache_clear()
+    try:
+        with pytest.raises(AssertionError):
+            check_private_use_letters(encodings)
+    finally:
+        token_bounds._size_piece.cache_clear()

@@ -10,6 +10,7 @@ from mutants import broken
 
 from foldline.core.budget import limits, measure_budget
 from foldline.core.log import Clipped, Folded
+from foldline.core.names import format_handle
 from foldline.core.parts import text_of
 from foldline.core.plan import Blocked, Facts, Ready
 from foldline.core.policy import PRESETS, STEADY
@@ -178,3 +179,38 @@ def test_results_and_messages_that_came_meanwhile_share_the_room(size):
     assert budget.used <= budget.room
     shown = [text_of(item.parts)[:4] for item in talk.view.items if item.role in ("user", "result")]
     assert shown[-4:] == ["0002", "0003", "0001", "0004"]
+
+
+def check_cut_is_told():
+    """A newest user message that is cut is named by the report: a field, a warning, its line."""
+    whole = write("prose", 0.3 * 0.8 * 4_096, limits(4_096, None).count, 1)
+    large = write("prose", 2 * 4_096, limits(4_096, None).count, 2)
+    for texts_, cut in (([whole], 0), ([large], 1), ([whole, large], 1), ([large, large], 2)):
+        talk = Planned(Facts(limits(4_096, None), STEADY))
+        talk.add(*map(user, texts_))
+        report = talk.plan().report
+        assert len(report.clipped) == cut
+        assert report.clipped == tuple(range(len(texts_) + 1 - cut, len(texts_) + 1))
+        handles = [format_handle(seq) for seq in report.clipped]
+        assert [any(one in warning for warning in report.warnings) for one in handles] == [
+            True
+        ] * cut
+        assert all(one in str(report) for one in handles)
+        assert len(report.warnings) == cut
+
+
+def test_a_cut_of_the_newest_message_is_told():
+    check_cut_is_told()
+
+
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        ('item.role == "user" and item.state == "clipped"]', "False]"),
+        ("*(_describe_cut(view, item) for item in clipped)", "*()"),
+        ("{sizes}{cut}", "{sizes}"),
+    ],
+)
+def test_the_check_catches_a_silent_cut(line, instead):
+    with broken("foldline.core.request", line, instead), pytest.raises(AssertionError):
+        check_cut_is_told()

@@ -96,6 +96,21 @@ async def test_every_fold_is_one_line(caplog):
     assert lines(caplog, "WARNING") == []
 
 
+async def test_a_cut_of_what_nobody_has_answered_is_a_warning(caplog):
+    """One message above the window when it comes, and two that only together are above it."""
+    for size, count in ((60, 1), (20, 2)):
+        caplog.clear()
+        async with opened(session="alpha", window=2_000, tools=()) as s:
+            for _ in range(count):
+                await s.add(PROSE * size * 5)
+            await s.request()
+            cut = s.report.clipped
+        assert cut
+        assert lines(caplog, "WARNING")
+        if count > 1:
+            assert all(lines(caplog, "WARNING", f"log:{seq}") for seq in cut)
+
+
 async def test_a_fold_that_nobody_agreed_to_says_that_the_window_is_full(caplog):
     """M-3: in the line and for watchers; while the request can be sent there is no fold."""
     seen = []

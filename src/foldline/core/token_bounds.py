@@ -218,7 +218,7 @@ def _size_piece(body: bytes) -> _Size:
     # No tokenizer of these has fewer tokens than words.
     estimate = max(weigh_bytes(body) // 1000 + 1, number(b" a") + number(b" A"))
     plain = plain or (most <= estimate and _BY_MARKS * number(b".") > len(body))
-    if most > _AGREED * estimate and _is_common_language(body):
+    if most > _AGREED * estimate and (plain or _is_common_language(body)):
         return _Size(most, plain, estimate)
     return _Size(most, plain, max(estimate, int(_SURELY * most)))
 
