@@ -16,9 +16,9 @@ from foldline.dialects.json_slices import (
     Splice,
     apply_splices,
     cut_out,
+    encode_normalised,
     find_fields,
     find_values,
-    normalise_numbers,
 )
 from foldline.errors import WireError
 
@@ -239,7 +239,7 @@ def _find_blocks(raw: bytes) -> list[Slice]:
 
 def digest_of(value: object) -> str:
     """Return a short digest of a JSON value, independent of key order."""
-    return digest_bytes(msgspec.json.encode(normalise_numbers(value), order="sorted"))
+    return digest_bytes(encode_normalised(value))
 
 
 def digest_bytes(body: bytes) -> str:

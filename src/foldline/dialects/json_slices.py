@@ -5,6 +5,7 @@ Errors name the path of the fault. A splice leaves every other byte as it is.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -54,21 +55,23 @@ def check_readable(body: bytes) -> None:
     """Raise `WireError` unless all of the bytes are JSON that can be read again."""
     try:
         body.decode()
-        found = msgspec.json.decode(body)
+        msgspec.json.decode(body)
     except UnicodeDecodeError as fault:
         raise WireError(f"not UTF-8: {fault}") from fault
     except (msgspec.DecodeError, RecursionError) as fault:
         raise WireError(f"not JSON: {fault}") from fault
-    _check_depth(found)
+    _check_depth(body)
 
 
 def convert_to_json(given: Mapping[str, Any]) -> Json:
     """Convert Python values to plain JSON values that can be encoded."""
-    _check_depth(given)
     try:
-        return msgspec.json.decode(msgspec.json.encode(given))
-    except UnicodeEncodeError:
-        return cast("Json", _repair_strings(given))
+        try:
+            encoded = msgspec.json.encode(given)
+        except UnicodeEncodeError:
+            encoded = msgspec.json.encode(_repair_strings(given))
+        _check_depth(encoded)
+        return msgspec.json.decode(encoded)
     except (TypeError, ValueError, RecursionError, msgspec.DecodeError) as fault:
         raise WireError(f"what was given is not JSON: {fault}") from fault
 
@@ -115,25 +118,42 @@ def _make_shape_error(fault: msgspec.ValidationError, what: str, path: str) -> W
     return WireError(f"not {what}: {said} at {where}", path=where)
 
 
-def _check_depth(given: Any) -> None:
-    """Raise if a value is nested too deeply, without recursion."""
-    level: list[Any] = [given]
-    for _ in range(DEEPEST):
-        level = [
-            inner
-            for one in level
-            for inner in (
-                cast("Mapping[str, Any]", one).values()
-                if isinstance(one, Mapping)
-                else cast("Sequence[Any]", one)
-                if isinstance(one, list | tuple)
-                else ()
-            )
-            if type(inner) is not str and isinstance(inner, Mapping | list | tuple)
-        ]
-        if not level:
-            return
-    raise WireError(f"nested more than {DEEPEST} levels deep")
+def has_more_values(body: bytes, most: int) -> bool:
+    """Return whether a JSON text has more than `most` values; they are counted, not read."""
+    if sum(body.count(sign) for sign in _COUNTED) < most:
+        return False  # even if none of these is part of a text
+    counted = 1
+    for structure in _iterate_structure(body):
+        counted += sum(structure.count(sign) for sign in _COUNTED)
+        if counted > most:
+            return True
+    return False
+
+
+def _check_depth(body: bytes) -> None:
+    """Raise if a JSON text is nested too deeply; linear, whatever the text is."""
+    if body.count(b"[") + body.count(b"{") <= DEEPEST:
+        return
+    depth = 0
+    for structure in _iterate_structure(body):
+        steps = map(_STEPS.__getitem__, structure.translate(None, _NO_BRACKETS))
+        depths = [*accumulate(steps, initial=depth)]
+        if max(depths) > DEEPEST:
+            raise WireError(f"nested more than {DEEPEST} levels deep")
+        depth = depths[-1]
+
+
+def _iterate_structure(body: bytes) -> Iterator[bytes]:
+    """Yield what is outside of a JSON text's strings, in pieces: no call takes long."""
+    at, is_inside = 0, False
+    while at < len(body):
+        end = at + _PIECE
+        if body[end - 1 : end] == b"\\":  # no escape is cut in two
+            end = _BACKSLASHES.match(body, end).end() + 1  # type: ignore[union-attr]
+        parts = body[at:end].replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        yield b"".join(parts[is_inside::2])
+        is_inside ^= len(parts) % 2 == 0
+        at = end
 
 
 def _repair_strings(given: Any) -> Any:
@@ -147,6 +167,11 @@ def _repair_strings(given: Any) -> Any:
     return given
 
 
+_PIECE = 262_144  # bytes
+_COUNTED = (b",", b"[", b"{")  # each begins a value
+_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_NO_BRACKETS = bytes({*range(256)} - _STEPS.keys())
+_BACKSLASHES = re.compile(rb"\\*")
 _KEY = rb'"(?:[^"\\]|\\.)*"'
 _FIELD = re.compile(rb"[{,]\s*(" + _KEY + rb")\s*:\s*")
 _NEXT = re.compile(rb"\s*[\[,]\s*")
@@ -278,14 +303,19 @@ def cut_out(places: Iterable[Slice], among: Iterable[Slice]) -> Iterator[Splice]
             yield Splice(every[at - 1].end, one.end, b"")
 
 
-def normalise_numbers(value: Any) -> Any:
-    """Turn whole floats into integers throughout a JSON value."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, dict):
-        return {
-            key: normalise_numbers(inner) for key, inner in cast("dict[str, Any]", value).items()
-        }
-    if isinstance(value, list):
-        return [normalise_numbers(inner) for inner in cast("list[Any]", value)]
-    return value
+def encode_normalised(value: Any) -> bytes:
+    """Encode a JSON value with sorted keys, and with whole floats as integers."""
+    encoded = msgspec.json.encode(value, order="sorted")
+    if _FLOAT.search(encoded) is None:
+        return encoded
+    return msgspec.json.encode(_whole_numbers.decode(encoded), order="sorted")
+
+
+def _parse_float(text: str) -> int | float:
+    number = float(text)
+    return int(number) if number.is_integer() else number
+
+
+# Our own JSON has no spaces; a text that looks the same costs one more reading.
+_FLOAT = re.compile(rb"(?:^|[\[:,])-?[0-9]+(?:\.[0-9]|e)")
+_whole_numbers: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=_parse_float)

@@ -279,7 +279,8 @@ class Conversation:
             if less is not None:
                 return await self.plan_request(request, less, facts, summary=summary)
             _log.warning("%s: a request may not fit, and is sent: %s", live.name.session, fault)
-            entering, work = enter(replace(facts, limits=endless))
+            relaxed = partial(enter, replace(facts, limits=endless))
+            entering, work = await run_beside(relaxed, size=new)
             ready, unplanned = None, "overflow"
         except BrokenView as fault:  # the edits in force stay
             _log.warning("%s: a request is not edited further: %s", live.name.session, fault)
