@@ -68,6 +68,12 @@ class LimitRule:
         """How exactly it fits."""
         return tuple((_is_exact(one), len(one.strip(_SPARE))) for one in self.patterns.values())
 
+    def counts_some_model(self, call: Mapping[str, str]) -> bool:
+        """Whether it limits a call if that asks a model that it names."""
+        pairs = ((name, one) for name, one in self.patterns.items() if name != "model")
+        fits = all(fnmatchcase(call.get(name, ""), pattern) for name, pattern in pairs)
+        return fits and "model" in self.patterns and {*self.limits.values()} != {None}
+
     def find_subject(self, call: Mapping[str, str]) -> tuple[str, ...] | None:
         """Return under which names a call is counted; None if the rule does not fit it."""
         found: list[str] = []

@@ -49,6 +49,11 @@ class Measure(NamedTuple):
         return self.name.startswith("dollars")
 
     @property
+    def depends_on_body(self) -> bool:
+        """Whether one call may take more of it than another."""
+        return self.is_money or self.name == "tokens_per_minute"
+
+    @property
     def adds_up(self) -> bool:
         """Whether what was used stays used until the window ends."""
         return bool(self.window)

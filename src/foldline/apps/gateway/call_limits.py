@@ -76,8 +76,12 @@ class CallLimits:
             asked = RequestedModel(exchange.model, exchange.most_output, exchange.answers)
             sent = exchange.report.total
         else:
-            asked = read_asked_model(body or b"", dialect)
-            if in_path := list_path_models(path):
+            asked = read_asked_model(body, dialect) if body is not None else None
+            in_path = list_path_models(path)
+            if asked is None or not (asked.name or in_path):
+                self._refuse_unreadable(client)
+                asked = RequestedModel()
+            if in_path:
                 asked = asked._replace(name=in_path[0])
             sent = -(-len(body or b"") // _BYTES)
         caller = _make_caller(client, asked.name)
@@ -87,6 +91,15 @@ class CallLimits:
         return await self.limiter.admit_call(
             caller, self.estimate_call(asked, sent, answers=answers)
         )
+
+    def _refuse_unreadable(self, client: Client) -> None:
+        """Refuse a body that does not say what it asks, where limits depend on that."""
+        if self.limiter.needs_estimate(_make_caller(client, "")):
+            words = (
+                "limits hold for this key, and the body does not say to us which model it asks, "
+                "and for how much: send JSON that names a model, and each field once"
+            )
+            raise Refusal(400, "unreadable", words)
 
     def estimate_call(
         self, asked: RequestedModel, sent: int, *, answers: bool = True
@@ -175,18 +188,22 @@ class LimitedModel:
         """Do nothing: the model is closed by whoever opened it."""
 
 
-def read_asked_model(body: bytes, dialect: Dialect | None) -> RequestedModel:
-    """Read from a body which model it asks, and how long the answers may be."""
+def read_asked_model(body: bytes, dialect: Dialect | None) -> RequestedModel | None:
+    """Read from a body which model it asks, and how long the answers may be.
+
+    Returns None if servers may read it otherwise.
+    """
     bounds = dialect.bounds if dialect is not None else _BOUNDS
     wanted = {"model", "n", *(one.partition(".")[0] for one in (*bounds, *_BOUNDS))}
+    fields: dict[str, Any] = {}
     try:
-        fields = {
-            name: msgspec.json.decode(body[place.start : place.end])
-            for name, place in find_fields(body).items()
-            if name in wanted
-        }
-    except (WireError, msgspec.DecodeError):
-        return RequestedModel()
+        for name, place in find_fields(body).items():
+            if name in wanted:
+                fields[name] = msgspec.json.decode(body[place.start : place.end])
+                if isinstance(fields[name], dict):
+                    find_fields(body, place)
+    except (WireError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
     return _read_parameters(fields, dialect)
 
 

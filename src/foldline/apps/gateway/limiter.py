@@ -251,6 +251,12 @@ class Limiter:
             for bound in waiting:
                 bound.counter.wait_for(bound.measure, -estimate.find_need(bound.measure))
 
+    def needs_estimate(self, caller: LimitedCaller) -> bool:
+        """Whether limits of a caller depend on the model that it asks, or on how much."""
+        if any(bound.measure.depends_on_body for bound in self.bind_limits(caller)):
+            return True
+        return any(rule.counts_some_model(caller._asdict()) for rule in self._rules)
+
     def has_limits(self, caller: LimitedCaller) -> bool:
         """Whether any limit holds for a caller."""
         return bool(self.bind_limits(caller) or caller in self._stored)
