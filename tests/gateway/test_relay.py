@@ -15,11 +15,13 @@ import httpx2
 import openai
 import pydantic
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from waiting import within
 
 from foldline.apps.gateway.error_response import Refusal
-from foldline.apps.gateway.limits import Copy, checked_path, decode_body
+from foldline.apps.gateway.limits import Copy, Room, Share, checked_path, decode_body
 from foldline.apps.gateway.settings import GatewayLimits, GatewaySettings, parse_upstreams
 from foldline.testing.gateways import Served
 from foldline.testing.provider import written
@@ -643,9 +645,34 @@ def test_asyncio_clients_share_a_connection():
 def test_a_compressed_body_with_more_behind_it_is_not_read():
     """Another reader goes on behind the first member: what we would log is not what was sent."""
     one, more = gzip.compress(b'{"a":1}'), gzip.compress(b" ")
-    assert decode_body(one, b"gzip", most=99) == b'{"a":1}'
+    assert decode(one, most=99) == b'{"a":1}'
     for behind in (more, b"more"):
-        assert decode_body(one + behind, b"gzip", most=99) is None
+        assert decode(one + behind, most=99) is None
+
+
+def decode(body, *, most, room=10**9):
+    """A body, decompressed as the gateway does it."""
+    return asyncio.run(decode_body(body, b"gzip", most=most, share=Share(Room(room))))
+
+
+@given(
+    st.binary(max_size=900).map(lambda text: text * 400),
+    st.sampled_from([b"", b"x", gzip.compress(b"")]),
+    st.integers(0, 3),
+)
+def test_a_body_is_decompressed_in_pieces_as_in_one(body, behind, cut):
+    """Whatever piece its end falls into; what is cut short or goes on is not read."""
+    packed = gzip.compress(body)
+    packed = packed[: len(packed) - cut] + behind if cut else packed + behind
+    whole = None if cut or behind else body
+    assert decode(packed, most=len(body)) == whole
+    if whole:
+        with pytest.raises(Refusal) as refused:
+            decode(packed, most=len(body) - 1)
+        assert refused.value.code == "too_large"
+        with pytest.raises(Refusal) as refused:
+            decode(packed, most=len(body), room=len(body) - 1)
+        assert refused.value.code == "full"
 
 
 def test_a_request_without_messages_passes_as_it_came():

@@ -62,6 +62,7 @@ _APART = 6  # a history is published again after this many messages
 _BEHIND = 4  # answers of a request by which its history is indexed and looked up
 _BEFORE = 3  # messages before an answer by which the answer is indexed
 _TAG = re.compile(r"</?\w{1,40}>")
+_HOLDING = 4  # bytes of memory that a conversation takes for each byte of its request, measured
 _TELLING = 120  # characters of an answer by which a summary is recognised
 _log = logging.getLogger("foldline.proxy")
 FactsOf: TypeAlias = Callable[[str], Facts]
@@ -110,6 +111,10 @@ class Conversations:
         self._held: OrderedDict[Name, Conversation] = OrderedDict()
         self._lost: OrderedDict[Name, Conversation] = OrderedDict()
         """What was held when the store could not be written."""
+        self._sizes: dict[Name, int] = {}
+        """How many bytes each held conversation takes, once it was asked."""
+        self.held_bytes = 0
+        """The bytes of all of them."""
         self._flights: dict[_Key, Future[Flight]] = {}
         self._answers: OrderedDict[str, deque[str]] = OrderedDict()
         self._prefix, self._count = f"{prefix}-{os.urandom(6).hex()}", 0
@@ -125,6 +130,15 @@ class Conversations:
         return [
             one.live for one in self._held.values() if not session or one.scope.session == session
         ]
+
+    def drop_idle(self, size: int) -> None:
+        """Drop the oldest idle conversations until `size` bytes are free, if there are so many."""
+        least = self.held_bytes - size
+        for one in [*self._held.values()]:
+            if self.held_bytes <= least:
+                return
+            if not one.busy:
+                self._drop_conversation(one)
 
     def find_newer(self, live: Live) -> Live:
         """Return a log as this process has it now; it may have been opened again."""
@@ -455,12 +469,21 @@ class Conversations:
     ) -> Flight:
         def end_flight(flight: Flight) -> None:
             self._flights.pop(key, None)
+            self._count_bytes(flight)
             if flight.conversation.flight is flight:
                 flight.conversation.flight, flight.conversation.busy = None, False
 
         return Flight(
             conversation, request, planned, self._handle_answer, end_flight, self._drop_conversation
         )
+
+    def _count_bytes(self, flight: Flight) -> None:
+        """Count what a conversation holds of its newest request."""
+        name = flight.conversation.live.name
+        if self._held.get(name) is flight.conversation:
+            size = len(flight.request.body) * _HOLDING
+            self.held_bytes += size - self._sizes.get(name, 0)
+            self._sizes[name] = size
 
     def _start_flight(
         self, conversation: Conversation, request: ClientRequest, planned: PlannedRequest, key: _Key
@@ -540,6 +563,7 @@ class Conversations:
     def _drop_conversation(self, conversation: Conversation) -> None:
         if self._held.get(conversation.live.name) is conversation:
             del self._held[conversation.live.name]
+            self.held_bytes -= self._sizes.pop(conversation.live.name, 0)
         conversation.busy = False
 
     async def _choose_conversation(

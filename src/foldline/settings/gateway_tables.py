@@ -9,8 +9,8 @@ command line. `layers` merges them; a tenant without a table has the settings fo
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, cast
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias, cast
 
 from foldline.settings.kinds import Settings
 from foldline.settings.limit_rules import LimitRule
@@ -22,6 +22,12 @@ GATEWAY, TENANTS = "gateway.", "gateway.tenants."
 ON_STORE_FAILURE = "on_store_failure"
 PREPARE_FOLDS = f"{GATEWAY}prepare_folds"
 LIMITS = f"{GATEWAY}limits"
+BOUNDS: Final = {
+    "messages": (f"{GATEWAY}max_messages", 10_000),
+    "values": (f"{GATEWAY}max_values", 250_000),
+    "held": (f"{GATEWAY}max_memory", 1_000_000_000),
+}
+"""The bounds of every request and of a process: the setting of each, and its default."""
 OF_TENANT = (
     "profile",
     "policy",
@@ -55,6 +61,8 @@ class GatewayTables:
     """Which process asks the summarizers of relayed conversations."""
     limits: tuple[LimitRule, ...] = ()
     """What clients may use at most, of all tenants."""
+    bounds: Mapping[str, int] = field(default_factory=dict[str, int])
+    """By the names in `BOUNDS`."""
 
     def find_tenant(self, tenant: str) -> TenantSettings:
         """Return what applies to a tenant."""
@@ -70,4 +78,5 @@ def read_gateway_tables(settings: Settings) -> GatewayTables:
         tenants[name] = TenantSettings(own, cast("OnStoreFailure", said))
     who = cast('Literal["gateway", "worker"]', settings.said.get(PREPARE_FOLDS, "gateway"))
     limits = cast("tuple[LimitRule, ...]", settings.said.get(LIMITS, ()))
-    return GatewayTables(TenantSettings(settings, usual), tenants, who, limits)
+    bounds = {one: settings.said.get(*named) for one, named in BOUNDS.items()}
+    return GatewayTables(TenantSettings(settings, usual), tenants, who, limits, bounds)

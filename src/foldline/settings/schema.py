@@ -385,6 +385,11 @@ def _make_tenant_settings() -> tuple[Known, ...]:
     )
 
 
+def _make_bound(name: str, about: str) -> Known:
+    setting, default = gateway_tables.BOUNDS[name]
+    return _guarded(setting, kinds.POSITIVE, default, about)
+
+
 KNOWN: tuple[Known, ...] = (
     *_SETTINGS,
     _guarded(
@@ -405,5 +410,8 @@ KNOWN: tuple[Known, ...] = (
         (),
         "What clients of serve may use at most, in tables `[[gateway.limits]]`",
     ),
+    _make_bound("messages", "The most messages of a request that serve reads"),
+    _make_bound("values", "The most JSON values of a request that serve reads"),
+    _make_bound("held", "Bytes of memory for a process's requests and idle conversations"),
     *_make_tenant_settings(),
 )

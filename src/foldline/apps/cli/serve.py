@@ -226,7 +226,11 @@ def serve(  # noqa: PLR0913, PLR0915 - one option for each thing that may be oth
         token=token,
         network=read_network(ca=ca),
         limits=settings.GatewayLimits(
-            body=most_body, each=each, retries=retries, drain_seconds=drain
+            body=most_body,
+            each=each,
+            retries=retries,
+            drain_seconds=drain,
+            **current.tables.bounds,
         ),
         on_disconnect=said.on_disconnect,
         fold_from=settings.fold_from(fold_from or ()),

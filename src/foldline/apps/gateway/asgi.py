@@ -184,7 +184,7 @@ class Gateway:
         self.health = GatewayHealth(
             store, self._figures, tenant=settings.tenant, keys=settings.keys
         )
-        self._relay = Relay(
+        self.relay = Relay(
             settings,
             links=self._links,
             calls=self.calls,
@@ -266,7 +266,7 @@ class Gateway:
                 return
             client = await self._resolve_client(scope, note)
             request = self._build_relay_request(scope, path, client, vendor)
-            await self._relay.serve_request(request, reply, note=note, receive=receive)
+            await self.relay.serve_request(request, reply, note=note, receive=receive)
         except Refusal as refusal:
             note.ended = "refused"
             await reply.send_refusal(refusal, vendor)

@@ -19,14 +19,14 @@ from foldline.models.port import Model
 from foldline.session.log_handle import Live
 from foldline.session.model_facts import FactsOf, remember_facts
 from foldline.session.session_settings import make_facts_of, make_preparation
-from foldline.settings.gateway_tables import TenantSettings, read_gateway_tables
+from foldline.settings.gateway_tables import BOUNDS, TenantSettings, read_gateway_tables
 from foldline.settings.kinds import RetentionSettings, Settings
 from foldline.settings.layers import find_settings_files
 from foldline.settings.schema import CAPS
 from foldline.stores.base import POSTGRES
 
 _LOOK = 1.0  # seconds between two looks at the files
-_STAY = ("store", "tenant")
+_STAY = ("store", "tenant", *(name for name, _ in BOUNDS.values()))
 _log = logging.getLogger("foldline.gateway.settings")
 
 

@@ -36,9 +36,9 @@ from foldline.apps.gateway.limits import (
     Gone,
     Message,
     Receive,
+    RequestBody,
     Room,
     Share,
-    decode_body,
     read_request_body,
 )
 from foldline.apps.gateway.plan_request import (
@@ -161,7 +161,7 @@ class Relay:
         self._settings, self._limits = settings, settings.limits
         self._links, self._calls, self._conversations = links, calls, conversations
         self._can_reach_store = can_reach_store
-        self._room = Room(settings.limits.held)
+        self.room = Room(settings.limits.held, conversations)
         self._warnings = Warnings()
         self._call_limits = call_limits
 
@@ -171,21 +171,23 @@ class Relay:
         """Serve one request from its first byte to its last; raises `Refusal`."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        call, share = GatewayCall(begun + self._limits.body_seconds), Share(self._room)
+        call, share = GatewayCall(begun + self._limits.body_seconds), Share(self.room)
         note.meter = meter = self._build_meter(request)
         self._calls.add_call(call, request.client)
         unwatch: Callable[[], object] | None = None
         try:
             stated = request.find_header(b"content-length")
-            body = await read_request_body(receive, stated, most=self._limits.body, share=share)
-            note.received = len(body)
+            sent = await read_request_body(receive, stated, most=self._limits.body, share=share)
+            note.received = len(sent)
+            body = self._make_body(request, sent, share)
             if request.models.sets:
-                check = partial(self._check_models, request, body)
-                await run_beside(check, size=len(body))
+                plain = await body.read()
+                check = partial(request.models.check_request, request.path, plain)
+                await run_beside(check, size=len(plain or b""))
             call.deadline = loop.time() + self._limits.first_seconds
             unwatch = _watch_disconnect(request, receive, call)
             if meter is not None:
-                meter.body = body
+                meter.body = sent
             await self._run_exchange(Way(request, call, reply, note, meter), body)
         except Refusal as refusal:
             note.error = refusal.code
@@ -219,12 +221,11 @@ class Relay:
             self._call_limits.prices_of, dialect, self._settings.name_upstream(request.vendor)
         )
 
-    def _check_models(self, request: RelayRequest, body: bytes) -> None:
+    def _make_body(self, request: RelayRequest, sent: bytes, share: Share) -> RequestBody:
         encoding = request.find_header(b"content-encoding")
-        plain = decode_body(body, encoding, most=self._limits.body) if encoding else body
-        request.models.check_request(request.path, plain)
+        return RequestBody(sent, encoding, request.dialect, limits=self._limits, share=share)
 
-    async def _run_exchange(self, way: Way, body: bytes) -> None:
+    async def _run_exchange(self, way: Way, body: RequestBody) -> None:
         """Plan the request, pass its answer on, and record what was heard however that ends."""
         if way.meter is not None:
             self._call_limits.check_client(way.request.client)
@@ -258,14 +259,14 @@ class Relay:
             await _record_answer(planned)
             raise
 
-    async def _admit_way(self, way: Way, body: bytes, planned: PlannedExchange | None) -> None:
+    async def _admit_way(
+        self, way: Way, body: RequestBody, planned: PlannedExchange | None
+    ) -> None:
         """Reserve what the call may take of the operator's limits; raises `Refusal`."""
         request, limits = way.request, self._call_limits
         if way.meter is None or not limits.limiter.has_rules:
             return
-        plain: bytes | None = body
-        if planned is None and (encoding := request.find_header(b"content-encoding")):
-            plain = decode_body(body, encoding, most=self._limits.body)
+        plain = await body.read() if planned is None else None
         way.note.admission = await way.call.run_shielded(
             limits.admit_request(
                 request.client, request.path, plain, dialect=request.dialect, planned=planned
@@ -273,7 +274,7 @@ class Relay:
         )
 
     async def _plan_and_note(
-        self, way: Way, body: bytes
+        self, way: Way, body: RequestBody
     ) -> PlannedExchange | CompactedHistory | None:
         """Plan the request, and note how long that took and what came of it."""
         clock = asyncio.get_running_loop().time
@@ -320,7 +321,7 @@ class Relay:
         return planned
 
     async def _plan_while_stored(
-        self, request: RelayRequest, body: bytes
+        self, request: RelayRequest, body: RequestBody
     ) -> PlannedExchange | CompactedHistory | PlanHeaders | None:
         """Plan the request, unless its tenant rather goes on without a plan and the store is away.
 
@@ -341,7 +342,7 @@ class Relay:
         return plan.result()
 
     async def _plan_exchange(
-        self, request: RelayRequest, body: bytes
+        self, request: RelayRequest, body: RequestBody
     ) -> PlannedExchange | CompactedHistory | PlanHeaders | None:
         """Plan or answer the request, or say why not; None if it carries no conversation."""
         if self._conversations is None:
@@ -352,17 +353,15 @@ class Relay:
             return PlanHeaders(unplanned=reason)
         if request.dialect is None:
             return None
-        if encoding := request.find_header(b"content-encoding"):
-            decoded = decode_body(body, encoding, most=self._limits.body)
-            if decoded is None:
-                return PlanHeaders(unplanned="unreadable")
-            body = decoded
+        plain = await body.read()
+        if plain is None:
+            return PlanHeaders(unplanned="unreadable")
         session = _read_session_name(request)
         try:
             answered = await answer_compaction(
                 self._conversations,
                 request.dialect,
-                body,
+                plain,
                 posted=request.compacts,
                 scope=build_scope(request.client, session, request.headers),
             )
@@ -373,7 +372,7 @@ class Relay:
             return await plan_exchange(
                 self._conversations,
                 request.dialect,
-                body,
+                plain,
                 client=request.client,
                 session=session,
                 headers=request.headers,
@@ -400,7 +399,9 @@ class Relay:
             _log.exception("a request was not planned by a fault of the gateway itself")
             return PlanHeaders(unplanned="fault")
 
-    async def _pass_answer(self, way: Way, body: bytes, planned: PlannedExchange | None) -> None:
+    async def _pass_answer(
+        self, way: Way, body: RequestBody, planned: PlannedExchange | None
+    ) -> None:
         """Ask the upstream, and pass its answer on to the client."""
         answer = await self._ask_until_opened(way, body, planned)
         try:
@@ -428,18 +429,18 @@ class Relay:
         finally:
             answer.close()
 
-    async def _send_count(self, way: Way, body: bytes, status: int) -> bool:
+    async def _send_count(self, way: Way, body: RequestBody, status: int) -> bool:
         """Answer a request for a count by our own, where the upstream has none; return whether."""
         request, conversations = way.request, self._conversations
         dialect = base.find_count_dialect(request.path) if request.method == "POST" else None
         if dialect is None or dialect.write_count is None or conversations is None:
             return False
-        if status not in _UNKNOWN_ROUTE or request.find_header(b"content-encoding"):
+        if status not in _UNKNOWN_ROUTE or (plain := await body.read()) is None:
             return False
         scope = build_scope(request.client, _read_session_name(request), request.headers)
         try:
             path = dialect.read_path_facts(request.path, request.query)
-            tokens = await conversations.count_request(dialect, body, scope=scope, path=path)
+            tokens = await conversations.count_request(dialect, plain, scope=scope, path=path)
         except FoldlineError:
             return False
         counted = msgspec.json.encode(dialect.write_count(tokens))
@@ -448,7 +449,7 @@ class Relay:
         return True
 
     async def _ask_until_opened(
-        self, way: Way, body: bytes, planned: PlannedExchange | None
+        self, way: Way, body: RequestBody, planned: PlannedExchange | None
     ) -> UpstreamAnswer:
         """Ask the upstream, and once more if a smaller request heals its refusal."""
         while True:
@@ -480,20 +481,20 @@ class Relay:
         return await call.run_shielded(planned.heal_refusal())
 
     async def _ask_upstream(
-        self, way: Way, body: bytes, planned: PlannedExchange | None
+        self, way: Way, body: RequestBody, planned: PlannedExchange | None
     ) -> UpstreamAnswer:
         """Send the client's body to the upstream, or the planned one instead."""
         request, clock = way.request, asyncio.get_running_loop().time
-        decoded = False
+        sent, decoded = body.sent, False
         if planned is not None and not planned.relayed:
-            body, decoded = planned.exchange.body, True
+            sent, decoded = planned.exchange.body, True
         pairs = request.headers
         if self._settings.keys is not None:
             key = request.upstream.key
             pairs = api_keys.replace_credentials(pairs, key, header=request.vendor.key_header)
         headers = build_upstream_headers(
             pairs,
-            len(body),
+            len(sent),
             readable=planned is not None or (way.meter is not None and not is_signed(pairs)),
             decoded=decoded,
         )
@@ -503,10 +504,10 @@ class Relay:
         way.note.asked = True
         way.call.deadline = begun + self._limits.first_seconds
         answer = await self._links.send_request(
-            request.method, request.url, headers=headers, body=body, patient=patient
+            request.method, request.url, headers=headers, body=sent, patient=patient
         )
         if way.meter is not None:
-            way.meter.begin_answer(answer.status, answer.encoding, sent=len(body))
+            way.meter.begin_answer(answer.status, answer.encoding, sent=len(sent))
             answer.listen = way.meter.receive_chunk
         way.note.upstream += clock() - begun
         self._extend_deadline(way.call)

@@ -13,6 +13,7 @@ from foldline.apps.gateway.provider_routes import RouteFilter
 from foldline.dialects.base import Vendor, list_vendors
 from foldline.errors import BadInput
 from foldline.session.spending import Caps
+from foldline.settings.gateway_tables import BOUNDS
 
 OnDisconnect: TypeAlias = Literal["pause", "continue"]
 """What happens to an answer whose client is gone: it is broken off, or read to its end."""
@@ -28,8 +29,12 @@ class GatewayLimits:
 
     body: int = 32_000_000
     """Bytes of a request's body, also after it is decompressed."""
-    held: int = 1_000_000_000
-    """Bytes of all requests under way."""
+    held: int = BOUNDS["held"][1]
+    """Bytes of memory for requests under way and idle conversations."""
+    messages: int = BOUNDS["messages"][1]
+    """Messages of a request."""
+    values: int = BOUNDS["values"][1]
+    """JSON values of a request."""
     headers: int = 65_536
     """Bytes of a request's line and headers."""
     each: int = 1_000
