@@ -6,6 +6,7 @@ A query in double quotes finds only messages with exactly these words.
 """
 
 import re
+from asyncio import to_thread
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import log
@@ -53,21 +54,22 @@ async def search_tenant_messages(  # noqa: PLR0913 - the parameters of the store
     while True:
         found = await store.search(tenant, words, session=session, limit=wanted, owner=owner)
         hits = [hit for hit in await _read_hits(store, tenant, found) if _has(hit, phrase)]
-        kept = _join_same(hits if phrase else _leave_out_question(hits, words, asked))
+        kept = _join_same(hits) if phrase else await to_thread(_join_others, hits, words, asked)
         if len(kept) >= limit or len(found) < wanted or wanted >= _MOST:
-            return _add_snippets(kept[:limit], words)
+            return await to_thread(_add_snippets, kept[:limit], words)
         wanted = min(wanted * 4, _MOST)
 
 
 async def _read_hits(store: Store, tenant: str, found: Sequence[Found]) -> list[_ReadHit]:
     """Read the messages of hits; those that were erased meanwhile are left out."""
-    texts: dict[tuple[str, int], str] = {}
+    read: dict[tuple[str, int], tuple[str, str]] = {}
     for session in {one.session for one in found}:
         spans = sorted((one.seq, one.seq) for one in found if one.session == session)
         for row in await store.read(Name(tenant, session), spans):
-            texts[session, row.seq] = event_log.extract_search_text(row.body)
-    there = ((one, texts.get((one.session, one.seq))) for one in found)
-    return [_ReadHit(one, text, _simplify_text(text)) for one, text in there if text]
+            text = await to_thread(event_log.extract_search_text, row.body)
+            read[session, row.seq] = text, await to_thread(_simplify_text, text)
+    there = ((one, read.get((one.session, one.seq), ("", ""))) for one in found)
+    return [_ReadHit(one, *texts) for one, texts in there if texts[0]]
 
 
 def _simplify_text(text: str) -> str:
@@ -91,6 +93,10 @@ def _leave_out_question(hits: list[_ReadHit], words: str, asked: int | None) -> 
         return len(terms & theirs) >= near * len(terms | theirs)
 
     return [hit for hit in hits if not is_question(hit)] or hits
+
+
+def _join_others(hits: list[_ReadHit], words: str, asked: int | None) -> list[FoundMessage]:
+    return _join_same(_leave_out_question(hits, words, asked))
 
 
 def _join_same(hits: Iterable[_ReadHit]) -> list[FoundMessage]:

@@ -12,14 +12,16 @@ Each operation is one SQL function in `sql/` and one round trip, which also sets
 """
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from foldline.stores.base import Draft, Name
+from foldline.stores import search_terms
+from foldline.stores.base import Draft, Found, Name
 from foldline.stores.postgres import retention, session_rows
 from foldline.stores.postgres.append import Appends
 from foldline.stores.postgres.connections import Connections
 from foldline.stores.postgres.url import parse_postgres_url
+from foldline.stores.shared_indexing import SharedIndexing
 
 if TYPE_CHECKING:
     from types import CoroutineType
@@ -45,6 +47,7 @@ class PostgresStore:
     def __init__(self, address: str) -> None:
         self.db = Connections(parse_postgres_url(address))
         self._appends = Appends(self.db)
+        self._indexing = SharedIndexing()
 
     head = _wrap_operation(session_rows.read_head)
     read = _wrap_operation(session_rows.read_rows)
@@ -56,7 +59,8 @@ class PostgresStore:
     put = _wrap_operation(session_rows.put_entry)
     claim = _wrap_operation(retention.claim_session)
     sessions = _wrap_operation(retention.list_sessions)
-    search = _wrap_operation(session_rows.search_index)
+    _index_some = _wrap_operation(session_rows.index_some)
+    _search_index = _wrap_operation(session_rows.search_index)
     hold = _wrap_operation(retention.set_hold)
     trim = _wrap_operation(retention.trim_log)
     retain = _wrap_operation(retention.apply_retention)
@@ -73,6 +77,22 @@ class PostgresStore:
     ) -> int:
         """Append rows to a log and return the place of the last one."""
         return await self._appends.append(name, draft, after=after, fence=fence, once=once)
+
+    async def search(
+        self,
+        tenant: str,
+        words: str,
+        *,
+        session: str | None = None,
+        limit: int = 20,
+        owner: str | None = None,
+    ) -> list[Found]:
+        """Index what is new a little at a time, then search."""
+        if not search_terms.list_query_terms(words):
+            return []
+        index_some = partial(self._index_some, tenant, session=session)
+        await self._indexing.index((tenant, session), index_some)
+        return await self._search_index(tenant, words, session=session, limit=limit, owner=owner)
 
     async def close(self) -> None:
         """Close all connections; a second call does nothing."""

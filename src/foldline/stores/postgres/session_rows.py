@@ -7,6 +7,7 @@ an index entry lists one tenant's places only and is never longer for the others
 
 import hashlib
 import time
+from asyncio import to_thread
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
@@ -154,37 +155,45 @@ async def search_index(  # noqa: PLR0913 - what the port narrows a search by
     limit: int = 20,
     owner: str | None = None,
 ) -> list[Found]:
-    """Index what is new, then search: appends stay as fast as without an index."""
+    """Search what is indexed; `index_some` first indexes what is new."""
     terms = search_terms.list_query_terms(words)
-    if not terms:
-        return []
-    sid_of(Name(tenant, ""))  # checks the name
     within = None if session is None else sid_of(Name(tenant, session))
     mark = search_ranking.mark_tenant(tenant)
-    for sid, indexed, head in await db.run_statement(_UNINDEXED, tenant, within, again=True):
-        await _index_session(db, tenant, sid, indexed=indexed, head=head, mark=mark)
     every = search_ranking.EVERY ^ mark
     marked = [every, *(term ^ mark for term in terms)]
     rows = await db.run_statement(_POSTINGS, tenant, within, owner, every, marked, again=True)
     found = (PostingRow(row[0] ^ mark, *row[1:]) for row in rows)
-    return search_ranking.rank_postings(found, limit)
+    return await to_thread(search_ranking.rank_postings, found, limit)
 
 
-async def _index_session(  # noqa: PLR0913 - a session's row, and where
-    db: Connections, tenant: str, sid: UUID, *, indexed: int, head: int, mark: int
+async def index_some(db: Connections, tenant: str, *, session: str | None = None) -> bool:
+    """Index a block of each session that has something new; whether that was all of it.
+
+    Appends stay as fast as without an index, and the event loop waits for none of it.
+    """
+    sid_of(Name(tenant, ""))  # checks the name
+    within = None if session is None else sid_of(Name(tenant, session))
+    mark, is_all = search_ranking.mark_tenant(tenant), True
+    for sid, indexed, head in await db.run_statement(_UNINDEXED, tenant, within, again=True):
+        end = min(search_ranking.find_block_end(indexed + 1), head)
+        is_all &= end == head
+        await _index_block(db, tenant, sid, indexed=indexed, end=end, mark=mark)
+    return is_all
+
+
+async def _index_block(  # noqa: PLR0913 - a session's row, and where
+    db: Connections, tenant: str, sid: UUID, *, indexed: int, end: int, mark: int
 ) -> None:
-    """Index what is new in a session, by blocks; stop if another process does the same."""
-    while indexed < head:
-        end, at = min(search_ranking.find_block_end(indexed + 1), head), indexed + 1
-        batch = PostingBatch()
-        while rows := await db.run_statement(_SPOKEN, tenant, sid, at, end, again=True):
-            for seq, body in rows:
-                batch.add_message(seq, event_log.extract_search_text(body))
-            at = rows[-1][0] + 1
-        columns = [list(column) for column in zip(*batch.list_rows(mark), strict=True)]
-        ((done,),) = await db.run_statement(
-            _POST, tenant, sid, indexed, end, *(columns or ([], [], [])), again=True
-        )
-        if not done:
-            return
-        indexed = end
+    """Index what is new in a block of a session, unless another process was faster."""
+    batch, at = PostingBatch(), indexed + 1
+
+    def add_messages(rows: Sequence[tuple[int, bytes]]) -> None:
+        for seq, body in rows:
+            batch.add_message(seq, event_log.extract_search_text(body))
+
+    while rows := await db.run_statement(_SPOKEN, tenant, sid, at, end, again=True):
+        await to_thread(add_messages, rows)
+        at = rows[-1][0] + 1
+    marked = await to_thread(batch.list_rows, mark)
+    columns: list[list[Any]] = [list(one) for one in zip(*marked, strict=True)]
+    await db.run_statement(_POST, tenant, sid, indexed, end, *(columns or ([], [], [])), again=True)

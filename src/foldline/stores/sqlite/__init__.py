@@ -9,7 +9,7 @@ session_rows  Appends, reads, forks, leases, side values and search
 
 import os
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -23,6 +23,7 @@ from foldline.stores.sqlite.connection import Db, LockPatience
 if TYPE_CHECKING:
     from types import CoroutineType
 
+    from foldline.stores.shared_indexing import SharedIndexing
     from foldline.stores.sqlite.disk_thread import DiskThread
 
 P = ParamSpec("P")
@@ -75,6 +76,7 @@ class SqliteStore:
         except (apsw.Error, StoreFailed) as fault:
             raise BadInput(f"{path!r} cannot be opened as a store: {fault}") from fault
         self._path, self._closed = path, False
+        self._indexing: SharedIndexing | None = None
         self._waiting: DiskThread | None = None
         self._process = os.getpid()
         self._in_memory = path == ":memory:"
@@ -111,8 +113,12 @@ class SqliteStore:
 
         if not search_terms.list_query_terms(words):
             return []
-        while not await self._index_some(tenant, session=session, owner=owner):
-            pass
+        index_some = partial(self._index_some, tenant, session=session, owner=owner)
+        if self._indexing is None:
+            from foldline.stores.shared_indexing import SharedIndexing  # noqa: PLC0415 - asyncio
+
+            self._indexing = SharedIndexing()
+        await self._indexing.index((tenant, session, owner), index_some)
         return await self._search_index(tenant, words, session=session, limit=limit, owner=owner)
 
     async def close(self) -> None:
