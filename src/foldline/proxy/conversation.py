@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from time import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
@@ -96,6 +96,7 @@ _log = logging.getLogger("foldline.proxy")
 _ENDLESS = 1_000_000_000  # tokens: a window for which nothing is clipped
 _FILLED = 0.7  # of room: fuller requests are rare where folds pay before they are forced
 _LARGE = 200_000  # bytes: from here on a body is read in a thread
+_NEW, _OLD = 12_000, 400  # bytes that take as long as a message that is new, or was seen before
 _ONE = msgspec.Raw(b"1")
 _LONG_PROMPT = 500  # characters: an instruction to summarize is never shorter
 
@@ -118,6 +119,17 @@ class PlannedRequest:
     """Its price, if the provider's cache has expired since the last request."""
     spared: SparedTokens | None = None
     """How much larger the client's own request is; None if nothing was taken out of it."""
+
+
+class _PatchedPlan(NamedTuple):
+    """A request as it is sent, and what is recorded of it."""
+
+    patched: Patched
+    view: View
+    edits: Sequence[Event]
+    report: Report
+    asked: Asked
+    offers: bool
 
 
 class Conversation:
@@ -160,9 +172,14 @@ class Conversation:
     async def match_request(self, request: ClientRequest, *, known: int = 0) -> Match:
         """Compare a request with the log; opens folds if the log is known to have more of it."""
         await self._resolve_folds()
-        view = self.live.view
-        self._row = read_on(view, self._row, self._chains)
-        match = match_row(self._row.pieces, request, shown=view.shown)
+        size = _weigh_request(request)
+        view = self.live.view if size < _LARGE else self.live.view.copy()  # it may go on meanwhile
+
+        def compare() -> tuple[ClientRow, Match]:
+            row = read_on(view, self._row, self._chains)
+            return row, match_row(row.pieces, request, shown=view.shown)
+
+        self._row, match = await run_beside(compare, size=size)
         if match.closed and (match.fresh or known):
             return await self._match_opened(request, match.closed)
         return match
@@ -184,8 +201,13 @@ class Conversation:
         opened, fetched = await self._open_folds(edits)
         work = view.copy()
         work.held.update(fetched)
-        work.append(work.head + 1, rewind_view(work, dropped=(), opened=opened))
-        match = match_row(read_row(work, self._chains), request, shown=view.shown)
+
+        def compare() -> Match:
+            shown = work.shown
+            work.append(work.head + 1, rewind_view(work, dropped=(), opened=opened))
+            return match_row(read_row(work, self._chains), request, shown=shown)
+
+        match = await run_beside(compare, size=_weigh_request(request) + len(fetched) * _OLD)
         return match._replace(opened=opened, fetched=fetched)
 
     async def _open_folds(self, edits: Sequence[int]) -> tuple[dict[int, Folded], dict[int, Event]]:
@@ -250,7 +272,7 @@ class Conversation:
 
         added = _list_new_messages(request, match)
         self._before = find_call_before(live.view), added
-        new = sum(request.places[at].end - request.places[at].start for at in added)
+        new = _weigh_messages(request, added)
         enter = partial(self._admit_request, request, match, summary=summary)
         endless = replace(facts.limits, window=_ENDLESS, max_input=None, source="default")
         if request.is_relayed:
@@ -508,6 +530,45 @@ class Conversation:
         unplanned: str = "",
     ) -> PlannedRequest:
         """Patch a request as planned, and record it with the new events."""
+        patch = partial(
+            self._patch_planned,
+            request,
+            work,
+            ready,
+            answer=answer,
+        )
+        size = _weigh_request(request)
+        made = await run_beside(patch, size=size)
+        live, view, edits, report = self.live, made.view, made.edits, made.report
+        await self.reserve_spending(report, view)
+        await live.append([*entering, *edits, made.asked])
+        self.links, self.fixed = [], request.fixed
+        self.hashes = request.hashes
+        live.report, live.touched = report, time()
+        if ready is not None and ready.ask is not None and live.narrator is not None:
+            live.narrator.schedule_narrative(live, ready.ask)
+        clips = sum(getattr(event, "clip", None) is not None for event in entering)
+        planned = PlannedRequest(
+            made.patched,
+            report,
+            live.view.asked,
+            len(report.edits) + clips,
+            unplanned,
+            made.offers,
+        )
+        measure = partial(self._measure_spared, request, view, planned)
+        unsized = self._sizes.count_unsized(request) * _NEW
+        return replace(planned, spared=await run_beside(measure, size=size + unsized))
+
+    def _patch_planned(
+        self,
+        request: ClientRequest,
+        work: View,
+        ready: Ready | None,
+        *,
+        answer: int | None,
+    ) -> "_PatchedPlan":
+        """Apply a plan to a request; nothing is recorded."""
         live = self.live
         before = read_on(work, self._row, self._chains)
         edits = _count_folded_messages(request, before, ready.events if ready else ())
@@ -543,17 +604,7 @@ class Conversation:
             relayed=True,
             proxied=self._describe_request(request, patched),
         )
-        await self.reserve_spending(report, view)
-        await live.append([*entering, *edits, asked])
-        self.links, self.fixed = [], request.fixed
-        self.hashes = request.hashes
-        live.report, live.touched = report, time()
-        if ready is not None and ready.ask is not None and live.narrator is not None:
-            live.narrator.schedule_narrative(live, ready.ask)
-        clips = sum(getattr(event, "clip", None) is not None for event in entering)
-        made = len(report.edits) + clips
-        planned = PlannedRequest(patched, report, live.view.asked, made, unplanned, offers)
-        return replace(planned, spared=self._measure_spared(request, view, planned))
+        return _PatchedPlan(patched, view, edits, report, asked, offers)
 
     def _measure_spared(
         self, request: ClientRequest, view: View, planned: PlannedRequest
@@ -798,6 +849,16 @@ def _apply_cache_lifetime(request: ClientRequest, facts: Facts) -> Facts:
         return facts
     prices = replace_write_price(facts.prices) if lifetime == LONG_LIFETIME else facts.prices
     return replace(facts, lifetime=lifetime, prices=prices)
+
+
+def _weigh_messages(request: ClientRequest, messages: Sequence[int]) -> int:
+    """Say how many bytes take as long to read as some new messages."""
+    return sum(request.places[at].end - request.places[at].start + _NEW for at in messages)
+
+
+def _weigh_request(request: ClientRequest) -> int:
+    """Say how many bytes take as long as a request whose messages are known."""
+    return len(request.body) + len(request.places) * _OLD
 
 
 async def run_beside(work: Callable[[], T], *, size: int) -> T:

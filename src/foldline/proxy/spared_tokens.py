@@ -83,6 +83,10 @@ class MessageSizes:
         added = sum(sizes[at] for at in new if at < len(sizes))
         return SparedTokens(max(whole - shown, 0), added)
 
+    def count_unsized(self, request: ClientRequest) -> int:
+        """Return about how many messages of a request have to be read for that."""
+        return max(len(request.hashes) - len(self._hashes), 0)
+
     def _count_sizes(self, request: ClientRequest) -> list[int]:
         pairs = enumerate(zip(self._hashes, request.hashes, strict=False))
         most = min(len(self._hashes), len(request.hashes))

@@ -5,7 +5,7 @@ An event is written before it is shown. `planning` plans requests on top of this
 
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from functools import wraps
+from functools import partial, wraps
 from time import time
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
@@ -41,6 +41,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T", bound="_HasLive")
 Settings: TypeAlias = dict[str, Setting]
+_FEW = 16  # events that are appended on the event loop; more in a thread
 
 
 def run_locked(
@@ -253,7 +254,7 @@ class Live:
             await self.store.claim(self.name, self.owner)
         self._unknown = True
         try:
-            draft = event_log.build_draft(events)
+            draft = await _run_beside(partial(event_log.build_draft, events), events)
             await self.store.append(self.name, draft, after=after, fence=fence)
         except FoldlineError as fault:
             self._unknown = isinstance(fault, StoreFailed)  # any other: nothing was written
@@ -261,9 +262,9 @@ class Live:
             if self._unknown and folds:
                 self.passes.report_failed_fold(fault, self.view.model, folds[-1].why)
             raise
-        self._unknown = False
         self._written += draft.size
         await self._apply_events(events)
+        self._unknown = False
         log_events(self.name, events)
         self.passes.report_folds(events, self.view.model)
 
@@ -286,11 +287,12 @@ class Live:
 
     async def _apply_events(self, events: Sequence[Event]) -> None:
         self.report = None
-        for event in events:
-            if isinstance(event, log.Edit) and not self.view.has_events_for(event.spine):
-                self._unknown = True  # until the view is reloaded
-                return await self._reload_view()
-            self.view.append(self.view.head + 1, event)
+        # A view that is built beside the loop is another one: this one is read meanwhile.
+        view = self.view if len(events) <= _FEW else self.view.copy()
+        if not await _run_beside(partial(_append_events, view, events), events):
+            self._unknown = True  # until the view is reloaded
+            return await self._reload_view()
+        self.view = view
         return None
 
     async def _reload_view(self) -> None:
@@ -312,6 +314,24 @@ class Live:
     async def read_events(self, *spans: Range) -> list[Logged]:
         """Read stretches of the log, whatever the view shows of them."""
         return await event_log.read_events(self.store, self.name, *spans)
+
+
+def _append_events(view: View, events: Sequence[Event]) -> bool:
+    """Append events to a view; False at an edit that needs events which it does not hold."""
+    for event in events:
+        if isinstance(event, log.Edit) and not view.has_events_for(event.spine):
+            return False
+        view.append(view.head + 1, event)
+    return True
+
+
+async def _run_beside(work: Callable[[], R], events: Sequence[Event]) -> R:
+    """Run work on some events, in a thread if there are many."""
+    if len(events) <= _FEW:
+        return work()
+    from asyncio import to_thread  # noqa: PLC0415 - seldom needed
+
+    return await to_thread(work)
 
 
 def _check_events(events: Sequence[Event]) -> None:

@@ -7,6 +7,7 @@ open_store      Opens the store that an address names
 postgres        PostgreSQL through psycopg 3: many processes, many tenants, many sessions
 search_ranking  How a search ranks messages: BM25 over posting lists
 search_terms    The terms that a text is indexed and searched by
+shared_indexing Indexes for searches: once for all that wait for it
 side_values     Changes a value that other processes change too
 sqlite          SQLite through apsw: `:memory:` for tests and scripts, one file for a person
 """

@@ -297,17 +297,15 @@ class Relay:
         return None
 
     async def _plan_by_edits_in_force(
-        self, way: Way, body: bytes, why: str
+        self, way: Way, body: RequestBody, why: str
     ) -> PlannedExchange | None:
         """Edit a request as the ones before it, where it could have no plan of its own."""
         request = way.request
         if self._conversations is None or request.dialect is None or why not in IN_FORCE:
             return None
-        if encoding := request.find_header(b"content-encoding"):
-            body = decode_body(body, encoding, most=self._limits.body) or body
         exchange = await self._conversations.start_unrecorded(
             request.dialect,
-            body,
+            await body.read() or body.sent,
             why=why,
             scope=build_scope(request.client, _read_session_name(request), request.headers),
             path=request.dialect.read_path_facts(request.path, request.query),
