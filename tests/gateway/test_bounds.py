@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import http.client
 import json
+import threading
 import zlib
 
 import pytest
@@ -11,6 +12,7 @@ from waiting import within
 
 from foldline.apps.gateway import limits
 from foldline.apps.gateway.settings import GatewayLimits, GatewaySettings, parse_upstreams
+from foldline.session import message_search
 from foldline.testing.gateways import Served
 from foldline.testing.provider import written
 from foldline.testing.upstream import Upstream, head
@@ -82,6 +84,25 @@ def test_more_messages_or_values_than_allowed_are_refused_by_name(served, path, 
     assert gateway.gateway.relay.room.refused == {"messages": 1, "values": 1}
 
 
+def test_metrics_show_each_bound_and_what_is_taken(served):
+    """Every bound has its figure, and names that clients give are clean."""
+    gateway = served(messages=3)
+    assert post(gateway, talk(5))[0] == 413
+    assert post(gateway, talk(1).replace(b"gpt-5", b"gpt\\u0000 5"))[0] == 200
+    line = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=30)
+    line.request("GET", "/metrics")
+    shown = line.getresponse().read().decode()
+    line.close()
+    lines = dict(one.rsplit(" ", 1) for one in shown.splitlines() if not one.startswith("#"))
+    assert float(lines['foldline_gateway_bound_refused_total{kind="messages"}']) == 1
+    assert float(lines['foldline_gateway_memory_bytes{kind="room"}']) == 1e9
+    assert float(lines['foldline_gateway_memory_bytes{kind="resident"}']) > 1e7
+    assert float(lines["foldline_gateway_conversations"]) == 1
+    assert float(lines["foldline_gateway_cpu_seconds_total"]) > 0
+    assert "foldline_gateway_loop_lag_seconds" in lines
+    assert "\0" not in shown
+
+
 def test_a_body_is_decompressed_once(served, monkeypatch):
     """For the models that are allowed, for the plan, for the limits: all read the same."""
     counted = []
@@ -143,3 +164,26 @@ def test_a_conversation_that_is_asked_is_not_dropped(served):
         assert gateway.conversations.held_bytes == 0
 
     asyncio.run(drop())
+
+
+def test_a_search_ends_when_its_client_leaves(served, monkeypatch):
+    """Nobody waits for it any more, so nothing of it goes on; others are answered."""
+    gateway = served(each=2)
+    began, ended = threading.Event(), threading.Event()
+
+    async def search_for_ever(*_, **__):
+        began.set()
+        try:
+            await asyncio.sleep(3_600)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(message_search, "search_tenant_messages", search_for_ever)
+    status, _, _ = post(gateway, talk(1), **{"x-foldline-session": "mine"})
+    assert status == 200
+    line = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=30)
+    line.request("GET", "/sessions/mine/search?words=hello", headers=gateway.headers)
+    assert began.wait(20)
+    assert len(gateway.gateway.calls) == 1
+    line.close()
+    assert ended.wait(20)

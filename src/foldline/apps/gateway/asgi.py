@@ -29,7 +29,7 @@ from foldline.apps.gateway.audit import Audit, Figures, Note
 from foldline.apps.gateway.call_figures import CallPrices, TurnMeter
 from foldline.apps.gateway.call_limits import CallLimits
 from foldline.apps.gateway.call_spans import find_spans
-from foldline.apps.gateway.calls import WATCHED, Calls
+from foldline.apps.gateway.calls import WATCHED, Calls, GatewayCall
 from foldline.apps.gateway.error_response import Refusal
 from foldline.apps.gateway.limit_metrics import LimitMetrics
 from foldline.apps.gateway.limiter import Limiter
@@ -43,6 +43,7 @@ from foldline.dialects import base
 from foldline.dialects.base import Vendor
 from foldline.errors import BadInput, FoldlineError, StoreFailed
 from foldline.proxy.conversations import Conversations
+from foldline.proxy.identity import is_name
 from foldline.session.hooks import Pass, watch
 from foldline.session.retention import run_retention
 from foldline.session.stored_session import cancel_tasks
@@ -55,6 +56,7 @@ PATHS = frozenset((ALIVE, READY, FIGURES))
 SESSIONS, PAGES = "/sessions", "/ui"
 TENANT_HEADER = b"x-foldline-tenant"
 Scope: TypeAlias = Message
+_READING = ("GET", "HEAD")
 _SECONDS = 2.0  # for the store to answer
 _LASTS = 1.0  # seconds that the store's answer is reused, so that frequent probes cost it nothing
 _LONGEST = 200  # letters of a path that are noted
@@ -195,7 +197,9 @@ class Gateway:
         if settings.current is not None:
             settings.current.add_listener(self._use_limits)
         if self._figures is not None:
-            self._figures.limits = LimitMetrics(self._figures.registry, limiter)
+            self._figures.limits = LimitMetrics(
+                self._figures.registry, limiter, self.relay.room, self._count_held
+            )
 
     @asynccontextmanager
     async def _run_retention(self) -> AsyncGenerator[None]:
@@ -257,7 +261,11 @@ class Gateway:
                 meter = self._build_turn_meter(note)
                 mounted["state"]["meter"] = meter
                 try:
-                    await self._sessions(mounted, receive, _wrap_send(send, note))
+                    answer = partial(self._sessions, mounted, receive, _wrap_send(send, note))
+                    if scope["method"] in _READING:
+                        await self._run_read(answer, scope, client, note)
+                    else:
+                        await answer()
                 finally:
                     note.figures, note.session = meter.end_request(), meter.session
                 return
@@ -283,6 +291,26 @@ class Gateway:
             await reply.send_refusal(Refusal(500, "fault", words), vendor)
         finally:
             self._record_note(note)
+
+    async def _run_read(
+        self, answer: Callable[[], Awaitable[None]], scope: Scope, client: Client, note: Note
+    ) -> None:
+        """Run a read of the session API as one of its client's calls; it ends when that leaves."""
+        call = GatewayCall(float("inf"))
+        self.calls.add_call(call, client)
+        watch_client = scope.get(WATCHED)
+        unwatch = watch_client(call.handle_disconnect) if watch_client is not None else None
+        try:
+            await answer()
+        except asyncio.CancelledError:
+            if (why := call.take_stop_reason()) is None:
+                raise
+            note.ended = why
+        finally:
+            call.ended = True
+            if unwatch is not None:
+                unwatch()
+            self.calls.remove_call(call, client)
 
     def _build_turn_meter(self, note: Note) -> TurnMeter:
         def record_late(meter: TurnMeter) -> None:
@@ -339,8 +367,13 @@ class Gateway:
         if self.settings.current is not None:
             self.call_limits.limiter.set_rules(self.settings.current.tables.limits)
 
+    def _count_held(self) -> int:
+        return len(self._conversations.list_held()) if self._conversations is not None else 0
+
     def _bound_model(self, tenant: str, model: str) -> str:
         """Return a model's name, or one for all others: clients must not make rows without end."""
+        if model and not is_name(model):
+            return OTHER
         known = self._models_seen.setdefault(tenant, set())
         if model in known or len(known) < _MODELS:
             known.add(model)
