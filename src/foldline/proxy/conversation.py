@@ -530,14 +530,8 @@ class Conversation:
         unplanned: str = "",
     ) -> PlannedRequest:
         """Patch a request as planned, and record it with the new events."""
-        patch = partial(
-            self._patch_planned,
-            request,
-            work,
-            ready,
-            answer=answer,
-        )
         size = _weigh_request(request)
+        patch = partial(self._patch_planned, request, work, ready, answer=answer)
         made = await run_beside(patch, size=size)
         live, view, edits, report = self.live, made.view, made.edits, made.report
         await self.reserve_spending(report, view)
@@ -548,13 +542,9 @@ class Conversation:
         if ready is not None and ready.ask is not None and live.narrator is not None:
             live.narrator.schedule_narrative(live, ready.ask)
         clips = sum(getattr(event, "clip", None) is not None for event in entering)
+        count = len(report.edits) + clips
         planned = PlannedRequest(
-            made.patched,
-            report,
-            live.view.asked,
-            len(report.edits) + clips,
-            unplanned,
-            made.offers,
+            made.patched, report, live.view.asked, count, unplanned, made.offers
         )
         measure = partial(self._measure_spared, request, view, planned)
         unsized = self._sizes.count_unsized(request) * _NEW
