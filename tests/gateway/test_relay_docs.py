@@ -13,6 +13,7 @@ from program import PROGRAM, served
 
 from foldline.apps.cli.serve_workers import KILL
 from foldline.apps.gateway import error_response, plan_request, relay, settings, upstream
+from foldline.apps.gateway import limits as limits_of
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "gateway.md").read_text()
@@ -64,7 +65,9 @@ def test_options_that_are_named_are_there():
 
 def test_words_and_numbers_are_the_real_ones():
     limits = settings.GatewayLimits()
-    sources = "".join(Path(one.__file__).read_text() for one in (error_response, relay, upstream))
+    sources = "".join(
+        Path(one.__file__).read_text() for one in (error_response, limits_of, relay, upstream)
+    )
     for code in re.findall(r"\d{3} `(\w+)`", PAGE):
         assert f'"{code}"' in sources
     for number in (limits.first_seconds, limits.idle_seconds):

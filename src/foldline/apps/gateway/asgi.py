@@ -256,18 +256,7 @@ class Gateway:
             path = checked_path(scope["method"], scope["raw_path"])
             _check_no_upgrade(scope)
             if self._sessions is not None and _is_below(path, SESSIONS):
-                client = await self._who_of_sessions(scope, note)
-                mounted = self._build_mounted_scope(scope, client)
-                meter = self._build_turn_meter(note)
-                mounted["state"]["meter"] = meter
-                try:
-                    answer = partial(self._sessions, mounted, receive, _wrap_send(send, note))
-                    if scope["method"] in _READING:
-                        await self._run_read(answer, scope, client, note)
-                    else:
-                        await answer()
-                finally:
-                    note.figures, note.session = meter.end_request(), meter.session
+                await self._serve_session_api(scope, receive, send, note)
                 return
             if self._pages is not None and _is_below(path, PAGES):
                 await self._serve_page(self._pages, scope, receive, _wrap_send(send, note))
@@ -291,6 +280,24 @@ class Gateway:
             await reply.send_refusal(Refusal(500, "fault", words), vendor)
         finally:
             self._record_note(note)
+
+    async def _serve_session_api(
+        self, scope: Scope, receive: Receive, send: Send, note: Note
+    ) -> None:
+        sessions = self._sessions
+        assert sessions is not None, "asked for only where there is one"  # noqa: S101
+        client = await self._who_of_sessions(scope, note)
+        mounted = self._build_mounted_scope(scope, client)
+        meter = self._build_turn_meter(note)
+        mounted["state"]["meter"] = meter
+        try:
+            answer = partial(sessions, mounted, receive, _wrap_send(send, note))
+            if scope["method"] in _READING:
+                await self._run_read(answer, scope, client, note)
+            else:
+                await answer()
+        finally:
+            note.figures, note.session = meter.end_request(), meter.session
 
     async def _run_read(
         self, answer: Callable[[], Awaitable[None]], scope: Scope, client: Client, note: Note

@@ -174,7 +174,8 @@ class RequestBody:
     def _refuse_count(self, name: str, most: int) -> None:
         self._share.room.refused[name] += 1
         words = f"the request has more than {most:,} {name}; gateway.max_{name} allows more"
-        raise Refusal(413, f"too_many_{name}", words)
+        code = "too_many_messages" if name == "messages" else "too_many_values"
+        raise Refusal(413, code, words)
 
 
 async def read_request_body(
