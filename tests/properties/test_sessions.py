@@ -34,7 +34,7 @@ MUTANTS = [
     # How a request ends once an edit took away what stood behind the answer.
     (PLANNING, "if said and not notice:", "if False:"),
     # Stuck: a closed call that no fold may take, newest messages that nothing cuts.
-    (PLAN, "if clipped is not None or budget.used <= budget.room", "if True"),
+    (PLAN, "if facts.policy.folds and (\n", "if False and (\n"),
     # A server that does not count.
     (ARGUMENTS, "said < least", "said < 1"),
 ]  # fmt: skip
