@@ -87,7 +87,7 @@ async def test_p1_31_the_narrative_is_counted_and_priced():
 def test_old_folds_are_read_and_written_as_before():
     """A fold of an earlier release names no usage, and none is written into it."""
     with foldline.open(":memory:", model="m", window=3_000, reserve=100) as s:
-        talk(s, 12)
+        talk(s, 24)
         (first, *_) = (one for _, one in s.history.events() if isinstance(one, Folded))
     body = log.encode_event(first)
     assert b'"used"' not in body
