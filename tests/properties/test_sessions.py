@@ -46,7 +46,7 @@ SOON = {"plan-0": 13, "planning-4": 16, "plan-5": 41}
 CLIP = "foldline.core.edits.clip"
 STUCK = {
     # A closed call that stays unsettled leaves no cut before the message behind it.
-    "closed call": ("user 2 9, user 7 7, crash 7 0, user 6 9, crash 11 7", ROW, "shown), last=self.tops[-1])", "shown))"),
+    "closed call": ("user 2 7, user 2 11, crash 1 11", ROW, "shown), last=self.tops[-1])", "shown))"),
     # Fair shares, beside a fold that is larger than the least, are still too much.
     "what is missing": ("user 6 0, large 4 10, ask 0 4, large 4 9", PLAN, "if again else 0", "if False else 0"),
     # A fold that fits only beside a message that is cut as far as any.
