@@ -34,7 +34,7 @@ from foldline.core.log import (
     UsageReported,
     UserSaid,
 )
-from foldline.core.parts import Part, Text, Thought
+from foldline.core.parts import Part, Text, Thought, text_of
 from foldline.core.policy import Policy
 from foldline.core.request import Pressure, Report, Request, build_report, render
 from foldline.core.spine import Range, has_overlap
@@ -274,14 +274,16 @@ def admit(view: View, event: Event, facts: Facts) -> list[Event]:
     policy, budget = facts.policy, measure_budget(view, facts.limits)
     count, recall = facts.limits.count, offers_recall(view, facts)
     match event:
-        case UserSaid():
+        case UserSaid() if not _surely_fits(event, budget, of=budget.room):
             room = measure_message_room(view, budget)
             event = clip_event(event, how="both", most=room, count=count, recall=recall)
         case ToolReturned(call_id):
             tool = view.tool_of(call_id)
             wanted = policy.clipping(tool)
             cap = budget.convert_to_estimate(min(wanted.tokens, max(budget.room // 4, 1)))
-            free = measure_result_room(view, budget, hard=policy.hard, handoff=policy.handoff)
+            free = inf
+            if not _surely_fits(event, budget, of=budget.room * (policy.hard - policy.handoff / 2)):
+                free = measure_result_room(view, budget, hard=policy.hard, handoff=policy.handoff)
             # What recall returned is bounded already: clipped again, it could never be read.
             if is_recall_name(tool) or budget.request < facts.fold_from:
                 cap = inf
@@ -299,6 +301,12 @@ def admit(view: View, event: Event, facts: Facts) -> list[Event]:
         case _:
             pass
     return [event, *notes]
+
+
+def _surely_fits(event: UserSaid | ToolReturned, budget: Budget, *, of: float) -> bool:
+    """Whether a message fits beside all the others whatever counts it: no token is below a byte."""
+    words = text_of(part for part in event.parts if isinstance(part, Text))
+    return budget.safe + len(words.encode("utf-8", "replace")) <= of
 
 
 def _free_thought(part: Part) -> Part:
