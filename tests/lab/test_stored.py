@@ -21,7 +21,7 @@ from foldline.core.log import (
     UsageReported,
     UserSaid,
 )
-from foldline.core.parts import Call, Native, Text
+from foldline.core.parts import Call, Native, Proxied, Text
 from foldline.core.plan import Facts
 from foldline.core.policy import STEADY
 from foldline.core.prices import UNKNOWN, Prices
@@ -312,3 +312,21 @@ def test_a_thinking_budget_that_must_be_lowered_costs_the_cached_messages():
     assert with_budget.get("thinking", 0) > 0
     assert "thinking" not in without
     assert costs[parameters].spent[:4] == costs['{"max_tokens":8000}'].spent[:4], "while it fits"
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_answers_of_a_clients_own_history_are_no_calls(counted):
+    """As with `--continue`: only what was asked for is replayed, under the record and under a policy."""
+    events = [Opened("gpt-5")]
+    for n in range(6):
+        events.append(UserSaid((Text(f"question {n} " * 50),)))
+        if n >= 4:
+            at = len(events) - 1
+            events.append(
+                Asked(at, "openai-chat", "", 1, tokens=900, estimate=900, proxied=Proxied("", ""))
+            )
+        events.append(ModelSaid((Text(f"answer {n}"),)))
+        if counted and n >= 4:
+            events.append(UsageReported(asked=at + 1, input=900, output=5))
+    made = convert_log("x", events)
+    assert len(as_recorded(made)) == 2

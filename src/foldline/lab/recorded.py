@@ -13,6 +13,7 @@ from statistics import median
 
 from foldline.core.item import make_item
 from foldline.core.log import (
+    Asked,
     Checkpointed,
     Event,
     Folded,
@@ -91,6 +92,8 @@ class RecordedCall:
     """When the request was sent: the time of its newest message, if known."""
     write_long: int = 0
     """Of the writes, those that are kept for an hour."""
+    is_call: bool = True
+    """Whether it was asked for; else a client's own history brought it."""
 
     @property
     def estimate(self) -> int:
@@ -135,8 +138,10 @@ def _iterate_calls(
 ) -> Iterator[RecordedCall]:
     sent: list[tuple[int, int]] = []
     front: list[tuple[int, int]] = []
-    cached, heard = 0, 0.0
+    cached, heard, bill = 0, 0.0, Bill()
+    is_proxied = any(isinstance(one, Asked) and one.proxied for one in events)
     for at, event in enumerate(events):
+        charge = bill.apply_event(at, event)
         now = times[at] if at < len(times) else 0.0
         match event:
             case UserSaid() | ToolReturned():
@@ -166,6 +171,7 @@ def _iterate_calls(
                 missed=missed,
                 began=min(heard, now) or now,
                 write_long=usage.cache_write_long or 0,
+                is_call=charge is not None or usage.input is not None or not is_proxied,
             )
             heard = 0.0
             cached = read + write if usage.input else cached

@@ -109,7 +109,8 @@ def replay_session(recorded: Recorded, contender: Contender) -> Replayed:
                 contender.take(event)
             case ModelSaid():
                 call = counted[at]
-                if not recorded.counts or call.input:  # else cancelled before it was billed
+                # Without a count it was cancelled before it was billed.
+                if call.input or (call.is_call and not recorded.counts):
                     gap = call.time - last if call.time and last else 0.0
                     offer = contender.offer(seconds=gap, missed=call.missed)
                     blocked += offer is None
