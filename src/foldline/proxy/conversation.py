@@ -813,8 +813,7 @@ def _find_answer_limit(
     if policy.folds:  # a conversation that nobody folds fills its window anyway
         margin = int(full * facts.limits.margin)
         held = full - report.reserve - margin if policy.of == "room" else full
-        is_paid = policy.priced is not None and not facts.prices.free
-        full -= round(held * (_FILLED if is_paid else policy.hard)) + margin
+        full -= round(held * _FILLED) + margin
     full = min(full, known)
     if answer is not None:
         return AnswerLimit(name, asked, max(min(answer, asked), 1), least, full)
