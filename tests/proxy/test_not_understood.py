@@ -87,6 +87,68 @@ def test_a_message_without_words_is_no_fault(missing):
     assert folded > 10
 
 
+@pytest.mark.parametrize("second", range(1, 12))
+def test_controls_stay_in_the_clients_order(second):
+    """Carried ones stand before the client's own: the newest says what holds."""
+    talk = Talk()
+    low = {**EFFORT, "output_config": {"effort": "low"}}
+    folded = 0
+    for turn in range(16):
+        exchange = talk.say(turn, *{0: [EFFORT], second: [low]}.get(turn, []))
+        folded += "fold" in exchange.patches
+        assert talk.find(role="system") == [EFFORT, low][: 1 + (turn >= second)]
+    assert folded > 5
+
+
+@pytest.mark.parametrize("kind", ["web_search", "tool_search_tool"])
+@pytest.mark.parametrize("window", [2_500, 4_000, 6_000])
+def test_no_fold_ends_where_a_turn_has_paused(kind, window):
+    """A result of the provider's own tool begins the next message; its call stays before it."""
+    talk = Talk(window=window, tools=TOOLS)
+    content = (
+        {"type": "tool_search_tool_search_result", "tool_references": [REFERENCE]}
+        if "tool_s" in kind
+        else []
+    )
+    folded = 0
+    for turn in range(24):
+        name = f"srvtoolu_{turn}"
+        call = {"type": "server_tool_use", "id": name, "name": kind, "input": {}}
+        result = {
+            "type": f"{kind}_tool_result".replace("tool_tool", "tool"),
+            "tool_use_id": name,
+            "content": content,
+        }
+        paused = [
+            {"role": "assistant", "content": [call]},
+            {"role": "assistant", "content": [result]},
+        ]
+        exchange = talk.say(turn, *paused, {"role": "user", "content": "and now?"})
+        folded += "fold" in exchange.patches
+        blocks = [one for said in talk.sent for one in said["content"] if isinstance(one, dict)]
+        calls = {one["id"] for one in blocks if one["type"] == "server_tool_use"}
+        assert {one["tool_use_id"] for one in blocks if "tool_use_id" in one} <= calls
+    assert folded
+
+
+@pytest.mark.parametrize("dialect", ["anthropic", "openai-responses"])
+def test_a_deferred_tool_takes_no_room(dialect):
+    """The provider leaves it out of the prompt."""
+    shape = {
+        "type": "object",
+        "properties": {"words": {"type": "string", "description": WORDS * 50}},
+    }
+    named = {
+        "anthropic": {"input_schema": shape},
+        "openai-responses": {"type": "function", "parameters": shape},
+    }
+    tools = [{"name": f"Rare{n}", "defer_loading": True, **named[dialect]} for n in range(20)]
+    talk = Talk(dialect, tools=tools)
+    assert talk.say(0).report.parts["tools"] == 0
+    talk.fields["tools"] = [{**tool, "defer_loading": False} for tool in tools[:2]]
+    assert talk.say(1).report.parts["tools"] > 1_000
+
+
 @pytest.mark.parametrize("dialect", ANSWER)
 def test_a_message_of_an_unknown_role_is_carried(dialect):
     talk = Talk(dialect, tools=[])

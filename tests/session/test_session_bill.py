@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mutants import broken
 
-from foldline.core.log import Asked, Folded, Opened, UsageReported
+from foldline.core.log import Asked, Folded, ModelSwitched, Opened, UsageReported
 from foldline.core.parts import Proxied
 from foldline.core.prices import UNKNOWN, Prices
 from foldline.core.spine import Change, Range, Spine
@@ -76,3 +76,17 @@ def test_a_bill_that_charges_otherwise_is_noticed():
             except AssertionError:
                 caught = True
         assert caught, line
+
+
+def test_a_call_is_billed_at_the_model_that_was_asked():
+    """However late it is counted, and whatever model the session has by then."""
+    prices = {"dear": Prices(5.0, 0.5, 6.25, 25.0), "cheap": Prices(1.0, 0.1, 1.25, 5.0)}
+    asked = Asked(
+        at=1, dialect="openai-chat", sha256="", encoder=0, parameters="", tokens=1, estimate=1
+    )
+    for named in (2, None):
+        log = [Opened("dear"), user("hi"), asked, model("hello"), ModelSwitched("cheap")]
+        bill = Bill(prices.__getitem__)
+        for seq, event in enumerate([*log, UsageReported(asked=named, input=1_000_000, output=0)]):
+            bill.apply_event(seq, event)
+        assert bill.sums.dollars == 5.0

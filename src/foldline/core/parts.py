@@ -151,6 +151,8 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     description: str = ""
     schema: str = "{}"
     native: Native | None = None
+    deferred: bool = False
+    """Whether the provider shows it to the model only where the conversation refers to it."""
 
 
 class Echo(msgspec.Struct, frozen=True, omit_defaults=True):

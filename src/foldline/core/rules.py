@@ -176,8 +176,10 @@ def check_view(view: View) -> None:
 
 
 def _goes_on(view: View, item: Item) -> bool:
-    """Whether the client's message continues in the next item."""
+    """Whether the message continues in the next item: the client's, or a turn that paused."""
     event = view.held.get(item.seq)
+    if isinstance(event, ModelSaid) and event.stop == "paused":
+        return True
     return isinstance(event, UserSaid | ModelSaid | ToolReturned) and event.more
 
 

@@ -162,7 +162,11 @@ _VOUCHED = (  # classes of which only some letters are known: by these, each for
     (b"z", _BY_COMMON, _COMMON_HAN),
     (b"k", _BY_COMMON, _COMMON_HANGUL),
     (b"q", 1, tuple(bytes((0xE1, n)) for n in (0x80, 0x81, 0x83, 0x9E, 0x9F, 0xBA, 0xBB))),
-    (b"t", 1, tuple(bytes((0xE0, n)) for n in (*range(0xA4, 0xAC), *range(0xAE, 0xBA)))),
+    (
+        b"t",
+        1,
+        tuple(bytes((0xE0, n)) for n in (*range(0xA4, 0xAC), *range(0xAE, 0xB6), 0xB8, 0xB9)),
+    ),
 )
 
 

@@ -176,10 +176,11 @@ def count_parts(parts: Iterable[Part], count: Callable[[str], int] = count_token
 
 
 def count_tools(tools: Iterable[Tool], count: Callable[[str], int] = count_tokens) -> int:
-    """Estimate tool definitions, which each provider renders in its own form."""
+    """Estimate the tool definitions in the prompt, which each provider renders in its own form."""
     return sum(
         count(tool.name) + count(tool.description) + count(tool.schema) + 2 * MESSAGE
         for tool in tools
+        if not tool.deferred
     )
 
 

@@ -229,14 +229,21 @@ def _carry_state(request: ClientRequest, run: range, *, thoughtless: bool) -> Ke
 def _place_controls(request: ClientRequest, at: int, controls: list[bytes]) -> list[Splice]:
     """Put system messages behind the user's words at a place in the chain, unless these go on.
 
-    Behind the user's last words is the only place where a provider takes them.
+    Behind the user's last words is the only place where a provider takes them. Before system
+    messages that the client has there, so that the newest still says what holds.
     """
     place, rest = request.places[request.chained[at]], request.chained[at + 1 : at + 2]
     put = b",".join(controls)
     is_users = request.described[request.chained[at]].role == "user"
-    if not put or (is_users and any(request.described[one].role == "user" for one in rest)):
+    if not put:
+        return []
+    before = range(request.chained[at - 1] + 1 if at else 0, request.chained[at])
+    own = [request.places[one] for one in request.asides if one in before]
+    if not own and is_users and any(request.described[one].role == "user" for one in rest):
         return []
     controls.clear()
+    if own:
+        return [Splice(own[0].start, own[0].start, put + b",")]
     if is_users:
         return [Splice(place.end, place.end, b"," + put)]
     return [Splice(place.start, place.start, put + b",")]

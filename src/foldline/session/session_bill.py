@@ -91,6 +91,9 @@ class Bill:
     def __init__(self, priced: "Callable[[str], Prices] | None" = None) -> None:
         self._priced = priced or find_prices
         self.model = ""
+        self._models: list[tuple[int, str]] = []
+        """Each model, and since when the session has had it."""
+        self._last_asked = -1
         self.sums, self.narratives = UsageSums(), UsageSums()
         """Of all, and of the narratives among them."""
         self.assumed = False
@@ -106,12 +109,14 @@ class Bill:
         match event:
             case Opened(model=model, origin=origin):
                 self.model, self._is_import = model, origin.startswith("import:")
+                self._models, self._last_asked = [(seq, model)], -1
                 self.sums, self.narratives = UsageSums(), UsageSums()
                 self._asked = self._said = None
             case ModelSwitched(model=model):
                 self.model = model
+                self._models.append((seq, model))
             case Asked():
-                self._asked, self._said = event, None
+                self._asked, self._said, self._last_asked = event, None, seq
             case UserSaid() | ToolReturned() if self._asked and self._asked.proxied:
                 self._asked = None  # it was not answered, and the client went on
             case ModelSaid():
@@ -120,9 +125,9 @@ class Bill:
                 self._asked, self._said = None, (seq, is_call)
             case UsageReported():
                 place, is_correction = self._said or (seq, False)
-                charge = self._charge(place, self.model, event)._replace(
-                    is_correction=is_correction
-                )
+                asked = self._last_asked if event.asked is None else event.asked
+                model = self._find_model_at(seq if asked < 0 else asked)
+                charge = self._charge(place, model, event)._replace(is_correction=is_correction)
                 self._asked = self._said = None
             case Folded(by=by, used=used) if by and used is not None:
                 charge = self._charge(seq, by, used)._replace(is_narrative=True)
@@ -132,6 +137,9 @@ class Bill:
         if charge is not None:
             charge.add_to(self.sums)
         return charge
+
+    def _find_model_at(self, seq: int) -> str:
+        return next((model for at, model in reversed(self._models) if at <= seq), self.model)
 
     def _charge(self, seq: int, model: str, usage: UsageReported) -> Charge:
         prices = self._priced(model)

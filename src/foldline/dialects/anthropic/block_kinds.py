@@ -66,6 +66,8 @@ def find_kinds(place: str) -> frozenset[str]:
 
 CALLS: Final = _find_meanings("call")
 STATE: Final = _find_meanings("state")
+SERVED_CALLS: Final = frozenset({"server_tool_use", "mcp_tool_use"})
+"""Calls that the provider runs; it may pause there, and go on when the answer is sent back."""
 SUMMARIES: Final = _find_meanings("summary")
 THOUGHTS: Final = {"thinking": "signature", "redacted_thinking": "data"}
 """The blocks of thinking, and the field without which the provider takes none."""

@@ -258,8 +258,7 @@ def carry_state(
         if not shown:
             continue
         if block["type"] != "tool_result":
-            asked = [one for _, one in blocks if one.get("id") == block.get("tool_use_id")]
-            searches += [*asked, block]
+            searches += [*_find_served_call(run[: at + 1], block), block]
             continue
         references |= shown
         newest = at, block
@@ -288,6 +287,17 @@ def _find_call(run: Sequence[bytes], before: int, result: Json) -> list[Json]:
             calls = [one for one in said if one.get("id") == result.get("tool_use_id")]
             thoughts = [one for one in said if one.get("type") in THOUGHTS]
             return [*thoughts, *calls[:1]] if calls else []
+    return []
+
+
+def _find_served_call(run: Sequence[bytes], result: Json) -> list[Json]:
+    """Find the call of the provider's own that a result answers; a turn may pause between them."""
+    name = str(result.get("tool_use_id"))
+    for raw in reversed(run):
+        if name.encode() in raw:
+            blocks = _list_blocks(shaped_bytes(raw, dict[str, Any], "an Anthropic message"))
+            if found := [one for one in blocks if one.get("id") == name]:
+                return found[:1]
     return []
 
 

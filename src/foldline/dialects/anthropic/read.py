@@ -34,6 +34,7 @@ from foldline.core.parts import (
     replace_surrogates,
     spoken_text_of,
 )
+from foldline.dialects.anthropic.block_kinds import SERVED_CALLS
 from foldline.dialects.anthropic.content_blocks import (
     Block,
     Content,
@@ -97,6 +98,7 @@ class _Tool(msgspec.Struct):
     type: str | None = None
     description: str | None = None
     input_schema: msgspec.Raw = msgspec.Raw(b"null")
+    defer_loading: object = None
 
 
 def make_user_event(text: str) -> UserSaid:
@@ -143,7 +145,7 @@ def parse_answer(given: Mapping[str, Any], *, saw: int | None, asked: int | None
     came = convert_to_shape(convert_to_json(given), _Answer, "an Anthropic answer")
     content = Content(tuple(Block(msgspec.json.encode(block)) for block in came.content))
     said = build_model_event(content, saw=saw, exact=False)
-    stop = _STOPS.get(came.stop_reason or "", "done")
+    stop = _STOPS.get(came.stop_reason or "", said.stop)
     events: list[Event] = [msgspec.structs.replace(said, stop=stop)]
     if came.usage is not None:
         events.append(make_usage_event(came.usage, asked=asked))
@@ -198,7 +200,7 @@ def tool_of(raw: bytes | msgspec.Raw, *, path: str = "$", exact: bool) -> Tool:
     ours = came.type in (None, "custom")  # any other is the provider's, and may be new
     if native and ours and not exact and list_faults([_HI], tools=[came_as.blocks[0].fields]):
         native = None
-    return msgspec.structs.replace(neutral, native=native)
+    return msgspec.structs.replace(neutral, native=native, deferred=came.defer_loading is True)
 
 
 def from_user(content: Content, *, exact: bool) -> list[Event]:
@@ -245,7 +247,15 @@ def build_model_event(content: Content, *, saw: int | None = None, exact: bool) 
         answer = {"role": "assistant", "content": _list_block_fields(content)}
         if not _is_accepted(_HI, answer, {**_HI, "content": answers or "go on"}):
             native = None
-    return ModelSaid(parts, saw=saw, native=native)
+    return ModelSaid(
+        parts, saw=saw, native=native, stop="paused" if _is_paused(content) else "done"
+    )
+
+
+def _is_paused(content: Content) -> bool:
+    """Whether the provider runs a call whose result begins the next message."""
+    asked = {one.fields.get("id") for one in content.blocks if one.kind in SERVED_CALLS}
+    return not asked <= {one.fields.get("tool_use_id") for one in content.blocks}
 
 
 def _build_result_event(block: Block, *, exact: bool) -> ToolReturned:

@@ -30,7 +30,7 @@ from foldline.core.log import ModelSaid
 from foldline.core.parts import Call, Part, Tool, calls_of, spoken_text_of
 from foldline.core.request import Request
 from foldline.core.view import View
-from foldline.dialects.anthropic.block_kinds import THOUGHTS
+from foldline.dialects.anthropic.block_kinds import SERVED_CALLS, THOUGHTS
 from foldline.dialects.anthropic.content_blocks import (
     DIALECT,
     LONGEST_CALLED,
@@ -58,7 +58,6 @@ from foldline.dialects.written_items import find_last_answer, is_blank_item
 __all__ = ["DIALECT", "ENCODER", "encode_blocks", "encode_request", "write_tool"]
 
 LEAST_BUDGET = 1_024  # tokens of manual thinking: the provider takes no less
-_CALLS = {"server_tool_use", "mcp_tool_use"}  # the provider runs these, and may pause there
 _CONTINUES = re.compile(  # names of models up to 4.5, with or without a date
     r"claude-(?:v?2|instant|3|[a-z]+-4(?:[-.][0-5](?!\d))?(?=$|[@:]|-v\d|-\d{8}|-latest))"
 )
@@ -85,7 +84,7 @@ def _is_paused(said: ModelSaid) -> bool:
     if said.stop == "paused":
         return True
     content = decode_native(said.native)
-    return bool(content and content.blocks and content.blocks[-1].kind in _CALLS)
+    return bool(content and content.blocks and content.blocks[-1].kind in SERVED_CALLS)
 
 
 def _is_continued(said: ModelSaid, model: str, parameters: Mapping[str, Any]) -> bool:

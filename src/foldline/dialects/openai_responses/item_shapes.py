@@ -58,6 +58,7 @@ class FlatTool(msgspec.Struct):
     name: str | None = None
     description: str | None = None
     parameters: msgspec.Raw = msgspec.Raw(b"{}")
+    defer_loading: object = None
 
 
 class Reason(msgspec.Struct):

@@ -137,7 +137,10 @@ def tool_of(raw: bytes | msgspec.Raw, *, path: str = "$") -> Tool:
         raise WireError(f"a tool without a name at {path}", path=path)
     schema = bytes(came.parameters).decode()
     return Tool(
-        name or came.type or "", came.description or "", "{}" if schema == "null" else schema
+        name or came.type or "",
+        came.description or "",
+        "{}" if schema == "null" else schema,
+        deferred=came.defer_loading is True,
     )
 
 
