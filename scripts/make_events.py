@@ -136,7 +136,7 @@ def conversation() -> list[Event]:
     talk.add(user("Go on."), Unpinned(3), ModelSwitched("anthropic/claude-sonnet-5.5"))
     _must(talk.fold(rules.cut_points(talk.view)[-1]))
     talk.add(user("Look at this: " + "a line of a long file; " * 40))
-    cut = clip_newest_messages(talk.view, limits(400, 100))
+    cut = clip_newest_messages(talk.view, limits(400, 100), recall=True)
     _must(cut is not None)
     talk.add(*(cut[:1] if cut else ()))
     newest = talk.view.items[-1].seq

@@ -34,7 +34,8 @@ TOOLS = (
     ("web_fetch", '{"url":"https://example.org/iso"}'),
     ("mcp__notes__search", '{"query":"weeks"}'),
 )
-TITLES = ["The user said", "Said by others", "Pinned", *_TITLES.values(), *SECTIONS, "Next"]
+FOUND = [title.replace("recall them or ", "") for title in _TITLES.values()]
+TITLES = ["The user said", "Said by others", "Pinned", *FOUND, *SECTIONS, "Next"]
 WILL = ("The user said", "Said by others", "Pinned", _TITLES["todo"], "Next")
 LINE = re.compile(r"log:\d+: |\(\d+ more are in the record\)$")
 

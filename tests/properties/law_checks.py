@@ -177,6 +177,13 @@ def sendable(talk: Conversation) -> None:
     rules.check_view(view)
 
 
+def whole_groups(talk: Conversation) -> None:
+    """No fold may end between a call and its result."""
+    for cut in rules.cut_points(talk.view, unanswered=True):
+        behind = talk.view.items[cut.index :][:1]
+        assert not behind or behind[0].role != "result", f"a fold may end before {behind[0].seq}"
+
+
 def not_taken_for_answered(talk: Conversation) -> None:
     """A message that nobody has been shown stands behind every answer that did not see it."""
     items = list(enumerate((*talk.view.items, *talk.view.waiting)))

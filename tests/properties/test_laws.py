@@ -59,7 +59,6 @@ MUTANTS = [
     (laws.in_force, SPAN, "standing=view.list_standing_events()", "standing=()"),
     (laws.in_force, UNDO, "base=base, standing=view.list_standing_events()", "base=base, standing=()"),
     (laws.in_force, SPAN, ", base=view.instructed", ""),
-    (laws.in_force, UNDO, "or is_shown(after, newest)", "or True"),
     (laws.in_force, VIEW, 'case Unpinned(pinned) if self._update_newest(f"pin {pinned}", seq)',
      "case Unpinned(pinned) if True"),
     (laws.in_force, ITEM, "if not event.parts:", "if False:"),
@@ -71,10 +70,9 @@ MUTANTS = [
     # Sendable: pairs, ids, whole groups.
     (laws.sendable, ROW, "        if self.open:\n            self.", "        if 0:\n            self."),
     (laws.sendable, ROW, "while own in came_as:", "while False:"),
-    (laws.sendable, RULES, "settled and known and not inside:", "settled and known:"),
+    (laws.whole_groups, RULES, "settled and known and not inside:", "settled and known:"),
     (laws.sendable, ROW,
-     "            self._close_call(seq, shown)  # the conversation went on without these results\n",
-     "            pass\n"),
+     "        self._close_calls(seq)  # the conversation went on without these results\n", ""),
     # A message during an answer.
     (laws.not_taken_for_answered, ROW, "            unseen.append(self._take_off())\n",
      "            break\n"),
@@ -193,8 +191,16 @@ def test_law_catches_of_interactions(name):
 
 
 NAMES = [f"{law.__name__}-{index}" for index, (law, *_) in enumerate(MUTANTS)]
-SOON = {"valid-2": 1, "in_force-15": 55, "in_force-17": 15, "in_force-19": 36, "sendable-22": 1, "sendable-23": 2, "sendable-24": 5, "kept_out-32": 3, "signed-36": 14}  # fmt: skip
+SOON = {"valid-2": 1, "in_force-16": 15, "in_force-18": 36, "sendable-21": 1, "sendable-22": 2, "kept_out-31": 3, "signed-35": 14}  # fmt: skip
 """Seeds that catch a variant within sixty examples; where generators change it is only slower."""
+
+
+def test_instructions_out_of_sight_are_caught():
+    """Undone edits that would leave the newest instructions out; scripts find that too rarely."""
+    number, size = 191, 60
+    laws.in_force(play(steps(Random(number), size)))
+    with broken(UNDO, "or is_shown(after, newest)", "or True"), pytest.raises(AssertionError):
+        laws.in_force(play(steps(Random(number), size)))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -408,7 +408,7 @@ class Following:
                     self._record_call(seq, count_parts(event.parts))
                 self._add_message(seq, count_parts(event.parts))
             case UsageReported():
-                self._record_usage(charge.seq if charge else seq, event)
+                self._record_usage(seq, event)
             case Masked() | Clipped() | Excluded():
                 self._record_mask(seq, event)
             case Folded():

@@ -5,12 +5,14 @@ A message that was seen before is not parsed again: it is known by the hash of i
 
 import hashlib
 import re
+from asyncio import to_thread
 from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -28,6 +30,7 @@ from foldline.dialects.client_messages import (
 from foldline.dialects.json_slices import Slice, check_readable, find_fields, find_rest, find_values
 from foldline.errors import WireError
 
+LARGE = 200_000  # bytes: from here on a body is read in a thread
 _MOST = 50_000  # messages whose description a process remembers
 _LONGEST = 1_000_000  # messages of one history
 _SMALL = 1_000  # bytes: a smaller field is simply read again
@@ -41,6 +44,9 @@ _OPENED = re.compile(rb"\[\s*")
 _HOUR_MARK = re.compile(rb'"cache_control"\s*:\s*\{[^{}]*"ttl"\s*:\s*"1h"')
 _DAY = 86_400.0  # seconds
 _seen: "OrderedDict[tuple[str, bytes], Described]" = OrderedDict()
+
+
+T = TypeVar("T")
 
 
 class ServerStateError(WireError):
@@ -411,3 +417,8 @@ def _describe_message(dialect: Dialect, raw: bytes, hashed: bytes) -> Described:
 
 
 _recent = _Recent()
+
+
+async def run_beside(work: Callable[[], T], *, size: int) -> T:
+    """Run work, in a thread if its input is large."""
+    return work() if size < LARGE else await to_thread(work)

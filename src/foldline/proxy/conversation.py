@@ -6,13 +6,12 @@
 """
 
 import logging
-from asyncio import to_thread
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from time import time
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -57,7 +56,7 @@ from foldline.dialects.client_messages import (
     item_of,
 )
 from foldline.errors import BrokenView, Overflow, Vetoed
-from foldline.proxy.client_request import ClientRequest
+from foldline.proxy.client_request import LARGE, ClientRequest, run_beside
 from foldline.proxy.identity import Caller, Scope
 from foldline.proxy.index import Match, match_row
 from foldline.proxy.patch import AnswerLimit, Patched, patch_request
@@ -91,11 +90,9 @@ if TYPE_CHECKING:
     from foldline.proxy.exchange import Flight
     from foldline.session.spending import Reserved
 
-T = TypeVar("T")
 _log = logging.getLogger("foldline.proxy")
 _ENDLESS = 1_000_000_000  # tokens: a window for which nothing is clipped
 _FILLED = 0.7  # of room: fuller requests are rare where folds pay before they are forced
-_LARGE = 200_000  # bytes: from here on a body is read in a thread
 _NEW, _OLD = 12_000, 400  # bytes that take as long as a message that is new, or was seen before
 _ONE = msgspec.Raw(b"1")
 _LONG_PROMPT = 500  # characters: an instruction to summarize is never shorter
@@ -173,7 +170,7 @@ class Conversation:
         """Compare a request with the log; opens folds if the log is known to have more of it."""
         await self._resolve_folds()
         size = _weigh_request(request)
-        view = self.live.view if size < _LARGE else self.live.view.copy()  # it may go on meanwhile
+        view = self.live.view if size < LARGE else self.live.view.copy()  # it may go on meanwhile
 
         def compare() -> tuple[ClientRow, Match]:
             row = read_on(view, self._row, self._chains)
@@ -848,8 +845,3 @@ def _weigh_messages(request: ClientRequest, messages: Sequence[int]) -> int:
 def _weigh_request(request: ClientRequest) -> int:
     """Say how many bytes take as long as a request whose messages are known."""
     return len(request.body) + len(request.places) * _OLD
-
-
-async def run_beside(work: Callable[[], T], *, size: int) -> T:
-    """Run work, in a thread if its input is large."""
-    return work() if size < _LARGE else await to_thread(work)

@@ -43,8 +43,8 @@ from foldline.errors import (
     StoreFailed,
     WireError,
 )
-from foldline.proxy.client_request import ClientRequest, ServerStateError, read_request
-from foldline.proxy.conversation import Conversation, PlannedRequest, run_beside
+from foldline.proxy.client_request import ClientRequest, ServerStateError, read_request, run_beside
+from foldline.proxy.conversation import Conversation, PlannedRequest
 from foldline.proxy.exchange import Exchange, Flight
 from foldline.proxy.identity import Caller, Scope
 from foldline.proxy.index import Index, LogPlace, Match

@@ -310,7 +310,8 @@ class Gateway:
         try:
             await answer()
         except asyncio.CancelledError:
-            if (why := call.take_stop_reason()) is None:
+            why = call.take_stop_reason()
+            if why is None or self.health.draining:
                 raise
             note.ended = why
         finally:

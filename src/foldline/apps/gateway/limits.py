@@ -21,7 +21,7 @@ from foldline.apps.gateway.settings import GatewayLimits
 from foldline.dialects.base import Dialect
 from foldline.dialects.json_slices import find_fields, has_more_values
 from foldline.errors import WireError
-from foldline.proxy.conversation import run_beside
+from foldline.proxy.client_request import run_beside
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]

@@ -58,8 +58,8 @@ from foldline.dialects import base
 from foldline.dialects.base import Dialect, Vendor
 from foldline.dialects.signatures import is_signed
 from foldline.errors import FoldlineError, FormatError, Sealed, Spent
+from foldline.proxy.client_request import run_beside
 from foldline.proxy.compacted_history import CompactedHistory, answer_compaction
-from foldline.proxy.conversation import run_beside
 from foldline.proxy.conversations import Conversations
 from foldline.proxy.identity import LONGEST, is_name
 
