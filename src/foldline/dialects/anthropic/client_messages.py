@@ -177,7 +177,9 @@ def read_instructions(fields: Mapping[str, bytes], leading: Sequence[bytes]) -> 
 def replace_text(raw: bytes, event: Event, item: Item) -> bytes:
     """Show an item's text in place of one of the message's events."""
     text = "\n".join(part.text for part in item.parts if isinstance(part, Text))
-    content = find_fields(raw)["content"]
+    content = find_fields(raw).get("content")
+    if content is None:
+        return raw
     media = shows_media(item)
     if isinstance(event, ModelSaid):
         return _with_stub(raw, text)

@@ -254,8 +254,8 @@ def build_model_event(content: Content, *, saw: int | None = None, exact: bool) 
 
 def _is_paused(content: Content) -> bool:
     """Whether the provider runs a call whose result begins the next message."""
-    asked = {one.fields.get("id") for one in content.blocks if one.kind in SERVED_CALLS}
-    return not asked <= {one.fields.get("tool_use_id") for one in content.blocks}
+    asked = {str(one.fields.get("id")) for one in content.blocks if one.kind in SERVED_CALLS}
+    return not asked <= {str(one.fields.get("tool_use_id")) for one in content.blocks}
 
 
 def _build_result_event(block: Block, *, exact: bool) -> ToolReturned:
