@@ -28,7 +28,7 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 _GZIP = 16 + zlib.MAX_WBITS
 _WINDOW = {b"gzip": _GZIP, b"x-gzip": _GZIP, b"deflate": zlib.MAX_WBITS}
 PLANNING: Final = 4
-"""Bytes of memory that planning takes for each byte of a request, measured."""
+"""Bytes of memory that planning takes for each byte of a request, about."""
 _STEP = 262_144  # bytes that are decompressed at once
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 
