@@ -44,8 +44,6 @@ _OPENED = re.compile(rb"\[\s*")
 _HOUR_MARK = re.compile(rb'"cache_control"\s*:\s*\{[^{}]*"ttl"\s*:\s*"1h"')
 _DAY = 86_400.0  # seconds
 _seen: "OrderedDict[tuple[str, bytes], Described]" = OrderedDict()
-
-
 T = TypeVar("T")
 
 

@@ -130,24 +130,28 @@ def patch_request(  # noqa: PLR0913 - a request, its view, and how it is shown
             splices += _place_controls(request, at, controls)
             at += 1
     _add_tail(request, tail, splices, kinds)
-    _leave_out_thinking(request, splices, kinds)
-    return Patched(apply_splices(request.body, splices), dict(kinds), splices)
+    body = _apply_with_thinking(request, splices, kinds)
+    return Patched(body, dict(kinds), splices)
 
 
-def _leave_out_thinking(request: ClientRequest, splices: list[Splice], kinds: Counter[str]) -> None:
-    """Ask for no thinking where edits took that with which the tool loop under way began.
+def _apply_with_thinking(
+    request: ClientRequest, splices: list[Splice], kinds: Counter[str]
+) -> bytes:
+    """Apply the patches, and ask for no thinking where they took that of the loop under way.
 
     Otherwise the provider refuses the request; from the loop's end on it thinks again.
     """
+    body = apply_splices(request.body, splices)
     if not request.dialect.thinks_manually(request.parameters):
-        return
-    body = msgspec.json.decode(apply_splices(request.body, splices))
-    messages = body[request.dialect.messages]
-    for name, value in request.dialect.change_thoughtless(request.parameters, messages).items():
+        return body
+    messages = msgspec.json.decode(body[slice(*find_fields(body)[request.dialect.messages])])
+    changed = request.dialect.change_thoughtless(request.parameters, messages)
+    for name, value in changed.items():
         place = request.fields[name]
         splices[:] = [one for one in splices if not place.start <= one.start < place.end]
         splices.append(Splice(*place, msgspec.json.encode(value)))
         kinds["thinking"] = 1
+    return apply_splices(request.body, splices) if changed else body
 
 
 def _add_tail(
@@ -229,8 +233,8 @@ def _carry_state(request: ClientRequest, run: range, *, thoughtless: bool) -> Ke
 def _place_controls(request: ClientRequest, at: int, controls: list[bytes]) -> list[Splice]:
     """Put system messages behind the user's words at a place in the chain, unless these go on.
 
-    Behind the user's last words is the only place where a provider takes them. Before system
-    messages that the client has there, so that the newest still says what holds.
+    A provider takes them only behind the user's last words. System messages that the client has
+    there come after them: of two settings the newer one holds.
     """
     place, rest = request.places[request.chained[at]], request.chained[at + 1 : at + 2]
     put = b",".join(controls)
@@ -261,7 +265,7 @@ def _fold_messages(
 
     The handoff quotes the run's system messages. Those that set something are returned.
     """
-    # With what stands between two folds: no provider takes instructions between handoffs.
+    # The run includes system messages between two folds: providers refuse one between handoffs.
     first = request.chained[start - 1] + 1 if start else request.chained[0]
     run = range(min(first, request.chained[start]), request.chained[piece.upto - 1] + 1)
     carried = _carry_state(request, run, thoughtless=thoughtless)
