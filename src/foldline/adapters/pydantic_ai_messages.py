@@ -33,8 +33,8 @@ class MessagePiece(NamedTuple):
 
 def list_pieces(context: ModelRequestContext) -> list[MessagePiece]:
     """List the messages of a request as OpenAI's chat has them, the instructions first."""
-    told = context.model_request_parameters.instruction_parts or ()
-    words = "\n\n".join(part.content for part in told)
+    instructions = context.model_request_parameters.instruction_parts or ()
+    words = "\n\n".join(part.content for part in instructions)
     pieces = [MessagePiece({"role": "system", "content": words})] if words else []
     for at, own in enumerate(context.messages):
         if isinstance(own, ModelResponse):

@@ -491,8 +491,8 @@ async def _ask_server_limits(
         raise ServerSilent(why)
     if why:
         return None, [why]
-    told = f"{host.base_url} does not say how large its window is"
-    return found, [f"{told}; --set model.max_input_tokens=TOKENS does"]
+    problem = f"{host.base_url} does not say how large its window is"
+    return found, [f"{problem}; --set model.max_input_tokens=TOKENS does"]
 
 
 async def _as_left(wish: Wish, name: str, store: Store | None) -> tuple[Settings, Host, str | None]:

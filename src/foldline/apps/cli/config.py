@@ -233,8 +233,10 @@ def _format_origin(origin: str, labels: Mapping[str, str]) -> str:
 def _render_untrusted_rows(held: Sequence[SettingRow], labels: Mapping[str, str]) -> list[str]:
     if not held:
         return []
-    told = wrap_text("The project's file is not trusted; so these settings of it are not in force:")
-    return ["", *(apply_style(line, "yellow") for line in told), *_render_rows(held, labels)]
+    warning = wrap_text(
+        "The project's file is not trusted; so these settings of it are not in force:"
+    )
+    return ["", *(apply_style(line, "yellow") for line in warning), *_render_rows(held, labels)]
 
 
 def _render_footer(rows: Sequence[SettingRow], more: int, labels: Mapping[str, str]) -> list[str]:

@@ -44,7 +44,7 @@ _NAMED = 4  # names in a list; of more, only their number
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was checked: `told` is the finding, `todo` the remedy."""
+    """One thing that was checked: how it is (a key of the JSON answer), and the remedy."""
 
     level: Level
     what: str
@@ -141,17 +141,17 @@ def _inspect_installation() -> Generator[Check]:
     yield Check("ok", "python", f"{platform.python_version()} on {platform.system()}")
     yield Check("ok", "sqlite", f"{apsw.sqlite_lib_version()} by apsw {apsw.apsw_version()}")
     here, away = _split_extras(requires("foldline") or ())
-    told = "; ".join(
+    finding = "; ".join(
         f"{what}: {', '.join(names)}"
         for what, names in (("installed", here), ("not", away))
         if names
     )
-    yield Check("ok", "extras", told, "pip install 'foldline[NAME]' adds one" if away else "")
+    yield Check("ok", "extras", finding, "pip install 'foldline[NAME]' adds one" if away else "")
     known = read_edition()
     days = (datetime.now(tz=UTC).date() - date.fromisoformat(known.date)).days
-    told = f"{format_count(known.models, 'model')} of {known.date}, from {known.source}"
+    finding = f"{format_count(known.models, 'model')} of {known.date}, from {known.source}"
     todo = "prices may have changed: upgrade foldline" if days > _OLD else ""
-    yield Check("warn" if todo else "ok", "catalogue", told, todo)
+    yield Check("warn" if todo else "ok", "catalogue", finding, todo)
 
 
 def _inspect_settings() -> Generator[Check]:
@@ -188,8 +188,8 @@ async def _inspect_server(address: str, tenant: str) -> tuple[str, list[Check]]:
     try:
         from foldline.apps.cli.doctor_postgres import inspect_postgres  # noqa: PLC0415 - an extra
     except ImportError as fault:
-        told = f"a PostgreSQL address needs the extra `pg`, which is not here: {fault}"
-        check = Check("bad", "store", told, "pip install 'foldline[pg]'")
+        finding = f"a PostgreSQL address needs the extra `pg`, which is not here: {fault}"
+        check = Check("bad", "store", finding, "pip install 'foldline[pg]'")
         return "postgresql://…", [check]
     return await inspect_postgres(address, tenant)
 
@@ -226,8 +226,8 @@ def _inspect_store_file(connection: apsw.Connection, path: Path) -> Generator[Ch
     newer, older = schema > VERSION, schema < VERSION
     todo = "upgrade foldline" if newer else "it is brought up to date when it is next opened"
     level: Level = "bad" if newer else "warn" if older else "ok"
-    told = f"{schema}, this release writes {VERSION}"
-    yield Check(level, "schema", told, todo if newer or older else "")
+    finding = f"{schema}, this release writes {VERSION}"
+    yield Check(level, "schema", finding, todo if newer or older else "")
     if newer or older:
         return
     mode = fetch_value("pragma journal_mode")
@@ -236,8 +236,8 @@ def _inspect_store_file(connection: apsw.Connection, path: Path) -> Generator[Ch
     log = path.with_name(f"{path.name}-wal")
     waiting = log.stat().st_size if log.exists() else 0
     if waiting > _JOURNAL:
-        told = f"{format_size(waiting)} not merged yet"
-        yield Check("warn", "journal", told, "end the program that reads it for so long")
+        finding = f"{format_size(waiting)} not merged yet"
+        yield Check("warn", "journal", finding, "end the program that reads it for so long")
     state = fetch_value("pragma integrity_check(1)")
     if state == "ok":
         yield Check("ok", "integrity", "every page and index is sound")
@@ -248,5 +248,5 @@ def _inspect_store_file(connection: apsw.Connection, path: Path) -> Generator[Ch
     events = fetch_value("select count(*) from events")
     size = fetch_value("select total(length(body)) from events")
     size += fetch_value("select total(length(body)) from blobs")
-    told = f"{format_count(sessions, 'session')}, {format_count(events, 'event')}"
-    yield Check("ok", "content", f"{told}, {format_size(size)}")
+    finding = f"{format_count(sessions, 'session')}, {format_count(events, 'event')}"
+    yield Check("ok", "content", f"{finding}, {format_size(size)}")

@@ -78,8 +78,8 @@ async def inspect_postgres(address: str, tenant: str) -> tuple[str, list[Check]]
     except psycopg.Error as fault:
         wrong = isinstance(fault, psycopg.ProgrammingError)
         todo = "mend the address" if wrong else "start the server or mend the address"
-        told = f"no connection to {where.shown}: {_redact_fault(where, fault)}"
-        return where.shown, [Check("bad", "store", told, todo)]
+        finding = f"no connection to {where.shown}: {_redact_fault(where, fault)}"
+        return where.shown, [Check("bad", "store", finding, todo)]
     schema = inspect_schema(health, where, session, plans)
     return where.shown, [*inspect_server(health, where), *schema]
 
@@ -97,17 +97,19 @@ async def _collect_turn_plans(
 
 def _redact_fault(where: PostgresSchema, fault: psycopg.Error) -> str:
     """Return the driver's message without the password."""
-    told = " ".join(str(fault).split())
+    finding = " ".join(str(fault).split())
     try:
         secret = str(conninfo_to_dict(where.address).get("password") or "")
     except psycopg.ProgrammingError:  # then the message quotes the address
-        return re.sub(r'"[^"]*"', "…", told)
-    return told.replace(secret, "…") if secret else told
+        return re.sub(r'"[^"]*"', "…", finding)
+    return finding.replace(secret, "…") if secret else finding
 
 
 def _choose(what: str, *rows: tuple[object, Level, str, str]) -> Check:
     """Make a check from the first row that applies."""
-    return next(Check(level, what, told, todo) for applies, level, told, todo in rows if applies)
+    return next(
+        Check(level, what, finding, todo) for applies, level, finding, todo in rows if applies
+    )
 
 
 def inspect_server(health: Health, where: PostgresSchema) -> Generator[Check]:
@@ -145,7 +147,7 @@ def inspect_server_settings(server: ServerState) -> Generator[Check]:
     durable = ("fsync", "full_page_writes", "synchronous_commit")
     off = [name for name in durable if settings.get(name) == "off"]
     commit = settings.get("synchronous_commit", "on")
-    lost = "an append that was told as written may be lost when the server falls"
+    lost = "an append that was confirmed as written may be lost when the server falls"
     mend = " ".join(f"alter system set {name} = 'on';" for name in off)
     yield _choose(
         "durable",
@@ -153,28 +155,28 @@ def inspect_server_settings(server: ServerState) -> Generator[Check]:
         (True, "ok", f"fsync and full_page_writes are on, synchronous_commit = {commit}", ""),
     )  # fmt: skip
     level, most = settings.get("wal_level", ""), _parse_setting(server, "max_wal_size")
-    told = f"wal_level = {level}, max_wal_size = {_memory_of(most)}"
+    finding = f"wal_level = {level}, max_wal_size = {_memory_of(most)}"
     replica = "alter system set wal_level = 'replica', and restart"
     yield _choose(
         "journal",
-        (level == "minimal", "warn", told,
+        (level == "minimal", "warn", finding,
          f"no backup to a point in time and no replica: {replica}"),
-        (most < _JOURNAL, "warn", told,
+        (most < _JOURNAL, "warn", finding,
          "checkpoints come too often under load: alter system set max_wal_size = '4GB'"),
-        (True, "ok", told, ""),
+        (True, "ok", finding, ""),
     )  # fmt: skip
     own, cached = (
         _parse_setting(server, name) for name in ("shared_buffers", "effective_cache_size")
     )
-    told = f"shared_buffers = {_memory_of(own)}, effective_cache_size = {_memory_of(cached)}"
+    finding = f"shared_buffers = {_memory_of(own)}, effective_cache_size = {_memory_of(cached)}"
     more = "alter system set effective_cache_size = '3GB' (three quarters of the memory)"
     yield _choose(
         "memory",
-        (own < _MEMORY, "warn", told,
+        (own < _MEMORY, "warn", finding,
          "alter system set shared_buffers = '1GB' (a quarter of the memory), and restart"),
-        (cached < own, "warn", told,
+        (cached < own, "warn", finding,
          f"the planner thinks little is cached and may avoid indexes: {more}"),
-        (True, "ok", told, ""),
+        (True, "ok", finding, ""),
     )  # fmt: skip
     vacuum = [name for name in ("autovacuum", "track_counts") if settings.get(name) != "on"]
     mend = f"alter system set {next(iter(vacuum), '')} = 'on'"
@@ -204,16 +206,16 @@ def inspect_connections(server: ServerState, pool: int) -> Check:
     """Check that one more of our processes finds free connections."""
     reserved = _parse_setting(server, "superuser_reserved_connections")
     most = _parse_setting(server, "max_connections") - reserved
-    told = f"{server.taken} of {most} taken; a process takes up to {pool} (?pool={pool})"
+    finding = f"{server.taken} of {most} taken; a process takes up to {pool} (?pool={pool})"
     more = "alter system set max_connections"
     return _choose(
         "room",
-        (server.pooled, "ok", f"{told}, here of the pooler's", ""),
-        (pool > most, "bad", told,
+        (server.pooled, "ok", f"{finding}, here of the pooler's", ""),
+        (pool > most, "bad", finding,
          f"{more} = '{2 * pool + 10}' and restart, or a smaller ?pool="),
-        (pool > most - server.taken, "warn", told,
+        (pool > most - server.taken, "warn", finding,
          f"{more} = '{2 * most}' and restart, a smaller ?pool=, or pgbouncer in between"),
-        (True, "ok", told, ""),
+        (True, "ok", finding, ""),
     )  # fmt: skip
 
 
@@ -251,13 +253,13 @@ def inspect_oldest_transaction(
     if oldest is None or oldest.seconds < _HOUR:
         return Check("ok", "oldest", "no transaction is older than an hour")
     who = f"process {oldest.pid}" if oldest.pid else "one"
-    told = f"{who} of {oldest.user} ({oldest.state}) began {oldest.seconds / _HOUR:.1f} h ago"
+    finding = f"{who} of {oldest.user} ({oldest.state}) began {oldest.seconds / _HOUR:.1f} h ago"
     end = f"select pg_terminate_backend({oldest.pid})" if oldest.pid else "rollback prepared it"
     todo = f"nothing dead since is vacuumed: {end}"
     idle = "idle_in_transaction_session_timeout"
     if not _parse_setting(server, idle):
         todo += f"; alter system set {idle} = '5min' ends idle ones"
-    return Check("bad" if oldest.seconds > 24 * _HOUR else "warn", "oldest", told, todo)
+    return Check("bad" if oldest.seconds > 24 * _HOUR else "warn", "oldest", finding, todo)
 
 
 def inspect_slots(found: list[Slot] | Unseen) -> Generator[Check]:
@@ -267,10 +269,10 @@ def inspect_slots(found: list[Slot] | Unseen) -> Generator[Check]:
         return
     held = [slot for slot in found if slot.held > _SLOT]
     for slot in held:
-        told = f"{slot.name} holds {format_size(slot.held)} of journal back"
+        finding = f"{slot.name} holds {format_size(slot.held)} of journal back"
         drop = f"start its replica, or: select pg_drop_replication_slot('{slot.name}')"
         todo = "its replica is behind: look at it" if slot.active else drop
-        yield Check("warn" if slot.active else "bad", "slots", told, todo)
+        yield Check("warn" if slot.active else "bad", "slots", finding, todo)
     if not held:
         names = join_names([slot.name for slot in found])
         yield Check("ok", "slots", f"{names}: none holds much" if names else "no replication slots")
@@ -281,11 +283,11 @@ def inspect_wraparound(found: tuple[int, int] | Unseen) -> Check:
     if isinstance(found, Unseen):
         return Check("warn", "wraparound", found.why)
     oldest = max(found)
-    told = f"{oldest:,} transactions of 2.1 billion"
+    finding = f"{oldest:,} transactions of 2.1 billion"
     levels: list[Level] = ["ok", "warn", "bad"]
     level = levels[sum(oldest > limit for limit in _FREEZE)]
     todo = "" if level == "ok" else "vacuum (freeze), and end what holds it up"
-    return Check(level, "wraparound", told, todo)
+    return Check(level, "wraparound", finding, todo)
 
 
 def inspect_schema(
@@ -331,15 +333,15 @@ def inspect_migrations(applied: list[Applied] | Unseen, schema: str) -> Generato
     state = compare_migrations(known, applied)
     opening = "open it once as the owner: foldline sessions --store ADDRESS"
     if not applied:
-        told = f"the schema {schema} has no tables of foldline"
-        yield Check("bad", "schema", told, opening)
+        finding = f"the schema {schema} has no tables of foldline"
+        yield Check("bad", "schema", finding, opening)
         return
     for _, name, *_ in state.strange:
-        told = f"{name} is of a later release, and this one cannot live with it"
-        yield Check("bad", "schema", told, "upgrade foldline")
+        finding = f"{name} is of a later release, and this one cannot live with it"
+        yield Check("bad", "schema", finding, "upgrade foldline")
     for _, name, *_ in state.altered:
-        told = f"{name} was applied as another than this release's"
-        yield Check("bad", "schema", told, "use the release that made it, or restore a backup")
+        finding = f"{name} was applied as another than this release's"
+        yield Check("bad", "schema", finding, "use the release that made it, or restore a backup")
     for one in state.removed:
         values = f"{one.number}, '{one.name}', '{one.sha256}', {one.lives_with}"
         todo = "restore a backup; or, where only its row is gone: insert into "
@@ -350,8 +352,8 @@ def inspect_migrations(applied: list[Applied] | Unseen, schema: str) -> Generato
         yield Check("warn", "schema", f"{names} not applied yet", opening)
     if state.newer:
         names = join_names([name for _, name, *_ in state.newer])
-        told = f"{names} of a later release; this one can live with it"
-        yield Check("warn", "schema", told, "upgrade foldline when you can")
+        finding = f"{names} of a later release; this one can live with it"
+        yield Check("warn", "schema", finding, "upgrade foldline when you can")
     if not any((state.strange, state.altered, state.removed, state.missing, state.newer)):
         count = f"{len(applied)} of {format_count(len(known), 'migration')}"
         yield Check("ok", "schema", f"{schema}, {count}, as they were released")
@@ -372,18 +374,20 @@ def inspect_partitions(tables: Sequence[Table], schema: str) -> Check:
         values = f"for values with (modulus {BUCKETS}, remainder {int(bucket)})"
         todo = "what hashes there cannot be written. If it is only detached: alter table "
         todo += f"{schema}.{parent} attach partition {schema}.{lacking[0]} {values}; "
-        told = f"{len(lacking)} missing: {join_names(lacking)}"
-        return Check("bad", "partitions", told, f"{todo}else restore a backup")
+        finding = f"{len(lacking)} missing: {join_names(lacking)}"
+        return Check("bad", "partitions", finding, f"{todo}else restore a backup")
     sizes = [one.size for one in tables if one.parent == "events"]
     largest, middle = max(sizes), median(sizes)
-    told = f"{BUCKETS} each of {', '.join(PARTED)}; "
-    told += f"the largest of events has {format_size(largest)}"
+    finding = f"{BUCKETS} each of {', '.join(PARTED)}; "
+    finding += f"the largest of events has {format_size(largest)}"
     if largest > _LARGE and largest > _SKEW * middle:
-        told += f", {largest / max(middle, 1):.1f} times the middle one: a few sessions hold most"
+        finding += (
+            f", {largest / max(middle, 1):.1f} times the middle one: a few sessions hold most"
+        )
         names = f"{schema}.heads order by size desc limit 10"
         todo = f"select tenant, session, size from {names}"  # noqa: S608 - for a person to run
-        return Check("warn", "partitions", told, todo)
-    return Check("ok", "partitions", told)
+        return Check("warn", "partitions", finding, todo)
+    return Check("ok", "partitions", finding)
 
 
 def inspect_row_security(
@@ -397,13 +401,13 @@ def inspect_row_security(
     loose = [name for name in ours if name in by_name and not by_name[name].forced]
     if lacking:
         yield Check("bad", "security", f"no table {join_names(lacking)}", "restore a backup")
-    for names, how, told in (
+    for names, how, finding in (
         (off, "enable", f"off on {join_names(off)}: tenants are not apart"),
         (loose, "force", f"not forced on {join_names(loose)}: its owner goes round it"),
     ):
         if names:
             todo = [f"alter table {schema}.{name} {how} row level security" for name in names]
-            yield Check("bad", "security", f"row-level security is {told}", "; ".join(todo))
+            yield Check("bad", "security", f"row-level security is {finding}", "; ".join(todo))
     if isinstance(policies, Unseen):
         yield Check("warn", "policies", policies.why)
         return
@@ -423,8 +427,8 @@ def inspect_row_security(
     ]
     for one in others:
         todo = f'drop policy "{one.name}" on {schema}.{one.table}'
-        told = f"{one.name} on {one.table} is none of foldline's and may open it"
-        yield Check("bad", "policies", told, todo)
+        finding = f"{one.name} on {one.table} is none of foldline's and may open it"
+        yield Check("bad", "policies", finding, todo)
     if not (lacking or off or loose or bare or others):
         count = f"{len(good)} {'policy' if len(good) == 1 else 'policies'}"
         yield Check("ok", "security", f"forced on {len(ours)} tables and partitions, {count}")
@@ -460,8 +464,8 @@ def inspect_rights(health: Health, tables: Sequence[Table], schema: str) -> Chec
         if who == role:
             open_tables = list(dict.fromkeys(table for _, table in excess))
             todo = f"revoke all on {join_names(open_tables)} from {who}"
-        told = f"{join_names(list(wide))} may do more than the rows of one tenant need"
-        return Check("bad", "rights", told, todo)
+        finding = f"{join_names(list(wide))} may do more than the rows of one tenant need"
+        return Check("bad", "rights", finding, todo)
     needed = {"SELECT", "INSERT", "UPDATE", "DELETE"}
     short = [
         one.name
@@ -499,21 +503,23 @@ def inspect_routines(found: list[Routine] | Unseen) -> Check:
         return Check("bad", "functions", f"{join_names(lacking)} not there", todo)
     for one in found:
         if one.definer and one.name not in DEFINERS:
-            told = f"{one.name} works as its owner and should not"
+            finding = f"{one.name} works as its owner and should not"
             todo = f"alter function {one.signature} security invoker"
-            return Check("bad", "functions", told, todo)
+            return Check("bad", "functions", finding, todo)
         if one.definer and one.search_path != _PATH:
-            told = f"{one.name} works as its owner, by whatever search_path a caller has"
+            finding = f"{one.name} works as its owner, by whatever search_path a caller has"
             todo = f"alter function {one.signature} set search_path = {_PATH}"
-            return Check("bad", "functions", told, todo)
+            return Check("bad", "functions", finding, todo)
     named = {one.name for one in found if one.definer}
     changed = [name for name in DEFINERS if name not in named]
     if changed:
         first = next(one.signature for one in found if one.name == changed[0])
-        told = f"{join_names(changed)} should work as the owner: search finds nothing else"
-        return Check("bad", "functions", told, f"alter function {first} security definer")
-    told = f"{len(found)}, of them {len(DEFINERS)} that work as the owner, by a path of their own"
-    return Check("ok", "functions", told)
+        finding = f"{join_names(changed)} should work as the owner: search finds nothing else"
+        return Check("bad", "functions", finding, f"alter function {first} security definer")
+    finding = (
+        f"{len(found)}, of them {len(DEFINERS)} that work as the owner, by a path of their own"
+    )
+    return Check("ok", "functions", finding)
 
 
 def inspect_indexes(found: list[IndexHealth] | Unseen, schema: str) -> Check:
@@ -523,11 +529,11 @@ def inspect_indexes(found: list[IndexHealth] | Unseen, schema: str) -> Check:
     valid = {one.name: one.valid for one in found}
     for name, text in INDEXES.items():
         if name not in valid:
-            told = f"{name} is not there: a turn reads whole tables"
-            return Check("bad", "indexes", told, text.replace("{schema}", schema))
+            finding = f"{name} is not there: a turn reads whole tables"
+            return Check("bad", "indexes", finding, text.replace("{schema}", schema))
         if not valid[name]:
-            told = f"{name} is not valid, so no statement uses it"
-            return Check("bad", "indexes", told, f"reindex index {schema}.{name}")
+            finding = f"{name} is not valid, so no statement uses it"
+            return Check("bad", "indexes", finding, f"reindex index {schema}.{name}")
     return Check("ok", "indexes", f"all {len(INDEXES)} are there and valid")
 
 
@@ -544,17 +550,17 @@ def inspect_query_plans(
     else:
         slow = [plan for plan in plans if plan.slow]
         for plan in slow:
-            told = f"{plan.what} reads {join_names(plan.scanned)} from end to end"
+            finding = f"{plan.what} reads {join_names(plan.scanned)} from end to end"
             if not plan.scanned:
-                told = f"{plan.what} touches {plan.buffers:,} pages, {plan.most:,} would do"
+                finding = f"{plan.what} touches {plan.buffers:,} pages, {plan.most:,} would do"
             tables = [f"{schema}.{name}" for name in plan.scanned or ("heads", "events")]
             todo = f"analyze {', '.join(tables)}; and mend the indexes named here, if any"
-            yield Check("bad" if plan.scanned else "warn", "plans", told, todo)
+            yield Check("bad" if plan.scanned else "warn", "plans", finding, todo)
         if not slow:
             counts = [f"{one.what} {one.buffers} pages" for one in plans if one.buffers is not None]
             events = format_count(session.head + 1, "event")
-            told = f"by indexes, in the longest session ({events}): {', '.join(counts)}"
-            yield Check("ok", "plans", told)
+            finding = f"by indexes, in the longest session ({events}): {', '.join(counts)}"
+            yield Check("ok", "plans", finding)
 
 
 def inspect_sizes(tables: Sequence[Table], schema: str) -> Generator[Check]:
@@ -564,25 +570,27 @@ def inspect_sizes(tables: Sequence[Table], schema: str) -> Generator[Check]:
     )
     events = sum(one.live for one in tables if one.parent == "events")
     heads = sum(one.live for one in tables if one.name == "heads")
-    told = (
+    finding = (
         f"{format_size(heap + index + toast)}: rows {format_size(heap)}, "
         f"indexes {format_size(index)}, long bodies {format_size(toast)}; "
         f"about {format_count(heads, 'session')}, {format_count(events, 'event')}"
     )
-    yield Check("ok", "size", told)
+    yield Check("ok", "size", finding)
     dead = [one for one in tables if one.dead > _DEAD and one.dead > _SHARE * (one.live + one.dead)]
     if dead:
         names = ", ".join(f"{schema}.{one.name}" for one in dead)
-        told = f"{sum(one.dead for one in dead):,} dead in {join_names([one.name for one in dead])}"
-        yield Check("warn", "dead rows", told, f"vacuum (analyze) {names}")
+        finding = (
+            f"{sum(one.dead for one in dead):,} dead in {join_names([one.name for one in dead])}"
+        )
+        yield Check("warn", "dead rows", finding, f"vacuum (analyze) {names}")
     else:
-        told = f"{sum(one.dead for one in tables):,} of {sum(one.live for one in tables):,}"
-        yield Check("ok", "dead rows", told)
+        finding = f"{sum(one.dead for one in tables):,} of {sum(one.live for one in tables):,}"
+        yield Check("ok", "dead rows", finding)
     blind = [one.name for one in tables if not one.analyzed and one.live > _DEAD]
     if blind:
         names = ", ".join(f"{schema}.{name}" for name in blind)
-        told = f"the planner knows nothing of {join_names(blind)}"
-        yield Check("warn", "statistics", told, f"analyze {names}")
+        finding = f"the planner knows nothing of {join_names(blind)}"
+        yield Check("warn", "statistics", finding, f"analyze {names}")
 
 
 def inspect_pending_work(found: PendingWork | Unseen) -> Generator[Check]:
@@ -592,14 +600,16 @@ def inspect_pending_work(found: PendingWork | Unseen) -> Generator[Check]:
         return
     if found.unswept:
         count = format_count(found.unswept, "erasure")
-        told = f"{count} cut short, of tenant {found.unswept_tenant!r}: "
-        told += "nothing reads the rows, but they are there"
+        finding = f"{count} cut short, of tenant {found.unswept_tenant!r}: "
+        finding += "nothing reads the rows, but they are there"
         todo = f"store_at(ADDRESS).retain({found.unswept_tenant!r}, Retention()) takes them away"
-        yield Check("warn", "waiting", told, todo)
+        yield Check("warn", "waiting", finding, todo)
     if found.unindexed > _MANY:
-        told = f"{found.unindexed:,} sessions of tenant {found.unindexed_tenant!r} no search knows"
+        finding = (
+            f"{found.unindexed:,} sessions of tenant {found.unindexed_tenant!r} no search knows"
+        )
         todo = f"its next search takes long: foldline search x --tenant {found.unindexed_tenant}"
-        yield Check("warn", "waiting", told, todo)
+        yield Check("warn", "waiting", finding, todo)
     elif not found.unswept:
         behind = "every session is indexed"
         if found.unindexed:

@@ -68,7 +68,7 @@ async def export(
     body = export_session(seen, events, form, sight=sight)
     if file is not None:
         file.write_bytes(body)
-    told = {
+    answer = {
         "session": seen.live.name.session,
         "format": form,
         "events": len(events),
@@ -76,7 +76,7 @@ async def export(
         "file": None if file is None else str(file),
     }
     if desk.json:
-        desk.print_answer(told if file else {**told, "text": body.decode()}, list)
+        desk.print_answer(answer if file else {**answer, "text": body.decode()}, list)
     elif file is None:
         sys.stdout.flush()
         sys.stdout.buffer.write(escape_controls(body.decode()).encode())
@@ -85,7 +85,7 @@ async def export(
             f"wrote {file}: {format_count(len(events), 'event')} as {form}, "
             f"{format_size(len(body))}"
         )
-        desk.print_answer(told, lambda: wrap_text(line))
+        desk.print_answer(answer, lambda: wrap_text(line))
 
 
 @make_command

@@ -63,8 +63,8 @@ async def set_up_model(face: ChatFace) -> bool:
     _say(face, "No model is set up yet. Who answers?")
     for at, one in enumerate(_CHOICES, 1):
         missing = _find_missing_extra(one)
-        told = f"{one.title} (needs: pip install 'foldline[{missing}]')" if missing else one.title
-        face.above(truncate_line(f"  {at} ", told))
+        label = f"{one.title} (needs: pip install 'foldline[{missing}]')" if missing else one.title
+        face.above(truncate_line(f"  {at} ", label))
     while (choice := await _choose(face)) is not None:
         address = choice.address or await _ask_for_address(face)
         if address is None:

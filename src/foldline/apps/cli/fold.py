@@ -79,7 +79,7 @@ async def fold(  # noqa: PLR0913 - its options
             async with hold_stored_session(seen):
                 lost = await seen.fold(focus=replace_surrogates(focus))
         then = _build_report(seen)
-        told = narrator.last if narrator else None  # how asking for the narrative went
+        narrative = narrator.last if narrator else None  # how asking for the narrative went
         if narrator:
             await narrator.close()
         edit = seen.edits[-1] if lost is not None and not preview else None
@@ -93,7 +93,9 @@ async def fold(  # noqa: PLR0913 - its options
         "ratio": None if lost is None else round(lost.ratio, 2),
         "summary": "" if lost is None else lost.summary,
         "loss": None if lost is None else asdict(lost),
-        "narrative": None if told is None else {"outcome": told.outcome, "reason": told.reason},
+        "narrative": None
+        if narrative is None
+        else {"outcome": narrative.outcome, "reason": narrative.reason},
     }
     desk.print_answer(body, lambda: _render_fold(seen, lost, before=before, then=then, edit=edit))
     return DONE if lost is not None else NOTHING
@@ -149,11 +151,11 @@ async def undo(
         "tokens_before": before.total,
         "tokens_after": then.total,
     }
-    told = (
+    sentence = (
         f"edit {undone} taken back: {before.total:,} tokens became {then.total:,}; "
         f"`foldline undo {session_name} {redo}` makes it again"
     )
-    desk.print_answer(body, lambda: wrap_text(told))
+    desk.print_answer(body, lambda: wrap_text(sentence))
 
 
 @make_command
@@ -187,11 +189,11 @@ async def exclude(
         "tokens_before": before.total,
         "tokens_after": then.total,
     }
-    told = (
+    sentence = (
         f"edit {edit}: {before.total:,} tokens became {then.total:,}; "
         f"`foldline undo {session_name} {edit}` brings it back"
     )
-    desk.print_answer(body, lambda: [*excluded_lines(items), *wrap_text(told)])
+    desk.print_answer(body, lambda: [*excluded_lines(items), *wrap_text(sentence)])
 
 
 def list_excluded_items(seen: AsyncSession, places: Sequence[int | str]) -> list[Item]:
@@ -228,8 +230,8 @@ async def pin(
         async with hold_stored_session(seen):
             await seen.pin(handle, on=not off)
     pins = sorted(seen.live.view.pins)
-    told = ", ".join(f"log:{one}" for one in pins) or "none"
+    pinned = ", ".join(f"log:{one}" for one in pins) or "none"
     desk.print_answer(
         {"session": seen.live.name.session, "handle": handle, "on": not off, "pins": pins},
-        lambda: wrap_text(f"{handle} is {'no longer pinned' if off else 'pinned'}; pins: {told}"),
+        lambda: wrap_text(f"{handle} is {'no longer pinned' if off else 'pinned'}; pins: {pinned}"),
     )

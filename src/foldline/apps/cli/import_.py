@@ -429,8 +429,10 @@ def _render_import(
     if len(changed) > 2 * _SHOWN:
         lines.append(f"and {format_count(len(changed) - _SHOWN, 'other')}")
     if notes:
-        told = [(one.session, note) for one in taken for note in one.notes]
-        lines += [truncate_line("note: ", f"{session}: {note}") for session, note in told]
+        notes_by_session = [(one.session, note) for one in taken for note in one.notes]
+        lines += [
+            truncate_line("note: ", f"{session}: {note}") for session, note in notes_by_session
+        ]
     there = len(taken) - len(changed)
     events, tokens = sum(one.added for one in taken), sum(one.tokens for one in taken)
     total = (

@@ -78,8 +78,8 @@ async def add_key(  # noqa: PLR0913 - one option for each thing that a key has
         )
         async with desk.open_store(make=True) as store:
             key = await KeyTable(store).add_key(record)
-    told = {"name": name, "tenant": desk.tenant, "role": has, "owner": owner or name, "key": key}
-    desk.print_answer(told, lambda: [key])
+    answer = {"name": name, "tenant": desk.tenant, "role": has, "owner": owner or name, "key": key}
+    desk.print_answer(answer, lambda: [key])
 
 
 @make_command
@@ -129,8 +129,8 @@ async def rotate_key(
     async with desk.open_store() as store:
         table = KeyTable(store)
         key, record = await table.rotate_key(desk.tenant, name, grace=lasting, expires=ends)
-    told = {"name": name, "tenant": desk.tenant, "owner": record.owner, "key": key}
-    desk.print_answer({**told, "grace": lasting}, lambda: [key])
+    answer = {"name": name, "tenant": desk.tenant, "owner": record.owner, "key": key}
+    desk.print_answer({**answer, "grace": lasting}, lambda: [key])
 
 
 @make_command
@@ -145,8 +145,8 @@ async def revoke_key(
     """End all keys of a name at once: all gateways refuse them within two seconds."""
     async with desk.open_store() as store:
         count = await KeyTable(store).revoke_keys(desk.tenant, name, beginning=beginning)
-    told = {"name": name, "tenant": desk.tenant, "revoked": count}
-    desk.print_answer(told, lambda: [f"{clean_line(name)}: {count} revoked"])
+    answer = {"name": name, "tenant": desk.tenant, "revoked": count}
+    desk.print_answer(answer, lambda: [f"{clean_line(name)}: {count} revoked"])
 
 
 @make_command

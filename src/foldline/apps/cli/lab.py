@@ -169,14 +169,14 @@ def _render_report(report: CostReport) -> Generator[str]:
 
 
 def _render_cost_parts(report: CostReport) -> Generator[str]:
-    told = (
+    figures = (
         ("new input", report.new),
         ("read from the cache", report.read),
         ("sent before, paid again", report.again),
         ("answers", report.output),
         ("calls beside", report.aside),
     )
-    for name, dollars in told:
+    for name, dollars in figures:
         if dollars:
             yield f"  {name:24} ${dollars:8.2f} {dollars / report.total:5.0%}"
 
@@ -327,12 +327,13 @@ async def compare(  # noqa: PLR0913 - the options of one command
         show_progress("replaying", len(todo), "replays", on=not desk.json) as bar,
     ):
         results = await run_jobs(run_task, todo, hands, bar=bar)
-    told = build_comparison(cases, results, narratives=narratives, fixed=said.fixed)
+    comparison = build_comparison(cases, results, narratives=narratives, fixed=said.fixed)
     if html is not None:
-        _write_page(html, told)
+        _write_page(html, comparison)
     page = "" if html is None else replace_surrogates(str(html))
     desk.print_answer(
-        _encode_comparison(told, found, passed, page), lambda: _render_comparison(told, found, page)
+        _encode_comparison(comparison, found, passed, page),
+        lambda: _render_comparison(comparison, found, page),
     )
     if not desk.json:
         ordinary = () if found is None else (NO_ANSWER,)  # agents leave many of these
@@ -367,9 +368,9 @@ def _format_path(path: Path) -> str:
     return quote(replace_surrogates(str(path)))
 
 
-def _render_found(found: AgentSessions, told: Comparison) -> Generator[str]:
+def _render_found(found: AgentSessions, comparison: Comparison) -> Generator[str]:
     """Render how many sessions each agent left, and what was not read."""
-    counts = Counter(one.agent for one in told.sessions).most_common()
+    counts = Counter(one.agent for one in comparison.sessions).most_common()
     since = format_time(min(one.changed for one in found.files)).partition(" ")[0]
     listed = ", ".join(f"{name} {count:,}" for name, count in counts)
     yield from wrap_text(f"Found on this machine: {listed}; changed since {since}.")
@@ -384,11 +385,11 @@ def _render_found(found: AgentSessions, told: Comparison) -> Generator[str]:
         yield from wrap_text(f"All of them: foldline lab compare {places}")
 
 
-def _write_page(path: Path, told: Comparison) -> None:
+def _write_page(path: Path, comparison: Comparison) -> None:
     from foldline.lab.report.page import render_comparison_page  # noqa: PLC0415 - only who wants a page
 
     try:
-        path.write_text(render_comparison_page(told), encoding="utf-8")
+        path.write_text(render_comparison_page(comparison), encoding="utf-8")
     except OSError as fault:
         raise BadInput(
             f"--html {path}: {fault.strerror}; name a file that can be written"
@@ -396,25 +397,25 @@ def _write_page(path: Path, told: Comparison) -> None:
 
 
 def _encode_comparison(
-    told: Comparison, found: AgentSessions | None, passed: list[FilesPassed], page: str
+    comparison: Comparison, found: AgentSessions | None, passed: list[FilesPassed], page: str
 ) -> dict[str, Any]:
     def encode_total(one: Any) -> dict[str, Any]:
         kept = {"kept_names": one.kept_names, "kept_lines": one.kept_lines}
         return {**msgspec.to_builtins(one), **kept}
 
     return {
-        "sentence": describe_cost(told),
-        "headline": render_headline(told),
-        "cost": told.paid,
-        "predicted": told.predicted,
+        "sentence": describe_cost(comparison),
+        "headline": render_headline(comparison),
+        "cost": comparison.paid,
+        "predicted": comparison.predicted,
         "agents": [] if found is None else [*_encode_found(found)],
-        "baseline": told.baseline,
-        "chosen": told.chosen,
-        "recorded_dollars": told.recorded_dollars,
-        "small": told.small,
-        "policies": [encode_total(one) for one in told.totals],
-        "sessions": msgspec.to_builtins(told.sessions),
-        "caveats": list_caveats(told),
+        "baseline": comparison.baseline,
+        "chosen": comparison.chosen,
+        "recorded_dollars": comparison.recorded_dollars,
+        "small": comparison.small,
+        "policies": [encode_total(one) for one in comparison.totals],
+        "sessions": msgspec.to_builtins(comparison.sessions),
+        "caveats": list_caveats(comparison),
         "passed": msgspec.to_builtins(passed),
         "html": page or None,
     }
@@ -432,15 +433,19 @@ def _encode_found(found: AgentSessions) -> Generator[dict[str, Any]]:
         }
 
 
-def _render_comparison(told: Comparison, found: AgentSessions | None, page: str) -> list[str]:
-    lines = [apply_style(line, "strong") for line in wrap_text(describe_cost(told))]
-    lines += [] if found is None else [*_render_found(found, told)]
-    more = (describe_basis(told), describe_folded(told), describe_small_sessions(told))
+def _render_comparison(comparison: Comparison, found: AgentSessions | None, page: str) -> list[str]:
+    lines = [apply_style(line, "strong") for line in wrap_text(describe_cost(comparison))]
+    lines += [] if found is None else [*_render_found(found, comparison)]
+    more = (
+        describe_basis(comparison),
+        describe_folded(comparison),
+        describe_small_sessions(comparison),
+    )
     lines += [line for one in more if one for line in wrap_text(one)]
-    lines += ["", *_render_policies(told), ""]
-    lines += _render_sessions(told)
-    lines += _render_folds(told)
-    for one in list_caveats(told):
+    lines += ["", *_render_policies(comparison), ""]
+    lines += _render_sessions(comparison)
+    lines += _render_folds(comparison)
+    for one in list_caveats(comparison):
         lines += wrap_text(one)
     if page:
         lines += ["", f"The page: {page}"]
@@ -449,7 +454,7 @@ def _render_comparison(told: Comparison, found: AgentSessions | None, page: str)
     return lines
 
 
-def _render_policies(told: Comparison) -> list[str]:
+def _render_policies(comparison: Comparison) -> list[str]:
     heads = (
         Column("policy", most=11),  # never narrower: a row without its name says nothing
         Column("cost", right=True, most=9),
@@ -463,15 +468,17 @@ def _render_policies(told: Comparison) -> list[str]:
         (
             one.policy,
             format_dollar_amount(one.dollars),
-            "baseline" if one.policy == told.baseline else format_change(one.percent),
+            "baseline" if one.policy == comparison.baseline else format_change(one.percent),
             f"{one.folds:,}",
             format_percent(one.kept_names),
             format_percent(one.kept_lines),
             f"{one.peak:,}",
         )
-        for one in told.totals
+        for one in comparison.totals
     ]
-    shown = [name for name in (RECORDED, EVERYTHING) if any(t.policy == name for t in told.totals)]
+    shown = [
+        name for name in (RECORDED, EVERYTHING) if any(t.policy == name for t in comparison.totals)
+    ]
     legend = "; ".join(f"{name}: {MEANINGS[name]}" for name in shown)
     kept = (
         "kept: of what the agent wrote again later (names that look like code, long lines), the "
@@ -479,7 +486,7 @@ def _render_policies(told: Comparison) -> list[str]:
     )
     again = ", ".join(
         f"{one.policy} {format_dollar_amount(one.recall_dollars)}"
-        for one in told.totals
+        for one in comparison.totals
         if one.recalls
     )
     return [
@@ -489,13 +496,13 @@ def _render_policies(told: Comparison) -> list[str]:
     ]
 
 
-def _render_sessions(told: Comparison) -> list[str]:
+def _render_sessions(comparison: Comparison) -> list[str]:
     """Render the sessions on which the chosen policy changes the cost most."""
-    chosen, base = told.chosen, told.baseline
-    if len(told.sessions) == 1 or chosen == base:
+    chosen, base = comparison.chosen, comparison.baseline
+    if len(comparison.sessions) == 1 or chosen == base:
         return []
     notable = sorted(
-        (one for one in told.sessions if one.result_of(chosen).edits),
+        (one for one in comparison.sessions if one.result_of(chosen).edits),
         key=lambda one: (
             -abs(one.result_of(base).dollars - one.result_of(chosen).dollars),
             one.session,
@@ -527,18 +534,18 @@ def _render_sessions(told: Comparison) -> list[str]:
                 format_percent(now.retention.names.percent),
             )
         )
-    rest = len(told.sessions) - len(rows)
+    rest = len(comparison.sessions) - len(rows)
     more = (
         [truncate_line(f"and {rest:,} more: --json and --html have every one")] if rest > 0 else []
     )
     return [*render_table(heads, rows), *more, ""]
 
 
-def _render_folds(told: Comparison) -> list[str]:
+def _render_folds(comparison: Comparison) -> list[str]:
     """Render the folds of a single session."""
-    if len(told.sessions) != 1 or told.chosen == EVERYTHING:
+    if len(comparison.sessions) != 1 or comparison.chosen == EVERYTHING:
         return []
-    edits = told.sessions[0].result_of(told.chosen).edits
+    edits = comparison.sessions[0].result_of(comparison.chosen).edits
     if not edits:
         return []
     heads = (
@@ -546,7 +553,7 @@ def _render_folds(told: Comparison) -> list[str]:
         Column("messages", right=True, most=8),
         Column("tokens", right=True, most=8),
         Column("become", right=True, most=8),
-        Column(f"why {told.chosen} folds"),
+        Column(f"why {comparison.chosen} folds"),
     )
     rows = [
         (

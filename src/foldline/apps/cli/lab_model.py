@@ -92,13 +92,13 @@ async def open_asked_model(
         await made.close()
 
 
-def must_have_consent(asked: AskedModel, told: str, dollars: float, *, yes: bool) -> None:
+def must_have_consent(asked: AskedModel, estimate: str, dollars: float, *, yes: bool) -> None:
     """Say what a run would cost; raises unless that is nothing or somebody agrees."""
     if asked.prices is None:
-        print_remark(f"{told}; the server is your own, so it costs nothing")
+        print_remark(f"{estimate}; the server is your own, so it costs nothing")
         return
     guess = ", at guessed prices: the catalogue does not have this model" * asked.is_guessed
-    print_remark(f"{told}; at most about ${dollars:,.2f}{guess}")
+    print_remark(f"{estimate}; at most about ${dollars:,.2f}{guess}")
     if yes or not dollars:
         return
     if not sys.stdin.isatty():

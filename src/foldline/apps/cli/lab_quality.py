@@ -101,11 +101,11 @@ async def quality(  # noqa: PLR0913 - the options of one command
         money = RunMoney(file, asked.prices, most)
         price = estimate_price(run, chosen, cases, money)
         if price.calls:
-            told = (
+            estimate = (
                 f"{format_count(price.calls, 'question')} to {run.model}, about "
                 f"{price.tokens_in:,} tokens in and {price.tokens_out:,} out"
             )
-            must_have_consent(asked, told, price.dollars, yes=yes)
+            must_have_consent(asked, estimate, price.dollars, yes=yes)
         total = len(chosen) * sum(len(case.facts) for case in cases)
         try:
             with show_progress("asking", total, "answers", on=not desk.json) as bar:

@@ -89,11 +89,11 @@ async def tasks(  # noqa: PLR0913 - the options of one command
         money = RunMoney(file, asked.prices, most)
         price = estimate_task_price(run, chosen, wanted, money)
         if price.tasks:
-            told = (
+            estimate = (
                 f"{format_count(price.tasks, 'task')} for {run.model}, up to "
                 f"{price.tokens_in:,} tokens in and {price.tokens_out:,} out"
             )
-            must_have_consent(asked, told, price.dollars, yes=yes)
+            must_have_consent(asked, estimate, price.dollars, yes=yes)
         total = len(chosen) * len(wanted)
         try:
             with show_progress("working", total, "tasks", on=not desk.json) as bar:

@@ -136,8 +136,8 @@ async def _migrate_database(address: str, place: "PostgresSchema") -> None:
         try:
             await schema.grant_rights(connection, place)
         except psycopg.errors.InsufficientPrivilege as fault:
-            told = fault.diag.message_primary
-            raise BadInput(f"this login may give no rights in {place.shown}: {told}") from fault
+            reason = fault.diag.message_primary
+            raise BadInput(f"this login may give no rights in {place.shown}: {reason}") from fault
     if find_spec("procrastinate") is not None:
         from foldline.session.fold_queue import migrate_queue  # noqa: PLC0415 - an extra
 

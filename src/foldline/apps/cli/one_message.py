@@ -79,7 +79,7 @@ from foldline.session.session_bill import SessionBill
 
 Form: TypeAlias = Literal["text", "json", "stream-json"]
 STANDARD_INPUT = "standard input"
-_WAIT = 3.0  # seconds until a person is told that the pipe is waited for
+_WAIT = 3.0  # seconds until a person reads that the pipe is waited for
 _PIECE = 1 << 20
 _SHOWN = 2_000  # characters of a result in a record
 _TOLD = 60  # columns of a call on stderr
@@ -132,7 +132,7 @@ class OneMessage:
         words = self.words
         if words is None:
             if (body := read_standard_input()) is not None:
-                # Only what the model must be told is told: a text is the message itself.
+                # A plain text is the message itself; anything else is attached, with a note.
                 found = attach_bytes(STANDARD_INPUT, body)
                 plain = not found.note and len(found.parts) == 1
                 words = body.decode() if plain else ""
@@ -156,10 +156,10 @@ def read_standard_input() -> bytes | None:
         return None
     if stat.S_ISCHR(mode) or stat.S_ISDIR(mode):  # a terminal, or /dev/null
         return None
-    body, told = bytearray(), False
+    body, noted = bytearray(), False
     while True:
-        if not told and not select.select([source], [], [], _WAIT)[0]:
-            told = True
+        if not noted and not select.select([source], [], [], _WAIT)[0]:
+            noted = True
             print_remark("waiting for the standard input to end; `</dev/null` goes without it")
         piece = os.read(source, _PIECE)
         if not piece:
@@ -317,8 +317,8 @@ class AnswerPrinter:
             return "answered"
         newest = next(self._seat.agent.session.live.view.iterate_newest(ModelSaid), None)
         stop = newest[1].stop if newest is not None else None
-        if told := describe_stop(stop, self._answer):
-            self.print_note(told)
+        if note := describe_stop(stop, self._answer):
+            self.print_note(note)
         if stop == "length" or stop == "refused":  # noqa: PLR1714 - the type is narrowed so
             return stop
         if not "".join(self._heard).strip():

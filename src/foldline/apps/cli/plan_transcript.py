@@ -68,8 +68,8 @@ def _select_shown(events: Sequence[Event]) -> list[Event]:
 
 def _build_view(model: str, shown: Sequence[Event], *, fixed: int) -> View:
     """Build the view of a conversation, as if each of its calls had been planned."""
-    told = Instructed((Text("word " * fixed),))
-    view = load(Spine(), {0: Opened(model), 1: told}, head=1)
+    instructed = Instructed((Text("word " * fixed),))
+    view = load(Spine(), {0: Opened(model), 1: instructed}, head=1)
     for event in shown:
         if isinstance(event, ModelSaid):
             asked = Asked(view.head, "", "", 0, estimate=estimate_request(view))

@@ -160,12 +160,12 @@ class Supervisor:
         open, those who connect wait for an answer that nobody gives.
         """
         self._listening.close()
-        told, end = 0, monotonic() + self._drain + KILL
+        signalled, end = 0, monotonic() + self._drain + KILL
         for one in self._workers:
             one.announce_end()
         while any(one.process.poll() is None for one in self._workers) and monotonic() < end:
-            if told < max(self._stops, 1):  # a second signal stops all at once
-                told = max(self._stops, 1)
+            if signalled < max(self._stops, 1):  # a second signal stops all at once
+                signalled = max(self._stops, 1)
                 self._tell_all(signal.SIGTERM)
             self._wait()
         # One that was still starting is ended by the signal itself.

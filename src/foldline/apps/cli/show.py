@@ -85,15 +85,15 @@ async def sessions(desk: Desk) -> int:
 def _encode_summary(one: Summary) -> dict[str, Any]:
     kept: dict[str, Any] = asdict(one.listed)
     events = kept.pop("head") + 1
-    told = {"model": one.model, "turns": one.turns, "words": one.words, "fault": one.fault}
-    told |= {"title": one.title, "happened": one.happened}
-    return {**kept, "events": events, **told, "metadata": one.metadata}
+    described = {"model": one.model, "turns": one.turns, "words": one.words, "fault": one.fault}
+    described |= {"title": one.title, "happened": one.happened}
+    return {**kept, "events": events, **described, "metadata": one.metadata}
 
 
 def _render_sessions(desk: Desk, found: list[Summary]) -> list[str]:
     if not found:
-        told = f"`foldline import FILE{format_store_option(desk.address)}` takes some in"
-        return wrap_text(f"no sessions in {desk.where}; {told}")
+        hint = f"`foldline import FILE{format_store_option(desk.address)}` takes some in"
+        return wrap_text(f"no sessions in {desk.where}; {hint}")
     heads = (
         Column("session", most=24, whole=True),
         Column("model", most=15),

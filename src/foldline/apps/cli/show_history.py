@@ -277,7 +277,7 @@ def render_totals(body: dict[str, Any]) -> list[str]:
     """Render the sums of an outline."""
     turns = body["turns"]
     output = sum(turn["output"] for turn in turns)
-    told = (
+    sentence = (
         f"{format_count(len(turns), 'turn')}, {format_count(body['calls'], 'call')}, "
         f"{output:,} tokens of output"
     )
@@ -287,7 +287,7 @@ def render_totals(body: dict[str, Any]) -> list[str]:
         now += "; as it stands no further turn fits"
     elif body["turns_left"] is not None:
         now += f"; a turn adds {body['growth']:,}, so about {body['turns_left']:,} more fit"
-    return [*wrap_text(told), *wrap_text(now)]
+    return [*wrap_text(sentence), *wrap_text(now)]
 
 
 async def _print_turn(desk: Desk, seen: AsyncSession, turns: list[Turn]) -> None:
@@ -355,8 +355,8 @@ def _render_heading(turn: Turn, body: dict[str, Any]) -> list[str]:
     size = f"{format_count(body['items'], 'item')}, {body['tokens']:,} tokens"
     lines = [apply_style(truncate_line(called, turn.words), "strong"), *wrap_text(how)]
     if turn.asked < 0 and 0 < turn.input * _APART < body["tokens"]:
-        told = f"its agent sent less of it: the provider counted {turn.input:,} tokens of input"
-        lines += wrap_text(told)
+        sentence = f"its agent sent less of it: the provider counted {turn.input:,} tokens of input"
+        lines += wrap_text(sentence)
     if body["before"] is None:
         return [*lines, *wrap_text(f"{size}; the first that a model saw"), ""]
     grown = body["tokens"] - body["tokens_before"]
@@ -373,8 +373,8 @@ def _render_changes(view: View, changes: list[Changed]) -> list[str]:
         if how == "removed" and len(some) > _ALONE:
             tokens = sum(one.item.tokens for one in some)
             places = f"log:{some[0].item.seq} … log:{some[-1].item.seq}"
-            told = f"- {format_count(len(some), 'item')}, {tokens:,} tokens, {places}"
-            lines.append(apply_style(truncate_line(told), "red"))
+            sentence = f"- {format_count(len(some), 'item')}, {tokens:,} tokens, {places}"
+            lines.append(apply_style(truncate_line(sentence), "red"))
             continue
         lines += [_render_change(view, one) for one in some]
     return lines or ["nothing else: the same items"]
