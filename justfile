@@ -58,7 +58,7 @@ check: setup
     .venv/bin/lint-imports --no-logo
     {{python}} scripts/count_names.py
 
-# How our names read, in figures, beside what the best libraries have
+# How our names read, in figures, and the size of each room; fails where one grew above scripts/rooms.toml
 names: setup
     {{python}} scripts/count_names.py
 

@@ -2,11 +2,13 @@
 
 import ast
 import re
+import tomllib
 from contextlib import suppress
 from pathlib import Path
 from re import _compiler as re_compiler
 from re import _parser as re_parser
 
+import count_names
 import pytest
 
 from foldline import AsyncSession
@@ -126,3 +128,32 @@ def test_no_group_is_repeated_possessively():
         if repeats_groups_possessively(parsed)
     ]
     assert not found
+
+
+def test_a_room_that_grew_is_named_and_the_record_only_goes_down(tmp_path, monkeypatch):
+    record = tmp_path / "rooms.toml"
+    monkeypatch.setattr(count_names, "RECORD", record)
+    now = count_names.measure_tree()
+    lines, files = now["lines"], now["files"]
+    assert lines["src"] == sum(lines[room] for room in lines if room != "src")
+    assert files["src"] == len(MODULES)
+    tables = {
+        "lines": {**lines, "core": lines["core"] - 7, "stores": lines["stores"] + 9, "gone": 5},
+        "files": {**files, "apps/bot": files["apps/bot"] + 1},
+        "counts": {**now["counts"], "told": -1},
+    }
+    del tables["files"]["proxy"]
+    record.write_text(
+        "".join(
+            f"[{table}]\n" + "".join(f'"{name}" = {value}\n' for name, value in values.items())
+            for table, values in tables.items()
+        )
+    )
+    grown = [one.partition(":")[0] for one in count_names.compare_sizes(record=True)]
+    assert grown == ["lines of core", "files of proxy", "counts of told"]
+    after = tomllib.loads(record.read_text())
+    assert after == {
+        "lines": {**lines, "core": lines["core"] - 7},
+        "files": {name: count for name, count in files.items() if name != "proxy"},
+        "counts": {**now["counts"], "told": -1},
+    }
