@@ -43,7 +43,7 @@ SOON = {"plan-0": 13, "planning-4": 16, "plan-5": 41}
 """Seeds that catch a variant at once; where the generator changes it is only slower."""
 
 
-CLIP = "foldline.core.edits.clip"
+CLIP, SELECTION = "foldline.core.edits.clip", "foldline.core.fold_selection"
 STUCK = {
     # A closed call that stays unsettled leaves no cut before the message behind it.
     "closed call": ("user 2 7, user 2 11, crash 1 11", ROW, "shown), last=self.tops[-1])", "shown))"),
@@ -51,6 +51,10 @@ STUCK = {
     "what is missing": ("user 6 0, large 4 10, ask 0 4, large 4 9", PLAN, "if again else 0", "if False else 0"),
     # A fold that fits only beside a message that is cut as far as any.
     "the least share": ("user 6 0, large 4 9, loop 1 9", CLIP, "_LEAST_SHARE and not over:", "_LEAST_SHARE:"),
+    # Results that fit only cut as far as any text goes.
+    "the least clip": ("loop 7 5, large 4 10, instruct 11 9, ask 7 8, result 4 6", CLIP, "_LEAST_CLIP if over else _LEAST_SHARE", "_LEAST_SHARE"),
+    # A fold that is small enough by its estimate, and not by the model's own count.
+    "the count that decides": ("result 3 6, large 6 0, ask 11 2, loop 2 11, ask 6 8", SELECTION, "and _is_enough(view, event, facts.limits):", ":"),
 }  # fmt: skip
 
 

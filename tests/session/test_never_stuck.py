@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from session_programs import count
 
 import foldline
 from foldline.core.log import ModelSaid, ServerTruncated
@@ -135,3 +136,17 @@ def test_a_thinking_budget_stays_below_the_answers_limit():
         s.add("Look.")
         request = s.request(thinking={"type": "enabled", "budget_tokens": 3_000}, max_tokens=4_000)
         assert 1_024 <= request["thinking"]["budget_tokens"] < request["max_tokens"]
+
+
+@pytest.mark.parametrize("size", [215, 230])
+def test_results_are_cut_as_far_as_they_go_before_a_request_is_given_up(size):
+    with foldline.open(":memory:", model="claude-opus-4-6", window=1_200, tokenizer=count) as s:
+        s.add("Look.")
+        s.request()
+        uses = [{"type": "tool_use", "id": f"c{n}", "name": "look", "input": {"text": "a " * size}} for n in range(3)]  # fmt: skip
+        s.add({"role": "assistant", "content": uses})
+        for use in uses:
+            found = {"type": "tool_result", "tool_use_id": use["id"], "content": WORDS * 100}
+            s.add({"role": "user", "content": [found]})
+        s.request()
+        assert s.report.total + s.report.reserve <= 1_200

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from foldline.core import rules
-from foldline.core.budget import Budget, Limits
+from foldline.core.budget import Budget, Limits, measure_budget
 from foldline.core.edits import fold
 from foldline.core.log import Event, Folded
 from foldline.core.parts import calls_of
@@ -183,11 +183,19 @@ def find_forced_fold(
         gain = event.before - event.after
         if gain < least_gain:
             continue
-        if used - gain <= limit * _BELOW_HARD:
+        if used - gain <= limit * _BELOW_HARD and _is_enough(view, event, facts.limits):
             return event
         if used - gain < smallest:
             smallest, deepest = used - gain, event
     return deepest
+
+
+def _is_enough(view: View, event: Folded, limits: Limits) -> bool:
+    """Whether a fold makes the request fit by the count that decides, not by the estimate."""
+    work = view.copy()
+    work.append(work.head + 1, event)
+    budget = measure_budget(work, limits)
+    return budget.used <= budget.room
 
 
 def _iterate_forced_folds(

@@ -233,7 +233,7 @@ def clip_unanswered(view: View, budget: Budget, *, recall: bool, over: int = 0) 
     share = _compute_fair_share(sizes.values(), free)
     if share < _LEAST_SHARE and not over:
         return None  # so many small ones say nothing cut: the oldest are folded
-    share = max(share, _LEAST_SHARE)
+    share = max(share, _LEAST_CLIP if over else _LEAST_SHARE)
     marker = _Marker(CUT_TO_SHARE, recall)
     return _clip_items(view, sizes, share, count=count, marker=marker)
 
