@@ -7,7 +7,6 @@ Answers are scripted, so that they read well; words, cards, buttons and numbers 
 
 import asyncio
 import base64
-import sys
 import tempfile
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -27,9 +26,7 @@ from foldline.core.policy import named
 from foldline.draw.svg import escape_xml
 from foldline.stores.open_store import store_at
 from foldline.testing import ScriptedModel
-
-sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
-from fake_telegram import BotApi
+from foldline.testing.telegram import BotApi
 
 ROOT = Path(__file__).parents[1] / "docs" / "pictures"
 WIDE, EDGE, ROW = 450, 14, 19

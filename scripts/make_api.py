@@ -197,6 +197,8 @@ PAGES = {
             "foldline.testing:ScriptedModel",
             "foldline.testing:Provider",
             "foldline.testing:Trouble",
+            "foldline.testing.telegram:BotApi",
+            "> foldline.testing.telegram",
             "# Logs by hand",
             *(
                 f"foldline.testing:{name}"

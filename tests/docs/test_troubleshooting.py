@@ -6,7 +6,6 @@ from pathlib import Path
 
 import apsw
 import pytest
-from gateway_thread import Served
 from openai import APIStatusError, OpenAI
 
 import foldline
@@ -19,6 +18,7 @@ from foldline.errors import Conflict, FoldlineError, ModelFailed, Spent
 from foldline.stores import sqlite
 from foldline.stores.postgres import connections
 from foldline.testing import Provider
+from foldline.testing.gateways import Served
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "troubleshooting.md").read_text()

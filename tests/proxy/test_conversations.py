@@ -1,16 +1,25 @@
 """Conversations that clients send whole, again and again: each finds its log, in any process."""
 
 import asyncio
-import hashlib
 import json
 import random
 from itertools import pairwise
 
 import pytest
+from bound_thoughts import bind_thoughts, has_foreign_thought
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foldline.core.log import Asked, Linked, ModelSaid, Opened, Rewound, UsageReported, UserSaid
+from foldline.core.log import (
+    Asked,
+    Linked,
+    ModelSaid,
+    Opened,
+    Rewound,
+    SettingsChanged,
+    UsageReported,
+    UserSaid,
+)
 from foldline.core.plan import Facts
 from foldline.core.spine import Range
 from foldline.dialects.base import PathFacts, get_dialect, list_dialects, resolve_named_dialect
@@ -942,32 +951,6 @@ async def test_thoughts_that_were_refused_behind_an_edit_are_not_sent_again():
     await store.close()
 
 
-def bind_thoughts(messages, end):
-    """A signature over all that stands before a message, but for thoughts and cache marks."""
-
-    def strip(node):
-        if isinstance(node, dict):
-            return {key: strip(one) for key, one in node.items() if key != "cache_control"}
-        if isinstance(node, list):
-            kept = (
-                one for one in node if not (isinstance(one, dict) and one.get("type") == "thinking")
-            )
-            return [strip(one) for one in kept]
-        return node
-
-    return hashlib.sha256(json.dumps(strip(messages[:end])).encode()).hexdigest()
-
-
-def has_foreign_thought(messages):
-    blocks = (
-        (at, one)
-        for at, said in enumerate(messages)
-        for one in said["content"]
-        if isinstance(one, dict)
-    )
-    return any(one["type"] == "thinking" and one["signature"] != bind_thoughts(messages, at) for at, one in blocks)  # fmt: skip
-
-
 @pytest.mark.parametrize("mutant", [False, True])
 async def test_a_model_that_binds_thoughts_refuses_once(mutant):
     """What one refusal taught holds for each further edit of the conversation."""
@@ -979,8 +962,6 @@ async def test_a_model_that_binds_thoughts_refuses_once(mutant):
     refused = edits = kept = 0
     for number in range(60):
         one = await proxy.start_exchange(MESSAGES, client.body())
-        if mutant:
-            one._flight.conversation._binding_model = ""
         edits += bool(one.edits)
         if has_foreign_thought(json.loads(one.body)["messages"]):
             refused += 1
@@ -1000,6 +981,8 @@ async def test_a_model_that_binds_thoughts_refuses_once(mutant):
         await one.end_response()
         for block in client.heard(answer):
             client.results([block], f"A long line of what {number} was found. " * 30)
+        if mutant:
+            await one.live.record_events(SettingsChanged({}))
     assert edits >= 3
     assert kept > 40, "thoughts after the newest edit stay"
     assert (refused > 1) if mutant else refused == 1

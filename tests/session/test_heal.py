@@ -1,14 +1,16 @@
 """`heal`: a request that is refused for its length is made smaller, once, without our insides."""
 
 import asyncio
+import json
 from itertools import pairwise
 
 import anthropic
 import openai
 import pytest
+from bound_thoughts import bind_thoughts, has_foreign_thought
 
 import foldline
-from foldline.core.log import WindowLearned
+from foldline.core.log import Folded, WindowLearned
 from foldline.core.spine import Range
 from foldline.errors import Overflow
 from foldline.testing.provider import Provider
@@ -109,9 +111,9 @@ class RefusedError(Exception):
 
     status_code = 400
 
-    def __init__(self, words):
+    def __init__(self, words, code="context_length_exceeded"):
         super().__init__(words)
-        self.message, self.body = words, {"message": words, "code": "context_length_exceeded"}
+        self.message, self.body = words, {"message": words, "code": code}
 
 
 def test_a_stated_count_teaches_how_the_model_counts():
@@ -142,3 +144,35 @@ def test_every_refusal_shrinks_or_ends():
                 break
         assert 3 < len(sizes) < 60
         assert all(later < earlier for earlier, later in pairwise(sizes))
+
+
+BOUND = "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation."  # fmt: skip
+
+
+def test_a_model_that_binds_thinking_refuses_once():
+    """An unknown name: what its refusal teaches holds for later edits, for the log, and for no other model."""
+    with foldline.open(":memory:", model="claude-alias", window=4_000) as s:
+        refused, thoughts = 0, 0
+        for turn in range(60):
+            s.add(f"Turn {turn}. {PROSE * 6}")
+            request = s.request(thinking={"type": "adaptive"})
+            if has_foreign_thought(request["messages"]):
+                refused += 1
+                error = RefusedError(BOUND, "invalid_request_error")
+                request = s.heal(error, thinking={"type": "adaptive"})
+                assert not has_foreign_thought(request["messages"])
+                assert s.history.sent(s.asked) == request
+                with pytest.raises(RefusedError):
+                    s.heal(error, thinking={"type": "adaptive"})
+            thoughts += "thinking" in json.dumps(request["messages"])
+            seal = bind_thoughts(request["messages"], len(request["messages"]))
+            said = [{"type": "thinking", "thinking": "hm", "signature": seal}, {"type": "text", "text": PROSE * 3}]  # fmt: skip
+            s.add({"role": "assistant", "content": said})
+        assert len([one for _, one in s.history.events() if isinstance(one, Folded)]) >= 3
+        assert refused == 1
+        assert thoughts > 40, "those behind no edit stay"
+        assert s.aio.live.view.binds_thinking
+        s.switch("claude-opus-4-6")
+        assert not s.aio.live.view.binds_thinking
+        s.switch("claude-alias")
+        assert s.aio.live.view.binds_thinking

@@ -50,6 +50,8 @@ class ItemRow:
     """How many of the items are answers."""
     tops: list[int]
     """For each item, the last event that it and all before it stand for."""
+    binds_thinking: bool
+    """Whether the model was learned to refuse its thinking behind an edit."""
     _bounds: dict[tuple[Item, Callable[[str], int]], tuple[int, int]]
     """The bounds of items that were asked for; copies of a view share them."""
     _summed: tuple[Callable[[str], int], int, Bounds] | None
@@ -165,7 +167,7 @@ class ItemRow:
             match part:
                 case Text(text) if not text.strip():
                     continue
-                case Thought() if part.signature and not part.free and self.is_behind_an_edit(seq):
+                case Thought() if self._is_bound(part) and self.is_behind_an_edit(seq):
                     continue  # its signature binds it to words that are gone
                 case Call(came, name, arguments):
                     own = came.strip() or f"call_{seq}_{index}"
@@ -178,6 +180,9 @@ class ItemRow:
         if all(isinstance(part, Thought) for part in parts):
             return (), {}
         return tuple(parts), came_as
+
+    def _is_bound(self, thought: Thought) -> bool:
+        return bool(thought.signature) and (self.binds_thinking or not thought.free)
 
     def is_behind_an_edit(self, seq: int) -> bool:
         """Whether an answer now follows other words than it did when it was said."""

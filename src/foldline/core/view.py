@@ -51,6 +51,8 @@ from foldline.core.spine import FoldAt, Range, Spine
 from foldline.core.tokens import Learned
 from foldline.errors import BrokenView
 
+BINDS_THINKING = "binds_thinking"
+"""The setting that names the model which refused its thinking behind an edit."""
 _E = TypeVar("_E", bound=Event)
 
 
@@ -81,7 +83,7 @@ class View(ItemRow):
     """The folds since a user message, an answer or a result."""
 
     def __init__(self, spine: Spine, events: Mapping[int, Event], head: int) -> None:
-        self._bounds = {}
+        self._bounds, self.binds_thinking = {}, False
         self._build_from_spine(spine, events, head)
 
     def append(self, seq: int, event: Event) -> None:
@@ -94,6 +96,7 @@ class View(ItemRow):
         else:
             self._apply_event(seq, event)
             self.head = seq
+            self._apply_binding()
 
     def copy(self) -> "View":
         """Return an independent view over the same events."""
@@ -186,6 +189,14 @@ class View(ItemRow):
             raise BrokenView(
                 f"the spine at {head} needs event {missing}, which is not here; read the tail again"
             ) from missing
+        self._apply_binding()
+
+    def _apply_binding(self) -> None:
+        """Rebuild the view if the model in force treats thoughts behind an edit differently."""
+        binds = self.settings.get(BINDS_THINKING) == self.model
+        if binds is not self.binds_thinking:
+            self.binds_thinking = binds
+            self._build_from_spine(self.spine, self.held, self.head)
 
     def _apply_event(self, seq: int, event: Event) -> None:
         match event:

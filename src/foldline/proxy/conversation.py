@@ -155,9 +155,6 @@ class Conversation:
         self._chains: dict[int, tuple[int, str]] = {}
         self._said: tuple[int, set[str]] = (-1, set())
         self._has_warned = False
-        self._binding_model = ""
-        """The model that refused earlier answers' thinking after an edit: it binds signatures to
-        all that stood before, so every further edit leaves such thinking out at once."""
         self._row: ClientRow | None = None
         self._reserved: Reserved | None = None
         self._answer = 0 if _has_lowered_budget(live.view) else inf
@@ -574,7 +571,7 @@ class Conversation:
                 view,
                 row,
                 limit=limit,
-                thoughtless=self._leaves_out_thinking(request),
+                thoughtless=self._leaves_out_thinking(),
                 tools=tools,
                 tail=_tell_context(report, self._context),
             )
@@ -649,12 +646,11 @@ class Conversation:
 
     async def heal_thinking(self, request: ClientRequest) -> PlannedRequest:
         """Plan the same request without thinking after an edit: its signatures were refused."""
-        self._binding_model = request.model
         return await self._record_request(request, [], self.live.view.copy(), None)
 
-    def _leaves_out_thinking(self, request: ClientRequest) -> bool:
+    def _leaves_out_thinking(self) -> bool:
         """Whether thinking behind an edit would be refused: by the model's name, or as it was."""
-        return request.model == self._binding_model or self.live.facts.binds_thinking
+        return self.live.view.binds_thinking or self.live.facts.binds_thinking
 
     def patch_without_recording(self, request: ClientRequest, match: Match) -> Patched:
         """Apply the edits in force to a request, without recording anything."""
@@ -662,7 +658,7 @@ class Conversation:
             return Patched(request.original)
         facts = replace(self.live.facts, policy=limit_to_forced_folds(self.live.facts.policy))
         _, work = self._admit_request(request, match, facts, summary=None)
-        thoughtless = self._leaves_out_thinking(request)
+        thoughtless = self._leaves_out_thinking()
         return patch_request(request, work, read_row(work, self._chains), thoughtless=thoughtless)
 
     def match_held(self, request: ClientRequest) -> Match | None:

@@ -27,7 +27,6 @@ from foldline.session.log_handle import Live
 
 _REFUSED = 400
 _SPARE = 64  # tokens left free beside an answer that was lowered to fit
-_BINDING = "bound to a different conversation"
 _log = logging.getLogger("foldline.proxy")
 _under_way: set[Task[None]] = set()  # an event loop holds its tasks only weakly
 
@@ -309,7 +308,7 @@ class Exchange:
 
     async def _plan_retry(self, meant: Fault) -> PlannedRequest | None:
         conversation, request = self._flight.conversation, self._flight.request
-        if _BINDING in meant.message:
+        if await refusals.learn_binding(conversation.live, meant):
             return await conversation.heal_thinking(request)
         smaller = await refusals.find_smaller(conversation.live, meant)
         if smaller is None:

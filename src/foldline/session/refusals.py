@@ -16,8 +16,9 @@ from typing import TypeVar
 
 from foldline.core.budget import apply_learned_window, measure_budget
 from foldline.core.edits.clip import clip_newest_messages
-from foldline.core.log import Asked, WindowLearned
+from foldline.core.log import Asked, SettingsChanged, WindowLearned
 from foldline.core.plan import Facts, build_blocked, offers_recall
+from foldline.core.view import BINDS_THINKING
 from foldline.dialects.provider_errors import Fault, of_exception
 from foldline.errors import Overflow
 from foldline.session.log_handle import Live
@@ -25,15 +26,19 @@ from foldline.session.log_lines import log_heal
 
 T = TypeVar("T")
 _NOTHING_ASKED = Asked(at=-1, dialect="", sha256="", encoder=0)
+_BINDING = "bound to a different conversation"
 _SMALLER = 0.8  # the next try's share of a request that was refused without stating a limit
 
 
 async def heal_refusal(live: Live, fault: Fault, plan: Callable[[Facts], Awaitable[T]]) -> T | None:
     """Plan under smaller limits after a refusal, with the newest messages cut once more if needed.
 
-    None if the fault is about something else. Raises `Overflow` if nothing makes it smaller.
+    After a refusal of thinking behind an edit, plan without it. None if the fault is about
+    something else. Raises `Overflow` if nothing makes it smaller.
     """
     async with live.lock:
+        if await learn_binding(live, fault):
+            return await plan(live.facts)
         refused, facts = _find_newest_request(live), await find_smaller(live, fault)
         if facts is None:
             return None
@@ -49,6 +54,18 @@ async def heal_refusal(live: Live, fault: Fault, plan: Callable[[Facts], Awaitab
                     return planned
         blocked = build_blocked(live.view, measure_budget(live.view, facts.limits))
         raise Overflow(blocked.parts, blocked.limit)
+
+
+async def learn_binding(live: Live, fault: Fault) -> bool:
+    """Record that the model binds its thinking to the words before it, if a refusal says so.
+
+    False if that was known: then no thinking behind an edit was sent.
+    """
+    view = live.view
+    if _BINDING not in fault.message or view.binds_thinking or live.facts.binds_thinking:
+        return False
+    await live.record_events(SettingsChanged({**view.settings, BINDS_THINKING: view.model}))
+    return True
 
 
 async def _cut_newest_messages(live: Live) -> Facts | None:
