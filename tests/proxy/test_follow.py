@@ -183,8 +183,50 @@ def test_an_unnamed_conversation_and_a_wrong_dialect_are_refused(follower):
         follower.plan({"model": "m", "messages": []}, session="s", dialect="morse")
     with pytest.raises(BadInput, match="not JSON"):
         follower.plan({"model": "m", "messages": [object()]}, session="s")
-    with pytest.raises(BadInput, match="told the session"):
+    with pytest.raises(BadInput, match="the session to each"):
         foldline.Follower(session="s")
+
+
+def test_without_a_name_a_conversation_is_found_by_its_history(tmp_path):
+    """Two conversations in turns, and both again after a restart."""
+    options = {"store": tmp_path / "logs.db", "window": 8_000, "reserve": 500}
+    follower = foldline.Follower(**options)
+    histories = {
+        who: [{"role": "system", "content": f"You serve {who}."}] for who in ("Ada", "Bob")
+    }
+    logs = {who: set() for who in histories}
+    for n in range(20):
+        for who, history in histories.items():
+            history.extend(write_turn(n + 100 * (who == "Bob")))
+            plan = follower.plan({"model": "gpt-5", "messages": history})
+            logs[who].add(plan.session)
+    assert plan.is_edited
+    assert all(len(names) == 1 for names in logs.values()), logs
+    assert logs["Ada"] != logs["Bob"]
+    assert follower.open_session(plan.session).edits
+    follower.close()
+    follower = foldline.Follower(**options)
+    for who, history in histories.items():
+        again = follower.plan(
+            {"model": "gpt-5", "messages": [*history, {"role": "user", "content": "Thanks."}]}
+        )
+        assert {again.session} == logs[who]
+        assert again.is_edited
+        assert follower.answer_recall({"handle": "log:2"}, session=again.session).strip()
+    follower.close()
+
+
+def test_a_plan_outside_of_named_conversations_is_not_theirs(follower):
+    _, history = grow(follower, 3)
+    request = {"model": "gpt-5", "messages": history}
+    unnamed = follower.plan(request)
+    with foldline.conversation("ada"):
+        named = follower.plan(request)
+        assert follower.plan(request, session="s").session == "s"
+    assert named.session == "ada"
+    assert unnamed.session not in ("", "s", "ada")
+    odd = follower.plan({"model": "gpt-5", "messages": [{"role": "user"}, 5]})
+    assert (odd.unplanned, odd.session) == ("unreadable", "")
 
 
 def test_what_cannot_be_read_is_returned_as_it_was_given(follower, caplog):

@@ -1,13 +1,14 @@
 """Plans requests whose history somebody else keeps: a framework, or a loop with a list of its own.
 
     follower = foldline.Follower(store="chats.db", window=32_000)
-    plan = follower.plan({"model": model, "messages": messages}, session="thread-1")
+    plan = follower.plan({"model": model, "messages": messages})
     for shown in plan.shown:
         ...  # messages[shown.place] as it was given if shown.same, else shown.message
     follower.record_usage(plan, input=1_204, output=88)
 
 The request is given whole, each time, as the provider would get it. What is new of it is added to
-the log; where it was edited or branched, so is the log. Unlike `wrap`, nothing is sent from here.
+the log; where it was edited or branched, so is the log. As with `wrap`, a conversation is found by
+its history, or by the name that `session=` gives. Unlike `wrap`, nothing is sent from here.
 """
 
 import logging
@@ -28,7 +29,7 @@ from foldline.errors import BadInput
 from foldline.proxy.client_request import ServerStateError
 from foldline.proxy.conversations import MOST
 from foldline.proxy.exchange import Exchange
-from foldline.proxy.identity import Scope, check_name
+from foldline.proxy.identity import Scope, check_name, current_name
 from foldline.proxy.transport import AWAY, UNPLANNED
 from foldline.proxy.wrap import Options, check_options, make_conversations
 from foldline.session.refusals import measure_fill
@@ -77,6 +78,11 @@ class FollowPlan:
         """Whether any message differs from what was given."""
         return not all(one.same for one in self.shown)
 
+    @property
+    def session(self) -> str:
+        """The name of the log, for `open_session` and `answer_recall`; "" if it was not planned."""
+        return self.call.exchange.session if self.call else ""
+
 
 class FollowCall(NamedTuple):
     """A planned request as it was given."""
@@ -119,24 +125,29 @@ class AsyncFollower:
         check_options(options)
         if {"session", "own_history", "recall"} & options.keys():
             raise BadInput(
-                "a follower takes no session, own_history or recall: it is told the session with "
-                "each plan, and its program offers foldline.RECALL_TOOL itself"
+                "a follower takes no session, own_history or recall: give the session to each "
+                "plan, and offer foldline.RECALL_TOOL in your program"
             )
         self._conversations = make_conversations(options)
         self._on_store_error = options.get("on_store_error", "raise")
         self._newest: OrderedDict[str, Live] = OrderedDict()
 
     async def plan(
-        self, request: Mapping[str, Any], *, session: str, dialect: str = "openai-chat"
+        self,
+        request: Mapping[str, Any],
+        *,
+        session: str | None = None,
+        dialect: str = "openai-chat",
     ) -> FollowPlan:
         """Plan a request, and record it with what is new in it.
 
         `request` has the model, the whole history, and whatever else the provider gets, in its
-        `dialect`. `session` names the conversation; histories under one name that share no
-        beginning, as a sub-agent's, get logs of their own. What cannot be read is returned as it
-        was given, and `unplanned` says why.
+        `dialect`. `session` names the conversation, otherwise `foldline.conversation` does, or it
+        is found by the history, from the model's first answer on. Histories under one name that
+        share no beginning, as a sub-agent's, get logs of their own. What cannot be read is returned
+        as it was given, and `unplanned` says why.
         """
-        check_name(session)
+        session = current_name() if session is None else check_name(session)
         spoken = base.get_dialect(base.must_be_dialect(dialect))
         body, path = _encode_request(spoken, request)
         scope = Scope(session=session)
@@ -147,7 +158,7 @@ class AsyncFollower:
         except (*UNPLANNED, *AWAY) as fault:
             if isinstance(fault, AWAY) and self._on_store_error == "raise":
                 raise
-            _log.warning("%s: a request is not planned: %s", session, fault)
+            _log.warning("%s: a request is not planned: %s", session or "unnamed", fault)
             why = "store" if isinstance(fault, AWAY) else "unreadable"
             why = "server-state" if isinstance(fault, ServerStateError) else why
             found = await self._conversations.start_unrecorded(
@@ -158,10 +169,11 @@ class AsyncFollower:
             exchange = found
         # Nobody may ever tell how the call ends, so other requests do not wait for it.
         await exchange.release()
-        self._newest[session] = exchange.live
-        self._newest.move_to_end(session)
-        while len(self._newest) > MOST:  # others are opened again
-            self._newest.popitem(last=False)
+        if session:
+            self._newest[session] = exchange.live
+            self._newest.move_to_end(session)
+            while len(self._newest) > MOST:  # others are opened again
+                self._newest.popitem(last=False)
         return _build_plan(FollowCall(exchange, spoken, request, body))
 
     async def record_usage(
