@@ -186,7 +186,7 @@ pictures: setup
     export FOLDLINE_STORE="$folder/sessions.db"
     mkdir -p docs/pictures
     .venv/bin/foldline import "${FOLDLINE_SHARED:?says where the recorded sessions are}"/data/pi_session_sonnet45.jsonl.gz --as recorded
-    .venv/bin/foldline plan recorded --svg docs/pictures/fold.svg --png docs/pictures/fold.png
+    {{python}} scripts/draw_first_fold.py docs/pictures/fold
     .venv/bin/foldline fold recorded
     .venv/bin/foldline context recorded --svg docs/pictures/context.svg --png docs/pictures/context.png
     {{python}} scripts/make_long_session.py "$FOLDLINE_STORE" --name long --turns 300 --window 128000

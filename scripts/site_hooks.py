@@ -3,8 +3,8 @@
 A link to a file of the repository that is no page is right there, and leads nowhere on the site.
 Here it becomes its words and the file's path, or, where `extra.source` of mkdocs.yml has the
 address under which the repository's files are shown, a link to there. A file that is not there is a
-warning, and so an error of the build. And signatures on the pages of the API are coloured as
-Python.
+warning, and so an error of the build. Pages of the project are left out of the site's search, and
+signatures on the pages of the API are coloured as Python.
 """
 
 import logging
@@ -15,11 +15,15 @@ from typing import Any
 
 _LOG = logging.getLogger("mkdocs.hooks.site_hooks")
 _LINK = re.compile(r"(?<!!)\[(?P<words>[^\[\]]+)\]\((?P<to>\.\./[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
+_PROJECT = ("decisions/", "papers.md", "requirements.md")
+"""Pages for those who work on Foldline: a search of the site leaves them out."""
 _FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
     """The page as the site shows it."""
+    if page.file.src_uri.startswith(_PROJECT):
+        page.meta["search"] = {"exclude": True}
     if page.file.src_uri.startswith("reference/api"):
         markdown = markdown.replace("```text\n", "```python\n")
     docs = Path(config["docs_dir"])

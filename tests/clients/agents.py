@@ -43,6 +43,7 @@ PACKAGES = {
     "pydantic-ai": ("foldline", "pydantic-ai-slim[openai,anthropic]==2.66.0", "openai==3.49.0", "anthropic==2.8.0"),
     "openai-agents": ("foldline", "openai-agents==0.24.0", "openai==3.49.0"),
     "adk": ("foldline", "google-adk==2.13.0", "google-genai==2.34.0"),
+    "fastapi": ("foldline", "fastapi==0.163.2", "httpx==0.28.1", "openai==3.49.0"),
     "agent-framework": ("foldline", "agent-framework==1.23.0", "openai==3.49.0"),
 }  # fmt: skip
 """What is installed below `.rig/clients`, each in a folder of its own: by npm, by pip, or by pip beside this checkout."""

@@ -43,11 +43,14 @@ DOCS = ROOT / "docs"
 PEERS = ROOT / ".rig" / "peers" / "bin" / "python"
 FRAMEWORKS = [name for name, (kind, *_) in PACKAGES.items() if kind == "foldline"]
 """Environments with a framework and this package; each has a page of the same name, or a place on `SHARED`."""
-SHARED = {"adk": "docs/how-to/gemini.md", "agent-framework": "docs/how-to/codex.md"}
+SHARED = {
+    "adk": "docs/how-to/gemini.md",
+    "agent-framework": "docs/how-to/codex.md",
+    "fastapi": "docs/how-to/web-service.md",
+}
 """Frameworks without a page of their own."""
 WRITE = os.environ.get("FOLDLINE_DOCS") == "write"
 ELSEWHERE = {
-    ("README.md", "python"): "tests/e2e/test_readme.py::test_a_conversation_outlives_its_window",
     ("docs/reference/cli.md", "console"): "tests/cli/test_docs.py::test_every_line_runs",
     ("docs/reference/http.md", "console"): "tests/gateway/test_api_document.py::test_the_lines_of_the_page_are_true",
     ("docs/how-to/run-a-gateway.md", "console"): "benches/first_gateway.py::main",

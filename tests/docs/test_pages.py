@@ -15,6 +15,17 @@ DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if DOCS / "decisions" not in path.parents)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+PAPERS = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG")]
+FIVE = ("log", "view", "budget", "edits", "request")
+SHORT = (
+    "concepts/after-a-fold",
+    "concepts/when-it-costs-more",
+    "how-to/web-service",
+    "how-to/which-way-in",
+)
+"""Pages that answer one question in fewer than 600 words; blocks and what they print are not counted."""
+MOST_WORDS = 49_500
+"""Words of the pages that people read: all but the reference, decisions, papers and requirements. It only goes down."""
 MINE = [
     DOCS / "quickstart.md",
     *sorted((DOCS / "concepts").glob("*.md")),
@@ -37,7 +48,7 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-") for head in heads}
 
 
-@pytest.mark.parametrize("path", PAGES, ids=name_of)
+@pytest.mark.parametrize("path", [*PAGES, *PAPERS, *(DOCS / "decisions").glob("*.md")], ids=name_of)
 def test_every_link_leads_somewhere(path):
     for link in LINK.findall(plain(path)):
         if link.startswith(("http://", "https://")):
@@ -98,12 +109,33 @@ def test_a_command_that_is_not_there_is_found():
 
 def test_concepts_are_short_and_drawn():
     """One page and one drawing for each of the five words, and one for all."""
-    pages = sorted((DOCS / "concepts").glob("*.md"))
-    assert len(pages) == 6
-    for path in pages:
+    for name in (*FIVE, "index"):
+        path = DOCS / "concepts" / f"{name}.md"
         text = path.read_text()
         assert text.count("\n") <= 90
         assert len(re.findall(r"!\[.+\]\(\.\./pictures/concept-\w+\.svg\)", text)) == 1
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_a_page_for_one_question_is_short(name):
+    assert len(FENCED.sub("", (DOCS / f"{name}.md").read_text()).split()) < 600
+
+
+def test_the_glossary_has_ten_words():
+    rows = re.findall(r"^\| \*\*[a-z]+\*\* \|", (DOCS / "glossary.md").read_text(), re.MULTILINE)
+    assert len(rows) == 10
+
+
+def count_words() -> int:
+    """Count the words of all pages but the reference and the project's own."""
+    own = {DOCS / "papers.md", DOCS / "requirements.md"}
+    read = (path for path in PAGES if path not in own and DOCS / "reference" not in path.parents)
+    return sum(len(path.read_text().split()) for path in read)
+
+
+def test_the_docs_only_become_shorter():
+    """Say it once, on one page. Lower the number when you have."""
+    assert MOST_WORDS - 400 <= count_words() <= MOST_WORDS
 
 
 def test_the_drawings_are_the_newest():
