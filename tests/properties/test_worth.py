@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mutants import broken
 
 from foldline.core.budget import limits, measure_budget
-from foldline.core.edits.fold.span import estimate_growth
+from foldline.core.edits.fold.span import estimate_growth, find_paying_fold
 from foldline.core.log import Folded
 from foldline.core.plan import Facts, Ready
 from foldline.core.policy import STEADY, THRIFTY
@@ -126,6 +126,55 @@ def test_law_7_catches(module, line, instead):
     every()
     with broken(module, line, instead), pytest.raises(AssertionError):
         every()
+
+
+class Pasted(Planned):
+    """Turns in which a user pastes long texts, and how a fold was planned beside how it was built."""
+
+    def run(self, turns, size):
+        """Return for each fold the request at which it was made, and the first that it would pay at."""
+        open_views, found = [], []
+        for turn in range(turns):
+            words = " ".join(f"record{turn}x{n} holds {n * 7919 % 9973}" for n in range(size // 10))
+            self.add(user(f"Tell me what is odd in these records: {words}"))
+            request = measure_budget(self.view, self.facts.limits).request
+            open_views.append((self.view.copy(), request))
+            made = self.plan(replace(self.facts, cache="warm"))
+            if made.folded:
+                paying = (then for view, then in open_views if self.pays(view, then, made.folded))
+                found.append((request, next(paying)))
+                open_views = []
+            self.ask(made, counted=lambda one: one.report.total)
+            self.add(model(f"Nothing is odd in {turn}."))
+        return found
+
+    def pays(self, view, request, built):
+        """Whether a fold pays with the handoff as it was built."""
+        known = {"prices": self.facts.prices, "cache": "warm", "most": 1_000_000, "told": 0.0}
+        moment = find_paying_fold(
+            view, self.facts.policy.priced, request=request, handoff=built.after, **known
+        )
+        return moment is not None and moment.ripe
+
+
+def folds_in_time(policy):
+    prices = Prices(3.0, 0.30, 3.75, 15.0)
+    for turns, size in ((60, 1_500), (40, 6_000)):
+        found = Pasted(Facts(limits(400_000, None), policy, prices)).run(turns, size)
+        assert found, "nothing was folded"
+        for request, first in found:
+            assert request <= 1.35 * first, f"folded at {request:,}, and paid from {first:,} on"
+
+
+def test_a_fold_is_planned_with_the_handoff_that_is_built():
+    """Of long pastes a handoff quotes some, and of merged facts it holds some: it comes no later for them."""
+    folds_in_time(THRIFTY)
+
+
+def test_a_fold_in_time_catches():
+    line = "return most, min(words + again, MOST_WORDS) + facts + _FRAME"
+    with broken(MOMENT, line, "return most, most"), pytest.raises(AssertionError):
+        folds_in_time(THRIFTY)
 
 
 MOST = {"thrifty": (0.40, 0.50, 0.62), "steady": (0.46, 0.57, 0.69)}

@@ -286,7 +286,25 @@ def build_whole_draft(view: View, budget: Budget, facts: Facts) -> FoldDraft | N
     return build_fold_draft(view, span, "due", budget=budget, facts=facts)
 
 
-def find_fold_moment(view: View, budget: Budget, facts: Facts) -> fold.Moment | None:
+def find_paying_fold(
+    view: View, budget: Budget, facts: Facts
+) -> tuple[Folded | Need | None, fold.Moment | None]:
+    """Find the fold that pays now, by the handoff as it is built; else the one that pays soon."""
+    soon = _find_fold_moment(view, budget, facts)
+    if soon is None or not soon.ripe:
+        return None, soon
+    draft = build_fold_draft(view, soon.span, soon.why, budget=budget, facts=facts)
+    edit = build_shrinking_fold(draft, soon.cap)
+    if isinstance(edit, Folded):
+        built = _find_fold_moment(view, budget, facts, handoff=edit.after)
+        if built is None or not built.ripe:
+            return None, replace(soon, ripe=False)
+    return edit, soon if edit is None else None
+
+
+def _find_fold_moment(
+    view: View, budget: Budget, facts: Facts, *, handoff: int | None = None
+) -> fold.Moment | None:
     """Find the fold that pays now or soon, if the policy looks for one."""
     rule = facts.policy.priced
     if rule is None or facts.prices.free:
@@ -307,6 +325,7 @@ def find_fold_moment(view: View, budget: Budget, facts: Facts) -> fold.Moment | 
         most=budget.convert_to_estimate(budget.room * rule.handoff),
         told=told if facts.prepared else 0.0,
         stable=facts.stable,
+        handoff=handoff,
     )
 
 

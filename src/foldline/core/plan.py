@@ -162,12 +162,7 @@ def _select_fold(
         return fold_selection.find_due_fold(view, budget, facts), None
     if policy.delays and pressure != "soft":
         return None, None
-    soon = fold_selection.find_fold_moment(view, budget, facts)
-    if soon is None or not soon.ripe:
-        return None, soon
-    draft = fold_selection.build_fold_draft(view, soon.span, soon.why, budget=budget, facts=facts)
-    edit = fold_selection.build_shrinking_fold(draft, soon.cap)
-    return edit, soon if edit is None else None
+    return fold_selection.find_paying_fold(view, budget, facts)
 
 
 def _find_safe_fold(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:

@@ -8,6 +8,7 @@ shell_commands  Shell text: its commands and the files they touch
 
 from foldline.core.ledger.fact_pages import (
     CEILING,
+    HEADINGS,
     Facts,
     Pages,
     build_pages,
@@ -15,4 +16,12 @@ from foldline.core.ledger.fact_pages import (
     merge_facts,
 )
 
-__all__ = ["CEILING", "Facts", "Pages", "build_pages", "drop_settled_facts", "merge_facts"]
+__all__ = [
+    "CEILING",
+    "HEADINGS",
+    "Facts",
+    "Pages",
+    "build_pages",
+    "drop_settled_facts",
+    "merge_facts",
+]

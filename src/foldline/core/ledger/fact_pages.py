@@ -87,6 +87,8 @@ _WEIGHED: tuple[FactKind, ...] = ("said", "found")
 _SHARES: dict[FactKind, float] = {kind: share for kind, share, _, _ in _KINDS}
 _SPARE: dict[FactKind, int] = {kind: spare for kind, _, spare, _ in _KINDS}
 _TITLES: dict[FactKind, str] = {kind: title for kind, _, _, title in _KINDS}
+HEADINGS = tuple(f"# {title.partition(' (')[0]}" for title in _TITLES.values())
+"""How the blocks of a ledger begin."""
 # The order in which they are served with what is left: what a model needs in its exact spelling
 # first, old commands that went well last.
 _REST: tuple[FactKind, ...] = (

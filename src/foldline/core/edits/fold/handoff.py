@@ -4,8 +4,10 @@ What gives way last comes first: the user's words verbatim, the first task alway
 narrative, if there is one; then the ledger.
 """
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain
 from typing import Literal, TypeAlias
 
@@ -26,7 +28,8 @@ _WAY_BACK = ': any part comes back whole by its handle, {}("log:N")'  # by the t
 _UNDERSTOOD = (
     "Understood, I have the context from our previous conversation. How can I continue helping you?"
 )
-_WORDS, _NARRATIVE = 20_000, 4_000  # the most tokens of these parts; the ledger has its own cap
+MOST_WORDS, _NARRATIVE = 20_000, 4_000
+"""The most tokens of the user's words; the ledger has its own cap."""
 _WORDS_SHARE = 0.65  # of the handoff, for the user's words and pins
 _OWN = ("#", "[handoff", "log:", "> ")  # how the record's own lines begin
 _QUOTE = 5  # tokens of the handle before a message
@@ -106,6 +109,13 @@ def count_newest_words(material: Material, tokens: int) -> int:
     return needed
 
 
+@lru_cache(maxsize=64)  # asked before every call of which a fold may soon pay
+def count_quoted_tokens(text: str) -> int:
+    """Count the tokens of a handoff's text that are words, not facts."""
+    blocks = re.split(r"^(?=# )", text, flags=re.MULTILINE)
+    return sum(count_tokens(one) for one in blocks if not one.startswith(ledger.HEADINGS))
+
+
 def build_omission_notice(
     span: Range, count_of_messages: int, pins: Sequence[Logged] = (), *, recall: bool = True
 ) -> Handoff:
@@ -131,7 +141,7 @@ def _assemble_handoff(head: str, material: Material, *, left: int) -> Handoff:
     # Words stay whole where they all fit; otherwise they share a fixed part of the handoff.
     whole = sum(count_tokens(_render_words(event)) + 8 for _, event in (*words, *pins))
     share = left * 9 // 10 if whole <= left * 9 // 10 else int(left * _WORDS_SHARE)
-    share = max(left - _BESIDE, share) if material.newest else min(share, _WORDS)
+    share = max(left - _BESIDE, share) if material.newest else min(share, MOST_WORDS)
     quoted, cut_short, used = _quote_messages(material, cap=share)
     pinned = {seq for seq, _ in pins}
     others = {seq for seq, event in words if not by_user(event)}

@@ -16,7 +16,7 @@ import msgspec
 from foldline.core import ledger, rules
 from foldline.core import spine as spines
 from foldline.core.cold_cache import Cache
-from foldline.core.edits.fold.handoff import Handoff
+from foldline.core.edits.fold.handoff import MOST_WORDS, Handoff, count_quoted_tokens
 from foldline.core.item import Item
 from foldline.core.log import Excluded, Folded, Hiding, UsageReported
 from foldline.core.parts import Stub
@@ -67,21 +67,22 @@ def find_paying_fold(  # noqa: PLR0913 - everything that the decision rests on
     most: int,
     told: float,
     stable: int | None = None,
+    handoff: int | None = None,
 ) -> Moment | None:
     """Find the fold that pays now or soon, if any.
 
     `request` is the estimated size of all that would be sent; `told` is what the fold's narrative
-    cost, in fresh input tokens: it is paid already, but the next one will cost as much.
+    cost, in fresh input tokens: it is paid already, but the next one will cost as much. `handoff`
+    is the size of the handoff once it is built; until then it is estimated, rather too small.
     """
     if request < rule.floor * _SOON:
         return None
     span = _find_fold_span(view, rule, most=most, stable=stable)
     if span is None or taken_back(view, span):
         return None
-    words = sum(item.tokens for item in span.items if item.role in ("user", "handoff"))
-    facts = min(max(int(span.tokens * rule.ledger), _LEAST_FACTS), ledger.CEILING)
-    cap = min(most, words + facts + _FRAME)
-    gain = span.tokens - cap
+    cap, least = _estimate_handoff(view, span, rule.ledger)
+    cap, handoff = min(cap, most), min(least, most) if handoff is None else handoff
+    gain = span.tokens - handoff
     if gain < max(rule.gain, rule.gain_share * request):
         return None
     left = request - gain
@@ -89,7 +90,7 @@ def find_paying_fold(  # noqa: PLR0913 - everything that the decision rests on
     if cache == "cold" and ended and request >= rule.floor:
         return Moment(span, cap, "cold") if request >= rule.when_cold * left else None
     tail = view.tokens - span.tokens - count_tokens_before(view, span)
-    cost = fold_cost(prices, rewritten=cap + tail, summary=told)
+    cost = fold_cost(prices, rewritten=handoff + tail, summary=told)
     size = cheapest_size(prices, left=left, growth=estimate_growth(view), cost=rule.alpha * cost)
     if cache == "cold" and request >= rule.floor:
         # Inside a turn the model still works with what it read: fold no sooner than it pays.
@@ -98,6 +99,21 @@ def find_paying_fold(  # noqa: PLR0913 - everything that the decision rests on
     if request < size * _SOON:
         return None
     return Moment(span, cap, "pays", ripe=request >= size)
+
+
+def _estimate_handoff(view: View, span: Span, share: float) -> tuple[int, int]:
+    """Estimate the most tokens that a handoff may take, and those that it will.
+
+    Of the merged ones the words come again, but of all their facts only what one ledger holds.
+    """
+    words = sum(item.tokens for item in span.items if item.role == "user")
+    merged = [view.fold_at(at) for at in span.merges]
+    older = sum(one.after for one in merged)
+    again = sum(min(count_quoted_tokens(one.text), one.after) for one in merged)
+    every, new = (max(int(n * share), _LEAST_FACTS) for n in (span.tokens, span.tokens - older))
+    facts = min(older - again + new, ledger.CEILING)
+    most = words + older + min(every, ledger.CEILING) + _FRAME
+    return most, min(words + again, MOST_WORDS) + facts + _FRAME
 
 
 def estimate_growth(view: View) -> float:
