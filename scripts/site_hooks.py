@@ -4,14 +4,19 @@ A link to a file of the repository that is no page is right there, and leads now
 Here it becomes its words and the file's path, or, where `extra.source` of mkdocs.yml has the
 address under which the repository's files are shown, a link to there. A file that is not there is a
 warning, and so an error of the build. Pages of the project are left out of the site's search, and
-signatures on the pages of the API are coloured as Python.
+signatures on the pages of the API are coloured as Python. Beside the pages stands llms.txt.
 """
 
 import logging
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).parent))
+
+from make_llms import build_text
 
 _LOG = logging.getLogger("mkdocs.hooks.site_hooks")
 _LINK = re.compile(r"(?<!!)\[(?P<words>[^\[\]]+)\]\((?P<to>\.\./[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
@@ -48,3 +53,9 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
         made += _LINK.sub(link, markdown[end : fence.start()]) + fence[0]
         end = fence.end()
     return made + _LINK.sub(link, markdown[end:])
+
+
+def on_post_build(*, config: Any, **_: Any) -> None:
+    """Write llms.txt beside the pages."""
+    text = build_text(dict(config), Path(config["docs_dir"]))
+    (Path(config["site_dir"]) / "llms.txt").write_text(text)

@@ -15,7 +15,9 @@ DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if DOCS / "decisions" not in path.parents)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
-PAPERS = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG")]
+PAPERS = [
+    ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "AGENTS", "SECURITY", "CHANGELOG")
+]
 FIVE = ("log", "view", "budget", "edits", "request")
 SHORT = (
     "concepts/after-a-fold",
