@@ -97,7 +97,7 @@ def session(seed: int, dialect: Dialect) -> Counter[str]:
         seen["requests"] += 1
         seen["above"] += true > window
         seen["above with answer"] += true + facts.limits.reserve // 2 > window
-        body = msgspec.json.decode(dialect.encode(made.request, {}))
+        body = msgspec.json.decode(dialect.encode_request(made.request, {}))
         seen["faults"] += len(dialect.list_faults(body))
         talk.ask(made, counted=counted)
 
@@ -106,7 +106,7 @@ def session(seed: int, dialect: Dialect) -> Counter[str]:
         for step in range(random.randint(0, 3)):
             ask()
             ids = [f"{turn}.{step}.{n}" for n in range(random.choice((1, 1, 2, 4)))]
-            thought = "hm, " * 5 if dialect.is_model_item is not None else ""
+            thought = "hm, " * 5 if dialect.has_turns else ""
             add(calls(*ids, text=words(10), thought=thought))
             for one_id in ids:
                 text = words(random.choice((5, 80, window // 6, window)))

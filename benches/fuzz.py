@@ -32,7 +32,7 @@ from foldline.core.log import Event, Opened
 from foldline.core.parts import Call, Text
 from foldline.core.request import render
 from foldline.dialects.base import DIALECTS, Dialect, get_dialect
-from foldline.dialects.client_messages import ClientForm, item_of
+from foldline.dialects.client_messages import item_of
 from foldline.dialects.json_slices import parse_object
 from foldline.dialects.sse import SseReader
 from foldline.errors import WireError
@@ -63,7 +63,7 @@ def _kept(events: list[Event], dialect: Dialect) -> None:
     for event in rules.make_closing_events(view):
         view.append(view.head + 1, event)
     rules.check_view(view)
-    msgspec.json.decode(dialect.encode(render(view), {}))
+    msgspec.json.decode(dialect.encode_request(render(view), {}))
 
 
 def _request(dialect: Dialect, body: bytes, _: Random) -> None:
@@ -71,7 +71,7 @@ def _request(dialect: Dialect, body: bytes, _: Random) -> None:
 
     While nothing is edited it is sent as it came, and what is edited is JSON.
     """
-    request, form = read_request(dialect, body), dialect.form
+    request, form = read_request(dialect, body), dialect
     fields = {name: request.extract_field(name) for name in dialect.fixed}
     given = {name: field for name, field in fields.items() if field}
     leading = [request.extract_message(at) for at in request.leading]
@@ -98,7 +98,7 @@ def _request(dialect: Dialect, body: bytes, _: Random) -> None:
         raise ValueError("a request without an edit is sent otherwise")
 
 
-def _patch(form: ClientForm, raw: bytes, events: list[Event]) -> None:
+def _patch(form: Dialect, raw: bytes, events: list[Event]) -> None:
     """A message in which every text is replaced is still JSON, and is read."""
     for event in events:
         shown = item_of(event)
@@ -112,15 +112,15 @@ def _answer(dialect: Dialect, body: bytes, _: Random) -> None:
     """An answer that is read is kept; as a client sends it back, it is read too."""
     given = parse_object(body)
     _kept(dialect.parse_answer(given, None, None), dialect)
-    for raw in dialect.form.answer_messages(given):
-        described = dialect.form.describe_message(raw)
+    for raw in dialect.encode_answer(given):
+        described = dialect.describe_message(raw)
         if described.role not in ("compaction", "fold"):
-            dialect.form.read_message(raw, described)
+            dialect.read_message(raw, described)
 
 
 def _stream(dialect: Dialect, body: bytes, random: Random) -> None:
     """A stream that is cut into pieces anywhere, and breaks off anywhere."""
-    lines, made, last = SseReader(), dialect.assembly(), 0
+    lines, made, last = SseReader(), dialect.make_assembly(), 0
     cuts = sorted(random.randrange(len(body) + 1) for _ in range(3))
     sent = []
     for cut in (*cuts, len(body)):

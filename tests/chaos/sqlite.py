@@ -285,7 +285,7 @@ async def check(path: str, known: Known, flying: dict[str, Any] | None, seen: Co
         known.checked = len(known.log)
         if head >= 0:
             live = await Live.open(store, NAME, facts=FACTS)
-            OPENAI.encode((await planning.plan_next_request(live, FACTS)).request, {})
+            OPENAI.encode_request((await planning.plan_next_request(live, FACTS)).request, {})
         if seen["kills"] % INTACT_EACH == 0:
             seen["intact"] += 1
             if (told := store.db.sql("pragma integrity_check")) != [("ok",)]:

@@ -25,7 +25,7 @@ from foldline.core.policy import PRESETS, Policy
 from foldline.core.request import Request, render
 from foldline.dialects import openai_chat
 from foldline.dialects.base import CHAT, Dialect, get_dialect, list_dialects
-from foldline.dialects.client_messages import ClientForm, item_of
+from foldline.dialects.client_messages import item_of
 from foldline.importers import read
 from foldline.testing import Planned, view_of
 
@@ -134,7 +134,7 @@ def changed(session: Recorded) -> tuple[Counter[str], list[str]]:
     request = _closed(session.events)
     bodies: dict[str, tuple[Dialect, tuple[bytes, ...]]] = {}
     for dialect in list_dialects():
-        body = dialect.encode(request, {"max_tokens": 9})
+        body = dialect.encode_request(request, {"max_tokens": 9})
         listed = msgspec.json.decode(body, type=dict[str, msgspec.Raw])[dialect.messages]
         messages = msgspec.json.decode(listed, type=list[msgspec.Raw])
         bodies[dialect.name] = dialect, tuple(_join_turns(dialect, map(bytes, messages)))
@@ -147,7 +147,7 @@ def changed(session: Recorded) -> tuple[Counter[str], list[str]]:
         f"{session.name} {what}: message {place} came as {came[:200]!r}, {how}"
         for what, (dialect, messages) in bodies.items()
         for place, came in enumerate(messages)
-        for how in _differences(dialect.form, came)
+        for how in _differences(dialect, came)
     ]
 
 
@@ -155,7 +155,7 @@ def _join_turns(dialect: Dialect, raws: Iterable[bytes]) -> Iterable[bytes]:
     """The messages of a list: where a turn is several items, these are one."""
     turn: list[bytes] = []
     for raw in raws:
-        is_model = dialect.is_model_item is not None and dialect.is_model_item(raw)
+        is_model = dialect.has_turns and dialect.is_model_item(raw)
         if turn and not is_model:
             yield b",".join(turn)
             turn = []
@@ -167,7 +167,7 @@ def _join_turns(dialect: Dialect, raws: Iterable[bytes]) -> Iterable[bytes]:
         yield b",".join(turn)
 
 
-def _differences(form: ClientForm, came: bytes) -> Iterable[str]:
+def _differences(form: Dialect, came: bytes) -> Iterable[str]:
     """In what a message differs from what is read and written of it, or from itself, indented."""
     described = form.describe_message(came)
     items = json.loads(b"[" + came + b"]")

@@ -65,7 +65,7 @@ def refused(request: Request, dialects: Sequence[Dialect] = ()) -> list[str]:
     found: list[str] = []
     for dialect in dialects or list_dialects():
         if not dialect.is_silent(request):
-            body = json.loads(dialect.encode(request, {}))
+            body = json.loads(dialect.encode_request(request, {}))
             found += [f"{dialect.name}: {one}" for one in refused_body(dialect, body)]
     return found
 

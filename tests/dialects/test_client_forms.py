@@ -11,17 +11,16 @@ from odd_json import numbers, spaces, texts, written
 from foldline.core.item import Item
 from foldline.core.log import Instructed, ModelSaid, ToolReturned, UserSaid
 from foldline.core.parts import Call, Gap, Media, Text
-from foldline.dialects import anthropic
-from foldline.dialects.anthropic import client_messages as messages
-from foldline.dialects.base import DIALECTS, list_dialects, resolve_named_dialect
+from foldline.dialects.base import DIALECTS, get_dialect, list_dialects, resolve_named_dialect
 from foldline.dialects.client_messages import item_of
-from foldline.dialects.openai_chat import client_messages as chat
-from foldline.dialects.openai_chat.dialect import DIALECT as OPENAI
 from foldline.errors import WireError
+
+messages = get_dialect("anthropic")
+chat = get_dialect("openai-chat")
 
 BOTH = pytest.mark.parametrize("form", [chat, messages], ids=["openai-chat", "anthropic"])
 NAMES = [name for name in DIALECTS if not name.startswith("gemini")]
-FORMS = [resolve_named_dialect(name).form for name in NAMES]
+FORMS = [resolve_named_dialect(name) for name in NAMES]
 ALL = pytest.mark.parametrize("form", FORMS, ids=NAMES)
 """What holds wherever messages have a `content`; items of several are in test_client_items.py, contents of Gemini's in
 test_gemini_clients.py."""
@@ -356,7 +355,7 @@ def test_system_messages_are_asides(form):
     described = form.describe_message(body)
     told = Instructed((Text("Be brief."),), aside=True, link=described.digest)
     assert form.read_message(body, described) == [told]
-    assert form.words_of(body) == "Be brief."
+    assert form.read_words(body) == "Be brief."
 
 
 @ALL
@@ -510,14 +509,9 @@ def test_a_begun_answer_is_completed():
     body = {"content": [{"type": "text", "text": " is 4."}], "stop_reason": "end_turn"}
     prefill = b'{"role":"assistant","content":"The answer"}'
     whole = messages.complete_answer(body, prefill)
-    (said,) = messages.answer_messages(whole)
+    (said,) = messages.encode_answer(whole)
     assert digest(messages, said) == digest(messages, b'{"role":"assistant","content":"The answer is 4."}')  # fmt: skip
     assert chat.complete_answer(body, prefill) is body
-
-
-def test_a_dialect_knows_its_form():
-    assert OPENAI.form is chat
-    assert resolve_named_dialect(anthropic.DIALECT).form is messages
 
 
 @BOTH
@@ -538,7 +532,7 @@ def test_instructions_and_tools_are_read(form):
 
 @given(spaces)
 def test_unreadable_tools_are_refused(space):
-    for form in (dialect.form for dialect in list_dialects()):
+    for form in (dialect for dialect in list_dialects()):
         for tools in ("555", '{"a":1}', "[5]", "[{}]"):
             with pytest.raises(WireError):
                 form.read_instructions({"tools": (tools + space).encode()}, [])

@@ -11,8 +11,11 @@ from odd_json import texts, written
 from foldline.core.item import Item
 from foldline.core.log import ModelSaid, ToolReturned, UserSaid
 from foldline.core.parts import Call, Media, Text
+from foldline.dialects.base import get_dialect
 from foldline.dialects.client_messages import item_of
-from foldline.dialects.openai_responses import client_messages as form
+from foldline.errors import WireError
+
+form = get_dialect("openai-responses")
 
 words = texts.filter(str.strip)
 PICTURE = {"type": "input_image", "image_url": "https://x/y.png?sig=1", "detail": "auto"}
@@ -281,11 +284,11 @@ def test_an_answer_that_is_masked_keeps_its_calls():
     "item", [{"type": "compaction_trigger"}, {"type": "item_reference", "id": "msg_1"}, {"id": "x"}]
 )
 def test_what_stands_for_no_message_is_a_typed_error(item):
-    with pytest.raises(form.WireError):
+    with pytest.raises(WireError):
         form.describe_message(raw_of([item]))
 
 
 @pytest.mark.parametrize("raw", [b"", b"{},", b"[]", b'{"role":"user","role":"user"}'])
 def test_what_is_no_item_is_a_typed_error(raw):
-    with pytest.raises(form.WireError):
+    with pytest.raises(WireError):
         form.describe_message(raw)

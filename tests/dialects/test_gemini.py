@@ -215,7 +215,7 @@ def test_tools_of_googles_own_schema_are_json_schemas_elsewhere():
 def test_a_system_prompt_of_one_part_needs_no_list():
     """As Google's own pages write it for curl."""
     for told in (b'{"parts":{"text":"S"}}', b'{"parts":[{"text":"S"}]}', b'"S"'):
-        assert DIALECT.form.read_instructions({"systemInstruction": told}, []).parts == (Text("S"),)
+        assert DIALECT.read_instructions({"systemInstruction": told}, []).parts == (Text("S"),)
 
 
 FAULTS = {
@@ -346,7 +346,7 @@ def test_odd_contents_are_refused():
 
 
 def describe(*parts, role="user"):
-    return DIALECT.form.describe_message(json.dumps({"role": role, "parts": parts}).encode())
+    return DIALECT.describe_message(json.dumps({"role": role, "parts": parts}).encode())
 
 
 def answer_with(response, **more):
@@ -358,14 +358,14 @@ def test_a_call_is_known_again_whose_id_the_client_invented():
     assert describe(*bare[1]["parts"], role="model") == describe(*calls, role="model")
     assert describe(*bare[2]["parts"]) == describe(*results)
     raw = json.dumps(TALK[2]).encode()
-    events = DIALECT.form.read_message(raw, DIALECT.form.describe_message(raw))
+    events = DIALECT.read_message(raw, DIALECT.describe_message(raw))
     assert [one.call_id for one in events] == ["call:w", "call:w#2"]
 
 
 @pytest.mark.parametrize("response", [{"result": "4°"}, {"b": 1, "a": "x"}, {"error": {"a": 1}}])
 def test_a_result_of_any_shape_is_kept_once(response):
     raw = json.dumps({"role": "user", "parts": [answer_with(response, id="a1")]}).encode()
-    (event,) = DIALECT.form.read_message(raw, DIALECT.form.describe_message(raw))
+    (event,) = DIALECT.read_message(raw, DIALECT.describe_message(raw))
     assert event.native is None
     assert describe(answer_with(response)) != describe(answer_with({**response, "c": 1}))
 
@@ -375,9 +375,9 @@ def test_a_result_of_any_shape_is_kept_once(response):
 def test_a_masked_result_keeps_all_bytes_around_its_words(name, field):
     part = f'{{"{field}": {{"id": "a1", "response": {{ "{name}" : "4°" }},  "name": "w"}}}}'
     raw = f'{{ "parts":[ {part} ], "role": "user" }}'.encode()
-    (event,) = DIALECT.form.read_message(raw, DIALECT.form.describe_message(raw))
+    (event,) = DIALECT.read_message(raw, DIALECT.describe_message(raw))
     masked = Item(0, "result", (Text("[masked]"),), 0, call_id=event.call_id)
-    put = DIALECT.form.replace_text(raw, event, masked)
+    put = DIALECT.replace_text(raw, event, masked)
     assert put == raw.replace(
         f'{{ "{name}" : "4°" }}'.encode(), f'{{"{name}":"[masked]"}}'.encode()
     )
@@ -386,11 +386,11 @@ def test_a_masked_result_keeps_all_bytes_around_its_words(name, field):
 def test_results_that_are_repeated_are_all_counted_and_all_masked():
     twice = [*TALK[2]["parts"], *TALK[2]["parts"]]
     raw = json.dumps({"role": "user", "parts": twice}).encode()
-    events = DIALECT.form.read_message(raw, DIALECT.form.describe_message(raw))
+    events = DIALECT.read_message(raw, DIALECT.describe_message(raw))
     assert [one.call_id for one in events] == ["call:w", "call:w#2"] * 2
     assert [one.native for one in events] == [None] * 4
     masked = Item(0, "result", (Text("[masked]"),), 0, call_id="call:w")
-    put = json.loads(DIALECT.form.replace_text(raw, events[2], masked))
+    put = json.loads(DIALECT.replace_text(raw, events[2], masked))
     first, second = TALK[2]["parts"]
     stub = {"functionResponse": {**first["functionResponse"], "response": {"output": "[masked]"}}}
     assert put["parts"] == [stub, second, stub, second]

@@ -10,9 +10,11 @@ from odd_json import texts, written
 from foldline.core.item import Item
 from foldline.core.log import Instructed, ModelSaid, ToolReturned, UserSaid
 from foldline.core.parts import Call, Gap, Media, Text, Tool
+from foldline.dialects.base import get_dialect
 from foldline.dialects.client_messages import item_of
-from foldline.dialects.gemini import client_messages as form
 from foldline.errors import WireError
+
+form = get_dialect("gemini")
 
 words = texts.filter(str.strip)
 arguments = st.dictionaries(st.sampled_from(["a", "é", "mime_type", "_raw"]), st.one_of(texts, st.booleans(), st.none()), max_size=3)  # fmt: skip

@@ -14,9 +14,10 @@ from foldline.core.parts import Call, Gap, Media, Text, Thought, Tool
 from foldline.dialects import gemini_interactions as wire
 from foldline.dialects.base import get_dialect
 from foldline.dialects.client_messages import FoldMark, item_of
-from foldline.dialects.gemini_interactions import client_messages as form
 from foldline.errors import WireError
 from foldline.proxy.client_request import read_request
+
+form = get_dialect("gemini-interactions")
 
 DIALECT = get_dialect("gemini-interactions")
 PIXEL = {"type": "image", "mime_type": "image/png", "data": "iVBORw0KGgo="}
@@ -264,7 +265,7 @@ def test_inputs_of_every_form_are_one():
         (event,) = form.read_message(body, form.describe_message(body))
         assert event.parts == (Text("Hi"),)
         put = form.replace_text(body, event, Item(0, "user", (Text("cut"),), 0, state="masked"))
-        assert form.words_of(put) == "cut"
+        assert form.read_words(put) == "cut"
 
 
 def test_plain_steps_are_kept_in_neutral_parts():

@@ -341,7 +341,7 @@ def play(name, streams, *, waits=False):
     got = []
     for place, events in enumerate(streams):
         is_last = place == len(streams) - 1
-        assembly = get_dialect(name).assembly()
+        assembly = get_dialect(name).make_assembly()
         was_done = False
         for sent in events:
             got += joined.add_event(sent)
@@ -355,7 +355,7 @@ def play(name, streams, *, waits=False):
 
 
 def build(name, events):
-    assembly = get_dialect(name).assembly()
+    assembly = get_dialect(name).make_assembly()
     for sent in events:
         assembly.add_event(sent.data)
     assert assembly.done
@@ -631,7 +631,7 @@ def test_words_pass_at_once_and_ends_wait(name):
     first, second = (one.events(name) for one in talk([("text", "One two three"), ("ours", "c1")], [("text", "four five")]))  # fmt: skip
     came = heard = ""
     for place, events in enumerate((first, second)):
-        assembly = dialect.assembly()
+        assembly = dialect.make_assembly()
         for sent in events:
             got = joined.add_event(sent)
             assembly.add_event(sent.data)

@@ -14,7 +14,7 @@ from foldline.core.log import ModelSaid, Opened, ToolReturned, UsageReported, Us
 from foldline.core.parts import Media, Text, render_parts
 from foldline.core.request import render
 from foldline.dialects import openai_chat as wire
-from foldline.dialects.openai_chat.read import _strip_empty_fields
+from foldline.dialects.openai_chat.messages import _strip_empty_fields
 from foldline.errors import BadInput
 from foldline.testing import calls, view_of
 

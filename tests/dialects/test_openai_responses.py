@@ -30,7 +30,7 @@ from foldline.core.request import Request, render
 from foldline.dialects import anthropic, openai_chat
 from foldline.dialects import openai_responses as wire
 from foldline.dialects.base import get_dialect
-from foldline.dialects.openai_responses import client_messages
+from foldline.dialects.openai_responses.dialect import DIALECT as RESPONSES
 from foldline.dialects.openai_responses.items import kind_of
 from foldline.dialects.openai_responses.write import own_id, write_items
 from foldline.errors import BadInput, WireError
@@ -794,14 +794,14 @@ def test_the_tools_of_a_namespace_are_read_one_by_one():
     """As Codex groups those of a server: a tool `recall` in it is known for what it is."""
     inside = {"type": "function", "name": "recall", "parameters": {"type": "object"}}
     given = {"type": "namespace", "name": "mcp__a", "tools": [inside, {"type": "web_search"}]}
-    told = client_messages.read_instructions({"tools": json.dumps([given]).encode()}, [])
+    told = RESPONSES.read_instructions({"tools": json.dumps([given]).encode()}, [])
     assert told.tools == (
         Tool("mcp__a__recall", "", '{"type": "object"}'),
         Tool("mcp__a__web_search"),
     )
     for broken in ([], 5, None):
         rest = {**given, "tools": broken}
-        told = client_messages.read_instructions({"tools": json.dumps([rest]).encode()}, [])
+        told = RESPONSES.read_instructions({"tools": json.dumps([rest]).encode()}, [])
         assert [tool.name for tool in told.tools] in ([], ["mcp__a"])
 
 
@@ -972,8 +972,8 @@ STUB = Item(0, "result", (Text("[masked]"),), 0, state="masked", call_id="s")
 def put_stub(item):
     """A result with a stub in place of its words, as it goes upstream."""
     raw = json.dumps(item).encode()
-    (event,) = client_messages.read_message(raw, client_messages.describe_message(raw))
-    return json.loads(client_messages.replace_text(raw, event, STUB))
+    (event,) = RESPONSES.read_message(raw, RESPONSES.describe_message(raw))
+    return json.loads(RESPONSES.replace_text(raw, event, STUB))
 
 
 @pytest.mark.parametrize("outcome", [{"type": "exit", "exit_code": 2}, {"type": "timeout"}])
@@ -990,7 +990,7 @@ def test_how_a_command_ended_is_not_among_the_words_that_are_clipped():
     outcome = {"type": "exit", "exit_code": 2}
     chunk = {"stdout": "out", "stderr": "err", "outcome": outcome}
     raw = json.dumps({**SHELL_OUT, "call_id": "s", "output": [chunk]}).encode()
-    (event,) = client_messages.read_message(raw, client_messages.describe_message(raw))
+    (event,) = RESPONSES.read_message(raw, RESPONSES.describe_message(raw))
     assert event.parts == (Text("out\nerr"),)
 
 

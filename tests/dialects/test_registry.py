@@ -34,7 +34,7 @@ def stub(tmp_path, monkeypatch):
     yield base.get_dialect("stub-chat")
     for name in [one for one in sys.modules if ".stub_chat" in one]:
         del sys.modules[name]
-    base._import_module.cache_clear()
+    base.get_dialect.cache_clear()
 
 
 def test_a_new_dialect_is_a_folder_and_one_line(stub):

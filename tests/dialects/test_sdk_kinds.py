@@ -12,7 +12,7 @@ from openai.types.responses import ResponseOutputItem, response_input_item_param
 from foldline.dialects.anthropic.block_kinds import BLOCKS, MESSAGE_FIELDS, STATE, find_kinds
 from foldline.dialects.gemini.content_parts import PARTS
 from foldline.dialects.gemini_interactions import steps
-from foldline.dialects.openai_chat.client_messages import ROLES
+from foldline.dialects.openai_chat.dialect import ROLES
 from foldline.dialects.openai_responses import items
 
 

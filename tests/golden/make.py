@@ -38,7 +38,7 @@ from foldline.dialects import (
     openai_responses,
 )
 from foldline.dialects.anthropic.content_blocks import content_of
-from foldline.dialects.anthropic.read import (
+from foldline.dialects.anthropic.messages import (
     build_model_event,
     from_user,
     message_content,
@@ -53,7 +53,7 @@ from foldline.dialects.base import (
     list_dialects,
     resolve_named_dialect,
 )
-from foldline.dialects.gemini_interactions.read import parse_turn
+from foldline.dialects.gemini_interactions.messages import parse_turn
 from foldline.dialects.gemini_interactions.steps import is_models
 from foldline.dialects.json_slices import find_values
 from foldline.dialects.openai_chat.dialect import DIALECT as OPENAI

@@ -33,9 +33,9 @@ def test_golden(path):
     for event in asked:
         view = load(spine_at(logged, event.at), dict(logged[: event.at + 1]), head=event.at)
         dialect = resolve_named_dialect(event.dialect)
-        body = dialect.encode(render(view), {})
+        body = dialect.encode_request(render(view), {})
         if event.proxied is not None:
-            assert digest_shown(view, read_row(view), dialect.form) == event.sha256
+            assert digest_shown(view, read_row(view), dialect) == event.sha256
         elif event.encoder == dialect.encoder:
             assert hashlib.sha256(body).hexdigest() == event.sha256
     assert len(asked) > 10
@@ -62,7 +62,7 @@ def test_encoder_4_differs_only_where_3_spoke_last():
     same = 0
     for event in (one for one in events if isinstance(one, Asked)):
         view = load(spine_at(logged, event.at), dict(logged[: event.at + 1]), head=event.at)
-        body = resolve_named_dialect(event.dialect).encode(render(view), {})
+        body = resolve_named_dialect(event.dialect).encode_request(render(view), {})
         if json.loads(body)["messages"][-1]["role"] == "user":
             assert hashlib.sha256(body).hexdigest() == event.sha256
             same += 1
@@ -76,7 +76,9 @@ def test_the_log_of_anthropic_shows_what_only_it_has():
     logged = [Logged(seq, event) for seq, event in enumerate(events)]
     asked = [event for event in events if isinstance(event, Asked)]
     views = [load(spine_at(logged, one.at), dict(logged[: one.at + 1]), head=one.at) for one in asked]  # fmt: skip
-    bodies = [resolve_named_dialect(asked[0].dialect).encode(render(view), {}) for view in views]
+    bodies = [
+        resolve_named_dialect(asked[0].dialect).encode_request(render(view), {}) for view in views
+    ]
     for shown in (b'"signature":"EqQB"', b'"data":"opaque"', b"web_search_tool_result", b'{"n": 1.50}',
                   b"[result masked]", rb"caf\u00e9?", b'"a_block_of_tomorrow","x":1e3'):  # fmt: skip
         assert any(shown in body for body in bodies), shown
@@ -90,7 +92,9 @@ def test_the_log_of_responses_shows_what_only_it_has():
     logged = [Logged(seq, event) for seq, event in enumerate(events)]
     asked = [event for event in events if isinstance(event, Asked)]
     views = [load(spine_at(logged, one.at), dict(logged[: one.at + 1]), head=one.at) for one in asked]  # fmt: skip
-    bodies = [resolve_named_dialect(asked[0].dialect).encode(render(view), {}) for view in views]
+    bodies = [
+        resolve_named_dialect(asked[0].dialect).encode_request(render(view), {}) for view in views
+    ]
     for shown in (b'"encrypted_content":"gAAAsealed"', b'"phase":"commentary"', b"custom_tool_call_output",
                   b"shell_call_output", b"[result masked]", b"an_item_of_tomorrow", b'"result":"iVBORw0KGgo="'):  # fmt: skip
         assert any(shown in body for body in bodies), shown
@@ -104,7 +108,9 @@ def test_the_log_of_gemini_shows_what_only_it_has():
     logged = [Logged(seq, event) for seq, event in enumerate(events)]
     asked = [event for event in events if isinstance(event, Asked)]
     views = [load(spine_at(logged, one.at), dict(logged[: one.at + 1]), head=one.at) for one in asked]  # fmt: skip
-    bodies = [resolve_named_dialect(asked[0].dialect).encode(render(view), {}) for view in views]
+    bodies = [
+        resolve_named_dialect(asked[0].dialect).encode_request(render(view), {}) for view in views
+    ]
     for shown in (b'"thoughtSignature":"c2lnbmVkLTE="', b'{"text":"","thoughtSignature":"c2lnbmVkLTM="}', b'"thought":true',
                   b"codeExecutionResult", b"[result masked]", b"PartOfTomorrow", b'{"a_b":[1,null]}', b'"fileUri":"gs://b/a.pdf"'):  # fmt: skip
         assert any(shown in body for body in bodies), shown

@@ -70,7 +70,7 @@ def test_what_is_streamed_is_what_is_not(name):
     dialect = get_dialect(name)
     said = {key: value for key, value in MESSAGE.items() if key != "reasoning"}
     whole, events = written(name, {"model": "m"}, said, 9)
-    lines, made = SseReader(), dialect.assembly()
+    lines, made = SseReader(), dialect.make_assembly()
     for event in lines.feed("".join(events).encode()):
         made.add_event(event.data)
     assert made.done
@@ -81,7 +81,7 @@ def test_what_is_streamed_is_what_is_not(name):
 
 @pytest.mark.parametrize("name", ["anthropic", "gemini", "openai-responses"])
 def test_reasoning_is_streamed_as_it_is_not(name):
-    dialect, made = get_dialect(name), get_dialect(name).assembly()
+    dialect, made = get_dialect(name), get_dialect(name).make_assembly()
     whole, events = written(name, {"model": "m"}, {**MESSAGE, "id": "7"}, 9)
     for event in SseReader().feed("".join(events).encode()):
         made.add_event(event.data)

@@ -79,7 +79,7 @@ def list_faults(talk: Conversation, dialect: Dialect) -> list[str]:
     request = render(view)
     if dialect.is_silent(request):
         return []
-    return dialect.list_faults(msgspec.json.decode(dialect.encode(request, {})))
+    return dialect.list_faults(msgspec.json.decode(dialect.encode_request(request, {})))
 
 
 def flat(talk: Conversation) -> None:
@@ -236,7 +236,7 @@ def sealed(talk: Conversation) -> None:
     request = render(talk.view)
     if RESPONSES not in talk.dialects or RESPONSES.is_silent(request):
         return
-    body = msgspec.json.decode(RESPONSES.encode(request, {}))
+    body = msgspec.json.decode(RESPONSES.encode_request(request, {}))
     for item, following in zip(body["input"], [*body["input"][1:], {}], strict=True):
         if item.get("type") == "reasoning":
             wanted = came[item["id"]]
@@ -300,7 +300,7 @@ def _notes(view: View) -> list[tuple[Part, ...]]:
 
 
 def _digest(view: View, dialect: Dialect) -> str:
-    return hashlib.sha256(dialect.encode(render(view), {})).hexdigest()
+    return hashlib.sha256(dialect.encode_request(render(view), {})).hexdigest()
 
 
 async def _tail(talk: Conversation) -> list[Logged]:

@@ -26,7 +26,7 @@ MUTANTS = [
     ("3", CONVERSATIONS, "kept = {at for at in users if described[at].digest not in said}", "kept = {*users}"),
     ("3", CONVERSATION, "if messages >= mark.messages and not (", "if messages >= mark.messages - 1 and not ("),
     # Sealed reasoning that does not go back, and a server that is asked to keep what is ours.
-    ("2", "foldline.dialects.openai_responses.client_messages",
+    ("2", "foldline.dialects.openai_responses.dialect",
      "restored = restore_sealed(own, items[0].parts) if own is not None else None", "restored = own and own[:1]"),
     ("9", CONVERSATIONS, 'find_fields(body), "store", b"false"', 'find_fields(body), "store", b"true"'),
     # An answer that another process cannot find.

@@ -22,13 +22,13 @@ def test_no_request_is_stuck_invalid_or_too_large(dialect):
 
 
 PATCH = "foldline.proxy.patch"
-FORM = "foldline.dialects.anthropic.client_messages"
-ITEMS = "foldline.dialects.openai_responses.client_messages"
+FORM = "foldline.dialects.anthropic.dialect"
+ITEMS = "foldline.dialects.openai_responses.dialect"
 MUTANTS = [
     # What came without words is no fault; what nobody understands is carried.
     ("foldline.core.rules", 'if not item.parts and item.state != "whole":', "if not item.parts:", "anthropic", 2),
     (PATCH, "return KeptState(opaque)", "return KeptState()", "openai-chat", 0),
-    ("foldline.dialects.openai_chat.client_messages", "if role not in ROLES:", "if False:", "openai-chat", 0),
+    ("foldline.dialects.openai_chat.dialect", "if role not in ROLES:", "if False:", "openai-chat", 0),
     # What later requests depend on.
     (PATCH, "splices += _place_controls(request, at, controls)", "pass", "anthropic", 4),
     (FORM, "references |= shown", "pass", "anthropic", 2),

@@ -74,8 +74,8 @@ CONVERSATION, CONVERSATIONS = "foldline.proxy.conversation", "foldline.proxy.con
 REQUEST = "foldline.proxy.client_request"
 SHARED = "foldline.dialects.client_messages"
 CHAT, MESSAGES = (
-    "foldline.dialects.openai_chat.client_messages",
-    "foldline.dialects.anthropic.client_messages",
+    "foldline.dialects.openai_chat.dialect",
+    "foldline.dialects.anthropic.dialect",
 )
 MUTANTS = [
     # Bytes that no patch covers, and patches that nobody is told of.
@@ -110,7 +110,7 @@ MUTANTS = [
 ]  # fmt: skip
 """Broken variants of the proxied path, each a module, a line, and what stands there instead."""
 SEEDS = range(400)
-ITEMS = "foldline.dialects.openai_responses.client_messages"
+ITEMS = "foldline.dialects.openai_responses.dialect"
 OWN_MUTANTS = [
     # A cut inside a model's turn.
     (REQUEST, "if is_model and goes_on:", "if False:"),
@@ -131,7 +131,7 @@ OWN_MUTANTS = [
 """The same of Responses, where a turn is several items."""
 
 
-CONTENTS = "foldline.dialects.gemini.client_messages"
+CONTENTS = "foldline.dialects.gemini.dialect"
 PARTS = "foldline.dialects.gemini.content_parts"
 GEMINI_MUTANTS = [
     # Differences that mean nothing.
@@ -158,7 +158,7 @@ GEMINI_MUTANTS = [
 """The same of Gemini, where texts are cut into parts and calls may have no ids."""
 
 
-STEPS = "foldline.dialects.gemini_interactions.client_messages"
+STEPS = "foldline.dialects.gemini_interactions.dialect"
 STEP_PARTS = "foldline.dialects.gemini_interactions.steps"
 STEP_MUTANTS = [
     # A cut inside a model's turn.

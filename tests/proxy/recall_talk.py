@@ -66,7 +66,7 @@ class Talk:
         answer = self.post()
         assert answer.status_code == 200, answer.text
         if self.streams:
-            heard = self.dialect.assembly()
+            heard = self.dialect.make_assembly()
             reader = SseReader()
             for one in (*reader.feed(self.raw), *reader.close()):
                 heard.add_event(one.data)
@@ -74,8 +74,8 @@ class Talk:
             self.body = heard.build_body()
         else:
             self.body = answer.json()
-        form, self.said = self.dialect.form, ModelSaid(())
-        for raw in form.answer_messages(self.body):
+        form, self.said = self.dialect, ModelSaid(())
+        for raw in form.encode_answer(self.body):
             self.history += json.loads(b"[" + raw + b"]")
             self.said = form.read_message(raw, form.describe_message(raw))[0]
         return text_of(self.said.parts).strip(), [call.name for call in calls_of(self.said.parts)]
@@ -94,7 +94,7 @@ class Talk:
         groups = [items] if self.dialect.results_in else [[item] for item in items]
         answer = json.dumps(self.history[-1]).encode()
         for group in groups:
-            written = self.dialect.form.write_message(group)
+            written = self.dialect.write_message(group)
             self.history.append(json.loads(self.dialect.fit_results(written, answer)))
         return self.ask()
 

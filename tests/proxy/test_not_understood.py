@@ -54,7 +54,7 @@ class Talk:
         exchange.start_response(200)
         exchange.receive_chunk(json.dumps(answer).encode())
         run_coroutine(exchange.end_response())
-        self.history += [json.loads(raw) for raw in self.dialect.form.answer_messages(answer)]
+        self.history += [json.loads(raw) for raw in self.dialect.encode_answer(answer)]
         self.sent = json.loads(exchange.body)[self.dialect.messages]
         return exchange
 
@@ -208,7 +208,7 @@ def test_the_thinking_of_a_carried_call_stays_where_the_api_wants_it():
         load_tool(talk)
         talk.history[1]["content"].insert(0, thinking)
         run = [json.dumps(one).encode() for one in talk.history[:3]]
-        found = talk.dialect.form.carry_state(
+        found = talk.dialect.carry_state(
             run, [2], json.dumps(TOOLS).encode(), thinks=kind == "enabled"
         )
         assert ("thinking" in found.behind[0].decode()) == kept

@@ -6,25 +6,32 @@ module, with a `dialect.py` that describes it, and one line in `DIALECTS`. Its m
 when it is used.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, ClassVar, NamedTuple, Protocol, cast
 
 import msgspec
 
-from foldline.core.log import Event, UsageReported
+from foldline.core.item import Item
+from foldline.core.log import Event, Instructed, UsageReported
 from foldline.core.parts import Tool
 from foldline.core.request import Request
 from foldline.core.view import View
-from foldline.dialects.client_messages import STATEFUL, ClientForm, FoldMark
-from foldline.dialects.json_slices import Json
+from foldline.dialects.client_messages import (
+    STATEFUL,
+    Described,
+    FoldMark,
+    KeptState,
+    append_value,
+    is_blank_item,
+)
+from foldline.dialects.json_slices import Json, dict_of
 from foldline.dialects.model_names import is_relayed, names_claude, names_gemini
 from foldline.dialects.sse import SseEvent
 from foldline.errors import BadInput, FormatError
-
-Encode: TypeAlias = Callable[[Request, Mapping[str, Any]], bytes]
 
 
 class _Row(NamedTuple):
@@ -101,27 +108,6 @@ class JoinedAnswer(Protocol):
         ...
 
 
-class Compaction(Protocol):
-    """How clients ask to compact a history; a module of this shape."""
-
-    def remove_trigger(self, body: bytes) -> bytes | None:
-        """Remove from a request what asks to compact its history; None if it does not ask."""
-        ...
-
-    def find_threshold(self, parameters: Mapping[str, Any]) -> int | None:
-        """Return the tokens from which on a request asks to be compacted on its way, if any."""
-        ...
-
-    def write_answer(
-        self, body: bytes, mark: FoldMark, *, name: str, created: int, posted: bool
-    ) -> tuple[str, bytes]:
-        """Write the content type and the body of an answer that names a fold.
-
-        `posted` says whether the history was posted to a path that only compacts.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Vendor:
     """Whose API a dialect is: where it is, how its clients show a key and read errors."""
@@ -134,7 +120,7 @@ class Vendor:
     variable: str
     """The environment variable that sets another."""
     key_header: tuple[bytes, str]
-    """The header that holds a key, and what stands before the key."""
+    """The header that holds a key, and its prefix before the key."""
     encode_error: Callable[[int, str, str], Json]
     """Writes an error of a gateway: status, code, words."""
     version: str = ""
@@ -154,109 +140,97 @@ class PathFacts(NamedTuple):
     streams: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """How to write requests and read the messages of clients and servers."""
+class Dialect(ABC):
+    """How to write requests and read the messages of clients and servers.
 
-    name: str
-    vendor: Vendor
-    encoder: int
-    encode: Encode
-    assembly: Callable[[], Assembly]
-    join_answers: Callable[[Callable[[str], bool]], JoinedAnswer]
-    """Joins answers to one for a client; the argument says whether a tool of this name is ours."""
-    blocks: Callable[[Request], list[bytes]]
-    """Encodes the content of a request, piece by piece, without cache marks."""
-    is_silent: Callable[[Request], bool]
-    """Whether a request would have no messages."""
-    parse_message: Callable[[Mapping[str, Any], int | None], list[Event]]
-    """Parses a message; the second argument is the last event that a model's message saw."""
-    parse_answer: Callable[[Mapping[str, Any], int | None, int | None], list[Event]]
-    """Parses a whole answer: the last event it saw, and where its request was recorded."""
-    parse_tools: Callable[[Mapping[str, Any]], list[Tool]]
-    """Parses a tool; in some dialects one dict declares several."""
-    parse_usage: Callable[[Json], UsageReported | None]
-    """Parses what an answer's body says of usage, whatever else it lacks; None if nothing."""
-    is_answer: Callable[[Mapping[str, Any]], bool]
-    is_message: Callable[[Mapping[str, Any]], bool]
-    """Whether only this dialect writes a message so."""
-    is_tool: Callable[[Mapping[str, Any]], bool]
-    """Whether only this dialect writes a tool so."""
-    is_stream_event: Callable[[Mapping[str, Any]], bool]
-    """Whether only this dialect streams such an event."""
-    list_faults: Callable[[Mapping[str, Any]], list[str]]
-    """Lists what its provider would refuse in a request's body."""
-    read_delta: Callable[[Json], str]
-    """Returns the text that one event of a stream adds."""
-    read_thought: Callable[[Json], str]
-    """Returns the reasoning that one event of a stream adds, as far as the provider shows it."""
-    bounds: tuple[str, ...]
-    """The parameters that limit the length of the answer; the first is written. A dot stands
-    between the name of an object and that of its field."""
-    sdk_method: tuple[str, ...]
-    """The SDK's method that sends its requests: ("chat", "completions", "create")."""
-    sdk_arguments: Mapping[str, Any]
-    """Arguments on which that method insists, whatever body it is given."""
-    takes_tool: Callable[[Mapping[str, Any]], bool] | None = None
-    """Whether it writes a tool so, as another dialect does too; None if none does."""
-    messages: str = "messages"
-    """The field of a request that holds its messages."""
-    results_in: str = ""
-    """The field of a message in which all results of an answer stand; "" if each is a message."""
-    orders_results: bool = False
-    """Whether results stand in the order of their calls."""
-    fit_results: Callable[[bytes, bytes], bytes] = lambda results, _answer: results
-    """Gives written results the ids of an answer's calls, where our own ids for these differ."""
-    write_question: Callable[[str], Json] = lambda text: {"role": "user", "content": text}
-    """Writes a user's message of one text."""
-    fixed: tuple[str, str] = ("system", "tools")
-    """The fields that hold its system prompt and its tools."""
-    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Other names of a request's fields, and the usual ones."""
-    server_state: tuple[str, ...] = STATEFUL
-    """Fields that refer to state on the server: such a request is not the whole history."""
-    read_path: Callable[[str, str], PathFacts] | None = None
-    """Reads a request's path and query, where they name the model and not the body."""
-    must_bound: bool = False
+    The defaults are those of a dialect without thinking, turns, state or compaction; a dialect
+    overrides what differs. Whatever is read is bytes: the values of an SDK are encoded first.
+    """
+
+    name: ClassVar[str]
+    vendor: ClassVar[Vendor]
+    encoder: ClassVar[int]
+    """Incremented when the same request would be written in other bytes."""
+    bounds: ClassVar[tuple[str, ...]]
+    """The parameters that limit the length of the answer; the first is written. A dot separates
+    the name of an object and that of its field."""
+    must_bound: ClassVar[bool] = False
     """Whether a request must limit its answer."""
-    allows_prefill: bool = False
-    """Whether the model continues an answer that the client has begun."""
-    must_be_told: Callable[[View, Mapping[str, Any]], bool] = lambda _view, _parameters: False
-    """Whether a request would end with an answer that the provider does not continue."""
-    thinks_manually: Callable[[Mapping[str, Any]], bool] = lambda _parameters: False
-    """Whether a request asks for thinking without which no tool loop goes on."""
-    change_thoughtless: Callable[[Mapping[str, Any], Sequence[Mapping[str, Any]]], Json] = (
-        lambda _parameters, _messages: {}
-    )
-    """Returns the fields to change where such a loop begins without its thinking."""
-    fit_parameters: Callable[[Request, Mapping[str, Any]], Mapping[str, Any]] = (
-        lambda _request, parameters: parameters
-    )
-    """Leaves out parameters that the provider refuses beside what the request shows."""
-    is_model_item: Callable[[bytes], bool] | None = None
-    """Whether an item of a request belongs to the model's turn with its neighbours, where several
-    items of a list are one message; None where each is one."""
-    is_content: Callable[[bytes], bool] | None = None
-    """Whether an item of a request is only a content, where a list of these is one message."""
-    write_count: Callable[[int], Json] | None = None
-    """Writes the answer to a request that was posted to be counted."""
-    chain_field: str = ""
-    """The field by which a request names an earlier answer, and its server adds that history."""
-    compaction: Compaction | None = None
-    """Where clients ask their server to compact a history: how they ask, and what is answered."""
-    parse_turn: Callable[[Sequence[Mapping[str, Any]], int | None], list[Event]] | None = None
-    """Parses the items of one turn of the model, where it has several."""
-    stream_parameters: Mapping[str, Any] | None = None
+    sdk_method: ClassVar[tuple[str, ...]]
+    """The SDK's method that sends its requests: ("chat", "completions", "create")."""
+    sdk_arguments: ClassVar[Mapping[str, Any]] = {}
+    """Arguments on which that method insists, whatever body it is given."""
+    stream_parameters: ClassVar[Mapping[str, Any]] = {}
     """Parameters without which a stream reports no usage."""
+    messages: ClassVar[str] = "messages"
+    """The field of a request that holds its messages."""
+    fixed: ClassVar[tuple[str, str]] = ("system", "tools")
+    """The fields that hold its system prompt and its tools."""
+    aliases: ClassVar[Mapping[str, str]] = {}
+    """Other names of a request's fields, and the usual ones."""
+    server_state: ClassVar[tuple[str, ...]] = STATEFUL
+    """Fields that refer to state on the server: such a request is not the whole history."""
+    chain_field: ClassVar[str] = ""
+    """The field by which a request names an earlier answer, and its server adds that history."""
+    results_in: ClassVar[str] = ""
+    """The field of a message with all results of an answer; "" if each is a message."""
+    orders_results: ClassVar[bool] = False
+    """Whether results are in the order of their calls."""
+    has_turns: ClassVar[bool] = False
+    """Whether a message of the model may be several items of the list."""
+    names_in_path: ClassVar[bool] = False
+    """Whether a request's path names the model, and not its body."""
+    allows_prefill: ClassVar[bool] = False
+    """Whether the model continues an answer that the client has begun."""
 
-    @property
-    def form(self) -> ClientForm:
-        """How clients write messages."""
-        return _import_module(self.name, "client_messages")
+    # Requests that we write
 
-    def read_path_facts(self, path: str, query: str) -> PathFacts | None:
-        """Return what a request's path says of it; None where its body says all."""
-        return self.read_path(path, query) if self.read_path is not None else None
+    @abstractmethod
+    def encode_request(self, request: Request, parameters: Mapping[str, Any]) -> bytes:
+        """Encode a request; the SDK's keyword arguments are decoded from these bytes."""
+
+    @abstractmethod
+    def encode_blocks(self, request: Request) -> list[bytes]:
+        """Encode the content of a request, piece by piece, without cache marks."""
+
+    def is_silent(self, request: Request) -> bool:
+        """Whether a request would have no messages; a system prompt is none."""
+        return all(is_blank_item(item, self.name) for item in request.items)
+
+    @abstractmethod
+    def list_faults(self, body: Mapping[str, Any]) -> list[str]:
+        """List what the provider would refuse in a request's body, each by its rule."""
+
+    def refuses_end(self, view: View, parameters: Mapping[str, Any]) -> bool:
+        """Whether the provider refuses a request that ends as this view does.
+
+        This is the rule of the end of a request: a session adds words of its own where it holds.
+        """
+        return False
+
+    def thinks_manually(self, parameters: Mapping[str, Any]) -> bool:
+        """Whether a request asks for thinking that must stay in its tool loop."""
+        return False
+
+    def change_thoughtless(
+        self,
+        parameters: Mapping[str, Any],
+        messages: Sequence[Mapping[str, Any]],
+    ) -> Json:
+        """Return the fields to change where such a loop begins without its thinking."""
+        return {}
+
+    def fit_parameters(self, request: Request, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Leave out parameters that the provider refuses beside the request's messages."""
+        return parameters
+
+    def write_question(self, text: str) -> Json:
+        """Write a user's message of one text."""
+        return {"role": "user", "content": text}
+
+    def write_count(self, tokens: int) -> Json | None:
+        """Write the answer to a request that was posted to be counted; None if none are."""
+        return None
 
     def build_parameters(self, given: Mapping[str, Any], *, most: int) -> Json:
         """Return the parameters, with a limit of `most` tokens if the dialect needs one."""
@@ -269,8 +243,7 @@ class Dialect:
             head, _, inner = name.partition(".")
             found = _decode(parameters.get(head))
             if inner:
-                held = isinstance(found, Mapping)
-                found = _decode(cast("Json", found).get(inner)) if held else None
+                found = _decode(dict_of(found).get(inner))
             if type(found) is int and found > 0:
                 return name, found
         return None
@@ -285,11 +258,195 @@ class Dialect:
         kept: Json = {**parameters}
         for name in self.bounds:
             head, _, inner = name.partition(".")
-            held = kept.pop(head, None)
-            if inner and isinstance(held, Mapping):
-                fields = cast("Mapping[str, Any]", held)
+            bound = kept.pop(head, None)
+            if inner and isinstance(bound, Mapping):
+                fields = cast("Mapping[str, Any]", bound)
                 kept[head] = {key: value for key, value in fields.items() if key != inner}
         return self.lower_bound(kept, self.bounds[0], most)
+
+    def read_path(self, path: str, query: str) -> PathFacts | None:
+        """Return what a request's path says of it; None where its body says all."""
+        return None
+
+    # What an SDK gives
+
+    @abstractmethod
+    def parse_message(self, given: Mapping[str, Any], saw: int | None) -> list[Event]:
+        """Parse a message; `saw` is the last event that a model's message saw."""
+
+    def parse_turn(self, given: Sequence[Mapping[str, Any]], saw: int | None) -> list[Event]:
+        """Parse the items of one turn of the model."""
+        return [event for one in given for event in self.parse_message(one, saw)]
+
+    @abstractmethod
+    def parse_answer(
+        self, given: Mapping[str, Any], saw: int | None, asked: int | None
+    ) -> list[Event]:
+        """Parse a whole answer: the last event it saw, and where its request was recorded."""
+
+    @abstractmethod
+    def parse_tools(self, given: Mapping[str, Any]) -> list[Tool]:
+        """Parse a tool; in some dialects one dict declares several."""
+
+    @abstractmethod
+    def parse_usage(self, body: Json) -> UsageReported | None:
+        """Parse what an answer's body says of usage, whatever else it lacks; None if nothing."""
+
+    @abstractmethod
+    def is_answer(self, body: Mapping[str, Any]) -> bool:
+        """Whether only this dialect writes an answer so."""
+
+    @abstractmethod
+    def is_message(self, body: Mapping[str, Any]) -> bool:
+        """Whether only this dialect writes a message so."""
+
+    @abstractmethod
+    def is_tool(self, tool: Mapping[str, Any]) -> bool:
+        """Whether only this dialect writes a tool so."""
+
+    def accepts_tool(self, tool: Mapping[str, Any]) -> bool:
+        """Whether it writes a tool so, as another dialect may do too."""
+        return self.is_tool(tool)
+
+    # Answers as they come
+
+    @abstractmethod
+    def make_assembly(self) -> Assembly:
+        """Make what a streamed answer is assembled in."""
+
+    @abstractmethod
+    def join_answers(self, is_ours: Callable[[str], bool]) -> JoinedAnswer:
+        """Join answers to one for a client; `is_ours` says whether a tool of this name is ours."""
+
+    def is_stream_event(self, body: Mapping[str, Any]) -> bool:
+        """Whether only this dialect streams such an event."""
+        return False
+
+    @abstractmethod
+    def read_delta(self, body: Json) -> str:
+        """Return the text that one event of a stream adds."""
+
+    @abstractmethod
+    def read_thought(self, body: Json) -> str:
+        """Return the reasoning that an event of a stream adds, as far as the provider shows it."""
+
+    # Messages of clients
+
+    @abstractmethod
+    def describe_message(self, raw: bytes) -> Described:
+        """Return a message's role and digest; raises `WireError` if it is not a message."""
+
+    @abstractmethod
+    def read_message(self, raw: bytes, described: Described) -> list[Event]:
+        """Read a message as events; keep its JSON only where ours would mean something else."""
+
+    @abstractmethod
+    def read_instructions(
+        self, fields: Mapping[str, bytes], leading: Sequence[bytes]
+    ) -> Instructed:
+        """Read the instructions and tools of a request, and the system messages before others."""
+
+    @abstractmethod
+    def read_words(self, raw: bytes) -> str:
+        """Return the texts of a message."""
+
+    def is_results(self, raw: bytes) -> bool:
+        """Whether a user's message begins with results: the user has not spoken since the calls."""
+        return False
+
+    def is_model_item(self, raw: bytes) -> bool:
+        """Whether an item belongs to the model's turn, with those next to it."""
+        return False
+
+    def is_content(self, raw: bytes) -> bool:
+        """Whether an item is only a content, where a list of these is one message."""
+        return False
+
+    @abstractmethod
+    def encode_answer(self, body: Mapping[str, Any]) -> list[bytes]:
+        """Encode an answer as the messages that a client sends back."""
+
+    def complete_answer(self, body: Json, prefill: bytes) -> Json:
+        """Join an answer with the text that the client began it with."""
+        return body
+
+    @abstractmethod
+    def write_message(self, items: Sequence[Item]) -> bytes:
+        """Write the items of a message, as they came if they were kept so."""
+
+    @abstractmethod
+    def write_handoff(self, items: Sequence[Item], mark: bytes) -> bytes:
+        """Write a handoff as messages, with the cache mark of what it replaces."""
+
+    @abstractmethod
+    def write_tool(self, tool: Tool) -> bytes:
+        """Write a tool from its neutral form."""
+
+    @abstractmethod
+    def replace_text(self, raw: bytes, event: Event, item: Item) -> bytes:
+        """Show an item's text in place of one of the message's events."""
+
+    @abstractmethod
+    def add_words(self, raw: bytes, words: str) -> bytes:
+        """Add words at the end of a user's message or a result, behind what a mark caches."""
+
+    def add_tool(self, tools: bytes, tool: Tool) -> bytes | None:
+        """Add a tool to those of a request, b"" if it has none; None if the list takes none."""
+        return append_value(tools, self.write_tool(tool))
+
+    def fit_results(self, results: bytes, answer: bytes) -> bytes:
+        """Give written results the ids of an answer's calls, where our own ids for these differ."""
+        return results
+
+    def drop_thinking(self, raw: bytes) -> bytes:
+        """Remove a message's signed thinking, where the provider binds it to the words before."""
+        return raw
+
+    def carry_state(
+        self,
+        run: Sequence[bytes],
+        stays: Collection[int],
+        tools: bytes,
+        *,
+        thinks: bool,
+    ) -> KeptState:
+        """Write what later requests depend on of a folded run of messages.
+
+        `stays` are the indexes of the messages that have any, none of them opaque; `tools` are the
+        tools of the request. `thinks` says that what is written must keep its thinking.
+        """
+        return KeptState()
+
+    # Histories that a client names in place of sending them
+
+    def write_mark(self, mark: FoldMark) -> bytes:
+        """Write the item that stands for a history."""
+        raise NotImplementedError(f"{self.name} has no such items: {mark}")
+
+    def write_instructions(self, event: Instructed) -> list[bytes]:
+        """Write instructions that were among the messages."""
+        return []
+
+    def write_listed(self, raw: bytes) -> bytes:
+        """Write a message as it is written in a list, where it may also stand alone."""
+        return raw
+
+    def remove_trigger(self, body: bytes) -> bytes | None:
+        """Remove from a request what asks to compact its history; None if it does not ask."""
+        return None
+
+    def find_threshold(self, parameters: Mapping[str, Any]) -> int | None:
+        """Return the tokens from which on a request asks to be compacted on its way, if any."""
+        return None
+
+    def write_compaction(
+        self, body: bytes, mark: FoldMark, *, name: str, created: int, posted: bool
+    ) -> tuple[str, bytes]:
+        """Write the content type and the body of an answer that names a fold.
+
+        `posted` says whether the history was posted to a path that only compacts.
+        """
+        raise NotImplementedError(f"{self.name} has no compactions: {mark}")
 
 
 def _decode(value: Any) -> Any:
@@ -297,13 +454,9 @@ def _decode(value: Any) -> Any:
 
 
 @cache
-def _import_module(name: str, module: str) -> Any:
-    return import_module(f"foldline.dialects.{DIALECTS[name].folder}.{module}")
-
-
 def get_dialect(name: str) -> Dialect:
     """Return a dialect by its name in `DIALECTS`."""
-    return _import_module(name, "dialect").DIALECT
+    return import_module(f"foldline.dialects.{DIALECTS[name].folder}.dialect").DIALECT
 
 
 def list_dialects() -> list[Dialect]:
@@ -425,8 +578,7 @@ def find_turn_dialect(body: Mapping[str, Any]) -> Dialect | None:
         return None
     raw = msgspec.json.encode(body)
     meant = next((dialect for dialect in list_dialects() if dialect.is_message(body)), None)
-    is_item = meant.is_model_item if meant else None
-    return meant if is_item is not None and is_item(raw) else None
+    return meant if meant is not None and meant.is_model_item(raw) else None
 
 
 def find_stream_dialect(body: Mapping[str, Any]) -> Dialect | None:
@@ -439,7 +591,7 @@ def find_stream_dialect(body: Mapping[str, Any]) -> Dialect | None:
 
 def parse_any_tools(given: Mapping[str, Any], *, own: Dialect | None = None) -> list[Tool]:
     """Parse a tool in any dialect; if several fit, in `own`. One dict may declare several."""
-    if own is not None and (own.takes_tool or own.is_tool)(given):
+    if own is not None and own.accepts_tool(given):
         return own.parse_tools(given)
     for name in DIALECTS:
         if get_dialect(name).is_tool(given):

@@ -2,14 +2,15 @@
 
 import hashlib
 from base64 import urlsafe_b64encode
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
 from foldline.core.item import Item
-from foldline.core.log import Event, Instructed, ModelSaid, ToolReturned, UserSaid
-from foldline.core.parts import Gap, Media, Part, Thought, Tool, calls_of, text_of
+from foldline.core.log import Event, ModelSaid, ToolReturned, UserSaid
+from foldline.core.parts import Call, Gap, Media, Part, Thought, calls_of, spoken_text_of, text_of
+from foldline.core.view import View
 from foldline.dialects.json_slices import (
     Json,
     Slice,
@@ -98,84 +99,25 @@ class FoldMark(NamedTuple):
 _OURS = "foldline:1:"
 
 
-class ClientForm(Protocol):
-    """How a dialect's clients write messages; each dialect has a module of this shape."""
+def is_blank_item(item: Item, dialect: str) -> bool:
+    """Whether an item has only thoughts or blank words, so that nothing is written.
 
-    def describe_message(self, raw: bytes) -> Described:
-        """Return a message's role and digest."""
-        ...
+    A result is always written, and so is what came in the dialect itself.
+    """
+    if item.role == "result" or (item.native is not None and item.native.dialect == dialect):
+        return False
+    return not any(
+        isinstance(part, Call | Media) or spoken_text_of((part,)).strip() for part in item.parts
+    )
 
-    def read_message(self, raw: bytes, described: Described) -> list[Event]:
-        """Read a message as events."""
-        ...
 
-    def read_instructions(
-        self, fields: Mapping[str, bytes], leading: Sequence[bytes]
-    ) -> Instructed:
-        """Read the instructions and tools of a request."""
-        ...
-
-    def answer_messages(self, body: Mapping[str, Any]) -> list[bytes]:
-        """Encode an answer as the messages that a client sends back."""
-        ...
-
-    def complete_answer(self, body: Json, prefill: bytes) -> Json:
-        """Join an answer with the text the client began it with."""
-        ...
-
-    def replace_text(self, raw: bytes, event: Event, item: Item) -> bytes:
-        """Show an item's text in place of one of the message's events."""
-        ...
-
-    def drop_thinking(self, raw: bytes) -> bytes:
-        """Remove a message's signed thinking."""
-        ...
-
-    def write_handoff(self, items: Sequence[Item], mark: bytes) -> bytes:
-        """Write a handoff as messages, with the cache mark of what it replaces."""
-        ...
-
-    def write_message(self, items: Sequence[Item]) -> bytes:
-        """Write items as a message in our own form."""
-        ...
-
-    def write_mark(self, mark: FoldMark) -> bytes:
-        """Write the item that stands for a history; only where clients carry such items."""
-        ...
-
-    def write_instructions(self, event: Instructed) -> list[bytes]:
-        """Write instructions that stood among the messages; where a history may be written out."""
-        ...
-
-    def write_listed(self, raw: bytes) -> bytes:
-        """Write a message as it is written in a list, where it may also stand alone."""
-        ...
-
-    def carry_state(
-        self, run: Sequence[bytes], stays: Collection[int], tools: bytes, *, thinks: bool
-    ) -> KeptState:
-        """Write what later requests depend on of a folded run of messages.
-
-        `stays` are the indexes of the messages that have any, none of them opaque; `tools` are the
-        tools of the request. `thinks` says that what is written must keep its thinking.
-        """
-        ...
-
-    def words_of(self, raw: bytes) -> str:
-        """Return the texts of a message."""
-        ...
-
-    def is_results(self, raw: bytes) -> bool:
-        """Whether a user's message begins with results."""
-        ...
-
-    def add_words(self, raw: bytes, words: str) -> bytes:
-        """Add words at the end of a user's message or a result, outside of what a mark caches."""
-        ...
-
-    def add_tool(self, tools: bytes, tool: Tool) -> bytes | None:
-        """Add a tool to those of a request, b"" if it has none; None if it cannot stand there."""
-        ...
+def find_last_answer(view: View, dialect: str) -> Item | None:
+    """Return the answer that a request would end with; None if it ends with something else."""
+    if view.open:
+        return None  # open calls are closed first, and their results end the request
+    every = reversed((*view.items, *view.waiting))
+    last = next((item for item in every if not is_blank_item(item, dialect)), None)
+    return last if last is not None and last.role == "model" else None
 
 
 def append_value(listed: bytes, written: bytes) -> bytes | None:

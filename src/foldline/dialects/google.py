@@ -1,10 +1,14 @@
-"""What all dialects of Google share: names, usage, its address, its keys, its errors."""
+"""What all dialects of Google share: the end of a request, names, usage, address, keys, errors."""
 
 import re
-from typing import NamedTuple
+from abc import ABC
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from foldline.core.log import UsageReported
-from foldline.dialects.base import Vendor
+from foldline.core.view import View
+from foldline.dialects.base import Dialect, Vendor
+from foldline.dialects.client_messages import find_last_answer
 from foldline.dialects.json_slices import Json, parse_count
 
 LONGEST_NAME = 64
@@ -74,3 +78,13 @@ VENDOR = Vendor(
     marks=(b"x-goog-api-key", b"x-goog-api-client"),
     also_speaks=("openai-chat",),
 )
+
+
+class GoogleDialect(Dialect, ABC):
+    """What is the same in both dialects of Google."""
+
+    vendor = VENDOR
+
+    def refuses_end(self, view: View, parameters: Mapping[str, Any]) -> bool:
+        """Whether a request would end with an answer: Google's models continue none."""
+        return find_last_answer(view, self.name) is not None

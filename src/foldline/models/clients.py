@@ -384,7 +384,7 @@ class _CallUnderWay:
 
     async def read_stream(self, dialect: Dialect, heard: Heard) -> Json:
         """Read a streamed answer, passing each text to `heard`."""
-        lines, assembly = SseReader(), dialect.assembly()
+        lines, assembly = SseReader(), dialect.make_assembly()
         async with aclosing(self._iterate_chunks()) as chunks:
             async for chunk in chunks:
                 try:

@@ -21,7 +21,6 @@ from foldline.core.log import Event, Instructed
 from foldline.core.parts import Text
 from foldline.dialects.base import Dialect, PathFacts
 from foldline.dialects.client_messages import (
-    ClientForm,
     Described,
     FoldMark,
     chain_on,
@@ -97,11 +96,6 @@ class ClientRequest:
             return None
         return FoldMark.parse(self.described[self.sealed].digest)
 
-    @property
-    def form(self) -> ClientForm:
-        """How this dialect's clients write messages."""
-        return self.dialect.form
-
     def extract_message(self, message: int) -> bytes:
         """Return the bytes of a message."""
         return self.body[slice(*self.places[message])]
@@ -112,7 +106,7 @@ class ClientRequest:
         if described.is_opaque:
             told = Instructed((Text(raw.decode()),), aside=True, link=described.digest)
             return [told]
-        return self.form.read_message(raw, described)
+        return self.dialect.read_message(raw, described)
 
     def extract_field(self, name: str) -> bytes:
         """Return the bytes of a field; b"" if it is absent."""
@@ -135,7 +129,7 @@ class ClientRequest:
         names = (*self.dialect.fixed, *(() if self.log else ("store",)))
         fields = {name: field for name in names if (field := self.extract_field(name))}
         known = [at for at in self.leading if not self.described[at].is_opaque]
-        told = self.form.read_instructions(fields, [self.extract_message(at) for at in known])
+        told = self.dialect.read_instructions(fields, [self.extract_message(at) for at in known])
         opaque = (self.extract_message(at) for at in self.leading if at not in known)
         parts = (*told.parts, *(Text(raw.decode()) for raw in opaque))
         return msgspec.structs.replace(told, parts=parts)
@@ -336,7 +330,7 @@ def _find_begun(dialect: Dialect, body: bytes, messages: Slice) -> _Begun:
     if earlier is None:
         return _Begun(key, _find_messages(dialect, body, messages), _Known([], [], [], [], []))
     request, count = earlier
-    if dialect.is_model_item is not None and request.described[count - 1].role == "assistant":
+    if dialect.has_turns and request.described[count - 1].role == "assistant":
         count -= 1  # the turn may go on
         if count <= max(request.sealed, 0):
             return _Begun(key, _find_messages(dialect, body, messages), _Known([], [], [], [], []))
@@ -359,23 +353,22 @@ def _find_begun(dialect: Dialect, body: bytes, messages: Slice) -> _Begun:
 
 def _find_messages(dialect: Dialect, body: bytes, messages: Slice) -> list[Slice]:
     """Locate all messages; where the dialect has turns of several items, one may stand alone."""
-    if dialect.is_model_item is not None and body.startswith((b'"', b"{"), messages.start):
+    if dialect.has_turns and body.startswith((b'"', b"{"), messages.start):
         return [messages]
     places = find_values(body, messages)
-    if dialect.is_content is not None and places and dialect.is_content(body[slice(*places[0])]):
+    if places and dialect.is_content(body[slice(*places[0])]):
         return [messages]
     return _join_turns(dialect, body, places)
 
 
 def _join_turns(dialect: Dialect, body: bytes, places: list[Slice]) -> list[Slice]:
     """Join neighbouring items of the model, where the dialect's turns have several."""
-    is_model_item = dialect.is_model_item
-    if is_model_item is None:
+    if not dialect.has_turns:
         return places
     joined: list[Slice] = []
     goes_on = False
     for place in places:
-        is_model = is_model_item(body[slice(*place)])
+        is_model = dialect.is_model_item(body[slice(*place)])
         if is_model and goes_on:
             joined[-1] = Slice(joined[-1].start, place.end)
         else:
@@ -406,7 +399,7 @@ def _describe_message(dialect: Dialect, raw: bytes, hashed: bytes) -> Described:
     key = (dialect.name, hashed)
     described = _seen.get(key)
     if described is None:
-        described = _seen[key] = dialect.form.describe_message(raw)
+        described = _seen[key] = dialect.describe_message(raw)
         while len(_seen) > _MOST:
             _seen.popitem(last=False)
     else:

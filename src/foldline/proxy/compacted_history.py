@@ -43,9 +43,8 @@ async def answer_compaction(  # noqa: PLR0913 - a request, and whose it is
 
     `posted` says whether it came on a path that only compacts.
     """
-    compaction = dialect.compaction
-    whole = body if compaction is None or posted else compaction.remove_trigger(body)
-    if compaction is None or whole is None:
+    whole = body if posted else dialect.remove_trigger(body)
+    if whole is None:
         return None
     try:
         mark, edits = await conversations.compact_history(
@@ -55,7 +54,7 @@ async def answer_compaction(  # noqa: PLR0913 - a request, and whose it is
         _log.warning("a history was not compacted, and goes to the provider: %s", fault)
         return None
     _log.info("%s: a client's compaction is answered by a fold", mark.session)
-    kind, answer = compaction.write_answer(
+    kind, answer = dialect.write_compaction(
         body, mark, name=os.urandom(12).hex(), created=int(time()), posted=posted
     )
     return CompactedHistory(mark.session, kind, answer, edits)

@@ -47,9 +47,8 @@ from foldline.core.request import Report
 from foldline.core.request import build_report as report_of
 from foldline.core.spine import FoldAt, Range
 from foldline.core.view import View
-from foldline.dialects.base import choose_model_dialect
+from foldline.dialects.base import Dialect, choose_model_dialect
 from foldline.dialects.client_messages import (
-    ClientForm,
     FoldMark,
     chain_on,
     digest_bytes,
@@ -351,7 +350,7 @@ class Conversation:
         return match.fresh if match.fresh >= marked else 0
 
     async def write_history(
-        self, mark: FoldMark, form: ClientForm, *, instructed: bool = False
+        self, mark: FoldMark, dialect: Dialect, *, instructed: bool = False
     ) -> list[bytes] | None:
         """Write the messages that a mark stands for; None if the log shows others by now.
 
@@ -364,29 +363,31 @@ class Conversation:
         messages, chain = 0, ""
         written: list[bytes] = []
         if instructed and view.newest.native:
-            written += form.write_instructions(view.newest)
+            written += dialect.write_instructions(view.newest)
         for piece in self._row.pieces:
             if messages >= mark.messages and not (instructed and piece.last <= mark.place):
                 break
             if isinstance(piece, FoldedMessages):
                 if piece.upto > mark.messages:  # a later fold: the client has the rest
-                    return [*written, form.write_mark(mark)]
+                    return [*written, dialect.write_mark(mark)]
                 messages, chain = piece.upto, piece.chain
-                written.append(form.write_mark(mark._replace(messages=messages, chain=chain)))
+                written.append(dialect.write_mark(mark._replace(messages=messages, chain=chain)))
             elif piece.is_aside:
                 told = view.held[piece.first]
                 if instructed and isinstance(told, Instructed):
-                    written += form.write_instructions(told)
+                    written += dialect.write_instructions(told)
             else:
                 messages, chain = messages + 1, chain_on(chain, piece.link)
                 events = [view.held[seq] for seq in range(piece.first, piece.last + 1)]
                 if piece.is_joined:
-                    said = (_hide_recalls(one) for one in events if isinstance(one, ModelSaid))
+                    answers = (_hide_recalls(one) for one in events if isinstance(one, ModelSaid))
                     written.append(
-                        b",".join(form.write_message([one]) for one in said if one.parts)
+                        b",".join(dialect.write_message([one]) for one in answers if one.parts)
                     )
                 else:
-                    written.append(form.write_message([item_of(e) for e in events if is_said(e)]))
+                    written.append(
+                        dialect.write_message([item_of(e) for e in events if is_said(e)])
+                    )
         return written if chain == mark.chain else None
 
     async def has_said(self, digests: Sequence[str], place: int) -> set[str]:
@@ -729,7 +730,7 @@ def _tell_context(report: Report, least: float | None) -> str:
 def _add_recall_tool(request: ClientRequest) -> bytes | None:
     """Add the tool `recall` to the client's tools; None if it cannot stand there."""
     tools = request.extract_field(request.dialect.fixed[1])
-    return request.form.add_tool(tools, recall_tool.make_tool())
+    return request.dialect.add_tool(tools, recall_tool.make_tool())
 
 
 def _is_shown(view: View, seq: int) -> bool:
@@ -820,8 +821,7 @@ def _find_answer_limit(
 
 def _find_threshold(request: ClientRequest) -> int | None:
     """Find from how many tokens on the client wants its server to compact: we fold before that."""
-    compaction = request.dialect.compaction
-    return compaction.find_threshold(request.parameters) if compaction else None
+    return request.dialect.find_threshold(request.parameters)
 
 
 def _apply_cache_lifetime(request: ClientRequest, facts: Facts) -> Facts:

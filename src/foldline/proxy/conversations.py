@@ -320,17 +320,17 @@ class Conversations:
         mark = await opened.find_mark(places[-1].seq) if opened else None
         if opened is None or mark is None:
             raise ServerStateError(dialect.chain_field)
-        found, written = opened, await opened.write_history(mark, dialect.form, instructed=True)
-        if written is None or dialect.form.write_mark(mark) in written:
+        found, written = opened, await opened.write_history(mark, dialect, instructed=True)
+        if written is None or dialect.write_mark(mark) in written:
             # It goes on from an answer that the log shows no more, or in the middle of a fold.
             forked = await self._forked_at(places[-1], scope, facts)
             if forked is not None:
                 forked.busy, found = False, forked
-                written = await forked.write_history(mark, dialect.form, instructed=True)
+                written = await forked.write_history(mark, dialect, instructed=True)
         if written is None:
             raise ServerStateError(dialect.chain_field)
         new = (without.extract_message(at) for at in range(len(without.places)))
-        raws = [*written, *map(dialect.form.write_listed, new)]
+        raws = [*written, *map(dialect.write_listed, new)]
         place = without.fields[dialect.messages]
         whole = apply_splices(without.body, [Splice(*place, b"[" + b",".join(raws) + b"]")])
         return replace(
@@ -354,7 +354,7 @@ class Conversations:
         self, conversation: Conversation, request: ClientRequest, mark: FoldMark
     ) -> ClientRequest | None:
         """Write out a request's mark from a conversation; None if that shows something else."""
-        written = await conversation.write_history(mark, request.form)
+        written = await conversation.write_history(mark, request.dialect)
         if written is None:
             return None
         described = request.described
@@ -677,7 +677,7 @@ class Conversations:
         """Resolve a history without a known beginning: new, or the client's own compaction."""
         # Some agents keep all of the user's messages before their summary, and no answer.
         looked_at = request.chained[:2] if request.answers else request.chained
-        words = [request.form.words_of(request.extract_message(at)) for at in looked_at]
+        words = [request.dialect.read_words(request.extract_message(at)) for at in looked_at]
         summed: list[tuple[int, Conversation, int]] = []
         for session in reversed(family):
             conversation = await self._open_conversation(Name(scope.tenant, session), scope, facts)

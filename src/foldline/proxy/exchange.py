@@ -173,7 +173,7 @@ class Exchange:
     def start_response(self, status: int) -> None:
         """Begin to read a response."""
         self._status, self._failed = status, status >= _REFUSED
-        self._lines, self._assembly = SseReader(), self._dialect.assembly()
+        self._lines, self._assembly = SseReader(), self._dialect.make_assembly()
         self._unreadable, self._whole = False, b""
         self.held: list[bytes] = []
         """Chunks received before the answer began; all chunks if it is not streamed."""
@@ -431,7 +431,7 @@ class Exchange:
             return []
         if self._has_open_calls:  # the client will say it again, as it got it
             return []
-        request, form = self._flight.request, self._flight.request.form
+        request, dialect = self._flight.request, self._flight.request.dialect
         try:
             if self._streams and not self._assembly.done:
                 for sent in self._lines.close():
@@ -444,7 +444,7 @@ class Exchange:
             if self._dialect.chain_field and isinstance(body.get("id"), str):
                 self._flight.response_id = body["id"]
             if request.prefill:
-                body = form.complete_answer(body, request.prefill)
+                body = dialect.complete_answer(body, request.prefill)
             events = base.parse_any_message(body, own=self._dialect, saw=None, asked=asked)
             if not isinstance(events[0], ModelSaid):
                 return []
@@ -455,7 +455,7 @@ class Exchange:
             joined = self._rounds is not None and self._rounds.is_joined(events[0])
             said = [
                 event
-                for raw in form.answer_messages(body)
+                for raw in dialect.encode_answer(body)
                 for event in self._read_message(raw, exact=joined)
             ]
             if joined and self._rounds is not None and said and not self.goes_on:
@@ -471,6 +471,6 @@ class Exchange:
 
     def _read_message(self, raw: bytes, *, exact: bool) -> list[Event]:
         """Read a message of the answer; `exact` keeps its JSON: it is written from the log."""
-        form = self._flight.request.form
-        described = form.describe_message(raw)
-        return form.read_message(raw, described._replace(digest="") if exact else described)
+        dialect = self._flight.request.dialect
+        described = dialect.describe_message(raw)
+        return dialect.read_message(raw, described._replace(digest="") if exact else described)

@@ -257,7 +257,7 @@ def _encode_request(dialect: Dialect, request: Mapping[str, Any]) -> tuple[bytes
     """Encode a request as a body, and as what its path would say."""
     given = dict(request)
     path = None
-    if dialect.read_path is not None:
+    if dialect.names_in_path:
         path = PathFacts(str(given.pop("model", "")), streams=False)
     try:
         return msgspec.json.encode(given), path
@@ -280,7 +280,7 @@ def _build_plan(call: FollowCall) -> FollowPlan:
     exchange, given = call.exchange, _list_given(call.dialect, call.given)
     shown = _find_places(call.dialect, given, call.body, exchange.splices)
     sent: Json = msgspec.json.decode(exchange.body)
-    if call.dialect.read_path is not None and "model" in call.given:
+    if call.dialect.names_in_path and "model" in call.given:
         sent = {"model": call.given["model"], **sent}
     return FollowPlan(sent, shown, exchange.edits, exchange.unplanned, exchange.report, call)
 

@@ -165,7 +165,7 @@ def _add_tail(
     ours = [one for one in splices if (one.start, one.end) == place]
     raw = ours[0].put if ours else request.extract_message(at)
     splices[:] = [one for one in splices if one not in ours]
-    splices.append(Splice(*place, request.form.add_words(raw, tail)))
+    splices.append(Splice(*place, request.dialect.add_words(raw, tail)))
     kinds["context"] += 1
 
 
@@ -175,7 +175,7 @@ def _make_tail_splice(request: ClientRequest, messages: Sequence[bytes]) -> Spli
     if request.body.startswith(b"[", field.start):
         end = request.places[-1].end
         return Splice(end, end, b"," + b",".join(messages))
-    alone = request.form.write_listed(request.extract_message(0))
+    alone = request.dialect.write_listed(request.extract_message(0))
     return Splice(*field, b"[" + b",".join((alone, *messages)) + b"]")
 
 
@@ -204,7 +204,7 @@ def _write_joined(
                 groups.append([item])
     messages: list[bytes] = []
     for group in groups:
-        written = dialect.form.write_message(group)
+        written = dialect.write_message(group)
         if group[0].role == "result":
             written = dialect.fit_results(written, messages[-1])
         messages.append(written)
@@ -220,7 +220,7 @@ def _carry_state(request: ClientRequest, run: range, *, thoughtless: bool) -> Ke
     opaque = [request.extract_message(at) for at in stays if described[at].is_opaque]
     if len(opaque) == len(stays):
         return KeptState(opaque)
-    found = request.form.carry_state(
+    found = request.dialect.carry_state(
         [request.extract_message(at) for at in run],
         [at - run.start for at in stays if not described[at].is_opaque],
         request.extract_field(request.dialect.fixed[1]),
@@ -270,14 +270,14 @@ def _fold_messages(
     run = range(min(first, request.chained[start]), request.chained[piece.upto - 1] + 1)
     carried = _carry_state(request, run, thoughtless=thoughtless)
     inside = [at for at in request.asides if at in run and not request.described[at].stays]
-    words = [request.form.words_of(request.extract_message(at)) for at in inside]
+    words = [request.dialect.read_words(request.extract_message(at)) for at in inside]
     if asides := [text for text in words if text.strip()]:
         head, *rest = items
         text = "\n".join((text_of(head.parts), _ASIDES, *asides))
         items = [msgspec.structs.replace(head, parts=(Text(text),)), *rest]
     marked = [at for at in run if request.described[at].marked]
     mark = last_mark(request.extract_message(marked[-1])) if marked else b""
-    put = b",".join((request.form.write_handoff(items, mark), *carried.behind))
+    put = b",".join((request.dialect.write_handoff(items, mark), *carried.behind))
     place = Splice(request.places[run[0]].start, request.places[run[-1]].end, put)
     return place, carried.controls
 
@@ -293,7 +293,7 @@ def _patch_joined(
     """Write a joined answer in place of what the client has of it, and results for the next."""
     messages, results = _write_joined(request.dialect, view, piece, items)
     if thinks:
-        messages = [request.form.drop_thinking(one) for one in messages]
+        messages = [request.dialect.drop_thinking(one) for one in messages]
     return b",".join(messages), results
 
 
@@ -308,7 +308,8 @@ def _add_results(request: ClientRequest, results: bytes, raw: bytes, *, is_behin
     """Put results of ours before the client's or behind them, in one message."""
     name = request.dialect.results_in
     place = find_fields(raw).get(name)
-    if place is None or not raw.startswith(b"[", place.start) or not request.form.is_results(raw):
+    is_list = place is not None and raw.startswith(b"[", place.start)
+    if place is None or not is_list or not request.dialect.is_results(raw):
         return results + b"," + raw
     ours, theirs = results[slice(*find_fields(results)[name])], raw[slice(*place)]
     first, second = (theirs, ours) if is_behind else (ours, theirs)
@@ -331,10 +332,10 @@ def _patch_message(  # noqa: PLR0913, PLR0917 - one message, and the view of it
         event = view.held[seq]
         for item in items.get(seq, ()):
             if item.state in ("clipped", "masked"):
-                before, put = put, request.form.replace_text(put, event, item)
+                before, put = put, request.dialect.replace_text(put, event, item)
                 kinds["clip" if item.state == "clipped" else "stub"] += put != before
         if thinks and isinstance(event, ModelSaid) and view.is_behind_an_edit(seq):
-            before, put = put, request.form.drop_thinking(put)
+            before, put = put, request.dialect.drop_thinking(put)
             kinds["thinking"] += put != before
     return None if put == raw else put
 

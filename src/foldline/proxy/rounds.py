@@ -42,7 +42,7 @@ class Rounds:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._joined = dialect.join_answers(_is_recall_name)
-        self._client = dialect.assembly()  # the answer as the client gets it
+        self._client = dialect.make_assembly()  # the answer as the client gets it
         self._bodies: list[Json] = []  # the answers that were not streamed
         self._over = self._has_enough = False
         self.count = 0
@@ -57,7 +57,7 @@ class Rounds:
             self._joined.end_answer(last=False)
         else:
             self._joined = self._dialect.join_answers(_is_recall_name)
-            self._client = self._dialect.assembly()
+            self._client = self._dialect.make_assembly()
 
     def read_event(self, sent: SseEvent, heard: Assembly) -> bytes:
         """Take an event, which `heard` has read; return what the client gets."""
@@ -98,10 +98,9 @@ class Rounds:
 
     def read_client_answer(self) -> tuple[str, str]:
         """Return the digest of the answer as its client will repeat it, and its id."""
-        form = self._dialect.form
         body = self._join_bodies() if self._bodies else self._client.build_body()
-        said = form.answer_messages(body)
-        digest = form.describe_message(said[-1]).digest if said else _SILENT
+        said = self._dialect.encode_answer(body)
+        digest = self._dialect.describe_message(said[-1]).digest if said else _SILENT
         return digest, str(body.get("id") or "")
 
     async def append_results(self, live: "Live", calls: Sequence[Call], *, link: str = "") -> None:

@@ -136,7 +136,7 @@ class Planner:
             find_caller(self.conversations, session),
             timeouts,
             compacting is not None,
-            dialect.read_path_facts(request.url.path, request.url.query.decode("latin-1")),
+            dialect.read_path(request.url.path, request.url.query.decode("latin-1")),
         )
 
     async def plan_call(self, call: ClientCall, request: Any) -> Exchange | CompactedHistory | None:

@@ -14,8 +14,8 @@ from foldline.core.log import Event, Instructed, ModelSaid, ToolReturned, UserSa
 from foldline.core.parts import text_of
 from foldline.core.spine import FoldAt, Range, Spine
 from foldline.core.view import View
+from foldline.dialects.base import Dialect
 from foldline.dialects.client_messages import (
-    ClientForm,
     chain_on,
     digest_bytes,
     digest_of,
@@ -149,16 +149,16 @@ def chain_of(
     return count, chain
 
 
-def digest_shown(view: View, row: Sequence[Piece], form: ClientForm | None = None) -> str:
+def digest_shown(view: View, row: Sequence[Piece], dialect: Dialect | None = None) -> str:
     """Digest the messages that a view shows.
 
-    With a `form` they are written and read again from the log: this proves that a past request can
-    be rebuilt, message for message.
+    With a `dialect` they are written and read again from the log: this proves that a past request
+    can be rebuilt, message for message.
     """
     items = items_by_place(view) if any(item.state in EDITED for item in view.items) else {}
     every = (*view.items, *view.waiting)
     edited = {item.seq for item in every if item.state in ("clipped", "masked")}
-    if not items and form is None:
+    if not items and dialect is None:
         said = (piece for piece in row if isinstance(piece, ClientMessage) and not piece.is_aside)
         links = [_digest_joined(view, one) if one.is_joined else one.link for one in said]
         return digest_bytes(" ".join(links).encode())
@@ -174,12 +174,12 @@ def digest_shown(view: View, row: Sequence[Piece], form: ClientForm | None = Non
             continue
         elif piece.is_joined:
             digests.append(_digest_joined(view, piece))
-        elif form is None:
+        elif dialect is None:
             digests.append(piece.link)
         else:
             events = (view.held[seq] for seq in range(piece.first, piece.last + 1))
             whole = [item_of(event) for event in events if is_said(event)]
-            digests.append(form.describe_message(form.write_message(whole)).digest)
+            digests.append(dialect.describe_message(dialect.write_message(whole)).digest)
     return digest_bytes(" ".join(digests).encode())
 
 

@@ -31,7 +31,7 @@ def export_session(seen: AsyncSession, events: list[Logged], form: Format, *, si
     dialect = base.resolve_named_dialect("openai-chat" if form == "openai" else form)
     bounds = dialect.build_parameters({}, most=seen.live.facts.limits.reserve)
     fields = msgspec.json.decode(msgspec.json.encode(bounds), type=dict[str, msgspec.Raw])
-    return msgspec.json.format(dialect.encode(render(closed), fields), indent=2) + b"\n"
+    return msgspec.json.format(dialect.encode_request(render(closed), fields), indent=2) + b"\n"
 
 
 def _build_unedited_view(events: list[Logged]) -> View:

@@ -31,7 +31,7 @@ class _Stream(NamedTuple):
 
     def build_answer(self) -> Mapping[str, Any]:
         """Build the answer, as if it had not been streamed."""
-        assembly = self.dialect.assembly()
+        assembly = self.dialect.make_assembly()
         for event in self.events:
             assembly.add_event(json.dumps(event))
         if assembly.fault is not None:

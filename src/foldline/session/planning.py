@@ -69,7 +69,7 @@ async def plan_and_record_request(
             raise BadInput("nothing was said in this session that could be sent; add() a message")
         worth, seen = ready.ask, ready.report
         sent = dialect.fit_parameters(ready.request, fields)
-        body = dialect.encode(ready.request, sent)
+        body = dialect.encode_request(ready.request, sent)
         asked = Asked(
             at=view.head + len(ready.events),
             dialect=dialect.name,
@@ -93,7 +93,7 @@ def say_to_go_on(view: View, parameters: Mapping[str, Any], *, dialect: Dialect)
 
     It is written to the log: what was sent once stays in every later request.
     """
-    if not dialect.must_be_told(view, parameters):
+    if not dialect.refuses_end(view, parameters):
         return []
     return [UserSaid((Text(_GO_ON),), speaker="notice")]
 
@@ -134,10 +134,10 @@ async def rebuild_request(live: Live, at: int) -> bytes:
     request = render(view)
     dialect = base.resolve_named_dialect(asked.dialect)
     parameters = msgspec.json.decode(asked.parameters, type=dict[str, msgspec.Raw])
-    body = dialect.encode(request, parameters)
-    said = _hash_body(b"".join(dialect.blocks(request))) if whole else _hash_body(body)
+    body = dialect.encode_request(request, parameters)
+    said = _hash_body(b"".join(dialect.encode_blocks(request))) if whole else _hash_body(body)
     if asked.proxied is not None:
-        said = digest_shown(view, read_row(view), dialect.form)
+        said = digest_shown(view, read_row(view), dialect)
     if said != asked.sha256:
         raise FormatError(
             f"the request at {at} differs from what was sent: "

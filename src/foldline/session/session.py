@@ -462,7 +462,7 @@ class AsyncSession:
                 return [UserSaid((Text(replace_surrogates(given)),))]
             case _ if isinstance(given, log.Event):
                 return [given]
-            case ModelTurn(dialect, items) if dialect.parse_turn is not None:
+            case ModelTurn(dialect, items):
                 return dialect.parse_turn(items, saw)
             case Mapping():
                 body = cast("Mapping[str, Any]", given)

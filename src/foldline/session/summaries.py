@@ -212,7 +212,7 @@ def _build_sent_prefix(
     whole = render(view)
     shown = replace(whole, items=whole.items[: len(view.items) - len(behind)])
     parameters = msgspec.json.decode(asked.parameters, type=dict[str, msgspec.Raw])
-    body = base.resolve_named_dialect(asked.dialect).encode(shown, parameters)
+    body = base.resolve_named_dialect(asked.dialect).encode_request(shown, parameters)
     ratio = asked.tokens / max(asked.estimate, 1)
     tokens = asked.tokens - int(ratio * sum(item.tokens for item in behind))
     facts, seconds = live.facts, time() - live.touched

@@ -130,11 +130,11 @@ class Conversation:
         self.add(*say_to_go_on(self.view, {}, dialect=self.dialect))
         rules.check_view(self.view)
         request = render(self.view)
-        body = self.dialect.encode(request, {})
+        body = self.dialect.encode_request(request, {})
         digest = hashlib.sha256(body).hexdigest()
         at = self.view.head
         self.add(Asked(at, self.dialect.name, digest, self.dialect.encoder))
-        blocks = tuple(tuple(one.blocks(request)) for one in self.dialects)
+        blocks = tuple(tuple(one.encode_blocks(request)) for one in self.dialects)
         sent = Sent(at + 1, at, digest, blocks, self.changes)
         self.sent.append(sent)
         return sent

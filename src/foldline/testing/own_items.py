@@ -17,7 +17,7 @@ from foldline.dialects.base import GEMINI, Dialect
 from foldline.dialects.gemini import parse_message as parse_content
 from foldline.dialects.gemini.content_parts import encode_parts
 from foldline.dialects.gemini_interactions import DIALECT as INTERACTIONS
-from foldline.dialects.gemini_interactions.read import parse_turn as parse_steps
+from foldline.dialects.gemini_interactions.messages import parse_turn as parse_steps
 from foldline.dialects.gemini_interactions.steps import encode_turn
 from foldline.dialects.openai_responses import parse_items
 from foldline.dialects.openai_responses.write import DIALECT as RESPONSES

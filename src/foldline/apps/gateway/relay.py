@@ -308,7 +308,7 @@ class Relay:
             await body.read() or body.sent,
             why=why,
             scope=build_scope(request.client, _read_session_name(request), request.headers),
-            path=request.dialect.read_path_facts(request.path, request.query),
+            path=request.dialect.read_path(request.path, request.query),
         )
         if exchange is None:
             return None
@@ -374,7 +374,7 @@ class Relay:
                 client=request.client,
                 session=session,
                 headers=request.headers,
-                path=request.dialect.read_path_facts(request.path, request.query),
+                path=request.dialect.read_path(request.path, request.query),
                 fold_from=self._settings.fold_from_for(request.find_header(b"user-agent") or b""),
             )
         except FoldlineError as fault:
@@ -431,13 +431,13 @@ class Relay:
         """Answer a request for a count by our own, where the upstream has none; return whether."""
         request, conversations = way.request, self._conversations
         dialect = base.find_count_dialect(request.path) if request.method == "POST" else None
-        if dialect is None or dialect.write_count is None or conversations is None:
+        if dialect is None or conversations is None:
             return False
         if status not in _UNKNOWN_ROUTE or (plain := await body.read()) is None:
             return False
         scope = build_scope(request.client, _read_session_name(request), request.headers)
         try:
-            path = dialect.read_path_facts(request.path, request.query)
+            path = dialect.read_path(request.path, request.query)
             tokens = await conversations.count_request(dialect, plain, scope=scope, path=path)
         except FoldlineError:
             return False

@@ -4,7 +4,7 @@ A message goes back as it came: where the neutral form would lose something, the
 is kept beside the event and sent again unless the event is shown shortened.
 """
 
-from foldline.dialects.anthropic.read import (
+from foldline.dialects.anthropic.messages import (
     make_user_event,
     parse_answer,
     parse_message,
@@ -17,8 +17,6 @@ from foldline.dialects.anthropic.write import (
     ENCODER,
     encode_blocks,
     encode_request,
-    is_silent,
-    must_be_told,
 )
 
 __all__ = [
@@ -27,10 +25,8 @@ __all__ = [
     "MessagesAssembly",
     "encode_blocks",
     "encode_request",
-    "is_silent",
     "list_faults",
     "make_user_event",
-    "must_be_told",
     "parse_answer",
     "parse_message",
     "parse_tool",

@@ -46,6 +46,7 @@ from foldline.dialects.anthropic.content_blocks import (
     make_text_block,
     replace_media_parts,
 )
+from foldline.dialects.client_messages import find_last_answer
 from foldline.dialects.json_slices import Json, dict_of, list_of
 from foldline.dialects.tools import (
     Names,
@@ -53,7 +54,6 @@ from foldline.dialects.tools import (
     drop_repeated_tools,
     parse_object_schema,
 )
-from foldline.dialects.written_items import find_last_answer, is_blank_item
 
 __all__ = ["DIALECT", "ENCODER", "encode_blocks", "encode_request", "write_tool"]
 
@@ -63,12 +63,7 @@ _CONTINUES = re.compile(  # names of models up to 4.5, with or without a date
 )
 
 
-def is_silent(request: Request) -> bool:
-    """Whether a request has no messages; a system prompt alone is not one."""
-    return all(is_blank_item(item, DIALECT) for item in request.items)
-
-
-def must_be_told(view: View, parameters: Mapping[str, Any]) -> bool:
+def refuses_end(view: View, parameters: Mapping[str, Any]) -> bool:
     """Whether a request would end with an answer that the provider does not continue."""
     last = find_last_answer(view, DIALECT)
     if last is None:

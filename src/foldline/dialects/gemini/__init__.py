@@ -5,15 +5,13 @@ beside the event and sent again unless the event is shown shortened.
 """
 
 from foldline.dialects.gemini.content_parts import DIALECT
-from foldline.dialects.gemini.read import parse_answer, parse_message, parse_tools
+from foldline.dialects.gemini.messages import parse_answer, parse_message, parse_tools
 from foldline.dialects.gemini.stream import GenerateContentAssembly
 from foldline.dialects.gemini.validate import list_faults
 from foldline.dialects.gemini.write import (
     ENCODER,
     encode_blocks,
     encode_request,
-    is_silent,
-    must_be_told,
 )
 
 __all__ = [
@@ -22,9 +20,7 @@ __all__ = [
     "GenerateContentAssembly",
     "encode_blocks",
     "encode_request",
-    "is_silent",
     "list_faults",
-    "must_be_told",
     "parse_answer",
     "parse_message",
     "parse_tools",

@@ -18,7 +18,6 @@ import msgspec
 from foldline.core.item import Item
 from foldline.core.parts import Media, Part, Text, Tool, calls_of
 from foldline.core.request import Request
-from foldline.core.view import View
 from foldline.dialects import tools as kinds
 from foldline.dialects.gemini.content_parts import (
     DIALECT,
@@ -39,7 +38,6 @@ from foldline.dialects.tools import (
     drop_repeated_tools,
     parse_object_schema,
 )
-from foldline.dialects.written_items import find_last_answer, is_blank_item
 
 ENCODER = 1
 """Incremented when the same request would be written in other bytes."""
@@ -89,16 +87,6 @@ def encode_blocks(request: Request) -> list[bytes]:
         for part in draft.parts
     ]
     return [msgspec.json.encode(one) for one in (*system, *said)]
-
-
-def is_silent(request: Request) -> bool:
-    """Whether a request has no contents, though it may have a system prompt."""
-    return all(is_blank_item(item, DIALECT) for item in request.items)
-
-
-def must_be_told(view: View, _parameters: Mapping[str, Any]) -> bool:
-    """Whether a request would end with an answer: Google's models continue none."""
-    return find_last_answer(view, DIALECT) is not None
 
 
 def _build_names(request: Request) -> Names:

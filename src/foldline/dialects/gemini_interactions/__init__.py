@@ -4,7 +4,7 @@ A turn of the model goes back as it came: where the neutral form would lose some
 kept beside the event and sent again unless the event is shown shortened.
 """
 
-from foldline.dialects.gemini_interactions.read import parse_answer, parse_message, parse_tool
+from foldline.dialects.gemini_interactions.messages import parse_answer, parse_message, parse_tool
 from foldline.dialects.gemini_interactions.steps import DIALECT
 from foldline.dialects.gemini_interactions.stream import InteractionsAssembly
 from foldline.dialects.gemini_interactions.validate import list_faults
@@ -12,7 +12,6 @@ from foldline.dialects.gemini_interactions.write import (
     ENCODER,
     encode_blocks,
     encode_request,
-    is_silent,
 )
 
 __all__ = [
@@ -21,7 +20,6 @@ __all__ = [
     "InteractionsAssembly",
     "encode_blocks",
     "encode_request",
-    "is_silent",
     "list_faults",
     "parse_answer",
     "parse_message",

@@ -12,7 +12,6 @@ import msgspec
 from foldline.core.item import Item
 from foldline.core.parts import Call, Media, Tool, calls_of, text_of
 from foldline.core.request import Request
-from foldline.core.view import View
 from foldline.dialects.gemini_interactions.steps import (
     CALL,
     DIALECT,
@@ -33,7 +32,6 @@ from foldline.dialects.tools import (
     drop_repeated_tools,
     parse_object_schema,
 )
-from foldline.dialects.written_items import find_last_answer, is_blank_item
 
 ENCODER = 1
 """Incremented when the same request would be written in other bytes."""
@@ -141,13 +139,3 @@ def _choose_ids(item: Item, used: set[str]) -> list[str]:
         used.add(own)
         ids.append(own)
     return ids
-
-
-def is_silent(request: Request) -> bool:
-    """Whether a request has no steps."""
-    return all(is_blank_item(item, DIALECT) for item in request.items)
-
-
-def must_be_told(view: View, _parameters: Mapping[str, Any]) -> bool:
-    """Whether a request would end with an answer: Google's models continue none."""
-    return find_last_answer(view, DIALECT) is not None

@@ -4,7 +4,7 @@ A message goes back as it came: where the neutral form would lose something, its
 beside the event and sent again unless the event is shown shortened.
 """
 
-from foldline.dialects.openai_chat.read import (
+from foldline.dialects.openai_chat.messages import (
     make_user_event,
     parse_completion,
     parse_message,

@@ -6,7 +6,7 @@ sent again unless the event is shown shortened.
 """
 
 from foldline.dialects.openai_responses.items import kind_of
-from foldline.dialects.openai_responses.read import (
+from foldline.dialects.openai_responses.messages import (
     make_user_event,
     parse_items,
     parse_message,

@@ -64,7 +64,7 @@ def find_threshold(parameters: Mapping[str, Any]) -> int | None:
     return min((one for one in stated if type(one) is int and one > 0), default=None)
 
 
-def write_answer(
+def write_compaction(
     body: bytes, mark: FoldMark, *, name: str, created: int, posted: bool
 ) -> tuple[str, bytes]:
     """Write the content type and the body of an answer that names a fold."""
