@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from odd_json import numbers, texts, written
 
-from foldline.dialects.anthropic.content_blocks import Block
+from foldline.dialects.anthropic.blocks import Block
 from foldline.dialects.anthropic.write import add_mark, strip_block_marks
 
 values = st.recursive(

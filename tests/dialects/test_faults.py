@@ -360,10 +360,7 @@ def test_ten_thousand_levels():
     )
 
 
-MEANING, UNWRAP = (
-    "foldline.dialects.provider_errors.classify",
-    "foldline.dialects.provider_errors.unwrap",
-)
+MEANING = UNWRAP = "foldline.dialects.provider_errors"
 MUTANTS = [
     # The exclusions: billing, rates, fields, time.
     (MEANING, "if status == 402 or build_pattern(UNPAID).search(text):", "if status == 402:"),

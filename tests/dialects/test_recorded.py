@@ -46,7 +46,7 @@ def test_each_message_says_the_same_when_it_is_written_again(shared, source):
     [
         ("foldline.dialects.openai_chat.dialect", "msgspec.json.encode(write_item(items[0]))", "b'{\"role\":\"user\"}'"),
         ("foldline.dialects.openai_chat.dialect", "digest_of(_normalise_message(body))", "digest_of(repr(raw))"),
-        ("foldline.dialects.anthropic.dialect", "            blocks += content_blocks.encode_parts(item.parts)", "            pass"),
+        ("foldline.dialects.anthropic.dialect", "            blocks += encode_parts(item.parts)", "            pass"),
         ("foldline.dialects.anthropic.dialect", "        digest_of(normal),", "        digest_of(repr(raw)),"),
         ("foldline.dialects.openai_responses.dialect", "return _join_items(write_items(items[0]) if restored is None else restored)", "return b'{\"role\":\"user\",\"content\":\"x\"}'"),
         ("foldline.dialects.openai_responses.dialect", "return Described(role, digest, marked=False, thinks=False, stays=stays)", "return Described(role, digest_of(repr(raw)), marked=False, thinks=False, stays=stays)"),

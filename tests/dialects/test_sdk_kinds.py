@@ -9,7 +9,7 @@ from google.genai._gaos.types.interactions import step as interaction_steps
 from openai.types import chat as openai_chat
 from openai.types.responses import ResponseOutputItem, response_input_item_param
 
-from foldline.dialects.anthropic.block_kinds import BLOCKS, MESSAGE_FIELDS, STATE, find_kinds
+from foldline.dialects.anthropic.blocks import BLOCKS, MESSAGE_FIELDS, STATE, find_kinds
 from foldline.dialects.gemini.content_parts import PARTS
 from foldline.dialects.gemini_interactions import steps
 from foldline.dialects.openai_chat.dialect import ROLES

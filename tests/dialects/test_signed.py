@@ -2,7 +2,7 @@
 
 import pytest
 
-from foldline.dialects.signatures import is_signed
+from foldline.dialects.base import is_signed
 
 SIGNATURE = b"AWS4-HMAC-SHA256 Credential=AK/20260101/us-east-1/bedrock/aws4_request, SignedHeaders=host;x-amz-date, Signature=0f"
 

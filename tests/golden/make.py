@@ -37,7 +37,7 @@ from foldline.dialects import (
     openai_chat,
     openai_responses,
 )
-from foldline.dialects.anthropic.content_blocks import content_of
+from foldline.dialects.anthropic.blocks import content_of
 from foldline.dialects.anthropic.messages import (
     build_model_event,
     from_user,

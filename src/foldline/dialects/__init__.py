@@ -13,9 +13,7 @@ openai           What all dialects of OpenAI share
 openai_chat      The OpenAI chat completions dialect
 openai_responses  The OpenAI Responses dialect
 provider_errors  Classifies providers' errors
-signatures       Detects requests whose headers sign their body
 sse              Parses server-sent events
 tools            Tool names and media, as dialects accept them
 usage_reader     What a provider counted, read from an answer's bytes as they pass
-written_items    Which items a request writes, and which one ends it
 """

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any, ClassVar, NamedTuple, Protocol, cast
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, cast
 
 import msgspec
 
@@ -32,6 +32,11 @@ from foldline.dialects.json_slices import Json, dict_of
 from foldline.dialects.model_names import is_relayed, names_claude, names_gemini
 from foldline.dialects.sse import SseEvent
 from foldline.errors import BadInput, FormatError
+
+_SIGNING: Final = b"aws4-"  # AWS4-HMAC-SHA256, AWS4-ECDSA-P256-SHA256
+_BODY_DIGESTS: Final = frozenset(
+    (b"x-amz-content-sha256", b"content-digest", b"repr-digest", b"digest", b"content-md5")
+)
 
 
 class _Row(NamedTuple):
@@ -499,6 +504,20 @@ def find_request_vendor(path: str, headers: Iterable[bytes]) -> Vendor:
         if path.startswith(vendor.routes or "\0") or names.intersection(vendor.marks):
             return vendor
     return first
+
+
+def is_signed(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether headers sign the body, so that the request is refused if it changes.
+
+    Bedrock's clients sign every request. The signatures themselves are not checked here.
+    """
+    for raw, value in headers:
+        name = raw.lower()
+        if name in _BODY_DIGESTS:
+            return True
+        if name == b"authorization" and value.strip().lower().startswith(_SIGNING):
+            return True
+    return False
 
 
 def choose_model_dialect(model: str) -> Dialect:

@@ -27,7 +27,7 @@ from foldline.core.parts import Call, Gap, Media, Native, Part, Text, Thought, T
 from foldline.core.spine import Spine
 from foldline.core.view import load
 from foldline.dialects.anthropic import DIALECT
-from foldline.dialects.anthropic.content_blocks import REDACTED
+from foldline.dialects.anthropic.blocks import REDACTED
 from foldline.dialects.json_slices import Json, dict_of, list_of
 from foldline.errors import BadInput
 from foldline.importers.source import (

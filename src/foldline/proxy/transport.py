@@ -13,8 +13,7 @@ from time import monotonic
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from foldline.dialects import base
-from foldline.dialects.base import Dialect, PathFacts
-from foldline.dialects.signatures import is_signed
+from foldline.dialects.base import Dialect, PathFacts, is_signed
 from foldline.errors import (
     BadInput,
     BrokenView,

@@ -14,8 +14,7 @@ from urllib.parse import unquote
 from foldline.apps.gateway.api_keys import Client
 from foldline.apps.gateway.limits import Copy
 from foldline.core.cold_cache import ColdCall
-from foldline.dialects.base import Dialect, PathFacts
-from foldline.dialects.signatures import is_signed
+from foldline.dialects.base import Dialect, PathFacts, is_signed
 from foldline.errors import BrokenView, Conflict, Erased, FoldlineError, WireError
 from foldline.proxy.client_request import ServerStateError
 from foldline.proxy.conversations import Conversations

@@ -55,8 +55,7 @@ from foldline.apps.gateway.provider_routes import ALL_MODELS, ModelLimits
 from foldline.apps.gateway.settings import GatewaySettings, Upstream
 from foldline.apps.gateway.upstream import Links, UpstreamAnswer, build_upstream_headers
 from foldline.dialects import base
-from foldline.dialects.base import Dialect, Vendor
-from foldline.dialects.signatures import is_signed
+from foldline.dialects.base import Dialect, Vendor, is_signed
 from foldline.errors import FoldlineError, FormatError, Sealed, Spent
 from foldline.proxy.client_request import run_beside
 from foldline.proxy.compacted_history import CompactedHistory, answer_compaction

@@ -14,16 +14,21 @@ from foldline.core.log import Event, Instructed, ModelSaid, ToolReturned, UsageR
 from foldline.core.parts import Call, Part, Text, Tool, text_of
 from foldline.core.request import Request
 from foldline.core.view import View
-from foldline.dialects.anthropic import content_blocks, messages, validate, write
-from foldline.dialects.anthropic.block_kinds import (
+from foldline.dialects.anthropic import messages, validate, write
+from foldline.dialects.anthropic.blocks import (
     CALLS,
     MESSAGE_FIELDS,
     STATE,
     SUMMARIES,
     THOUGHTS,
+    Block,
+    blocks_of,
+    content_of,
+    decode_native,
+    encode_parts,
+    encode_result,
+    kind_of_block,
 )
-from foldline.dialects.anthropic.content_blocks import Block, content_of, decode_native
-from foldline.dialects.anthropic.joined_messages import JoinedMessages
 from foldline.dialects.anthropic.messages import (
     WireMessage,
     build_model_event,
@@ -32,7 +37,7 @@ from foldline.dialects.anthropic.messages import (
     parse_instructions,
     tool_of,
 )
-from foldline.dialects.anthropic.stream import MessagesAssembly
+from foldline.dialects.anthropic.stream import JoinedMessages, MessagesAssembly
 from foldline.dialects.anthropic.write import write_tool
 from foldline.dialects.base import Dialect, Vendor
 from foldline.dialects.client_messages import (
@@ -205,9 +210,9 @@ class AnthropicDialect(Dialect):
         # Results first, as they are read: a message says the same in either order.
         blocks = sorted(
             _parse_blocks(content),
-            key=lambda block: content_blocks.kind_of_block(block) != "tool_result",
+            key=lambda block: kind_of_block(block) != "tool_result",
         )
-        kinds = set(map(content_blocks.kind_of_block, blocks))
+        kinds = set(map(kind_of_block, blocks))
         role = "compaction" if kinds & SUMMARIES and not kinds & CALLS else came.role
         normal = {"role": came.role, "content": _normalise_blocks(blocks, came.role)}
         return Described(
@@ -281,8 +286,8 @@ class AnthropicDialect(Dialect):
             for _, fields in blocks:
                 answers = _decode_slice(raw, fields.get("tool_use_id"))
                 if answers == event.call_id and "content" in fields:
-                    inner = content_blocks.blocks_of(_decode_slice(raw, fields["content"]))
-                    if inner and {content_blocks.kind_of_block(one) for one in inner} <= STATE:
+                    inner = blocks_of(_decode_slice(raw, fields["content"]))
+                    if inner and {kind_of_block(one) for one in inner} <= STATE:
                         return raw  # it says nothing, and shows tools to the model
                     found = replace_content(raw, fields["content"], text, media=media)
                     return apply_splices(raw, found)
@@ -316,9 +321,9 @@ class AnthropicDialect(Dialect):
             if own is not None:
                 blocks += own.blocks
             elif item.role == "result":
-                blocks.append(content_blocks.encode_result(item.call_id, item.parts, ok=item.ok))
+                blocks.append(encode_result(item.call_id, item.parts, ok=item.ok))
             else:
-                blocks += content_blocks.encode_parts(item.parts)
+                blocks += encode_parts(item.parts)
         role = "assistant" if items and items[0].role == "model" else "user"
         content = [msgspec.Raw(block.body) for block in blocks]
         return msgspec.json.encode({"role": role, "content": content})
@@ -372,7 +377,7 @@ class AnthropicDialect(Dialect):
 
     def is_results(self, raw: bytes) -> bool:
         content = _parse_blocks(msgspec.json.decode(_message_of(raw).content))
-        return bool(content) and content_blocks.kind_of_block(content[0]) == "tool_result"
+        return bool(content) and kind_of_block(content[0]) == "tool_result"
 
     def add_words(self, raw: bytes, words: str) -> bytes:
         content = find_fields(raw).get("content")
@@ -420,7 +425,7 @@ def _has_state(fields: Json, blocks: Sequence[Json]) -> bool:
         for name, value in fields.items()
     ):
         return True
-    kinds = set(map(content_blocks.kind_of_block, blocks))
+    kinds = set(map(kind_of_block, blocks))
     if fields["role"] == "system" and kinds - {"text"}:
         return True
     return bool(kinds & STATE) or any(map(_list_references, blocks))
@@ -428,8 +433,8 @@ def _has_state(fields: Json, blocks: Sequence[Json]) -> bool:
 
 def _list_references(block: Json) -> list[Json]:
     """List the tools that a result names: it shows them to the model."""
-    inner = content_blocks.blocks_of(block.get("content"))
-    if content_blocks.kind_of_block(block) == "tool_search_tool_result":
+    inner = blocks_of(block.get("content"))
+    if kind_of_block(block) == "tool_search_tool_result":
         inner = list_of(dict_of(block.get("content")).get("tool_references"))
     return [one for one in map(dict_of, inner) if one.get("type") == "tool_reference"]
 
@@ -458,7 +463,7 @@ def _find_served_call(run: Sequence[bytes], result: Json) -> list[Json]:
 
 
 def _list_blocks(fields: Json) -> list[Json]:
-    return content_blocks.blocks_of(fields.get("content"))
+    return blocks_of(fields.get("content"))
 
 
 def _list_tools(tools: bytes) -> list[Json]:
@@ -485,7 +490,7 @@ def _decode_slice(raw: bytes, place: Any) -> Any:
 
 
 def _parse_blocks(content: Any) -> list[Json]:
-    found = content_blocks.blocks_of(content)
+    found = blocks_of(content)
     if isinstance(content, list) and len(found) < len(cast("list[Any]", content)):
         raise WireError("a block is no object")
     return found
@@ -496,7 +501,7 @@ def _normalise_blocks(blocks: Sequence[Json], role: str) -> list[Json]:
 
 
 def _normal_block(block: Json, role: str) -> Json | None:
-    match content_blocks.kind_of_block(block):
+    match kind_of_block(block):
         case "text":
             words = str(block.get("text", "")).strip()
             rest = {} if role == "assistant" else strip_empty_fields(block, "text")

@@ -34,8 +34,8 @@ from foldline.core.parts import (
     replace_surrogates,
     spoken_text_of,
 )
-from foldline.dialects.anthropic.block_kinds import SERVED_CALLS
-from foldline.dialects.anthropic.content_blocks import (
+from foldline.dialects.anthropic.blocks import (
+    SERVED_CALLS,
     Block,
     Content,
     content_of,

@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from foldline.dialects.anthropic.block_kinds import THOUGHTS, find_kinds
-from foldline.dialects.anthropic.content_blocks import blocks_of, kind_of_block
+from foldline.dialects.anthropic.blocks import THOUGHTS, blocks_of, find_kinds, kind_of_block
 from foldline.dialects.anthropic.write import MOST, find_thoughtless_loop
 from foldline.dialects.json_slices import Json, dict_of, list_of
 

@@ -30,11 +30,12 @@ from foldline.core.log import ModelSaid
 from foldline.core.parts import Call, Part, Tool, calls_of, spoken_text_of
 from foldline.core.request import Request
 from foldline.core.view import View
-from foldline.dialects.anthropic.block_kinds import SERVED_CALLS, THOUGHTS
-from foldline.dialects.anthropic.content_blocks import (
+from foldline.dialects.anthropic.blocks import (
     DIALECT,
     LONGEST_CALLED,
     LONGEST_NAME,
+    SERVED_CALLS,
+    THOUGHTS,
     Block,
     Content,
     blocks_of,

@@ -44,7 +44,6 @@ from foldline.dialects.gemini.content_parts import (
     rename_outer_fields,
     to_plain_base64,
 )
-from foldline.dialects.gemini.joined_contents import JoinedContents
 from foldline.dialects.gemini.messages import (
     ROLES,
     build_model_event,
@@ -52,7 +51,7 @@ from foldline.dialects.gemini.messages import (
     parse_tools,
     read_role,
 )
-from foldline.dialects.gemini.stream import GenerateContentAssembly
+from foldline.dialects.gemini.stream import GenerateContentAssembly, JoinedContents
 from foldline.dialects.google import GoogleDialect
 from foldline.dialects.json_slices import (
     Json,

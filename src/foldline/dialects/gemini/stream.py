@@ -1,7 +1,20 @@
-"""Assembles an answer from the chunks of a stream; each chunk is an answer of its own."""
+"""Assembles an answer from the chunks of a stream, and joins several to one.
 
-from foldline.dialects.gemini.content_parts import has_only_words, is_thought, rename_fields
+Each chunk is an answer of its own.
+"""
+
+from collections.abc import Callable
+
+from foldline.dialects.gemini.content_parts import (
+    SIGNATURE,
+    has_only_words,
+    is_thought,
+    parts_of,
+    rename_fields,
+)
+from foldline.dialects.joined_answers import JoinedEvents, Split, find_kept
 from foldline.dialects.json_slices import Json, dict_of, list_of, parse_object
+from foldline.dialects.sse import SseEvent
 from foldline.errors import WireError
 
 
@@ -69,3 +82,84 @@ class GenerateContentAssembly:
             return self._body
         content: Json = {"role": "model", "parts": parts}
         return {"candidates": [{"content": content, **self._candidate}], **self._body}
+
+
+class JoinedContents(JoinedEvents):
+    """Answers, one after the other, as one: their parts follow each other."""
+
+    ids = ("responseId", "createTime")
+    usage = "usageMetadata"
+    outputs = ("candidatesTokenCount", "thoughtsTokenCount")
+    total = "totalTokenCount"
+
+    def __init__(self, is_ours: Callable[[str], bool]) -> None:
+        super().__init__(is_ours)
+        self._name = ""  # of the newest call
+        self._signature = ""  # of our first call
+
+    def end_answer(self, *, last: bool) -> list[SseEvent]:
+        """End the answer under way; the next has signatures of its own."""
+        self._name = self._signature = ""
+        return super().end_answer(last=last)
+
+    def _split_event(self, event: Json) -> Split:
+        given = rename_fields(event)
+        chunk = self._join_usage(self._keep_ids(given))
+        candidates = list_of(chunk.get("candidates"))
+        place = find_kept(candidates)
+        if place is None:
+            return [event if chunk == given else chunk], []
+        candidate = dict_of(candidates[place])
+        content = dict_of(candidate.get("content"))
+        parts = parts_of(content)
+        shown = [part for one in parts if (part := self._convert_part(one)) is not None]
+
+        def write(changed: Json) -> Json:
+            others = (candidates[:place], candidates[place + 1 :])
+            written = {**chunk, "candidates": [*others[0], changed, *others[1]]}
+            return event if written == given else written
+
+        said = (
+            candidate if shown == parts else {**candidate, "content": {**content, "parts": shown}}
+        )
+        if not candidate.get("finishReason"):
+            return ([write(said)] if shown or not parts else []), []
+        if not self._has_ours:  # no other answer follows
+            return [], [write(said)]
+        said = {name: said[name] for name in ("content", "index") if name in said}
+        silent = {name: value for name, value in content.items() if name != "parts"}
+        return ([write(said)] if shown else []), [write({**candidate, "content": silent})]
+
+    def _convert_part(self, part: Json) -> Json | None:
+        """Return a part as the client gets it; None if it is our call.
+
+        Google wants the first call of an answer to be signed: if it was ours, its signature goes
+        to the client's first.
+        """
+        if "functionCall" in part:
+            is_first = False not in self._calls
+            self._name = str(dict_of(part["functionCall"]).get("name") or self._name)
+            if self._note_call(self._name):
+                self._signature = self._signature or str(part.get(SIGNATURE) or "")
+                return None
+            must_sign = is_first and self._signature and not part.get(SIGNATURE)
+            return {**part, SIGNATURE: self._signature} if must_sign else part
+        if "text" not in part or is_thought(part):
+            return part
+        return {**part, "text": self._text.add_piece(part["text"])}
+
+    def _join_body(self, joined: Json, body: Json) -> Json:
+        passed, ends = self._split_event(body)
+        for chunk in (*passed, *ends):
+            joined = _append_chunk(joined, chunk) if joined else chunk
+        return joined
+
+
+def _append_chunk(joined: Json, chunk: Json) -> Json:
+    before, more = (
+        dict_of(next(iter(list_of(one.get("candidates"))), None)) for one in (joined, chunk)
+    )
+    contents = [dict_of(one.get("content")) for one in (before, more)]
+    parts = [part for content in contents for part in parts_of(content)]
+    content = {**contents[0], **contents[1], "parts": parts}
+    return {**joined, **chunk, "candidates": [{**before, **more, "content": content}]}

@@ -28,7 +28,6 @@ from foldline.dialects.client_messages import (
     without_query,
 )
 from foldline.dialects.gemini_interactions import messages, steps, validate, write
-from foldline.dialects.gemini_interactions.joined_interactions import JoinedInteractions
 from foldline.dialects.gemini_interactions.messages import (
     build_input_event,
     build_turn_event,
@@ -51,7 +50,7 @@ from foldline.dialects.gemini_interactions.steps import (
     parse_contents,
     type_of,
 )
-from foldline.dialects.gemini_interactions.stream import InteractionsAssembly
+from foldline.dialects.gemini_interactions.stream import InteractionsAssembly, JoinedInteractions
 from foldline.dialects.google import GoogleDialect
 from foldline.dialects.json_slices import (
     Json,

@@ -9,9 +9,9 @@ from foldline.dialects.openai_chat.messages import (
     parse_completion,
     parse_message,
     parse_tool,
+    parse_usage,
 )
 from foldline.dialects.openai_chat.stream import ChatAssembly
-from foldline.dialects.openai_chat.usage import parse_usage
 from foldline.dialects.openai_chat.validate import list_faults
 from foldline.dialects.openai_chat.write import DIALECT, ENCODER, encode_blocks, encode_request
 

@@ -42,11 +42,14 @@ from foldline.dialects.json_slices import (
 )
 from foldline.dialects.openai import VENDOR
 from foldline.dialects.openai_chat import messages, validate, write
-from foldline.dialects.openai_chat.joined_completions import JoinedCompletions
-from foldline.dialects.openai_chat.messages import encode_neutral_event, event_of, tool_of
-from foldline.dialects.openai_chat.shapes import ChatMessage
-from foldline.dialects.openai_chat.stream import ChatAssembly
-from foldline.dialects.openai_chat.usage import parse_usage
+from foldline.dialects.openai_chat.messages import (
+    ChatMessage,
+    encode_neutral_event,
+    event_of,
+    parse_usage,
+    tool_of,
+)
+from foldline.dialects.openai_chat.stream import ChatAssembly, JoinedCompletions
 from foldline.dialects.openai_chat.validate import MOST_CALLS
 from foldline.dialects.openai_chat.write import write_message as write_item
 from foldline.errors import WireError

@@ -1,4 +1,4 @@
-"""Parses messages, tools and completions into events.
+"""Reads messages, tools and completions as events, and usage wherever a server puts it.
 
 Where the neutral form would not be written as it came, the message's own JSON is kept beside it, if
 a provider would accept it: a session sends only valid messages. A relayed request is not checked;
@@ -11,7 +11,15 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from foldline.core.item import Item
-from foldline.core.log import Event, Instructed, ModelSaid, Stop, ToolReturned, UserSaid
+from foldline.core.log import (
+    Event,
+    Instructed,
+    ModelSaid,
+    Stop,
+    ToolReturned,
+    UsageReported,
+    UserSaid,
+)
 from foldline.core.parts import (
     Call,
     Gap,
@@ -24,19 +32,95 @@ from foldline.core.parts import (
     calls_of,
     replace_surrogates,
 )
-from foldline.dialects.json_slices import Json, convert_to_json, convert_to_shape, shaped_bytes
-from foldline.dialects.openai_chat.shapes import (
-    ChatMessage,
-    Completion,
-    ContentPart,
-    Function,
-    ToolCall,
-    ToolShape,
+from foldline.dialects.json_slices import (
+    Json,
+    convert_to_json,
+    convert_to_shape,
+    dict_of,
+    parse_count,
+    shaped_bytes,
 )
-from foldline.dialects.openai_chat.usage import parse_usage
 from foldline.dialects.openai_chat.validate import list_faults
 from foldline.dialects.openai_chat.write import DIALECT, LEGACY, write_message, write_tool
 from foldline.errors import WireError
+
+
+class _Url(msgspec.Struct):
+    url: str
+
+
+class _FilePart(msgspec.Struct):
+    file_data: str = ""
+    filename: str = ""
+
+
+class _Audio(msgspec.Struct):
+    data: str = ""
+    format: str = ""
+
+
+class _ContentPart(msgspec.Struct):
+    type: str = "unknown"
+    text: str | None = None
+    refusal: str | None = None
+    image_url: _Url | None = None
+    file: _FilePart | None = None
+    input_audio: _Audio | None = None
+    thinking: str | list[Json] | None = None
+
+
+class _Function(msgspec.Struct):
+    name: str
+    arguments: str | Json | None = None
+
+
+class _Custom(msgspec.Struct):
+    name: str
+    input: str = ""
+
+
+class _ToolCall(msgspec.Struct):
+    function: _Function | None = None
+    custom: _Custom | None = None
+    id: str | None = None
+    type: str | None = None
+
+
+class ChatMessage(msgspec.Struct):
+    """The fields that we read of a message; all others are ignored."""
+
+    role: str
+    content: str | list[_ContentPart] | None = None
+    name: str | None = None
+    tool_calls: list[_ToolCall] | None = None
+    tool_call_id: str | None = None
+    refusal: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    audio: Json | None = None
+    function_call: _Function | None = None
+
+
+class _Schema(msgspec.Struct):
+    name: str
+    description: str | None = None
+    parameters: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _ToolShape(msgspec.Struct):
+    type: str | None = None
+    function: _Schema | None = None
+    custom: _Schema | None = None
+
+
+class _Choice(msgspec.Struct):
+    message: Json
+    finish_reason: str | None = None
+
+
+class _Completion(msgspec.Struct):
+    choices: list[_Choice]
+
 
 Said: TypeAlias = UserSaid | ModelSaid | ToolReturned
 _STOPS: dict[str, Stop] = {
@@ -76,7 +160,7 @@ def parse_completion(
 ) -> list[Event]:
     """Parse a completion into the answer, then its usage."""
     body = convert_to_json(given)
-    came = convert_to_shape(body, Completion, "an OpenAI completion")
+    came = convert_to_shape(body, _Completion, "an OpenAI completion")
     if not came.choices:
         raise WireError("a completion without choices; nothing was answered", path="$.choices")
     choice = came.choices[0]
@@ -107,7 +191,7 @@ def parse_tool(given: Mapping[str, Any]) -> Tool:
 
 def tool_of(raw: bytes | msgspec.Raw, *, path: str = "$") -> Tool:
     """Decode a tool's neutral form; a server's own tool is known by its type alone."""
-    came = shaped_bytes(raw, ToolShape, "an OpenAI tool", path=path)
+    came = shaped_bytes(raw, _ToolShape, "an OpenAI tool", path=path)
     schema = came.function or came.custom
     if schema is None:
         if not came.type or came.type in ("function", "custom"):
@@ -204,7 +288,7 @@ def _parse_parts(came: ChatMessage, path: str) -> tuple[Part, ...]:
         parts += [_parse_content_part(content) for content in came.content or ()]
     if came.refusal:
         parts.append(Text(came.refusal))
-    # Audio has no neutral form: it is named, and the message's own JSON goes back.
+    # _Audio has no neutral form: it is named, and the message's own JSON goes back.
     parts += [Gap("[audio]")] if came.audio else []
     if came.function_call:
         name = came.function_call.name
@@ -217,7 +301,7 @@ def _is_blank(part: Part) -> bool:
     return isinstance(part, Text) and not part.text.strip()
 
 
-def _parse_content_part(content: ContentPart) -> Part:
+def _parse_content_part(content: _ContentPart) -> Part:
     if content.image_url is not None:
         return _parse_image_url(content.image_url.url)
     if content.file is not None and content.file.file_data:
@@ -235,7 +319,7 @@ def _parse_content_part(content: ContentPart) -> Part:
     return Gap(f"[{content.type}]") if words is None else Text(words)
 
 
-def _parse_call(call: ToolCall, path: str) -> Call:
+def _parse_call(call: _ToolCall, path: str) -> Call:
     if call.function is not None:
         return Call(call.id or "", call.function.name, _encode_arguments(call.function))
     if call.custom is not None:
@@ -247,7 +331,7 @@ def _parse_call(call: ToolCall, path: str) -> Call:
     )
 
 
-def _encode_arguments(function: Function) -> str:
+def _encode_arguments(function: _Function) -> str:
     """Return the arguments as text; Mistral and Ollama send an object."""
     if isinstance(function.arguments, str):
         return function.arguments
@@ -259,3 +343,44 @@ def _parse_image_url(url: str) -> Media:
     if comma and head.startswith("data:"):
         return Media("image", mime=head.removeprefix("data:"), base64=body)
     return Media("image", url=url)
+
+
+def parse_usage(body: Json, *, asked: int | None) -> UsageReported | None:
+    """Return the usage that a whole body reports, or None.
+
+    In every one of these, the prompt's tokens include the cached, and the output the reasoning.
+    """
+    usage = dict_of(body.get("usage")) or dict_of(dict_of(body.get("x_groq")).get("usage"))
+    timings = dict_of(body.get("timings"))  # llama.cpp; its prompt figure excludes the cache
+    prompt = dict_of(usage.get("prompt_tokens_details"))
+    output = dict_of(usage.get("completion_tokens_details"))
+    cache_hit = parse_count(usage, "prompt_cache_hit_tokens")
+    cache_n = parse_count(timings, "cache_n")
+    report = UsageReported(
+        asked=asked,
+        input=_find_first(
+            parse_count(usage, "prompt_tokens"),
+            _sum_counts(cache_hit, parse_count(usage, "prompt_cache_miss_tokens")),
+            _sum_counts(cache_n, parse_count(timings, "prompt_n")),
+            parse_count(body, "prompt_eval_count"),  # Ollama's own endpoint
+        ),
+        cache_read=_find_first(parse_count(prompt, "cached_tokens"), cache_hit, cache_n),
+        cache_write=_find_first(
+            parse_count(prompt, "cache_write_tokens"), parse_count(prompt, "created_cache_tokens")
+        ),
+        output=_find_first(
+            parse_count(usage, "completion_tokens"),
+            parse_count(timings, "predicted_n"),
+            parse_count(body, "eval_count"),
+        ),
+        reasoning=parse_count(output, "reasoning_tokens"),
+    )
+    return None if report == UsageReported(asked=asked) else report
+
+
+def _find_first(*figures: int | None) -> int | None:
+    return next((figure for figure in figures if figure is not None), None)
+
+
+def _sum_counts(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other

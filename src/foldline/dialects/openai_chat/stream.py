@@ -1,23 +1,57 @@
-"""Assembles streamed completions.
+"""Assembles streamed completions, and joins several to the one that a client sees.
 
 A stream is complete when its marker came, or a finish reason if the server sends no marker. One
 that ended before, or with an error, is cut: its words stay, unfinished calls are dropped.
 """
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import msgspec
 
-from foldline.dialects.json_slices import Json, convert_to_shape, parse_object
-from foldline.dialects.openai_chat.shapes import (
-    CallDelta,
-    Chunk,
-    Delta,
-    FunctionDelta,
-    StreamChoice,
-)
+from foldline.dialects.joined_answers import JoinedEvents, Places, Split, find_kept
+from foldline.dialects.json_slices import Json, convert_to_shape, dict_of, list_of, parse_object
+from foldline.dialects.sse import SseEvent
 from foldline.errors import WireError
+
+
+class _FunctionDelta(msgspec.Struct):
+    name: str | None = None
+    arguments: str | Json | None = None
+
+
+class _CustomDelta(msgspec.Struct):
+    name: str | None = None
+    input: str | None = None
+
+
+class _CallDelta(msgspec.Struct):
+    index: int | None = None
+    id: str | None = None
+    function: _FunctionDelta | None = None
+    custom: _CustomDelta | None = None
+
+
+class _Delta(msgspec.Struct):
+    content: str | list[Json] | None = None
+    refusal: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[_CallDelta] | None = None
+    function_call: _FunctionDelta | None = None
+
+
+class _StreamChoice(msgspec.Struct):
+    index: int | None = None
+    delta: Json | None = None
+    message: Json | None = None
+    finish_reason: str | None = None
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[_StreamChoice] | None = None
+
 
 DONE = "[DONE]"
 _WORDS = ("refusal", "reasoning", "reasoning_content")
@@ -88,7 +122,7 @@ class ChatAssembly:
         if (fault := _find_fault(chunk)) is not None:
             self.fault = fault
             return
-        came = convert_to_shape(chunk, Chunk, "a chunk of an OpenAI completion")
+        came = convert_to_shape(chunk, _Chunk, "a chunk of an OpenAI completion")
         for name, value in chunk.items():
             if name not in _PER_CHUNK and value is not None:
                 self._top[name] = value
@@ -114,7 +148,7 @@ class ChatAssembly:
         choice = {"index": 0, "message": message, "finish_reason": reason}
         return {**self._top, "object": "chat.completion", "choices": [choice]}
 
-    def _apply_choice(self, choice: StreamChoice, path: str) -> None:
+    def _apply_choice(self, choice: _StreamChoice, path: str) -> None:
         # A server that does not stream may send the whole message in place of a delta.
         more = choice.delta if choice.delta is not None else choice.message
         self._reason = choice.finish_reason or self._reason
@@ -122,7 +156,7 @@ class ChatAssembly:
         if more is None:
             return
         where = f"{path}.{'delta' if choice.delta is not None else 'message'}"
-        delta = convert_to_shape(more, Delta, "a delta of an OpenAI completion", path=where)
+        delta = convert_to_shape(more, _Delta, "a delta of an OpenAI completion", path=where)
         if delta.content:
             self._content += [delta.content] if isinstance(delta.content, str) else delta.content
         elif delta.content == "" and not self._content:
@@ -139,7 +173,7 @@ class ChatAssembly:
             if name not in _READ and value is not None:
                 self._more.setdefault(name, []).append(value)
 
-    def _apply_call_delta(self, came: CallDelta) -> None:
+    def _apply_call_delta(self, came: _CallDelta) -> None:
         call = self._resolve_call(came)
         call.id = call.id or came.id or ""
         if came.function:
@@ -150,7 +184,7 @@ class ChatAssembly:
             call.wrote.append(came.custom.input or "")
             self._newest = call
 
-    def _resolve_call(self, came: CallDelta) -> _PartialCall:
+    def _resolve_call(self, came: _CallDelta) -> _PartialCall:
         """Find a delta's call by index or id, else the last one; add it if it is new."""
         of = came.function or came.custom
         named = bool(of and of.name)
@@ -173,7 +207,7 @@ class ChatAssembly:
             self._ids.setdefault(came.id, call)
         return call
 
-    def _apply_function_delta(self, call: _PartialCall, came: FunctionDelta) -> None:
+    def _apply_function_delta(self, call: _PartialCall, came: _FunctionDelta) -> None:
         call.name = call.name or came.name or ""
         if isinstance(came.arguments, dict):
             call.wrote.append(msgspec.json.encode(came.arguments).decode())
@@ -255,3 +289,135 @@ def _goes_on(last: Any, piece: Any) -> bool:
     before, new = cast("Json", last), cast("Json", piece)
     same = all(before.get(key) == new.get(key) for key in ("type", "index"))
     return same and any(isinstance(new.get(key), str | list) for key in _GROWS)
+
+
+_TEXTS = ("content", "refusal", "reasoning", "reasoning_content")
+_LEGACY = "function_call"
+_DETAILS = "reasoning_details"
+
+
+class JoinedCompletions(JoinedEvents):
+    """Completions, one after the other, as one: their texts are one text for the client."""
+
+    ids = ("id", "created")
+    outputs = ("completion_tokens", "completion_tokens_details")
+    stops: ClassVar[Mapping[str, str]] = {"tool_calls": "stop", _LEGACY: "stop"}
+
+    def __init__(self, is_ours: Callable[[str], bool]) -> None:
+        super().__init__(is_ours)
+        self._ours: dict[Any, bool] = {}  # by id and by index
+        self._is_newest_ours = False
+        self._details = Places()
+        self._message: Json = {}
+
+    def end_answer(self, *, last: bool) -> list[SseEvent]:
+        """End the answer under way; calls of the next are other calls."""
+        if not last:
+            self._ours.clear()
+            self._details.start_answer()
+        return super().end_answer(last=last)
+
+    def _split_event(self, event: Json) -> Split:
+        chunk = self._join_usage(self._keep_ids(event))
+        choices = list_of(chunk.get("choices"))
+        place = find_kept(choices)
+        if place is None:
+            is_report = not choices and isinstance(chunk.get("usage"), dict)
+            return ([], [chunk]) if is_report else ([chunk], [])
+        choice = dict_of(choices[place])
+        name = "delta" if isinstance(choice.get("delta"), dict) else "message"
+        given = dict_of(choice.get(name))
+        delta = self._convert_delta(given)
+        reason = choice.get("finish_reason")
+
+        def write(said: Json, reason: Any) -> Json:
+            changed = {**choice, "finish_reason": reason} if "finish_reason" in choice else choice
+            changed = changed if said == given else {**changed, name: said}
+            return {**chunk, "choices": [*choices[:place], changed, *choices[place + 1 :]]}
+
+        if not reason:
+            is_empty = delta != given and not any(delta.values())
+            return ([] if is_empty else [write(delta, reason)]), []
+        ended = self._convert_stop(reason)
+        if not self._has_ours:  # no other answer follows
+            return [], [write(delta, ended)]
+        said = {key: value for key, value in write(delta, None).items() if key != "usage"}
+        return ([said] if any(delta.values()) else []), [write({}, ended)]
+
+    def _convert_delta(self, given: Json) -> Json:
+        """Return a delta, or a whole message, without our calls."""
+        delta = {key: one for key, one in given.items() if self._is_first or key != "role"}
+        if "content" in delta:
+            delta["content"] = self._convert_content(delta["content"])
+        if details := list_of(given.get(_DETAILS)):
+            delta[_DETAILS] = [self._details.renumber(dict_of(one), "index") for one in details]
+        legacy = given.get(_LEGACY)
+        if isinstance(legacy, dict) and self._is_our_call([_LEGACY], cast("Json", legacy)):
+            del delta[_LEGACY]
+        if calls := list_of(given.get("tool_calls")):
+            shown = [self._convert_call(dict_of(call)) for call in calls]
+            delta["tool_calls"] = [call for call in shown if call is not None]
+            if not delta["tool_calls"]:
+                del delta["tool_calls"]
+        return delta
+
+    def _convert_content(self, content: Any) -> Any:
+        if not isinstance(content, list):
+            return self._text.add_piece(content)
+        pieces = [dict_of(piece) for piece in cast("list[Any]", content)]
+        return [
+            {**piece, "text": self._text.add_piece(piece.get("text"))}
+            if piece.get("type") == "text" and "text" in piece
+            else piece
+            for piece in pieces
+        ]
+
+    def _convert_call(self, call: Json) -> Json | None:
+        named = dict_of(call.get("function")) or dict_of(call.get("custom"))
+        given = (call.get("id"), call.get("index"))
+        keys = [key for key in given if isinstance(key, str | int) and key != ""]
+        ours = self._is_our_call(keys, named)
+        self._places.mark(call.get("index"), ours=ours)
+        return None if ours else self._places.renumber(call, "index")
+
+    def _is_our_call(self, keys: Sequence[Any], named: Json) -> bool:
+        """Find whose a call is: by its name, which may come only once, or by what it came with."""
+        if name := named.get("name"):
+            ours = self._note_call(name)
+            self._ours |= dict.fromkeys(keys, ours)
+        elif keys:
+            ours = next((self._ours[key] for key in keys if key in self._ours), False)
+        else:
+            ours = self._is_newest_ours
+        self._is_newest_ours = ours
+        return ours
+
+    def _join_body(self, joined: Json, body: Json) -> Json:
+        told = self._join_usage(self._keep_ids(body))
+        choices = list_of(told.get("choices"))
+        place = find_kept(choices)
+        if place is None:
+            return {**told, **joined} if joined else told
+        choice = {**dict_of(choices[place])}
+        if isinstance(choice.get("message"), dict):
+            for name, value in self._convert_delta(choice["message"]).items():
+                self._message[name] = _join_values(name, self._message.get(name), value)
+            choice["message"] = self._message
+        if "finish_reason" in choice:
+            choice["finish_reason"] = self._convert_stop(choice["finish_reason"])
+        return {**joined, **told, "choices": [*choices[:place], choice, *choices[place + 1 :]]}
+
+
+def _join_values(name: str, said: Any, value: Any) -> Any:
+    """Add what a later message has in a field to what the earlier ones had."""
+    if said is None or value is None:
+        return cast("Any", said if value is None else value)
+    if name in _TEXTS and isinstance(said, str) and isinstance(value, str):
+        return said + value
+    if name == "content" or (isinstance(said, list) and isinstance(value, list)):
+        return [*_list_pieces(said), *_list_pieces(value)]
+    return value
+
+
+def _list_pieces(content: Any) -> list[Any]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list_of(content)

@@ -45,22 +45,19 @@ from foldline.dialects.json_slices import (
 )
 from foldline.dialects.openai import VENDOR
 from foldline.dialects.openai_responses import compaction, messages, validate, write
-from foldline.dialects.openai_responses.item_parts import (
-    parse_message_content,
-    parse_model_item,
-    parse_output,
-)
 from foldline.dialects.openai_responses.items import (
     STATE,
     call_id_of,
     is_hosted_output,
     item_id_of,
     kind_of,
+    parse_message_content,
+    parse_model_item,
+    parse_output,
     type_of,
 )
-from foldline.dialects.openai_responses.joined_responses import JoinedResponses
 from foldline.dialects.openai_responses.messages import tool_of
-from foldline.dialects.openai_responses.stream import ResponsesAssembly
+from foldline.dialects.openai_responses.stream import JoinedResponses, ResponsesAssembly
 from foldline.dialects.openai_responses.write import (
     decode_native,
     hide_sealed,

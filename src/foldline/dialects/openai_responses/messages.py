@@ -37,25 +37,42 @@ from foldline.dialects.json_slices import (
     parse_count,
     shaped_bytes,
 )
-from foldline.dialects.openai_responses.item_parts import (
-    has_succeeded,
-    parse_message_content,
-    parse_model_item,
-    parse_output,
-)
-from foldline.dialects.openai_responses.item_shapes import Answer, FlatTool
 from foldline.dialects.openai_responses.items import (
     PLAIN_OUTPUTS,
     Kind,
     call_id_of,
+    has_succeeded,
     is_awaited,
     is_hosted_output,
     kind_of,
+    parse_message_content,
+    parse_model_item,
+    parse_output,
     type_of,
 )
 from foldline.dialects.openai_responses.validate import list_faults, list_item_faults
 from foldline.dialects.openai_responses.write import DIALECT, hide_sealed, write_items, write_tool
 from foldline.errors import WireError
+
+
+class _FlatTool(msgspec.Struct):
+    type: str | None = None
+    name: str | None = None
+    description: str | None = None
+    parameters: msgspec.Raw = msgspec.Raw(b"{}")
+    defer_loading: object = None
+
+
+class _Reason(msgspec.Struct):
+    reason: str | None = None
+
+
+class _Answer(msgspec.Struct):
+    output: list[Json] | None = None
+    status: str | None = None
+    incomplete_details: _Reason | None = None
+    error: Json | str | None = None
+
 
 Said: TypeAlias = UserSaid | ModelSaid | ToolReturned
 _STOPS: dict[str, Stop] = {
@@ -98,7 +115,7 @@ def parse_items(
 def parse_response(given: Mapping[str, Any], *, saw: int | None, asked: int | None) -> list[Event]:
     """Parse a response into the answer, then its usage."""
     body = convert_to_json(given)
-    came = convert_to_shape(body, Answer, "a response")
+    came = convert_to_shape(body, _Answer, "a response")
     if came.output is None or (came.error and not came.output):
         said = dict_of(came.error).get("message") or came.error or "nothing was answered"
         raise WireError(f"a response without output: {said}", path="$.output")
@@ -131,7 +148,7 @@ def parse_tool(given: Mapping[str, Any]) -> Tool:
 
 def tool_of(raw: bytes | msgspec.Raw, *, path: str = "$") -> Tool:
     """Decode a tool's neutral form; a server's own tool is known by its type alone."""
-    came = shaped_bytes(raw, FlatTool, "a tool of the Responses dialect", path=path)
+    came = shaped_bytes(raw, _FlatTool, "a tool of the Responses dialect", path=path)
     name = came.name
     if not name and came.type in (None, "function", "custom"):
         raise WireError(f"a tool without a name at {path}", path=path)
@@ -307,7 +324,7 @@ def _write_neutral(event: Said) -> list[Json]:
             )
 
 
-def _find_stop(came: Answer, items: Sequence[Json]) -> Stop:
+def _find_stop(came: _Answer, items: Sequence[Json]) -> Stop:
     status = came.status or "completed"
     reason = came.incomplete_details.reason if came.incomplete_details else None
     if status == "cancelled":

@@ -1,16 +1,39 @@
-"""Assembles streamed responses.
+"""Assembles streamed responses, and joins several to the one that a client sees.
 
 Items are taken whole, from the event that says they are done. A stream is complete when its last
 event came: completed, incomplete or cancelled. One that ended before, or with an error, is cut: its
 words stay, unfinished calls and reasoning are dropped.
 """
 
-from typing import cast
+from collections.abc import Callable
+from typing import Any, cast
 
+import msgspec
+
+from foldline.dialects.joined_answers import JoinedEvents, Split
 from foldline.dialects.json_slices import Json, convert_to_shape, dict_of, list_of, parse_object
-from foldline.dialects.openai_responses.item_shapes import ItemEvent, ResponseEvent, TextEvent
-from foldline.dialects.openai_responses.items import item_id_of
+from foldline.dialects.openai_responses.items import PLAIN_OUTPUTS, item_id_of
+from foldline.dialects.sse import SseEvent
 from foldline.errors import WireError
+
+
+class _ItemEvent(msgspec.Struct):
+    item: Json
+    output_index: int | None = None
+
+
+class _TextEvent(msgspec.Struct):
+    output_index: int | None = None
+    content_index: int | None = None
+    item_id: str | None = None
+    delta: str | None = None
+    text: str | None = None
+    refusal: str | None = None
+
+
+class _ResponseEvent(msgspec.Struct):
+    response: Json
+
 
 DONE = "[DONE]"
 _ITEM = "response.output_item."
@@ -20,8 +43,8 @@ _WORDS = {
     "response.refusal.delta": "refusal",
     "response.refusal.done": "refusal",
 }
-_STATES = {"response.created", "response.queued", "response.in_progress"}
-_ENDS = {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
+_STATES = ("response.created", "response.queued", "response.in_progress")
+_ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
 _WHAT = "an event of a Responses stream"
 
 
@@ -103,7 +126,7 @@ class ResponsesAssembly:
         return found
 
     def _apply_state(self, event: Json, *, is_end: bool) -> None:
-        response = convert_to_shape(event, ResponseEvent, _WHAT).response
+        response = convert_to_shape(event, _ResponseEvent, _WHAT).response
         self._top |= {key: value for key, value in response.items() if key != "output"}
         if not is_end:
             return
@@ -114,7 +137,7 @@ class ResponsesAssembly:
             self.fault = known or {"message": "the response failed, and no error was given"}
 
     def _apply_item(self, event: Json, *, is_done: bool) -> None:
-        came = convert_to_shape(event, ItemEvent, _WHAT)
+        came = convert_to_shape(event, _ItemEvent, _WHAT)
         if not is_done:
             if came.output_index is not None:
                 self._begun[came.output_index] = came.item
@@ -127,7 +150,7 @@ class ResponsesAssembly:
         self._items[place] = came.item
 
     def _apply_words(self, event: Json, kind: str) -> None:
-        came = convert_to_shape(event, TextEvent, _WHAT)
+        came = convert_to_shape(event, _TextEvent, _WHAT)
         words = self._words.setdefault(came.output_index or 0, {})
         key = (came.content_index or 0, kind)
         whole = came.text if kind == "output_text" else came.refusal
@@ -154,3 +177,78 @@ def _find_fault(event: Json) -> Json | None:
         hidden = ("type", "sequence_number", "error")
         return {key: value for key, value in event.items() if key not in hidden} | told
     return None
+
+
+_NUMBER = "sequence_number"
+
+
+class JoinedResponses(JoinedEvents):
+    """Responses, one after the other, as one: their items follow each other."""
+
+    ids = ("id", "created_at", "previous_response_id")
+    outputs = ("output_tokens", "output_tokens_details")
+
+    def __init__(self, is_ours: Callable[[str], bool]) -> None:
+        super().__init__(is_ours)
+        self._before: list[Any] = []  # the items of earlier answers
+        self._done: list[Any] = []  # the items of this one, as each was done
+        self._listed: list[Any] = []  # the same, as the end lists them
+        self._dropped_ids: set[str] = set()
+        self._number = -1  # of the last event that the client got
+        self._has_gap = False
+
+    def end_answer(self, *, last: bool) -> list[SseEvent]:
+        """End the answer under way; its items stand before those of the next."""
+        if not last:
+            self._before += max(self._listed, self._done, key=len)
+            self._done, self._listed = [], []
+            self._has_gap = True
+        return super().end_answer(last=last)
+
+    def _split_event(self, event: Json) -> Split:
+        kind = event.get("type")
+        if self._must_drop(event):
+            self._has_gap = True
+            return [], []
+        shown = {**event, **(self._places.renumber(event, "output_index") or {})}
+        if kind == "response.output_item.done":
+            self._done.append(event.get("item"))
+        if isinstance(event.get("response"), dict):
+            response = self._convert_response(event["response"])
+            shown["response"] = self._list_output(response) if kind in _ENDS else response
+        if type(event.get(_NUMBER)) is int:
+            shown[_NUMBER] = self._number + 1 if self._has_gap else event[_NUMBER]
+            # An end that is dropped leaves its number to what follows.
+            self._number = self._number if kind in _ENDS else shown[_NUMBER]
+        return ([], [shown]) if kind in _ENDS else ([shown], [])
+
+    def _must_drop(self, event: Json) -> bool:
+        """Whether the client must not see an event: our calls, and later beginnings."""
+        if event.get("type") in _STATES:
+            return not self._is_first
+        if isinstance(event.get("item"), dict):
+            ours = self._is_our_item(event["item"])
+            self._places.mark(event.get("output_index"), ours=ours)
+            self._dropped_ids |= {str(event["item"].get("id"))} if ours else set()
+            return ours
+        if "output_index" in event:
+            return self._places.renumber(event, "output_index") is None
+        return str(event.get("item_id")) in self._dropped_ids
+
+    def _is_our_item(self, item: Any) -> bool:
+        found = dict_of(item)
+        return str(found.get("type")) in PLAIN_OUTPUTS and self._note_call(found.get("name"))
+
+    def _convert_response(self, response: Json) -> Json:
+        return self._hide_tools(self._join_usage(self._keep_ids(response)))
+
+    def _list_output(self, response: Json) -> Json:
+        """Put the items of all answers into the last; a server may list fewer than it sent."""
+        output = list_of(response.get("output"))
+        self._listed = [item for item in output if not self._is_our_item(item)]
+        if not (self._before or self._has_ours):
+            return response
+        return {**response, "output": self._before + max(self._listed, self._done, key=len)}
+
+    def _join_body(self, joined: Json, body: Json) -> Json:
+        return {**joined, **self._list_output(self._convert_response(body))}

@@ -23,7 +23,6 @@ from foldline.core.parts import Call, Media, Native, Part, Text, Thought, Tool, 
 from foldline.core.request import Request
 from foldline.dialects import tools as kinds
 from foldline.dialects.json_slices import Json, list_of, object_of
-from foldline.dialects.openai_responses.item_parts import parse_model_item, parse_output
 from foldline.dialects.openai_responses.items import (
     APPROVAL,
     PLAIN_OUTPUTS,
@@ -34,6 +33,8 @@ from foldline.dialects.openai_responses.items import (
     item_id_of,
     kind_of,
     output_type_of,
+    parse_model_item,
+    parse_output,
     type_of,
 )
 from foldline.dialects.openai_responses.validate import LONGEST_ID, LONGEST_NAME
