@@ -137,7 +137,7 @@ def name_media(parts: Sequence[Part]) -> list[Part]:
 
 
 @dataclass(slots=True)
-class _Draft:
+class _ContentDraft:
     role: str
     parts: list[Json] = field(default_factory=list[Json])
 
@@ -152,18 +152,18 @@ class _Step:
     media: list[Json] = field(default_factory=list[Json])
 
 
-def _build_drafts(request: Request, names: Names) -> list[_Draft]:
+def _build_drafts(request: Request, names: Names) -> list[_ContentDraft]:
     signed = must_sign_calls(request.model)
-    drafts: list[_Draft] = []
+    drafts: list[_ContentDraft] = []
     step = _Step()
 
     def append_parts(role: str, parts: list[Json]) -> None:
         if not parts:
             return
         if not drafts and role == "model":
-            drafts.append(_Draft("user", [_BEGAN]))
+            drafts.append(_ContentDraft("user", [_BEGAN]))
         if not drafts or drafts[-1].role != role:
-            drafts.append(_Draft(role))
+            drafts.append(_ContentDraft(role))
         drafts[-1].parts += parts
 
     def append_results() -> None:

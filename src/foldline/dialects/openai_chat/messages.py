@@ -113,13 +113,13 @@ class _ToolShape(msgspec.Struct):
     custom: _Schema | None = None
 
 
-class _Choice(msgspec.Struct):
+class _CompletionChoice(msgspec.Struct):
     message: Json
     finish_reason: str | None = None
 
 
 class _Completion(msgspec.Struct):
-    choices: list[_Choice]
+    choices: list[_CompletionChoice]
 
 
 Said: TypeAlias = UserSaid | ModelSaid | ToolReturned

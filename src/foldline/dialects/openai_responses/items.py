@@ -210,7 +210,7 @@ class _GeneratedImage(msgspec.Struct):
     output_format: str | None = None
 
 
-class _Output(msgspec.Struct):
+class _OutputItem(msgspec.Struct):
     output: str | list[_ContentShape] | Json | None = None
 
 
@@ -269,7 +269,7 @@ def parse_output(item: Json, *, path: str = "$", outcomes: bool = True) -> tuple
     if type_of(item) == "computer_call_output":
         shape = convert_to_shape(dict_of(given), _ContentShape, _WHAT, path=f"{path}.output")
         return (_parse_media(shape),)
-    came = convert_to_shape(item, _Output, _WHAT, path=path).output
+    came = convert_to_shape(item, _OutputItem, _WHAT, path=path).output
     if isinstance(came, dict):
         return (Text(_encode_text(came)),)
     if came is None:

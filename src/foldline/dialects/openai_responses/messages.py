@@ -67,7 +67,7 @@ class _Reason(msgspec.Struct):
     reason: str | None = None
 
 
-class _Answer(msgspec.Struct):
+class _ResponseBody(msgspec.Struct):
     output: list[Json] | None = None
     status: str | None = None
     incomplete_details: _Reason | None = None
@@ -115,7 +115,7 @@ def parse_items(
 def parse_response(given: Mapping[str, Any], *, saw: int | None, asked: int | None) -> list[Event]:
     """Parse a response into the answer, then its usage."""
     body = convert_to_json(given)
-    came = convert_to_shape(body, _Answer, "a response")
+    came = convert_to_shape(body, _ResponseBody, "a response")
     if came.output is None or (came.error and not came.output):
         said = dict_of(came.error).get("message") or came.error or "nothing was answered"
         raise WireError(f"a response without output: {said}", path="$.output")
@@ -324,7 +324,7 @@ def _write_neutral(event: Said) -> list[Json]:
             )
 
 
-def _find_stop(came: _Answer, items: Sequence[Json]) -> Stop:
+def _find_stop(came: _ResponseBody, items: Sequence[Json]) -> Stop:
     status = came.status or "completed"
     reason = came.incomplete_details.reason if came.incomplete_details else None
     if status == "cancelled":
