@@ -3,7 +3,7 @@
 Each host is a program beside this file: an agent of the framework, with the adapter, driven by the framework's own
 runner against a scripted model on a real port. CI runs the short list; `just test-all` all of it, and the mutants.
 
-The table of docs/how-to/frameworks.md has what the checks found and what the hosts declare. Each run compares its row;
+The table of docs/reference/frameworks.md has what the checks found and what the hosts declare. Each run compares its row;
 `FOLDLINE_DOCS=write pytest tests/adapters -k every_check` writes it anew.
 """
 
@@ -35,7 +35,7 @@ HOSTS = {
     "litellm": "litellm",
 }
 """What each framework is asked as, and its name in the table."""
-PAGE = HERE.parents[1] / "docs" / "how-to" / "frameworks.md"
+PAGE = HERE.parents[1] / "docs" / "reference" / "frameworks.md"
 BEGIN, END = "<!-- made by tests/adapters/test_adapters.py -->\n", "<!-- end -->\n"
 FRAMEWORKS = ("langchain", "pydantic-ai", "openai-agents", "adk", "litellm")
 SHORT = ("long run", "streamed run", "recall", "two at once", "restart")
@@ -315,7 +315,7 @@ number: int = adapter.follower.open_session("ada")
 
 def list_examples(framework):
     """List what users copy: the blocks of the framework's page that import its adapter, and all that an adapter has."""
-    text = (PAGE.parent / PAGES[framework]).read_text()
+    text = (HERE.parents[1] / "docs" / "how-to" / PAGES[framework]).read_text()
     blocks = [
         one
         for one in BLOCK.finditer(text)

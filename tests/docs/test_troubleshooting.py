@@ -21,7 +21,10 @@ from foldline.testing import Provider
 from foldline.testing.gateways import Served
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "how-to" / "troubleshooting.md").read_text()
+PAGE = "".join(
+    (ROOT / "docs" / place).read_text()
+    for place in ("how-to/troubleshooting.md", "reference/gateway.md")
+)
 QUOTED = re.findall(r"```text\n(.*?)\n```", PAGE, re.DOTALL)
 TOOLS = [
     {"type": "function", "function": {"name": f"tool_{n}", "description": "Do one thing of many. " * 20, "parameters": {"type": "object"}}}

@@ -12,11 +12,12 @@ import yaml
 from program import PROGRAM, served
 
 from foldline.apps.cli.serve_workers import KILL
-from foldline.apps.gateway import error_response, plan_request, relay, settings, upstream
-from foldline.apps.gateway import limits as limits_of
+from foldline.apps.gateway import plan_request, relay, settings
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "how-to" / "gateway.md").read_text()
+PAGE = "".join(
+    (ROOT / "docs" / folder / "gateway.md").read_text() for folder in ("how-to", "reference")
+)
 EXAMPLES = ROOT / "examples" / "gateway"
 UNIT, COMPOSE = EXAMPLES / "foldline-gateway.service", EXAMPLES / "compose.yaml"
 LINES = [
@@ -65,9 +66,8 @@ def test_options_that_are_named_are_there():
 
 def test_words_and_numbers_are_the_real_ones():
     limits = settings.GatewayLimits()
-    sources = "".join(
-        Path(one.__file__).read_text() for one in (error_response, limits_of, relay, upstream)
-    )
+    folder = Path(relay.__file__).parent
+    sources = "".join(path.read_text() for path in folder.rglob("*.py"))
     for code in re.findall(r"\d{3} `(\w+)`", PAGE):
         assert f'"{code}"' in sources
     for number in (limits.first_seconds, limits.idle_seconds):
@@ -87,12 +87,12 @@ def test_edits_and_patches_are_told_apart():
     assert "byte for byte" in rows["Patches"]
     example = re.search(r"`(\w+=\d+(?:,\w+=\d+)+)`", PAGE)[1]
     kinds = [one.partition("=")[0] for one in example.split(",")]
-    told = PAGE.partition("### What was changed")[2].partition("\n### ")[0]
+    told = PAGE.partition("## What was changed")[2].partition("\n## ")[0]
     assert re.findall(r"^\| `(\w+)` \|", told, re.MULTILINE) == kinds
 
 
 def test_reasons_for_not_planning_are_the_real_ones():
-    told = PAGE.partition("### What is not planned")[2].partition("\n## ")[0]
+    told = PAGE.partition("## What is not planned")[2].partition("\n## ")[0]
     rows = set(re.findall(r"^\| `([\w-]+)` \|", told, re.MULTILINE))
     assert rows == {*plan_request._WHY, "overflow", "compaction"}
 

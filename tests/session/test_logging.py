@@ -342,7 +342,7 @@ def test_what_is_no_watcher_is_refused():
 
 
 def test_the_page_lists_every_metric_and_span():
-    page = (Path(__file__).parents[2] / "docs" / "how-to" / "logs-and-metrics.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "logs-and-metrics.md").read_text()
     values = [one for key, one in vars(metrics).items() if key.isupper() and isinstance(one, str)]
     names = [re.sub(r"^(foldline_gateway_|foldline\.(?!pass)|gen_ai\.)", "", one) for one in values]
     assert len(names) > 20
