@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from foldline.settings.schema import KNOWN, SLOT
+from foldline.settings.fields import SETTINGS, SLOT
 
 ROOT = Path(__file__).parents[2]
 
@@ -111,7 +111,7 @@ def test_an_address_is_shown_without_who_goes_there(cli, address, shown):
 def test_the_document_has_every_setting(cli):
     body = cli("config", "show", "--json").json
     assert [one["name"] for one in body["settings"]] == [
-        one.name for one in KNOWN if SLOT not in one.name
+        one.name for one in SETTINGS if SLOT not in one.name
     ]
     first = next(one for one in body["settings"] if one["name"] == "session.max_tool_iterations")
     assert first["value"] == 30
@@ -181,4 +181,4 @@ def test_the_page_has_every_setting():
     made = runpy.run_path(str(ROOT / "scripts" / "make_settings.py"))["tables"]()
     assert made in text, "run scripts/make_settings.py"
     named = re.findall(r"^\| `([^`]+)`(?: †)? \| `FOLDLINE_", text, re.MULTILINE)
-    assert named == [one.name for one in KNOWN]
+    assert named == [one.name for one in SETTINGS]

@@ -38,7 +38,7 @@ async def test_r61_instructions_that_are_always_followed_let_no_settings_in(wish
         await Trust(store).allow_folder(Path.cwd())
     settings = (await wish.resolve_trust()).load_settings()
     assert [one.name for one in settings.untrusted] == ["mcp.servers.evil.command"]
-    assert settings.servers == ()
+    assert settings.mcp.servers == {}
 
 
 async def test_r61_all_of_a_strangers_setting_is_shown_before_it_is_agreed_to(

@@ -1,17 +1,35 @@
 """A-08: the papers' names as they stand, and what to write instead of a wrong one."""
 
 import tomllib
+from typing import Annotated, Literal
 
 import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
+from msgspec import field
 
 from foldline.core.policy import PRESETS, STEADY, Clipping, Masking
 from foldline.errors import BadInput
 from foldline.settings import parse_settings, read
-from foldline.settings.kinds import Limit, ServerSettings, format_setting_value
-from foldline.settings.parse import RESERVED, find_setting, find_setting_by_variable
-from foldline.settings.schema import KNOWN, PREFIX, SLOT, variable_of
+from foldline.settings.fields import (
+    PREFIX,
+    RESERVED,
+    SETTINGS,
+    SLOT,
+    find_setting,
+    find_setting_by_variable,
+    iterate_settings,
+    variable_of,
+)
+from foldline.settings.kinds import Positive, SettingError, format_setting_value
+from foldline.settings.tree import (
+    CapSettings,
+    ServerSettings,
+    SettingsTable,
+    SettingsTree,
+    free,
+    guarded,
+)
 
 PAPER = """
 policy = "three-layer"
@@ -64,8 +82,8 @@ def test_a_whole_file():
         "window",
     )
     assert policy.of == "room"  # the other tiers keep what they are shares of
-    assert (found.policy.overlap, found.prompt_template) == (2, "file://summary.txt")
-    assert (found.max_tool_iterations, found.on_disconnect) == (25, "pause")
+    assert (found.policy.overlap, found.compaction.prompt_template) == (2, "file://summary.txt")
+    assert (found.session.max_tool_iterations, found.session.on_disconnect) == (25, "pause")
 
 
 def test_nothing_is_the_default():
@@ -107,7 +125,7 @@ def test_compaction_can_be_switched_off():
 def test_the_model_in_one_word():
     """A text where a table could stand is all of the name, whatever was the provider."""
     found = read({"model": "anthropic/claude-sonnet-5.5"})
-    assert found.said == {"model.provider": "", "model.name": "anthropic/claude-sonnet-5.5"}
+    assert found.values == {"model.provider": "", "model.name": "anthropic/claude-sonnet-5.5"}
     assert (found.model.name, found.model.provider) == ("anthropic/claude-sonnet-5.5", "anthropic")
     assert read({"model": "gpt-5"}).model.provider == ""
 
@@ -161,11 +179,11 @@ def test_servers_limits_and_the_rest_are_typed():
             "shell": {"timeout": 5, "enabled": False},
         }
     )
-    assert (found.limits["turn"], found.limits["day"]) == (Limit(5, None), Limit(None, 2.0))
-    assert found.servers == (
-        ServerSettings("a.b", command=("x",), env={"K": "v"}),
-        ServerSettings("c", url="http://h"),
-    )
+    assert (found.caps.turn, found.caps.day) == (CapSettings(tokens=5), CapSettings(dollars=2.0))
+    assert found.mcp.servers == {
+        "a.b": ServerSettings(command=("x",), env={"K": "v"}),
+        "c": ServerSettings(url="http://h"),
+    }
     assert found.summarizer == ("gpt-5", "model")
     assert found.instructions.text == "Be brief."
     assert (found.approval.mode, found.approval.allow) == ("edits", ("git *",))
@@ -177,7 +195,7 @@ CONTEXT = "session.context."
 WRONG = [
     (
         {"session": {"context": {"max_tool_result_tokens": 0}}},
-        f"{CONTEXT}max_tool_result_tokens = 0: write a number above 0; for no limit, a very large one",
+        f"{CONTEXT}max_tool_result_tokens = 0: write a whole number above 0; for no limit, a very large one",
     ),
     (
         {"session": {"context": {"max_tool_result_tokns": 5}}},
@@ -203,20 +221,26 @@ WRONG = [
         "compact_threshold = 0: write a share of the window between 0 and 1, like 0.7",
     ),
     ({"compaction": {"enabled": "yes"}}, 'compaction.enabled = "yes": write true or false'),
-    ({"model": {"name": 5}}, "model.name = 5: write it in quotes"),
-    ({"model": {"name": " "}}, 'model.name = " ": write a name, in one line'),
+    (
+        {"model": {"name": 5}},
+        "model.name = 5: write a name in quotes, in one line, without control characters",
+    ),
+    (
+        {"model": {"name": " "}},
+        'model.name = " ": write a name in quotes, in one line, without control characters',
+    ),
     (
         {"model": {"name": "a\x1b[2J"}},
-        'model.name = "a\\u001b[2J": write it without control characters',
+        'model.name = "a\\u001b[2J": write a name in quotes, in one line, without control characters',
     ),
     ({"model": 5}, "model = 5: write it in quotes, or [model] and lines below it"),
     (
         {"model": {"max_input_tokens": -5}},
-        "model.max_input_tokens = -5: write a whole number above 0",
+        "model.max_input_tokens = -5: write a whole number above 0; for no limit, a very large one",
     ),
     (
         {"model": {"max_input_tokens": 10**5_000}},
-        "model.max_input_tokens = a value that cannot be shown: write a whole number above 0",
+        "model.max_input_tokens = a value that cannot be shown: write a whole number above 0; for no limit, a very large one",
     ),
     (
         {"session": {"on_disconnect": "die"}},
@@ -262,7 +286,7 @@ WRONG = [
     (
         {"model": {"api_key": "sk-secret"}},
         (
-            'there is no setting "model.api_key", and no key stands in a file: put it into an '
+            'there is no setting "model.api_key", and a file never holds a key: put it into an '
             'environment variable, and write model.key_env = "THE_VARIABLES_NAME"'
         ),
     ),
@@ -349,17 +373,19 @@ def test_a_file_that_never_ends_is_not_read_to_its_end():
     for _ in range(12):
         wide = {f"t{at}": wide for at in range(9)}
     _, faults = parse_settings(wide)
-    assert "5,000 names stand before it" in faults[-1].told
+    assert "5,000 names before it" in faults[-1].message
     inside: dict = {}
     inside["a"] = inside
-    assert next(fault.told for fault in parse_settings(inside)[1]).startswith("there is no setting")
+    assert next(fault.message for fault in parse_settings(inside)[1]).startswith(
+        "there is no setting"
+    )
 
 
 def test_names_of_variables_are_one_to_one():
     """Every setting has a variable, no two the same, and each leads back; ours are not among them."""
-    names = [one.name for one in KNOWN]
+    names = [one.name for one in SETTINGS]
     assert len({variable_of(name) for name in names}) == len(names)
-    for one in KNOWN:
+    for one in SETTINGS:
         name = one.name.replace(SLOT, "my_own__part")
         assert find_setting_by_variable(variable_of(name)) == name
         assert find_setting(name) is one
@@ -369,14 +395,45 @@ def test_names_of_variables_are_one_to_one():
     assert find_setting_by_variable("FOLDLINE_MODEL") == "model"
 
 
-@drawn(st.sampled_from(KNOWN), st.from_regex(r"[a-z0-9_-]{1,12}", fullmatch=True))
+def test_every_default_passes_the_check_of_its_own_type():
+    """Also those of the policy: an unset value is one that could be written."""
+    for one in SETTINGS:
+        default = one.read_policy(STEADY) if one.policy else one.default
+        if default is not None:
+            assert one.check_value(default) == default, one.name
+
+
+def test_a_setting_is_one_field():
+    """Name, variable, kind, guard and default all come from it, also in tables that users name."""
+
+    class Extra(SettingsTable, frozen=True):
+        most: Annotated[Positive, free("The most")] = 3
+        how: Annotated[Literal["a", "b"] | None, guarded("How")] = None
+
+    class Tree(SettingsTree, frozen=True):
+        extra: Extra = Extra()
+        extras: dict[str, Extra] = field(default_factory=dict)
+
+    found = {one.name: one for one in iterate_settings(Tree)}
+    most, how = found["extra.most"], found["extras.NAME.how"]
+    assert (most.env, most.default, most.guarded) == ("FOLDLINE_EXTRA__MOST", 3, False)
+    assert (how.kind.label, how.default, how.guarded) == ("a, b", None, True)
+    assert (most.check_value(5), how.check_value("b")) == (5, "b")
+    for one, value in ((most, 0), (most, "5"), (most, True), (how, "c"), (how, None)):
+        with pytest.raises(SettingError, match="write"):
+            one.check_value(value)
+
+
+@drawn(st.sampled_from(SETTINGS), st.from_regex(r"[a-z0-9_-]{1,12}", fullmatch=True))
 def test_whatever_stands_in_a_slot_leads_back(one, part):
     name = one.name.replace(SLOT, part)
     assert find_setting_by_variable(variable_of(name)) == name
 
 
 PARTS = st.sampled_from(
-    sorted({part for one in KNOWN for part in one.name.split(".")} | {"profiles", "work", "model"})
+    sorted(
+        {part for one in SETTINGS for part in one.name.split(".")} | {"profiles", "work", "model"}
+    )
 )
 LEAVES = st.one_of(
     st.none(),
@@ -398,7 +455,9 @@ TABLES = st.recursive(
 
 @drawn(
     st.dictionaries(
-        PARTS | st.text(max_size=6) | st.sampled_from([k.name for k in KNOWN]), TABLES, max_size=5
+        PARTS | st.text(max_size=6) | st.sampled_from([k.name for k in SETTINGS]),
+        TABLES,
+        max_size=5,
     )
 )
 def test_whatever_is_given_is_settings_or_a_message(given):
@@ -406,9 +465,9 @@ def test_whatever_is_given_is_settings_or_a_message(given):
     _, faults = parse_settings(given)
     for fault in faults:
         assert (
-            (fault.name in fault.told)
-            or (format_setting_value(fault.name) in fault.told)
-            or "twice" in fault.told
+            (fault.name in fault.message)
+            or (format_setting_value(fault.name) in fault.message)
+            or "twice" in fault.message
         )
     told = ""
     try:
@@ -416,4 +475,4 @@ def test_whatever_is_given_is_settings_or_a_message(given):
     except BadInput as fault:
         told = str(fault)
         assert told.strip()
-    assert all(fault.told in told for fault in faults)
+    assert all(fault.message in told for fault in faults)

@@ -135,7 +135,9 @@ def test_a_minutes_limit_is_waited_for_by_the_official_sdks(rig, monkeypatch):
     def pause(seconds):
         pauses.append(seconds)
         one.file.write_text(limits(owner="*", requests_per_minute=len(pauses) + 1))
-        while one.current.tables.limits[0].limits["requests_per_minute"] != len(pauses) + 1:
+        while (
+            one.current.settings.gateway.limits[0].limits["requests_per_minute"] != len(pauses) + 1
+        ):
             real_sleep(0.01)
 
     real_sleep = time.sleep
@@ -201,7 +203,7 @@ def test_a_refused_call_leaves_the_conversation_as_it_was(rig):
     assert one.chat()[0] == 429
     one.file.write_text("")
     deadline = time.monotonic() + 10
-    while one.current.tables.limits and time.monotonic() < deadline:
+    while one.current.settings.gateway.limits and time.monotonic() < deadline:
         time.sleep(0.02)
     assert one.chat()[0] == 200
 

@@ -160,7 +160,7 @@ def test_g8_retention_is_each_tenant_s_own_and_begins_when_it_is_set(tmp_path):
 def test_g8_a_rule_that_is_set_later_counts_too():
     """`run_retention` asks for the rule each time it looks."""
     from foldline.session.retention import run_retention  # noqa: PLC0415 - only here
-    from foldline.settings.kinds import RetentionSettings  # noqa: PLC0415
+    from foldline.settings.tree import RetentionSettings  # noqa: PLC0415
     from foldline.stores.base import Name, Receipt  # noqa: PLC0415
     from foldline.stores.open_store import store_at  # noqa: PLC0415
 

@@ -5,8 +5,9 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from foldline.errors import BadInput
-from foldline.settings.gateway_tables import OF_TENANT, read_gateway_tables
+from foldline.settings.fields import GATEWAY, find_setting
 from foldline.settings.layers import list_problems, load_settings
+from foldline.settings.tree import OF_TENANT
 
 FILE = """
 policy = "sliding"
@@ -50,32 +51,30 @@ def load(tmp_path):
 
 
 def test_a_tenant_has_its_profile_and_its_table_over_what_is_for_everybody(load):
-    tables = read_gateway_tables(load())
-    acme, other = tables.find_tenant("acme"), tables.find_tenant("nobody-named-it")
-    assert acme.on_store_failure == "open"
-    own = acme.settings
+    settings = load()
+    own, other = settings.find_tenant("acme"), settings.find_tenant("nobody-named-it")
+    assert own.gateway.on_store_failure == "open"
     assert (own.tenant, own.policy.name, own.policy.overlap) == ("acme", "thrifty", 7)
     assert (own.summarizer, own.model.max_input_tokens) == (("off",), 60_000)
     assert (own.retention.days, own.retention.sessions, own.retention.every_hours) == (7, 100, 24.0)
-    assert other is tables.general
-    assert other.on_store_failure == "closed"
-    usual = other.settings
-    assert (usual.policy.name, usual.policy.overlap, usual.retention.days) == ("sliding", 3, 90)
-    assert usual.retention.sessions is None
+    assert other is settings
+    assert other.gateway.on_store_failure == "closed"
+    assert (other.policy.name, other.policy.overlap, other.retention.days) == ("sliding", 3, 90)
+    assert other.retention.sessions is None
 
 
 def test_a_tenant_s_name_may_have_dots_and_needs_no_profile(load):
-    own = read_gateway_tables(load()).find_tenant("exa.mple")
-    assert own.settings.policy.name == "window"
-    assert own.settings.summarizer == ("gpt-6.1-sol",)
-    assert own.settings.origins["policy"].endswith("foldline.toml:25")
-    assert own.on_store_failure == "closed"
+    own = load().find_tenant("exa.mple")
+    assert own.policy.name == "window"
+    assert own.summarizer == ("gpt-6.1-sol",)
+    assert own.origins["policy"].endswith("foldline.toml:25")
+    assert own.gateway.on_store_failure == "closed"
 
 
 def test_without_tables_everybody_has_the_settings(load):
-    tables = read_gateway_tables(load('policy = "sliding"'))
-    assert tables.tenants == {}
-    assert tables.find_tenant("acme").settings.policy.name == "sliding"
+    settings = load('policy = "sliding"')
+    assert settings.tenants == {}
+    assert settings.find_tenant("acme").policy.name == "sliding"
 
 
 def test_a_tenant_s_profile_is_taken_instead_of_the_one_for_everybody(load):
@@ -104,7 +103,7 @@ def test_a_tenant_wins_over_the_environment_as_a_profile_does(load):
         ('[gateway.tenants.acme]\nprofile = "longer"\n[profiles.long]\npolicy = "thrifty"', "tenant acme: "),
         ('[gateway.tenants.acme]\npolicy = "best"', "write one of"),
         ('gateway.on_store_failure = "maybe"', "write one of open, closed"),
-        ("[gateway.tenants.acme]\nretention.days = 0", "write a number above 0"),
+        ("[gateway.tenants.acme]\nretention.days = 0", "write a whole number above 0"),
         ("[gateway]\nport = 5", 'there is no setting "gateway.port"'),
         ('[gateway.tenants.acme]\npolicy = "steady"\ncompact_threshold = 0.9\nmodel.max_input_tokens = 1000\nmodel.max_output_tokens = 900', "tenant acme: "),
     ],
@@ -123,7 +122,7 @@ def test_an_untrusted_project_sets_nothing_for_tenants(load, tmp_path):
     (tmp_path / "foldline.toml").write_text('[gateway.tenants.acme]\non_store_failure = "open"\n')
     found = load("")
     assert [one.name for one in found.untrusted] == ["gateway.tenants.acme.on_store_failure"]
-    assert read_gateway_tables(found).find_tenant("acme").on_store_failure == "closed"
+    assert found.find_tenant("acme").gateway.on_store_failure == "closed"
 
 
 @drawn(
@@ -148,10 +147,9 @@ def test_the_strongest_that_says_something_wins(tmp_path_factory, general, profi
 
 
 def test_every_setting_of_a_tenant_s_table_is_one_for_everybody_too():
-    from foldline.settings.parse import find_setting  # noqa: PLC0415 - only here
-
     for name in OF_TENANT:
-        usual, own = find_setting(name), find_setting(f"gateway.tenants.acme.{name}")
+        own = find_setting(f"gateway.tenants.acme.{name.removeprefix(GATEWAY)}")
+        usual = find_setting(name)
         assert usual is not None
         assert own is not None
         assert own.kind is usual.kind

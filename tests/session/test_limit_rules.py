@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldline.errors import BadInput
-from foldline.settings.gateway_tables import read_gateway_tables
-from foldline.settings.kinds import Wrong
+from foldline.settings.kinds import SettingError
 from foldline.settings.layers import list_problems, load_settings
 from foldline.settings.limit_rules import choose_limits, parse_limit_rules
 
@@ -37,9 +36,7 @@ def write(folder, text):
 
 def test_tables_of_the_file_are_read(tmp_path):
     write(tmp_path, FILE)
-    rules = read_gateway_tables(
-        load_settings(tmp_path, env={"XDG_CONFIG_HOME": str(tmp_path)})
-    ).limits
+    rules = load_settings(tmp_path, env={"XDG_CONFIG_HOME": str(tmp_path)}).gateway.limits
     found = {(one.describe_subject(), one.measure): one.limit for one in choose_limits(rules, CALL)}
     assert found == {
         ("tenant acme, owner alice", "dollars_per_day"): 20 * 10**12,
@@ -71,7 +68,7 @@ def test_mistakes_are_named_with_their_line(tmp_path, line, told):
 
 @pytest.mark.parametrize("value", ["x", 5, [5], {"owner": "*"}])
 def test_what_is_no_list_of_tables_is_refused(value):
-    with pytest.raises(Wrong):
+    with pytest.raises(SettingError):
         parse_limit_rules(value)
 
 

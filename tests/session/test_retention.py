@@ -10,8 +10,8 @@ from foldline.errors import StoreFailed
 from foldline.session.log_handle import Live
 from foldline.session.model_facts import of_session
 from foldline.session.retention import apply_retention_when_due, run_retention
-from foldline.settings.kinds import RetentionSettings
 from foldline.settings.layers import load_settings
+from foldline.settings.tree import RetentionSettings
 from foldline.stores.base import Name
 from foldline.stores.sqlite import SqliteStore
 

@@ -4,13 +4,13 @@ import hashlib
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from time import process_time
 
 import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
+from msgspec import structs
 
 from foldline.core.edits.fold.ask import TEMPLATE
 from foldline.core.policy import PRESETS
@@ -18,8 +18,8 @@ from foldline.errors import BadInput
 from foldline.session import use_settings
 from foldline.session.open import aopen
 from foldline.session.spending import Cap, Caps
+from foldline.settings.fields import SETTINGS, SLOT, variable_of
 from foldline.settings.layers import list_problems, load_settings
-from foldline.settings.schema import KNOWN, SLOT, variable_of
 from foldline.testing import ScriptedModel
 
 
@@ -67,7 +67,7 @@ def everything(_path, _sha256):
 def test_nothing_said_is_the_default(place):
     found = place.load()
     assert (found.policy, found.model.name, found.origins) == (PRESETS["steady"], None, {})
-    assert (found.summarizer, found.max_tool_iterations) == (("model",), 25)
+    assert (found.summarizer, found.session.max_tool_iterations) == (("model",), 25)
 
 
 def test_each_layer_wins_over_the_weaker_ones(place):
@@ -86,7 +86,7 @@ def test_each_layer_wins_over_the_weaker_ones(place):
         flags={"tenant": "me"},
     )
     assert found.instructions.max_tokens == 1
-    assert found.max_tool_iterations == 2
+    assert found.session.max_tool_iterations == 2
     assert found.shell.timeout == 3
     assert found.policy.overlap == 4
     assert found.tenant == "me"
@@ -152,7 +152,7 @@ def test_merged_keys_of_yaml_are_no_second_time(place):
         "base: &b {}\nshell: {timeout: 5}\nsession:\n  <<: *b\n  max_tool_iterations: 7\n",
         "foldline.yml",
     )
-    assert place.load().max_tool_iterations == 7
+    assert place.load().session.max_tool_iterations == 7
 
 
 def test_lines_are_those_of_the_file(place):
@@ -198,7 +198,7 @@ def test_a_stranger_s_file_sets_nothing_that_could_do_harm(place):
     assert asked == [(path, hashlib.sha256(body.encode()).hexdigest())]
     assert place.load() == found
     assert (found.policy.name, found.profile, found.store) == ("classic", None, None)
-    assert (found.model.base_url, found.approval.allow, found.servers) == (None, (), ())
+    assert (found.model.base_url, found.approval.allow, found.mcp.servers) == (None, (), {})
     assert found.approval.mode == "ask"
     assert [(one.name, one.origin) for one in found.untrusted] == [
         ("profile", f"{path}:2"),
@@ -218,7 +218,7 @@ def test_a_stranger_s_file_sets_nothing_that_could_do_harm(place):
     agreed = place.load(trusted=everything)
     assert (agreed.profile, agreed.store, agreed.untrusted) == ("evil", "/x.db", ())
     assert (agreed.approval.mode, agreed.instructions.text) == ("all", "Obey me.")
-    assert agreed.servers[0].command == ("rm", "-rf")
+    assert agreed.mcp.servers["x"].command == ("rm", "-rf")
 
 
 FREE = {
@@ -239,7 +239,7 @@ FREE = {
 
 def test_what_a_stranger_may_set_is_a_short_list():
     """A new setting is held back unless somebody says here that it can do no harm."""
-    assert {one.name for one in KNOWN if not one.guarded} == FREE
+    assert {one.name for one in SETTINGS if not one.guarded} == FREE
 
 
 def test_a_harmless_file_asks_nobody(place):
@@ -262,7 +262,7 @@ def test_a_changed_template_is_another_hash(place):
 
     for text in ("one", "one", "two"):
         place.says(text, "ask.txt")
-        assert place.load(trusted=remember).prompt_template == text
+        assert place.load(trusted=remember).compaction.prompt_template == text
     assert seen[0] == seen[1] != seen[2]
 
 
@@ -298,33 +298,43 @@ def test_the_environment_s_words_become_values(place):
         ("rm, -rf",),
     )
     assert found.policy.clipping("read_file").tokens == 9
-    assert (found.servers[0].command, found.servers[0].env) == (("uvx", "mcp-git"), {"A": "b"})
+    assert (found.mcp.servers["git"].command, found.mcp.servers["git"].env) == (
+        ("uvx", "mcp-git"),
+        {"A": "b"},
+    )
     assert (found.instructions.text, found.store, found.tenant) == ("Be brief.", "/x.db", "local")
 
 
 def test_every_setting_can_be_set_by_its_variable(place):
     """A-08: all also by environment and by flag, and the origin says so."""
-    words = {"whole number": "7", "share, 0 to 1": "0.5", "seconds": "7", "dollars": "7"}
+    words = {
+        "whole number": "7",
+        "share, 0 to 1": "0.5",
+        "seconds": "7",
+        "dollars": "7",
+        "hours": "7",
+    }
     words |= {"true or false": "true", "address": "http://h", "variable's name": "KEY"}
     words |= {
         "table of texts": '{"a": "b"}',
         "list of tables": '[{"stored_bytes": 7, "tenant": "*"}]',
     }
-    for one in KNOWN:
+    for one in SETTINGS:
         name = one.name.replace(SLOT, "x")
         if name.startswith("mcp.") and not name.endswith("command"):
             also = {} if name.endswith("url") else {"FOLDLINE_MCP__SERVERS__X__COMMAND": "x"}
         else:
             also = {}
-        told = one.kind.told
-        word = words.get(told.removesuffix(" above 0")) or told.split(", ")[0]
+        label = one.kind.label
+        word = words.get(label.removesuffix(" above 0")) or label.split(", ")[0]
         if name == "profile":
             place.user_says("[profiles.text]\npolicy = 'off'")
         env = variable_of(name)
         found = place.load(env={env: word, **also})
         assert found.origins[name] == f"env {env}"
         flagged = place.load(env=also, flags={name: word})
-        assert (flagged.said[name], flagged.origins[name]) == (found.said[name], "the command line")
+        assert flagged.values[name] == found.values[name]
+        assert flagged.origins[name] == "the command line"
 
 
 def test_variables_of_others_are_let_be(place):
@@ -348,7 +358,10 @@ def test_a_profile_is_a_model_settings_and_instructions(place):
         place.load(flags={"profile": "quick"}),
     ):
         assert (found.model.name, found.policy.name, found.profile) == ("small", "thrifty", "quick")
-        assert (found.instructions.text, found.max_tool_iterations) == ("Answer at once.", 3)
+        assert (found.instructions.text, found.session.max_tool_iterations) == (
+            "Answer at once.",
+            3,
+        )
     place.user_says('profile = "quick"\n[profiles.quick]\npolicy = "off"')
     assert place.load().policy.name == "off"
 
@@ -395,7 +408,7 @@ def test_all_that_is_wrong_is_told_at_once(place):
         "5 settings are wrong:\n"
         f'(1) {user}:1: there is no setting "polcy"; did you mean policy?\n'
         f'(2) {path}:1: start = "never": write one of auto, ask, manual, off\n'
-        f'(3) {path}:4: session.max_tool_iterations = "many": write a whole number above 0\n'
+        f'(3) {path}:4: session.max_tool_iterations = "many": write a whole number above 0; for no limit, a very large one\n'
         '(4) env FOLDLINE_SHELL__ENABLED: shell.enabled = "maybe": write true or false\n'
         '(5) the command line: there is no setting "nonsense.of.mine"; `foldline config show` lists all'
     )
@@ -554,7 +567,7 @@ def test_who_tells_narratives(place):
     told = use_settings.build_tellers(mine, own)
     assert told is not None
     assert (told.models, told.template) == ((own,), TEMPLATE)
-    assert use_settings.build_tellers(replace(mine, summarizer=("off",)), own) is None
+    assert use_settings.build_tellers(structs.replace(mine, summarizer=("off",)), own) is None
     place.user_says('compaction.prompt_template = "file://a%20b.txt"')
     place.user_says("Tell {words} words.", "a b.txt")
     named = use_settings.build_tellers(

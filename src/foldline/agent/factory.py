@@ -25,7 +25,7 @@ from foldline.errors import OtherHost
 from foldline.models.port import Model
 from foldline.session.host import host_of, must_be_asked_at, record_host
 from foldline.session.session import AsyncSession
-from foldline.settings.kinds import ServerSettings, Settings
+from foldline.settings.tree import ServerSettings, Settings
 
 
 def keep_host(agent: Agent) -> Hook:
@@ -128,13 +128,14 @@ async def agent_of(  # noqa: PLR0913 - what an agent is made of
         approve=approvals,
         hooks=[instructions.track_touched_paths, approvals.refuse_denied_call],
         instructions=instructions.render_texts,
-        rounds=settings.max_tool_iterations,
+        rounds=settings.session.max_tool_iterations,
     )
     agent.hooks.append(keep_host(agent))
     if kept is not None:
         agent.hooks.append(kept.begin_turn)
-    async with Servers(map(_build_server, settings.servers if tools else ()), logs=logs) as servers:
-        if settings.servers and tools:
+    named = settings.mcp.servers.items() if tools else ()
+    async with Servers((_build_server(*one) for one in named), logs=logs) as servers:
+        if named:
             await servers.wait_for_start(_SERVERS)
         servers.provide_tools(agent)
         try:
@@ -148,9 +149,9 @@ def _expand_path(written: str) -> Path:
     return Path(written).expanduser()
 
 
-def _build_server(settings: ServerSettings) -> Server:
+def _build_server(name: str, settings: ServerSettings) -> Server:
     return Server(
-        settings.name,
+        name,
         command=settings.command or (),
         env=settings.env or {},
         url=settings.url or "",

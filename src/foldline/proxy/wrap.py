@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from foldline.core.policy import Policy
     from foldline.models.summarize import Tellers
     from foldline.session.spending import Caps
-    from foldline.settings.kinds import Settings
+    from foldline.settings.tree import Settings
 
 C = TypeVar("C")
 _OTHERS = "Others may use foldline.open(), which plans before the client sends"

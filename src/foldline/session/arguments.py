@@ -166,7 +166,7 @@ def _read_text_block(where: str, piece: object) -> str:
 
 def must_be_settings(settings: object) -> None:
     """Raise unless these are settings that were loaded."""
-    from foldline.settings.kinds import Settings  # noqa: PLC0415 - few have any
+    from foldline.settings.tree import Settings  # noqa: PLC0415 - few have any
 
     if not isinstance(settings, Settings):
         raise BadInput(f"settings={settings!r}; give what load_settings(Path.cwd()) returns")

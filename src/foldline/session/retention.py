@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from time import monotonic, time
 
 from foldline.errors import FoldlineError
-from foldline.settings.kinds import RetentionSettings
+from foldline.settings.tree import RetentionSettings
 from foldline.stores.base import Name, Receipt, Retention, Store
 
 _SPACE, _KEY = "retention", "next"

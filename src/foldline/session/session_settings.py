@@ -19,6 +19,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TypeAlias, cast
 
+from msgspec import structs
+
 from foldline.core.edits.fold import Ask, Prepared
 from foldline.core.log import Setting
 from foldline.core.plan import Facts
@@ -32,9 +34,9 @@ from foldline.session.log_handle import Live
 from foldline.session.model_facts import FactsOf, build_facts
 from foldline.session.spending import Spending
 from foldline.session.summaries import Preparing
-from foldline.settings.kinds import NOBODY, OWN, Settings
 from foldline.settings.layers import LINE
 from foldline.settings.parse import build_policy
+from foldline.settings.tree import NO_MODEL, OWN_MODEL, Settings
 
 ClientOf: TypeAlias = Callable[[str], Model]
 Prepare: TypeAlias = Callable[[Live], Awaitable[None]]
@@ -55,7 +57,7 @@ def resolve_session_settings(
             return own
         return cast("int | None", recorded.get(key)) or (own if is_meant else None)
 
-    own = replace(
+    own = structs.replace(
         said,
         name=model or said.name,
         max_input_tokens=choose_tokens("model.max_input_tokens", said.max_input_tokens, "window"),
@@ -63,7 +65,9 @@ def resolve_session_settings(
             "model.max_output_tokens", said.max_output_tokens, "reserve"
         ),
     )
-    return replace(settings, model=own, policy=_resolve_policy(settings, own.name or "", recorded))
+    return structs.replace(
+        settings, model=own, policy=_resolve_policy(settings, own.name or "", recorded)
+    )
 
 
 def make_facts_of(settings: Settings) -> FactsOf:
@@ -84,7 +88,7 @@ def make_facts_of(settings: Settings) -> FactsOf:
 
 def _resolve_policy(settings: Settings, model: str, recorded: Mapping[str, Setting]) -> Policy:
     """Return the policy: the preset that counts, with all other settings on top of it."""
-    said = {name: one for name, one in settings.said.items() if name not in settings.outranked}
+    said = {name: one for name, one in settings.values.items() if name not in settings.outranked}
     left = recorded.get("policy")
     is_free = settings.origins.get("policy") != LINE
     if left in PRESETS and is_free and (recorded.get(GIVEN) or "policy" not in said):
@@ -108,15 +112,15 @@ def make_preparation(settings: Settings, client_of: ClientOf) -> Prepare | None:
     For sites that ask nobody by default. `client_of` opens a model by its name; the word `model`
     in the settings means the session's own.
     """
-    if "summarizer" not in settings.said or NOBODY in settings.summarizer:
+    if "summarizer" not in settings.values or NO_MODEL in settings.summarizer:
         return None
 
     def tellers_of(model: str) -> Tellers:
-        if OWN in settings.summarizer and names_address(model):
+        if OWN_MODEL in settings.summarizer and names_address(model):
             raise BadInput(f"{model[:80]!r} is the session's own model, and names an address")
-        names = (model if name == OWN else name for name in settings.summarizer)
+        names = (model if name == OWN_MODEL else name for name in settings.summarizer)
         found = Tellers(tuple(map(client_of, names)))
-        template = settings.prompt_template
+        template = settings.compaction.prompt_template
         return replace(found, template=template) if template else found
 
     async def prepare_log(live: Live) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from foldline.dialects.base import choose_dialect
 from foldline.errors import BadInput
 from foldline.models.clients import client
@@ -16,14 +18,15 @@ from foldline.models.summarize import Tellers
 from foldline.session.host import Host, make_teller
 from foldline.session.session_settings import resolve_session_settings
 from foldline.session.spending import Cap, Caps
-from foldline.settings.kinds import NOBODY, OWN, Settings
+from foldline.settings.tree import NO_MODEL, OWN_MODEL, CapSettings, Settings
 
 
 def build_caps(settings: Settings, *, but: Collection[str] = ()) -> Caps | None:
     """Build the caps that are set, `but` some; None if there are none."""
-    limits = settings.limits.items()
     caps = {
-        whose: Cap(*limit) for whose, limit in limits if limit != (None, None) and whose not in but
+        whose: Cap(limit.tokens, limit.dollars)
+        for whose, limit in structs.asdict(settings.caps).items()
+        if limit != CapSettings() and whose not in but
     }
     return Caps(**caps) if caps else None
 
@@ -61,9 +64,9 @@ def build_tellers(
     settings: Settings, own: Model, *, host: Host | None = None, saved_key: str | None = None
 ) -> Tellers | None:
     """Build the narrators: the agent's own model, others at the same host, or none."""
-    if NOBODY in settings.summarizer:
+    if NO_MODEL in settings.summarizer:
         return None
-    named = {OWN: own, settings.model.name or OWN: own}
+    named = {OWN_MODEL: own, settings.model.name or OWN_MODEL: own}
     said = settings.model
     if host is None and said.base_url is not None:
         speaks = choose_dialect(said.name or "", None, address=said.base_url)
@@ -74,7 +77,7 @@ def build_tellers(
             for name in settings.summarizer
         )
     )
-    template = settings.prompt_template
+    template = settings.compaction.prompt_template
     return replace(found, template=template) if template else found
 
 

@@ -16,24 +16,33 @@ import re
 import stat
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, cast
 
+from msgspec import structs
+
 from foldline.errors import BadInput
-from foldline.settings import Settings, build_settings, parse, schema
-from foldline.settings.gateway_tables import OF_TENANT, TENANTS
-from foldline.settings.kinds import Held, Wrong, format_setting_value
+from foldline.settings import Settings, build_settings
+from foldline.settings.fields import (
+    GATEWAY,
+    PREFIX,
+    RESERVED,
+    SETTINGS,
+    TENANTS,
+    find_setting,
+    find_setting_by_variable,
+    list_slot_values,
+)
+from foldline.settings.kinds import SettingError, format_setting_value
 from foldline.settings.parse import (
     PROFILES,
-    list_line_faults,
-    list_server_faults,
-    list_slot_values,
-    list_threshold_faults,
+    list_faults,
     parse_settings,
     parse_single_setting,
     split_profile,
 )
+from foldline.settings.tree import OF_TENANT, UntrustedSetting
 
 NAMES = ("foldline.toml", "foldline.yaml", "foldline.yml")
 FILE = "file://"
@@ -100,11 +109,11 @@ def iterate_settings_folders(here: Path) -> Iterator[Path]:
 
 
 def find_settings_file(folder: Path) -> Path | None:
-    """Return the settings file of a folder; raises `Wrong` if there are two."""
+    """Return the settings file of a folder; raises `SettingError` if there are two."""
     there = [folder / name for name in NAMES if _is_there(folder / name)]
     if len(there) > 1:
         names = " and ".join(path.name for path in there)
-        raise Wrong(
+        raise SettingError(
             f"{folder} has {names}: keep {there[0].name}, and remove "
             f"{' and '.join(path.name for path in there[1:])}"
         )
@@ -116,12 +125,14 @@ def _is_there(path: Path) -> bool:
 
 
 def read_settings_file(path: Path) -> File:
-    """Read a TOML or YAML file; raises `Wrong` if it cannot be read."""
+    """Read a TOML or YAML file; raises `SettingError` if it cannot be read."""
     body = read_plain_file(path)
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError as fault:
-        raise Wrong(f"{path} is no text in UTF-8 (byte {fault.start}); save it as UTF-8") from None
+        raise SettingError(
+            f"{path} is no text in UTF-8 (byte {fault.start}); save it as UTF-8"
+        ) from None
     if path.suffix in (".yaml", ".yml"):
         return _parse_yaml(path, text, body)
     return _parse_toml(path, text, body)
@@ -136,32 +147,32 @@ def resolve_path(path: str, folder: Path) -> Path:
 
 
 def read_plain_file(path: Path) -> bytes:
-    """Return the bytes of a regular file of at most 1 MB; raises `Wrong` otherwise."""
+    """Return the bytes of a regular file of at most 1 MB; raises `SettingError` otherwise."""
     try:
         state = path.stat()
         if not stat.S_ISREG(state.st_mode):
-            raise Wrong(f"{path} is no file; remove it, or name another")
+            raise SettingError(f"{path} is no file; remove it, or name another")
         if state.st_size > _MOST:
-            raise Wrong(f"{path} has {state.st_size:,} bytes; at most {_MOST:,} are read")
+            raise SettingError(f"{path} has {state.st_size:,} bytes; at most {_MOST:,} are read")
         return path.read_bytes()
     except (OSError, ValueError) as fault:
-        if isinstance(fault, Wrong):
+        if isinstance(fault, SettingError):
             raise
         why = getattr(fault, "strerror", None) or str(fault)
-        raise Wrong(f"{path} cannot be read: {why}") from None
+        raise SettingError(f"{path} cannot be read: {why}") from None
 
 
 def _parse_toml(path: Path, text: str, body: bytes) -> File:
     try:
         said = tomllib.loads(text)
     except RecursionError:
-        raise Wrong(f"{path} is no TOML: it is nested too deep") from None
+        raise SettingError(f"{path} is no TOML: it is nested too deep") from None
     except ValueError as fault:
         told = str(fault)
         at = _LINE.search(told)
         place = f"{path}:{at[1]}" if at else str(path)
         why = _LINE.sub("", told).strip()
-        raise Wrong(
+        raise SettingError(
             f"{place} is no TOML: {why}; write lines like name = value, texts in quotes"
         ) from None
     return File(path, said, _toml_lines(text), body)
@@ -193,7 +204,7 @@ def _parse_yaml(path: Path, text: str, body: bytes) -> File:
     try:
         import yaml  # noqa: PLC0415 - an extra, and few have such a file
     except ImportError:
-        raise Wrong(
+        raise SettingError(
             f"{path} needs the extra `yaml`: pip install 'foldline[yaml]', or write it in TOML"
         ) from None
     lines: dict[str, int] = {}
@@ -202,20 +213,20 @@ def _parse_yaml(path: Path, text: str, body: bytes) -> File:
         node: Any = loader.get_single_node()
         _yaml_lines(node, lines)  # before merged keys are put in
         said: Any = {} if node is None else loader.construct_document(node)
-    except Wrong as fault:
-        raise Wrong(f"{path}:{fault}") from None
+    except SettingError as fault:
+        raise SettingError(f"{path}:{fault}") from None
     except Exception as fault:  # noqa: BLE001 - the loader raises many kinds
         mark: Any = getattr(fault, "problem_mark", None)
         place = f"{path}:{mark.line + 1}" if mark else str(path)
         why = getattr(fault, "problem", None) or " ".join(str(fault).split()) or repr(fault)
-        raise Wrong(f"{place} is no YAML: {why}; write lines like name: value") from None
+        raise SettingError(f"{place} is no YAML: {why}; write lines like name: value") from None
     if not isinstance(said, dict):
-        raise Wrong(f"{path} holds no names; write lines like policy: steady")
+        raise SettingError(f"{path} holds no names; write lines like policy: steady")
     return File(path, cast("dict[str, Any]", said), lines, body)
 
 
 def _yaml_lines(node: Any, lines: dict[str, int], before: str = "", depth: int = 0) -> None:
-    """Map each name to its line; raises `Wrong` for a repeated name, which YAML ignores."""
+    """Map each name to its line; raises `SettingError` for a repeated one, as YAML ignores it."""
     pairs: Any = getattr(node, "value", None)
     if getattr(node, "id", "") != "mapping" or depth > 8:  # noqa: PLR2004 - no setting is deeper
         return
@@ -223,7 +234,7 @@ def _yaml_lines(node: Any, lines: dict[str, int], before: str = "", depth: int =
     for key, value in pairs:
         name, number = f"{before}{key.value}", key.start_mark.line + 1
         if name in own:
-            raise Wrong(f"{number} has {name} for the second time; keep one")
+            raise SettingError(f"{number} has {name} for the second time; keep one")
         own.add(name)
         lines.setdefault(name, number)
         if len(lines) < _MOST // 100:
@@ -258,7 +269,7 @@ class _Layers:
 
     here: Path
     said: dict[str, SettingSource] = field(default_factory=dict[str, SettingSource])
-    held: list[Held] = field(default_factory=list[Held])
+    held: list[UntrustedSetting] = field(default_factory=list[UntrustedSetting])
     faults: list[str] = field(default_factory=list[str])
     before_profile: dict[str, SettingSource] = field(default_factory=dict[str, SettingSource])
     """What files and environment say, without the chosen profile."""
@@ -298,7 +309,7 @@ class _Layers:
         """Lay a tenant's profile and table over what files and environment say."""
         table = f"{TENANTS}{tenant}."
         flags = {name: one for name, one in self.said.items() if one.rank == _LINE_RANK}
-        own = {name: self.said.get(f"{table}{name}") for name in OF_TENANT}
+        own = {name: self.said.get(f"{table}{name.removeprefix(GATEWAY)}") for name in OF_TENANT}
         layers = _Layers(self.here, {**self.before_profile}, held=self.held)
         chosen = flags.get("profile") or own.pop("profile")
         if chosen is not None:
@@ -311,17 +322,17 @@ class _Layers:
     def build_settings(self, values: Mapping[str, Any]) -> Settings:
         """Build typed settings from the values in force."""
         settings = build_settings(values, outranked=self.list_outranked_names())
-        return replace(settings, origins={name: self.said[name].origin for name in values})
+        return structs.replace(settings, origins={name: self.said[name].origin for name in values})
 
     def add_file(self, path: Path, rank: int, trusted: Trusted | None) -> None:
         """Add a file's settings; hold back the guarded ones of an untrusted file."""
         try:
             read = read_settings_file(path)
-        except Wrong as wrong:
-            self.faults.append(str(wrong))
+        except SettingError as fault:
+            self.faults.append(str(fault))
             return
         found, faults = parse_settings(read.said)
-        self.faults += [f"{read.describe_origin(fault.name)}: {fault.told}" for fault in faults]
+        self.faults += [f"{read.describe_origin(fault.name)}: {fault.message}" for fault in faults]
         free = (
             trusted is None
             or not any(map(_is_guarded, found))
@@ -332,14 +343,14 @@ class _Layers:
             if free or not _is_guarded(name):
                 self.said[name] = SettingSource(value, origin, rank, path.parent)
             else:
-                self.held.append(Held(name, value, origin))
+                self.held.append(UntrustedSetting(name, value, origin))
 
     def add_value(self, name: str, value: Any, origin: str, rank: int) -> None:
         """Add the value of a variable or a flag."""
         try:
             found = parse_single_setting(name, value)
-        except Wrong as wrong:
-            self.faults.append(f"{origin}: {wrong}")
+        except SettingError as fault:
+            self.faults.append(f"{origin}: {fault}")
             return
         for own, one in found.items():
             before = self.said.get(own)
@@ -377,9 +388,8 @@ class _Layers:
         self._load_texts()
         said = {name: one.value for name, one in self.said.items() if not split_profile(name)[0]}
         weak = self.list_outranked_names()
-        wrong = [*list_server_faults(said), *list_line_faults(said)]
-        wrong += list_threshold_faults(said, outranked=weak)
-        self.faults += [f"{self.said[one.name].origin}: {one.told}" for one in wrong]
+        faults = list_faults(said, outranked=weak)
+        self.faults += [f"{self.said[one.name].origin}: {one.message}" for one in faults]
         return said
 
     def _resolve_paths(self) -> None:
@@ -403,8 +413,10 @@ class _Layers:
                 path = _resolve_file_url(said.value, said.folder)
                 try:
                     text = read_plain_file(path).decode()
-                except (Wrong, UnicodeDecodeError) as wrong:
-                    why = wrong if isinstance(wrong, Wrong) else f"{path} is no text in UTF-8"
+                except (SettingError, UnicodeDecodeError) as fault:
+                    why = (
+                        fault if isinstance(fault, SettingError) else f"{path} is no text in UTF-8"
+                    )
                     self.faults.append(
                         f"{said.origin}: {name} = {format_setting_value(said.value)}: {why}"
                     )
@@ -445,11 +457,11 @@ def load_settings(  # noqa: PLR0913 - one keyword per source of settings
     tenant_values = {name: one.collect_values() for name, one in tenants.items()}
     if faults := _list_all_faults(layers, tenants):
         raise BadInput(_render_faults(faults))
-    return replace(
+    return structs.replace(
         layers.build_settings(values),
         untrusted=tuple(layers.held),
         tenants={
-            name: replace(one.build_settings(tenant_values[name]), tenant=name)
+            name: structs.replace(one.build_settings(tenant_values[name]), tenant=name)
             for name, one in tenants.items()
         },
     )
@@ -492,13 +504,13 @@ def find_settings_files(
 def _find_first_file(folders: Iterable[Path], faults: list[str]) -> Path | None:
     try:
         return next(filter(None, map(find_settings_file, folders)), None)
-    except Wrong as wrong:
-        faults.append(str(wrong))
+    except SettingError as fault:
+        faults.append(str(fault))
         return None
 
 
 def _is_guarded(name: str) -> bool:
-    setting = parse.find_setting(split_profile(name)[1])
+    setting = find_setting(split_profile(name)[1])
     return setting is not None and setting.guarded
 
 
@@ -509,7 +521,7 @@ def _hash_with_texts(read: File, found: Mapping[str, Any]) -> str:
         if split_profile(name)[1] in _TEXTS and value.startswith(FILE):
             try:
                 more.append(read_plain_file(_resolve_file_url(value, read.path.parent)))
-            except Wrong:
+            except SettingError:
                 more.append(b"")  # reported where it is used
     return read.hash_content(*more)
 
@@ -528,10 +540,10 @@ def _resolve_file_url(value: str, folder: Path) -> Path:
 
 def _add_environment(layers: _Layers, env: Mapping[str, str]) -> None:
     for key, words in env.items():
-        own = key.removeprefix(schema.PREFIX)
-        if own == key or own in parse.RESERVED or not words:
+        own = key.removeprefix(PREFIX)
+        if own == key or own in RESERVED or not words:
             continue
-        name = parse.find_setting_by_variable(key)
+        name = find_setting_by_variable(key)
         if name is not None:
             layers.add_value(name, words, f"env {key}", 3)
         elif own.startswith("PROFILES__"):
@@ -546,10 +558,10 @@ def _guess_variable(own: str) -> str | None:
     """Guess what a mistyped variable meant; one unlike any of ours belongs to others."""
     from difflib import get_close_matches  # noqa: PLC0415 - mistakes are rare
 
-    ours = {one.env.removeprefix(schema.PREFIX) for one in schema.KNOWN}
+    ours = {one.env.removeprefix(PREFIX) for one in SETTINGS}
     near = get_close_matches(own, ours, n=1, cutoff=_NEAR)
     if near:
-        return f"did you mean {schema.PREFIX}{near[0]}?"
+        return f"did you mean {PREFIX}{near[0]}?"
     return "`foldline config show --json` lists all" if "__" in own else None
 
 

@@ -18,16 +18,17 @@ together are a thing of their own.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 
 from foldline.core.prices import PICO
-from foldline.settings.kinds import Kind, Wrong, format_setting_value, parse_json
+from foldline.settings.kinds import Kind, SettingError, format_setting_value, parse_json
 
 Dimension: TypeAlias = Literal["tenant", "owner", "key", "model"]
 DIMENSIONS: Final[tuple[Dimension, ...]] = ("tenant", "owner", "key", "model")
 COUNTS: Final = ("requests_per_minute", "tokens_per_minute", "concurrent_calls", "stored_bytes")
 DOLLARS: Final = ("dollars_per_day", "dollars_per_month")
 UNLIMITED: Final = "unlimited"
+_HINT: Final = "write [[gateway.limits]], and below it lines like dollars_per_day = 20"
 _SPARE: Final = "*"
 _MOST = 10**15  # of any count
 _MOST_DOLLARS = 10**6
@@ -91,17 +92,17 @@ def _is_exact(pattern: str) -> bool:
 
 
 def parse_limit_rules(value: Any) -> tuple[LimitRule, ...]:
-    """Check the tables of a file; raises `Wrong`."""
+    """Check the tables of a file; raises `SettingError`."""
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
-        raise Wrong("write [[gateway.limits]], and below it lines like dollars_per_day = 20")
+        raise SettingError(_HINT)
     rules: list[LimitRule] = []
     for number, table in enumerate(cast("Sequence[Any]", value), 1):
         if not isinstance(table, Mapping):
-            raise Wrong("write [[gateway.limits]], and below it lines like dollars_per_day = 20")
+            raise SettingError(_HINT)
         try:
             rules.append(_parse_rule(cast("Mapping[str, Any]", table)))
-        except Wrong as wrong:
-            raise Wrong(f"table {number}: {wrong}") from None
+        except SettingError as fault:
+            raise SettingError(f"table {number}: {fault}") from None
     return tuple(rules)
 
 
@@ -109,7 +110,9 @@ def _parse_rule(table: Mapping[str, Any]) -> LimitRule:
     known = (*DIMENSIONS, *COUNTS, *DOLLARS, "soft")
     for name in table:
         if name not in known:
-            raise Wrong(f"there is no {format_setting_value(name)}; write {', '.join(known)}")
+            raise SettingError(
+                f"there is no {format_setting_value(name)}; write {', '.join(known)}"
+            )
     patterns = {name: _check_pattern(name, table[name]) for name in DIMENSIONS if name in table}
     if patterns.keys() & {"owner", "key"} and "tenant" not in patterns:
         patterns = {"tenant": _SPARE, **patterns}  # equal names of two tenants are two people
@@ -117,20 +120,20 @@ def _parse_rule(table: Mapping[str, Any]) -> LimitRule:
         name: _check_limit(name, table[name]) for name in (*COUNTS, *DOLLARS) if name in table
     }
     if not limits:
-        raise Wrong(f"it limits nothing; write one of {', '.join((*COUNTS, *DOLLARS))}")
+        raise SettingError(f"it limits nothing; write one of {', '.join((*COUNTS, *DOLLARS))}")
     if "stored_bytes" in limits and not {"tenant"} <= patterns.keys() <= {"tenant", "owner"}:
-        raise Wrong("stored_bytes are those of a tenant, or of an owner")
+        raise SettingError("stored_bytes are those of a tenant, or of an owner")
     soft = table.get("soft")
     if soft is not None and (
         isinstance(soft, bool) or not isinstance(soft, int | float) or not 0 < soft < 1
     ):
-        raise Wrong("soft is a share of the limit between 0 and 1, like 0.8")
+        raise SettingError("soft is a share of the limit between 0 and 1, like 0.8")
     return LimitRule(patterns, limits, soft)
 
 
 def _check_pattern(name: str, value: Any) -> str:
     if not isinstance(value, str) or not value.strip() or "\n" in value or "\0" in value:
-        raise Wrong(f'{name} is a name or a pattern, like "alice" or "*"')
+        raise SettingError(f'{name} is a name or a pattern, like "alice" or "*"')
     return value
 
 
@@ -140,14 +143,16 @@ def _check_limit(name: str, value: Any) -> int | None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if name in DOLLARS:
         if not is_number or not 0 <= value <= _MOST_DOLLARS:
-            raise Wrong(f'{name} are dollars, like 20 or 2.50, or "{UNLIMITED}"')
+            raise SettingError(f'{name} are dollars, like 20 or 2.50, or "{UNLIMITED}"')
         return round(value * PICO)
     if not is_number or not isinstance(value, int) or not 0 <= value <= _MOST:
-        raise Wrong(f'{name} is a whole number, or "{UNLIMITED}"')
+        raise SettingError(f'{name} is a whole number, or "{UNLIMITED}"')
     return value
 
 
-LIMIT_TABLES: Final = Kind("list of tables", parse_limit_rules, parse_json)
+LimitTables: TypeAlias = Annotated[
+    tuple[LimitRule, ...], Kind("list of tables", _HINT, parse_json, parse_limit_rules)
+]
 
 
 @dataclass(frozen=True, slots=True)

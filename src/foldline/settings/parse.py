@@ -4,94 +4,46 @@ All faults are collected, not only the first. A fault names its setting; the cal
 file, adds the line.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
-from functools import lru_cache
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
+
+from msgspec import structs
 
 from foldline.core.budget import limits
 from foldline.core.policy import Clipping, LineLimits, Masking, Policy, named
-from foldline.settings import kinds, schema
-from foldline.settings.gateway_tables import OF_TENANT, ON_STORE_FAILURE, TENANTS
-from foldline.settings.kinds import (
-    ApprovalSettings,
-    InstructionSettings,
-    Limit,
-    ModelSettings,
-    RetentionSettings,
-    ServerSettings,
-    Settings,
-    ShellSettings,
-    TelegramSettings,
-    Wrong,
-    format_setting_value,
+from foldline.settings.fields import (
+    GATEWAY,
+    SETTINGS,
+    SHORT,
+    TENANTS,
+    find_setting,
+    guess_setting_name,
+    list_fields,
+    list_slot_values,
 )
-from foldline.settings.schema import KNOWN, PREFIX, SHORT, SLOT, Known
+from foldline.settings.kinds import SettingError, format_setting_value
+from foldline.settings.tree import OF_TENANT, ModelSettings, Settings, SettingsTable, SettingsTree
 
-RESERVED = frozenset({"DEBUG", "LAWS", "MODELS", "PG", "PGBOUNCER", "SHARED", "TOKEN"})
-"""Our environment variables that are not settings."""
-_ALIASES = {
-    "window": "model.max_input_tokens",
-    "context_window": "model.max_input_tokens",
-    "max_tokens": "model.max_output_tokens",
-    "api_base": "model.base_url",
-    "url": "model.base_url",
-    "summariser": "summarizer",
-    "mcpServers": "mcp.servers.NAME.command",
-}
 KEYS = frozenset({"api_key", "apikey", "key", "token", "secret", "password", "auth_token"})
 """Last parts of names under which people write secrets; there is no such setting."""
-_PLAIN = {one.name: one for one in KNOWN if SLOT not in one.name}
-_SLOTTED = tuple(one for one in KNOWN if SLOT in one.name)
-
-
-@lru_cache(maxsize=2_048)  # each name is looked up several times
-def find_setting(name: str) -> Known | None:
-    """Return the setting of a name; its slot may be anything."""
-    return _PLAIN.get(name) or next((one for one in _SLOTTED if one.match_slot(name)), None)
-
-
-def find_setting_by_variable(name: str) -> str | None:
-    """Return the setting that a variable sets; its slot is in lower case."""
-    small = name.removeprefix(PREFIX).lower()
-    for one in KNOWN:
-        before, slot, behind = one.name.replace(".", "__").partition(SLOT)
-        if not slot and small == before:
-            return one.name
-        inside = small[len(before) : len(small) - len(behind)]
-        if slot and inside and small.startswith(before) and small.endswith(behind):
-            return one.name.replace(SLOT, inside)
-    return small if small in SHORT else None
-
-
-def guess_setting_name(name: str, others: Iterable[str] = ()) -> str | None:
-    """Guess the setting that a wrong name meant."""
-    if name in _ALIASES:
-        return _ALIASES[name]
-    last = _ALIASES.get(name.rpartition(".")[2])
-    found = get_close_matches(name[:200], [*_iterate_candidates(name), *others], n=1, cutoff=0.6)
-    return found[0] if found else last
-
-
-def _iterate_candidates(name: str) -> Iterator[str]:
-    """Yield every setting's name, with this name's slot put into theirs."""
-    for one in KNOWN:
-        before, slot, behind = one.name.partition(SLOT)
-        inside = name.removeprefix(before).partition(".")[0] if name.startswith(before) else ""
-        yield f"{before}{inside or slot}{behind}"
-
-
 PROFILES = "profiles."
 _DEEP, _MANY = 12, 5_000  # nested tables, and names: no file written by hand has more
 _SHARES = ("compact_threshold", "compaction.safety_ratio")  # two names of one setting
+_CONTEXT = "session.context."
+_COMPUTED = ("start", "soft", "soft_tokens", "reserve")  # of the policy: from several settings
+_POLICY_FIELDS = [
+    one for one in SETTINGS if one.policy.isidentifier() and one.policy not in _COMPUTED
+]
+_ZERO_IS_NONE = ("fill", "turns")
+_TableT = TypeVar("_TableT", bound=SettingsTable)
 
 
 class SettingFault(NamedTuple):
     """A setting's name and what is wrong with it."""
 
     name: str
-    told: str
+    message: str
 
 
 def split_profile(name: str) -> tuple[str, str]:
@@ -102,66 +54,75 @@ def split_profile(name: str) -> tuple[str, str]:
     return profile, own
 
 
-def parse_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[SettingFault]]:
+def parse_settings(content: Mapping[str, Any]) -> tuple[dict[str, Any], list[SettingFault]]:
     """Parse the settings of a file and its profiles; return values and faults."""
     found: dict[str, Any] = {}
     faults: list[SettingFault] = []
     try:
-        for name, value in _iterate_settings(cast("Mapping[Any, Any]", given), iter(range(_MANY))):
+        for name, value in _iterate_values(content, iter(range(_MANY))):
             try:
                 _add_setting(found, name, value)
-            except Wrong as wrong:
-                faults.append(SettingFault(name, str(wrong)))
-    except Wrong as wrong:  # too many names: the rest is not read
-        faults.append(SettingFault("", str(wrong)))
-    faults += _iterate_duplicates(found)
+            except SettingError as fault:
+                faults.append(SettingFault(name, str(fault)))
+    except SettingError as fault:  # too many names: the rest is not read
+        faults.append(SettingFault("", str(fault)))
+    for name in found:
+        other = f"{name.removesuffix(_SHARES[1])}{_SHARES[0]}"
+        if split_profile(name)[1] == _SHARES[1] and other in found:
+            message = f"{other} and {name} are two names for one thing; keep one"
+            faults.append(SettingFault(name, message))
     return found, faults
 
 
 def _add_setting(found: dict[str, Any], name: str, value: Any) -> None:
     for own, one in _expand_short_form(name, value).items():
         if own in found:
-            raise Wrong(f"{own} is written twice; keep one")
+            raise SettingError(f"{own} is written twice; keep one")
         found[own] = _check_value(own, one)
 
 
-def parse_single_setting(name: str, words: Any) -> dict[str, Any]:
-    """Parse the value of a variable or a flag, text or typed; raises `Wrong`."""
-    setting = find_setting(schema.SHORT.get(name, name))
-    if isinstance(words, str) and setting is not None:
-        words = setting.kind.spoken(words)
-    return {own: _check_value(own, value) for own, value in _expand_short_form(name, words).items()}
+def parse_single_setting(name: str, value: Any) -> dict[str, Any]:
+    """Parse the value of a variable or a flag, text or typed; raises `SettingError`."""
+    setting = find_setting(SHORT.get(name, name))
+    if isinstance(value, str) and setting is not None:
+        value = setting.kind.parse(value)
+    return {own: _check_value(own, one) for own, one in _expand_short_form(name, value).items()}
 
 
-def list_server_faults(found: Mapping[str, Any]) -> list[SettingFault]:
-    """List the faults of MCP servers without an address or with two."""
-    faults: list[SettingFault] = []
+def list_faults(found: Mapping[str, Any], *, outranked: Collection[str] = ()) -> list[SettingFault]:
+    """List the faults of settings that do not go together."""
+    return [
+        *_iterate_server_faults(found),
+        *_iterate_line_faults(found),
+        *_iterate_threshold_faults(
+            {name: value for name, value in found.items() if name not in outranked}
+        ),
+    ]
+
+
+def _iterate_server_faults(found: Mapping[str, Any]) -> Iterator[SettingFault]:
+    """Yield the faults of MCP servers without an address or with two."""
     for server in list_slot_values(found, "mcp.servers."):
         name = f"mcp.servers.{server}"
-        has = [part for part in ("command", "url") if f"{name}.{part}" in found]
-        if not has:
-            said = next(own for own in found if own.startswith(f"{name}."))
-            told = f'{name} has no address: write {name}.command = ["PROGRAM"], or {name}.url'
-            faults.append(SettingFault(said, told))
-        elif len(has) > 1:
-            told = f"{name} has a command and a url; keep one"
-            faults.append(SettingFault(f"{name}.url", told))
-    return faults
+        addresses = [part for part in ("command", "url") if f"{name}.{part}" in found]
+        if not addresses:
+            first = next(own for own in found if own.startswith(f"{name}."))
+            message = f'{name} has no address: write {name}.command = ["PROGRAM"], or {name}.url'
+            yield SettingFault(first, message)
+        elif len(addresses) > 1:
+            yield SettingFault(f"{name}.url", f"{name} has a command and a url; keep one")
 
 
-def list_threshold_faults(
-    found: Mapping[str, Any], *, outranked: Collection[str] = ()
-) -> list[SettingFault]:
-    """List the fault of a fold threshold that the window and the reserve written beside it forbid.
+def _iterate_threshold_faults(found: Mapping[str, Any]) -> Iterator[SettingFault]:
+    """Yield the fault of a fold threshold that the model's window and reserve forbid.
 
-    Where the window is known only later, a session's report warns of it.
+    If the window is known only later, a session's report warns of it.
     """
-    heard = {name: value for name, value in found.items() if name not in outranked}
-    model = build_model_settings(heard)
-    name = _find_threshold_name(heard, model.provider)
+    model = _build_model(found)
+    name = _find_threshold_name(found, model.provider)
     if name is None or model.max_input_tokens is None:
-        return []
-    policy = build_policy(heard, provider=model.provider)
+        return
+    policy = build_policy(found, provider=model.provider)
     known = limits(
         model.max_input_tokens,
         model.max_output_tokens,
@@ -169,41 +130,35 @@ def list_threshold_faults(
         margin=policy.margin,
         threshold=policy.threshold,
     )
-    told = known.explain_threshold()
-    return [SettingFault(name, f"{name} = {told}")] if told else []
+    if why := known.explain_threshold():
+        yield SettingFault(name, f"{name} = {why}")
 
 
-def list_line_faults(found: Mapping[str, Any]) -> list[SettingFault]:
-    """List the fault of lines that are to stay, if together they are more than the most lines."""
+def _iterate_line_faults(found: Mapping[str, Any]) -> Iterator[SettingFault]:
+    """Yield the fault of more head and tail lines than a result may have lines."""
     limits = build_policy(found).clip.lines
-    if limits.head + limits.tail <= limits.lines:
-        return []
-    names = [f"{_CONTEXT}tool_result_{end}_lines" for end in ("tail", "head")]
-    name = next(name for name in names if name in found)
-    told = f"{limits.head} first and {limits.tail} last lines are more than {limits.lines}"
-    way = f"write fewer, or a larger {_CONTEXT}max_tool_result_lines"
-    return [SettingFault(name, f"{name} = {found[name]}: {told}; {way}")]
+    if limits.head + limits.tail > limits.lines:
+        names = [f"{_CONTEXT}tool_result_{end}_lines" for end in ("tail", "head")]
+        name = next(name for name in names if name in found)
+        message = (
+            f"{name} = {found[name]}: {limits.head} first and {limits.tail} last lines are more "
+            f"than {limits.lines}; write fewer, or a larger {_CONTEXT}max_tool_result_lines"
+        )
+        yield SettingFault(name, message)
 
 
-def list_slot_values(found: Collection[str], prefix: str) -> list[str]:
-    """List the slot values of the names with a prefix."""
-    settings = [(own, find_setting(own)) for own in found if own.startswith(prefix)]
-    return [*dict.fromkeys(one.match_slot(own) or "" for own, one in settings if one)]
-
-
-def _iterate_settings(
-    given: Mapping[Any, Any], left: Iterator[int], prefix: str = "", depth: int = 0
+def _iterate_values(
+    content: Mapping[Any, Any], left: Iterator[int], prefix: str = "", depth: int = 0
 ) -> Iterator[tuple[str, Any]]:
-    """Yield every name and its value; raises `Wrong` when `left` is exhausted."""
-    for key, value in given.items():
+    """Yield every name and its value; raises `SettingError` when `left` is exhausted."""
+    for key, value in content.items():
         name = f"{prefix}{key}" if isinstance(key, str) else f"{prefix}{format_setting_value(key)}"
         if next(left, None) is None:
-            raise Wrong(f"{name}: {_MANY:,} names stand before it; remove some")
-        _, own = split_profile(name)
-        if isinstance(value, Mapping) and find_setting(own) is None and depth < _DEEP:
-            yield from _iterate_settings(
-                cast("Mapping[Any, Any]", value), left, f"{name}.", depth + 1
-            )
+            raise SettingError(f"{name}: there are {_MANY:,} names before it; remove some")
+        is_table = isinstance(value, Mapping) and find_setting(split_profile(name)[1]) is None
+        if is_table and depth < _DEEP:
+            table = cast("Mapping[Any, Any]", value)
+            yield from _iterate_values(table, left, f"{name}.", depth + 1)
         else:
             yield name, value
 
@@ -211,15 +166,15 @@ def _iterate_settings(
 def _expand_short_form(name: str, value: Any) -> dict[str, Any]:
     """Expand a short form to its settings; any other name stays."""
     _, own = split_profile(name)
-    before = name.removesuffix(own)
-    if own not in schema.SHORT:
+    if own not in SHORT:
         return {name: value}
     if not isinstance(value, str):
-        raise Wrong(
+        raise SettingError(
             f"{name} = {format_setting_value(value)}: write it in quotes, or [{name}] and "
             f"lines below it"
         )
-    whole = {f"{before}{schema.SHORT[own]}": value}
+    before = name.removesuffix(own)
+    whole = {f"{before}{SHORT[own]}": value}
     return {f"{before}model.provider": "", **whole} if own == "model" else whole
 
 
@@ -227,191 +182,132 @@ def _check_value(name: str, value: Any) -> Any:
     profile, own = split_profile(name)
     setting = find_setting(own)
     if setting is None or (profile and own == "profile"):
-        raise Wrong(_explain_unknown_name(name, own, profile))
+        raise SettingError(_explain_unknown_name(name, own, profile))
     try:
-        return setting.kind.read(value)
-    except Wrong as wrong:
-        hidden = setting.secret or setting.kind is kinds.KEY  # it may be the key itself
-        said = "…" if hidden else format_setting_value(value)
-        raise Wrong(f"{name} = {said}: {wrong}") from None
+        return setting.check_value(value)
+    except SettingError as fault:
+        hidden = setting.secret or own == "model.key_env"  # it may be the key itself
+        shown = "…" if hidden else format_setting_value(value)
+        raise SettingError(f"{name} = {shown}: {fault}") from None
 
 
 def _explain_unknown_name(name: str, own: str, profile: str) -> str:
-    told = f"there is no setting {format_setting_value(name)}"
+    message = f"there is no setting {format_setting_value(name)}"
     if profile and own == "profile":
-        return f"{told}: a profile does not choose another; take it away"
+        return f"{message}: a profile does not choose another; take it away"
     if own.rpartition(".")[2].lower() in KEYS:
         return (
-            f"{told}, and no key stands in a file: put it into an environment variable, and write "
-            'model.key_env = "THE_VARIABLES_NAME"'
+            f"{message}, and a file never holds a key: put it into an environment variable, and "
+            'write model.key_env = "THE_VARIABLES_NAME"'
         )
     if own.startswith(TENANTS):
-        return (
-            f"{told}; a tenant's table has {', '.join(OF_TENANT)} and {ON_STORE_FAILURE}: put "
-            "others into a profile, and name that here"
-        )
-    below = [one.name for one in schema.KNOWN if one.name.startswith(f"{own}.")]
+        names = ", ".join(one.removeprefix(GATEWAY) for one in OF_TENANT)
+        way = "put others into a profile, and name that here"
+        return f"{message}; a tenant's table has {names}: {way}"
+    below = [one.name for one in SETTINGS if one.name.startswith(f"{own}.")]
     if own in ("", "profiles") or below:
         some = f"{below[0].removeprefix(f'{own}.')} = …" if below else 'model = "…"'
-        return f"{told}, it is a table: write [{name}], and below it lines like {some}"
+        return f"{message}, it is a table: write [{name}], and below it lines like {some}"
     meant = guess_setting_name(own)
     if meant:
-        return f"{told}; did you mean {name.removesuffix(own)}{meant}?"
-    return f"{told}; `foldline config show` lists all"
+        return f"{message}; did you mean {name.removesuffix(own)}{meant}?"
+    return f"{message}; `foldline config show` lists all"
 
 
-def _iterate_duplicates(found: Mapping[str, Any]) -> Iterator[SettingFault]:
-    """Yield a fault for two names of one setting in the same place."""
-    for name in found:
-        _, own = split_profile(name)
-        before = name.removesuffix(own)
-        if own == _SHARES[1] and f"{before}{_SHARES[0]}" in found:
-            told = f"{before}{_SHARES[0]} and {name} are two names for one thing; keep one"
-            yield SettingFault(name, told)
-
-
-_DEFAULTS = {one.name: one.default for one in KNOWN}
-_CONTEXT = "session.context."
-_SERVER = ("command", "env", "url", "headers", "trusted", "tools", "seconds")
-_TELEGRAM = ("allowed", "admins", "sessions", "notices", "base_url", "webhook", "listen")
-
-
-def build_settings(said: Mapping[str, Any], *, outranked: Collection[str] = ()) -> Settings:
+def build_settings(values: Mapping[str, Any], *, outranked: Collection[str] = ()) -> Settings:
     """Build typed settings from values; the policy ignores the `outranked` names."""
-
-    def value_of(name: str) -> Any:
-        return said.get(name, _DEFAULTS[name])
-
-    model = build_model_settings(said)
-    heard = {name: value for name, value in said.items() if name not in outranked}
-    return Settings(
-        policy=build_policy(heard, provider=model.provider),
-        model=model,
-        on_disconnect=value_of("session.on_disconnect"),
-        max_tool_iterations=value_of("session.max_tool_iterations"),
-        prompt_template=value_of("compaction.prompt_template"),
-        summarizer=value_of("summarizer"),
-        limits={
-            whose: Limit(value_of(f"caps.{whose}.tokens"), value_of(f"caps.{whose}.dollars"))
-            for whose in ("call", "turn", "session", "user", "day")
-        },
-        store=value_of("store"),
-        tenant=value_of("tenant"),
-        instructions=InstructionSettings(
-            value_of("instructions.text"),
-            value_of("instructions.max_tokens"),
-            value_of("instructions.names"),
-            value_of("instructions.roots"),
-            value_of("instructions.memory"),
-        ),
-        approval=ApprovalSettings(
-            value_of("approval.mode"), value_of("approval.allow"), value_of("approval.deny")
-        ),
-        shell=ShellSettings(value_of("shell.enabled"), value_of("shell.timeout")),
-        servers=tuple(
-            _build_server_settings(name, said) for name in list_slot_values(said, "mcp.servers.")
-        ),
-        telegram=TelegramSettings(**{one: value_of(f"telegram.{one}") for one in _TELEGRAM}),
-        retention=RetentionSettings(
-            **{one: value_of(f"retention.{one}") for one in ("days", "sessions", "every_hours")}
-        ),
-        profile=value_of("profile"),
-        said=said,
-        outranked=frozenset(outranked),
-    )
+    model = _build_model(values)
+    counted = {name: value for name, value in values.items() if name not in outranked}
+    built: dict[str, Any] = structs.asdict(_build_table(SettingsTree, values))
+    built |= {"model": model, "policy": build_policy(counted, provider=model.provider)}
+    return Settings(**built, values=values, outranked=frozenset(outranked))
 
 
-def build_model_settings(said: Mapping[str, Any]) -> ModelSettings:
-    """Build the settings of the model: its name with its provider, its limits, its address."""
-    parts = (said.get("model.provider", ""), said.get("model.name", ""))
-    name = "/".join(part for part in parts if part) or None
-    return ModelSettings(
-        name,
-        name.partition("/")[0] if name and "/" in name else "",
-        said.get("model.max_input_tokens"),
-        said.get("model.max_output_tokens"),
-        said.get("model.base_url"),
-        said.get("model.key_env"),
-    )
+def _build_table(table: type[_TableT], values: Mapping[str, Any], prefix: str = "") -> _TableT:
+    """Build a table from values by name; the other fields have their defaults."""
+    built: dict[str, Any] = {}
+    for one in list_fields(table):
+        name = f"{prefix}{one.name}"
+        if one.table is None:
+            built |= {one.attribute: values[name]} if name in values else {}
+        elif one.slot:
+            tables = {
+                key: _build_table(one.table, values, f"{name}.{key}.")
+                for key in list_slot_values(values, f"{name}.")
+            }
+            built[one.attribute] = tables
+        else:
+            built[one.attribute] = _build_table(one.table, values, f"{name}.")
+    return table(**built)
 
 
-def _build_server_settings(name: str, said: Mapping[str, Any]) -> ServerSettings:
-    names = {part: f"mcp.servers.{name}.{part}" for part in _SERVER}
-    return ServerSettings(name, **{part: said[one] for part, one in names.items() if one in said})
+def _build_model(values: Mapping[str, Any]) -> ModelSettings:
+    """Build the settings of the model; its name has its provider."""
+    said = _build_table(ModelSettings, values, "model.")
+    name = "/".join(filter(None, (said.provider, said.name))) or None
+    provider = name.partition("/")[0] if name and "/" in name else ""
+    return structs.replace(said, name=name, provider=provider)
 
 
-def build_policy(said: Mapping[str, Any], *, provider: str = "") -> Policy:
+def build_policy(values: Mapping[str, Any], *, provider: str = "") -> Policy:
     """Build the policy: the preset with the user's changes."""
-    changed = _apply_clipping(named(said.get("policy", "steady")), said)
-    first, last = (said.get(f"{_CONTEXT}tool_result_keep_{end}") for end in ("first", "last"))
+    policy = _apply_clipping(named(values.get("policy", "steady")), values)
+    own = policy.mask or Masking(first=0, last=0)
+    first, last = (values.get(f"{_CONTEXT}tool_result_keep_{end}") for end in ("first", "last"))
     if first is not None or last is not None:
-        own = changed.mask or Masking(first=0, last=0)
         mask = Masking(own.first if first is None else first, own.last if last is None else last)
-        changed = replace(changed, mask=mask)
-    names = {
-        f"{_CONTEXT}max_history_tokens": "fill",
-        "compaction.invocation_threshold": "turns",
-    }
-    zeroed = {field: said[name] or None for name, field in names.items() if name in said}
-    changed = replace(changed, **zeroed)
-    fields = {"compaction.overlap_size": "overlap", "estimator": "estimator"}
-    changed = replace(
-        changed, **{field: said[name] for name, field in fields.items() if name in said}
-    )
-    return _apply_start(_apply_thresholds(changed, said, provider), said)
+        policy = replace(policy, mask=mask)
+    for one in _POLICY_FIELDS:
+        if one.name in values:
+            value = values[one.name]
+            zero = value == 0 and one.policy in _ZERO_IS_NONE
+            policy = replace(policy, **{one.policy: None if zero else value})
+    name = _find_threshold_name(values, provider)
+    if name is not None:
+        policy = replace(policy, soft=values[name], soft_of="window")
+    if "compaction.token_threshold" in values:
+        most = values["compaction.token_threshold"]
+        policy = replace(policy, soft=policy.soft or 1.0, soft_tokens=most)
+    return _apply_start(policy, values)
 
 
-def _apply_clipping(preset: Policy, said: Mapping[str, Any]) -> Policy:
-    clip = _make_clipping(preset.clip, said, _CONTEXT)
+def _apply_clipping(preset: Policy, values: Mapping[str, Any]) -> Policy:
+    clip = _make_clipping(preset.clip, values, _CONTEXT)
     clips: dict[str, Clipping] = {**preset.clips}
-    for tool in list_slot_values(said, "context.tools."):
+    for tool in list_slot_values(values, "context.tools."):
         own = replace(preset, clip=clip).clipping(tool)
-        clips[tool] = _make_clipping(own, said, f"context.tools.{tool}.")
+        clips[tool] = _make_clipping(own, values, f"context.tools.{tool}.")
     return replace(preset, clip=clip, clips=clips)
 
 
-def _make_clipping(own: Clipping, said: Mapping[str, Any], before: str) -> Clipping:
+def _make_clipping(own: Clipping, values: Mapping[str, Any], before: str) -> Clipping:
+    """Make the clipping of a table; head and tail are at most half of its lines by default."""
+    most = values.get(f"{before}max_tool_result_lines", own.lines.lines)
+    head = values.get(f"{before}tool_result_head_lines", min(own.lines.head, most // 2))
+    tail = values.get(f"{before}tool_result_tail_lines", min(own.lines.tail, most - head))
+    size = values.get(f"{before}max_tool_result_bytes", own.lines.bytes)
     return Clipping(
-        said.get(f"{before}max_tool_result_tokens", own.tokens),
-        said.get(f"{before}tool_result_truncation", own.how),
-        _make_line_limits(own.lines, said, before),
+        values.get(f"{before}max_tool_result_tokens", own.tokens),
+        values.get(f"{before}tool_result_truncation", own.how),
+        LineLimits(size, most, head, tail),
     )
 
 
-def _make_line_limits(own: LineLimits, said: Mapping[str, Any], before: str) -> LineLimits:
-    """Make the limits of cutting by lines; both ends are at most half where only that is set."""
-    lines = said.get(f"{before}max_tool_result_lines", own.lines)
-    head = said.get(f"{before}tool_result_head_lines", min(own.head, lines // 2))
-    tail = said.get(f"{before}tool_result_tail_lines", min(own.tail, lines - head))
-    return LineLimits(said.get(f"{before}max_tool_result_bytes", own.bytes), lines, head, tail)
-
-
-def _apply_thresholds(changed: Policy, said: Mapping[str, Any], provider: str) -> Policy:
-    """Apply the fold thresholds: a share, the provider's own first, and a token count."""
-    name = _find_threshold_name(said, provider)
-    if name is not None:
-        changed = replace(changed, soft=said[name], soft_of="window")
-    if "compaction.token_threshold" in said:
-        most = said["compaction.token_threshold"]
-        changed = replace(changed, soft=changed.soft or 1.0, soft_tokens=most)
-    return changed
-
-
-def _find_threshold_name(said: Mapping[str, Any], provider: str) -> str | None:
+def _find_threshold_name(values: Mapping[str, Any], provider: str) -> str | None:
     """Find the name under which the share is set: the provider's own goes first."""
     names = (f"providers.{provider}.compact_threshold", *_SHARES)
-    return next((name for name in names if name in said), None)
+    return next((name for name in names if name in values), None)
 
 
-def _apply_start(changed: Policy, said: Mapping[str, Any]) -> Policy:
+def _apply_start(policy: Policy, values: Mapping[str, Any]) -> Policy:
     """Apply who starts folds; without `auto`, folds that would pay are not looked for."""
-    start = said.get("start", changed.start)
-    if not said.get("compaction.enabled", True):
+    start = values.get("start", policy.start)
+    if not values.get("compaction.enabled", True):
         start = "off"
-    if start == changed.start:
-        return changed
-    changed = replace(changed, start=start, priced=changed.priced if start == "auto" else None)
-    due = changed.soft, changed.turns, changed.fill
+    if start == policy.start:
+        return policy
+    policy = replace(policy, start=start, priced=policy.priced if start == "auto" else None)
+    due = policy.soft, policy.turns, policy.fill
     if start == "ask" and due == (None, None, None):
-        return replace(changed, soft=changed.warn)  # else the user would never be asked
-    return changed
+        return replace(policy, soft=policy.warn)  # else the user would never be asked
+    return policy

@@ -24,7 +24,7 @@ from foldline.apps.cli.output import print_remark
 from foldline.draw.wording import clean_line
 from foldline.errors import BadInput
 from foldline.session.stored_session import cancel_tasks
-from foldline.settings.kinds import Settings
+from foldline.settings.tree import Settings
 from foldline.stores.open_store import store_at
 
 if TYPE_CHECKING:

@@ -16,6 +16,8 @@ from pathlib import Path
 from time import localtime, strftime
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from foldline.apps.chat.chat_parts import ChatFace, ChatSeat, RecentSession, render_recent_sessions
 from foldline.apps.cli.context import MEMORY, Desk, find_checkpoints, resolve_session_name
 from foldline.apps.cli.exit_codes import DONE, NothingFound, ServerSilent
@@ -46,8 +48,8 @@ from foldline.session.stored_session import (
     iterate_sessions,
     open_stored_session,
 )
-from foldline.settings.kinds import Held, Settings
 from foldline.settings.layers import LINE, Trusted, load_settings
+from foldline.settings.tree import Settings, UntrustedSetting
 from foldline.stores.base import Name, Store
 
 if TYPE_CHECKING:
@@ -246,7 +248,7 @@ def list_untrusted(settings: Settings) -> list[str]:
     return [f"not in force, for nobody has trusted this folder's settings: {held}"] if held else []
 
 
-async def _ask_to_trust(face: ChatFace, held: Sequence[Held]) -> bool:
+async def _ask_to_trust(face: ChatFace, held: Sequence[UntrustedSetting]) -> bool:
     lines = (f"{one.origin} sets {one.name} = {one.value!r}" for one in held)
     face.above("\n".join(map(clean_line, lines)))  # not cut: a cut part would be agreed to unseen
     answer = await face.ask("Use what this folder's settings say? [y/N] ")
@@ -355,7 +357,9 @@ def _build_client(settings: Settings, name: str, host: Host, saved_key: str | No
     from foldline.session.use_settings import make_model_client  # noqa: PLC0415 - in a thread
 
     client = make_model_client(
-        replace(settings, model=replace(settings.model, name=name, base_url=host.given)),
+        structs.replace(
+            settings, model=structs.replace(settings.model, name=name, base_url=host.given)
+        ),
         saved_key=saved_key,
     )
     found = host_of(client)

@@ -16,14 +16,17 @@ from foldline.core.parts import replace_surrogates
 from foldline.core.policy import named
 from foldline.errors import BadInput
 from foldline.settings import Settings, layers
-from foldline.settings.layers import LINE, find_settings_files, list_problems, load_settings
-from foldline.settings.parse import (
+from foldline.settings.fields import (
+    SETTINGS,
+    SLOT,
+    SettingField,
     find_setting,
     guess_setting_name,
     list_slot_values,
-    split_profile,
+    variable_of,
 )
-from foldline.settings.schema import KNOWN, SLOT, Known, variable_of
+from foldline.settings.layers import LINE, find_settings_files, list_problems, load_settings
+from foldline.settings.parse import split_profile
 
 _HIDDEN = "…"
 _DEFAULT = "default"
@@ -118,12 +121,12 @@ def _encode_row(row: SettingRow) -> dict[str, Any]:
 def rows_of(settings: Settings) -> list[SettingRow]:
     """List every setting with its value, or its default if nobody set it."""
     rows: list[SettingRow] = []
-    for one in KNOWN:
+    for one in SETTINGS:
         before, slot, behind = one.name.partition(SLOT)
-        free = list_slot_values(settings.said, before) if slot else [""]
+        free = list_slot_values(settings.values, before) if slot else [""]
         for name in (f"{before}{part}{behind}" for part in free):
-            if name in settings.said:
-                value, origin = settings.said[name], settings.origins[name]
+            if name in settings.values:
+                value, origin = settings.values[name], settings.origins[name]
             elif slot:
                 continue
             else:
@@ -132,13 +135,13 @@ def rows_of(settings: Settings) -> list[SettingRow]:
     return rows
 
 
-def _resolve_default(one: Known, settings: Settings) -> tuple[Any, str]:
+def _resolve_default(one: SettingField, settings: Settings) -> tuple[Any, str]:
     """Return the value of an unset setting, by the policy or by default, and its origin."""
-    if one.of is None:
+    if not one.policy:
         return one.default, _DEFAULT
-    if one.name == "start" and settings.said.get("compaction.enabled") is False:
+    if one.name == "start" and settings.values.get("compaction.enabled") is False:
         return "off", settings.origins["compaction.enabled"]
-    return one.of(named(settings.policy.name)), f"policy {settings.policy.name}"
+    return one.read_policy(named(settings.policy.name)), f"policy {settings.policy.name}"
 
 
 def redact_value(name: str, value: Any) -> Any:

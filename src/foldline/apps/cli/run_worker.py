@@ -29,7 +29,7 @@ from foldline.models.port import Model
 from foldline.models.summarize import Tellers
 from foldline.session.host import Host, make_teller, names_address
 from foldline.session.use_settings import read_api_key
-from foldline.settings.kinds import NOBODY, OWN
+from foldline.settings.tree import NO_MODEL, OWN_MODEL
 from foldline.stores.base import POSTGRES, Name
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class SummarizerClients:
 
     def __init__(
         self,
-        names: Sequence[str] = (OWN,),
+        names: Sequence[str] = (OWN_MODEL,),
         *,
         base_url: str | None = None,
         template: str = "",
@@ -59,7 +59,7 @@ class SummarizerClients:
     def __call__(self, model: str, host: Host | None = None) -> Tellers:
         """Return the models to ask for a session, in order, at the session's host."""
         own = [] if names_address(model) else [model]
-        names = [one for name in self._names for one in (own if name == OWN else [name])]
+        names = [one for name in self._names for one in (own if name == OWN_MODEL else [name])]
         found = Tellers(tuple(self._make_client(name, host) for name in names))
         return replace(found, template=self._template) if self._template else found
 
@@ -102,16 +102,16 @@ class TenantSummarizers:
 
     def find_clients(self, tenant: str) -> SummarizerClients | None:
         """Return a tenant's narrators; None if it wants none."""
-        own = self._current.find_tenant(tenant).settings
+        own = self._current.find_tenant(tenant)
         names = self._names or own.summarizer
-        if NOBODY in names:
+        if NO_MODEL in names:
             return None
-        key = (names, own.prompt_template)
+        key = (names, own.compaction.prompt_template)
         if key not in self._clients:
             self._clients[key] = SummarizerClients(
                 names,
                 base_url=self._base_url,
-                template=own.prompt_template,
+                template=own.compaction.prompt_template,
                 api_key=read_api_key(own),
                 at_upstream=self._at_upstream,
             )
@@ -178,7 +178,7 @@ async def worker(  # noqa: PLR0913 - one option for each thing that may be other
     from foldline.session.retention import run_retention  # noqa: PLC0415
 
     logging.getLogger("procrastinate").setLevel(logging.CRITICAL)  # outcomes are printed here
-    named = (summarizer or OWN, *(fallback or ())) if summarizer or fallback else ()
+    named = (summarizer or OWN_MODEL, *(fallback or ())) if summarizer or fallback else ()
     read_api_key(settings)  # a missing variable is said now, not in each job
     models = _open_upstream_models(upstream) if upstream else None
     current = CurrentSettings(
@@ -213,7 +213,7 @@ async def worker(  # noqa: PLR0913 - one option for each thing that may be other
             current.start()
 
             def list_tenants() -> set[str]:
-                return {desk.tenant, *current.tables.tenants}
+                return {desk.tenant, *current.settings.tenants}
 
             async with run_retention(store, list_tenants, current.get_retention, told=print_remark):
                 await one.run(once=once)

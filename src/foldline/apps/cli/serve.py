@@ -22,8 +22,7 @@ from foldline.apps.cli.serve_workers import Supervisor, build_worker_command
 from foldline.apps.run.private_gateway import follow_parent
 from foldline.errors import BadInput
 from foldline.proxy.conversations import Conversations
-from foldline.settings.gateway_tables import GATEWAY, LIMITS, PREPARE_FOLDS
-from foldline.settings.schema import CAPS
+from foldline.settings.fields import CAPS, GATEWAY
 from foldline.stores.base import POSTGRES
 from foldline.stores.open_store import store_at
 
@@ -32,11 +31,12 @@ if TYPE_CHECKING:  # of an extra
     from foldline.apps.gateway.provider_routes import RouteFilter
     from foldline.apps.gateway.settings import GatewaySettings
     from foldline.apps.pages.access import SignIns
-    from foldline.settings.kinds import Settings
+    from foldline.settings.tree import Settings
 
 _PAGES = "/ui"
 _NO_PAGES = "none: several processes at one port need the same FOLDLINE_TOKEN, or --keys"
 _IN_STORE = "store"  # what --keys says instead of a file
+_LIMITS, _PREPARE_FOLDS = f"{GATEWAY}limits", f"{GATEWAY}prepare_folds"
 _MOST = 4_096  # conversations that a process holds
 _EXTRA = ("uvicorn", "httptools", "aiohttp", "jinja2")
 KeysOption = Annotated[
@@ -230,9 +230,11 @@ def serve(  # noqa: PLR0913, PLR0915 - one option for each thing that may be oth
             each=each,
             retries=retries,
             drain_seconds=drain,
-            **current.tables.bounds,
+            held=said.gateway.max_memory,
+            messages=said.gateway.max_messages,
+            values=said.gateway.max_values,
         ),
-        on_disconnect=said.on_disconnect,
+        on_disconnect=said.session.on_disconnect,
         fold_from=settings.fold_from(fold_from or ()),
         relays_faults=relays_faults,
         caps=build_caps(said),
@@ -320,7 +322,7 @@ def _must_be_in_force(settings: "Settings") -> None:
 
 def _describe_limits(settings: "Settings") -> str:
     """Say which limits and caps are in force, and where they are written."""
-    names = [name for name in settings.said if name == LIMITS or name.startswith(CAPS)]
+    names = [name for name in settings.values if name == _LIMITS or name.startswith(CAPS)]
     if not names:
         return "none"
     origins = dict.fromkeys(settings.origins[name] for name in names)
@@ -329,15 +331,16 @@ def _describe_limits(settings: "Settings") -> str:
 
 def _check_worker(current: "CurrentSettings", address: str) -> None:
     """Raise if workers are to prepare folds and there can be none."""
-    if current.tables.prepare_folds != "worker":
+    if current.settings.gateway.prepare_folds != "worker":
         return
     if not address.startswith(POSTGRES):
         raise BadInput(
-            f'{PREPARE_FOLDS} = "worker" is for sessions on PostgreSQL, and they are in {address}'
+            f'{_PREPARE_FOLDS} = "worker" is for sessions on PostgreSQL, and they are in {address}'
         )
     if find_spec("procrastinate") is None:
         raise BadInput(
-            f"{PREPARE_FOLDS} = \"worker\" needs the extra `worker`: pip install 'foldline[worker]'"
+            f'{_PREPARE_FOLDS} = "worker" needs the extra `worker`: '
+            "pip install 'foldline[worker]'"
         )
 
 

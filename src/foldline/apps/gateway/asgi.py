@@ -162,7 +162,7 @@ class Gateway:
         self._own_counts = counted if store is None else None
         limiter = Limiter(
             counted,
-            settings.current.tables.limits if settings.current is not None else (),
+            settings.current.settings.gateway.limits if settings.current is not None else (),
             passes_faults=settings.relays_without_store,
         )
         self.call_limits = CallLimits(limiter, CallPrices())
@@ -211,7 +211,7 @@ class Gateway:
 
         def list_tenants() -> set[str]:
             known = keys.tenants if keys is not None else ()
-            return {self.settings.tenant, *current.tables.tenants, *known}
+            return {self.settings.tenant, *current.settings.tenants, *known}
 
         async with run_retention(
             self._store, list_tenants, current.get_retention, told=_log.warning
@@ -235,7 +235,7 @@ class Gateway:
             place,
             facts_of_tenant=current.find_facts_of,
             prepare=partial(current.give_narrator, client_of=self._models.open_narrator),
-            rounds=current.settings.max_tool_iterations,
+            rounds=current.settings.session.max_tool_iterations,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -373,7 +373,7 @@ class Gateway:
 
     def _use_limits(self) -> None:
         if self.settings.current is not None:
-            self.call_limits.limiter.set_rules(self.settings.current.tables.limits)
+            self.call_limits.limiter.set_rules(self.settings.current.settings.gateway.limits)
 
     def _count_held(self) -> int:
         return len(self._conversations.list_held()) if self._conversations is not None else 0

@@ -19,14 +19,14 @@ from foldline.models.port import Model
 from foldline.session.log_handle import Live
 from foldline.session.model_facts import FactsOf, remember_facts
 from foldline.session.session_settings import make_facts_of, make_preparation
-from foldline.settings.gateway_tables import BOUNDS, TenantSettings, read_gateway_tables
-from foldline.settings.kinds import RetentionSettings, Settings
+from foldline.settings.fields import CAPS, GATEWAY
 from foldline.settings.layers import find_settings_files
-from foldline.settings.schema import CAPS
+from foldline.settings.tree import RetentionSettings, Settings
 from foldline.stores.base import POSTGRES
 
 _LOOK = 1.0  # seconds between two looks at the files
-_STAY = ("store", "tenant", *(name for name, _ in BOUNDS.values()))
+_BOUNDS = (f"{GATEWAY}max_{unit}" for unit in ("messages", "values", "memory"))
+_STAY = ("store", "tenant", *_BOUNDS)
 _log = logging.getLogger("foldline.gateway.settings")
 
 
@@ -49,28 +49,27 @@ class CurrentSettings:
 
     def _use_settings(self, settings: Settings) -> None:
         self.settings = settings
-        self.tables = read_gateway_tables(settings)
         self._facts: dict[str, Callable[[str], Facts]] = {}
 
-    def find_tenant(self, tenant: str) -> TenantSettings:
-        """Return what applies to a tenant now."""
-        return self.tables.find_tenant(tenant)
+    def find_tenant(self, tenant: str) -> Settings:
+        """Return the settings of a tenant that are in force now."""
+        return self.settings.find_tenant(tenant)
 
     def get_retention(self, tenant: str) -> RetentionSettings:
         """Return the retention rule of a tenant."""
-        return self.find_tenant(tenant).settings.retention
+        return self.find_tenant(tenant).retention
 
     def build_relayed_facts(self, model: str, tenant: str) -> Facts:
         """Build the facts of a relayed conversation, or take those of a moment ago."""
         facts_of = self._facts.get(tenant)
         if facts_of is None:
-            own = make_facts_of(self.find_tenant(tenant).settings)
+            own = make_facts_of(self.find_tenant(tenant))
             facts_of = self._facts[tenant] = remember_facts(lambda name: own(name, {}))
         return facts_of(model)
 
     def find_facts_of(self, tenant: str) -> FactsOf:
         """Return what builds the facts of a tenant's sessions of the session API."""
-        return make_facts_of(self.find_tenant(tenant).settings)
+        return make_facts_of(self.find_tenant(tenant))
 
     async def give_narrator(self, live: Live, client_of: Callable[[str, str], Model]) -> None:
         """Give an opened log the narrator that its tenant's settings name, if they name one.
@@ -78,12 +77,10 @@ class CurrentSettings:
         `client_of` opens a model by its name, for a tenant.
         """
         tenant = live.name.tenant
-        prepare = make_preparation(
-            self.find_tenant(tenant).settings, lambda name: client_of(name, tenant)
-        )
+        prepare = make_preparation(self.find_tenant(tenant), lambda name: client_of(name, tenant))
         if prepare is None:
             return
-        if self.tables.prepare_folds == "worker" and self._address.startswith(POSTGRES):
+        if self.settings.gateway.prepare_folds == "worker" and self._address.startswith(POSTGRES):
             from foldline.session.fold_queue import Deferring  # noqa: PLC0415 - an extra
 
             live.narrator = Deferring(self._address)
@@ -150,8 +147,8 @@ class CurrentSettings:
 
 
 def _list_changed_names(before: Settings, now: Settings) -> list[str]:
-    names = {*before.said, *now.said}
-    return sorted(name for name in names if before.said.get(name) != now.said.get(name))
+    names = {*before.values, *now.values}
+    return sorted(name for name in names if before.values.get(name) != now.values.get(name))
 
 
 def _describe_changes(changed: list[str]) -> str:

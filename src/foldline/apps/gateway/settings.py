@@ -13,13 +13,14 @@ from foldline.apps.gateway.provider_routes import RouteFilter
 from foldline.dialects.base import Vendor, list_vendors
 from foldline.errors import BadInput
 from foldline.session.spending import Caps
-from foldline.settings.gateway_tables import BOUNDS
+from foldline.settings.tree import GatewayTable
 
 OnDisconnect: TypeAlias = Literal["pause", "continue"]
 """What happens to an answer whose client is gone: it is broken off, or read to its end."""
 ANY = ""
 """Names the upstream of vendors that have none of their own."""
 _VERSION = "/v1"  # some operators write it behind every address
+_DEFAULTS = GatewayTable()
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -29,11 +30,11 @@ class GatewayLimits:
 
     body: int = 32_000_000
     """Bytes of a request's body, also after it is decompressed."""
-    held: int = BOUNDS["held"][1]
+    held: int = _DEFAULTS.max_memory
     """Bytes of memory for requests under way and idle conversations."""
-    messages: int = BOUNDS["messages"][1]
+    messages: int = _DEFAULTS.max_messages
     """Messages of a request."""
-    values: int = BOUNDS["values"][1]
+    values: int = _DEFAULTS.max_values
     """JSON values of a request."""
     headers: int = 65_536
     """Bytes of a request's line and headers."""
@@ -116,7 +117,7 @@ class GatewaySettings:
         """Whether a tenant's requests are relayed while their conversations cannot be kept."""
         if self.relays_faults or self.current is None:
             return self.relays_faults
-        return self.current.find_tenant(tenant).on_store_failure == "open"
+        return self.current.find_tenant(tenant).gateway.on_store_failure == "open"
 
     def fold_from_for(self, agent: bytes) -> int:
         """Return from how many tokens on a client's requests are edited."""
