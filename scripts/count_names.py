@@ -41,8 +41,8 @@ VERBS = frozenset(
     hide hold import include index insert inspect install instruct invoke is iterate join keep kill
     leave limit link list listen load lock log look lower make map mark mask match measure merge
     migrate move must name narrow normalise note notify observe open order pack parse pass patch
-    pause pick pin plan play prepare print process prove provide publish pull push put quote raise
-    rank read rebuild recall receive record recover redact redo reduce refuse register release
+    pause pick pin plan play prepare price print process prove provide publish pull push put quote
+    raise rank read rebuild recall receive record recover redact redo reduce refuse register release
     reload remember remove rename render renew repair replace replay report request require reserve
     reset resolve restore resume retain retry return reuse reverse rewind rewrite run sample save
     scan schedule score search select send serve set settle shape shorten show sign skip sort split

@@ -21,7 +21,7 @@ from foldline.dialects.provider_errors import Fault
 from foldline.dialects.sse import SseReader
 from foldline.draw.wording import measure_width
 from foldline.models.retries import Patience
-from foldline.session.session_bill import SessionBill
+from foldline.session.ledger import SessionLedger
 from foldline.testing import ScriptedModel
 from foldline.testing.provider import written
 
@@ -227,8 +227,8 @@ async def test_c4_the_cost_is_right_when_the_prompt_returns():
     async with sitting(model=model) as one:
         for _ in range(3):
             await one.enters("go", "response:")
-            shown = one.talk.bill.known
-            counted = SessionBill(one.session)
+            shown = one.talk.ledger.sum_charges().known_dollars
+            counted = SessionLedger(one.session)
             assert (await counted.catch_up()).dollars == shown > 0
 
 

@@ -27,8 +27,8 @@ from foldline.lab.bill.costs import build_cost_report
 from foldline.lab.recorded import load_stored_session
 from foldline.models.catalog import resolve_model
 from foldline.session.history import AsyncHistory
+from foldline.session.ledger import Ledger, find_prices
 from foldline.session.model_facts import of_session
-from foldline.session.session_bill import Bill, find_prices
 from foldline.session.stored_session import open_stored_session
 from foldline.session.usage_records import read_usage
 from foldline.stores import event_log
@@ -138,14 +138,15 @@ async def read_views(store: Store, tenant: str = "local") -> dict[str, Amount]:
         name = Name(tenant, listed.session)
         seen = await open_stored_session(store, name)
         view, facts = seen.live.view, seen.live.facts
-        bill, following = Bill(), Following(build_picture(view, facts), find_prices)
+        ledger, following = Ledger(), Following(build_picture(view, facts), find_prices)
         async for row in event_log.iterate_rows(store, name, listed.head):
             event = log.decode_event(row.body)
-            bill.apply_event(row.seq, event)
+            ledger.apply_event(row.seq, event)
             following.apply_event(row.seq, event)
         course = following.build_course()
-        add("cost", bill.sums.dollars, bill.sums.calls)
-        outputs["cost"] += bill.sums.output
+        total = ledger.sum_charges()
+        add("cost", total.dollars, total.calls)
+        outputs["cost"] += total.output
         add("over time", course.dollars[0] if course.dollars else 0, len(course.steps))
         turns = await AsyncHistory(seen.live).turns()
         sums["history"][1] += sum(turn.calls for turn in turns)

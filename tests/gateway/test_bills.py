@@ -100,5 +100,5 @@ def test_every_view_says_what_the_provider_billed(tmp_path):
     assert list_differences(provider, views) == []
     assert all(abs(one.dollars - provider.dollars) < CENT / 1_000 for one in views.values() if one.dollars)  # fmt: skip
     line, instead = "is_call = self._asked is not None or self._is_import", "is_call = True"
-    with broken("foldline.session.session_bill", line, instead):
+    with broken("foldline.session.ledger", line, instead):
         assert list_differences(provider, read_all(str(tmp_path / "s.db"), tmp_path / "audit"))

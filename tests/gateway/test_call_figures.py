@@ -17,12 +17,12 @@ from foldline.apps.cli.run_agent import _read_session
 from foldline.apps.gateway.api_keys import Keys, create_key
 from foldline.apps.gateway.call_figures import find_model
 from foldline.apps.gateway.settings import GatewaySettings, parse_upstreams
-from foldline.core.prices import UNKNOWN
+from foldline.core.prices import PICO, UNKNOWN
 from foldline.dialects.base import get_dialect
 from foldline.dialects.usage_reader import UsageReader
 from foldline.models.catalog import resolve_model
 from foldline.session import usage_records
-from foldline.session.spending import compute_cost
+from foldline.session.ledger import price_usage
 from foldline.session.usage_records import group_usage, read_usage
 from foldline.stores.base import Name
 from foldline.stores.open_store import store_at
@@ -99,7 +99,7 @@ def test_every_call_is_in_the_audit_with_what_its_provider_counted(store, tmp_pa
     assert len(lines) == len(upstream.given) == 2 * len(MODELS)
     for line, usage, price in zip(lines, upstream.given, prices, strict=True):
         assert {name: line[name] for name in COUNTS} == {name: getattr(usage, name) for name in COUNTS}  # fmt: skip
-        assert line["dollars"] == compute_cost(price, usage).dollars > 0
+        assert line["dollars"] == price_usage(price, usage) / PICO > 0
         assert line["estimated"] == 0
         assert line["error"] == ""
         assert bool(line["session"]) == bool(store)
@@ -275,7 +275,7 @@ def test_what_edits_save_is_what_the_report_of_a_run_says(tmp_path):
     async def read_steps():
         store = store_at(address)
         try:
-            return (await _read_session(store, Name("local", name), 0.0)).steps
+            return (await _read_session(store, Name("local", name), 0.0)).course.steps
         finally:
             await store.close()
 

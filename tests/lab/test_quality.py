@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from mutants import broken
 
 from foldline.core.log import UsageReported
-from foldline.core.prices import Prices
+from foldline.core.prices import Prices, split_usage
 from foldline.errors import BadInput
 from foldline.lab.answer_file import AnswerFile, MoneySpent, RunMoney
 from foldline.lab.planted import UNKNOWN, PlantedFact
@@ -94,7 +94,7 @@ def check_money(folder, calls, most):
             return
         read = round(tokens_in * share)
         used = UsageReported(input=tokens_in, cache_write=tokens_in - read, output=tokens_out)
-        money.file.add_row(str(number), {"dollars": money.compute_dollars(used)})
+        money.file.add_row(str(number), {"dollars": money.compute_dollars(split_usage(used))})
         assert money.file.dollars <= most
 
 
@@ -113,8 +113,8 @@ def test_money_is_not_exceeded(tmp_path_factory, calls, most):
     [
         ("if self.file.dollars + spent + would > self.most:", "if self.file.dollars > self.most:"),
         (
-            "return max(self.compute_dollars(fresh), self.compute_dollars(written))",
-            "return min(self.compute_dollars(fresh), self.compute_dollars(written)) / 1.2",
+            "return estimate_cost(self.prices, tokens_in, tokens_out).dollars if",
+            "return estimate_cost(self.prices, tokens_in, tokens_out).dollars / 1.5 if",
         ),
     ],
 )

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from foldline.apps.run.cold_figures import measure_cold_call
+from foldline.apps.run.run_report import measure_cold_call
 from foldline.core.log import UsageReported
 from foldline.draw.course import CourseStep, TokensTaken
 from foldline.models.catalog import resolve_model

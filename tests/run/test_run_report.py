@@ -31,7 +31,7 @@ def step(  # noqa: PLR0913
 def report(*steps, calls=None, is_subscription=False, **more):
     figures = RunFigures()
     calls = [one.at for one in steps] if calls is None else calls
-    figures.add_session("talk", Course(None, steps, 1), calls, priced=lambda _: PRICES)
+    figures.add_session("talk", Course(None, steps, 1), calls, prices_of=lambda _: PRICES)
     for name, value in more.items():
         setattr(figures, name, value)
     return render_report(figures, is_subscription=is_subscription)
@@ -118,7 +118,7 @@ def test_what_the_sum_lacks_is_said(one, note):
 def test_narratives_are_paid_for():
     figures = RunFigures()
     course = Course(None, (step(9, 9, taken=(FOLD,)),), 1)
-    figures.add_session("talk", course, [9], priced=lambda _: PRICES)
+    figures.add_session("talk", course, [9], prices_of=lambda _: PRICES)
     figures.narratives += PICO // 4
     lines = render_report(figures, is_subscription=False)
     assert "  paid      $0.3500" in lines
@@ -130,7 +130,9 @@ def test_the_session_to_look_at_is_the_one_that_most_was_sent_in():
     figures = RunFigures()
     assert figures.main_session is None
     for name, sent in (("title", 300), ("talk", 90_000), ("summary", 400)):
-        figures.add_session(name, Course(None, (step(9, sent),), 1), [9], priced=lambda _: PRICES)
+        figures.add_session(
+            name, Course(None, (step(9, sent),), 1), [9], prices_of=lambda _: PRICES
+        )
     assert figures.main_session == "talk"
 
 

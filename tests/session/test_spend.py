@@ -13,7 +13,7 @@ from mutants import broken
 from serving import address_of, an_empty_schema
 
 from foldline.core.log import UsageReported
-from foldline.core.prices import Prices, make_prices
+from foldline.core.prices import Prices, make_prices, split_usage
 from foldline.errors import BadInput, Spent
 from foldline.session import spending as spend
 from foldline.session.spending import NOTHING, Amount, Cap, Caps, Spending
@@ -257,7 +257,9 @@ async def play(calls, caps, store):
             real = tokens_in * share // 100
             usage = used(real, tokens_out * share // 100, read=real * cached // 100)
             said = UsageReported() if outcome == "silent" else usage
-            amount = spend.compute_cost(reserved.prices, said, told=reserved.tokens)
+            tokens_in, tokens_out = reserved.tokens
+            tokens = split_usage(said, tokens_in=tokens_in, tokens_out=tokens_out)
+            amount = spend.Amount(tokens.total, tokens.compute_price(reserved.prices))
             now = now + given + amount
             took.append(
                 (kind, await purse.settle_call(reserved, None if outcome == "silent" else usage))

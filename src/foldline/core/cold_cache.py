@@ -7,7 +7,7 @@ anew: a dozen times the price of reading it. Folding first makes that call small
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from foldline.core.prices import Prices
+from foldline.core.prices import PICO, Prices, format_dollars, price_tokens
 
 Cache: TypeAlias = Literal["warm", "cold", "unknown"]
 USUAL_LIFETIME, LONG_LIFETIME = 300.0, 3_600.0
@@ -65,14 +65,14 @@ def estimate_cold_call(  # noqa: PLR0913 - a call, the one before it, and the al
     """
     if not prices.is_known or estimate_cache_state(seconds, prices, lifetime) != "cold":
         return None
-    at, again = prices.at(tokens), min(sent, tokens)
-    cold = tokens * at.write / 1e6
-    warm = cold - again * (at.write - at.read) / 1e6
+    again = min(sent, tokens)
+    cold = price_tokens(prices, write=tokens) / PICO
+    warm = price_tokens(prices, read=again, write=tokens - again) / PICO
     if again < _LEAST_TOKENS or cold - warm < _LEAST_DOLLARS:
         return None
     if folded is None:
         return ColdCall(again, cold, warm)
-    less = folded * prices.at(folded).write / 1e6
+    less = price_tokens(prices, write=folded) / PICO
     is_worth = is_folded or less < _WORTH * cold
     return ColdCall(again, cold, warm, less if is_worth else None, is_folded)
 
@@ -97,14 +97,9 @@ def replace_write_price(prices: Prices) -> Prices:
 
 def render_cold_call(call: ColdCall, fold: str = "/compact first") -> str:
     """Render it in one or two sentences; `fold` says how to fold."""
-    cost, cold, warm = map(format_dollars, (call.cost, call.cold, call.warm))
+    each = (call.cost, call.cold, call.warm, call.folded or 0.0)
+    cost, cold, warm, folded = (format_dollars(one, is_rough=True) for one in each)
     if call.is_folded:
         return f"The cache has expired: the next message costs about {cost}; unfolded, {cold}."
     said = f"The cache has expired: sending the next message costs about {cost} instead of {warm}."
-    return said if call.folded is None else f"{said} {fold}: {format_dollars(call.folded)}."
-
-
-def format_dollars(dollars: float) -> str:
-    """Format dollars with so many digits that rounding changes them by 3 % at most."""
-    digits = 2 if dollars >= 0.2 else 3 if dollars >= 0.02 else 4  # noqa: PLR2004
-    return f"${dollars:,.{digits}f}"
+    return said if call.folded is None else f"{said} {fold}: {folded}."

@@ -1,16 +1,22 @@
 """What tokens cost, and when an edit pays for itself.
 
-An edit breaks the provider's cache from its place on: what stands behind it is written anew. It
-pays back after n calls, because every later call reads less. And the cheapest size at which to fold
-is not a share of the window but H = F + √(2·g·C/r): F tokens left after the fold, g growth per
-call, C the cost of the fold, r the price of a cached read, all relative to a fresh input token.
+`price_tokens` is the price of a call; every amount of money is computed there.
+
+An edit breaks the provider's cache from its place on: all that follows is written anew. It pays
+back after n calls, because every later call reads less. And the cheapest size at which to fold is
+not a share of the window but H = F + √(2·g·C/r): F tokens left after the fold, g growth per call,
+C the cost of the fold, r the price of a cached read, all relative to a fresh input token.
 """
 
 from dataclasses import dataclass, replace
 from math import inf, sqrt
+from typing import NamedTuple
+
+from foldline.core.log import UsageReported
 
 PICO = 10**12
 """Picodollars of a dollar: whole numbers of these add up exactly."""
+_MILLION = 1_000_000
 LONG_WRITE = 2.0
 """The price of a write that is kept for an hour, times that of input: only Anthropic has such."""
 
@@ -105,10 +111,76 @@ def make_prices(  # noqa: PLR0913 - what a catalogue may say
     )
 
 
-def format_dollars(amount: float) -> str:
-    """Format dollars: with cents from a dollar on, smaller amounts with four decimals."""
+def price_tokens(  # noqa: PLR0913 - a token is paid in one of five ways
+    prices: Prices,
+    *,
+    fresh: float = 0,
+    read: float = 0,
+    write: float = 0,
+    long: float = 0,
+    output: float = 0,
+) -> int:
+    """Compute what a call costs, in picodollars, by how its tokens are paid.
+
+    `fresh` tokens are neither read from the cache nor written to it; `long` ones are written and
+    kept for an hour. The whole input decides whether it is above the step.
+    """
+    at = prices.at(fresh + read + write + long)
+    each = (
+        (fresh, at.input),
+        (read, at.read),
+        (write, at.write),
+        (long, at.long_write),
+        (output, at.output),
+    )
+    return round(sum(tokens * round(price * _MILLION) for tokens, price in each))
+
+
+class PaidTokens(NamedTuple):
+    """The tokens of one call, as `price_tokens` takes them."""
+
+    fresh: int = 0
+    read: int = 0
+    write: int = 0
+    long: int = 0
+    output: int = 0
+
+    @property
+    def input(self) -> int:
+        """All that was sent."""
+        return self.fresh + self.read + self.write + self.long
+
+    @property
+    def total(self) -> int:
+        """Input and output."""
+        return self.input + self.output
+
+    def compute_price(self, prices: Prices) -> int:
+        """Compute what they cost, in picodollars."""
+        return price_tokens(prices, **self._asdict())
+
+
+def split_usage(usage: UsageReported, *, tokens_in: int = 0, tokens_out: int = 0) -> PaidTokens:
+    """Split a reported usage; `tokens_in` and `tokens_out` replace counts that it lacks."""
+    whole = tokens_in if usage.input is None else usage.input
+    read = min(usage.cache_read or 0, whole)
+    written = min(usage.cache_write or 0, whole - read)
+    long = min(usage.cache_write_long or 0, written)
+    output = tokens_out if usage.output is None else usage.output
+    return PaidTokens(whole - read - written, read, written - long, long, output)
+
+
+def format_dollars(amount: float, *, digits: int | None = None, is_rough: bool = False) -> str:
+    """Format dollars: with cents from a dollar on, smaller amounts with four decimals.
+
+    A rough amount has so many digits that rounding changes it by 3 % at most.
+    """
     sign, size = "-" * (amount < 0), abs(amount)
-    return f"{sign}${size:,.2f}" if size >= 1 else f"{sign}${size:.4f}" if size else "$0"
+    if digits is None and is_rough:
+        digits = 2 if size >= 0.2 else 3 if size >= 0.02 else 4  # noqa: PLR2004
+    elif digits is None:
+        digits = 2 if size >= 1 else 4 if size else 0
+    return f"{sign}${size:,.{digits}f}"
 
 
 def fold_cost(prices: Prices, *, rewritten: int, summary: float = 0.0) -> float:

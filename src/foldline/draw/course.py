@@ -11,7 +11,7 @@ except where the session's own cache was cold. So both bills are the same until 
 afterwards it is about the least that sending everything would have cost, if any window held it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil, floor, log10
@@ -37,13 +37,12 @@ from foldline.core.log import (
     begins_turn,
 )
 from foldline.core.names import format_count
-from foldline.core.prices import PICO, Prices, format_dollars
+from foldline.core.prices import PICO, PaidTokens, Prices, format_dollars, split_usage
 from foldline.core.spine import FoldAt, Range, Spine
 from foldline.core.tokens import MESSAGE, count_parts, count_tokens, count_tools
 from foldline.draw.picture import Picture
 from foldline.draw.wording import clean_line
-from foldline.session.session_bill import Bill, Charge
-from foldline.session.spending import compute_cost
+from foldline.session.ledger import Charge, Ledger, PricesOf
 
 How: TypeAlias = Literal["fold", "mask", "clip"]
 
@@ -109,9 +108,15 @@ class CourseStep:
         return self.usage is not None and self.usage.input is not None
 
     @property
+    def tokens(self) -> PaidTokens:
+        """Its tokens as they were paid for: reported, or estimated."""
+        usage = self.usage or UsageReported()
+        return split_usage(usage, tokens_in=self.input, tokens_out=self.output)
+
+    @property
     def read(self) -> int:
         """Input tokens that the provider reported as read from the cache."""
-        return min((self.usage.cache_read or 0) if self.usage else 0, self.input)
+        return self.tokens.read
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +135,7 @@ class Course:
     """Picodollars for the narratives of folds since the last call."""
     undone: int = 0
     """Edits that were undone later, and not made again."""
-    told: int = 0
+    uncounted: int = 0
     """Folds with a model's narrative that was not counted."""
     step: int | None = None
     """The input above which every token costs more, if a call or everything was above it."""
@@ -172,13 +177,16 @@ class Course:
 
     @property
     def dollars(self) -> tuple[float, float] | None:
-        """What all calls cost, and would have cost with everything; None if a price is unknown."""
-        paid, whole = self.later_narratives, 0
-        for step in self.steps:
-            if step.pico is None or step.all_pico is None:
-                return None
-            paid, whole = paid + step.pico + step.narratives, whole + step.all_pico
-        return (paid / PICO, whole / PICO) if self.steps else None
+        """What the priced calls cost, and would have cost with everything; None without any."""
+        if self.unpriced == len(self.steps):
+            return None
+        paid = sum((one.pico or 0) + one.narratives for one in self.steps) + self.later_narratives
+        return paid / PICO, sum(one.all_pico or 0 for one in self.steps) / PICO
+
+    @property
+    def unpriced(self) -> int:
+        """Calls of models without a known price."""
+        return sum(step.pico is None for step in self.steps)
 
     def sum_edits(self) -> dict[How, tuple[int, int]]:
         """Return the number of edits of each kind, and the tokens that they took."""
@@ -209,15 +217,12 @@ def describe_course_cost(drawn: Course) -> str:
         return ""
     if drawn.dollars is None:
         return "cost not known: a model of this session has no price in the catalogue"
-    paid, whole = drawn.dollars
-    if whole - paid >= _CENT:
-        return (
-            f"{format_dollars(paid)} instead of about {format_dollars(whole)} for "
-            f"sending everything every time"
-        )
-    return (
-        f"{format_dollars(paid)}; sending everything would have cost about {format_dollars(whole)}"
-    )
+    paid, whole = map(format_dollars, drawn.dollars)
+    without = f", without {format_count(drawn.unpriced, 'call')} of unknown price"
+    gap = without if drawn.unpriced else ""
+    if drawn.dollars[1] - drawn.dollars[0] >= _CENT:
+        return f"{paid} instead of about {whole} for sending everything every time{gap}"
+    return f"{paid}; sending everything would have cost about {whole}{gap}"
 
 
 def render_course_subtitle(drawn: Course) -> str:
@@ -270,11 +275,9 @@ def explain_estimates(drawn: Course) -> tuple[str, ...]:
         found.append(f"Above {drawn.step:,} tokens of input every token of a call costs more.")
     if drawn.now.cost is not None and drawn.now.cost.assumed:
         found.append("The price of cached reads is assumed.")
-    if drawn.told:
-        found.append(
-            f"{format_count(drawn.told, 'fold')} told by a model that did not say what "
-            f"asking it took."
-        )
+    if drawn.uncounted:
+        folds = format_count(drawn.uncounted, "fold")
+        found.append(f"{folds} told by a model that did not say what asking it took.")
     return tuple(found)
 
 
@@ -317,11 +320,10 @@ def money_ticks(top: float, most: int) -> list[tuple[float, str]]:
     found = choose_ticks(top, most)
     step = found[1] if len(found) > 1 else 1.0
     digits = 0 if step >= 1 else max(2, -floor(log10(step)))
-    return [(one, f"${one:,.{digits}f}" if one else "$0") for one in found]
+    return [(one, format_dollars(one, digits=digits if one else 0)) for one in found]
 
 
 HOWS: tuple[How, ...] = ("fold", "mask", "clip")
-Priced: TypeAlias = Callable[[str], Prices]
 _COLD = 0.5  # share of the call before: if less was read and nothing edited, the cache was cold
 
 
@@ -367,11 +369,11 @@ def build_course_columns(drawn: Course, most: int) -> tuple[CourseColumn, ...]:
 class Following:
     """Reads a log event by event; only its calls are kept in memory."""
 
-    def __init__(self, now: Picture, priced: Priced) -> None:
-        self._now, self._priced, self._bill = now, priced, Bill(priced)
+    def __init__(self, now: Picture, prices_of: PricesOf) -> None:
+        self._now, self._prices_of, self._ledger = now, prices_of, Ledger(prices_of)
         self._steps: list[CourseStep] = []
         self._first = 0  # of the steps, the first behind a fork
-        self._turns, self._told, self._narratives = 0, 0, 0
+        self._turns, self._uncounted, self._narratives = 0, 0, 0
         self._front, self._said = 0, 0  # estimates: instructions and tools, all messages whole
         self._whole: dict[int, int] = {}  # estimates: every message, also those rewound
         self._kept: set[int] = set()  # the places of those that no client has rewound
@@ -389,10 +391,10 @@ class Following:
 
     def apply_event(self, seq: int, event: Event) -> Charge | None:
         """Add the next event; return what it adds to the bill."""
-        charge = self._bill.apply_event(seq, event)
+        charge = self._ledger.apply_event(seq, event)
         match event:
             case Opened():
-                self._first, self._told, self._narratives = len(self._steps), 0, 0
+                self._first, self._uncounted, self._narratives = len(self._steps), 0, 0
                 self._taken.clear()
             case Instructed() if not event.aside:
                 self._front = count_parts(event.parts) + count_tools(event.tools) + MESSAGE
@@ -414,8 +416,8 @@ class Following:
             case Folded():
                 gone = max(event.before - event.after, 0)
                 self._taken.append(TokensTaken("fold", seq, gone, event.messages))
-                self._told += bool(event.by) and charge is None
-                self._narratives += (charge.pico or 0) if charge else 0
+                self._uncounted += bool(event.by) and charge is None
+                self._narratives += (charge.amount or 0) if charge else 0
                 self._sizes.clear()
                 self._folded[seq] = _select_places(self._kept, event.change.span)
                 self._is_edited = True
@@ -433,12 +435,12 @@ class Following:
 
     def build_course(self) -> Course:
         """Build the course of the events so far."""
-        every = _estimate_costs(self._steps, self._priced)
+        every = _price_steps(self._steps, self._prices_of)
         steps = every[self._first :]
         largest: dict[str, int] = {}
         for one in steps:
             largest[one.model] = max(largest.get(one.model, 0), one.everything)
-        above = [(self._priced(model).step, size) for model, size in largest.items()]
+        above = [(self._prices_of(model).step, size) for model, size in largest.items()]
         passed = [step for step, size in above if step is not None and size > step]
         return Course(
             now=self._now,
@@ -448,7 +450,7 @@ class Following:
             later=tuple(self._taken),
             later_narratives=self._narratives,
             undone=len(self._undone),
-            told=self._told,
+            uncounted=self._uncounted,
             step=min(passed, default=None),
         )
 
@@ -494,7 +496,7 @@ class Following:
             CourseStep(
                 at=seq,
                 turn=self._turns,
-                model=self._bill.model,
+                model=self._ledger.model,
                 input=sent,
                 output=output,
                 everything=self._estimate_everything(sent, estimate, whole),
@@ -559,14 +561,14 @@ def _select_places(places: Iterable[int], span: Range) -> set[int]:
     return {at for at in places if span.lo <= at and (span.hi is None or at <= span.hi)}
 
 
-def _estimate_costs(steps: Iterable[CourseStep], priced: Priced) -> tuple[CourseStep, ...]:
+def _price_steps(steps: Iterable[CourseStep], prices_of: PricesOf) -> tuple[CourseStep, ...]:
     """Add to each call what it cost, and would have cost with everything."""
     found, before = list[CourseStep](), None
     steps = [*steps]
     cached = any(one.usage and one.usage.cache_read for one in steps)
     writes = any(one.usage and one.usage.cache_write for one in steps)
     for step in steps:
-        prices = priced(step.model)
+        prices = prices_of(step.model)
         found.append(price_step(step, before, prices, cached=cached, writes=writes))
         before = step
     return tuple(found)
@@ -581,77 +583,44 @@ def price_step(
     """
     if not prices.is_known:
         return step
-    whole = _estimate_whole_bill(step, before, cached=cached, writes=writes)
-    return replace(
-        step,
-        pico=_find_bill(step).compute_pico(prices, step.output),
-        all_pico=whole.compute_pico(prices, step.output),
-    )
+    whole = _estimate_whole(step, before, cached=cached, writes=writes)
+    paid = step.tokens.compute_price(prices)
+    return replace(step, pico=paid, all_pico=whole.compute_price(prices))
 
 
-class _Bill(NamedTuple):
-    """The input of one call, by how it is paid for."""
-
-    read: int
-    wrote: int
-    """Written to the cache, `long` of it included."""
-    long: int
-    fresh: int
-    """Neither read nor written."""
-
-    def compute_pico(self, prices: Prices, output: int) -> int:
-        """Compute what the call costs."""
-        usage = UsageReported(
-            input=self.read + self.wrote + self.fresh,
-            cache_read=self.read,
-            cache_write=self.wrote,
-            cache_write_long=self.long,
-            output=output,
-        )
-        return compute_cost(prices, usage).pico
-
-
-def _find_bill(step: CourseStep) -> _Bill:
-    """Find a call's own bill, as its provider reported it."""
-    used = step.usage
-    wrote = min((used.cache_write or 0) if used else 0, step.input - step.read)
-    long = min((used.cache_write_long or 0) if used else 0, wrote)
-    return _Bill(step.read, wrote, long, step.input - step.read - wrote)
-
-
-def _estimate_whole_bill(
+def _estimate_whole(
     step: CourseStep, before: CourseStep | None, *, cached: bool, writes: bool
-) -> _Bill:
-    """Estimate the bill of a call that sends everything.
+) -> PaidTokens:
+    """Estimate the tokens of a call that sends everything.
 
     Whatever the call itself found in the cache is found here too, also what an earlier session had
     left there. A fold breaks the call's own cache, and not that of everything.
     """
-    paid, hidden = _find_bill(step), step.everything - step.input
+    paid, hidden = step.tokens, step.everything - step.input
     is_broken = before is not None and step.breaks_cache_of(before)
     if not (hidden or step.taken or is_broken):
         return paid  # to the token: nothing is out of sight
+
+    def add_tokens(base: PaidTokens, rest: int, read: int) -> PaidTokens:
+        """Add tokens that no cache has, in the way the call itself paid, and others from it."""
+        way = ("long" if paid.long else "write") if writes else "fresh"
+        added = base._replace(read=base.read + read)
+        return added._replace(**{way: getattr(base, way) + rest})
+
     if before is None or step.model != before.model:
-        return _add_bills(paid, _write_rest(hidden, paid, 0, writes=writes))
+        return add_tokens(paid, hidden, 0)
     known = max(before.everything - before.input, 0)
-    held = min(before.everything, step.everything) if cached else 0
+    cached_before = min(before.everything, step.everything) if cached else 0
+    whole = add_tokens(
+        PaidTokens(output=paid.output), step.everything - cached_before, cached_before
+    )
     if is_broken:
-        return _write_rest(step.everything - held, paid, held, writes=writes)
+        return whole
     warm = cached and not _is_cold(step, before)
     also = min(hidden, known if step.taken else hidden) if warm else 0  # a clip took what is new
-    if warm and held > paid.read + also:
-        return _write_rest(step.everything - held, paid, held, writes=writes)
-    return _add_bills(paid, _write_rest(hidden - also, paid, also, writes=writes))
-
-
-def _add_bills(one: _Bill, other: _Bill) -> _Bill:
-    return _Bill(*(a + b for a, b in zip(one, other, strict=True)))
-
-
-def _write_rest(rest: int, paid: _Bill, held: int, *, writes: bool) -> _Bill:
-    """Bill tokens that no cache holds, in the way the call itself paid."""
-    wrote = rest if writes else 0
-    return _Bill(held, wrote, wrote if paid.long else 0, rest - wrote)
+    if warm and cached_before > paid.read + also:
+        return whole
+    return add_tokens(paid, hidden - also, also)
 
 
 def _is_cold(step: CourseStep, before: CourseStep) -> bool:

@@ -34,7 +34,7 @@ from foldline.core.log import (
 )
 from foldline.core.parts import Media
 from foldline.core.plan import compute_tiers, pressure_of
-from foldline.core.prices import Prices
+from foldline.core.prices import PICO, Prices, price_tokens
 from foldline.core.request import NAMES, Kind, Pressure, Report, build_report
 from foldline.core.spine import Range, ends_of
 from foldline.core.tokens import count_parts
@@ -386,9 +386,9 @@ def _estimate_cost(prefix: Prefix, prices: Prices) -> InputCost | None:
         return None
     total = prefix.kept + prefix.new
     read = 0 if prefix.cache == "cold" else prefix.kept
-    dollars = (prices.read * read + prices.write * (total - read)) / 1_000_000
+    dollars = price_tokens(prices, read=read, write=total - read) / PICO
     step = prices.step if prices.step is not None and total > prices.step else None
-    return InputCost(dollars, prices.input * total / 1_000_000, prices.assumed, step)
+    return InputCost(dollars, price_tokens(prices, fresh=total) / PICO, prices.assumed, step)
 
 
 def encode_picture(drawn: Picture) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from foldline.core.names import format_count
 from foldline.core.prices import format_dollars
 from foldline.core.request import Pressure
 from foldline.draw.picture import KINDS, Fill, Fold, InputCost, Picture, Prefix
+from foldline.session.ledger import Ledger
 
 # Whole escape sequences go, not only their first byte: the rest would be left as litter.
 _ESCAPES = re.compile(
@@ -298,3 +299,18 @@ def _describe_cost(cost: InputCost | None) -> str:
     if cost.step is not None:
         said += f"; above {cost.step:,} every token costs more"
     return said
+
+
+def describe_charges(ledger: Ledger) -> tuple[str, str]:
+    """Say what answers and narratives took together, and what they cost."""
+    sums = ledger.sum_charges()
+    cached = f", {sums.cache_read:,} of them read from the cache" if sums.cache_read else ""
+    calls = format_count(sums.calls, "call")
+    took = f"{calls}: {sums.input:,} tokens in{cached}, {sums.output:,} out"
+    if sums.known_dollars is None:
+        return took, "in dollars not known: no model of this session has a price in the catalogue"
+    cost = f"{format_dollars(sums.dollars)} so far"
+    gaps = (sums.unpriced, "whose price is not known"), (sums.estimated, "that was not counted")
+    for count, why in gaps:
+        cost += f", without {format_count(count, 'call')} {why}" if count else ""
+    return took, f"{cost}{'; prices of cached reads assumed' if ledger.assumed else ''}"

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from foldline.core.log import UsageReported
-from foldline.core.prices import Prices
+from foldline.core.prices import PICO, PaidTokens, Prices, format_dollars
 from foldline.errors import BadInput, FoldlineError
-from foldline.session.spending import compute_cost
+from foldline.session.spending import estimate_cost
 
 _HEAD = "run"
 _KEY = "key"
@@ -88,15 +87,13 @@ class RunMoney:
         """None: the model costs nothing."""
         self.most = most
 
-    def compute_dollars(self, used: UsageReported, *, told: tuple[int, int] = (0, 0)) -> float:
-        """Compute what a call cost; `told` replaces counts that the provider did not report."""
-        return compute_cost(self.prices, used, told=told).dollars if self.prices else 0.0
+    def compute_dollars(self, tokens: PaidTokens) -> float:
+        """Compute what a call cost."""
+        return tokens.compute_price(self.prices) / PICO if self.prices else 0.0
 
     def estimate_dollars(self, tokens_in: int, tokens_out: int) -> float:
         """Estimate the most that a call costs: all its input is written to the cache."""
-        fresh = UsageReported(input=tokens_in, output=tokens_out)
-        written = UsageReported(input=tokens_in, cache_write=tokens_in, output=tokens_out)
-        return max(self.compute_dollars(fresh), self.compute_dollars(written))
+        return estimate_cost(self.prices, tokens_in, tokens_out).dollars if self.prices else 0.0
 
     def must_have(self, tokens_in: int, tokens_out: int, *, spent: float = 0.0) -> None:
         """Raise `MoneySpent` if a call could exceed the most; `spent` is not in the file yet."""
@@ -105,6 +102,6 @@ class RunMoney:
         would = self.estimate_dollars(round(tokens_in * _UNDERCOUNT), tokens_out)
         if self.file.dollars + spent + would > self.most:
             raise MoneySpent(
-                f"${self.file.dollars + spent:.4f} are spent, the next call could cost "
-                f"${would:.4f}, and --most is ${self.most:g}"
+                f"{format_dollars(self.file.dollars + spent)} are spent, the next call could cost "
+                f"{format_dollars(would)}, and --most is {format_dollars(self.most)}"
             )

@@ -253,7 +253,9 @@ def _compare_session(case: Case, results: Sequence[TrialResult]) -> Compared:
     def choose_rules(model: str) -> CacheRules:
         """Each call at its own model's prices, unless the prices were given."""
         is_other = case.priced_as == session.model != model
-        return rules_for(model, find(model).prices) if is_other else rules
+        found = rules_for(model, find(model).prices) if is_other else rules
+        # A replay is billed at assumed prices, too, so what it is compared with has to be.
+        return replace(found, prices=replace(found.prices, is_known=True))
 
     report = build_cost_report(session, rules, by_model=choose_rules) if session.counts else None
     return Compared(

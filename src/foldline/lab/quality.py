@@ -24,6 +24,7 @@ import msgspec
 from foldline.core.log import ModelSaid, UsageReported
 from foldline.core.parts import spoken_text_of
 from foldline.core.policy import OFF
+from foldline.core.prices import split_usage
 from foldline.core.tokens import count_tokens
 from foldline.dialects import base
 from foldline.lab.answer_file import AnswerFile, RunMoney
@@ -396,14 +397,9 @@ class _Examiner:
         said = next((one for one in events if isinstance(one, ModelSaid)), ModelSaid(()))
         used = next((one for one in events if isinstance(one, UsageReported)), UsageReported())
         words = spoken_text_of(said.parts).strip()
-        told = (tokens, count_tokens(words))
-        return _Heard(
-            words,
-            told[0] if used.input is None else used.input,
-            told[1] if used.output is None else used.output,
-            self.money.compute_dollars(used, told=told),
-            seconds,
-        )
+        paid = split_usage(used, tokens_in=tokens, tokens_out=count_tokens(words))
+        dollars = self.money.compute_dollars(paid)
+        return _Heard(words, paid.input, paid.output, dollars, seconds)
 
 
 class _Heard(NamedTuple):

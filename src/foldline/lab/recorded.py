@@ -31,7 +31,7 @@ from foldline.core.spine import FoldAt, Range, Spine
 from foldline.core.tokens import MESSAGE, count_parts, count_tokens, count_tools
 from foldline.errors import BadInput
 from foldline.importers.source import Imported, Mark
-from foldline.session.session_bill import Bill
+from foldline.session.ledger import Ledger
 from foldline.stores import event_log
 from foldline.stores.base import Name, Store
 
@@ -138,10 +138,10 @@ def _iterate_calls(
 ) -> Iterator[RecordedCall]:
     sent: list[tuple[int, int]] = []
     front: list[tuple[int, int]] = []
-    cached, heard, bill = 0, 0.0, Bill()
+    cached, heard, ledger = 0, 0.0, Ledger()
     is_proxied = any(isinstance(one, Asked) and one.proxied for one in events)
     for at, event in enumerate(events):
-        charge = bill.apply_event(at, event)
+        charge = ledger.apply_event(at, event)
         now = times[at] if at < len(times) else 0.0
         match event:
             case UserSaid() | ToolReturned():
@@ -240,10 +240,10 @@ async def load_stored_session(store: Store, name: Name) -> Recorded:
             f"session {name.session!r} holds {len(events):,} of its {head + 1:,} events, the rest "
             "was erased; only whole logs are replayed"
         )
-    bill = Bill()
+    ledger = Ledger()
     for seq, event in enumerate(events):
-        bill.apply_event(seq, event)
-    aside = bill.narratives.pico
+        ledger.apply_event(seq, event)
+    aside = ledger.sum_charges("narrative").pico
     return replace(convert_log(name.session, events, times), is_ours=True, aside=aside)
 
 

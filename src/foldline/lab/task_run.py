@@ -29,6 +29,7 @@ from foldline.core.budget import measure_budget
 from foldline.core.log import Folded, UsageReported
 from foldline.core.parts import calls_of, spoken_text_of
 from foldline.core.policy import OFF
+from foldline.core.prices import split_usage
 from foldline.core.tokens import count_tokens
 from foldline.dialects import base
 from foldline.errors import Overflow
@@ -164,11 +165,11 @@ class MeteredModel:
         body = await self.model.say(request, heard=heard)
         events = base.parse_any_message(body, own=dialect, saw=None, asked=None)
         used = next((one for one in events if isinstance(one, UsageReported)), UsageReported())
-        told = (tokens, most)
+        paid = split_usage(used, tokens_in=tokens, tokens_out=most)
         self.calls += 1
-        self.tokens_in += told[0] if used.input is None else used.input
-        self.tokens_out += told[1] if used.output is None else used.output
-        self.dollars += self.money.compute_dollars(used, told=told)
+        self.tokens_in += paid.input
+        self.tokens_out += paid.output
+        self.dollars += self.money.compute_dollars(paid)
         return body
 
     async def close(self) -> None:

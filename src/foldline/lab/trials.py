@@ -12,7 +12,7 @@ import msgspec
 from foldline.core.budget import limits
 from foldline.core.plan import Facts
 from foldline.core.policy import Policy
-from foldline.core.prices import Prices
+from foldline.core.prices import PICO, Prices, price_tokens
 from foldline.lab.bill.cache import Billed, CacheRules, compute_bills
 from foldline.lab.fake_summarizer import Teller
 from foldline.lab.kept_names import RetentionProbe, measure_retention
@@ -114,7 +114,8 @@ def evaluate_replay(made: Replayed, kept: RetentionProbe, rules: CacheRules) -> 
         policy=made.policy,
         calls=len(billed),
         dollars=sum(call.dollars for call in billed),
-        output_dollars=sum(call.output * at(call.input).output for call in billed) / 1e6,
+        output_dollars=sum(price_tokens(at(call.input), output=call.output) for call in billed)
+        / PICO,
         beside_dollars=sum(call.beside for call in billed),
         lost=_sum_lost_dollars(billed),
         sizes=tuple(round(call.input) for call in billed),
@@ -122,8 +123,8 @@ def evaluate_replay(made: Replayed, kept: RetentionProbe, rules: CacheRules) -> 
         edits=tuple(folds),
         retention=kept,
         blocked=made.blocked,
-        read_dollars=sum(call.read * at(call.input).read for call in billed) / 1e6,
-        again_dollars=sum(call.again * at(call.input).write for call in billed) / 1e6,
+        read_dollars=sum(price_tokens(at(call.input), read=call.read) for call in billed) / PICO,
+        again_dollars=sum(price_tokens(at(call.input), write=call.again) for call in billed) / PICO,
         recall_dollars=sum(
             _price_recall(billed[call], tokens, at(billed[call].input))
             for call, tokens in kept.missing.items()
@@ -133,8 +134,8 @@ def evaluate_replay(made: Replayed, kept: RetentionProbe, rules: CacheRules) -> 
 
 def _price_recall(call: Billed, tokens: int, prices: Prices) -> float:
     """Price a call that reads something back: the request once more, what it writes and gets."""
-    written = _RECALL_TOKENS * prices.output + tokens * prices.write
-    return (call.input * prices.read + written) / 1e6
+    price = price_tokens(prices, read=call.input, write=tokens, output=_RECALL_TOKENS)
+    return price / PICO
 
 
 def _sum_lost_dollars(billed: Sequence[Billed]) -> dict[str, float]:

@@ -12,6 +12,7 @@ given_objects     Reads objects of SDKs and LangChain, and the events of streams
 history           The past of a session: turns, past requests, search, trimming
 hooks             Watchers of folds and narratives, and vetoes on folds
 host              The server that a session's model is asked at
+ledger            What the calls of a session took and cost
 log_handle        A log and its view, kept in step
 log_lines         The lines that sessions log
 message_search    Search for messages, without the question, each with a passage
@@ -24,7 +25,6 @@ refusals          What a refusal for length teaches, and the smaller request tha
 retention         Erases what is older than its rule, on a schedule
 sdk_clients       Protocols of the SDKs' clients
 session           A session: one conversation, recorded, planned and sent
-session_bill      Tokens and dollars that a session has used so far
 session_settings  The settings that a session keeps in its log
 spending          Caps on tokens and money, folds included
 stored_session    Sessions in a store: opened, held while changed, and listed

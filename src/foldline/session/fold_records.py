@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from foldline.core import log
 from foldline.core.log import Folded, UsageReported
+from foldline.core.prices import PICO
+from foldline.session.ledger import Ledger
 from foldline.session.log_handle import Live
-from foldline.session.spending import compute_cost
 from foldline.stores import event_log
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ def _build_record(  # noqa: PLR0913 - an event, and what others know of it
     standing: bool,
 ) -> FoldRecord:
     lo, hi = _ends_of(event)
+    charge = Ledger().apply_event(seq, event)
     covered = [one.number for one, after in _pair_with_next(turns) if one.at <= hi and after > lo]
     return FoldRecord(
         at=seq,
@@ -114,7 +116,7 @@ def _build_record(  # noqa: PLR0913 - an event, and what others know of it
         facts=len(event.facts),
         model=event.by,
         used=event.used,
-        dollars=_compute_dollars(event),
+        dollars=charge.amount / PICO if charge and charge.amount is not None else None,
         pays_after=event.pays_after,
         client=event.client,
         standing=standing,
@@ -130,12 +132,3 @@ def _pair_with_next(turns: Sequence["Turn"]) -> list[tuple["Turn", float]]:
     """Pair each turn with the place where the next one begins."""
     starts = [*(float(one.at) for one in turns[1:]), float("inf")]
     return [*zip(turns, starts, strict=False)]
-
-
-def _compute_dollars(event: Folded) -> float | None:
-    if event.used is None or not event.by:
-        return None
-    from foldline.models.catalog import resolve_model  # noqa: PLC0415 - few folds have a narrative
-
-    prices = resolve_model(event.by).prices
-    return compute_cost(prices, event.used).dollars if prices.is_known else None

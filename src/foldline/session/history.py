@@ -34,8 +34,8 @@ from foldline.core.spine import Range
 from foldline.core.view import View
 from foldline.errors import BadInput, NotAnEdit
 from foldline.session import planning
+from foldline.session.ledger import Ledger
 from foldline.session.log_handle import Live, run_locked
-from foldline.session.session_bill import Bill
 from foldline.session.sync import Face, make_sync
 from foldline.stores import event_log
 
@@ -129,15 +129,13 @@ class AsyncHistory:
 
     async def turns(self) -> list[Turn]:
         """Return all turns, oldest first."""
-        turns, bill = list[Turn](), Bill()
+        turns, ledger = list[Turn](), Ledger()
         async for row in event_log.iterate_rows(
             self.live.store, self.live.name, self.live.view.head
         ):
             event = log.decode_event(row.body)
-            before = bill.sums.calls - bill.narratives.calls
-            bill.apply_event(row.seq, event)
-            calls = bill.sums.calls - bill.narratives.calls - before
-            _count_event(turns, row.seq, row.time, event, calls=calls)
+            charge = ledger.apply_event(row.seq, event)
+            _count_event(turns, row.seq, row.time, event, calls=charge.calls if charge else 0)
         return turns
 
     async def folds(self) -> "list[FoldRecord]":

@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from foldline.core.log import UsageReported
-from foldline.core.prices import PICO, Prices
+from foldline.core.prices import PICO, PaidTokens, Prices, split_usage
 from foldline.errors import BadInput, Erased, Spent
 from foldline.stores.base import Name, Store
 from foldline.stores.side_values import change_value
@@ -184,7 +184,9 @@ class Spending:
 
     async def settle_call(self, reserved: Reserved, usage: UsageReported | None) -> Amount:
         """Count what a call took instead of its reservation; without usage, the estimate."""
-        took = compute_cost(reserved.prices, usage or UsageReported(), told=reserved.tokens)
+        tokens_in, tokens_out = reserved.tokens
+        tokens = split_usage(usage or UsageReported(), tokens_in=tokens_in, tokens_out=tokens_out)
+        took = Amount(tokens.total, tokens.compute_price(reserved.prices))
         await self._settle_reservation(reserved, took)
         return took
 
@@ -279,32 +281,9 @@ def _sum_amounts(spent: Amount, held: dict[str, _Held]) -> Amount:
 
 def estimate_cost(prices: Prices, tokens_in: int, tokens_out: int, *, cached: int = 0) -> Amount:
     """Estimate the most that a call costs: everything new may be written to the cache."""
-    at = prices.at(tokens_in)
-    fresh = (tokens_in - cached) * _convert_price(max(at.input, at.write))
-    pico = fresh + cached * _convert_price(at.read) + tokens_out * _convert_price(at.output)
-    return Amount(tokens_in + tokens_out, pico)
-
-
-def compute_cost(prices: Prices, usage: UsageReported, *, told: tuple[int, int] = (0, 0)) -> Amount:
-    """Compute a call's cost from its reported usage, each token at its own price.
-
-    `told` replaces an input or output that was not reported.
-    """
-    tokens_in = told[0] if usage.input is None else usage.input
-    tokens_out = told[1] if usage.output is None else usage.output
-    at = prices.at(tokens_in)
-    read = min(usage.cache_read or 0, tokens_in)
-    write = min(usage.cache_write or 0, tokens_in - read)
-    long = min(usage.cache_write_long or 0, write)
-    fresh = (tokens_in - read - write) * _convert_price(at.input)
-    cached = read * _convert_price(at.read) + (write - long) * _convert_price(at.write)
-    cached += long * _convert_price(at.long_write)
-    return Amount(tokens_in + tokens_out, fresh + cached + tokens_out * _convert_price(at.output))
-
-
-def _convert_price(price: float) -> int:
-    """Convert dollars per million tokens to picodollars per token."""
-    return round(price * 1_000_000)
+    fresh = PaidTokens(fresh=tokens_in - cached, read=cached, output=tokens_out)
+    written = fresh._replace(fresh=0, write=fresh.fresh)
+    return Amount(fresh.total, max(one.compute_price(prices) for one in (fresh, written)))
 
 
 def _decode_count(value: bytes | None) -> _Count:

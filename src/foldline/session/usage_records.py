@@ -26,7 +26,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 import msgspec
 
-from foldline.core.prices import PICO
+from foldline.core.prices import PICO, PaidTokens
 from foldline.errors import FoldlineError, FormatError
 from foldline.stores.base import Name, Store
 from foldline.stores.side_values import change_value
@@ -111,10 +111,24 @@ class UsageSums(msgspec.Struct, array_like=True):
         """What the clients' own requests, sent whole, would have cost."""
         return (self.pico + self.saved_pico) / PICO
 
-    def merge(self, other: "UsageSums") -> None:
-        """Add other sums to these."""
+    @property
+    def known_dollars(self) -> float | None:
+        """The dollars of the calls whose price is known; None if that is no call."""
+        return self.dollars if self.calls > self.unpriced + self.estimated else None
+
+    def add_tokens(self, tokens: PaidTokens, pico: int | None) -> None:
+        """Add a call's tokens, and its price in picodollars if that is known."""
+        self.input += tokens.input
+        self.output += tokens.output
+        self.cache_read += tokens.read
+        self.cache_write += tokens.write + tokens.long
+        self.unpriced += pico is None
+        self.pico += pico or 0
+
+    def merge(self, other: "UsageSums", times: int = 1) -> None:
+        """Add other sums to these; with `times=-1` take them out again."""
         for name in _COUNTS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+            setattr(self, name, getattr(self, name) + times * getattr(other, name))
         counts = zip(self.added_counts, other.added_counts, strict=False)
         self.added_counts = [one + two for one, two in counts]
         if other.errors:

@@ -12,14 +12,13 @@ from foldline.apps.bot.bot_api import PREFIX, parse_session_name
 from foldline.apps.bot.html import format_usage, render_framed_text, render_plain_text
 from foldline.apps.bot.inbox import Update
 from foldline.core.parts import replace_surrogates
-from foldline.core.prices import format_dollars
 from foldline.draw import build_picture, draw_picture_svg, draw_picture_terminal, wording
 from foldline.draw.wording import clean_line, truncate_to_width
 from foldline.errors import FoldlineError
 from foldline.session.carry import PARTS, read_parts
 from foldline.session.history import measure_pace
+from foldline.session.ledger import SessionLedger
 from foldline.session.model_facts import build_facts
-from foldline.session.session_bill import SessionBill
 
 if TYPE_CHECKING:
     from foldline.apps.bot.telegram_chat import Chat
@@ -239,16 +238,9 @@ async def _send_history(chat: "Chat", _: CommandGiven) -> None:
 
 
 async def _send_cost(chat: "Chat", _: CommandGiven) -> None:
-    bill = SessionBill(chat.session)
-    sums = await bill.catch_up()
-    cached = f", {sums.cache_read:,} of them from the cache" if sums.cache_read else ""
-    text = f"{sums.calls:,} calls: {sums.input:,} tokens in{cached}, {sums.output:,} out."
-    if bill.known is None:
-        text += "\nIn dollars not known: the model has no price in the catalogue."
-    else:
-        text += f"\n{format_dollars(sums.dollars)} so far"
-        text += f", without {sums.unpriced} calls of unknown price." if sums.unpriced else "."
-    await chat.send_notice(render_plain_text(text))
+    ledger = SessionLedger(chat.session)
+    await ledger.catch_up()
+    await chat.send_notice(render_plain_text("\n".join(wording.describe_charges(ledger))))
 
 
 async def _switch_model(chat: "Chat", asked: CommandGiven) -> None:

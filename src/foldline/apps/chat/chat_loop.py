@@ -41,11 +41,12 @@ from foldline.apps.chat.slash_commands import (
     parse_chat_command,
 )
 from foldline.apps.cli.output import Style, apply_style, wrap_text
-from foldline.core.cold_cache import format_dollars, render_cold_call
+from foldline.core.cold_cache import render_cold_call
 from foldline.core.log import Interrupted, ModelSaid, UsageReported, UserSaid, begins_turn
 from foldline.core.names import format_count, format_handle
 from foldline.core.parts import Call, render_parts, text_of
 from foldline.core.plan import is_fold_waiting
+from foldline.core.prices import format_dollars
 from foldline.core.spine import Range
 from foldline.core.tokens import count_tokens
 from foldline.draw.picture import Picture, build_picture
@@ -53,8 +54,8 @@ from foldline.draw.wording import clean_line, shorten_model_name, truncate_to_wi
 from foldline.errors import FoldlineError
 from foldline.models.port import Json
 from foldline.session.cold_call import preview_cold_call
+from foldline.session.ledger import SessionLedger
 from foldline.session.session import Given
-from foldline.session.session_bill import SessionBill
 from foldline.session.stored_session import iterate_sessions
 
 _COLLECT = (700, 10, 1_000)  # a look at all objects takes some 25 ms: after a turn, not at a key
@@ -93,7 +94,7 @@ class Talk:
         """The sessions that the first line may name by number."""
         self.seat, self.face = seat, face
         self.session = seat.agent.session
-        self.bill = SessionBill(self.session)
+        self.ledger = SessionLedger(self.session)
         self.hearing = TurnOutput(face, self.session)
         self.redo: int | None = None
         """The undo event that /redo takes back."""
@@ -124,7 +125,7 @@ class Talk:
         face.words, face.expand = self._complete_input, self.hearing.open_hidden
         beside = [
             asyncio.create_task(work)
-            for work in (self._run_refresh_loop(), self._load_bill_and_names())
+            for work in (self._run_refresh_loop(), self._load_ledger_and_names())
         ]
         try:
             await self._show_greeting()
@@ -238,7 +239,7 @@ class Talk:
             self.show_note(explain_fault(fault), "red")
         self.reset_picture()
         with suppress(FoldlineError):
-            await self.bill.catch_up()
+            await self.ledger.catch_up()
 
     async def _run_stoppable(self, work: Coroutine[Any, Any, None]) -> None:
         """Run work that Ctrl-C cancels; cancelling us cancels it, too."""
@@ -333,7 +334,7 @@ class Talk:
         elif not ended.words.strip() and not self.hearing.heard_words:
             self.show_note("the answer has no words")
         self.reset_picture()
-        await self.bill.catch_up()  # what it has cost is right when the line is there
+        await self.ledger.catch_up()  # what it has cost is right when the line is there
         self.show_usage(await self._count_response_tokens(start, ended.words))
         if files is not None and len(files.points) > points:
             count = format_count(len(files.points[-1].changes), "path")
@@ -359,7 +360,8 @@ class Talk:
         if found.is_folded or found.folded is None:
             self.show_note(f"⚠ {render_cold_call(found)}", "yellow")
             return True
-        cold, warm, folded = map(format_dollars, (found.cold, found.warm, found.folded))
+        each = (found.cold, found.warm, found.folded)
+        cold, warm, folded = (format_dollars(one, is_rough=True) for one in each)
         more = "" if live.narrator is None else " and the summarizer"
         said = f"⚠ Cache expired: about {cold} instead of {warm}. Compact first ({folded}{more})?"
         answer = await self._ask_yes_no_or_stop(f"{said} [y/N]")
@@ -427,7 +429,8 @@ class Talk:
     def _draw_bar(self, columns: int) -> list[tuple[str, str]]:
         name = self.session.live.name.session
         name = f"plan · {name}" if self.planning is not None else name
-        stand = status_bar.Stand(name, self.update_picture(), self.bill.known, self.hearing.more)
+        dollars = self.ledger.sum_charges().known_dollars
+        stand = status_bar.Stand(name, self.update_picture(), dollars, self.hearing.more)
         return status_bar.draw_status_bar(stand, columns)
 
     async def _run_refresh_loop(self) -> None:
@@ -436,13 +439,13 @@ class Talk:
             await asyncio.sleep(_TICK)
             if self.face.stop is not None:
                 with suppress(FoldlineError):
-                    await self.bill.catch_up()
+                    await self.ledger.catch_up()
                 self.face.refresh()
 
-    async def _load_bill_and_names(self) -> None:
-        """Load in the background what takes a while: the bill, and the names of sessions."""
+    async def _load_ledger_and_names(self) -> None:
+        """Load in the background what takes a while: the ledger, and the names of sessions."""
         with suppress(FoldlineError):
-            await self.bill.catch_up()
+            await self.ledger.catch_up()
             self.face.refresh()
             live = self.session.live
             async for one in iterate_sessions(live.store, live.name.tenant):

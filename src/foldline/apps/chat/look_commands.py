@@ -18,7 +18,7 @@ from foldline.core.names import format_count
 from foldline.core.prices import format_dollars
 from foldline.draw import draw_picture_terminal, wording
 from foldline.draw.picture import choose_level
-from foldline.draw.wording import clean_line
+from foldline.draw.wording import clean_line, describe_charges
 from foldline.session.history import measure_pace
 from foldline.session.summaries import Preparing
 from foldline.session.summaries import read_narrator_state as breaker
@@ -51,15 +51,9 @@ async def show_context(talk: "Talk", _: str) -> None:
 
 async def show_cost(talk: "Talk", _: str) -> None:
     """Show what was spent."""
-    sums = await talk.bill.catch_up()
-    cached = f", {sums.cache_read:,} of them read from the cache" if sums.cache_read else ""
-    talk.show_lines(
-        *wrap_text(
-            f"{format_count(sums.calls, 'call')}: {sums.input:,} tokens in{cached}, "
-            f"{sums.output:,} out"
-        ),
-        *wrap_text(_describe_bill(talk)),
-    )
+    await talk.ledger.catch_up()
+    for line in describe_charges(talk.ledger):
+        talk.show_lines(*wrap_text(line))
     drawn = talk.update_picture()
     if drawn.cost:
         talk.show_text(f"the next call's input is about {format_dollars(drawn.cost.dollars)}")
@@ -70,16 +64,6 @@ async def show_cost(talk: "Talk", _: str) -> None:
             f"counted against caps: {format_dollars(counted.session.dollars)} in this session, "
             f"{format_dollars(counted.folds.dollars)} of it for folds"
         )
-
-
-def _describe_bill(talk: "Talk") -> str:
-    bill = talk.bill.bill
-    if talk.bill.known is None:
-        return "in dollars not known: no model of this session has a price in the catalogue"
-    told = f"{format_dollars(bill.sums.dollars)} so far"
-    if bill.sums.unpriced:
-        told += f", without {format_count(bill.sums.unpriced, 'call')} whose price is not known"
-    return f"{told}{'; prices of cached reads assumed' if bill.assumed else ''}"
 
 
 async def show_fold_status(talk: "Talk", _: str) -> None:

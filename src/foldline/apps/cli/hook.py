@@ -170,12 +170,13 @@ def _render_for_claude(found: "ColdCall") -> str:
     """Render it for somebody whose /compact sends the whole conversation once more."""
     from dataclasses import replace  # noqa: PLC0415 - see the module's docstring
 
-    from foldline.core.cold_cache import format_dollars, render_cold_call  # noqa: PLC0415
+    from foldline.core.cold_cache import render_cold_call  # noqa: PLC0415
+    from foldline.core.prices import format_dollars  # noqa: PLC0415
 
     said = render_cold_call(replace(found, folded=None))
     advice = "/compact costs as much, /clear nothing."
     if found.folded is not None:
-        fold = format_dollars(found.folded)
+        fold = format_dollars(found.folded, is_rough=True)
         advice = f"{advice[:-1]}; under `foldline run claude` it would be folded: about {fold}."
     return f"{said} {advice} (At API prices, without the answer.)"
 

@@ -68,14 +68,14 @@ from foldline.core.log import ModelSaid, ToolReturned, UserSaid
 from foldline.core.names import format_handle
 from foldline.core.parts import Call, text_of
 from foldline.core.plan import offers_recall
-from foldline.core.prices import PICO
 from foldline.core.spine import Range
 from foldline.core.tokens import count_parts
 from foldline.draw.wording import clean_line, truncate_to_width
 from foldline.errors import BadInput
 from foldline.models.port import Json
 from foldline.session.cold_call import preview_cold_call
-from foldline.session.session_bill import SessionBill
+from foldline.session.ledger import SessionLedger
+from foldline.session.usage_records import UsageSums
 
 Form: TypeAlias = Literal["text", "json", "stream-json"]
 STANDARD_INPUT = "standard input"
@@ -235,11 +235,11 @@ class AnswerPrinter:
     cancel: Callable[[], object] | None = None
     _begun: float = field(default_factory=perf_counter)
     _seat: ChatSeat | None = None
-    _bill: SessionBill | None = None
+    _ledger: SessionLedger | None = None
     _start: int = 0
     _last: int = -1
     """The newest place of the log when a message ended last."""
-    _before: tuple[int, ...] = (0, 0, 0, 0, 0)
+    _before: UsageSums = field(default_factory=UsageSums)
     _usage: RunUsage | None = None
     _window: WindowUse | None = None
     _sent: list[SentAlong] = field(default_factory=list[SentAlong])
@@ -261,9 +261,8 @@ class AnswerPrinter:
         self._seat, self._attached = seat, attached
         session = seat.agent.session
         self._start = self._last = session.live.view.head
-        self._bill = SessionBill(session)
-        await self._bill.catch_up()
-        self._before = self._count_bill()
+        self._ledger = SessionLedger(session)
+        self._before = await self._ledger.catch_up()
         self._print_record(
             RunBegun(
                 session=session.live.name.session,
@@ -328,17 +327,21 @@ class AnswerPrinter:
 
     async def measure_usage(self) -> None:
         """Count what the turn used, and how full the window is."""
-        if self._seat is None or self._bill is None:
+        if self._seat is None or self._ledger is None:
             return
         session = self._seat.agent.session
         report = session.report
         self._window = WindowUse(used=report.total, total=report.window)
-        await self._bill.catch_up()
-        calls, tokens, read, output, pico = (
-            now - before for now, before in zip(self._count_bill(), self._before, strict=True)
+        used = await self._ledger.catch_up()
+        has_price = used.known_dollars is not None
+        used.merge(self._before, -1)
+        self._usage = RunUsage(
+            calls=used.calls,
+            input=used.input,
+            cached=used.cache_read,
+            output=used.output,
+            dollars=round(used.dollars, 6) if has_price else None,
         )
-        spent = None if self._bill.known is None else round(pico / PICO, 6)
-        self._usage = RunUsage(calls=calls, input=tokens, cached=read, output=output, dollars=spent)
         for seq, event in await session.live.read_events(
             Range(self._start + 1, session.live.view.head)
         ):
@@ -523,8 +526,3 @@ class AnswerPrinter:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             if self.cancel is not None:
                 self.cancel()
-
-    def _count_bill(self) -> tuple[int, ...]:
-        assert self._bill is not None  # noqa: S101 - `begin` was called
-        sums = self._bill.bill.sums
-        return sums.calls, sums.input, sums.cache_read, sums.output, sums.pico

@@ -43,7 +43,7 @@ from foldline.draw.picture import build_picture
 from foldline.draw.wording import clean_line
 from foldline.errors import BadInput
 from foldline.models.catalog import resolve_model
-from foldline.session.session_bill import find_prices
+from foldline.session.ledger import find_prices
 from foldline.session.stored_session import open_stored_session
 from foldline.stores import event_log
 from foldline.stores.base import Name, Store
@@ -235,7 +235,7 @@ async def _build_report(
         for name in names:
             one = Name(desk.tenant, name)
             seen = await _read_session(store, one, since)
-            figures.add_session(name, seen.course, seen.calls, priced=find_prices)
+            figures.add_session(name, seen.course, seen.calls, prices_of=find_prices)
             figures.narratives += seen.narratives
             if dry:
                 await dry.add_session(store, one, seen)
@@ -330,8 +330,8 @@ async def _read_session(store: Store, name: Name, since: float) -> SeenSession:
             narratives = 0
         elif isinstance(event, Asked):
             is_asked = row.time >= since
-        elif charge is not None and charge.is_narrative:
-            narratives += (charge.pico or 0) if row.time >= since else 0
+        elif charge is not None and charge.kind == "narrative":
+            narratives += (charge.amount or 0) if row.time >= since else 0
         elif charge is not None and is_asked:
             calls.add(charge.seq)
     return SeenSession(following.build_course(), frozenset(calls), narratives)

@@ -55,9 +55,9 @@ from foldline.draw.wording import clean_line, find_word, truncate_to_width
 from foldline.errors import BadInput
 from foldline.session.fold_records import FoldRecord, read_fold_records
 from foldline.session.history import Changed, FoundMessage, Turn, diff_views, measure_pace
+from foldline.session.ledger import find_prices
 from foldline.session.message_search import search_tenant_messages
 from foldline.session.session import AsyncSession
-from foldline.session.session_bill import find_prices
 from foldline.stores import event_log
 
 

@@ -19,7 +19,7 @@ from foldline.apps.gateway.limits import Copy
 from foldline.apps.gateway.plan_request import PlannedExchange, find_route
 from foldline.apps.gateway.provider_routes import list_path_models
 from foldline.core.log import Asked, UsageReported
-from foldline.core.prices import UNKNOWN, Prices
+from foldline.core.prices import UNKNOWN, Prices, split_usage
 from foldline.core.tokens import count_parts
 from foldline.dialects import base
 from foldline.dialects.base import Dialect, Vendor
@@ -30,7 +30,6 @@ from foldline.errors import WireError
 from foldline.models.catalog import resolve_model
 from foldline.proxy.spared_tokens import SparedTokens
 from foldline.session.log_handle import Live
-from foldline.session.spending import compute_cost
 from foldline.session.usage_records import UsageSums
 
 PricesOf: TypeAlias = Callable[[str], Prices]
@@ -79,26 +78,16 @@ class CallFigures:
         self.sums.errors = {**self.sums.errors, kind: self.sums.errors.get(kind, 0) + 1}
 
     def add_usage(
-        self, usage: UsageReported, prices: Prices, *, told: tuple[int, int] = (0, 0)
+        self, usage: UsageReported, prices: Prices, *, tokens_in: int, tokens_out: int
     ) -> UsageReported:
-        """Add what an answer took; `told` is the input and output, where these were not counted.
+        """Add what an answer took: the reported usage, or estimates where it lacks counts.
 
         Returns the usage with both.
         """
-        sums = self.sums
-        sums.estimated += usage.input is None
-        tokens_in = told[0] if usage.input is None else usage.input
-        tokens_out = told[1] if usage.output is None else usage.output
-        sums.input += tokens_in
-        sums.output += tokens_out
-        read = min(usage.cache_read or 0, tokens_in)
-        sums.cache_read += read
-        sums.cache_write += min(usage.cache_write or 0, tokens_in - read)
-        if not prices.is_known:
-            sums.unpriced += 1
-        else:
-            sums.pico += compute_cost(prices, usage, told=told).pico
-        return msgspec.structs.replace(usage, input=tokens_in, output=tokens_out)
+        self.sums.estimated += usage.input is None
+        tokens = split_usage(usage, tokens_in=tokens_in, tokens_out=tokens_out)
+        self.sums.add_tokens(tokens, tokens.compute_price(prices) if prices.is_known else None)
+        return msgspec.structs.replace(usage, input=tokens.input, output=tokens.output)
 
 
 class CallPrices:
@@ -194,13 +183,14 @@ class CallMeter:
             return
         usage, figures = reader.close() or UsageReported(), self.figures
         if self.planned is None:
-            told = self._sent // _BYTES, reader.events
-            figures.add_usage(usage, self._prices_of(figures.model), told=told)
+            prices, tokens = self._prices_of(figures.model), self._sent // _BYTES
+            figures.add_usage(usage, prices, tokens_in=tokens, tokens_out=reader.events)
             return
         exchange = self.planned.exchange
         output = count_parts(exchange.heard) if exchange.heard else reader.events
         prices = self._prices_of(exchange.model)
-        usage = figures.add_usage(usage, prices, told=(exchange.report.total, output))
+        sent = exchange.report.total
+        usage = figures.add_usage(usage, prices, tokens_in=sent, tokens_out=output)
         if exchange.spared is not None and prices.is_known:
             estimate = exchange.report.estimate
             figures.sums.saved_pico += compute_saved(
@@ -234,8 +224,8 @@ class TurnMeter:
         except WireError:
             usage = UsageReported()
         asked = live.view.held.get(live.view.asked)
-        told = asked.tokens if isinstance(asked, Asked) else 0, 0
-        self.figures.add_usage(usage, self._prices_of(model), told=told)
+        tokens = asked.tokens if isinstance(asked, Asked) else 0
+        self.figures.add_usage(usage, self._prices_of(model), tokens_in=tokens, tokens_out=0)
         self.figures.sums.calls += 1
         self.figures.sums.stored += live.take_written()
 

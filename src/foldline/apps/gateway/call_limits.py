@@ -18,13 +18,13 @@ from foldline.apps.gateway.limiter import Admission, CallEstimate, LimitedCaller
 from foldline.apps.gateway.plan_request import PlannedExchange
 from foldline.apps.gateway.provider_routes import list_path_models
 from foldline.core.log import UsageReported
-from foldline.core.prices import Prices
+from foldline.core.prices import Prices, split_usage
 from foldline.dialects.base import Dialect, choose_model_dialect, parse_any_message
 from foldline.dialects.json_slices import find_fields
 from foldline.errors import Limited, WireError
 from foldline.models.catalog import resolve_model
 from foldline.models.port import Heard, Json, Model
-from foldline.session.spending import compute_cost, estimate_cost
+from foldline.session.spending import estimate_cost
 
 _BYTES: Final = 3  # of a request for each token: rather too many tokens than too few
 _ANSWER: Final = 8_192  # tokens of an answer that nothing limits
@@ -180,9 +180,9 @@ class LimitedModel:
             return estimate.tokens, estimate.pico
         usage = next((one for one in events if isinstance(one, UsageReported)), UsageReported())
         prices = self._limits.prices_of(name)
-        told = estimate.sent, estimate.tokens - estimate.sent
-        took = compute_cost(prices, usage, told=told)
-        return took.tokens, took.pico if prices.is_known else 0
+        output = estimate.tokens - estimate.sent
+        tokens = split_usage(usage, tokens_in=estimate.sent, tokens_out=output)
+        return tokens.total, tokens.compute_price(prices) if prices.is_known else 0
 
     async def close(self) -> None:
         """Do nothing: the model is closed by whoever opened it."""

@@ -16,10 +16,9 @@ from foldline.core import log
 from foldline.core.log import Asked, Folded, ModelSaid, Opened, Setting, UsageReported, UserSaid
 from foldline.core.own_words import read_own_words
 from foldline.core.parts import Part, render_parts
-from foldline.core.prices import PICO
 from foldline.errors import FoldlineError
+from foldline.session.ledger import Ledger
 from foldline.session.model_facts import FactsOf
-from foldline.session.session_bill import Bill
 from foldline.session.usage_records import UsageSums
 from foldline.stores import event_log
 from foldline.stores.base import Listed, Name, Store
@@ -42,24 +41,10 @@ class DayFigures(msgspec.Struct):
 
     day: str
     model: str
-    calls: int = 0
-    input: int = 0
-    cache_read: int = 0
-    cache_write: int = 0
-    output: int = 0
-    pico: int = 0
-    folds: int = 0
+    sums: UsageSums
+    """Calls that were not counted are among those without a price."""
     folded: int = 0
     """The tokens that folds took out of sight."""
-    estimated: int = 0
-    """Calls that were not counted."""
-    unpriced: int = 0
-    """Calls without a known price."""
-
-    @property
-    def uncharged(self) -> int:
-        """Calls that are not in the dollars."""
-        return self.estimated + self.unpriced
 
 
 class SessionFigures(msgspec.Struct):
@@ -87,7 +72,7 @@ class SessionFigures(msgspec.Struct):
     @property
     def calls(self) -> int:
         """Its calls, those for narratives too."""
-        return sum(one.calls for one in self.days)
+        return sum(one.sums.calls for one in self.days)
 
     @property
     def fullness(self) -> float:
@@ -102,7 +87,7 @@ async def read_figures(
     found = SessionFigures(listed.changed, days=[], owner=listed.owner)
     days: dict[tuple[str, str], DayFigures] = {}
     settings: dict[str, Setting] = {}
-    bill = Bill()
+    ledger = Ledger()
     key, has_own_words = ("", ""), False
     try:
         async for row in event_log.iterate_rows(store, name, listed.head):
@@ -113,36 +98,38 @@ async def read_figures(
             if row.kind not in _READ:
                 continue
             event = _BARE[row.kind] if row.kind in _BARE else log.decode_event(row.body)
-            charge = bill.apply_event(row.seq, event)
+            charge = ledger.apply_event(row.seq, event)
             day = strftime("%Y-%m-%d", gmtime(row.time))
             if charge is not None:
                 key = key if charge.is_correction else (day, charge.model)
-                charge.add_to(days.setdefault(key, DayFigures(*key)))
+                charge.add_to(days.setdefault(key, DayFigures(*key, UsageSums())).sums)
             match event:
-                case Opened(settings=given):
-                    settings = given
-                    days.clear()  # in the middle: a fork, and what stands before it is a copy
-                case log.SettingsChanged(given):
-                    settings = given
+                case Opened(settings=settings):
+                    days.clear()  # in the middle: a fork, and all before it is a copy
+                case log.SettingsChanged(settings):
+                    pass
                 case Asked(tokens=tokens):
                     found.tokens = tokens
                 case UsageReported() as used:
                     found.tokens = used.input or found.tokens
                 case Folded() as fold:
-                    now = days.setdefault((day, bill.model), DayFigures(day, bill.model))
-                    now.folds += 1
-                    now.folded += max(fold.before - fold.after, 0)
+                    own = day, ledger.model
+                    figures = days.setdefault(own, DayFigures(*own, UsageSums()))
+                    figures.sums.folds += 1
+                    figures.folded += max(fold.before - fold.after, 0)
                 case _:
                     pass
-        found.model, found.assumed = bill.model, bill.assumed
+        found.model, found.assumed = ledger.model, ledger.assumed
         limits = facts_of(found.model, settings).limits
         found.window = limits.window
     except FoldlineError as fault:
         found.fault = str(fault)
     found.text = f"{found.words}\n{found.model}".lower()
     found.days = list(days.values())
-    if any(one.calls > one.uncharged for one in found.days):
-        found.dollars = sum(one.pico for one in found.days) / PICO
+    found.dollars = ledger.sum_charges().known_dollars
+    for one in found.days:
+        one.sums.unpriced += one.sums.estimated
+        one.sums.estimated = 0
     return found
 
 
@@ -154,34 +141,13 @@ def _take_words(found: SessionFigures, parts: Sequence[Part]) -> bool:
     return bool(own)
 
 
-class LogSums:
-    """Sums over the sessions of a day, an owner and a model, and how many sessions these are."""
-
-    __slots__ = ("sessions", "sums")
-
-    def __init__(self) -> None:
-        self.sessions, self.sums = 0, UsageSums()
-
-    def add_day(self, day: DayFigures, sign: int) -> None:
-        """Add what one session did, or with -1 take it out again; in integers, so exactly."""
-        self.sessions += sign
-        sums = self.sums
-        sums.calls += sign * day.calls
-        sums.input += sign * day.input
-        sums.cache_read += sign * day.cache_read
-        sums.output += sign * day.output
-        sums.pico += sign * day.pico
-        sums.folds += sign * day.folds
-        sums.unpriced += sign * day.uncharged
-
-
 class TenantFigures:
     """The figures of a tenant's sessions by name, and their sums."""
 
     def __init__(self) -> None:
         self.known: dict[str, SessionFigures] = {}
         """Of a session that has changed, those of its earlier state until the new ones are read."""
-        self.groups: dict[tuple[str, str, str], LogSums] = {}
+        self.groups: dict[tuple[str, str, str], UsageSums] = {}
         """By day, owner and model."""
 
     def keep(self, name: str, found: SessionFigures) -> None:
@@ -199,9 +165,9 @@ class TenantFigures:
     def _count(self, one: SessionFigures, sign: int) -> None:
         for day in one.days:
             key = day.day, one.owner, day.model
-            group = self.groups.setdefault(key, LogSums())
-            group.add_day(day, sign)
-            if not group.sessions:
+            sums = self.groups.setdefault(key, UsageSums())
+            sums.merge(day.sums, sign)
+            if not (sums.calls or sums.folds):
                 del self.groups[key]
 
 

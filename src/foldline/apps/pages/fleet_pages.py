@@ -32,7 +32,6 @@ from foldline.apps.pages.fleet_sums import (
 )
 from foldline.apps.pages.page_call import CSV, PageAnswer, PageCall
 from foldline.apps.pages.safe_text import show_controls
-from foldline.core.prices import PICO
 from foldline.session.usage_records import UsageSums, list_tenants
 
 SPANS = (7, 30, 90)
@@ -298,21 +297,20 @@ def _format_added(one: AddedTime) -> str:
 
 def explain_cost(figures: SessionFigures) -> str:
     """Say in a line why a session cost what it did."""
-    given = sum(one.input for one in figures.days)
-    read = sum(one.cache_read for one in figures.days)
-    folds = sum(one.folds for one in figures.days)
-    calls = figures.calls
-    if not calls or not given:
+    sums = UsageSums()
+    for day in figures.days:
+        sums.merge(day.sums)
+    if not sums.calls or not sums.input:
         return "no counts"
-    each, share = given / calls, read / given
-    said = [f"{calls:,} calls of {each:,.0f} tokens on average"]
+    each, share = sums.input / sums.calls, sums.cache_read / sums.input
+    said = [f"{sums.calls:,} calls of {each:,.0f} tokens on average"]
     if share < _COLD and each > _LARGE:
         said.append(f"only {100 * share:.0f} % came from the cache")
     elif each > _LARGE:
         said.append(f"large requests, {100 * share:.0f} % of them from the cache")
-    if not folds and figures.fullness > _FULL:
+    if not sums.folds and figures.fullness > _FULL:
         said.append("never folded, and nearly full")
-    elif not folds and each > _LARGE:
+    elif not sums.folds and each > _LARGE:
         said.append("never folded")
     return "; ".join(said)
 
@@ -369,10 +367,11 @@ def _write_sessions(
     )  # fmt: skip
     for name, one in known.items():
         for day in one.days:
+            sums = day.sums
             write(
                 (_guard_cell(name), _guard_cell(one.owner), day.day, _guard_cell(day.model),
-                 day.calls, day.input, day.cache_read, day.output, f"{day.pico / PICO:.6f}",
-                 day.folds, day.folded, day.uncharged)
+                 sums.calls, sums.input, sums.cache_read, sums.output, f"{sums.dollars:.6f}",
+                 sums.folds, day.folded, sums.unpriced)
             )  # fmt: skip
 
 

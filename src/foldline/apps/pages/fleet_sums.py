@@ -145,8 +145,8 @@ def list_log_rows(
     known = {(one.day, one.owner) for one in counted if one.tenant == tenant}
     begin, end = name_day(first), name_day(last)
     return [
-        FleetRow(tenant, day, owner, model, "logs", group.sums)
-        for (day, owner, model), group in figures.groups.items()
+        FleetRow(tenant, day, owner, model, "logs", sums)
+        for (day, owner, model), sums in figures.groups.items()
         if begin <= day <= end and (day, owner) not in known
     ]
 

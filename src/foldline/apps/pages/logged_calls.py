@@ -33,7 +33,6 @@ from foldline.lab.bill.causes import (
 )
 from foldline.lab.recorded import RecordedCall
 from foldline.session.history import Changed
-from foldline.session.spending import compute_cost
 from foldline.stores import event_log
 from foldline.stores.base import Name, Row, Store
 
@@ -321,13 +320,6 @@ def _record_call(call: LoggedCall) -> RecordedCall:
 def _measure_front(view: View, facts: Facts) -> int:
     budget = measure_budget(view, facts.limits)
     return budget.system + budget.tools
-
-
-def price_call(call: LoggedCall, facts: Facts) -> float | None:
-    """Compute the dollars of a call as it was counted; None if it was not, or has no price."""
-    if call.usage is None or not call.usage.input or not facts.prices.is_known:
-        return None
-    return compute_cost(facts.prices, call.usage).dollars
 
 
 class EditSummary(msgspec.Struct, frozen=True):

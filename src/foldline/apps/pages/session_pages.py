@@ -18,6 +18,7 @@ from foldline.core.fold_selection import Facts
 from foldline.core.item import Item
 from foldline.core.log import Edit, Event, Folded
 from foldline.core.parts import calls_of, render_parts
+from foldline.core.prices import PICO
 from foldline.core.recall.query import render_whole_event
 from foldline.core.spine import Range, list_edits
 from foldline.core.view import View
@@ -27,6 +28,7 @@ from foldline.draw.svg import draw_picture_svg
 from foldline.draw.wording import build_table_rows, collect_notes, format_picture_usage
 from foldline.errors import NotAnEdit
 from foldline.session.history import Changed, diff_views
+from foldline.session.ledger import price_usage
 from foldline.stores import event_log
 from foldline.stores.base import Name
 
@@ -123,6 +125,7 @@ async def show_session(call: PageCall) -> PageAnswer:
     answer = await _read_answer(call, name, None if is_now else current)
     newest = await logged_calls.list_newest_edits(store, name, head=head.seq, most=_EDITS)
     picture = None if bounded.left_out else build_picture(view, facts)
+    paid = None if is_now or current is None else price_usage(facts.prices, current.usage)
     return call.render(
         "session.html",
         name=name.session,
@@ -142,7 +145,7 @@ async def show_session(call: PageCall) -> PageAnswer:
         usage="" if picture is None else format_picture_usage(picture),
         notes=() if picture is None else collect_notes(picture),
         finding=None if is_now else logged_calls.explain_cache(near, view, past, facts),
-        dollars=None if is_now or current is None else logged_calls.price_call(current, facts),
+        dollars=None if paid is None else paid / PICO,
         assumed=facts.prices.assumed,
         earlier=earlier,
         changes=_group_changes(changes),

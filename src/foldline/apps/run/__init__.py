@@ -6,5 +6,4 @@ private_gateway   the gateway's process, restarted when it dies
 run_folder        its temporary folder, and those that killed runs have left
 foreground        the agent in the foreground, its signals and its exit code
 run_report        what the run cost and saved
-cold_figures      what it paid for caches that had expired
 """

@@ -5,18 +5,18 @@ is the comparison of `foldline history --over-time`.
 """
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil
 from textwrap import wrap
 
-from foldline.apps.run.cold_figures import measure_cold_call
 from foldline.core.names import format_count
-from foldline.core.prices import PICO, Prices, format_dollars
+from foldline.core.prices import PICO, Prices, format_dollars, price_tokens
 from foldline.draw.course import Course, CourseStep, format_tokens
+from foldline.session.ledger import PricesOf
 
-_MILLION = 1_000_000
+_LEAST_READ = 0.5  # of what the call before had sent: with less its cache was gone
 _LEAST_COLD = 0.005  # dollars: less is not worth a line
 _LEAST_SAVED = 0.00005  # dollars: less is written as nothing
 
@@ -104,7 +104,7 @@ class RunFigures:
         course: Course,
         calls: Container[int],
         *,
-        priced: Callable[[str], Prices],
+        prices_of: PricesOf,
     ) -> None:
         """Add those calls of a session that are this run's, by the places of their answers."""
         steps = course.steps
@@ -126,11 +126,11 @@ class RunFigures:
                 continue
             self.pico += step.pico
             self.all_pico += step.all_pico
-            self.cold += measure_cold_call(before, step, priced(step.model))
+            self.cold += measure_cold_call(before, step, prices_of(step.model))
             gone = sum(one.tokens for one in step.taken if one.how == "fold")
             if gone:
                 later = _count_until_fold(steps, step.at)
-                self.folds.append(_measure_fold(before, step, gone, later, priced(step.model)))
+                self.folds.append(_measure_fold(before, step, gone, later, prices_of(step.model)))
 
     def add_quota(self, used: Mapping[str, float]) -> None:
         """Add what an answer said of a subscription's windows."""
@@ -145,11 +145,32 @@ def _measure_fold(
     """Measure a fold by the call that follows it: what was written anew beside what is new."""
     new = step.everything - (before.everything if before else 0)
     again = max(step.input - step.read - max(new, 0), 0)
-    at = prices.at(step.input)
-    wrote = (step.usage.cache_write or 0) if step.usage else 0
-    price = at.write if wrote else at.input
-    cost = again * max(price - at.read, 0) / _MILLION
-    return FoldFigures(gone, cost, gone * at.read / _MILLION, later)
+    saving = price_tokens(prices.at(step.input), read=gone) / PICO
+    return FoldFigures(gone, _price_again(step, again, prices), saving, later)
+
+
+def measure_cold_call(before: CourseStep | None, step: CourseStep, prices: Prices) -> float:
+    """Measure how many dollars more a call cost because the cache of the one before was gone.
+
+    0 where an edit or a lowered thinking budget explains it: that is our cost; and where nothing
+    had been cached.
+    """
+    used, last = step.usage, before.usage if before else None
+    if before is None or last is None or used is None or step.model != before.model:
+        return 0.0
+    known = min(before.input, step.input)
+    had_cache = before.read or last.cache_write or used.cache_write
+    if not had_cache or step.breaks_cache_of(before) or step.read >= _LEAST_READ * known:
+        return 0.0
+    return _price_again(step, known - step.read, prices)
+
+
+def _price_again(step: CourseStep, tokens: int, prices: Prices) -> float:
+    """Price tokens that a call paid anew, in dollars beyond reading them from the cache."""
+    at, paid = prices.at(step.input), step.tokens
+    way = "long" if paid.long else "write" if paid.write else "fresh"
+    more = price_tokens(at, **{way: tokens}) - price_tokens(at, read=tokens)
+    return max(more, 0) / PICO
 
 
 def _count_until_fold(steps: Sequence[CourseStep], at: int) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypeAlias
 
-from foldline.core.prices import Prices
+from foldline.core.prices import LONG_WRITE, PICO, Prices, price_tokens
 from foldline.models.catalog import normalise_model_name
 
 HOUR, DAY = 3_600.0, 86_400.0
@@ -32,7 +32,7 @@ class _Provider(NamedTuple):
 _PROVIDERS = (
     # Anthropic, "Prompt caching": five minutes since the last use, or an hour with writes at twice
     # the input price; looks back 20 blocks from a breakpoint, its own included.
-    _Provider(("claude",), lookback=20, longer=HOUR, dearer=2.0),
+    _Provider(("claude",), lookback=20, longer=HOUR, dearer=LONG_WRITE),
     # OpenAI, "Prompt caching": hits in steps of 128 tokens; models from GPT-5.6 on keep a prefix
     # for 30 minutes, or 12 hours on request at a price that the catalogue does not have.
     _Provider(("gpt-5-6", "gpt-5-7", "gpt-6"), seconds=1_800.0, grain=128),
@@ -164,8 +164,8 @@ class Aside(NamedTuple):
 
     def compute_dollars(self, prices: Prices) -> float:
         """Compute what it costs."""
-        at = prices.at(self.read + self.fresh)
-        return (self.read * at.read + self.fresh * at.input + self.output * at.output) / 1e6
+        price = price_tokens(prices, read=self.read, fresh=self.fresh, output=self.output)
+        return price / PICO
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +292,8 @@ def _make_bill(
     total = _sum_tokens(call.blocks)
     at = prices.at(total)
     again = max(seen - read, 0.0)
-    paid = read * at.read + (total - read) * at.write + call.output * at.output
+    paid = price_tokens(prices, read=read, write=total - read, output=call.output)
+    lost = price_tokens(at, write=again) - price_tokens(at, read=again)
     beside = sum(aside.compute_dollars(prices) for aside in call.asides)
     return Billed(
         at=call.at,
@@ -301,8 +302,8 @@ def _make_bill(
         written=total - read,
         again=again,
         output=call.output,
-        dollars=paid / 1e6 + beside,
-        lost=again * (at.write - at.read) / 1e6,
+        dollars=paid / PICO + beside,
+        lost=lost / PICO,
         cause=cause,
         beside=beside,
     )

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from foldline.core.cold_cache import FOLDED
 from foldline.core.log import Checkpointed, Opened, UsageReported
-from foldline.core.prices import PICO
+from foldline.core.names import format_count
+from foldline.core.prices import PICO, Prices, price_tokens, split_usage
 from foldline.core.tokens import count_parts, count_tokens, count_tools
 from foldline.lab.bill.cache import (
     PROMPT,
@@ -35,7 +36,6 @@ from foldline.lab.bill.causes import (
 )
 from foldline.lab.policy_run import as_recorded
 from foldline.lab.recorded import Recorded, RecordedCall
-from foldline.session.spending import compute_cost
 
 _SOME, _SHARE = 1_000, 0.1  # tokens, and share of the known ones: with less a call is not cold
 
@@ -66,7 +66,12 @@ class Paid(NamedTuple):
     def lost(self) -> float:
         """How many dollars more they cost than from the cache."""
         prices = self.rules.prices.at(self.read + self.unread)
-        return max(self.again_dollars - self.again * prices.read / 1e6, 0.0)
+        return max(self.again_dollars - _price(prices, read=self.again), 0.0)
+
+
+def _price(prices: Prices, **tokens: float) -> float:
+    """Compute the dollars of tokens: none, where the price is not known."""
+    return price_tokens(prices, **tokens) / PICO if prices.is_known else 0.0
 
 
 def list_paid_calls(
@@ -104,8 +109,9 @@ def _iterate_counted_calls(
             cache_write_long=call.write_long,
             output=call.output,
         )
-        cost = compute_cost(rules.prices, counts).dollars
-        paid = read * prices.read / 1e6, call.output * prices.output / 1e6
+        tokens = split_usage(counts)
+        cost = _price(prices, **tokens._asdict())
+        paid = _price(prices, read=tokens.read), _price(prices, output=tokens.output)
         found = ColdCause("first") if before is None else ColdCause("")
         if kept and again >= _SOME and again >= _SHARE * known:
             found = find_cold_cause(now, call, before, gap=gap, front=front, rules=rules)
@@ -169,9 +175,9 @@ def _iterate_simulated_calls(
             unread=one.written,
             again=one.again,
             written=one.written,
-            read_dollars=one.read * prices.read / 1e6,
-            unread_dollars=one.written * prices.write / 1e6,
-            output_dollars=one.output * prices.output / 1e6,
+            read_dollars=_price(prices, read=one.read),
+            unread_dollars=_price(prices, write=one.written),
+            output_dollars=_price(prices, output=one.output),
             rules=rules,
             found=found if found.cause and cold else ColdCause(one.cause if cold else ""),
         )
@@ -297,6 +303,7 @@ def build_cost_report(
     longer = (
         _estimate_longer_life(rows) if recorded.counts else _simulated_longer(recorded, seen, rules)
     )
+    used = [row.rules.prices for row in rows]
     parts = {
         "new": sum(row.unread_dollars - row.again_dollars for row in rows),
         "read": sum(row.read_dollars for row in rows),
@@ -310,7 +317,7 @@ def build_cost_report(
         calls=len(calls),
         unbilled=len(calls) - len(rows),
         counted=recorded.counts,
-        assumed=any(row.rules.prices.assumed for row in rows),
+        assumed=any(prices.is_known and prices.assumed for prices in used),
         total=sum(parts.values()),
         **parts,
         seconds=rules.seconds,
@@ -348,10 +355,10 @@ def _estimate_longer_life(rows: Sequence[Paid]) -> Instead | None:
         late = row.found.cause == "expired" and row.gap <= longer.seconds
         moved = min(row.again, row.written) if late else 0.0
         calls += late
-        fresh = (row.unread - row.written) * prices.input / 1e6
+        fresh = _price(prices, fresh=row.unread - row.written)
         written = (row.unread_dollars - fresh) * dearer.write / prices.write
         kept = (row.written - moved) / row.written if row.written else 0.0
-        dollars += moved * prices.read / 1e6 + fresh + written * kept
+        dollars += _price(prices, read=moved) + fresh + written * kept
         dollars += row.read_dollars + row.output_dollars
     paid = sum(row.read_dollars + row.unread_dollars + row.output_dollars for row in rows)
     return Instead(dollars, paid, calls, longer.seconds)
@@ -440,6 +447,10 @@ def _iterate_notes(
             "the record holds neither system prompt nor tools: which of their bytes changed cannot "
             "be shown"
         )
+    unpriced = sum(not row.rules.prices.is_known for row in rows)
+    if unpriced:
+        calls = format_count(unpriced, "call")
+        yield f"the bill is without {calls} of unknown price; --prices sets one"
     if not recorded.counts:
         yield "the record has no counts: tokens are estimated, and the cache is simulated"
     if any(not row.gap for row in rows[1:]) and not any(recorded.times):

@@ -28,7 +28,6 @@ from foldline.apps.gateway.api.schemas import (
     TurnSchema,
     WordsSchema,
 )
-from foldline.core import log
 from foldline.core.parts import render_parts, replace_surrogates
 from foldline.draw import Picture, build_picture, draw_picture_svg, encode_picture
 from foldline.draw.wording import clean_line, format_picture_usage
@@ -37,9 +36,8 @@ from foldline.session import planning
 from foldline.session.export_log import export_session
 from foldline.session.fold_records import read_fold_records
 from foldline.session.history import measure_pace
+from foldline.session.ledger import SessionLedger
 from foldline.session.session import AsyncSession
-from foldline.session.session_bill import Bill
-from foldline.stores import event_log
 
 SVG = "image/svg+xml"
 _MEDIA = {"jsonl": "application/jsonl", "markdown": "text/markdown; charset=utf-8"}
@@ -210,12 +208,9 @@ def build_instructions(seen: AsyncSession) -> InstructionsSchema:
 async def cost(call: ApiCall) -> Reply:
     """Sum up what a session's calls cost, as the provider counted, at today's prices."""
     async with call.open_session() as kept:
-        live = kept.session.live
-        bill = Bill()
-        async for row in event_log.iterate_rows(live.store, live.name, live.view.head):
-            bill.apply_event(row.seq, log.decode_event(row.body))
+        ledger = SessionLedger(kept.session)
+        sums = await ledger.catch_up()
         next_call = _draw_picture(kept.session).cost
-    sums = bill.sums
     return CostSchema(
         calls=sums.calls - sums.estimated,
         uncounted=sums.estimated,
@@ -224,8 +219,8 @@ async def cost(call: ApiCall) -> Reply:
         cache_read=sums.cache_read,
         cache_write=sums.cache_write,
         output=sums.output,
-        dollars=None if sums.calls == sums.unpriced + sums.estimated > 0 else sums.dollars,
-        assumed=bill.assumed,
+        dollars=sums.known_dollars if sums.calls else 0.0,
+        assumed=ledger.assumed,
         next_call=next_call,
     )
 
